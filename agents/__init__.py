@@ -1,0 +1,1 @@
+"""The multi-agent engine: roles, workflows, strategies, compiler."""

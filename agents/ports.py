@@ -1,0 +1,47 @@
+"""What the engine needs from the world. `agents` brings a file journal and a local verifier; `webapp` brings Postgres and the queue."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Protocol
+
+from agents.events import ArtefactRef, Event, NewEvent
+from verifier.jobs import Job, JobResult
+
+
+class LeaseLost(RuntimeError):
+    """Another orchestrator owns the run now: stop without writing another word."""
+
+
+class Journal(Protocol):
+    """The trace of one run."""
+
+    run: str
+
+    async def load(self) -> list[Event]:
+        """All events so far, in order."""
+
+    async def append(self, events: Sequence[NewEvent]) -> list[Event]:
+        """Append atomically; raises `LeaseLost` where this writer's lease epoch is old."""
+
+    async def since(self, seq: int) -> list[Event]:
+        """Events after `seq`: also what others wrote (stages of a job, a person's control or note)."""
+
+    def wakeups(self) -> AsyncIterator[None]:
+        """Yields when there may be new events: a hint, with a slow poll beneath it."""
+
+    async def put(self, data: bytes, media_type: str, name: str = "") -> ArtefactRef: ...
+
+    async def get(self, sha: str) -> bytes: ...
+
+
+class VerifierPort(Protocol):
+    """Runs jobs for one run. `key` is the effect's journal key: asking again under the same key must not verify twice.
+
+    The port, or the verifier behind it, appends `verification.queued`, `verification.stage` and `verification.finished` to the run's
+    trace with `span`; the report or profile is an artefact named by the last of them.
+    """
+
+    device: str
+
+    async def run(self, job: Job, *, key: str, span: str, candidate: str | None = None) -> JobResult: ...

@@ -1,0 +1,63 @@
+"""A captured model as data: what the job `capture` returns, and all that planners and compilers ever see of a task at run time.
+
+It is the functional ATen graph of `torch.export` (after decompositions), with shapes, and with names that lead back to the module and
+the line it came from. JSON only: nothing in it is ever unpickled or executed.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel
+
+from verifier.task import TensorSpec
+
+
+class Ref(BaseModel):
+    """An argument that is the value of another node (or its item, for operators with several results)."""
+
+    ref: str
+    item: int | None = None
+
+
+class Node(BaseModel):
+    """`args` and `kwargs` hold JSON values; a tensor argument is `{"ref": name}` (a `Ref` as a dict), lists nest."""
+
+    name: str
+    op: str  # "aten.add.Tensor", or "getitem"
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+    outputs: list[TensorSpec] = []  # one, or several for operators with several results
+    module: str = ""  # qualified name of the module it came from, e.g. "net.0"
+    module_class: str = ""  # e.g. "Linear"
+    line: int | None = None  # in the task's source
+
+
+class GraphInput(BaseModel):
+    name: str
+    kind: Literal["user", "parameter", "buffer", "constant"]
+    target: str = ""  # state-dict name of a parameter or buffer
+    spec: TensorSpec | None = None  # null for a non-tensor argument
+    value: Any = None  # of a non-tensor argument; of a small constant tensor, as nested lists
+    index: int | None = None  # position among the user's arguments
+
+
+class Graph(BaseModel):
+    inputs: list[GraphInput]
+    nodes: list[Node]  # topologically sorted
+    outputs: list[Any]  # leaves: {"ref": ...} or constants, in the order of `output_tree`
+    output_tree: Any = None  # nested lists/dicts with leaf indices: 0, [0, 1], {"y": 0}; tuples are {"tuple": [...]}
+    mutations: dict[str, str] = {}  # state-dict name -> node whose value it takes after forward
+    mutated_inputs: dict[str, str] = {}  # input name -> node
+
+
+class Capture(BaseModel):
+    """What the job `capture` returns. `graph` is null, with a reason, where torch.export could not capture the model."""
+
+    task: str
+    mode: str
+    graph: Graph | None = None
+    reason: str = ""
+    flops: int | None = None  # of one forward call, by torch's FlopCounterMode
+    bytes_min: int | None = None  # inputs + weights read once, outputs written once
+    seconds: float = 0.0

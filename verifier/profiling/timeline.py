@@ -1,0 +1,122 @@
+"""The one timeline format, columnar, that the page draws: from Nsight Systems, CUPTI or the CPU's torch.profiler alike.
+
+File: magic ``STWTL1\\n``, then a little-endian u32 with the length of a UTF-8 JSON header, the header, padding to 8 bytes, then the columns in
+the order that the header lists them, each padded to 8 bytes. Times are nanoseconds from the origin; rows are sorted by (row, start).
+
+Header: ``{"version": 1, "tool", "device", "span_ns", "events", "columns": [{"name", "dtype", "offset", "length"}], "rows": [{"name",
+"kind", "group"}], "names": [...], "kinds": [...], "details": {...}, "warnings": [...], "truncated": {"kept", "of"} or null}``
+
+Columns: ``start`` f64, ``duration`` f64, ``name`` u32 (into names), ``row`` u16, ``kind`` u8 (into kinds), ``correlation`` u32 (0: none; a
+launch and what it launched share it), ``depth`` u16 (nesting within the row), ``detail`` u32 (0, or 1 + index into details["table"]).
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+MAGIC = b"STWTL1\n"
+KINDS = ("kernel", "memcpy", "memset", "sync", "api", "nvtx", "operator", "own", "graph")
+COLUMNS = (
+    ("start", "<f8"),
+    ("duration", "<f8"),
+    ("name", "<u4"),
+    ("row", "<u2"),
+    ("kind", "u1"),
+    ("correlation", "<u4"),
+    ("depth", "<u2"),
+    ("detail", "<u4"),
+)
+
+
+@dataclass
+class Row:
+    name: str  # "Stream 7", "CUDA API", "NVTX", "Thread 1"
+    kind: Literal["gpu", "api", "nvtx", "thread"]
+    group: str = ""  # "NVIDIA H200", "Process", ...
+
+
+@dataclass
+class Timeline:
+    """Columns of equal length plus the tables that they index."""
+
+    tool: str
+    device: str
+    rows: list[Row]
+    names: list[str]
+    columns: dict[str, np.ndarray]
+    details: list[dict[str, Any]] = field(default_factory=list)  # grid, block, registers, bytes ... of an event
+    warnings: list[str] = field(default_factory=list)
+    truncated: tuple[int, int] | None = None  # (kept, of)
+
+    @property
+    def events(self) -> int:
+        return int(len(self.columns["start"]))
+
+    def to_bytes(self) -> bytes:
+        order = np.lexsort((self.columns["start"], self.columns["row"]))
+        start = self.columns["start"]
+        origin = float(start.min()) if len(start) else 0.0
+        parts: list[bytes] = []
+        described = []
+        offset = 0
+        for name, dtype in COLUMNS:
+            column = self.columns[name][order]
+            if name == "start":
+                column = column - origin
+            data = np.ascontiguousarray(column, dtype=dtype).tobytes()
+            described.append({"name": name, "dtype": dtype.lstrip("<"), "offset": offset, "length": int(len(column))})
+            data += b"\0" * (-len(data) % 8)
+            parts.append(data)
+            offset += len(data)
+        span = float((start + self.columns["duration"]).max() - origin) if len(start) else 0.0
+        header = json.dumps(
+            {
+                "version": 1,
+                "tool": self.tool,
+                "device": self.device,
+                "span_ns": span,
+                "events": self.events,
+                "columns": described,
+                "rows": [vars(row) for row in self.rows],
+                "names": self.names,
+                "kinds": list(KINDS),
+                "details": {"table": self.details},
+                "warnings": self.warnings,
+                "truncated": {"kept": self.truncated[0], "of": self.truncated[1]} if self.truncated else None,
+            }
+        ).encode()
+        head = MAGIC + struct.pack("<I", len(header)) + header
+        return head + b"\0" * (-len(head) % 8) + b"".join(parts)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Timeline:
+        """Raises `ValueError` where the bytes are not a timeline or are cut short."""
+        if data[: len(MAGIC)] != MAGIC or len(data) < len(MAGIC) + 4:
+            raise ValueError("not a Stitchwork timeline")
+        (length,) = struct.unpack_from("<I", data, len(MAGIC))
+        begin = len(MAGIC) + 4
+        try:
+            header = json.loads(data[begin : begin + length])
+            base = begin + length + (-(begin + length) % 8)
+            columns = {}
+            for column in header["columns"]:
+                dtype = dict(COLUMNS)[column["name"]]
+                columns[column["name"]] = np.frombuffer(data, dtype=dtype, count=column["length"], offset=base + column["offset"]).copy()
+        except (KeyError, ValueError, TypeError) as error:
+            raise ValueError(f"the timeline is damaged: {error}") from None
+        truncated = header.get("truncated")
+        return cls(
+            tool=header["tool"],
+            device=header["device"],
+            rows=[Row(**row) for row in header["rows"]],
+            names=header["names"],
+            columns=columns,
+            details=header["details"]["table"],
+            warnings=header["warnings"],
+            truncated=(truncated["kept"], truncated["of"]) if truncated else None,
+        )

@@ -1,0 +1,163 @@
+"""Contract 3: a report, the same versioned object in the database, the API, the command line and the reward.
+
+A field that was not measured is null, and `reasons` says why under the field's name. Times are in milliseconds.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, Field, model_validator
+
+from verifier.source import Problem
+from verifier.task import Flag, Mode, Precision
+
+SCHEMA_VERSION = 1
+
+Status = Literal["passed", "wrong_result", "build_failed", "crashed", "timed_out", "rejected", "inconclusive", "infrastructure_error"]
+Tier = Literal["quick", "full"]
+Class = Literal["custom", "mixed", "orchestration"]
+Baseline = Literal["eager", "compile", "compile-max-autotune", "cuda-graph"]
+
+
+class Environment(BaseModel):
+    """Where it was measured. Never a host name, a path or an environment variable."""
+
+    device: str  # "cpu" or "cuda:0"
+    device_name: str  # "NVIDIA H200", or the CPU's model name
+    device_model: str  # key for comparisons: "h200", "cpu-x86_64-2c"
+    torch: str
+    python: str
+    compiler: str  # "g++ 12.2.0", "nvcc 13.0"
+    cuda: str | None = None
+    driver: str | None = None
+    threads: int | None = None  # CPU threads that both sides used
+
+
+class Protection(BaseModel):
+    """What confined the strangers' code, and what did not."""
+
+    sandbox: Literal["bubblewrap", "process"]
+    layers: list[str]  # e.g. "network namespace", "seccomp", "cgroup v2", "rlimits"
+    missing: list[str] = []  # layers that this host does not offer, each with the way to get it
+
+
+class Stage(BaseModel):
+    name: Literal["static", "build", "correctness", "integrity", "timing", "profile"]
+    status: Literal["passed", "failed", "skipped"]
+    seconds: float
+    detail: str = ""
+
+
+class Trial(BaseModel):
+    """One call that was checked. `error` and `bound` are in the same `norm`."""
+
+    name: str  # "task inputs 1", "negative", "heavy-tailed", "timed call 17", ...
+    seed: int
+    ok: bool
+    output: str = ""  # which output or state entry was worst, e.g. "out[0]", "bn.running_mean"
+    error: float | None = None
+    bound: float | None = None
+    norm: str = ""  # e.g. "max |a-b| / rms(b)"
+    detail: str = ""  # for a failure: shape, dtype, NaN, first bad index with both values
+
+
+class Finding(BaseModel):
+    """Evidence about integrity. `refuse` ends in `rejected`; the rest is for a reviewer."""
+
+    rule: str
+    severity: Literal["refuse", "downgrade", "note"]
+    message: str
+    line: int | None = None  # in the program
+    source: Literal["static", "runtime"] = "static"
+
+
+class Interval(BaseModel):
+    """A ratio with its bootstrap 95 % interval; above 1 means the program is faster."""
+
+    ratio: float
+    low: float
+    high: float
+
+
+class Comparison(BaseModel):
+    """The program against one baseline, interleaved in random ABBA blocks."""
+
+    baseline: Baseline
+    speedup: Interval
+    program_ms: float  # median over blocks
+    baseline_ms: float
+    blocks: int
+    program_samples_ms: list[list[float]]  # one list a block
+    baseline_samples_ms: list[list[float]]
+
+
+class Timing(BaseModel):
+    program_ms: float
+    bounded: bool  # below 1 ms the wall clock bounds the score instead of proving it
+    clock_agrees: bool
+    round_trip_ms: float  # calibrated empty round trip
+    comparisons: list[Comparison]
+    throttled: bool | None = None
+
+
+class Kernel(BaseModel):
+    """One kernel (or, on the CPU, one operator or own function) seen at run time, over one call."""
+
+    name: str
+    calls: float
+    ms: float
+    share: float  # of the program's time on its device
+    own: bool  # defined by the program, against a library
+
+
+class BuildInfo(BaseModel):
+    seconds: float
+    cached: bool
+    compiler_output: str = ""  # trimmed to what helps
+    resources: list[dict[str, int | float | str]] = []  # per kernel: registers, spills, shared memory
+
+
+class Report(BaseModel):
+    version: int = SCHEMA_VERSION
+    task: str
+    program: str
+    tier: Tier
+    precision: Precision
+    mode: Mode
+    status: Status
+    message: str = ""  # one sentence for people: what happened, where, what to try
+    problems: list[Problem] = []
+    flags: list[Flag] = []
+    environment: Environment
+    protection: Protection
+    stages: list[Stage] = []
+    weights: Literal["loaded", "seeded"] | None = None
+    build: BuildInfo | None = None
+    trials: list[Trial] = []
+    findings: list[Finding] = []
+    timing: Timing | None = None
+    faster: bool = False  # the lower bound against eager is above 1
+    kernels: list[Kernel] = []
+    own_share: float | None = None
+    program_class: Class | None = None
+    peak_bytes: int | None = None
+    floor_ms: float | None = None  # roofline floor of the task on this device
+    floor_fraction: float | None = None  # floor_ms / program_ms
+    seed: int | None = None  # logged, shown after the verdict, never given to the runner
+    reasons: dict[str, str] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def performance_only_when_passed(self) -> Report:
+        if self.status != "passed" and (self.timing is not None or self.faster):
+            raise ValueError("performance exists only on a report that passed")
+        return self
+
+    def against(self, baseline: Baseline) -> Comparison | None:
+        return next((c for c in self.timing.comparisons if c.baseline == baseline), None) if self.timing else None
+
+    @property
+    def speedup(self) -> Interval | None:
+        """Against eager."""
+        comparison = self.against("eager")
+        return comparison.speedup if comparison else None

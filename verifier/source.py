@@ -1,0 +1,92 @@
+"""Reading a stranger's Python source without running it: where it is wrong, and what it defines."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+
+from pydantic import BaseModel, ConfigDict
+
+MAX_SOURCE_BYTES = 512 * 1024
+
+
+class Problem(BaseModel):
+    """One thing that is wrong with a source, said so that its author can act on it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    line: int | None = None  # 1-based
+    column: int | None = None  # 1-based
+    message: str  # the cause
+    hint: str = ""  # what to do
+
+
+class SourceError(ValueError):
+    """A source that cannot be used; `problems` says where and why."""
+
+    def __init__(self, problems: list[Problem]):
+        super().__init__("; ".join(f"line {p.line}: {p.message}" if p.line else p.message for p in problems))
+        self.problems = problems
+
+
+def sha256(source: str | bytes) -> str:
+    """Hex digest by which tasks, programs and artefacts are known everywhere."""
+    return hashlib.sha256(source.encode() if isinstance(source, str) else source).hexdigest()
+
+
+def parse(source: str) -> ast.Module:
+    """The syntax tree, or `SourceError` with the line that does not parse."""
+    if len(source.encode()) > MAX_SOURCE_BYTES:
+        raise SourceError([Problem(message=f"the source is larger than {MAX_SOURCE_BYTES // 1024} KiB", hint="submit one module")])
+    if "\0" in source:
+        line = source[: source.index("\0")].count("\n") + 1
+        raise SourceError([Problem(line=line, message="the source contains a NUL byte", hint="submit plain UTF-8 text")])
+    try:
+        return ast.parse(source)
+    except SyntaxError as error:
+        raise SourceError(
+            [Problem(line=error.lineno, column=error.offset, message=f"syntax error: {error.msg}", hint="the source must be valid Python")]
+        ) from None
+    except (RecursionError, MemoryError):
+        raise SourceError([Problem(message="the source is nested too deeply to parse", hint="simplify the expression")]) from None
+
+
+def top_level(tree: ast.Module) -> dict[str, ast.stmt]:
+    """Names that the module defines by `class`, `def`, `import` or a plain assignment, with their statement."""
+    names: dict[str, ast.stmt] = {}
+    for node in tree.body:
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            names[node.name] = node
+        elif isinstance(node, ast.Assign):
+            for target in node.targets:
+                if isinstance(target, ast.Name):
+                    names[target.id] = node
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            names[node.target.id] = node
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            for alias in node.names:
+                names[(alias.asname or alias.name).split(".")[0]] = node
+    return names
+
+
+def import_problems(tree: ast.Module, allowed: frozenset[str]) -> list[Problem]:
+    """Imports outside the allow-list, wherever they stand in the source."""
+    problems = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            roots = [alias.name.split(".")[0] for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            roots = [(node.module or "").split(".")[0] if node.level == 0 else "."]
+        else:
+            continue
+        for root in roots:
+            if root not in allowed:
+                problems.append(
+                    Problem(
+                        line=node.lineno,
+                        column=node.col_offset + 1,
+                        message=f"import of {root!r} is not allowed" if root != "." else "relative imports are not allowed",
+                        hint="use torch and the standard library, or ask for the module to be added to the allow-list",
+                    )
+                )
+    return problems

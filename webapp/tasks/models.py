@@ -1,0 +1,44 @@
+"""Tasks (contract 1) as a team keeps them."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.conf import settings
+from django.db import models
+
+
+class Suite(models.Model):
+    """A named set of tasks, e.g. an imported KernelBench level."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    team = models.ForeignKey("accounts.Team", on_delete=models.CASCADE, related_name="suites")
+    name = models.CharField(max_length=100)
+    slug = models.SlugField(max_length=110)
+    description = models.TextField(blank=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["team", "slug"], name="one_suite_a_slug")]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Task(models.Model):
+    """One source; the same source in the same team is the same task."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    team = models.ForeignKey("accounts.Team", on_delete=models.CASCADE, related_name="tasks")
+    suite = models.ForeignKey(Suite, on_delete=models.SET_NULL, null=True, blank=True, related_name="tasks")
+    sha = models.CharField(max_length=64)
+    name = models.CharField(max_length=120)
+    source = models.TextField()
+    flags = models.JSONField(default=list)  # of the last admission
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["team", "sha"], name="one_task_a_source")]
+
+    def __str__(self) -> str:
+        return self.name
