@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Union
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
@@ -40,7 +40,7 @@ class ProfileJob(_Job):
     iterations: int = 5
 
 
-Job = Annotated[Union[AdmitJob, CaptureJob, VerifyJob, ProfileJob], Field(discriminator="kind")]
+Job = Annotated[AdmitJob | CaptureJob | VerifyJob | ProfileJob, Field(discriminator="kind")]
 
 
 class KernelProfile(BaseModel):

@@ -1,0 +1,1 @@
+"""Building what a program asks for, in a sandbox, once."""
