@@ -1,0 +1,75 @@
+"""Run programs through KernelBench's own `eval_kernel_against_ref`, unmodified, from a checkout.
+
+    python bench/kernelbench_eval.py --kernelbench CHECKOUT --out RESULT.json TASK.py=PROGRAM.py [TASK.py=PROGRAM.py ...]
+
+Needs a CUDA device. Importing `kernelbench` pulls in its LLM clients (`openai`, `litellm`, `dotenv`); the evaluation does not use them, so where
+they are not installed empty modules stand in for them. Exits 0 only if every program compiled and was correct.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import sys
+import types
+from pathlib import Path
+
+UNUSED_CLIENTS = {"openai": ["OpenAI"], "litellm": ["completion"], "dotenv": ["load_dotenv"], "requests": [], "datasets": ["load_dataset"]}
+
+
+def import_kernelbench(checkout: Path):
+    """The checkout's `kernelbench.eval` module."""
+    for name, attributes in UNUSED_CLIENTS.items():
+        if importlib.util.find_spec(name) is None:
+            module = types.ModuleType(name)
+            for attribute in attributes:
+                setattr(module, attribute, lambda *args, **kwargs: None)
+            sys.modules[name] = module
+    sys.path.insert(0, str(checkout / "src"))
+    from kernelbench import eval as kernelbench_eval
+
+    return kernelbench_eval
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kernelbench", type=Path, required=True, metavar="CHECKOUT")
+    parser.add_argument("--out", type=Path, required=True, metavar="RESULT.json")
+    parser.add_argument("--trials", type=int, default=5, help="correctness trials (KernelBench's scripts use 5)")
+    parser.add_argument("--perf-trials", type=int, default=100)
+    parser.add_argument("pairs", nargs="+", metavar="TASK.py=PROGRAM.py")
+    arguments = parser.parse_args()
+
+    kernelbench = import_kernelbench(arguments.kernelbench)
+    import torch
+
+    results = []
+    for pair in arguments.pairs:
+        task, _, program = pair.partition("=")
+        outcome = kernelbench.eval_kernel_against_ref(
+            Path(task).read_text(),
+            Path(program).read_text(),
+            num_correct_trials=arguments.trials,
+            num_perf_trials=arguments.perf_trials,
+            measure_performance=True,
+            device=torch.device("cuda:0"),
+            backend="cuda",
+            precision=torch.float32,
+        )
+        result = {
+            "task": Path(task).stem,
+            "compiled": bool(outcome and outcome.compiled),
+            "correct": bool(outcome and outcome.correctness),
+            "runtime_ms": outcome.runtime if outcome else None,
+            "reference_runtime_ms": getattr(outcome, "ref_runtime", None) if outcome else None,
+            "metadata": {key: str(value)[:500] for key, value in (outcome.metadata if outcome else {}).items()},
+        }
+        results.append(result)
+        print(json.dumps(result), flush=True)
+        arguments.out.write_text(json.dumps({"device": torch.cuda.get_device_name(0), "torch": torch.__version__, "results": results}, indent=1))
+    return 0 if all(result["correct"] for result in results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
