@@ -1,0 +1,103 @@
+"""The three floors, and the rule that trusted processes never run a stranger's source."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+THIRD_PARTY = {
+    "verifier": {"torch", "numpy", "pydantic"},
+    "agents": {"torch", "numpy", "pydantic", "httpx", "verifier"},
+}
+# Files of `verifier` that run inside the sandbox: the only code that may execute what strangers wrote.
+PARTY_MARK = "# sandboxed: "
+
+
+def sources(package: str) -> list[Path]:
+    return sorted(path for path in (ROOT / package).rglob("*.py"))
+
+
+def imported_roots(tree: ast.Module) -> set[str]:
+    roots = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            roots |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            roots.add((node.module or "").split(".")[0])
+    return roots
+
+
+@pytest.mark.parametrize("package", ["verifier", "agents"])
+def test_a_floor_imports_only_what_is_below_it(package):
+    allowed = THIRD_PARTY[package] | {package} | set(sys.stdlib_module_names)
+    wrong = {str(path.relative_to(ROOT)): sorted(imported_roots(ast.parse(path.read_text())) - allowed) for path in sources(package)}
+    assert {path: roots for path, roots in wrong.items() if roots} == {}
+
+
+EXECUTING_NAMES = {"exec", "eval", "__import__"}
+EXECUTING_ATTRIBUTES = {
+    ("importlib", "import_module"),
+    ("importlib.util", "spec_from_file_location"),
+    ("runpy", "run_path"),
+    ("pickle", "load"),
+    ("pickle", "loads"),
+    ("marshal", "loads"),
+    ("torch", "load"),
+    ("torch.jit", "load"),
+    ("torch.export", "load"),
+    ("torch.export", "export"),
+}
+
+
+def executing_calls(path: Path) -> list[str]:
+    """Calls by which a source or a pickle could be run."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if not isinstance(node, ast.Call):
+            continue
+        called = ast.unparse(node.func)
+        owner, _, attribute = called.rpartition(".")
+        if (isinstance(node.func, ast.Name) and called in EXECUTING_NAMES) or (owner, attribute) in EXECUTING_ATTRIBUTES:
+            found.append(f"{path.relative_to(ROOT)}:{node.lineno} {called}")
+    return found
+
+
+def test_web_and_orchestrator_execute_no_source():
+    found = [call for package in ("webapp", "agents") for path in sources(package) for call in executing_calls(path)]
+    assert found == []
+
+
+def test_in_the_verifier_only_sandboxed_files_execute_sources():
+    """A file that runs strangers' code says so on its first lines, and nothing else in `verifier` may."""
+    found = []
+    for path in sources("verifier"):
+        if PARTY_MARK not in "".join(path.read_text().splitlines(keepends=True)[:12]):
+            found += executing_calls(path)
+    assert found == []
+
+
+def test_trusted_processes_never_import_a_sandboxed_file():
+    """Neither the judge nor anything above it imports a file that executes strangers' code, not even lazily."""
+    sandboxed = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for path in sources("verifier")
+        if PARTY_MARK in "".join(path.read_text().splitlines(keepends=True)[:12])
+    }
+    wrong = []
+    for package in ("verifier", "agents", "webapp"):
+        for path in sources(package):
+            module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+            if module in sandboxed:
+                continue
+            for node in ast.walk(ast.parse(path.read_text())):
+                names = []
+                if isinstance(node, ast.Import):
+                    names = [alias.name for alias in node.names]
+                elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                    names = [node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)]
+                wrong += [f"{module} imports {name}" for name in names if name in sandboxed]
+    assert wrong == []
