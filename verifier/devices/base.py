@@ -1,0 +1,180 @@
+"""What judge and parties need of a device. Two halves that never meet in one process: `Device` (judge, trusted) and `PartyDevice` (sandboxed).
+
+The judge allocates *arenas*: blocks of device memory that one party maps. Inputs and weights are written there by the judge and by the
+reference; outputs are read from there. A party answers a timed call through `go` and `done`, which live in a native shim that is loaded,
+with its function pointers saved, before any program.
+
+The timed exchange, on the party's socket between two ordinary frames, is raw bytes: the judge writes one byte ``G``; the party's `go` returns on it with
+the clock started; forward runs; `done` syncs the device, stops the clock and writes ``i64`` little-endian nanoseconds. So the judge's own wall
+time of the same exchange differs from the shim's by one round trip.
+"""
+
+from __future__ import annotations
+
+import importlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from verifier.report import Environment, Kernel
+
+GO = b"G"
+ALIGNMENT = 256  # bytes; of every tensor in an arena
+
+
+class DeviceError(RuntimeError):
+    """The host or the device cannot do what was asked; the message says what to install, free or restart."""
+
+
+@dataclass(frozen=True)
+class Bind:
+    """A path that a party's sandbox shows, read-only, or as a device node."""
+
+    source: str
+    target: str
+    device: bool = False
+    optional: bool = False
+
+
+class Arena(ABC):
+    """Judge-owned device memory, mapped by one party. `bytes` is the judge's own view: a flat uint8 tensor on the device."""
+
+    nbytes: int
+    handle: dict[str, Any]  # JSON by which the party maps it; descriptors beside it are in `fds`
+    fds: tuple[int, ...] = ()
+
+    @property
+    @abstractmethod
+    def bytes(self) -> Any: ...
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Ceiling:
+    """What the device can do at most, for the physical floor. Null where it is not known, with the reason."""
+
+    bytes_per_second: float | None
+    flops_per_second: float | None
+    source: str  # "measured on this host", "data sheet"
+
+
+@dataclass
+class Observation:
+    """One call seen by the device's profiler, inside the party: it may refuse or downgrade a program, never clear it."""
+
+    kernels: list[Kernel] = field(default_factory=list)
+    own_share: float | None = None
+    reason: str = ""  # why `own_share` is null
+    threads_left: int = 0  # threads that were still running after the call
+
+
+class Device(ABC):
+    """The judge's half."""
+
+    name: str  # "cpu", "cuda:0"
+    kind: Literal["cpu", "cuda"]
+    torch_device: str  # for the judge's own comparisons
+
+    @abstractmethod
+    def environment(self) -> Environment: ...
+
+    @abstractmethod
+    def allocate(self, nbytes: int) -> Arena:
+        """Raises `DeviceError` where there is not enough memory."""
+
+    @abstractmethod
+    def sync(self) -> None: ...
+
+    @abstractmethod
+    def flush_caches(self) -> None:
+        """So that a timed call finds its inputs in memory: L2 flushed, persisting lines reset."""
+
+    @abstractmethod
+    def ceiling(self, precision: str) -> Ceiling: ...
+
+    @abstractmethod
+    def config(self) -> dict[str, Any]:
+        """JSON for `party_device`: kind, shim path inside the sandbox, threads, ..."""
+
+    def binds(self, role: str) -> list[Bind]:
+        """Paths beyond the interpreter and the system's libraries. `role` is "builder" (never the device itself) or "device"."""
+        return []
+
+    def variables(self, role: str) -> dict[str, str]:
+        """Environment of a party; nothing else of the host's environment reaches it."""
+        return {}
+
+    def check(self) -> str:
+        """Before each job: empty, or a sentence why this device cannot be used now (canary, free memory)."""
+        return ""
+
+    def missing_compiler(self) -> str:
+        """Empty, or a sentence that says what to install."""
+        return ""
+
+    def sample_clocks(self) -> None:
+        """Called around each timed block; remembers throttle reasons where the device has them."""
+
+    def throttled(self) -> bool | None:
+        """Since the last call of this function; null where the device does not tell."""
+        return None
+
+    def peak_bytes(self) -> int | None:
+        return None
+
+    def close(self) -> None:
+        """Releases what the device holds in this process."""
+
+
+class PartyDevice(ABC):
+    """The party's half. Created from `Device.config()`, before any stranger's source is loaded."""
+
+    torch_device: str
+
+    @abstractmethod
+    def attach(self, handle: dict[str, Any], fds: list[int]) -> Any:
+        """Maps an arena: a flat uint8 tensor on the device over the judge's memory. Owns (closes) the descriptors."""
+
+    @abstractmethod
+    def configure(self, precision: str) -> None:
+        """Sets the precision policy and the thread count, the same for program and baselines."""
+
+    @abstractmethod
+    def sync(self) -> None:
+        """Device-wide."""
+
+    @abstractmethod
+    def go(self, fd: int) -> None:
+        """Blocks until the judge's byte, then starts the clock."""
+
+    @abstractmethod
+    def done(self, fd: int) -> int:
+        """Device-wide sync, stops the clock, writes the nanoseconds to `fd` as i64; returns them."""
+
+    @abstractmethod
+    def observe(self, call: Callable[[], Any]) -> Observation:
+        """Runs `call` a few times under the profiler: which kernels ran, and the share of the program's own."""
+
+    def peak_bytes(self, reset: bool = False) -> int | None:
+        """Peak device memory of this process since the last reset, where the device counts it."""
+        return None
+
+
+def open_device(name: str, data_dir: Path) -> Device:
+    """`cpu` or `cuda[:N]`. Raises `DeviceError` with what to install where this host has no such device."""
+    if name == "cpu":
+        return importlib.import_module("verifier.devices.cpu").CpuDevice(data_dir)
+    if name == "cuda" or name.startswith("cuda:"):
+        return importlib.import_module("verifier.devices.cuda").CudaDevice(name, data_dir)
+    raise DeviceError(f"there is no device {name!r}; use cpu or cuda:0")
+
+
+def party_device(config: dict[str, Any]) -> PartyDevice:
+    """The party's half for `Device.config()`."""
+    if config["kind"] == "cpu":
+        return importlib.import_module("verifier.devices.cpu_party").CpuPartyDevice(config)
+    return importlib.import_module("verifier.devices.cuda_party").CudaPartyDevice(config)
