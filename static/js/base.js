@@ -1,0 +1,76 @@
+// On every page: navigation, theme, times, copy buttons, tabs, keyboard help.
+import { keepTimesCurrent } from "./lib/ago.js";
+import "./lib/copy.js";
+import { shortcut, showHelp } from "./lib/keys.js";
+import { say } from "./lib/say.js";
+import { openTabFromHash } from "./lib/tabs.js";
+import { toggleTheme } from "./lib/theme.js";
+
+const bar = document.querySelector(".bar");
+const navToggle = document.querySelector(".nav-toggle");
+
+function openNav(open) {
+  bar.classList.toggle("open", open);
+  navToggle.setAttribute("aria-expanded", String(open));
+}
+
+navToggle?.addEventListener("click", () => openNav(!bar.classList.contains("open")));
+
+document.addEventListener("click", (event) => {
+  if (event.target.closest("[data-theme-toggle]")) toggleTheme();
+  if (event.target.closest("[data-keyboard-help]")) showHelp();
+  if (event.target.closest("[data-close]")) event.target.closest("dialog")?.close();
+  // A menu closes when something else is clicked.
+  for (const menu of document.querySelectorAll("details.menu[open]")) if (!menu.contains(event.target)) menu.open = false;
+});
+
+document.addEventListener("keydown", (event) => {
+  if (event.key !== "Escape") return;
+  if (bar?.classList.contains("open")) {
+    openNav(false);
+    navToggle.focus();
+  }
+  for (const menu of document.querySelectorAll("details.menu[open]")) {
+    menu.open = false;
+    menu.querySelector("summary").focus();
+  }
+});
+
+for (const link of document.querySelectorAll(".bar nav a[data-key]")) {
+  shortcut(link.dataset.key, `go to ${link.dataset.name ?? link.textContent.trim()}`, () => link.click(), "Everywhere");
+}
+const search = document.querySelector("[data-search]");
+if (search) {
+  shortcut("/", "search", () => {
+    search.focus();
+    search.select();
+  });
+}
+shortcut("t", "light or dark", toggleTheme, "Everywhere");
+shortcut("?", "this help", showHelp, "Everywhere");
+
+keepTimesCurrent();
+openTabFromHash();
+
+// A select or checkbox with data-autosubmit sends its form (filters).
+document.addEventListener("change", (event) => {
+  if (event.target.matches("[data-autosubmit]")) event.target.form?.requestSubmit();
+});
+
+// A form that is sent twice makes two runs: the button waits for the answer, and works again after "back".
+document.addEventListener("submit", (event) => {
+  const form = event.target;
+  if (!form.matches("[data-once]") || event.defaultPrevented) return;
+  const button = event.submitter ?? form.querySelector("button:not([type=button])");
+  setTimeout(() => {
+    button.disabled = true;
+    if (button.dataset.busy) button.textContent = button.dataset.busy;
+  });
+});
+addEventListener("pageshow", (event) => {
+  if (event.persisted) for (const button of document.querySelectorAll("[data-once] button[disabled]")) button.disabled = false;
+});
+
+// htmx: an answer that is an error must be visible, and a dropped connection must not look like "nothing happened".
+document.addEventListener("htmx:responseError", (event) => say(`The server answered ${event.detail.xhr.status}.`));
+document.addEventListener("htmx:sendError", () => say("The server does not answer."));

@@ -1,0 +1,32 @@
+// <button data-copy="text"> or <button data-copy-from="#selector">: copies, and says so in the button and to screen readers.
+import { say } from "./say.js";
+
+async function copyText(text) {
+  if (navigator.clipboard && window.isSecureContext) return navigator.clipboard.writeText(text);
+  // Plain http on another host has no clipboard API.
+  const area = document.createElement("textarea");
+  area.value = text;
+  area.className = "visually-hidden";
+  document.body.append(area);
+  area.select();
+  const done = document.execCommand("copy");
+  area.remove();
+  if (!done) throw new Error("copy refused");
+}
+
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest("[data-copy], [data-copy-from]");
+  if (!button) return;
+  const source = button.dataset.copyFrom && document.querySelector(button.dataset.copyFrom);
+  const label = button.querySelector("[data-copy-label]") ?? button;
+  const before = (button.dataset.label ??= label.textContent);
+  try {
+    await copyText(source ? (source.value ?? source.textContent) : button.dataset.copy);
+    label.textContent = "Copied";
+    say("Copied");
+  } catch {
+    label.textContent = "Select and copy";
+    if (source) getSelection().selectAllChildren(source);
+  }
+  setTimeout(() => (label.textContent = before), 1500);
+});

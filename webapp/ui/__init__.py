@@ -1,0 +1,1 @@
+"""What every page shares: template tags, the frame's context, and error pages."""

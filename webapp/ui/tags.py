@@ -1,0 +1,261 @@
+"""Template tags of the design system. They are builtins (settings.TEMPLATES), so no page needs `{% load %}`.
+
+{% status "passed" %}            chip of a verdict, a run's state or an outcome: colour, sign and word
+{% run_status run %}             the same for a run: its outcome once it has finished
+{% speedup value %}              figure with interval; value is {ratio, low, high}, an Interval, or None
+{% speedup value vs="eager" %}   ... and what it is measured against
+{% whisker value scale %}        the interval drawn on a common log scale (`scale` from `whisker_scale`)
+{% device_tag "cpu" "AMD ..." %} which device a number is from
+{% class_tag "custom" 0.97 %}    class of a program with the share of its own kernels
+{% ago moment %}                 relative time that the page keeps current
+{% problems list %}              error box: place, cause, what to do (verifier.source.Problem or dicts)
+{{ x|ms }} {{ x|seconds }} {{ x|bytes }} {{ x|percent }}    figures with units; "–" for None
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime
+from typing import Any
+
+from django import template
+from django.utils import timezone
+
+register = template.Library()
+
+# name: (tone, sign, word). Tones are classes of .chip in components.css.
+STATUSES: dict[str, tuple[str, str, str]] = {
+    # verdicts
+    "passed": ("ok", "✓", "passed"),
+    "wrong_result": ("bad", "✕", "wrong result"),
+    "build_failed": ("bad", "✕", "build failed"),
+    "crashed": ("bad", "✕", "crashed"),
+    "timed_out": ("bad", "✕", "timed out"),
+    "rejected": ("bad", "⊘", "rejected"),
+    "inconclusive": ("warn", "~", "inconclusive"),
+    "infrastructure_error": ("warn", "!", "host error"),
+    # states of a run
+    "queued": ("idle", "○", "queued"),
+    "running": ("info live", "●", "running"),
+    "paused": ("warn", "‖", "paused"),
+    "finished": ("idle", "✓", "finished"),
+    # outcomes of a run
+    "improved": ("ok", "▲", "improved"),
+    "matched": ("idle", "=", "matched"),
+    "failed": ("bad", "✕", "failed"),
+    "cancelled": ("idle", "–", "cancelled"),
+    "out_of_budget": ("warn", "◔", "out of budget"),
+    # spans and stages
+    "ok": ("ok", "✓", "ok"),
+    "skipped": ("idle", "–", "skipped"),
+    "started": ("info live", "●", "running"),
+    "progress": ("info live", "●", "running"),
+    # devices and things that are there or not
+    "online": ("ok", "●", "online"),
+    "busy": ("info", "●", "busy"),
+    "offline": ("idle", "○", "offline"),
+    "available": ("ok", "✓", "available"),
+    "missing": ("warn", "!", "missing"),
+    # results on the leaderboard
+    "published": ("info", "◉", "published"),
+    "private": ("idle", "○", "team only"),
+}
+
+CLASSES = {
+    "custom": "its own kernels take at least half of its time on the device",
+    "mixed": "its own kernels take at least a tenth of its time on the device",
+    "orchestration": "library kernels, arranged otherwise: own kernels take less than a tenth",
+}
+
+FLAGS = {
+    "trivial": "this task proves little: a constant, the mean, an echo or an fp16 cast would pass",
+    "stochastic": "this task draws random numbers, so equal results prove less",
+    "bounded": "below 1 ms: the wall clock bounds the score instead of proving it",
+    "fast": "faster than the physical floor, 10 times eager or twice the best baseline: measured again in a fresh process",
+    "no sandbox": "measured without bubblewrap: plain process isolation",
+    "seeded": "weights were not loaded but seeded alike on both sides",
+}
+
+
+def figure(value: Any) -> dict[str, float] | None:
+    """{ratio, low, high} of whatever carries them, or None."""
+    if value is None or value == "":
+        return None
+    if isinstance(value, dict):
+        if value.get("ratio") is None:
+            return None
+        return {"ratio": value["ratio"], "low": value.get("low"), "high": value.get("high")}
+    if isinstance(value, (int, float)):
+        return {"ratio": float(value), "low": None, "high": None}
+    return {"ratio": value.ratio, "low": value.low, "high": value.high}
+
+
+def times(ratio: float) -> str:
+    """Three significant figures, never fewer than the digits before the point: 2.41, 12.3, 141."""
+    return f"{ratio:.2f}" if ratio < 10 else f"{ratio:.1f}" if ratio < 100 else f"{ratio:.0f}"
+
+
+@register.inclusion_tag("partials/status.html")
+def status(name: str, title: str = "") -> dict:
+    tone, sign, word = STATUSES.get(name, ("idle", "·", str(name or "unknown").replace("_", " ")))
+    return {"tone": tone, "sign": sign, "word": word, "title": title}
+
+
+@register.inclusion_tag("partials/status.html")
+def run_status(run) -> dict:
+    return status(run.outcome if run.state == "finished" and run.outcome else run.state, run.reason)
+
+
+@register.inclusion_tag("partials/speedup.html", name="speedup")
+def speedup_tag(value: Any, vs: str = "") -> dict:
+    found = figure(value)
+    if found is None:
+        return {"figure": None}
+    low, high = found["low"], found["high"]
+    tone = "faster" if low is not None and low > 1 else "slower" if high is not None and high < 1 else ""
+    said = {"faster": "faster", "slower": "slower"}.get(tone, "not told apart from 1")
+    return {
+        "figure": True,
+        "ratio": times(found["ratio"]),
+        "low": low and times(low),
+        "high": high and times(high),
+        "tone": tone,
+        "said": said,
+        "vs": vs,
+    }
+
+
+def whisker_scale(values: list[Any]) -> tuple[float, float]:
+    """(lowest, highest) over all intervals, holding 1 and a margin; for `whisker`."""
+    found = [f for f in map(figure, values) if f]
+    low = min([f["low"] or f["ratio"] for f in found] + [1.0])
+    high = max([f["high"] or f["ratio"] for f in found] + [1.0])
+    margin = (high / low) ** 0.06 if high > low else 1.1
+    return low / margin, high * margin
+
+
+@register.inclusion_tag("partials/whisker.html")
+def whisker(value: Any, scale: tuple[float, float]) -> dict:
+    found = figure(value)
+    if found is None:
+        return {"figure": None}
+    low, high = math.log(scale[0]), math.log(scale[1])
+
+    def at(ratio: float) -> float:
+        return round(4 + 152 * (math.log(ratio) - low) / (high - low), 1)
+
+    least, most = found["low"] or found["ratio"], found["high"] or found["ratio"]
+    return {
+        "figure": True,
+        "one": at(1.0),
+        "left": at(least),
+        "right": max(at(most), at(least) + 0.5),
+        "dot": at(found["ratio"]),
+        "tone": "faster" if least > 1 else "",
+        "said": f"{times(found['ratio'])} times, interval {times(least)} to {times(most)}",
+    }
+
+
+@register.inclusion_tag("partials/device_tag.html")
+def device_tag(kind: str, name: str = "") -> dict:
+    """`kind` is "cpu", "cuda" or a device such as "cuda:0"; `name` as in Report.environment.device_name."""
+    family = str(kind or "").partition(":")[0]
+    return {"family": family, "label": short_device(name) or {"cpu": "CPU", "cuda": "CUDA"}.get(family, kind), "name": name or kind}
+
+
+@register.filter
+def short_device(name: str) -> str:
+    """ "NVIDIA H200" -> "H200", "AMD EPYC 9654 96-Core Processor" -> "EPYC 9654": the part that people say."""
+    words = str(name or "").replace("(R)", "").replace("(TM)", "").replace("@", " @ ").split()
+    dropped = {"NVIDIA", "AMD", "Intel", "CPU", "Processor", "GeForce", "Corporation", "Virtual"}
+    words = words[: words.index("@")] if "@" in words else words
+    return " ".join(w for w in words if w not in dropped and not w.lower().endswith("-core"))
+
+
+@register.inclusion_tag("partials/class_tag.html")
+def class_tag(name: str, share: float | None = None) -> dict:
+    return {"name": name, "title": CLASSES.get(name, ""), "share": None if share is None else f"{share * 100:.0f} %"}
+
+
+@register.inclusion_tag("partials/flag.html")
+def flag(name: str) -> dict:
+    return {"name": name, "title": FLAGS.get(name, "")}
+
+
+@register.inclusion_tag("partials/ago.html")
+def ago(moment: datetime | None) -> dict:
+    if moment is None:
+        return {"moment": None}
+    seconds = max(0, round((timezone.now() - moment).total_seconds()))
+    # The same words as static/js/lib/ago.js.
+    if seconds < 10:
+        text = "just now"
+    elif seconds < 60:
+        text = f"{seconds} s ago"
+    elif seconds < 3600:
+        text = f"{seconds // 60} min ago"
+    elif seconds < 86400:
+        text = f"{seconds // 3600} h ago"
+    elif seconds < 30 * 86400:
+        text = f"{seconds // 86400} d ago"
+    else:
+        text = moment.date().isoformat()
+    return {"moment": moment, "text": text}
+
+
+@register.inclusion_tag("partials/problems.html", name="problems")
+def problems_tag(problems: list, title: str = "", target: str = "") -> dict:
+    """`target`: id of the editor that a line number leads to."""
+    return {"problems": problems, "title": title, "target": target}
+
+
+@register.filter
+def ms(value: float | None) -> str:
+    """Milliseconds in the unit that reads best, three significant figures."""
+    if value is None:
+        return "–"
+    scaled, unit = (value / 1000, "s") if value >= 1000 else (value, "ms") if value >= 1 else (value * 1000, "µs")
+    return f"{scaled:.3g} {unit}" if scaled < 999.5 else f"{scaled:.0f} {unit}"
+
+
+@register.filter
+def seconds(value: float | None) -> str:
+    """Elapsed time for people: 0.8 s, 12 s, 3 min 20 s, 2 h 5 min."""
+    if value is None:
+        return "–"
+    if value < 10:
+        return f"{value:.1f} s"
+    whole = round(value)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s" if whole % 60 else f"{whole // 60} min"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+@register.filter
+def bytes(value: float | None) -> str:
+    if value is None:
+        return "–"
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < 1024 or unit == "GiB":
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.3g} {unit}"
+        value /= 1024
+    return ""
+
+
+@register.filter
+def percent(value: float | None) -> str:
+    return "–" if value is None else f"{value * 100:.0f} %"
+
+
+@register.simple_tag(takes_context=True)
+def query(context: dict, **changes: Any) -> str:
+    """The page's own query string with some parameters changed; None drops one. For filters, sorting and paging."""
+    params = context["request"].GET.copy()
+    for name, value in changes.items():
+        if value is None or value == "":
+            params.pop(name, None)
+        else:
+            params[name] = value
+    return f"?{params.urlencode()}" if params else "?"
