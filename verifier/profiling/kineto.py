@@ -1,0 +1,88 @@
+"""Reads the Chrome trace of torch.profiler (Kineto): CUPTI's events on a GPU, operators by thread on the CPU."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from verifier.profiling.nsys_import import ImportProblem
+from verifier.profiling.own_calls import PREFIX
+from verifier.profiling.recording import Recording
+from verifier.profiling.timeline import Timeline
+
+_DEVICE_KINDS = {"kernel": "kernel", "gpu_memcpy": "memcpy", "gpu_memset": "memset"}
+_API = ("cuda_runtime", "cuda_driver")
+_KINETO_NOISE = ("INVALID",)  # a runtime call that this version of Kineto has no name for
+
+
+def import_kineto(trace: bytes | str) -> tuple[Timeline, Recording]:
+    """The timeline of a Chrome trace, and the recording (to crop it). Raises `ImportProblem` where it is not one.
+
+    Operators keep their threads as rows; ranges named `own::<symbol>` (calls of the program's own functions) become events of kind "own",
+    all other user ranges "nvtx".
+    """
+    try:
+        document = json.loads(trace)
+        events = document["traceEvents"]
+        if not isinstance(events, list):
+            raise TypeError("traceEvents is not a list")
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ImportProblem(f"this is not a trace of torch.profiler: {error}") from None
+    devices = {d.get("id"): str(d.get("name", "GPU")) for d in document.get("deviceProperties") or [] if isinstance(d, dict)}
+    on_gpu = any(isinstance(e, dict) and e.get("cat") in _DEVICE_KINDS for e in events)
+    recording = Recording("cupti" if on_gpu else "torch-profiler", next(iter(devices.values()), "GPU") if on_gpu else "CPU")
+    threads: dict[Any, int] = {}
+    skipped = 0
+    for event in events:
+        if not isinstance(event, dict) or event.get("ph") != "X":
+            continue
+        try:
+            _add(recording, event, devices, threads)
+        except (KeyError, TypeError, ValueError):
+            skipped += 1
+    if skipped:
+        recording.warnings.append(f"{skipped} events of the trace were not understood and are left out")
+    return recording.timeline(), recording
+
+
+def _add(recording: Recording, event: dict[str, Any], devices: dict[Any, str], threads: dict[Any, int]) -> None:
+    category, name = event.get("cat"), str(event["name"])
+    arguments = event.get("args") or {}
+    start, duration = float(event["ts"]) * 1e3, float(event.get("dur", 0.0)) * 1e3  # the trace is in microseconds
+    correlation = (0, int(arguments["correlation"])) if arguments.get("correlation") else None
+    if category in _DEVICE_KINDS:
+        device = arguments.get("device", event.get("pid"))
+        group = devices.get(device, "GPU") + (f" {device}" if len(devices) > 1 else "")
+        row = ("gpu", f"Stream {arguments.get('stream', event.get('tid'))}", group)
+        recording.add(row, _DEVICE_KINDS[category], _device_name(category, name), start, duration, correlation, _detail(arguments))
+    elif category in _API and name not in _KINETO_NOISE:
+        recording.add(("api", f"CUDA API, thread {_thread(threads, event)}", "CUDA"), "api", name, start, duration, correlation)
+    elif category in ("cpu_op", "user_annotation"):
+        thread = _thread(threads, event)
+        if name.startswith(PREFIX):
+            recording.add(("thread", f"Thread {thread}", "Process"), "own", name[len(PREFIX) :], start, duration)
+        elif category == "user_annotation":
+            if not name.startswith("ProfilerStep"):
+                recording.add(("nvtx", f"Ranges, thread {thread}", "NVTX"), "nvtx", name, start, duration)
+        else:
+            recording.add(("thread", f"Thread {thread}", "Process"), "operator", name, start, duration)
+
+
+def _thread(threads: dict[Any, int], event: dict[str, Any]) -> int:
+    return threads.setdefault((event.get("pid"), event.get("tid")), len(threads) + 1)
+
+
+def _device_name(category: str, name: str) -> str:
+    return name if category == "kernel" else name.split(" (")[0]
+
+
+def _detail(arguments: dict[str, Any]) -> dict[str, Any] | None:
+    known = {
+        "grid": arguments.get("grid"),
+        "block": arguments.get("block"),
+        "registers": arguments.get("registers per thread"),
+        "shared": arguments.get("shared memory"),
+        "bytes": arguments.get("bytes"),
+        "graph_node": arguments.get("graph node id"),
+    }
+    return {key: value for key, value in known.items() if value is not None} or None
