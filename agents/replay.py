@@ -1,0 +1,65 @@
+"""Resume by replay: the workflow runs again over its own journal, and what stands there is returned instead of being done twice.
+
+Within a span a workflow is sequential, so its n-th event there is the n-th that the engine wrote there; effects are found by their key
+`SPAN#n`. Events that others write, or that depend on the clock (stages, control, pauses, deltas, budget), are not part of that order.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Sequence
+from typing import Any
+
+from agents.events import Event
+
+BESIDE = frozenset(
+    {
+        "run.paused", "run.resumed", "message.delta", "note.added", "verification.queued", "verification.stage", "verification.finished",
+        "effect.completed", "budget.updated", "control.requested", "llm.requested", "llm.completed",
+    }
+)  # fmt: skip
+
+
+class TraceDiverged(RuntimeError):
+    """The workflow does something else than its journal says: another version of it wrote the trace."""
+
+
+class Replay:
+    """What the journal held when the engine began, and the results of effects, those of this session included."""
+
+    def __init__(self, events: Sequence[Event] = ()):
+        self.finished: dict[str, Event] = {}  # verification.finished by key
+        self.effects: dict[str, Any] = {}  # effect.completed by key: {"name", "value"}
+        self.messages: dict[str, str] = {}  # text already streamed, by message
+        self.replied: dict[str, Event] = {}  # llm.completed by key
+        self._order: dict[str, deque[Event]] = defaultdict(deque)
+        for event in events:
+            self.absorb(event)
+            if event.kind not in BESIDE:
+                self._order[event.span].append(event)
+
+    def absorb(self, event: Event) -> None:
+        payload = event.payload
+        if event.kind == "verification.finished":
+            self.finished.setdefault(payload["key"], event)
+        elif event.kind == "effect.completed":
+            self.effects.setdefault(payload["key"], payload)
+        elif event.kind == "llm.completed":
+            self.replied.setdefault(payload["key"], event)
+        elif event.kind == "message.delta":
+            said = self.messages.get(payload["message"], "")
+            self.messages[payload["message"]] = said[: payload["offset"]] + payload["text"]
+
+    def ahead(self, span: str) -> bool:
+        """Whether the journal holds a further event of this span."""
+        return bool(self._order.get(span))
+
+    def next(self, span: str, kind: str) -> Event | None:
+        """The recorded event that the workflow is about to write, or null where it is past the journal's end."""
+        order = self._order.get(span)
+        if not order:
+            return None
+        event = order.popleft()
+        if event.kind != kind:
+            raise TraceDiverged(f"event {event.seq} of span {span or 'the run'!r} is {event.kind}, but the workflow is at {kind}")
+        return event

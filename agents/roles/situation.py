@@ -1,0 +1,113 @@
+"""What the roles know and what they hand over."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from agents.diagnosis import Diagnosis
+from agents.settings import Settings
+from agents.span import Span
+from verifier.graph import Capture
+from verifier.jobs import Profile
+from verifier.report import Report
+from verifier.task import Admission
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`payload` is that of `plan.proposed`; `data` is the planner's own object that its coder understands."""
+
+    payload: dict[str, Any]
+    says: tuple[str, ...]
+    data: Any = None
+    floor_ms: float | None = None
+    bytes_min: int | None = None
+    flops: int | None = None
+
+
+@dataclass(frozen=True)
+class Edit:
+    """A program and how it came to be. `options` is the coder's own state of it."""
+
+    source: str
+    title: str
+    changes: str  # a sentence
+    says: tuple[str, ...]
+    strategy: str = ""
+    step: str = ""
+    options: Any = None
+
+
+@dataclass(frozen=True)
+class Advice:
+    """The Verifier's answer to an attempt: what holds it back, what to do about it, what that should bring."""
+
+    diagnosis: Diagnosis
+    route: str  # repair, optimise, re-plan, stop
+    reason: str
+    method: str | None = None  # a strategy
+    expected: float | None = None  # speedup over the parent
+    move: Any = None  # what the coder is to carry out, in its own terms
+
+
+@dataclass
+class Attempt:
+    number: int
+    parent: int | None
+    edit: Edit
+    report: Report | None = None
+    profile: Profile | None = None
+    realises: int | None = None  # seq of the decision that asked for it
+
+    @property
+    def passed(self) -> bool:
+        return self.report is not None and self.report.status == "passed" and self.report.speedup is not None
+
+    @property
+    def score(self) -> float:
+        """Lower bound of the speedup against eager; 0 where it is not correct."""
+        return self.report.speedup.low if self.passed else 0.0
+
+
+@dataclass
+class Situation:
+    task_source: str
+    task_name: str
+    settings: Settings
+    admission: Admission | None = None
+    capture: Capture | None = None
+    reference: Profile | None = None
+    plan: Plan | None = None
+    attempts: list[Attempt] = field(default_factory=list)
+
+    @property
+    def best(self) -> Attempt | None:
+        return max((a for a in self.attempts if a.passed), key=lambda a: a.score, default=None)
+
+
+class Planner(Protocol):
+    name: str
+
+    async def plan(self, span: Span, situation: Situation) -> Plan: ...
+
+
+class Coder(Protocol):
+    name: str
+
+    async def write(self, span: Span, situation: Situation, parent: Attempt | None, advice: Advice | None) -> Edit | None:
+        """The first program (no parent), or the parent changed as the advice asks; null where it has no answer left."""
+
+
+class Verifier(Protocol):
+    name: str
+
+    async def advise(self, span: Span, situation: Situation, attempt: Attempt) -> Advice:
+        """Diagnose `attempt` and route: repair it, or improve the best attempt so far, or stop."""
+
+
+@dataclass(frozen=True)
+class Roles:
+    planner: Planner
+    coder: Coder
+    verifier: Verifier

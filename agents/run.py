@@ -1,0 +1,293 @@
+"""The engine: one run from its start, or from wherever its journal ends, to a named outcome."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from agents.budget import Ledger, OutOfBudget
+from agents.events import Agent, Event, NewEvent
+from agents.ports import Journal, LeaseLost, VerifierPort
+from agents.projection import Summary, apply
+from agents.replay import Replay
+from agents.settings import Settings
+from agents.span import Ended, Span
+from verifier.jobs import Job
+from verifier.report import Interval
+from verifier.source import sha256
+
+log = logging.getLogger(__name__)
+
+CONFIRM_FACTOR = 3.0  # tier full has more trials and baselines: what the search keeps back, in units of the last quick verification
+
+
+@dataclass(frozen=True)
+class Finish:
+    """How a workflow ended. `speedup` only where it was confirmed in tier full."""
+
+    outcome: str
+    reason: str
+    best: int | None = None
+    speedup: Interval | None = None
+
+
+Workflow = Callable[["Engine"], Awaitable[Finish]]
+
+
+class Engine:
+    """Owns events, effects, budget, control and resume of one run; a workflow decides what to do next.
+
+    `execute` returns the run's summary, also where the run had been finished before. It raises `asyncio.CancelledError` where it is
+    cancelled from outside (the process stops): nothing more is written then, and a later engine continues from the journal.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        verifier: VerifierPort,
+        settings: Settings,
+        task_source: str,
+        task_name: str,
+        *,
+        program_source: str | None = None,  # workflow "verify"
+        workflow: Workflow | None = None,  # null: the one that the settings name
+        roles: Any = None,  # agents.roles.Roles; null: those that the settings name
+    ):
+        self.journal, self.verifier, self.settings = journal, verifier, settings
+        self.task_source, self.task_name, self.program_source = task_source, task_name, program_source
+        self.roles = roles
+        self.ledger = Ledger(settings.budget)
+        self.replay = Replay()
+        self.summary = Summary()
+        self.usual_seconds: dict[str, float] = {}  # of jobs, by "kind.tier": the estimate for a reservation
+        self._workflow = workflow
+        self._seen = 0
+        self._io = asyncio.Lock()
+        self._running = asyncio.Event()
+        self._running.set()
+        self._cancelled_by: str | None = None
+        self._worker: asyncio.Task | None = None
+        self._since = time.monotonic()
+
+    def span(self, path: str, title: str, agent: Agent = "engine") -> Span:
+        return Span(self, path, title, agent)
+
+    async def execute(self) -> Summary:
+        """Run or resume to the end."""
+        recorded = await self.journal.load()
+        self.replay = Replay(recorded)
+        for event in recorded:
+            self._absorb(event)
+        if self.summary.state == "finished":
+            return self.summary
+        self.ledger.spent.seconds = float(self.summary.spent.get("seconds", 0.0))
+        self._since = time.monotonic()
+        try:
+            if recorded and self._running.is_set() and self.summary.state != "queued":
+                reason = "continued after an interruption"
+                await self.append([NewEvent(kind="run.resumed", agent="engine", payload={"reason": reason})])
+            return await self._to_the_end()
+        except LeaseLost:
+            log.info("run %s has another owner now", self.journal.run)
+            return self.summary
+
+    async def _to_the_end(self) -> Summary:
+        if self._cancelled_by is not None:
+            await self._finish(self._cancellation())
+            return self.summary
+        self._worker = asyncio.create_task(self._work())
+        watcher = asyncio.create_task(self._watch())
+        try:
+            finish = await self._worker
+        except asyncio.CancelledError:
+            if self._cancelled_by is None:
+                await _stop(self._worker)
+                raise
+            finish = self._cancellation()
+        except LeaseLost:
+            raise
+        except Exception as error:
+            log.exception("run %s failed", self.journal.run)
+            finish = Finish("failed", f"the engine stopped at an unexpected {type(error).__name__}: {error}"[:2000], self._best_known())
+            await _stop(watcher)
+            await self._finish(finish, error)
+            return self.summary
+        finally:
+            await _stop(watcher)
+        await self._finish(finish)
+        return self.summary
+
+    async def _work(self) -> Finish:
+        root = Span(self, "", "")
+        if self.summary.state == "queued" or self.replay.ahead(""):
+            await root.emit("run.started", await self._started(), agent="engine")
+        workflow = self._workflow
+        if workflow is None:
+            from agents.workflows import WORKFLOWS  # workflows import this module
+
+            workflow = WORKFLOWS[self.settings.workflow]
+        try:
+            return await workflow(self)
+        except Ended as ended:
+            return Finish(ended.outcome, ended.reason, self._best_known())
+        except OutOfBudget as error:
+            return Finish("out_of_budget", str(error), self._best_known())
+
+    async def _started(self) -> dict[str, Any]:
+        settings = self.settings
+        source = await self.journal.put(self.task_source.encode(), "text/x-python", "task.py")
+        payload = {
+            "task": {"sha": sha256(self.task_source), "name": self.task_name},
+            "source": source.model_dump(),
+            **{n: getattr(settings, n) for n in ("workflow", "planner", "coder", "device", "precision", "mode", "target", "seed")},
+            "budget": settings.budget.model_dump(),
+        }
+        if self.program_source is not None:
+            payload["program"] = (await self.journal.put(self.program_source.encode(), "text/x-python", "program.py")).model_dump()
+        return payload
+
+    # the journal
+
+    async def append(self, events: Sequence[NewEvent]) -> list[Event]:
+        """Append atomically. A cancellation waits for the append that it meets, so that nothing is written behind the engine's back."""
+        task = asyncio.ensure_future(self._append(events))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            with suppress(Exception):
+                await task
+            raise
+
+    async def _append(self, events: Sequence[NewEvent]) -> list[Event]:
+        async with self._io:
+            written = await self.journal.append(events)
+            if written and written[0].seq == self._seen + 1:
+                for event in written:
+                    self._absorb(event)
+                return written
+        await self.refresh()
+        return written
+
+    async def refresh(self) -> None:
+        """Take in what others wrote: stages and results of jobs, and what people ask for."""
+        async with self._io:
+            for event in await self.journal.since(self._seen):
+                self._absorb(event)
+
+    def _absorb(self, event: Event) -> None:
+        if event.seq <= self._seen:
+            return
+        self._seen = event.seq
+        apply(self.summary, event)
+        self.replay.absorb(event)
+        if event.kind == "control.requested":
+            self._control(event.payload)
+
+    # control
+
+    def _control(self, payload: dict[str, Any]) -> None:
+        action = payload.get("action")
+        if action == "pause":
+            self._running.clear()
+        elif action == "resume":
+            self._running.set()
+        elif action == "cancel" and self._cancelled_by is None:
+            self._cancelled_by = str(payload.get("by") or "a person")
+            if self._worker is not None:
+                self._worker.cancel()
+        elif action == "raise-budget":
+            self.ledger.raise_limits(payload.get("limits") or {})
+
+    async def _watch(self) -> None:
+        try:
+            async for _ in self.journal.wakeups():
+                await self.refresh()
+        except LeaseLost:
+            pass  # the next append meets it too
+
+    async def gate(self) -> None:
+        """Before every call that is really made: stop here while the run is paused."""
+        await self.refresh()
+        if self._running.is_set():
+            return
+        self.count_time()
+        if self.summary.state != "paused":
+            await self.append([NewEvent(kind="run.paused", agent="engine", payload={"reason": "paused by a person"})])
+        await self._running.wait()
+        self._since = time.monotonic()
+        await self.append([NewEvent(kind="run.resumed", agent="engine", payload={"reason": "resumed by a person"})])
+
+    # the budget
+
+    def count_time(self) -> None:
+        now = time.monotonic()
+        self.ledger.spend({"seconds": now - self._since})
+        self._since = now
+
+    def kept_back(self) -> dict[str, float]:
+        """What the search must leave so that the winner can still be confirmed."""
+        quick = self.usual_seconds.get("verify.quick", 0.0)
+        return {"verifier_seconds": CONFIRM_FACTOR * quick, "seconds": CONFIRM_FACTOR * quick}
+
+    async def spend_on(self, job: Job, finished: Event, *, live: bool) -> None:
+        """Count a job that has ended; `live`: it ended in this session, so its cost is news."""
+        seconds = finished.payload.get("seconds")
+        if seconds is None:
+            begun = self.summary.queued_at.get(finished.payload["key"], finished.at)
+            seconds = (datetime.fromisoformat(finished.at) - datetime.fromisoformat(begun)).total_seconds()
+        self.usual_seconds[f"{job.kind}.{getattr(job, 'tier', '')}"] = seconds
+        self.ledger.spend({"verifier_seconds": seconds})
+        if live:
+            await self.append([self._budget_event(finished.span)])
+
+    def _budget_event(self, span: str = "") -> NewEvent:
+        self.count_time()
+        spent = {unit: round(value, 3) for unit, value in self.ledger.spent.model_dump().items()}
+        return NewEvent(kind="budget.updated", span=span, agent="engine", payload={"spent": spent, "limits": self.ledger.limits.model_dump()})
+
+    # the end
+
+    def _best_known(self) -> int | None:
+        best = self.summary.best_candidate()
+        return best.number if best else None
+
+    def _cancellation(self) -> Finish:
+        return Finish("cancelled", f"cancelled by {self._cancelled_by}; what was measured until then is kept", self._best_known())
+
+    async def _finish(self, finish: Finish, error: Exception | None = None) -> None:
+        """Close what is open and end the run, in one append."""
+        await self.refresh()
+        if self.summary.state == "finished":
+            return
+        status = "failed" if error else "skipped"
+        closing = [
+            NewEvent(kind="span.closed", span=path, agent="engine", payload={"status": status, "seconds": None, "summary": finish.reason[:500]})
+            for path in reversed(self.summary.open_spans())
+        ]
+        if error is not None:
+            where = self.summary.open_spans()[-1] if self.summary.open_spans() else "the run"
+            kept = "all events, artefacts and reports up to here"
+            message = f"{type(error).__name__}: {error}"[:4000]
+            closing.append(NewEvent(kind="error", agent="engine", payload={"message": message, "where": where, "kept": kept}))
+        payload = {
+            "outcome": finish.outcome,
+            "reason": finish.reason,
+            "best": finish.best,
+            "speedup": finish.speedup.model_dump() if finish.speedup else None,
+        }
+        if self.summary.state == "queued":  # cancelled before it began: a trace starts with run.started all the same
+            closing.insert(0, NewEvent(kind="run.started", agent="engine", payload=await self._started()))
+        closing += [self._budget_event(), NewEvent(kind="run.finished", agent="engine", payload=payload)]
+        await self.append(closing)
+
+
+async def _stop(task: asyncio.Task) -> None:
+    task.cancel()
+    with suppress(asyncio.CancelledError, Exception):
+        await task

@@ -1,0 +1,232 @@
+"""A span of a run: the only way by which a workflow writes events and has effects."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from agents.budget import OutOfBudget
+from agents.events import MAX_PAYLOAD_BYTES, Agent, Event, Kind, NewEvent
+from verifier.jobs import AdmitJob, CaptureJob, Job, JobResult, ProfileJob, VerifyJob
+from verifier.report import Tier
+from verifier.source import sha256
+
+if TYPE_CHECKING:
+    from agents.run import Engine
+
+TEXT_LIMIT = MAX_PAYLOAD_BYTES // 2  # bytes of text that go into an event; JSON escapes may double them
+DELTA_CHARACTERS = 2000
+
+
+class Ended(Exception):
+    """A run that ends here by what it found, with an outcome that has a name: a task that is not sound, a host without a compiler."""
+
+    def __init__(self, outcome: str, reason: str):
+        super().__init__(reason)
+        self.outcome, self.reason = outcome, reason
+
+
+@dataclass(frozen=True)
+class Blob:
+    """Bytes of a payload that become an artefact when the event is written."""
+
+    data: bytes
+    media_type: str
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class Done:
+    """A job's result and the payload of its `verification.finished` (artefact references included)."""
+
+    result: JobResult
+    payload: dict[str, Any]
+
+
+class Span:
+    """`async with run.span(path, title) as span`; sequential within, so that its events and effects can be counted."""
+
+    def __init__(self, run: Engine, path: str, title: str, agent: Agent = "engine"):
+        self.run, self.path, self.title, self.agent = run, path, title, agent
+        self.status, self.summary = "ok", ""
+        self._effects = 0
+        self._opened_at: datetime | None = None
+
+    async def __aenter__(self) -> Span:
+        opened = await self.emit("span.opened", {"title": self.title})
+        self._opened_at = datetime.fromisoformat(opened.at)
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        # Whatever else unwinds (cancellation, a lost lease, a defect) is closed by the engine in one append, or left for the resume.
+        if isinstance(error, OutOfBudget):
+            await self._close("skipped", self.summary or str(error))
+        elif isinstance(error, Ended):
+            await self._close("failed", self.summary or error.reason)
+        elif error is None:
+            await self._close(self.status, self.summary)
+
+    async def _close(self, status: str, summary: str) -> None:
+        seconds = (datetime.now(UTC) - self._opened_at).total_seconds() if self._opened_at else 0.0
+        await self.emit("span.closed", {"status": status, "seconds": round(max(seconds, 0.0), 3), "summary": summary})
+
+    def fail(self, summary: str) -> None:
+        self.status, self.summary = "failed", summary
+
+    def skip(self, summary: str) -> None:
+        self.status, self.summary = "skipped", summary
+
+    def key(self) -> str:
+        """The journal key of the next effect."""
+        self._effects += 1
+        return f"{self.path}#{self._effects}"
+
+    # events
+
+    async def emit(self, kind: Kind, payload: dict[str, Any], agent: Agent | None = None) -> Event:
+        """Write one event, or return it where the journal already has it. `Blob` values become artefacts."""
+        recorded = self.run.replay.next(self.path, kind)
+        if recorded is not None:
+            return recorded
+        resolved = {name: await self._resolve(value) for name, value in payload.items()}
+        event = NewEvent(kind=kind, span=self.path, agent=self.agent if agent is None else agent, payload=resolved)
+        return (await self.run.append([event]))[0]
+
+    async def _resolve(self, value: Any) -> Any:
+        if isinstance(value, Blob):
+            return (await self.run.journal.put(value.data, value.media_type, value.name)).model_dump()
+        return value
+
+    async def say(self, agent: Agent, *pieces: str | Iterable[str]) -> str:
+        """Stream a message piece by piece, each as soon as it is there, and complete it. Returns the whole text."""
+        key = self.key()
+        if self.run.replay.ahead(self.path):
+            recorded = await self.emit("message.completed", {})
+            return recorded.payload.get("text", "")
+        already = self.run.replay.messages.get(key, "")
+        text = ""
+        for piece in (p for given in pieces for p in ([given] if isinstance(given, str) else given)):
+            for start in range(0, len(piece), DELTA_CHARACTERS):
+                part = piece[start : start + DELTA_CHARACTERS]
+                offset, text = len(text), text + part
+                if already[offset : offset + len(part)] == part:
+                    continue  # streamed before an interruption
+                already = already[:offset]
+                payload = {"message": key, "offset": offset, "text": part}
+                await self.run.append([NewEvent(kind="message.delta", span=self.path, agent=agent, payload=payload)])
+        if len(text.encode()) <= TEXT_LIMIT:
+            await self.emit("message.completed", {"message": key, "text": text}, agent=agent)
+        else:
+            blob = Blob(text.encode(), "text/plain", "message.txt")
+            await self.emit("message.completed", {"message": key, "artefact": blob}, agent=agent)
+        return text
+
+    # effects
+
+    async def effect(self, name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        """A small effect (the clock, a random number): done once, its JSON value found in the journal ever after."""
+        key = self.key()
+        recorded = self.run.replay.effects.get(key)
+        if recorded is None:
+            await self.run.gate()
+            recorded = {"key": key, "name": name, "value": await call()}
+            await self.run.append([NewEvent(kind="effect.completed", span=self.path, agent="engine", payload=recorded)])
+        return recorded["value"]
+
+    async def reserve(self, key: str, amounts: dict[str, float], keep: dict[str, float] | None = None) -> dict[str, float]:
+        """Set a budget aside before a call. A refusal is an effect: after a resume the run must take the same way again."""
+        refused = self.run.replay.effects.get(key)
+        if refused is not None:
+            value = refused["value"]
+            raise OutOfBudget(value["unit"], value["spent"], value["limit"])
+        await self.run.gate()
+        self.run.count_time()
+        try:
+            return self.run.ledger.reserve(amounts, keep)
+        except OutOfBudget as error:
+            value = {"unit": error.unit, "spent": error.spent, "limit": error.limit}
+            payload = {"key": key, "name": "budget.refused", "value": value}
+            await self.run.append([NewEvent(kind="effect.completed", span=self.path, agent="engine", payload=payload)])
+            raise
+
+    async def propose(self, source: str, *, number: int, parent: int | None, title: str, step: str, changes: str, strategy: str) -> Event:
+        """Put a candidate on record; counts against the budget of programs."""
+        key = self.key()
+        if key in self.run.replay.effects or not self.run.replay.ahead(self.path):
+            quick = self.run.usual_seconds.get("verify.quick", 0.0)
+            wanted = {"candidates": 1, "verifier_seconds": quick}
+            self.run.ledger.release(await self.reserve(key, wanted, self.run.kept_back()))
+        self.run.ledger.spend({"candidates": 1})
+        payload = {
+            "candidate": number, "parent": parent, "title": title, "step": step, "changes": changes, "strategy": strategy,
+            "sha": sha256(source), "program": Blob(source.encode(), "text/x-python", f"candidate-{number}.py"),
+        }  # fmt: skip
+        return await self.emit("candidate.proposed", payload)
+
+    async def admit(self) -> Done:
+        return await self.job(AdmitJob(**self._common()))
+
+    async def capture(self) -> Done:
+        return await self.job(CaptureJob(**self._common()))
+
+    async def verify(self, source: str, candidate: int, tier: Tier, *, last: bool = False) -> Done:
+        """`last` verifications (of the winner) may use what the search has to leave."""
+        return await self.job(VerifyJob(**self._common(), program_source=source, tier=tier), candidate, last=last)
+
+    async def profile(self, source: str | None, candidate: int | None) -> Done:
+        """Profile a candidate, or the reference; attaches timeline and profile where the profiler gave them."""
+        done = await self.job(ProfileJob(**self._common(), program_source=source), candidate, last=True)
+        profile = done.result.profile
+        if profile is not None:
+            attached: dict[str, Any] = {"candidate": candidate, "tool": profile.tool}
+            if done.payload.get("timeline"):
+                attached["timeline"] = done.payload["timeline"]
+            attached["profile"] = Blob(profile.model_dump_json().encode(), "application/json", "profile.json")
+            await self.emit("profile.attached", attached, agent="verifier")
+        return done
+
+    async def job(self, job: Job, candidate: int | None = None, *, last: bool = False) -> Done:
+        """Have a verifier do a job, or find its result in the journal. Raises `OutOfBudget` before, never in the middle.
+
+        The host's fault (`JobResult.error`) is tried once more under a key of its own, then ends the run.
+        """
+        for attempt in (1, 2):
+            done = await self._job_once(job, candidate, last)
+            error = done.result.error or (done.result.report.message if _host_failed(done.result) and done.result.report else "")
+            if not error:
+                return done
+            kept = "trying once more" if attempt == 1 else "everything up to here"
+            await self.emit("error", {"message": f"the verifier could not do the job {job.kind}: {error}", "where": self.path, "kept": kept})
+        raise Ended("failed", f"the verifier could not do the job {job.kind}: {error}")
+
+    async def _job_once(self, job: Job, candidate: int | None, last: bool) -> Done:
+        key = self.key()
+        run = self.run
+        finished = run.replay.finished.get(key)
+        if finished is None:
+            wanted = {"verifier_seconds": run.usual_seconds.get(f"{job.kind}.{getattr(job, 'tier', '')}", 0.0)}
+            reserved = await self.reserve(key, wanted, None if last else run.kept_back())
+            try:
+                result = await run.verifier.run(job, key=key, span=self.path, candidate=None if candidate is None else str(candidate))
+            finally:
+                run.ledger.release(reserved)
+            await run.refresh()
+            finished = run.replay.finished.get(key)
+            if finished is None:
+                raise RuntimeError(f"the verifier returned from {key} without a verification.finished in the trace")
+            await run.spend_on(job, finished, live=True)
+        else:
+            data = await run.journal.get(finished.payload["result"]["sha"])
+            result = JobResult.model_validate_json(data)
+            await run.spend_on(job, finished, live=False)
+        return Done(result, finished.payload)
+
+    def _common(self) -> dict[str, Any]:
+        settings = self.run.settings
+        return {"task_source": self.run.task_source, "precision": settings.precision, "mode": settings.mode}
+
+
+def _host_failed(result: JobResult) -> bool:
+    return result.report is not None and result.report.status == "infrastructure_error"

@@ -1,0 +1,49 @@
+"""What a strategy is, and the facts by which it is judged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+BOTTLENECKS = ("memory", "compute", "latency", "launch", "occupancy", "defect", "none")
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of a program on a device when its next step is chosen. Null: not known."""
+
+    device: str  # "cpu", "cuda"
+    bottleneck: str
+    precision: str = "fp32-strict"
+    program_us: float | None = None
+    headroom: float | None = None  # program time over its floor; 1 is the floor
+    launches: float | None = None  # a call
+    device_busy: float | None = None  # share of the wall time
+    bandwidth_share: float | None = None  # least traffic over what the memory could carry in the program's time
+    own_share: float | None = None  # of the program's time in its own kernels
+    static_shapes: bool = True
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """`when` is what must hold for it to pay, `veto` what forbids it (a sentence) or null."""
+
+    name: str
+    title: str
+    answers: tuple[str, ...]  # bottlenecks
+    when: Callable[[Facts], bool]
+    applies: str  # `when` for people, with what the graph has to look like
+    expectation: str
+    forbidden: str  # `veto` for people
+    cpp: str
+    cuda: str
+    triton: str
+    references: tuple[str, ...] = ()
+    veto: Callable[[Facts], str | None] = lambda facts: None
+    devices: tuple[str, ...] = ("cpu", "cuda")
+
+    def refuses(self, facts: Facts) -> str | None:
+        """Why it may not be tried now, or null."""
+        if facts.device not in self.devices:
+            return f"{self.name} is for {' and '.join(self.devices)} only"
+        return self.veto(facts) or (None if self.when(facts) else f"{self.name} applies where {self.applies}")

@@ -1,0 +1,66 @@
+"""Steps that every workflow begins and ends with: is the task sound, and what does a program really bring?"""
+
+from __future__ import annotations
+
+from agents.run import Engine
+from agents.span import Ended, Span
+from verifier.report import Report, Tier
+from verifier.task import Admission
+
+
+async def admit(run: Engine) -> Admission:
+    """Admission of the task; a task that is not sound ends the run with what is wrong, line by line."""
+    async with run.span("admit", "Is the task sound?", "verifier") as span:
+        admission = (await span.admit()).result.admission
+        if admission is None:
+            raise Ended("failed", "the verifier gave no admission")
+        if not admission.ok:
+            lines = [f"line {p.line}: {p.message}" if p.line else p.message for p in admission.problems] or ["the task was refused"]
+            hints = [f"{line}; {p.hint}" if p.hint else line for line, p in zip(lines, admission.problems, strict=False)] or lines
+            await span.say("verifier", "The task cannot be run.\n", *(f"- {hint}\n" for hint in hints))
+            await span.emit("error", {"message": "; ".join(lines)[:4000], "where": "the task", "kept": "the task's source"})
+            raise Ended("failed", f"the task was not admitted: {'; '.join(lines)}"[:2000])
+        span.summary = describe_task(admission)
+        pieces = [f"The task is sound: {span.summary}."]
+        if admission.flags:
+            pieces.append(f" It is flagged as {' and '.join(admission.flags)}, so its result stays out of means and rankings.")
+        await span.say("verifier", *pieces)
+    return admission
+
+
+def describe_task(admission: Admission) -> str:
+    shapes = [f"{i.dtype}[{', '.join(map(str, i.shape))}]" for i in admission.inputs if hasattr(i, "shape")]
+    said = f"inputs {', '.join(shapes)}" if shapes else "no tensor inputs"
+    if admission.parameters:
+        said += f", {admission.parameters:,} parameters"
+    if admission.eager_ms is not None:
+        said += f", about {admission.eager_ms:.3g} ms a call in eager PyTorch"
+    return said
+
+
+async def measure(span: Span, source: str, number: int, tier: Tier) -> Report:
+    """Verify a program; an inconclusive measurement is repeated once with fresh seeds."""
+    last = tier == "full"
+    report = (await span.verify(source, number, tier, last=last)).result.report
+    if report is not None and report.status == "inconclusive":
+        await span.say("verifier", f"The measurement was inconclusive: {report.message} Measuring once more.")
+        report = (await span.verify(source, number, tier, last=last)).result.report
+    if report is None:
+        raise Ended("failed", "the verifier gave no report")
+    return report
+
+
+def verdict(report: Report) -> str:
+    """A report in a few words."""
+    speedup = report.speedup
+    if report.status != "passed" or speedup is None:
+        return f"{report.status.replace('_', ' ')}: {report.message}" if report.message else report.status.replace("_", " ")
+    said = f"{speedup.ratio:.2f}x [{speedup.low:.2f}, {speedup.high:.2f}] vs eager"
+    others = [c for c in report.timing.comparisons if c.baseline != "eager"] if report.timing else []
+    if others:
+        best = min(others, key=lambda c: c.speedup.ratio)
+        said += f", {best.speedup.ratio:.2f}x [{best.speedup.low:.2f}, {best.speedup.high:.2f}] vs {best.baseline}"
+    if report.program_class:
+        share = f" ({100 * report.own_share:.0f} % own kernels)" if report.own_share is not None else ""
+        said += f", {report.program_class}{share}"
+    return said

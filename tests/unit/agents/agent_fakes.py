@@ -1,0 +1,111 @@
+"""A verifier client and roles that answer at once and always the same: what the engine does with them is what is tested."""
+
+from __future__ import annotations
+
+import asyncio
+
+from agents.diagnosis import Ceilings, diagnose
+from agents.roles.situation import Advice, Edit, Plan, Roles
+from agents.settings import Settings
+from verifier.graph import Capture, Graph
+from verifier.jobs import JobResult, KernelProfile, Profile, StageEvent
+from verifier.report import Comparison, Environment, Interval, Protection, Report, Stage, Timing
+from verifier.source import sha256
+from verifier.task import Admission, TensorSpec
+
+TASK = "import torch\n\n\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        return x.softmax(-1)\n"
+CEILINGS = Ceilings("cpu", 20.0, 100.0, 1.0, 2)
+
+
+def environment() -> Environment:
+    return Environment(device="cpu", device_name="test", device_model="cpu-test", torch="2", python="3", compiler="g++")
+
+
+def report(job, status: str = "passed", ratio: float = 1.5, message: str = "") -> Report:
+    protection = Protection(sandbox="process", layers=[])
+    timing = None
+    if status == "passed":
+        samples = [[1.0, 1.0]]
+        comparison = Comparison(
+            baseline="eager", speedup=Interval(ratio=ratio, low=ratio * 0.98, high=ratio * 1.02), program_ms=3.0 / ratio, baseline_ms=3.0,
+            blocks=1, program_samples_ms=samples, baseline_samples_ms=samples,
+        )  # fmt: skip
+        timing = Timing(program_ms=3.0 / ratio, bounded=False, clock_agrees=True, round_trip_ms=0.01, comparisons=[comparison])
+    return Report(
+        task=sha256(job.task_source), program=sha256(job.program_source), tier=job.tier, precision=job.precision, mode=job.mode, status=status,
+        message=message, environment=environment(), protection=protection, timing=timing, faster=status == "passed" and ratio > 1.03,
+        program_class="custom" if status == "passed" else None, stages=[Stage(name="static", status="passed", seconds=0.1)],
+    )  # fmt: skip
+
+
+class FakeClient:
+    """Programs say what they are: `# speed 2.0`, `# status build_failed`. `calls` counts jobs that were begun."""
+
+    def __init__(self, admission_ok: bool = True):
+        self.calls: list[str] = []
+        self.admission_ok = admission_ok
+        self.before = None  # async callable(job), to look in or to hold a job up
+        self.errors: list[str] = []  # of the next jobs
+
+    async def run(self, job, on_stage=None) -> JobResult:
+        self.calls.append(job.kind)
+        if self.before is not None:
+            await self.before(job)
+        if on_stage is not None:
+            await on_stage(StageEvent(stage="static", status="started"))
+            await on_stage(StageEvent(stage="static", status="passed", seconds=0.1))
+        await asyncio.sleep(0)
+        if self.errors:
+            return JobResult(error=self.errors.pop(0))
+        if job.kind == "admit":
+            problems = [] if self.admission_ok else [{"line": 3, "message": "forward never returns", "hint": "end it"}]
+            inputs = [TensorSpec(shape=(4, 8), dtype="float32")]
+            return JobResult(admission=Admission(task=sha256(job.task_source), ok=self.admission_ok, problems=problems, inputs=inputs))
+        if job.kind == "capture":
+            graph = Graph(inputs=[], nodes=[], outputs=[])
+            return JobResult(capture=Capture(task=sha256(job.task_source), mode=job.mode, graph=graph, flops=10**6, bytes_min=10**6))
+        if job.kind == "profile":
+            kernel = KernelProfile(name="softmax", own=True, calls=5, total_us=5.0, mean_us=1.0, share=0.9)
+            profile = Profile(
+                task=sha256(job.task_source), program=job.program_source and sha256(job.program_source), tool="torch-profiler",
+                iterations=5, wall_us_per_iteration=3000.0, kernels=[kernel],
+            )  # fmt: skip
+            return JobResult(profile=profile, timeline=b"timeline of " + (job.program_source or "the reference").encode())
+        lines = dict(line[2:].split(" ", 1) for line in job.program_source.splitlines() if line.startswith("# "))
+        return JobResult(report=report(job, lines.get("status", "passed"), float(lines.get("speed", 1.0)), lines.get("message", "")))
+
+
+class FakeRoles:
+    """Writes the given programs one after the other; the Verifier routes by whether there is a further one."""
+
+    name = "fake"
+
+    def __init__(self, programs: list[str]):
+        self.programs = programs
+
+    def roles(self) -> Roles:
+        return Roles(self, self, self)
+
+    async def plan(self, span, situation) -> Plan:
+        step = {"id": "g1", "title": "softmax", "operators": ["aten._softmax"], "space": "own kernel", "strategies": ["fuse-row-reduction"]}
+        payload = {"summary": "1 group", "steps": [step], "floor_ms": 0.5}
+        return Plan(payload, ("1 group, ", "floor 500 us"), floor_ms=0.5, bytes_min=10**7, flops=10**6)
+
+    async def write(self, span, situation, parent, advice):
+        number = len(situation.attempts)
+        if number >= len(self.programs):
+            return None
+        return Edit(self.programs[number], f"program {number + 1}", "changed", ("wrote ", f"program {number + 1}"), "vectorise", "g1")
+
+    async def advise(self, span, situation, attempt) -> Advice:
+        plan = situation.plan
+        found = diagnose(attempt.report, attempt.profile, CEILINGS, bytes_min=plan.bytes_min, flops=plan.flops, floor_ms=plan.floor_ms)
+        if attempt.number >= len(self.programs):
+            return Advice(found, "stop", "Nothing is left that the catalogue allows.")
+        if not attempt.passed:
+            return Advice(found, "repair", "It has to be right first.")
+        return Advice(found, "optimise", "Wider loads should help.", "vectorise", 1.3)
+
+
+def settings(**changes) -> Settings:
+    return Settings(**changes)
