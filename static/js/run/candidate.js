@@ -1,0 +1,14 @@
+// The candidate's own page: folds of its diff, its timeline, stepping to the next one.
+import { wireDiffs } from "./diff.js";
+import { mountTimelines } from "../timeline/mount.js";
+import { shortcut } from "../lib/keys.js";
+
+const root = document.getElementById("candidate");
+wireDiffs(root);
+mountTimelines(root);
+
+root.addEventListener("click", (event) => {
+  if (event.target.closest("[data-open-dialog]")) document.getElementById("run-yourself").showModal();
+});
+
+for (const link of root.querySelectorAll("[data-step]")) shortcut(link.dataset.step, link.rel === "next" ? "next candidate" : "previous candidate", () => link.click());

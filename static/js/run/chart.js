@@ -1,0 +1,106 @@
+// Speedup over attempts: each point with its interval; a cross is a program that was refused or wrong, with its reason.
+import { svg } from "./dom.js";
+import { bestCandidate } from "./store.js";
+import { interval, ms, statusOf, times } from "./format.js";
+import { write } from "./selection.js";
+
+const HEIGHT = 148;
+const LEFT = 44;
+const RIGHT = 16;
+const TOP = 14;
+const BOTTOM = 26;
+const MIN_STEP = 14;
+
+export class Chart {
+  constructor(box) {
+    this.box = box;
+    this.width = box.clientWidth;
+    new ResizeObserver(([entry]) => {
+      const width = Math.round(entry.contentRect.width);
+      if (width === this.width) return;
+      this.width = width;
+      this.redraw?.();
+    }).observe(box);
+  }
+
+  draw(state, selected) {
+    this.redraw = () => this.draw(state, selected);
+    const candidates = [...state.candidates.values()].sort((a, b) => a.number - b.number);
+    const width = Math.max(240, this.width);
+    const slots = Math.max(candidates.length, Math.min(8, state.limits.candidates ?? 8));
+    const step = Math.max(MIN_STEP, (width - LEFT - RIGHT) / slots);
+    const total = Math.max(width, LEFT + RIGHT + step * candidates.length);
+    const measured = candidates.filter((c) => c.status === "passed" && c.speedup);
+    const floor = HEIGHT - BOTTOM;
+    const top = niceTop(Math.max(1.25, ...measured.map((c) => c.speedup.high ?? c.speedup.ratio)));
+    const y = (ratio) => Math.max(TOP, floor - (ratio / top) * (floor - TOP));
+    const x = (index) => LEFT + (index + 0.5) * step;
+
+    const children = [];
+    for (const tick of ticks(top)) {
+      children.push(svg("line", { class: tick === 1 ? "one" : "grid", x1: LEFT, x2: total - RIGHT, y1: y(tick), y2: y(tick) }));
+      children.push(svg("text", { class: "tick", x: LEFT - 6, y: y(tick) + 4, "text-anchor": "end" }, tick === 1 ? "eager 1×" : `${tick}×`));
+    }
+    children.push(svg("line", { class: "axis", x1: LEFT, x2: total - RIGHT, y1: floor, y2: floor }));
+
+    const steps = [];
+    let best = 0;
+    candidates.forEach((candidate, index) => {
+      if (candidate.status !== "passed" || !candidate.speedup || candidate.speedup.ratio <= best) return;
+      const before = steps.at(-1);
+      best = candidate.speedup.ratio;
+      if (before) steps.push([x(index), before[1]]);
+      steps.push([x(index), y(best)]);
+    });
+    if (steps.length) {
+      steps.push([x(candidates.length - 1), steps.at(-1)[1]]);
+      children.push(svg("polyline", { class: "best-line", points: steps.map((point) => point.map((v) => v.toFixed(1)).join(",")).join(" ") }));
+    }
+
+    const champion = bestCandidate(state);
+    candidates.forEach((candidate, index) => children.push(this.point(candidate, x(index), y, floor, candidate === champion, candidate.number === selected, step)));
+    if (!candidates.length) children.push(svg("text", { class: "tick", x: LEFT + 12, y: HEIGHT / 2 }, "attempts appear here, each with its interval"));
+
+    this.box.replaceChildren(
+      svg("svg", { width: total, height: HEIGHT, viewBox: `0 0 ${total} ${HEIGHT}`, role: "group", "aria-label": "Speedup against eager, by candidate" }, children),
+    );
+  }
+
+  point(candidate, x, y, floor, champion, selected, step) {
+    const { number, speedup, status } = candidate;
+    const passed = status === "passed" && speedup;
+    const words = passed
+      ? `Candidate ${number}: ${times(speedup.ratio)} times eager ${interval(speedup)}${candidate.programMs == null ? "" : `, ${ms(candidate.programMs)}`}`
+      : `Candidate ${number}: ${status ? statusOf(status)[2] : "not verified yet"}${candidate.message ? `: ${candidate.message}` : ""}`;
+    const mark = [svg("title", null, words), svg("rect", { class: "hit", x: x - step / 2, y: TOP - 8, width: step, height: floor - TOP + 26 })];
+    if (passed) {
+      mark.push(svg("line", { class: "whisk", x1: x, x2: x, y1: y(speedup.low ?? speedup.ratio), y2: y(speedup.high ?? speedup.ratio) }));
+      mark.push(svg("circle", { class: "dot", cx: x, cy: y(speedup.ratio), r: champion ? 5 : 4 }));
+    } else if (status) {
+      const at = floor - 8;
+      mark.push(svg("path", { class: `cross ${statusOf(status)[0]}`, d: `M${x - 4} ${at - 4}l8 8m0-8l-8 8` }));
+    } else {
+      mark.push(svg("circle", { class: "waiting", cx: x, cy: floor - 8, r: 3.5 }));
+    }
+    if (step >= 18 || number % 5 === 0 || selected) mark.push(svg("text", { class: "tick", x, y: HEIGHT - 8, "text-anchor": "middle" }, String(number)));
+    return svg(
+      "a",
+      { href: write({ candidate: number }), class: `point${selected ? " selected" : ""}${champion ? " champion" : ""}`, "aria-label": words, "aria-current": selected ? "true" : null },
+      mark,
+    );
+  }
+}
+
+function niceTop(value) {
+  const steps = [1.25, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50, 60, 80, 100, 150, 200, 300, 500, 1000];
+  return steps.find((step) => step >= value * 1.04) ?? Math.ceil(value * 1.1);
+}
+
+function ticks(top) {
+  if (top <= 1.5) return [0.5, 1];
+  if (top <= 3) return [1, 2, ...(top >= 3 ? [3] : [])];
+  const step = [2, 5, 10, 20, 50, 100, 200, 500].find((s) => top / s <= 3) ?? top;
+  const found = [1];
+  for (let tick = step; tick <= top; tick += step) found.push(tick);
+  return found;
+}

@@ -1,0 +1,268 @@
+// One entry of the conversation for each thing that happened. Each function gives the children of the entry's body.
+import { h, setText } from "./dom.js";
+import { chip, count, figure, interval, ms, seconds, size, speedupText, statusOf, times } from "./format.js";
+import { expectedSeconds } from "./store.js";
+import { write } from "./selection.js";
+
+export const AGENTS = { planner: "Planner", coder: "Coder", verifier: "Verifier", engine: "Engine", person: "Person" };
+const STAGES = {
+  admit: ["static", "admit"],
+  capture: ["capture"],
+  verify: ["static", "build", "correctness", "integrity", "timing"],
+  profile: ["build", "profile"],
+};
+const JOBS = { admit: "Is the task sound?", capture: "Capture of the model's graph", verify: "Verification", profile: "Profile" };
+const ROUTES = { repair: "Repair", optimise: "Optimise further", "next-step": "Next step", "re-plan": "Plan again", stop: "Stop" };
+const LONG_LINES = 14;
+const LONG_CHARACTERS = 1400;
+
+// Kinds that read as one quiet line, without an author's name.
+export const QUIET = new Set(["span", "llm", "artefact", "profile", "state", "control"]);
+
+export const ENTRIES = {
+  started(item) {
+    const { payload } = item;
+    const facts = [
+      ["task", payload.task?.name],
+      ["workflow", payload.workflow],
+      ["planner", payload.planner],
+      ["coder", payload.coder],
+      ["device", payload.device],
+      ["precision", payload.precision],
+      ["mode", payload.mode],
+      ["target", payload.target == null ? null : `${payload.target}× eager`],
+    ].filter(([, value]) => value != null && value !== "");
+    return [h("p", null, "The run has started."), h("p", { class: "facts-line" }, facts.map(([name, value]) => h("span", null, h("span", { class: "faint" }, `${name} `), String(value))))];
+  },
+
+  span(item) {
+    return [h("h3", { class: "span-title" }, item.title)];
+  },
+
+  plan(item) {
+    const { plan } = item;
+    const steps = Array.isArray(plan.steps) ? plan.steps : [];
+    const table = h(
+      "table",
+      { class: "table plan" },
+      h("thead", null, h("tr", null, ["Step", "Operators", "Where", "Strategies", "Expected"].map((name) => h("th", { scope: "col" }, name)))),
+      h(
+        "tbody",
+        null,
+        steps.map((step) => [
+          h(
+            "tr",
+            null,
+            h("td", null, h("b", null, step.title || step.id || ""), step.reason ? h("span", { class: "cell-sub" }, step.reason) : null, step.risk ? h("span", { class: "cell-sub" }, `risk: ${step.risk}`) : null),
+            h("td", { class: "mono wrap" }, listed(step.operators)),
+            h("td", null, spaceTag(step.space)),
+            h("td", null, listed(step.strategies) || "–"),
+            h("td", null, shown(step.expected) || "–"),
+          ),
+        ]),
+      ),
+    );
+    return [
+      plan.summary ? h("p", { class: "prose" }, plan.summary) : null,
+      plan.floor_ms == null ? null : h("p", { class: "muted" }, `Physical floor of the task on this device: ${ms(plan.floor_ms)}`),
+      steps.length ? h("div", { class: "table-wrap", tabindex: "0", role: "region", "aria-label": "Steps of the plan" }, table) : null,
+    ];
+  },
+
+  candidate(item, state) {
+    const candidate = state.candidates.get(item.candidate);
+    const parent = candidate.parent == null ? "from the reference" : `from candidate ${candidate.parent}`;
+    return [
+      h(
+        "p",
+        { class: "candidate-line" },
+        h("a", { class: "candidate-name", href: write({ candidate: candidate.number, tab: "diff" }) }, `Candidate ${candidate.number}`),
+        h("span", null, candidate.title),
+      ),
+      candidate.changes ? h("p", { class: "prose" }, candidate.changes) : null,
+      h("p", { class: "facts-line faint" }, [parent, candidate.strategy ? `strategy ${candidate.strategy}` : "", candidate.program ? size(candidate.program.bytes ?? 0) : ""].filter(Boolean).map((text) => h("span", null, text))),
+    ];
+  },
+
+  verification(item, state, now) {
+    const subject = item.candidate == null ? (item.job === "profile" ? "Profile of the reference" : JOBS[item.job]) : `${JOBS[item.job] ?? item.job} of candidate ${item.candidate}`;
+    const head = h("p", { class: "verdict-line" }, h("span", null, subject ?? item.job), verdictOf(item), item.attempt > 1 ? h("span", { class: "faint" }, `attempt ${item.attempt}`) : null);
+    return [
+      head,
+      stageList(item, state, now),
+      item.message && item.status !== "passed" ? h("p", { class: "prose reason" }, item.message) : null,
+      item.flags?.length ? h("p", { class: "facts-line" }, item.flags.map((flag) => h("span", { class: "tag flag" }, String(flag)))) : null,
+      item.finishedAt && item.candidate != null && item.job === "verify"
+        ? h("p", { class: "facts-line" }, h("a", { href: write({ candidate: item.candidate, tab: "report" }) }, "How this was measured"))
+        : null,
+    ];
+  },
+
+  profile(item) {
+    const subject = item.candidate == null ? "the reference" : `candidate ${item.candidate}`;
+    const target = item.candidate == null ? write({ reference: true, tab: "timeline" }) : write({ candidate: item.candidate, tab: "timeline" });
+    return [h("p", null, `Timeline of ${subject}${item.tool ? ` by ${item.tool}` : ""} `, item.timeline ? h("a", { href: target }, "open") : "was not recorded")];
+  },
+
+  diagnosis(item) {
+    const { diagnosis } = item;
+    const evidence = Array.isArray(diagnosis.evidence) ? diagnosis.evidence : [];
+    return [
+      h(
+        "p",
+        { class: "verdict-line" },
+        diagnosis.candidate == null ? "Diagnosis" : `Diagnosis of candidate ${diagnosis.candidate}`,
+        h("span", { class: "tag" }, diagnosis.bottleneck === "none" ? "nothing left" : diagnosis.bottleneck === "defect" ? "defect" : `bound by ${diagnosis.bottleneck ?? "?"}`),
+        diagnosis.headroom == null ? null : h("span", { class: "muted" }, `headroom ${typeof diagnosis.headroom === "number" ? `${times(diagnosis.headroom)}×` : shown(diagnosis.headroom)}`),
+      ),
+      diagnosis.text ? h("p", { class: "prose" }, diagnosis.text) : null,
+      evidence.length
+        ? h(
+            "table",
+            { class: "evidence" },
+            h(
+              "tbody",
+              null,
+              evidence.map((one) => h("tr", null, h("th", { scope: "row" }, one.figure ?? ""), h("td", { class: "num" }, `${figure(one.value)}${one.unit ? ` ${one.unit}` : ""}`), h("td", { class: "muted" }, one.means ?? ""))),
+            ),
+          )
+        : null,
+      diagnosis.method ? h("p", null, h("span", { "aria-hidden": "true" }, "→ "), `method: ${diagnosis.method}`) : null,
+    ];
+  },
+
+  decision(item) {
+    const { decision, realised } = item;
+    return [
+      h("p", { class: "verdict-line" }, h("span", { class: "route" }, h("span", { "aria-hidden": "true" }, "→ "), ROUTES[decision.route] ?? decision.route ?? "Decision"), decision.expected == null || decision.expected === "" ? null : h("span", { class: "muted" }, `expected ${shown(decision.expected)}`)),
+      decision.reason ? h("p", { class: "prose" }, decision.reason) : null,
+      realised == null ? null : h("p", { class: "realised" }, `came out as ${shown(realised)}`),
+    ];
+  },
+
+  note(item) {
+    return [h("p", { class: "prose" }, item.text), h("p", { class: "faint small" }, [item.by ? `by ${item.by}` : "", item.to ? `to ${AGENTS[item.to] ?? item.to}` : ""].filter(Boolean).join(", "))];
+  },
+
+  llm(item) {
+    const usage = item.usage ?? {};
+    const tokens = (usage.prompt_tokens ?? usage.input_tokens ?? 0) + (usage.completion_tokens ?? usage.output_tokens ?? 0);
+    const parts = [`${AGENTS[item.agent] ?? "Agent"} asked ${item.model || "the model"}`];
+    if (tokens) parts.push(`${count(tokens)} tokens`);
+    if (item.cost) parts.push(`$${Number(item.cost).toFixed(4)}`);
+    if (item.done && item.endedAt) parts.push(seconds((Date.parse(item.endedAt) - Date.parse(item.at)) / 1000));
+    if (!item.done) parts.push("waiting for the answer …");
+    return [h("p", null, parts.join(" · "), item.messages ? [" ", h("a", { href: `artefacts/${encodeURIComponent(item.messages.sha)}`, target: "_blank", rel: "noopener" }, "what it was asked")] : null)];
+  },
+
+  artefact(item) {
+    const { artefact } = item;
+    return [h("p", null, `${item.title || artefact?.name || "Attached"} `, artefact ? h("a", { href: `artefacts/${encodeURIComponent(artefact.sha)}?download`, download: artefact.name || "artefact" }, `download (${size(artefact.bytes ?? 0)})`) : null)];
+  },
+
+  state(item) {
+    return [h("p", null, item.title, item.text ? `: ${item.text}` : "")];
+  },
+
+  control(item) {
+    const words = { pause: "asked to pause", resume: "asked to resume", cancel: "asked to cancel", "raise-budget": "raised the budget" };
+    return [h("p", null, `${item.by || "Somebody"} ${words[item.action] ?? item.action}`)];
+  },
+
+  error(item) {
+    return [
+      h("p", { class: "prose" }, h("b", null, item.message)),
+      item.where ? h("p", { class: "faint" }, `in ${shown(item.where)}`) : null,
+      item.kept ? h("p", { class: "muted" }, `kept: ${shown(item.kept)}`) : null,
+    ];
+  },
+
+  finished(item) {
+    const { payload } = item;
+    return [
+      h("p", { class: "verdict-line" }, chip(payload.outcome || "finished"), payload.speedup ? [speedupText(payload.speedup), h("span", { class: "muted" }, "vs eager")] : null),
+      h("p", { class: "prose" }, payload.reason ?? ""),
+      payload.best == null ? null : h("p", { class: "facts-line" }, h("a", { href: write({ candidate: payload.best, tab: "report" }) }, `Candidate ${payload.best}`), h("a", { href: "best.py", download: "best.py" }, "Download best.py")),
+    ];
+  },
+};
+
+function spaceTag(space) {
+  return h("span", { class: `tag${space === "own kernel" ? " class-custom" : ""}` }, space || "–");
+}
+
+const listed = (value) => (Array.isArray(value) ? value.map(shown).join(", ") : shown(value));
+
+// Whatever a writer put there, as words.
+function shown(value) {
+  if (value == null) return "";
+  if (typeof value === "number") return `${times(value)}×`;
+  if (typeof value !== "object") return String(value);
+  if ("ratio" in value && typeof value.ratio === "number") return `${times(value.ratio)}× ${interval(value)}`.trim();
+  return Object.entries(value)
+    .map(([name, inner]) => `${name.replaceAll("_", " ")} ${typeof inner === "number" ? figure(inner) : typeof inner === "object" && inner ? shown(inner) : String(inner)}`)
+    .join(", ");
+}
+
+function verdictOf(item) {
+  if (!item.finishedAt) return item.startedAt ? chip("running", "running") : chip("queued", "waiting for a verifier");
+  if (item.job === "admit" && item.ok != null) return item.ok ? chip("passed", "sound") : chip("failed", "refused");
+  if (item.status) {
+    const parts = [chip(item.status)];
+    if (item.speedup) parts.push(speedupText(item.speedup), h("span", { class: "muted" }, "vs eager"));
+    if (item.programClass) parts.push(h("span", { class: `tag class-${item.programClass}` }, item.programClass));
+    if (item.tier) parts.push(h("span", { class: "faint" }, item.tier));
+    return parts;
+  }
+  return item.message ? chip("infrastructure_error") : chip("ok", "done");
+}
+
+// Stages as one row: those that are over, the one that runs with its clock, those to come.
+function stageList(item, state, now) {
+  const known = new Map(item.stages.map((stage) => [stage.name, stage]));
+  const ahead = item.finishedAt ? [] : (STAGES[item.job] ?? []).filter((name) => !known.has(name));
+  const names = [...known.keys(), ...ahead];
+  if (!names.length) return null;
+  return h(
+    "ol",
+    { class: "stages" },
+    names.map((name) => {
+      const stage = known.get(name);
+      const [tone, sign, word] = stage ? statusOf(stage.status) : ["ahead", "○", "to come"];
+      const running = stage && (stage.status === "started" || stage.status === "progress");
+      const expected = expectedSeconds(state, item.job, name);
+      const time = h("span", { class: "stage-time" });
+      if (running) {
+        time.dataset.from = stage.startedAt;
+        if (expected != null) time.dataset.expected = expected;
+        tickStage(time, now);
+      } else if (stage?.seconds != null) setText(time, seconds(stage.seconds));
+      else if (!stage && expected != null) setText(time, `~${seconds(expected)}`);
+      return h("li", { class: `stage ${tone}`, title: [name, word, stage?.detail].filter(Boolean).join(": ") }, h("span", { class: "sign", "aria-hidden": "true" }, sign), h("span", null, name), h("span", { class: "visually-hidden" }, word), time);
+    }),
+  );
+}
+
+export function tickStage(time, now) {
+  const spent = Math.max(0, Math.floor((now - Date.parse(time.dataset.from)) / 1000));
+  const expected = time.dataset.expected == null ? "" : ` of ~${seconds(Number(time.dataset.expected))}`;
+  setText(time, `${spent} s${expected}`);
+}
+
+// The text of a message: code between fences as code, everything else as written. Long texts fold.
+export function messageBody(item) {
+  const body = h("div", { class: "message-text" });
+  if (!item.done) {
+    body.classList.add("streaming");
+    body.append(document.createTextNode(item.text));
+    return body;
+  }
+  item.text.split(/^```[\w+-]*[ \t]*\n?/m).forEach((part, index) => {
+    const text = part.replace(/\n$/, "");
+    if (!text) return;
+    body.append(index % 2 ? h("pre", { class: "fence", tabindex: "0" }, text) : h("p", { class: "prose" }, text.trim()));
+  });
+  return body;
+}
+
+export const isLong = (text) => text.length > LONG_CHARACTERS || (text.match(/\n/g)?.length ?? 0) > LONG_LINES;

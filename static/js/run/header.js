@@ -1,0 +1,142 @@
+// What a visitor asks first: is it getting anywhere, how sure is that, and what has it cost?
+import { chip, count, interval, ms, seconds, speedupText, statusOf, times, toneOf } from "./format.js";
+import { h, setText } from "./dom.js";
+import { bestCandidate, expectedSeconds } from "./store.js";
+import { clock } from "../lib/ago.js";
+
+const BASELINES = { compile: "torch.compile", "compile-max-autotune": "torch.compile max-autotune", "cuda-graph": "CUDA graph", eager: "eager" };
+const WRITERS = { planner: "Planner", coder: "Coder", verifier: "Verifier" };
+
+export class Header {
+  constructor(root, config, now) {
+    this.config = config;
+    this.now = now;
+    this.part = (name) => root.querySelector(`[data-part="${name}"]`);
+    this.reports = new Map(); // sha of a result -> promise of its report
+    this.said = "";
+  }
+
+  draw(state) {
+    this.state = state;
+    const { run } = state;
+    const status = run.state === "finished" ? run.outcome || "finished" : run.state;
+    const key = `${status} ${run.waiting}`;
+    if (this.said !== key) {
+      this.said = key;
+      this.part("status").replaceChildren(run.waiting && run.state !== "finished" ? chip("paused", run.waiting) : chip(status));
+      for (const button of this.part("controls")?.querySelectorAll("button[data-action]") ?? []) {
+        const shown = { pause: run.state === "running" || run.state === "queued", resume: run.state === "paused", cancel: run.state !== "finished" }[button.dataset.action];
+        button.hidden = !shown;
+        button.disabled = Boolean(run.waiting);
+      }
+      this.part("finished").hidden = run.state !== "finished" || run.best == null;
+    }
+    this.drawBest(state);
+    this.drawSpent(state);
+    this.tick();
+  }
+
+  drawBest(state) {
+    const best = bestCandidate(state);
+    const speedup = (state.run.state === "finished" && state.run.speedup) || best?.speedup || null;
+    const mark = `${best?.number} ${best?.resultSeq} ${speedup?.ratio}`;
+    if (mark === this.bestMark) return;
+    this.bestMark = mark;
+    const figure = this.part("best");
+    if (!speedup) {
+      figure.replaceChildren(h("span", { class: "speedup" }, h("b", null, "–")), h("span", { class: "faint" }, state.run.state === "finished" ? "no program passed" : "no program has passed yet"));
+    } else {
+      figure.replaceChildren(speedupText(speedup), h("span", { class: "muted" }, "vs eager", toneOf(speedup) === "" ? ", not told apart from 1" : ""));
+    }
+    const facts = this.part("best-facts");
+    if (!best) {
+      facts.replaceChildren();
+      return;
+    }
+    this.showFacts(facts, best, null);
+    if (best.result?.sha) {
+      this.report(best.result.sha).then((report) => {
+        if (report && this.bestMark === mark) this.showFacts(facts, best, report);
+      });
+    }
+  }
+
+  showFacts(facts, best, report) {
+    const parts = [h("a", { href: `#candidate=${best.number}&tab=report` }, `candidate ${best.number}`)];
+    if (best.programMs != null) parts.push(h("span", null, ms(best.programMs)));
+    const others = (report?.timing?.comparisons ?? []).filter((c) => c.baseline !== "eager");
+    const strongest = others.reduce((least, c) => (!least || c.speedup.ratio < least.speedup.ratio ? c : least), null);
+    if (strongest) parts.push(h("span", { title: `interval ${interval(strongest.speedup)}` }, `${times(strongest.speedup.ratio)}× vs ${BASELINES[strongest.baseline] ?? strongest.baseline}`));
+    if (best.programClass) {
+      const share = report?.own_share == null ? "" : ` ${Math.round(report.own_share * 100)} %`;
+      parts.push(h("span", { class: `tag class-${best.programClass}`, title: "share of its device time in its own kernels" }, `${best.programClass}${share}`));
+    }
+    if (report?.floor_fraction != null) parts.push(h("span", { title: `physical floor ${ms(report.floor_ms)}` }, `${Math.round(report.floor_fraction * 100)} % of floor`));
+    parts.push(h("span", { class: "faint" }, best.tier === "full" ? "confirmed" : "quick measurement"));
+    facts.replaceChildren(...parts);
+  }
+
+  report(sha) {
+    if (!this.reports.has(sha)) {
+      const asked = fetch(`${this.config.base}artefacts/${sha}`, { credentials: "same-origin" })
+        .then((answer) => (answer.ok ? answer.json() : null))
+        .then((result) => result?.report ?? null)
+        .catch(() => null);
+      this.reports.set(sha, asked);
+    }
+    return this.reports.get(sha);
+  }
+
+  drawSpent(state) {
+    const { spent, limits } = state;
+    const of = (limit, show) => (limit == null ? "" : ` / ${show(limit)}`);
+    const proposed = state.candidates.size;
+    const rows = [["candidates", `${proposed}${of(limits.candidates, count)}`]];
+    if (spent.calls || limits.calls != null) rows.push(["LLM calls", `${count(spent.calls ?? 0)}${of(limits.calls, count)}`]);
+    if (spent.tokens || limits.tokens != null) rows.push(["tokens", `${count(spent.tokens ?? 0)}${of(limits.tokens, count)}`]);
+    rows.push(["cost", `$${(spent.dollars ?? 0).toFixed(2)}${of(limits.dollars, (v) => `$${v.toFixed(2)}`)}`]);
+    rows.push(["verifier", `${seconds(spent.verifier_seconds ?? 0)}${of(limits.verifier_seconds, seconds)}`]);
+    const text = rows.map((row) => row.join(" ")).join("|");
+    if (text === this.spentText) return;
+    this.spentText = text;
+    this.part("spent").replaceChildren(...rows.flatMap(([name, value]) => [h("dt", null, name), h("dd", null, value)]));
+  }
+
+  // The line under the title: what is going on at this moment, or how it ended.
+  tick() {
+    const { state } = this;
+    if (!state) return;
+    const { run } = state;
+    const end = run.finishedAt ? Date.parse(run.finishedAt) : this.now();
+    const begun = run.startedAt ?? this.config.createdAt;
+    const limit = state.limits.seconds == null || run.state === "finished" ? "" : ` of ${seconds(state.limits.seconds)}`;
+    setText(this.part("elapsed"), `${clock((end - Date.parse(begun)) / 1000)}${limit}`);
+    setText(this.part("now"), this.nowText());
+  }
+
+  nowText() {
+    const { state } = this;
+    const { run } = state;
+    if (run.state === "finished") return run.reason || statusOf(run.outcome)[2];
+    if (run.state === "paused") return "Paused: nothing is spent until it is resumed.";
+    if (!state.last) return "Waiting for an orchestrator to take the run …";
+    for (let index = state.items.length - 1, seen = 0; index >= 0 && seen < 60; index -= 1, seen += 1) {
+      const item = state.items[index];
+      if (item.kind === "verification" && !item.finishedAt) return verificationText(state, item, this.now());
+      if (item.kind === "message" && !item.done && item.text) return `${WRITERS[item.agent] ?? "An agent"} is writing …`;
+      if (item.kind === "llm" && !item.done) return `${WRITERS[item.agent] ?? "An agent"} asks ${item.model || "the model"} … ${seconds(Math.max(0, Math.floor((this.now() - Date.parse(item.at)) / 1000)))}`;
+    }
+    return "Working …";
+  }
+}
+
+const JOBS = { admit: "Checking the task", capture: "Capturing the model's graph", verify: "Verifying", profile: "Profiling" };
+
+function verificationText(state, item, now) {
+  const subject = item.candidate == null ? (item.job === "profile" ? " the reference" : "") : ` candidate ${item.candidate}`;
+  const stage = item.stages.findLast((known) => known.status === "started" || known.status === "progress");
+  if (!stage) return `${JOBS[item.job] ?? item.job}${subject}: ${item.startedAt ? "between stages" : "waiting for a verifier"} …`;
+  const spent = Math.max(0, Math.floor((now - Date.parse(stage.startedAt)) / 1000));
+  const expected = expectedSeconds(state, item.job, stage.name);
+  return `${JOBS[item.job] ?? item.job}${subject}: ${stage.name}, ${spent} s${expected == null ? "" : ` of about ${seconds(expected)}`}${stage.detail ? ` (${stage.detail})` : ""}`;
+}

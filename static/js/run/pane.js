@@ -1,0 +1,161 @@
+// The right pane: the selected candidate's diff, report, timeline and kernels. Diff, report and kernels are fragments that the
+// server renders (and escapes); the timeline is drawn here.
+import { chip, speedupText } from "./format.js";
+import { h, setText } from "./dom.js";
+import { TABS } from "./selection.js";
+import { TimelineView } from "../timeline/view.js";
+import { wireDiffs } from "./diff.js";
+
+const NAMES = { diff: "Diff", report: "Report", timeline: "Timeline", kernels: "Kernels" };
+
+export class Pane {
+  constructor({ root, config, onTab, layout }) {
+    Object.assign(this, { root, config, onTab });
+    this.part = (name) => root.querySelector(`[data-part="${name}"]`);
+    this.body = this.part("pane-body");
+    this.shownKey = "";
+    this.diffQuery = new Map(); // what the reader chose in the diff: against, view
+    this.scrolls = new Map();
+    this.buildTabs();
+    this.body.addEventListener("click", (event) => this.clicked(event));
+    this.body.addEventListener("change", (event) => this.changed(event));
+    wireDiffs(this.body);
+  }
+
+  buildTabs() {
+    this.tabs = new Map(TABS.map((name) => [name, h("button", { type: "button", role: "tab", id: `tab-${name}`, "aria-controls": "pane-body", onclick: () => this.onTab(name) }, NAMES[name])]));
+    this.part("pane-tabs").replaceChildren(...this.tabs.values());
+  }
+
+  // `subject` is a candidate's number, "reference", or null before there is anything.
+  draw(state, subject, tab, followed) {
+    this.state = state;
+    const candidate = typeof subject === "number" ? (state.candidates.get(subject) ?? null) : null;
+    this.drawHead(subject, candidate, followed);
+    for (const [name, button] of this.tabs) {
+      const selected = name === tab;
+      button.setAttribute("aria-selected", String(selected));
+      button.tabIndex = selected ? 0 : -1;
+      button.hidden = subject == null || (subject === "reference" && name !== "timeline");
+    }
+    this.body.setAttribute("aria-labelledby", `tab-${tab}`);
+    if (subject == null) return this.say("empty", "Diffs, reports and timelines of the candidates appear here as they are made.");
+    if (subject === "reference" || tab === "timeline") return this.drawTimeline(subject, candidate);
+    if (!candidate || !candidate.seq) return this.say("none", `There is no candidate ${subject} in this run${state.run.state === "finished" ? "" : " yet"}.`);
+    if (tab !== "diff" && !candidate.resultSeq) return this.say(`wait ${subject} ${tab}`, "It is being verified: its report appears here when the verdict is known.");
+    this.drawFragment(candidate, tab);
+  }
+
+  drawHead(subject, candidate, followed) {
+    const key = `${subject} ${candidate?.title} ${candidate?.status} ${candidate?.resultSeq} ${candidate?.running} ${followed}`;
+    if (key === this.headKey) return;
+    this.headKey = key;
+    const title = subject === "reference" ? "The reference" : subject == null ? "Candidates" : `Candidate ${subject}`;
+    setText(this.part("pane-title"), title);
+    const facts = [];
+    if (candidate?.title) facts.push(h("span", { class: "pane-name" }, candidate.title));
+    if (candidate?.status) facts.push(chip(candidate.status));
+    else if (candidate?.running) facts.push(chip("running", "being verified"));
+    if (candidate?.speedup) facts.push(speedupText(candidate.speedup));
+    this.part("pane-facts").replaceChildren(...facts);
+    const links = this.part("pane-links");
+    links.replaceChildren(
+      ...(candidate?.seq ? [h("a", { href: `candidates/${subject}/` }, "Open page"), h("a", { href: `candidates/${subject}/program.py`, download: true }, "Download")] : []),
+    );
+    this.part("pane-follow").hidden = followed || subject == null;
+  }
+
+  say(key, text) {
+    if (this.shownKey === key) return;
+    this.leave(key);
+    this.body.replaceChildren(h("p", { class: "pane-note muted" }, text));
+  }
+
+  // Leaves what is shown for `key`; remembers how far it was scrolled.
+  leave(key) {
+    if (this.shownKey) this.scrolls.set(this.shownKey, this.body.scrollTop);
+    this.timeline?.destroy();
+    this.timeline = null;
+    this.shownKey = key;
+  }
+
+  drawFragment(candidate, tab) {
+    const query = tab === "diff" ? new URLSearchParams(this.diffQuery.get(candidate.number) ?? this.diffQuery.get("all") ?? "").toString() : "";
+    const key = `${candidate.number} ${tab} ${query}`;
+    const version = candidate.resultSeq;
+    if (key === this.shownKey && version === this.shownVersion) return;
+    const refresh = key === this.shownKey;
+    if (!refresh) {
+      this.leave(key);
+      this.body.setAttribute("aria-busy", "true");
+    }
+    this.shownVersion = version;
+    this.load(`candidates/${candidate.number}/${tab}${query ? `?${query}` : ""}`, key, version, refresh);
+  }
+
+  async load(url, key, version, refresh) {
+    let content;
+    try {
+      const answer = await fetch(url, { credentials: "same-origin", headers: { "X-Requested-With": "fetch" } });
+      if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
+      content = new DOMParser().parseFromString(await answer.text(), "text/html").body;
+    } catch (error) {
+      if (key !== this.shownKey) return;
+      this.shownVersion = null;
+      content = h("div", null, h("p", { class: "pane-note" }, `This could not be loaded: ${error.message}. `, h("button", { type: "button", class: "button small", onclick: () => this.load(url, key, version, refresh) }, "Try again")));
+    }
+    if (key !== this.shownKey || (version !== this.shownVersion && this.shownVersion !== null)) return;
+    const top = refresh ? this.body.scrollTop : (this.scrolls.get(key) ?? 0);
+    this.body.replaceChildren(...content.childNodes);
+    this.body.removeAttribute("aria-busy");
+    this.body.scrollTop = top;
+  }
+
+  drawTimeline(subject, candidate) {
+    const found = subject === "reference" ? this.state.timelines.findLast((known) => known.candidate == null)?.timeline : candidate?.timeline;
+    if (!found) {
+      const text = subject === "reference" ? "There is no timeline of the reference yet." : "There is no timeline of this candidate: the best are profiled when their turn comes.";
+      return this.say(`no timeline ${subject}`, text);
+    }
+    const key = `timeline ${subject} ${found.sha}`;
+    if (key === this.shownKey) return;
+    this.leave(key);
+    const others = this.state.timelines.filter((known) => known.timeline.sha !== found.sha);
+    const box = h("div", { class: "timeline-box in-pane" });
+    this.body.replaceChildren(
+      h(
+        "p",
+        { class: "facts-line timeline-links" },
+        h("a", { href: `timeline/${found.sha}/` }, "Open large"),
+        others.map((known) => h("a", { href: known.candidate == null ? "#reference&tab=timeline" : `#candidate=${known.candidate}&tab=timeline` }, known.candidate == null ? "The reference" : `Candidate ${known.candidate}`)),
+      ),
+      box,
+    );
+    this.body.scrollTop = 0;
+    this.timeline = new TimelineView(box, { url: `artefacts/${found.sha}`, worker: this.config.timelineWorker, name: subject === "reference" ? "the reference" : `candidate ${subject}` });
+  }
+
+  // Links and selects of a fragment that lead to another form of it stay within the pane.
+  clicked(event) {
+    const link = event.target.closest("a[data-diff-query]");
+    if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    this.choose(new URL(link.href).searchParams);
+  }
+
+  changed(event) {
+    const form = event.target.closest("form[data-diff-form]");
+    if (!form) return;
+    this.choose(new URLSearchParams(new FormData(form)));
+  }
+
+  choose(params) {
+    const number = Number(this.shownKey.split(" ")[0]);
+    params.delete("tab");
+    this.diffQuery.set(number, params.toString());
+    const layout = params.get("view");
+    if (layout) this.diffQuery.set("all", `view=${layout}`);
+    const candidate = this.state.candidates.get(number);
+    if (candidate) this.drawFragment(candidate, "diff");
+  }
+}

@@ -1,0 +1,66 @@
+"""Geometry of the small plot that shows every timed block of a comparison, so that nobody has to trust one number."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import median
+
+from verifier.report import Comparison
+
+WIDTH, HEIGHT = 320, 96
+LEFT, RIGHT, TOP, BOTTOM = 40, 8, 8, 8
+
+
+@dataclass(frozen=True)
+class Dot:
+    x: float
+    y: float
+    title: str
+
+
+@dataclass(frozen=True)
+class Tick:
+    y: float
+    label: str
+
+
+@dataclass(frozen=True)
+class BlockPlot:
+    """Coordinates in the pixels of a `WIDTH` x `HEIGHT` box; a dot is the ratio of the medians of one block."""
+
+    dots: list[Dot]
+    ticks: list[Tick]
+    one: float  # y of 1.0, the line of "no faster"
+    middle: float  # y of the ratio
+    band_top: float
+    band_height: float
+    width: int = WIDTH
+    height: int = HEIGHT
+    left: int = LEFT
+    right: int = WIDTH - RIGHT
+    inner: int = WIDTH - LEFT - RIGHT
+
+
+def block_plot(comparison: Comparison) -> BlockPlot | None:
+    """None where no samples were kept."""
+    pairs = zip(comparison.program_samples_ms, comparison.baseline_samples_ms, strict=False)
+    ratios = [(median(b) / median(p), median(p), median(b)) for p, b in pairs if p and b and median(p) > 0]
+    if not ratios:
+        return None
+    interval = comparison.speedup
+    values = [ratio for ratio, _, _ in ratios] + [interval.low, interval.high, 1.0]
+    low, high = min(values), max(values)
+    pad = (high - low) * 0.08 or 0.05
+    low, high = low - pad, high + pad
+
+    def y(value: float) -> float:
+        return round(TOP + (high - value) / (high - low) * (HEIGHT - TOP - BOTTOM), 1)
+
+    step = (WIDTH - LEFT - RIGHT) / max(1, len(ratios))
+    dots = [
+        Dot(round(LEFT + (i + 0.5) * step, 1), y(ratio), f"block {i + 1}: {ratio:.3f}x, program {program:.4g} ms, baseline {baseline:.4g} ms")
+        for i, (ratio, program, baseline) in enumerate(ratios)
+    ]
+    shown = [interval.ratio] + ([1.0] if abs(y(1.0) - y(interval.ratio)) > 12 else [])
+    ticks = [Tick(y(value), f"{value:.2f}x") for value in shown]
+    return BlockPlot(dots, ticks, y(1.0), y(interval.ratio), y(interval.high), max(1.0, round(y(interval.low) - y(interval.high), 1)))

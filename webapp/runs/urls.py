@@ -1,0 +1,21 @@
+"""Runs: the list at the root, one run and all that hangs below it."""
+
+from django.urls import path
+
+from webapp.runs import views_artefact, views_candidate, views_list, views_run, views_timeline
+
+app_name = "runs"
+
+urlpatterns = [
+    path("", views_list.run_list, name="list"),
+    path("runs/<uuid:run_id>/", views_run.run_page, name="run"),
+    path("runs/<uuid:run_id>/events", views_run.run_events, name="events"),
+    path("runs/<uuid:run_id>/control", views_run.run_control, name="control"),
+    path("runs/<uuid:run_id>/task.py", views_artefact.task_source, name="task_source"),
+    path("runs/<uuid:run_id>/best.py", views_artefact.best_program, name="best"),
+    path("runs/<uuid:run_id>/artefacts/<str:sha>", views_artefact.artefact, name="artefact"),
+    path("runs/<uuid:run_id>/candidates/<int:number>/", views_candidate.candidate_page, name="candidate"),
+    path("runs/<uuid:run_id>/candidates/<int:number>/program.py", views_artefact.candidate_program, name="program"),
+    path("runs/<uuid:run_id>/candidates/<int:number>/<str:tab>", views_candidate.candidate_fragment, name="fragment"),
+    path("runs/<uuid:run_id>/timeline/<str:sha>/", views_timeline.timeline_page, name="timeline"),
+]

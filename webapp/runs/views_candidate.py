@@ -1,0 +1,134 @@
+"""One candidate: what changed, whether it is right, whether it is fast, and how that is known."""
+
+from __future__ import annotations
+
+import uuid
+from urllib.parse import urlencode
+
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, render
+from django.views.decorators.http import require_GET
+from pydantic import ValidationError
+
+from verifier.jobs import JobResult, Profile
+from verifier.report import Report
+from webapp.runs import diff, diff_table
+from webapp.runs.access import run_for
+from webapp.runs.evidence import chosen_verification, evidence_of
+from webapp.runs.models import Candidate, Run
+from webapp.runs.views_artefact import stored_bytes
+
+TABS = {"diff": "Diff", "report": "Report", "timeline": "Timeline", "kernels": "Kernels", "source": "Program"}
+LAYOUTS = {"inline": "Inline", "split": "Side by side"}
+
+
+@login_required
+@require_GET
+def candidate_page(request: HttpRequest, run_id: uuid.UUID, number: int) -> HttpResponse:
+    run, _ = run_for(request.user, run_id)
+    context = candidate_context(request, run, number, request.GET.get("tab", "diff"))
+    numbers = list(run.candidates.order_by("number").values_list("number", flat=True))
+    at = numbers.index(number)
+    context |= {
+        "tabs": TABS,
+        "previous": numbers[at - 1] if at else None,
+        "next": numbers[at + 1] if at + 1 < len(numbers) else None,
+    }
+    return render(request, "runs/candidate.html", context)
+
+
+@login_required
+@require_GET
+def candidate_fragment(request: HttpRequest, run_id: uuid.UUID, number: int, tab: str) -> HttpResponse:
+    """One tab without the page around it: what the live page puts into its right pane."""
+    if tab not in TABS:
+        raise Http404("no such tab")
+    run, _ = run_for(request.user, run_id)
+    response = render(request, f"runs/_{tab}.html", candidate_context(request, run, number, tab) | {"pane": True})
+    response["Cache-Control"] = "private, no-cache"
+    return response
+
+
+def candidate_context(request: HttpRequest, run: Run, number: int, tab: str) -> dict:
+    """What the templates of all tabs share, and what the shown one needs."""
+    candidate = get_object_or_404(Candidate.objects.select_related("program", "timeline", "profile"), run=run, number=number)
+    tab = tab if tab in TABS else "diff"
+    chosen, verifications = chosen_verification(run, candidate, request.GET.get("verification"))
+    evidence = evidence_of(chosen) if chosen else None
+    source = stored_bytes(candidate.program).decode("utf-8", "replace")
+    context = {
+        "run": run,
+        "candidate": candidate,
+        "tab": tab,
+        "evidence": evidence,
+        "report": evidence.report if evidence else None,
+        "verifications": verifications,
+        "program_name": f"candidate-{number}.py",
+        "source": source,
+    }
+    if tab == "diff":
+        context |= diff_context(request, run, candidate, source, evidence.line_notes() if evidence else {})
+    elif tab == "kernels":
+        context |= kernels_context(candidate, context["report"])
+    elif tab == "source":
+        context["lines"] = diff_table.source_lines(source, evidence.line_notes() if evidence else {})
+    return context
+
+
+def diff_context(request: HttpRequest, run: Run, candidate: Candidate, source: str, notes: dict[int, list[str]]) -> dict:
+    """The diff against `?against=parent|task|N` in the layout `?view=inline|split`."""
+    others = list(run.candidates.exclude(number=candidate.number).order_by("number").values_list("number", "title"))
+    default = "parent" if candidate.parent_number is not None else "task"
+    against = request.GET.get("against", default)
+    if against == "parent" and candidate.parent_number is None:
+        against = "task"
+    layout = request.GET.get("view", "inline")
+    layout = layout if layout in LAYOUTS else "inline"
+    if against == "task":
+        other, label = run.task.source, "the reference"
+    else:
+        wanted = candidate.parent_number if against == "parent" else _number(against)
+        base = get_object_or_404(Candidate.objects.select_related("program"), run=run, number=wanted)
+        other, label = stored_bytes(base.program).decode("utf-8", "replace"), f"candidate {wanted}"
+    computed = diff.compute(other, source, keep=notes)
+    choices = ([("parent", f"parent (candidate {candidate.parent_number})")] if candidate.parent_number is not None else []) + [
+        ("task", "the reference")
+    ]
+    choices += [(str(number), f"candidate {number}") for number, _ in others if number != candidate.parent_number]
+    return {
+        "diff": computed,
+        "sections": diff_table.sections(computed, other, source, layout, notes),
+        "against": against,
+        "against_label": label,
+        "choices": choices,
+        "layout": layout,
+        "layouts": [(key, name, urlencode({"tab": "diff", "against": against, "view": key})) for key, name in LAYOUTS.items()],
+    }
+
+
+def kernels_context(candidate: Candidate, report: Report | None) -> dict:
+    """The profiler's digest, and what the compiler used for each kernel as one table."""
+    profile = None
+    if candidate.profile is not None:
+        try:
+            profile = stored_profile(stored_bytes(candidate.profile))
+        except ValidationError:
+            pass  # of a newer version: the report's own kernels are still shown
+    resources = report.build.resources if report and report.build else []
+    names = list(dict.fromkeys(name for row in resources for name in row))
+    return {"profile": profile, "resource_names": names, "resource_rows": [[row.get(name) for name in names] for row in resources]}
+
+
+def stored_profile(data: bytes) -> Profile | None:
+    """A profile as it is stored: alone, or within its job's result."""
+    try:
+        return Profile.model_validate_json(data)
+    except ValidationError:
+        return JobResult.model_validate_json(data).profile
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal() or len(text) > 9:
+        raise Http404("no such candidate")
+    return int(text)

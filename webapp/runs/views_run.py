@@ -1,0 +1,81 @@
+"""The live page of one run: its frame, its events over HTTP, and its controls."""
+
+from __future__ import annotations
+
+import uuid
+from urllib.parse import urlencode
+
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_GET, require_POST
+
+from webapp.runs import control
+from webapp.runs.access import run_for
+from webapp.runs.models import Run
+from webapp.runs.trace import events_after
+
+MAX_EVENTS = 500
+ACTIONS = ("pause", "resume", "cancel")
+
+
+@login_required
+@require_GET
+def run_page(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
+    run, can_control = run_for(request.user, run_id)
+    return render(request, "runs/run.html", {"run": run, "can_control": can_control, "config": page_config(run, can_control)})
+
+
+def page_config(run: Run, can_control: bool) -> dict:
+    """What the page's script needs to know before the first event."""
+    base = reverse("runs:run", args=[run.id])
+    return {
+        "run": str(run.id),
+        "title": run.title,
+        "base": base,
+        "events": reverse("runs:events", args=[run.id]),
+        "socket": f"/ws/runs/{run.id}/",
+        "control": reverse("runs:control", args=[run.id]) if can_control else None,
+        "leaderboard": "/leaderboard/?" + urlencode({"task": str(run.task_id), "run": str(run.id)}),
+        "now": timezone.now().isoformat(),
+        "createdAt": run.created_at.isoformat(),
+        "lastSeq": run.last_seq,
+    }
+
+
+@login_required
+@require_GET
+def run_events(request: HttpRequest, run_id: uuid.UUID) -> JsonResponse:
+    """The same data as the websocket, for a page without one: `{"events", "last", "head"}` after `since`."""
+    run, _ = run_for(request.user, run_id)
+    try:
+        since = max(0, int(request.GET.get("since", 0)))
+        limit = min(MAX_EVENTS, max(1, int(request.GET.get("limit", MAX_EVENTS))))
+    except ValueError:
+        return JsonResponse({"error": "`since` and `limit` are whole numbers"}, status=400)
+    events = events_after(run, since, limit)
+    response = JsonResponse(
+        {"events": events, "last": events[-1]["seq"] if events else since, "head": max(run.last_seq, events[-1]["seq"] if events else 0)}
+    )
+    response["Cache-Control"] = "no-store"
+    return response
+
+
+@login_required
+@require_POST
+def run_control(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
+    """Asks the engine to pause, resume or cancel; the run obeys at its next step and says so by an event."""
+    run, can_control = run_for(request.user, run_id)
+    action = request.POST.get("action", "")
+    if not can_control:
+        return JsonResponse({"error": "only members of the run's team may steer it"}, status=403)
+    if action not in ACTIONS:
+        return JsonResponse({"error": f"the action is one of {', '.join(ACTIONS)}"}, status=400)
+    if run.state == "finished":
+        return JsonResponse({"error": "the run has ended"}, status=409)
+    control.request_control(run, action, by=request.user)
+    if "application/json" in request.headers.get("Accept", ""):
+        return JsonResponse({"ok": True}, status=202)
+    return redirect("runs:run", run_id=run.id)
