@@ -1,0 +1,65 @@
+"""What a device can do at best: the figures by which groups are estimated and kernels are shaped."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+
+class DeviceFigures(BaseModel):
+    """Peak rates are what a plain stream or a matrix product reaches, not what a data sheet says."""
+
+    model_config = ConfigDict(frozen=True)
+
+    kind: Literal["cpu", "cuda"]
+    name: str
+    bandwidth_gbs: float  # memory, read and write together
+    fp32_gflops: float
+    units: int  # CPU threads, or streaming multiprocessors
+    cache_bytes: int  # the largest cache that all units share
+    launch_us: float  # one kernel launch, or one parallel region
+    unit_cache_bytes: int  # L2 of a core, or shared memory of a multiprocessor
+
+    @classmethod
+    def h200(cls) -> DeviceFigures:
+        return cls(
+            kind="cuda", name="NVIDIA H200", bandwidth_gbs=4200, fp32_gflops=60000, units=132,
+            cache_bytes=50 << 20, launch_us=3.0, unit_cache_bytes=227 << 10,
+        )  # fmt: skip
+
+    @classmethod
+    def cpu(cls, threads: int = 2, name: str = "CPU") -> DeviceFigures:
+        """A server core with AVX2 or AVX-512: some 12 GB/s and 60 GFLOP/s a thread."""
+        return cls(
+            kind="cpu", name=name, bandwidth_gbs=12.0 * threads, fp32_gflops=60.0 * threads, units=threads,
+            cache_bytes=32 << 20, launch_us=4.0, unit_cache_bytes=1 << 20,
+        )  # fmt: skip
+
+    @classmethod
+    def of(cls, environment: Any, device: str = "cpu") -> DeviceFigures:
+        """From a report's environment (the model or its dict) or a doctor's JSON; what they do not say is taken from the defaults."""
+        data = environment if isinstance(environment, dict) else environment.model_dump() if environment is not None else {}
+        device = str(data.get("device") or device)
+        name = str(data.get("device_name") or "")
+        if device.startswith("cuda"):
+            base = cls.h200()
+            known = {"bandwidth_gbs": "bandwidth_gbs", "fp32_gflops": "fp32_gflops", "units": "multiprocessors", "cache_bytes": "l2_bytes"}
+            update = {ours: data[theirs] for ours, theirs in known.items() if data.get(theirs)}
+            return base.model_copy(update={"name": name or base.name, **update})
+        threads = int(data.get("threads") or _count(str(data.get("device_model") or "")) or 2)
+        return cls.cpu(threads, name or "CPU")
+
+    def memory_ms(self, count: int) -> float:
+        """Milliseconds to move `count` bytes once."""
+        return count / self.bandwidth_gbs / 1e6
+
+    def compute_ms(self, flops: int) -> float:
+        return flops / self.fp32_gflops / 1e6
+
+
+def _count(device_model: str) -> int | None:
+    """Threads in a key such as "cpu-x86_64-2c"."""
+    match = re.search(r"-(\d+)c$", device_model)
+    return int(match[1]) if match else None
