@@ -9,7 +9,7 @@
 {% class_tag "custom" 0.97 %}    class of a program with the share of its own kernels
 {% ago moment %}                 relative time that the page keeps current
 {% problems list %}              error box: place, cause, what to do (verifier.source.Problem or dicts)
-{{ x|ms }} {{ x|seconds }} {{ x|bytes }} {{ x|percent }}    figures with units; "–" for None
+{{ x|ms }} {{ x|seconds }} {{ x|bytes }} {{ x|percent }} {{ run|duration }}    figures with units; "–" for None
 """
 
 from __future__ import annotations
@@ -231,6 +231,14 @@ def seconds(value: float | None) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60} s" if whole % 60 else f"{whole // 60} min"
     return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+@register.filter
+def duration(thing: Any) -> str:
+    """Between `started_at` and `finished_at` of a run or a verification."""
+    if not thing.started_at or not thing.finished_at:
+        return "–"
+    return seconds((thing.finished_at - thing.started_at).total_seconds())
 
 
 @register.filter

@@ -1,0 +1,48 @@
+"""Devices as something to choose: which kinds there are, which are online, what waits for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from django.db.models import Count
+
+from webapp.fleet.models import Device
+from webapp.runs.models import Verification
+
+KINDS = {"cpu": "CPU", "cuda": "CUDA GPU"}
+
+
+@dataclass(frozen=True)
+class DeviceChoice:
+    kind: str
+    devices: list[Device] = field(default_factory=list)
+    waiting: int = 0  # verifications queued for this kind
+
+    @property
+    def online(self) -> list[Device]:
+        return [device for device in self.devices if device.online]
+
+    @property
+    def usable(self) -> bool:
+        """A kind that no verifier ever announced cannot be chosen; one that is offline can, and waits."""
+        return bool(self.devices) or self.kind == "cpu"
+
+    @property
+    def label(self) -> str:
+        return KINDS[self.kind]
+
+
+def device_choices() -> list[DeviceChoice]:
+    waiting = waiting_by_queue()
+    devices = list(Device.objects.order_by("device", "name"))
+    choices = []
+    for kind in KINDS:
+        mine = sorted((device for device in devices if device.kind == kind), key=lambda device: not device.online)
+        queues = {device.queue for device in mine}
+        choices.append(DeviceChoice(kind=kind, devices=mine, waiting=sum(waiting.get(queue, 0) for queue in queues)))
+    return choices
+
+
+def waiting_by_queue() -> dict[str, int]:
+    counted = Verification.objects.filter(state="queued").values_list("queue").annotate(Count("pk"))
+    return dict(counted.order_by())

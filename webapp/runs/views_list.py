@@ -1,0 +1,135 @@
+"""The list of runs: search, filter, run again, archive. What changes while it is open is swapped cell by cell."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.core.exceptions import PermissionDenied
+from django.core.paginator import Paginator
+from django.db.models import Count, OuterRef, Q, QuerySet, Subquery
+from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.dateparse import parse_datetime
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.views.decorators.http import require_GET, require_POST
+
+from webapp.runs.access import run_for
+from webapp.runs.models import Run, Verification
+
+PAGE_SIZE = 50
+STATES = {
+    "": ("All", Q(archived_at=None)),
+    "active": ("Active", Q(archived_at=None) & ~Q(state="finished")),
+    "improved": ("Improved", Q(archived_at=None, outcome="improved")),
+    "unfinished": ("Without gain", Q(archived_at=None, state="finished") & ~Q(outcome="improved")),
+    "archived": ("Archived", Q(archived_at__isnull=False)),
+}
+
+
+def team_runs(user) -> QuerySet[Run]:
+    """Runs of the user's teams, newest first, with what a row shows of the best candidate's report."""
+    best = Verification.objects.filter(run=OuterRef("pk"), kind="verify", status="passed", candidate_number=OuterRef("best_candidate"))
+    best = best.order_by("tier", "-queued_at")  # "full" before "quick"
+    latest = Verification.objects.filter(run=OuterRef("pk"), device_name__gt="").order_by("-queued_at")
+    return (
+        Run.objects.filter(team__in=user.teams.all())
+        .select_related("task", "team", "created_by")
+        .annotate(
+            program_class=Subquery(best.values("program_class")[:1]),
+            own_share=Subquery(best.values("own_share")[:1]),
+            device_name=Subquery(latest.values("device_name")[:1]),
+            proposed=Count("candidates"),
+        )
+        .order_by("-created_at")
+    )
+
+
+def searched(runs: QuerySet[Run], text: str) -> QuerySet[Run]:
+    """Every word has to occur in the title, the task's name, the workflow, the device or the person's name."""
+    for word in text.split()[:8]:
+        runs = runs.filter(
+            Q(title__icontains=word)
+            | Q(task__name__icontains=word)
+            | Q(workflow__icontains=word)
+            | Q(device_kind__icontains=word)
+            | Q(precision__icontains=word)
+            | Q(created_by__username__icontains=word)
+        )
+    return runs
+
+
+@login_required
+@require_GET
+def run_list(request: HttpRequest) -> HttpResponse:
+    state = request.GET.get("state", "")
+    state = state if state in STATES else ""
+    text = request.GET.get("q", "").strip()
+    everything = Run.objects.filter(team__in=request.user.teams.all())
+    counts = everything.aggregate(**{name or "all": Count("pk", filter=condition) for name, (_, condition) in STATES.items()})
+    runs = searched(team_runs(request.user).filter(STATES[state][1]), text)
+    page = Paginator(runs, PAGE_SIZE).get_page(request.GET.get("page"))
+    context = {
+        "page": page,
+        "state": state,
+        "text": text,
+        "states": [{"name": name, "label": label, "count": counts[name or "all"]} for name, (label, _) in STATES.items()],
+        "none_at_all": counts["all"] == 0 and counts["archived"] == 0,
+        "newest": timezone.now().isoformat(),
+        "live": ",".join(str(run.pk) for run in page if run.state != "finished"),
+    }
+    return render(request, "runs/list.html", context)
+
+
+@login_required
+@require_GET
+def run_list_live(request: HttpRequest) -> HttpResponse:
+    """Cells of the named runs, for htmx to swap in place, and how many runs are newer than the open page."""
+    try:
+        ids = [uuid.UUID(name) for name in request.GET.get("ids", "").split(",") if name][:PAGE_SIZE]
+        since = parse_datetime(request.GET.get("since", ""))
+    except ValueError:
+        return HttpResponseBadRequest("ids are run ids, since is a time")
+    newer = Run.objects.filter(team__in=request.user.teams.all(), created_at__gt=since).count() if since else 0
+    return render(request, "runs/list_live.html", {"runs": team_runs(request.user).filter(pk__in=ids), "newer": newer})
+
+
+def _back(request: HttpRequest) -> HttpResponse:
+    wanted = request.POST.get("next", "")
+    allowed = url_has_allowed_host_and_scheme(wanted, allowed_hosts={request.get_host()}, require_https=request.is_secure())
+    return redirect(wanted if allowed else reverse("runs:list"))
+
+
+def _writable(request: HttpRequest, run_id: uuid.UUID) -> Run:
+    run, can_write = run_for(request.user, run_id)
+    if not can_write:
+        raise PermissionDenied("Only members of the run's team can do that.")
+    return run
+
+
+@login_required
+@require_POST
+def run_archive(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
+    """Takes a finished run out of the list, or brings it back (`restore`). Nothing is deleted."""
+    run = _writable(request, run_id)
+    restore = "restore" in request.POST
+    if run.state != "finished" and not restore:
+        messages.error(request, f"{run.title} has not finished: cancel it first, then archive it.")
+        return _back(request)
+    Run.objects.filter(pk=run.pk).update(archived_at=None if restore else timezone.now())
+    messages.success(request, f"{run.title}: {'back in the list' if restore else 'archived; its results stay where they are published'}.")
+    return _back(request)
+
+
+@login_required
+@require_POST
+def run_publish(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
+    """Shows the run and its results to everyone who can sign in, or to the team only (`withdraw`)."""
+    run = _writable(request, run_id)
+    withdraw = "withdraw" in request.POST
+    Run.objects.filter(pk=run.pk).update(published=not withdraw)
+    messages.success(request, f"{run.title} is now {'seen by its team only' if withdraw else 'published: everyone who can sign in sees it'}.")
+    return _back(request)

@@ -1,0 +1,125 @@
+"""What a person gives to start a run, checked where it is typed in."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+from django import forms
+
+from agents.settings import Budget, Settings
+from verifier.program import Program
+from verifier.source import MAX_SOURCE_BYTES, Problem, SourceError
+from verifier.task import Mode, Precision, Task
+
+PRECISIONS = {
+    "fp32-strict": "fp32, no TF32 in either program or baseline",
+    "tf32": "TF32 allowed in both",
+    "bf16": "bfloat16 error bound",
+    "fp16": "float16 error bound",
+}
+MODES = {"train": "train(), as KernelBench leaves it", "eval": "eval()"}
+assert set(PRECISIONS) == set(get_args(Precision)) and set(MODES) == set(get_args(Mode))
+
+
+def problems_of(source: str, kind: str) -> list[Problem]:
+    """Everything that parsing (never running) can find wrong with a task or a program."""
+    try:
+        Task.read(source) if kind == "task" else Program.read(source)
+    except SourceError as error:
+        return error.problems
+    return []
+
+
+class SourceField(forms.CharField):
+    """A source as text, or as an uploaded file under NAME_file; line ends are those of Unix, since the hash depends on them."""
+
+    widget = forms.Textarea
+
+    def __init__(self, kind: str, **options):
+        super().__init__(strip=False, required=False, **options)
+        self.kind = kind
+
+    def to_python(self, value: str | None) -> str:
+        return (super().to_python(value) or "").replace("\r\n", "\n").replace("\r", "\n")
+
+
+class RunForm(forms.Form):
+    """Settings that every run has. `problems` collects what is wrong with the sources, by field."""
+
+    title = forms.CharField(max_length=140, required=False)
+    team = forms.ChoiceField(required=False)
+    task = SourceField("task")
+    device = forms.ChoiceField()
+    precision = forms.ChoiceField(choices=[(name, f"{name}: {text}") for name, text in PRECISIONS.items()], initial="fp32-strict")
+    mode = forms.ChoiceField(choices=list(MODES.items()), initial="train")
+
+    workflow = "stitch"
+    sources = ("task",)
+
+    def __init__(self, data=None, files=None, *, devices: list, teams: list, initial: dict | None = None):
+        super().__init__(data, files, initial=initial, label_suffix="")
+        self.fields["device"].choices = [(choice.kind, choice.label) for choice in devices if choice.usable]
+        self.fields["team"].choices = [(str(team.pk), team.name) for team in teams]
+        self.problems: dict[str, list[Problem]] = {}
+        for name, field in self.fields.items():
+            field.widget.attrs["aria-describedby"] = f"{self[name].id_for_label}_help"
+
+    def clean(self) -> dict:
+        cleaned = super().clean()
+        for name in self.sources:
+            source = self._uploaded(name) or cleaned.get(name, "")
+            found = self.problems.get(name) or self._check(name, source)
+            if found:
+                self.problems[name] = found
+                self.add_error(name, "; ".join(p.message for p in found))
+            cleaned[name] = source
+        return cleaned
+
+    def _check(self, name: str, source: str) -> list[Problem]:
+        kind = self.fields[name].kind
+        if not source.strip():
+            return [Problem(message=f"there is no {kind}", hint="type or paste the source, upload a file, or start from an example")]
+        return problems_of(source, kind)
+
+    def _uploaded(self, name: str) -> str:
+        """Text of the file that came without the page's script (with it, the file is read into the editor)."""
+        upload = self.files.get(f"{name}_file")
+        if upload is None:
+            return ""
+        if upload.size > MAX_SOURCE_BYTES:
+            limit = f"{upload.name} has {upload.size // 1024} KiB; at most {MAX_SOURCE_BYTES // 1024} KiB are read"
+            self.problems[name] = [Problem(message=limit, hint="submit one Python module without data in it")]
+            return ""
+        try:
+            return upload.read().decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+        except UnicodeDecodeError as error:
+            self.problems[name] = [Problem(message=f"{upload.name} is not UTF-8 text (byte {error.start})", hint="upload the Python source itself")]
+            return ""
+
+    def settings(self) -> Settings:
+        cleaned = self.cleaned_data
+        return Settings(workflow=self.workflow, device=cleaned["device"], precision=cleaned["precision"], mode=cleaned["mode"], budget=self.budget())
+
+    def budget(self) -> Budget:
+        return Budget(candidates=1)
+
+
+class SubmitForm(RunForm):
+    candidates = forms.IntegerField(min_value=1, max_value=100, initial=8)
+    minutes = forms.FloatField(min_value=0.5, max_value=24 * 60, initial=30)
+    verifier_minutes = forms.FloatField(min_value=0.5, max_value=24 * 60, initial=10)
+    target = forms.FloatField(min_value=1.0, max_value=1000, required=False)
+
+    def budget(self) -> Budget:
+        cleaned = self.cleaned_data
+        return Budget(candidates=cleaned["candidates"], seconds=cleaned["minutes"] * 60, verifier_seconds=cleaned["verifier_minutes"] * 60)
+
+    def settings(self) -> Settings:
+        return super().settings().model_copy(update={"target": self.cleaned_data["target"]})
+
+
+class VerifyForm(RunForm):
+    program = SourceField("program")
+
+    workflow = "verify"
+    sources = ("task", "program")

@@ -1,0 +1,146 @@
+"""Submitting a model, verifying one's own program, and checking a source while it is typed. Sources are parsed here, never run."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.contrib.auth.decorators import login_required
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
+
+from agents.settings import Settings
+from verifier.source import MAX_SOURCE_BYTES
+from webapp.accounts.access import team_for, writable_teams
+from webapp.fleet.choices import device_choices
+from webapp.runs.access import run_for
+from webapp.runs.models import Run
+from webapp.runs.services import candidate_source, create_run
+from webapp.tasks.examples import PROGRAM_SKELETON, SKELETON, described, example, examples
+from webapp.tasks.forms import PRECISIONS, RunForm, SubmitForm, VerifyForm, problems_of
+from webapp.tasks.models import Task
+
+
+@login_required
+@require_http_methods(["GET", "POST"])
+def submit(request: HttpRequest) -> HttpResponse:
+    """A model for the agents to work on."""
+    return _run_page(request, SubmitForm, "tasks/submit.html", {"task": SKELETON})
+
+
+@login_required
+@require_http_methods(["GET", "POST"])
+def verify_own(request: HttpRequest) -> HttpResponse:
+    """A task and a program for it: the verifier alone, no agents."""
+    return _run_page(request, VerifyForm, "tasks/verify.html", {"task": SKELETON, "program": PROGRAM_SKELETON})
+
+
+def _run_page(request: HttpRequest, form_class: type[RunForm], template: str, skeletons: dict[str, str]) -> HttpResponse:
+    devices, teams = device_choices(), writable_teams(request.user)
+    initial = {"device": _preferred(devices), **skeletons, **_start(request, form_class)}
+    form = form_class(request.POST or None, request.FILES or None, devices=devices, teams=teams, initial=initial)
+    if request.method == "POST" and form.is_valid():
+        team = team_for(request.user, form.cleaned_data["team"])
+        source = form.cleaned_data["task"]
+        run = create_run(
+            team=team,
+            user=request.user,
+            task_source=source,
+            title=form.cleaned_data["title"].strip() or _title(source),
+            settings=form.settings(),
+            program_source=form.cleaned_data.get("program"),
+        )
+        return redirect("runs:run", run.pk)
+    context = {
+        "form": form,
+        "devices": devices,
+        "teams": teams,
+        "examples": examples(),
+        "precisions": PRECISIONS,
+        "max_kib": MAX_SOURCE_BYTES // 1024,
+        "max_bytes": MAX_SOURCE_BYTES,
+    }
+    return render(request, template, context, status=422 if form.errors else 200)
+
+
+def _preferred(devices: list) -> str:
+    """A GPU that is online, else the CPU."""
+    return "cuda" if any(choice.kind == "cuda" and choice.online for choice in devices) else "cpu"
+
+
+def _start(request: HttpRequest, form_class: type[RunForm]) -> dict:
+    """What the page opens with: `?example=softmax`, `?task=ID` or `?from=RUN` (that run's task and settings)."""
+    if "example" in request.GET:
+        found = example(request.GET["example"])
+        if found is None:
+            raise Http404("no such example")
+        return {"task": found.source, "title": found.slug.replace("_", " ")}
+    if "task" in request.GET:
+        task = Task.objects.filter(team__in=request.user.teams.all(), pk=_uuid(request.GET["task"])).first()
+        if task is None:
+            raise Http404("no such task")
+        return {"task": task.source, "title": task.name}
+    if "from" in request.GET:
+        run, _ = run_for(request.user, _uuid(request.GET["from"]))
+        return _settings_of(run, form_class)
+    return {}
+
+
+def _settings_of(run: Run, form_class: type[RunForm]) -> dict:
+    kept = {name: run.settings[name] for name in ("device", "precision", "mode", "target") if run.settings.get(name)}
+    kept["device"] = str(kept.get("device", "cpu")).partition(":")[0]
+    budget = run.settings.get("budget") or {}
+    if budget.get("candidates"):
+        kept["candidates"] = budget["candidates"]
+    for field, limit in (("minutes", "seconds"), ("verifier_minutes", "verifier_seconds")):
+        if budget.get(limit):
+            kept[field] = round(budget[limit] / 60, 2)
+    if form_class is VerifyForm:
+        number = run.best_candidate or 1
+        kept["program"] = candidate_source(run, number) or PROGRAM_SKELETON
+    return {"task": run.task.source, "title": run.title, **kept}
+
+
+def _uuid(text: str) -> uuid.UUID:
+    try:
+        return uuid.UUID(text)
+    except ValueError:
+        raise Http404("not an id") from None
+
+
+def _title(source: str) -> str:
+    known = next((found for found in examples() if found.source == source), None)
+    return (known.slug.replace("_", " ") if known else described(source) or "model")[:140]
+
+
+@login_required
+@require_POST
+def check(request: HttpRequest) -> JsonResponse:
+    """What parsing finds wrong with `source` as a `kind` ("task" or "program"), for the editor."""
+    kind = "program" if request.POST.get("kind") == "program" else "task"
+    source = request.POST.get("source", "").replace("\r\n", "\n")
+    found = problems_of(source, kind)
+    return JsonResponse({"ok": not found, "problems": [p.model_dump() for p in found]})
+
+
+@login_required
+@require_GET
+def example_source(request: HttpRequest, slug: str) -> HttpResponse:
+    found = example(slug)
+    if found is None:
+        raise Http404("no such example")
+    return HttpResponse(found.source, content_type="text/plain; charset=utf-8")
+
+
+@login_required
+@require_POST
+def rerun(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
+    """The same task with the same settings once more, as a run of its own."""
+    run, can_write = run_for(request.user, run_id)
+    if not can_write:
+        raise PermissionDenied("Only members of the run's team can run it again. With “Change and run again” it becomes a run of your own team.")
+    program = candidate_source(run, run.best_candidate or 1) if run.workflow == "verify" else None
+    settings = Settings.model_validate(run.settings)
+    again = create_run(team=run.team, user=request.user, task_source=run.task.source, title=run.title, settings=settings, program_source=program)
+    return redirect("runs:run", again.pk)
