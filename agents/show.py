@@ -1,0 +1,113 @@
+"""A run in a terminal: a line for an event, a page for a run, a table for several."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agents.events import Event
+from agents.projection import CandidateRow, Summary
+from verifier.report import Interval
+
+
+def line(event: Event) -> str | None:
+    """One line of progress, or null for events that a terminal need not see."""
+    p = event.payload
+    match event.kind:
+        case "run.started":
+            return f"run {event.run}: {p['task']['name']} on {p['device']}, {p['precision']}, {p['mode']} mode, workflow {p['workflow']}"
+        case "run.paused" | "run.resumed":
+            return f"{event.kind[4:]}: {p.get('reason', '')}"
+        case "run.finished":
+            return f"finished: {p['outcome'].replace('_', ' ')}. {p['reason']}"
+        case "span.opened":
+            return f"{_indent(event)}- {p['title']}"
+        case "span.closed":
+            seconds = f" ({p['seconds']:.1f} s)" if p.get("seconds") is not None else ""
+            sign = {"ok": "+", "failed": "x"}.get(p["status"], "o")
+            return f"{_indent(event)}{sign} {p.get('summary') or p['status']}{seconds}"
+        case "message.completed":
+            text = p.get("text", "(a long message, kept as an artefact)").strip().replace("\n", "\n" + _indent(event) + "      ")
+            return f"{_indent(event)}  {event.agent}: {text}"
+        case "candidate.proposed":
+            return f"{_indent(event)}  candidate {p['candidate']}: {p['title']}"
+        case "verification.stage" if p.get("status") == "failed":
+            return f"{_indent(event)}  {p['stage']} failed: {p.get('detail', '')[:300]}"
+        case "error":
+            return f"error in {p.get('where', 'the run')}: {p['message']}"
+    return None
+
+
+def _indent(event: Event) -> str:
+    return "  " * (1 + event.span.count("/"))
+
+
+def interval(value: Interval | None) -> str:
+    return f"{value.ratio:.2f}x [{value.low:.2f}, {value.high:.2f}]" if value else "-"
+
+
+def page(summary: Summary) -> str:
+    """A whole run: what was tried, what came of it, and what it cost."""
+    task = summary.task.get("name", "?")
+    lines = [
+        f"{task} · {summary.workflow} · {summary.device} · {summary.precision} · {summary.mode} mode",
+        f"state {summary.state}" + (f", outcome {summary.outcome.replace('_', ' ')}: {summary.reason}" if summary.outcome else ""),
+    ]
+    if summary.flags:
+        lines.append(f"flags: {', '.join(summary.flags)}")
+    if summary.plan:
+        lines += ["", f"plan: {summary.plan.get('summary', '')}"]
+        for step in summary.plan.get("steps", []):
+            lines.append(f"  {step['id']}: {step['title']} ({step['space']})" + (f": {step['reason']}" if step.get("reason") else ""))
+    if summary.candidates:
+        rows = [_candidate_row(c) for c in summary.candidates]
+        lines += ["", columns(["#", "from", "status", "tier", "vs eager", "vs best baseline", "class", "changes"], rows)]
+    for decision in summary.decisions:
+        if decision.get("expected") and decision.get("realised"):
+            lines.append(f"{decision.get('method')}: expected {decision['expected']:.2f}x, realised {decision['realised']:.2f}x")
+    if summary.spent:
+        lines += ["", "spent: " + ", ".join(f"{unit.replace('_', ' ')} {value:g}" for unit, value in summary.spent.items() if value)]
+    return "\n".join(lines)
+
+
+def _candidate_row(c: CandidateRow) -> list[str]:
+    return [
+        str(c.number),
+        str(c.parent or "-"),
+        c.status or "-",
+        c.tier or "-",
+        interval(c.speedup),
+        f"{interval(c.best_baseline_speedup)} ({c.best_baseline})" if c.tier == "full" and c.best_baseline_speedup else "-",
+        c.program_class or "-",
+        c.changes[:90],
+    ]
+
+
+TABLE = ["task", "outcome", "status", "class", "vs eager", "vs best baseline", "programs", "seconds"]
+
+
+def table_row(name: str, summary: Summary) -> list[str]:
+    best = summary.best_candidate()
+    confirmed = best is not None and best.tier == "full"
+    baseline = f"{interval(best.best_baseline_speedup)} {best.best_baseline}" if confirmed and best.best_baseline_speedup else "-"
+    return [
+        name,
+        summary.outcome.replace("_", " ") or summary.state,
+        best.status if best else (summary.candidates[-1].status if summary.candidates else "-") or "-",
+        (best.program_class if best else None) or "-",
+        interval(best.speedup) if best else "-",
+        baseline,
+        str(len(summary.candidates)),
+        f"{summary.spent.get('seconds', 0):.0f}",
+    ]
+
+
+def columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A plain table with aligned columns."""
+    widths = [max(len(head[i]), *(len(row[i]) for row in rows)) if rows else len(head[i]) for i in range(len(head))]
+    ruled = ["-" * width for width in widths]
+    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in [head, ruled, *rows])
+
+
+def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    return "\n".join(lines + ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows])

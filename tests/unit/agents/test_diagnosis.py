@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import pytest
+from agent_fakes import CEILINGS, TASK, report
+
+from agents.diagnosis import Ceilings, diagnose
+from verifier.jobs import KernelProfile, Profile, VerifyJob
+
+H200 = Ceilings("cuda", 4000.0, 60000.0, 3.0, 132)
+JOB = VerifyJob(task_source=TASK, program_source="# x")  # the fake takes 3 ms / ratio a call
+
+
+def profile(**changes) -> Profile:
+    kernel = KernelProfile(name="k", own=True, calls=1, total_us=1, mean_us=1, share=0.9, grid=(8, 1, 1), block=(256, 1, 1))
+    return Profile(**{"task": "t", "program": "p", "tool": "nsys", "iterations": 5, "wall_us_per_iteration": 3000.0, "kernels": [kernel], **changes})
+
+
+@pytest.mark.parametrize(
+    ("ceilings", "seen", "bytes_min", "flops", "floor_ms", "bottleneck"),
+    [
+        (CEILINGS, profile(), 40_000_000, 10**6, 2.0, "memory"),  # 2 ms of 3 ms at 20 GB/s
+        (CEILINGS, profile(), 10**6, 200_000_000, 2.0, "compute"),
+        (CEILINGS, profile(), 10**6, 10**6, 0.05, "latency"),
+        (CEILINGS, profile(), 59_000_000, 10**6, 2.9, "none"),
+        (CEILINGS, None, 40_000_000, None, None, "memory"),
+        (H200, profile(launches_per_iteration=400, device_busy=0.3), 10**8, 10**6, 0.1, "launch"),
+        (H200, profile(launches_per_iteration=2, device_busy=0.95), 10**8, 10**6, 0.1, "occupancy"),
+        (H200, profile(launches_per_iteration=2, device_busy=0.3, kernels=[]), 10**8, 10**6, 0.1, "latency"),
+    ],
+)
+def test_one_bottleneck_with_its_evidence(ceilings, seen, bytes_min, flops, floor_ms, bottleneck):
+    found = diagnose(report(JOB, ratio=1.0), seen, ceilings, bytes_min=bytes_min, flops=flops, floor_ms=floor_ms)
+    assert found.bottleneck == bottleneck
+    assert 2 <= len(found.evidence) <= 6 and found.evidence[0].figure == "time a call"
+    assert found.headroom == (pytest.approx(3.0 / floor_ms) if floor_ms else None)
+    assert found.text.endswith(".")
+
+
+def test_a_defect_quotes_the_report():
+    found = diagnose(report(JOB, "build_failed", message="expected ';'"), None, CEILINGS, bytes_min=1, flops=1, floor_ms=1)
+    assert found.bottleneck == "defect" and "does not compile" in found.text and "expected ';'" in found.text
