@@ -17,6 +17,7 @@ from django.utils.dateparse import parse_datetime
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_GET, require_POST
 
+from webapp.runs import services
 from webapp.runs.access import run_for
 from webapp.runs.models import Run, Verification
 
@@ -108,6 +109,14 @@ def _writable(request: HttpRequest, run_id: uuid.UUID) -> Run:
     if not can_write:
         raise PermissionDenied("Only members of the run's team can do that.")
     return run
+
+
+@login_required
+@require_POST
+def run_again(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
+    """The same task with the same settings once more, as a run of its own."""
+    run = _writable(request, run_id)
+    return redirect("runs:run", services.rerun(run, request.user).pk)
 
 
 @login_required

@@ -5,18 +5,16 @@ from __future__ import annotations
 import uuid
 
 from django.contrib.auth.decorators import login_required
-from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from agents.settings import Settings
 from verifier.source import MAX_SOURCE_BYTES
 from webapp.accounts.access import team_for, writable_teams
 from webapp.fleet.choices import device_choices
+from webapp.runs import services
 from webapp.runs.access import run_for
 from webapp.runs.models import Run
-from webapp.runs.services import candidate_source, create_run
 from webapp.tasks.examples import PROGRAM_SKELETON, SKELETON, described, example, examples
 from webapp.tasks.forms import PRECISIONS, RunForm, SubmitForm, VerifyForm, problems_of
 from webapp.tasks.models import Task
@@ -43,7 +41,7 @@ def _run_page(request: HttpRequest, form_class: type[RunForm], template: str, sk
     if request.method == "POST" and form.is_valid():
         team = team_for(request.user, form.cleaned_data["team"])
         source = form.cleaned_data["task"]
-        run = create_run(
+        run = services.create_run(
             team=team,
             user=request.user,
             task_source=source,
@@ -98,7 +96,7 @@ def _settings_of(run: Run, form_class: type[RunForm]) -> dict:
             kept[field] = round(budget[limit] / 60, 2)
     if form_class is VerifyForm:
         number = run.best_candidate or 1
-        kept["program"] = candidate_source(run, number) or PROGRAM_SKELETON
+        kept["program"] = services.candidate_source(run, number) or PROGRAM_SKELETON
     return {"task": run.task.source, "title": run.title, **kept}
 
 
@@ -131,16 +129,3 @@ def example_source(request: HttpRequest, slug: str) -> HttpResponse:
     if found is None:
         raise Http404("no such example")
     return HttpResponse(found.source, content_type="text/plain; charset=utf-8")
-
-
-@login_required
-@require_POST
-def rerun(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
-    """The same task with the same settings once more, as a run of its own."""
-    run, can_write = run_for(request.user, run_id)
-    if not can_write:
-        raise PermissionDenied("Only members of the run's team can run it again. With “Change and run again” it becomes a run of your own team.")
-    program = candidate_source(run, run.best_candidate or 1) if run.workflow == "verify" else None
-    settings = Settings.model_validate(run.settings)
-    again = create_run(team=run.team, user=request.user, task_source=run.task.source, title=run.title, settings=settings, program_source=program)
-    return redirect("runs:run", again.pk)

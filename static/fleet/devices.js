@@ -1,0 +1,6 @@
+// Heartbeats, queues and states are swapped in place every 5 s while the page is visible.
+const devices = document.getElementById("devices");
+
+setInterval(() => {
+  if (!document.hidden) devices.dispatchEvent(new CustomEvent("tick"));
+}, 5000);

@@ -1,0 +1,26 @@
+"""Devices that verifiers announce: health, queue, what they can do, what is missing and how to get it."""
+
+from __future__ import annotations
+
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_GET
+
+from webapp.fleet.choices import KINDS, waiting_by_queue
+from webapp.fleet.doctor import Doctor
+from webapp.fleet.models import Device
+
+
+@login_required
+@require_GET
+def devices(request: HttpRequest) -> HttpResponse:
+    waiting = waiting_by_queue()
+    found = [
+        {"device": device, "doctor": Doctor.read(device.doctor), "waiting": waiting.get(device.queue, 0)}
+        for device in sorted(Device.objects.all(), key=lambda device: (not device.online, device.kind, device.device, device.pk))
+    ]
+    seen = {entry["device"].kind for entry in found if entry["device"].online}
+    context = {"devices": found, "absent": [kind for kind in KINDS if kind not in seen]}
+    template = "fleet/_devices.html" if request.htmx else "fleet/devices.html"
+    return render(request, template, context)
