@@ -8,6 +8,10 @@ app_name = "runs"
 
 urlpatterns = [
     path("", views_list.run_list, name="list"),
+    path("runs/live", views_list.run_list_live, name="live"),
+    path("runs/<uuid:run_id>/again", views_list.run_again, name="rerun"),
+    path("runs/<uuid:run_id>/archive", views_list.run_archive, name="archive"),
+    path("runs/<uuid:run_id>/publish", views_list.run_publish, name="publish"),
     path("runs/<uuid:run_id>/", views_run.run_page, name="run"),
     path("runs/<uuid:run_id>/events", views_run.run_events, name="events"),
     path("runs/<uuid:run_id>/control", views_run.run_control, name="control"),
