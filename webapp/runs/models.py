@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import uuid
 
+from django.conf import settings as django_settings
 from django.db import models
+from django.utils import timezone
+
+from webapp.runs.fields import ExactJSONField
 
 
 class Artefact(models.Model):
@@ -53,8 +57,8 @@ class Run(models.Model):
     spent = models.JSONField(default=dict)
     published = models.BooleanField(default=False)  # the team shows this result to everyone who can sign in
 
-    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True)
-    created_at = models.DateTimeField(auto_now_add=True)
+    created_by = models.ForeignKey(django_settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True)
+    created_at = models.DateTimeField(default=timezone.now)
     started_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
     archived_at = models.DateTimeField(null=True)
@@ -81,7 +85,7 @@ class Event(models.Model):
     parent = models.CharField(max_length=200, blank=True)
     agent = models.CharField(max_length=20, blank=True)
     kind = models.CharField(max_length=40)
-    payload = models.JSONField()
+    payload = ExactJSONField()
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["run", "seq"], name="one_event_a_seq")]
@@ -97,14 +101,14 @@ class Verification(models.Model):
     span = models.CharField(max_length=200, blank=True)
     kind = models.CharField(max_length=10)  # admit, capture, verify, profile
     candidate_number = models.IntegerField(null=True)
-    request = models.ForeignKey(Artefact, on_delete=models.PROTECT, related_name="+")  # the Job as JSON
+    request = models.ForeignKey(Artefact, on_delete=models.PROTECT, null=True, related_name="+")  # the Job as JSON; null: imported
     queue = models.CharField(max_length=80)
 
     state = models.CharField(max_length=10, default="queued")  # queued, running, finished
     attempt = models.IntegerField(default=1)
     lease_epoch = models.BigIntegerField(default=0)
     device = models.ForeignKey("fleet.Device", on_delete=models.SET_NULL, null=True)
-    queued_at = models.DateTimeField(auto_now_add=True)
+    queued_at = models.DateTimeField(default=timezone.now)
     started_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
 

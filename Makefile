@@ -1,0 +1,46 @@
+# The two commands: `make run` and `make test`. PORT (default 8000) and DATA_DIR (default .data) can be given.
+PORT ?= 8000
+DATA_DIR ?= .data
+PYTHON := .venv/bin/python
+PYTEST := $(PYTHON) -m pytest
+
+.PHONY: run dev setup assets test test-all lint setup-dev browser-packages bench-solve clean
+
+run: setup
+	@exec env PORT=$(PORT) DATA_DIR=$(DATA_DIR) STITCHWORK_DIE_WITH_PARENT=1 $(PYTHON) -m webapp.supervisor
+
+dev: setup  ## the web process alone, with reloading and tracebacks
+	@exec env PORT=$(PORT) DATA_DIR=$(DATA_DIR) STITCHWORK_DIE_WITH_PARENT=1 $(PYTHON) -m webapp.supervisor --only web --debug
+
+setup:
+	@scripts/setup
+	@scripts/assets
+
+setup-dev:
+	@scripts/setup requirements-dev.txt
+	@scripts/assets
+
+assets:
+	@scripts/assets
+
+test: setup-dev browser-packages
+	$(PYTEST) -m "not slow"
+	DJANGO_ALLOW_ASYNC_UNSAFE=1 $(PYTEST) tests/browser -m "not slow"
+
+test-all: setup-dev browser-packages
+	$(PYTEST)
+	DJANGO_ALLOW_ASYNC_UNSAFE=1 $(PYTEST) tests/browser
+
+lint: setup-dev
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/lint-imports
+
+browser-packages:
+	@scripts/test-packages
+
+bench-solve: setup
+	$(PYTHON) bench/solve_all.py
+
+clean:
+	rm -rf .assets node_modules

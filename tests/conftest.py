@@ -1,0 +1,27 @@
+"""The database of the tests, started for those who need it."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings():
+    """pytest-django asks for this before it makes the test database: DATABASE_URL is used as it is, else an embedded Postgres starts."""
+    if os.environ.get("DATABASE_URL"):
+        yield
+        return
+    from django.conf import settings
+    from django.db import connections
+
+    from webapp.supervisor.postgres import EmbeddedPostgres
+
+    postgres = EmbeddedPostgres(settings.DATA_DIR)
+    postgres.start()
+    yield
+    connections.close_all()
+    for connection in connections.all():
+        connection.close_pool()
+    postgres.stop()

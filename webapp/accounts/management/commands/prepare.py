@@ -1,0 +1,43 @@
+"""`manage.py prepare`: what has to be done before the processes start. Every step finds out by itself whether it is needed."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from django.conf import settings
+from django.core.management import call_command
+from django.core.management.base import BaseCommand, CommandError
+from django.db import OperationalError, connection
+from psycopg_pool import PoolTimeout
+
+from webapp.accounts.first_user import first_user, sign_in_path
+from webapp.assets import collect
+from webapp.tasks.load_examples import load_examples
+
+OLDEST_POSTGRES = 140000
+
+
+class Command(BaseCommand):
+    help = "Migrate, collect static files, load the examples and traces, and give out a sign-in link for the first user."
+
+    def add_arguments(self, parser):
+        parser.add_argument("--link-fd", type=int, help="write the link's path to this file descriptor")
+
+    def handle(self, link_fd: int | None = None, **options):
+        try:
+            with connection.cursor() as cursor:
+                version = cursor.connection.info.server_version
+        except (OperationalError, PoolTimeout) as error:
+            raise CommandError(f"the database cannot be reached: {error}") from None
+        if version < OLDEST_POSTGRES:
+            raise CommandError(f"the database is Postgres {version // 10000}; 14 or newer is needed")
+        call_command("migrate", verbosity=0, interactive=False)
+        if not settings.DEBUG:
+            collect()
+        user = first_user()
+        for problem in load_examples(user):
+            print(f"stitchwork: {problem}", file=sys.stderr)
+        if link_fd is not None:
+            with os.fdopen(link_fd, "w") as answer:
+                answer.write(sign_in_path(user))

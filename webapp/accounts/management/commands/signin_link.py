@@ -1,0 +1,26 @@
+"""`manage.py signin_link [USER]` prints a fresh one-time sign-in link."""
+
+from __future__ import annotations
+
+import os
+
+from django.core.management.base import BaseCommand, CommandError
+
+from webapp.accounts.first_user import first_user, sign_in_path
+from webapp.accounts.models import User
+
+
+class Command(BaseCommand):
+    help = "Print a fresh one-time sign-in link; earlier unused links of that user stop working."
+
+    def add_arguments(self, parser):
+        parser.add_argument("user", nargs="?", help="user name; default: the first user")
+
+    def handle(self, user: str | None = None, **options):
+        try:
+            person = User.objects.get(username=user) if user else first_user()
+        except User.DoesNotExist:
+            names = ", ".join(User.objects.order_by("id").values_list("username", flat=True)[:10])
+            raise CommandError(f"there is no user {user!r}; there are: {names or 'none yet'}") from None
+        base = os.environ.get("BASE_URL") or f"http://127.0.0.1:{os.environ.get('PORT') or 8000}"
+        self.stdout.write(base.rstrip("/") + sign_in_path(person))

@@ -1,0 +1,50 @@
+"""Where this installation keeps its things, known before Django is set up: the supervisor uses it too."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+LONGEST_SOCKET_PATH = 100  # the kernel allows 107 bytes for a Unix socket's path
+
+
+def data_dir() -> Path:
+    """`DATA_DIR`, by default `.data` beside `manage.py`; everything that must survive is below it."""
+    return Path(os.environ.get("DATA_DIR") or ROOT / ".data").expanduser().absolute()
+
+
+def socket_dir(data: Path) -> Path:
+    """Where the embedded Postgres listens: in the data directory, or in a short private place where that path is too long for a socket."""
+    inside = data / "pg-socket"
+    if len(os.fsencode(inside / ".s.PGSQL.5432.lock")) <= LONGEST_SOCKET_PATH and "," not in str(inside):  # Postgres splits at commas
+        return inside
+    digest = hashlib.sha256(os.fsencode(data)).hexdigest()[:16]
+    return Path(tempfile.gettempdir()) / f"stitchwork-{os.getuid()}-{digest}"
+
+
+def private_dir(path: Path) -> Path:
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return path
+
+
+def kept_secret(data: Path, name: str) -> str:
+    """A random secret that is made once and kept in `DATA_DIR/NAME` with mode 0600."""
+    path = private_dir(data) / name
+    for _ in range(2):
+        try:
+            return path.read_text().strip()
+        except FileNotFoundError:
+            draft = path.with_name(f".{name}.{secrets.token_hex(4)}")
+            with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+                file.write(secrets.token_urlsafe(48))
+            try:
+                os.link(draft, path)  # fails where another process was first: then its secret is the one
+            except FileExistsError:
+                pass
+            finally:
+                draft.unlink()
+    return path.read_text().strip()

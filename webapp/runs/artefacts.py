@@ -1,0 +1,49 @@
+"""Content-addressed bytes behind put and get, in chunks, one store a team. An object store could take the place of this module."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.db import transaction
+
+from agents.events import ArtefactRef
+from verifier.source import sha256
+from webapp.runs.models import Artefact, ArtefactChunk
+
+CHUNK_BYTES = 1024 * 1024
+LONGEST_NAME = 200
+
+
+class ArtefactMissing(LookupError):
+    """The team has no artefact with this hash."""
+
+
+def put(team: uuid.UUID, data: bytes, media_type: str, name: str = "") -> ArtefactRef:
+    """Store `data` once; storing it again, or by two writers at a time, is the same artefact."""
+    sha = sha256(data)
+    with transaction.atomic():
+        artefact, created = Artefact.objects.get_or_create(
+            team_id=team, sha=sha, defaults={"media_type": media_type, "bytes": len(data), "name": name[:LONGEST_NAME]}
+        )
+        if created:
+            pieces = range(0, len(data), CHUNK_BYTES)
+            ArtefactChunk.objects.bulk_create(
+                ArtefactChunk(artefact=artefact, index=index, data=data[start : start + CHUNK_BYTES]) for index, start in enumerate(pieces)
+            )
+    return ArtefactRef(sha=sha, media_type=media_type, bytes=len(data), name=name)
+
+
+def get(team: uuid.UUID, sha: str) -> bytes:
+    """The bytes; raises `ArtefactMissing`."""
+    return read(find(team, sha))
+
+
+def find(team: uuid.UUID, sha: str) -> Artefact:
+    artefact = Artefact.objects.filter(team_id=team, sha=sha).first()
+    if artefact is None:
+        raise ArtefactMissing(f"the team has no artefact {sha}")
+    return artefact
+
+
+def read(artefact: Artefact) -> bytes:
+    return b"".join(bytes(data) for data in artefact.chunks.order_by("index").values_list("data", flat=True))

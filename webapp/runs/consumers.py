@@ -1,0 +1,150 @@
+"""The live protocol. Client: `{"type": "open", "since": N}`, then `{"type": "ack", "seq": M}` for each batch it was sent."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+import uuid
+from contextlib import suppress
+
+from channels.generic.websocket import AsyncWebsocketConsumer
+
+from webapp.runs.hub import Follower, Line, hub
+
+log = logging.getLogger(__name__)
+
+BATCH_EVENTS = 500
+BATCH_BYTES = 256 * 1024
+BATCH_PAUSE_SECONDS = 0.03  # text streams in small events: a short pause makes tenfold fewer frames
+LONGEST_MESSAGE = 1000  # characters; no client has more to say
+
+# Close codes; a browser sees them.
+BAD_MESSAGE, SIGNED_OUT, NOT_YOURS = 4400, 4401, 4404
+
+ALLOWED = """
+SELECT r.last_seq FROM runs_run r
+WHERE r.id = %(run)s
+  AND EXISTS (SELECT FROM accounts_user u WHERE u.id = %(user)s AND u.is_active)
+  AND (r.published OR EXISTS (SELECT FROM accounts_membership m WHERE m.team_id = r.team_id AND m.user_id = %(user)s))
+  AND (%(session)s::text IS NULL OR EXISTS (SELECT FROM django_session s WHERE s.session_key = %(session)s AND s.expire_date > now()))
+"""
+
+
+class BadMessage(ValueError):
+    """The client said something that the protocol does not have."""
+
+
+class RunConsumer(AsyncWebsocketConsumer):
+    """Sends the events of one run from the client's cursor on, one batch at a time, the next only after the last was acknowledged.
+
+    Nothing is queued for a client: a slow one falls behind, and one that never acknowledges gets nothing more.
+    """
+
+    async def connect(self) -> None:
+        self.run = str(self.scope["url_route"]["kwargs"]["run_id"])
+        self.sender: asyncio.Task | None = None
+        self.cursor = 0
+        self.unacknowledged: int | None = None
+        self.acknowledged = asyncio.Event()
+        user = self.scope.get("user")
+        if user is None or not user.is_authenticated:
+            await self._refuse(SIGNED_OUT)
+        elif await self._head() is None:
+            await self._refuse(NOT_YOURS)
+        else:
+            await self.accept()
+
+    async def _refuse(self, code: int) -> None:
+        """Accepted first: a browser learns the code of a connection that was open, and nothing of one that was not."""
+        await self.accept()
+        await self.close(code)
+
+    async def disconnect(self, code: int) -> None:
+        await self._stop_sending()
+
+    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
+        try:
+            await self._obey(text_data)
+        except BadMessage:
+            await self._stop_sending()
+            await self.close(BAD_MESSAGE)
+
+    async def _obey(self, text: str | None) -> None:
+        if text is None or len(text) > LONGEST_MESSAGE:
+            raise BadMessage
+        try:
+            message = json.loads(text)
+        except ValueError:
+            raise BadMessage from None
+        match message:
+            case {"type": "open", "since": int(since)} if since >= 0:
+                await self._stop_sending()
+                self.cursor, self.unacknowledged = since, None
+                self.acknowledged.set()
+                self.sender = asyncio.create_task(self._send_events())
+            case {"type": "ack", "seq": int(seq)} if self.sender is not None:
+                if self.unacknowledged is not None and seq >= self.unacknowledged:
+                    self.unacknowledged = None
+                    self.acknowledged.set()
+            case _:
+                raise BadMessage
+
+    async def _stop_sending(self) -> None:
+        if getattr(self, "sender", None) is not None:
+            self.sender.cancel()
+            with suppress(asyncio.CancelledError):
+                await self.sender
+            self.sender = None
+
+    async def _send_events(self) -> None:
+        try:
+            async with hub().follow(self.run) as follower:
+                while await self._send_batch(follower):
+                    pass
+        except asyncio.CancelledError:
+            raise
+        except Exception:
+            # The client opens again at its cursor and loses nothing.
+            log.exception("sending the events of run %s failed", self.run)
+            await self.close(1011)
+
+    async def _send_batch(self, follower: Follower) -> bool:
+        """Wait for the acknowledgement and for news, check again that this person may see them, send; False where not."""
+        await self.acknowledged.wait()
+        lines = await hub().read(self.run, self.cursor, BATCH_EVENTS)
+        if not lines:
+            await follower.woken()
+            return True
+        head = await self._head()
+        if head is None:
+            await self.close(NOT_YOURS)
+            return False
+        lines = within(lines, BATCH_BYTES)
+        last = lines[-1][0]
+        started = time.monotonic()
+        self.cursor = self.unacknowledged = last
+        self.acknowledged.clear()
+        events = ",".join(text for _, text in lines)
+        await self.send(text_data=f'{{"type":"events","events":[{events}],"last":{last},"head":{max(head, last)}}}')
+        await self.acknowledged.wait()
+        await asyncio.sleep(max(0.0, BATCH_PAUSE_SECONDS - (time.monotonic() - started)) if last >= head else 0)
+        return True
+
+    async def _head(self) -> int | None:
+        """The run's last seq, or None where this person may not see the run (any more)."""
+        session = self.scope.get("session")
+        arguments = {"run": uuid.UUID(self.run), "user": self.scope["user"].pk, "session": getattr(session, "session_key", None)}
+        row = await hub().query(ALLOWED, arguments)
+        return row[0] if row else None
+
+
+def within(lines: list[Line], limit: int) -> list[Line]:
+    """As many as fit into `limit` bytes, at least one."""
+    size = 0
+    for count, (_, text) in enumerate(lines):
+        size += len(text.encode())
+        if size > limit and count:
+            return lines[:count]
+    return lines

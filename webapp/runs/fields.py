@@ -1,0 +1,17 @@
+"""JSON that comes back exactly as it went in."""
+
+from __future__ import annotations
+
+import json
+
+from django.db import models
+
+
+class ExactJSONField(models.JSONField):
+    """A column of type `json`: unlike `jsonb` it keeps the order of keys and the spelling of numbers, so a trace is exported as it was written."""
+
+    def db_type(self, connection) -> str:
+        return "json"
+
+    def from_db_value(self, value, expression, connection):
+        return json.loads(value, cls=self.decoder) if isinstance(value, str) else value

@@ -1,0 +1,181 @@
+"""One listener a process: wakes whoever follows a run, and reads each new event once for all of them.
+
+A notification is only a hint. What is missed while the connection is away, or lost otherwise, is found by the wake-up that follows each
+reconnect and by a slow poll.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import weakref
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+import psycopg
+from psycopg_pool import AsyncConnectionPool
+
+from webapp.database import connection_parameters, listening
+from webapp.runs.append import CHANNEL
+from webapp.runs.trace import SELECT_AFTER
+
+log = logging.getLogger(__name__)
+
+SAFETY_POLL_SECONDS = 15.0
+RECONNECT_SECONDS = 0.5
+TAIL_EVENTS = 1000  # of a followed run, kept in memory for its followers
+TAIL_CHARACTERS = 2_000_000
+READERS = 4
+
+Line = tuple[int, str]  # seq, the event as JSON
+
+
+class Follower:
+    """Somebody who follows one run."""
+
+    def __init__(self) -> None:
+        self._woken = asyncio.Event()
+
+    def wake(self) -> None:
+        self._woken.set()
+
+    async def woken(self) -> None:
+        """Returns when there may be news since the last call."""
+        await self._woken.wait()
+        self._woken.clear()
+
+
+class Feed:
+    """A run's followers and the latest of its events, contiguous up to `head`."""
+
+    def __init__(self) -> None:
+        self.followers: set[Follower] = set()
+        self.tail: deque[Line] = deque()
+        self.characters = 0
+        self.head = 0
+        self.reading = asyncio.Lock()
+
+    def take(self, lines: list[Line]) -> None:
+        for line in lines:
+            self.tail.append(line)
+            self.characters += len(line[1])
+            self.head = line[0]
+        while len(self.tail) > TAIL_EVENTS or self.characters > TAIL_CHARACTERS:
+            self.characters -= len(self.tail.popleft()[1])
+
+    def after(self, seq: int, limit: int) -> list[Line] | None:
+        """From memory, or None where `seq` lies before what is kept."""
+        if not self.tail or seq < self.tail[0][0] - 1:
+            return None
+        first = seq + 1 - self.tail[0][0]
+        return [self.tail[i] for i in range(first, min(first + limit, len(self.tail)))]
+
+
+class Hub:
+    def __init__(self) -> None:
+        self._feeds: dict[str, Feed] = {}
+        self._pool: AsyncConnectionPool | None = None
+        self._listener: asyncio.Task | None = None
+        self._starting = asyncio.Lock()
+
+    async def start(self) -> None:
+        async with self._starting:
+            if self._listener is None:
+                parameters = connection_parameters() | {"autocommit": True}
+                check = AsyncConnectionPool.check_connection
+                self._pool = AsyncConnectionPool(kwargs=parameters, min_size=0, max_size=READERS, open=False, check=check)
+                await self._pool.open()
+                self._listener = asyncio.create_task(self._listen(), name="hub listener")
+
+    async def close(self) -> None:
+        if self._listener is not None:
+            self._listener.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._listener
+            self._listener = None
+        if self._pool is not None:
+            await self._pool.close()
+            self._pool = None
+
+    @asynccontextmanager
+    async def follow(self, run: str) -> AsyncIterator[Follower]:
+        """Woken once at the start, and then whenever the run may have news."""
+        await self.start()
+        feed = self._feeds.setdefault(run, Feed())
+        follower = Follower()
+        feed.followers.add(follower)
+        follower.wake()
+        try:
+            yield follower
+        finally:
+            feed.followers.discard(follower)
+            if not feed.followers:
+                self._feeds.pop(run, None)
+
+    async def read(self, run: str, since: int, limit: int) -> list[Line]:
+        """Events after `since`. Followers at the head share one query; who is further behind asks for itself."""
+        feed = self._feeds.get(run)
+        if feed is None:
+            return await self._select(run, since, limit)
+        kept = feed.after(since, limit)
+        if kept:
+            return kept
+        if feed.tail and since < feed.head:
+            return await self._select(run, since, limit)
+        async with feed.reading:
+            kept = feed.after(since, limit)  # another follower may have read it meanwhile
+            if kept:
+                return kept
+            lines = await self._select(run, since, limit)
+            if not feed.tail or since == feed.head:
+                feed.take(lines)
+            return lines
+
+    async def query(self, statement: str, arguments: dict) -> tuple | None:
+        """One row of an arbitrary statement, on one of the readers' connections."""
+        await self.start()
+        assert self._pool is not None
+        async with self._pool.connection() as connection:
+            return await (await connection.execute(statement, arguments)).fetchone()
+
+    async def _select(self, run: str, since: int, limit: int) -> list[Line]:
+        await self.start()
+        assert self._pool is not None
+        async with self._pool.connection() as connection:
+            return await (await connection.execute(SELECT_AFTER, [run, since, limit])).fetchall()
+
+    async def _listen(self) -> None:
+        while True:
+            try:
+                connection = await listening(CHANNEL)
+                async with connection:
+                    self._wake_all()
+                    while True:
+                        async for notification in connection.notifies(timeout=SAFETY_POLL_SECONDS):
+                            self._heard(notification.payload)
+                        self._wake_all()
+            except (psycopg.Error, OSError) as error:
+                log.warning("the listener lost the database (%s); connecting again", type(error).__name__)
+                await asyncio.sleep(RECONNECT_SECONDS)
+
+    def _heard(self, payload: str) -> None:
+        feed = self._feeds.get(payload.partition(":")[0])
+        for follower in feed.followers if feed else ():
+            follower.wake()
+
+    def _wake_all(self) -> None:
+        for feed in self._feeds.values():
+            for follower in feed.followers:
+                follower.wake()
+
+
+_hubs: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Hub] = weakref.WeakKeyDictionary()
+
+
+def hub() -> Hub:
+    """The hub of this process's event loop."""
+    loop = asyncio.get_running_loop()
+    if loop not in _hubs:
+        _hubs[loop] = Hub()
+    return _hubs[loop]

@@ -1,0 +1,61 @@
+"""Starting runs."""
+
+from __future__ import annotations
+
+from django.db import transaction
+
+from agents.settings import Settings
+from verifier.program import Program
+from verifier.task import Task as TaskSource
+from webapp.accounts.models import Team, User
+from webapp.runs import artefacts
+from webapp.runs.jobs import enqueue_run
+from webapp.runs.models import Candidate, Run
+from webapp.tasks.models import Task
+
+
+def create_run(*, team: Team, user: User | None, task_source: str, title: str, settings: Settings, program_source: str | None = None) -> Run:
+    """Put a run into the queue; raises `SourceError` where a source cannot be read. The program is for the workflow "verify"."""
+    sha = TaskSource.read(task_source).sha
+    if program_source is not None:
+        Program.read(program_source)
+    with transaction.atomic():
+        name = "".join(character if character.isalnum() else "_" for character in title).strip("_")[:120] or "task"
+        task, _ = Task.objects.get_or_create(team=team, sha=sha, defaults={"name": name, "source": task_source, "created_by": user})
+        kept = settings.model_dump(mode="json")
+        if program_source is not None:
+            kept["program"] = artefacts.put(team.pk, program_source.encode(), "text/x-python", "program.py").model_dump()
+        run = Run.objects.create(
+            team=team,
+            task=task,
+            title=title[:140],
+            workflow=settings.workflow,
+            settings=kept,
+            device_kind=settings.device.partition(":")[0],
+            precision=settings.precision,
+            created_by=user,
+        )
+        enqueue_run(run.pk)
+    return run
+
+
+def rerun(run: Run, user: User) -> Run:
+    """The same task with the same settings once more, as a run of its own."""
+    program = submitted_program(run)
+    return create_run(
+        team=run.team, user=user, task_source=run.task.source, title=run.title, settings=Settings.model_validate(run.settings), program_source=program
+    )
+
+
+def submitted_program(run: Run) -> str | None:
+    """The person's own program of a "verify" run."""
+    kept = run.settings.get("program")
+    return artefacts.get(run.team_id, kept["sha"]).decode() if kept else None
+
+
+def candidate_source(run: Run, number: int) -> str | None:
+    """The program of a candidate; of a "verify" run that has not begun, the program that was submitted."""
+    candidate = Candidate.objects.select_related("program").filter(run=run, number=number).first()
+    if candidate is not None:
+        return artefacts.read(candidate.program).decode()
+    return submitted_program(run) if run.workflow == "verify" else None

@@ -1,0 +1,7 @@
+"""Websocket URLs."""
+
+from django.urls import path
+
+from webapp.runs.consumers import RunConsumer
+
+socket_urlpatterns = [path("ws/runs/<uuid:run_id>/", RunConsumer.as_asgi())]

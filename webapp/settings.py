@@ -1,0 +1,170 @@
+"""Django settings. Everything that differs between machines comes from the environment; docs/how-to/develop.md lists the names."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import dj_database_url
+from django.core.exceptions import ImproperlyConfigured
+
+from webapp.environment import ROOT, data_dir, kept_secret, socket_dir
+
+BASE_DIR = ROOT
+DATA_DIR = data_dir()
+DEBUG = os.environ.get("STITCHWORK_DEBUG") == "1"
+SECRET_KEY = os.environ.get("SECRET_KEY") or kept_secret(DATA_DIR, "secret_key")
+
+
+def _words(name: str) -> list[str]:
+    return os.environ.get(name, "").replace(",", " ").split()
+
+
+ALLOWED_HOSTS = ["localhost", "127.0.0.1", "[::1]", *_words("ALLOWED_HOSTS")]
+CSRF_TRUSTED_ORIGINS = _words("CSRF_TRUSTED_ORIGINS")
+
+INSTALLED_APPS = [
+    "daphne",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "whitenoise.runserver_nostatic",
+    "django.contrib.staticfiles",
+    "django_htmx",
+    "procrastinate.contrib.django",
+    "webapp.accounts",
+    "webapp.tasks",
+    "webapp.runs",
+    "webapp.leaderboard",
+    "webapp.fleet",
+    "webapp.ui",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "webapp.security.ContentSecurityPolicy",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+]
+
+ROOT_URLCONF = "webapp.urls"
+ASGI_APPLICATION = "webapp.asgi.application"
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [ROOT / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+                "webapp.ui.context.frame",
+            ],
+            "builtins": ["webapp.ui.tags"],
+        },
+    }
+]
+
+# --- Database: DATABASE_URL (any Postgres >= 14), else the embedded one that the supervisor runs on a socket in DATA_DIR.
+
+
+def _database() -> dict:
+    url = os.environ.get("DATABASE_URL")
+    if url:
+        database = dj_database_url.parse(url)
+        if database["ENGINE"] != "django.db.backends.postgresql":
+            raise ImproperlyConfigured("DATABASE_URL has to name a Postgres server: postgresql://user:password@host:5432/name")
+    else:
+        database = {
+            "ENGINE": "django.db.backends.postgresql",
+            "HOST": str(socket_dir(DATA_DIR)),
+            "PORT": "5432",
+            "NAME": "stitchwork",
+            "USER": "stitchwork",
+        }
+    # The pool keeps the connections: a CONN_MAX_AGE other than 0 beside it is an error, and would hold each thread's connection for ever.
+    database["CONN_MAX_AGE"] = 0
+    database["CONN_HEALTH_CHECKS"] = True  # a connection that a restarted server closed is replaced before it is used
+    database["OPTIONS"] = {
+        **database.get("OPTIONS", {}),
+        "pool": {"min_size": 1, "max_size": int(os.environ.get("DATABASE_POOL", "16")), "timeout": 10},
+        "application_name": os.environ.get("STITCHWORK_PROCESS", "stitchwork"),
+    }
+    return database
+
+
+DATABASES = {"default": _database()}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+# --- Queue. A worker that is silent for STALLED_AFTER has died, and what it did is given to another (webapp/runs/rescue.py).
+PROCRASTINATE_AUTODISCOVER_MODULE_NAME = "jobs"
+PROCRASTINATE_READONLY_MODELS = True
+HEARTBEAT_SECONDS = float(os.environ.get("STITCHWORK_HEARTBEAT_SECONDS", "1"))
+STALLED_AFTER_SECONDS = float(os.environ.get("STITCHWORK_STALLED_AFTER_SECONDS", "5"))
+QUEUE_POLL_SECONDS = 0.3  # lock hand-offs and retries wait for this poll; the queue's default is 5 s
+
+# --- People
+AUTH_USER_MODEL = "accounts.User"
+LOGIN_URL = "accounts:sign_in"
+LOGIN_REDIRECT_URL = "runs:list"
+LOGOUT_REDIRECT_URL = "accounts:sign_in"
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+]
+
+# --- Browser security. HTTPS=1 where a proxy in front of us speaks TLS and sets X-Forwarded-Proto.
+HTTPS = os.environ.get("HTTPS") == "1"
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HTTPS
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if HTTPS else None
+SECURE_HSTS_SECONDS = 31_536_000 if HTTPS else 0
+SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
+# Ports of one host share a cookie jar: an installation's own port keeps two of them from signing each other out.
+SESSION_COOKIE_NAME = f"stitchwork_session_{os.environ.get('PORT', '8000')}"
+CSRF_COOKIE_NAME = f"stitchwork_csrf_{os.environ.get('PORT', '8000')}"
+SECURE_CONTENT_TYPE_NOSNIFF = True
+SECURE_REFERRER_POLICY = "same-origin"
+SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"
+X_FRAME_OPTIONS = "DENY"
+DATA_UPLOAD_MAX_MEMORY_SIZE = 4 * 1024 * 1024
+
+# --- Static files: hashed and compressed into .assets/collected by `make run`; straight from their folders while debugging.
+STATIC_URL = "static/"
+STATIC_ROOT = ROOT / ".assets" / "collected"
+STATICFILES_DIRS: list[Path] = [folder for folder in (ROOT / "static", ROOT / ".assets" / "static") if folder.is_dir()]
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage" if DEBUG else "webapp.assets.HashedStorage"},
+}
+WHITENOISE_USE_FINDERS = WHITENOISE_AUTOREFRESH = DEBUG
+WHITENOISE_KEEP_ONLY_HASHED_FILES = False
+
+USE_TZ = True
+TIME_ZONE = "UTC"
+LANGUAGE_CODE = "en-us"
+USE_I18N = False
+
+EXAMPLES_DIR = ROOT / "examples"
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["stderr"], "level": os.environ.get("LOG_LEVEL", "INFO" if DEBUG else "WARNING")},
+    "loggers": {
+        "webapp": {"level": os.environ.get("LOG_LEVEL", "INFO")},
+        "django.security.DisallowedHost": {"level": "ERROR"},
+        "procrastinate": {"level": "WARNING"},  # at INFO it prints the arguments of every job
+    },
+}

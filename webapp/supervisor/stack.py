@@ -1,0 +1,222 @@
+"""The processes of one machine: which there are, in which order they start and stop, and what happens when one dies."""
+
+from __future__ import annotations
+
+import fcntl
+import http.client
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from webapp.environment import ROOT, private_dir
+from webapp.supervisor.children import spawn, stop
+from webapp.supervisor.postgres import EmbeddedPostgres
+
+TICK = 0.1
+READY_SECONDS = 60.0
+BACK_OFF = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+STABLE_AFTER = 30.0  # a process that ran for so long starts again at the shortest back-off
+LOG_BYTES = 10 * 1024 * 1024
+
+
+class StackError(RuntimeError):
+    """The installation cannot start; the message says why and what to do."""
+
+
+class Stopped(Exception):
+    """Somebody asked us to stop while we were still starting."""
+
+
+@dataclass
+class Child:
+    name: str
+    command: list[str]
+    stop_patience: float
+    process: subprocess.Popen[bytes] | None = None
+    started: float = 0.0
+    failures: int = 0
+    start_at: float = field(default=0.0)
+
+
+class Stack:
+    def __init__(self, data: Path, *, port: int, host: str, only: list[str], debug: bool):
+        self.data, self.port, self.host, self.only, self.debug = data, port, host, only, debug
+        self.environment = os.environ | {
+            "DATA_DIR": str(data),
+            "PORT": str(port),
+            "DJANGO_SETTINGS_MODULE": os.environ.get("DJANGO_SETTINGS_MODULE", "webapp.settings"),
+            "PYTHONUNBUFFERED": "1",
+            "STITCHWORK_DEBUG": "1" if debug else "0",
+        }
+        self.postgres = None if os.environ.get("DATABASE_URL") else EmbeddedPostgres(data)
+        self.children = [child for child in self._children() if child.name.split("-")[0] in only]
+        self._stop_requested = False
+
+    def request_stop(self, *_: object) -> None:
+        self._stop_requested = True
+
+    def run(self) -> None:
+        """Start everything, say `ready`, keep it alive until asked to stop, and leave nothing behind."""
+        with self._locked():
+            try:
+                self._check_port()
+                if self.postgres:
+                    self.postgres.start()
+                link = self._prepare()
+                for child in self.children:
+                    self._start(child)
+                self._await_web()
+                print(f"ready: http://{'localhost' if self.host in ('0.0.0.0', '::') else self.host}:{self.port}{link}", flush=True)
+                while not self._stop_requested:
+                    time.sleep(TICK)
+                    self._revive()
+            except Stopped:
+                pass
+            finally:
+                self._stop_all()
+
+    def _children(self) -> list[Child]:
+        manage = [sys.executable, str(ROOT / "manage.py")]
+        if self.debug:
+            web = [*manage, "runserver", f"{self.host}:{self.port}"]
+        else:
+            endpoint = f"tcp:port={self.port}:interface={self.host}:backlog=1024"  # the default of 50 makes 100 simultaneous visitors wait a second
+            web = [sys.executable, "-m", "daphne", "-v", "0", "--no-server-name", "-e", endpoint]  # -v 0: an access log would hold sign-in links
+            web += [*(["--proxy-headers"] if os.environ.get("HTTPS") == "1" else []), "webapp.asgi:application"]
+        verifiers = [Child(f"verifier-{device.replace(':', '-')}", [*manage, "verifier", "--device", device], 10) for device in devices()]
+        return [Child("web", web, 5), Child("orchestrator", [*manage, "orchestrator"], 10), *verifiers]
+
+    def _locked(self):
+        private_dir(self.data)
+        lock = (self.data / "stack.lock").open("w")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.close()
+            raise StackError(f"another Stitchwork runs on {self.data} already: stop it, or choose another DATA_DIR") from None
+        return lock
+
+    def _check_port(self) -> None:
+        with socket.socket(socket.AF_INET6 if ":" in self.host else socket.AF_INET) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((self.host, self.port))
+            except OSError as error:
+                raise StackError(f"port {self.port} cannot be used ({error.strerror}): try `PORT={self.port + 1} make run`") from None
+
+    def _prepare(self) -> str:
+        """Migrate, load the examples, collect static files; returns the path of a fresh sign-in link."""
+        command = [sys.executable, str(ROOT / "manage.py"), "prepare"]
+        read, write = os.pipe()
+        with os.fdopen(read) as answer:
+            process = spawn([*command, "--link-fd", str(write)], environment=self.environment, when_parent_dies=signal.SIGKILL, pass_fds=[write])
+            os.close(write)
+            while process.poll() is None:
+                if self._stop_requested:
+                    stop(process, signal.SIGTERM, 10)
+                    raise Stopped
+                time.sleep(TICK / 5)
+            if process.returncode != 0:
+                raise StackError("the database could not be prepared; the message above says why")
+            return answer.read().strip()
+
+    def _start(self, child: Child) -> None:
+        with self._log(child.name) as log:
+            environment = self.environment | {"STITCHWORK_PROCESS": child.name}
+            child.process = spawn(child.command, environment=environment, when_parent_dies=signal.SIGKILL, output=log, directory=ROOT)
+        child.started = time.monotonic()
+
+    def _log(self, name: str):
+        path = private_dir(self.data / "log") / f"{name}.log"
+        if path.exists() and path.stat().st_size > LOG_BYTES:
+            path.replace(path.with_suffix(".1.log"))
+        return path.open("ab")
+
+    def _await_web(self) -> None:
+        if "web" not in self.only:
+            return
+        deadline = time.monotonic() + READY_SECONDS
+        while True:
+            if self._stop_requested:
+                raise Stopped
+            connection = http.client.HTTPConnection(self.host if self.host != "0.0.0.0" else "127.0.0.1", self.port, timeout=5)
+            try:
+                connection.request("GET", "/healthz", headers={"Host": "localhost"})
+                if connection.getresponse().status == 200:
+                    return
+            except OSError:
+                pass
+            finally:
+                connection.close()
+            if time.monotonic() > deadline:
+                raise StackError(f"the web process does not answer; see {self.data / 'log' / 'web.log'}")
+            self._revive()
+            time.sleep(TICK / 2)
+
+    def _revive(self) -> None:
+        """Start again, with a growing delay, what has ended by itself."""
+        now = time.monotonic()
+        if self.postgres and self.postgres.process is not None and self.postgres.process.poll() is not None:
+            self._say(f"Postgres ended ({_how(self.postgres.process.returncode)}); starting it again")
+            self.postgres.stop()
+            self.postgres.start()
+        for child in self.children:
+            if child.process is not None and child.process.poll() is not None:
+                child.failures = 0 if now - child.started > STABLE_AFTER else child.failures + 1
+                delay = BACK_OFF[min(child.failures, len(BACK_OFF) - 1)]
+                child.start_at = now + delay
+                self._say(f"{child.name} ended ({_how(child.process.returncode)}); starting it again in {delay} s; see log/{child.name}.log")
+                _sweep(child.process)
+                child.process = None
+            if child.process is None and now >= child.start_at:
+                self._start(child)
+
+    def _stop_all(self) -> None:
+        """Web first, so that nobody submits into the void; then the workers; the database last."""
+        running = [child for child in self.children if child.process is not None]
+        for child in running:
+            assert child.process is not None
+            if child.process.poll() is None:
+                child.process.terminate()
+        for child in running:
+            assert child.process is not None
+            stop(child.process, signal.SIGTERM, child.stop_patience)
+            _sweep(child.process)
+        if self.postgres:
+            self.postgres.stop()
+
+    def _say(self, text: str) -> None:
+        print(f"stitchwork: {text}", file=sys.stderr, flush=True)
+
+
+def devices() -> list[str]:
+    """`STITCHWORK_DEVICES` ("cpu cuda:0"), else the CPU and every GPU that the driver shows."""
+    if named := os.environ.get("STITCHWORK_DEVICES"):
+        return named.replace(",", " ").split()
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        count = len([part for part in visible.split(",") if part.strip() not in ("", "-1")])
+    elif shutil.which("nvidia-smi"):
+        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True)
+        count = sum(line.startswith("GPU ") for line in listed.stdout.splitlines()) if listed.returncode == 0 else 0
+    else:
+        count = len([path for path in Path("/dev").glob("nvidia*") if path.name.removeprefix("nvidia").isdigit()])
+    return ["cpu", *(f"cuda:{index}" for index in range(count))]
+
+
+def _how(returncode: int) -> str:
+    return f"signal {signal.Signals(-returncode).name}" if returncode < 0 else f"exit {returncode}"
+
+
+def _sweep(process: subprocess.Popen[bytes]) -> None:
+    """What the child started in its own session ends with it."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass

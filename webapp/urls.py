@@ -1,0 +1,19 @@
+"""URLs, one include an app."""
+
+from django.http import HttpRequest, HttpResponse
+from django.urls import include, path
+
+
+def health(request: HttpRequest) -> HttpResponse:
+    """Answers as soon as pages can be served; the supervisor waits for it."""
+    return HttpResponse("ok\n", content_type="text/plain")
+
+
+urlpatterns = [
+    path("healthz", health),
+    path("", include("webapp.accounts.urls")),
+    path("", include("webapp.tasks.urls")),
+    path("", include("webapp.runs.urls")),
+    path("", include("webapp.leaderboard.urls")),
+    path("", include("webapp.fleet.urls")),
+]
