@@ -9,9 +9,9 @@ from pydantic import ValidationError
 
 from verifier.jobs import JobResult
 from verifier.report import Comparison, Report
+from webapp.runs import artefacts
 from webapp.runs.blockplot import BlockPlot, block_plot
 from webapp.runs.models import Candidate, Run, Verification
-from webapp.runs.views_artefact import stored_bytes
 
 BASELINES = {
     "eager": "PyTorch eager",
@@ -79,7 +79,7 @@ def evidence_of(verification: Verification) -> Evidence:
     if verification.result is None:
         return Evidence(verification, verification.status or verification.state)
     try:
-        result = JobResult.model_validate_json(stored_bytes(verification.result))
+        result = JobResult.model_validate_json(artefacts.read(verification.result))
     except ValidationError:
         return Evidence(verification, "infrastructure_error", error="the stored result cannot be read by this version")
     report = result.report

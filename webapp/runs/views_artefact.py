@@ -12,15 +12,12 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotModif
 from django.shortcuts import get_object_or_404
 from django.views.decorators.http import require_GET
 
+from webapp.runs import artefacts
 from webapp.runs.access import run_for
 from webapp.runs.models import Artefact, Candidate, Run
 
 SHOWN = {"application/json", "text/plain", "text/x-python", "text/x-c++src", "application/x-stitchwork-timeline"}
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
-
-
-def stored_bytes(artefact: Artefact) -> bytes:
-    return b"".join(bytes(data) for data in artefact.chunks.order_by("index").values_list("data", flat=True))
 
 
 def file_name(text: str, fallback: str) -> str:
@@ -46,7 +43,7 @@ def artefact(request: HttpRequest, run_id: uuid.UUID, sha: str) -> HttpResponse:
     if request.headers.get("If-None-Match") == f'"{sha}"':
         return HttpResponseNotModified()
     media_type = stored.media_type if stored.media_type in SHOWN else "application/octet-stream"
-    response = HttpResponse(stored_bytes(stored), content_type=f"{media_type}; charset=utf-8" if media_type.startswith("text/") else media_type)
+    response = HttpResponse(artefacts.read(stored), content_type=f"{media_type}; charset=utf-8" if media_type.startswith("text/") else media_type)
     disposition = "inline" if media_type in SHOWN and "download" not in request.GET else "attachment"
     response["Content-Disposition"] = f'{disposition}; filename="{file_name(stored.name, sha[:12])}"'
     response["X-Content-Type-Options"] = "nosniff"
@@ -73,7 +70,7 @@ def task_source(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
 def candidate_program(request: HttpRequest, run_id: uuid.UUID, number: int) -> HttpResponse:
     run, _ = run_for(request.user, run_id)
     candidate = get_object_or_404(Candidate.objects.select_related("program"), run=run, number=number)
-    return source_response(stored_bytes(candidate.program), f"{file_name(run.task.name, 'program')}-candidate-{number}.py")
+    return source_response(artefacts.read(candidate.program), f"{file_name(run.task.name, 'program')}-candidate-{number}.py")
 
 
 @login_required
@@ -83,4 +80,4 @@ def best_program(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     if run.best_candidate is None:
         raise Http404("this run has no program that passed")
     candidate = get_object_or_404(Candidate.objects.select_related("program"), run=run, number=run.best_candidate)
-    return source_response(stored_bytes(candidate.program), "best.py")
+    return source_response(artefacts.read(candidate.program), "best.py")

@@ -13,11 +13,10 @@ from pydantic import ValidationError
 
 from verifier.jobs import JobResult, Profile
 from verifier.report import Report
-from webapp.runs import diff, diff_table
+from webapp.runs import artefacts, diff, diff_table
 from webapp.runs.access import run_for
 from webapp.runs.evidence import chosen_verification, evidence_of
 from webapp.runs.models import Candidate, Run
-from webapp.runs.views_artefact import stored_bytes
 
 TABS = {"diff": "Diff", "report": "Report", "timeline": "Timeline", "kernels": "Kernels", "source": "Program"}
 LAYOUTS = {"inline": "Inline", "split": "Side by side"}
@@ -56,7 +55,7 @@ def candidate_context(request: HttpRequest, run: Run, number: int, tab: str) -> 
     tab = tab if tab in TABS else "diff"
     chosen, verifications = chosen_verification(run, candidate, request.GET.get("verification"))
     evidence = evidence_of(chosen) if chosen else None
-    source = stored_bytes(candidate.program).decode("utf-8", "replace")
+    source = artefacts.read(candidate.program).decode("utf-8", "replace")
     context = {
         "run": run,
         "candidate": candidate,
@@ -90,7 +89,7 @@ def diff_context(request: HttpRequest, run: Run, candidate: Candidate, source: s
     else:
         wanted = candidate.parent_number if against == "parent" else _number(against)
         base = get_object_or_404(Candidate.objects.select_related("program"), run=run, number=wanted)
-        other, label = stored_bytes(base.program).decode("utf-8", "replace"), f"candidate {wanted}"
+        other, label = artefacts.read(base.program).decode("utf-8", "replace"), f"candidate {wanted}"
     computed = diff.compute(other, source, keep=notes)
     choices = ([("parent", f"parent (candidate {candidate.parent_number})")] if candidate.parent_number is not None else []) + [
         ("task", "the reference")
@@ -112,7 +111,7 @@ def kernels_context(candidate: Candidate, report: Report | None) -> dict:
     profile = None
     if candidate.profile is not None:
         try:
-            profile = stored_profile(stored_bytes(candidate.profile))
+            profile = stored_profile(artefacts.read(candidate.profile))
         except ValidationError:
             pass  # of a newer version: the report's own kernels are still shown
     resources = report.build.resources if report and report.build else []

@@ -45,11 +45,7 @@ def timeline_page(request: HttpRequest, run_id: uuid.UUID, sha: str) -> HttpResp
 def other_timelines(run: Run, sha: str) -> list[dict]:
     """Every other timeline of the run, the reference's first, as its events name them."""
     found: dict[str, str] = {}
-    for payload in (
-        run.events.filter(kind__in=["profile.attached", "verification.finished"])
-        .order_by("seq")
-        .values_list("payload", flat=True)
-    ):
+    for payload in run.events.filter(kind__in=["profile.attached", "verification.finished"]).order_by("seq").values_list("payload", flat=True):
         reference, number = payload.get("timeline"), payload.get("candidate")
         if isinstance(reference, dict) and reference.get("sha") not in (None, sha):
             found[reference["sha"]] = "the reference" if number is None else f"candidate {number}"

@@ -7,10 +7,11 @@
 const BACKOFF_MS = [250, 500, 1000, 2000, 4000, 8000];
 const POLL_MS = 3000; // while there is no socket
 const SAFETY_POLL_MS = 20000; // a lost wake-up must not stop the page
-const SILENCE_MS = 45000; // a socket that says nothing for so long is asked whether it lives, by replacing it
+const REFUSED = { 4401: "signed out: reload the page to sign in", 4404: "this run is not yours to see any more" }; // close codes of webapp/runs/consumers.py
+const SILENCE_MS = 45000; // a socket that says nothing for so long is helped by a poll
 
 export class Connection {
-  // `take(events, head)` folds them and returns the new cursor; `status(name)` hears "live", "polling" or "offline".
+  // `take(events, head)` folds them and returns false at a gap; `status(name, words)` hears "live", "polling", "offline", "refused".
   constructor({ socketUrl, eventsUrl, cursor, take, status, random = Math.random }) {
     Object.assign(this, { socketUrl, eventsUrl, cursor, take, status, random });
     this.tries = 0;
@@ -73,8 +74,13 @@ export class Connection {
       }
       socket.send(JSON.stringify({ type: "ack", seq: Math.max(frame.last ?? before, before) }));
     };
-    socket.onclose = () => {
+    socket.onclose = ({ code }) => {
       if (socket !== this.socket || this.stopped) return;
+      if (REFUSED[code]) {
+        this.status("refused", REFUSED[code]);
+        this.stop();
+        return;
+      }
       const wait = BACKOFF_MS[Math.min(this.tries, BACKOFF_MS.length - 1)] * (0.75 + this.random() / 2);
       this.tries += 1;
       this.status(navigator.onLine === false ? "offline" : "polling");

@@ -118,11 +118,11 @@ function showProgress() {
   if (left > 0) setText(part("loading"), `Reading the trace: ${state.last.toLocaleString("en")} of ${head.toLocaleString("en")} events`);
 }
 
-function showConnection(name) {
+function showConnection(name, said = "") {
   const words = { live: "live", polling: "reconnecting …", offline: "offline: waiting for the network", finished: "finished" };
   const label = part("connection");
   label.dataset.state = name;
-  setText(label.querySelector("span:last-child"), words[name] ?? name);
+  setText(label.querySelector("span:last-child"), said || (words[name] ?? name));
 }
 
 // On a narrow screen one pane is shown at a time.

@@ -1,0 +1,3 @@
+import { mountTimelines } from "./mount.js";
+
+mountTimelines(document);

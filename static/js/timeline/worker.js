@@ -1,0 +1,11 @@
+// Parses a large timeline off the page's own thread.
+import { parse, transferables } from "./parse.js";
+
+self.onmessage = ({ data }) => {
+  try {
+    const model = parse(data);
+    self.postMessage({ model }, transferables(model));
+  } catch (error) {
+    self.postMessage({ error: error.message });
+  }
+};
