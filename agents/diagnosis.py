@@ -20,6 +20,7 @@ FLOOR_REACHED = 0.95  # of the floor: what is left is within the noise of the ce
 SETS_THE_PACE = 0.5  # share of a ceiling
 LAUNCH_SHARE = 0.3  # of the program's time
 BUSY_ENOUGH = 0.8
+FLOOR_BEATEN = 0.9  # a program clearly below the floor shows that its data stayed in a cache: then the floor is none
 
 
 class Evidence(BaseModel):
@@ -54,6 +55,7 @@ def diagnose(report: Report, profile: Profile | None, ceilings: Ceilings, *, byt
     time_us = report.timing.program_ms * 1e3
     floor_ms = report.floor_ms or floor_ms
     headroom = report.timing.program_ms / floor_ms if floor_ms else None
+    beaten = headroom is not None and headroom < FLOOR_BEATEN
     memory = bytes_min / (ceilings.bandwidth_gbs * 1e3 * time_us) if bytes_min else 0.0
     compute = flops / (ceilings.gflops * 1e3 * time_us) if flops else 0.0
     top = max(profile.kernels, key=lambda k: k.share, default=None) if profile else None
@@ -61,7 +63,7 @@ def diagnose(report: Report, profile: Profile | None, ceilings: Ceilings, *, byt
     evidence = [_time(report, time_us)]
     if headroom is not None:
         evidence.append(_floor(floor_ms, headroom))
-    bottleneck = _classify(time_us, memory, compute, launches, profile, top, ceilings, headroom)
+    bottleneck = _classify(time_us, memory, compute, launches, profile, top, ceilings, None if beaten else headroom)
     if bottleneck in ("memory", "none", "latency", "occupancy") and bytes_min:
         value = round(100 * memory, 1)
         means = f"{_bytes(bytes_min)} at least must move in a call; the device can carry {ceilings.bandwidth_gbs:.0f} GB/s"
@@ -149,12 +151,15 @@ def _time(report: Report, time_us: float) -> Evidence:
 
 
 def _floor(floor_ms: float, headroom: float) -> Evidence:
+    if headroom < FLOOR_BEATEN:
+        means = f"the floor by memory bandwidth is {floor_ms * 1e3:.1f} us: the data must stay in a cache, so the floor says nothing here"
+        return Evidence(figure="time over floor", value=round(headroom, 3), unit="x", means=means)
     means = f"the floor is {floor_ms * 1e3:.1f} us: {100 / headroom:.0f} % of it is reached"
     return Evidence(figure="time over floor", value=round(headroom, 3), unit="x", means=means)
 
 
 def _sentence(bottleneck: str, headroom: float | None, memory: float, compute: float) -> str:
-    left = f"; {headroom:.2f}x above the floor" if headroom is not None else ""
+    left = f"; {headroom:.2f}x above the floor" if headroom is not None and headroom >= FLOOR_BEATEN else ""
     return {
         "none": f"At the floor{left}: nothing worth having is left.",
         "memory": f"Memory bound: {100 * memory:.0f} % of the bandwidth with the least traffic possible{left}.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 import uuid
 from collections.abc import Awaitable, Callable
@@ -56,6 +57,13 @@ class LocalVerifier:
         payload = finished_payload(job, result, key=key, candidate=number, verification=verification, found=found, timeline=timeline, seconds=seconds)
         await self._append("verification.finished", span, payload)
         return result
+
+    async def describe(self) -> dict[str, Any]:
+        """For `DeviceFigures.of`: this process and the verifier share a host."""
+        described: dict[str, Any] = {"device": self.device}
+        if self.device == "cpu":
+            described["threads"] = len(os.sched_getaffinity(0))
+        return described
 
     async def _recall(self, payload: dict[str, Any]) -> JobResult:
         result = JobResult.model_validate_json(await self.journal.get(payload["result"]["sha"]))

@@ -152,6 +152,11 @@ class Engine:
             payload["program"] = (await self.journal.put(self.program_source.encode(), "text/x-python", "program.py")).model_dump()
         return payload
 
+    async def describe_device(self) -> dict[str, Any]:
+        """What the verifier knows of its device (threads, bandwidth, ...); empty where it does not say."""
+        describe = getattr(self.verifier, "describe", None)
+        return await describe() if describe is not None else {}
+
     # the journal
 
     async def append(self, events: Sequence[NewEvent]) -> list[Event]:

@@ -1,0 +1,95 @@
+"""The built-in Coder: the compiler's printer. A move changes its options; a repair leaves suspicious groups to PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from agents.compiler import Options, print_program
+from agents.compiler.options import SAFE
+from agents.roles.planner import Compiled, size
+from agents.roles.situation import Advice, Attempt, Edit, Situation
+from agents.span import Span
+from verifier.report import Report
+
+
+class BuiltInCoder:
+    name = "built-in"
+
+    async def write(self, span: Span, situation: Situation, parent: Attempt | None, advice: Advice | None) -> Edit | None:
+        compiled: Compiled = situation.plan.data
+        if parent is None or advice is None:
+            return self._print(compiled, situation, Options(), "The first program", first_change(compiled), tuple(first_words(compiled)))
+        if advice.route == "repair":
+            return self._repair(compiled, situation, parent)
+        move = advice.move
+        if move is None:
+            return None
+        where = f" in {move.group}" if move.group else ""
+        changes = f"{move.strategy}{where}: {move.expectation}"
+        says = (f"On top of candidate {parent.number}: {move.strategy}{where}. ", f"{move.why}\n", f"Expected: {move.expectation}.")
+        return self._print(compiled, situation, move.options, f"{move.strategy}{where}", changes, says, move.strategy, move.group)
+
+    def _repair(self, compiled: Compiled, situation: Situation, failed: Attempt) -> Edit | None:
+        options: Options = failed.edit.options
+        own = [group.id for group in compiled.own_groups if not left_out(options, group.id)]
+        if not own:
+            return None
+        repairs = sum(attempt.edit.strategy == "leave-to-pytorch" for attempt in situation.attempts)
+        dropped = suspects(compiled, own, failed.report)[: 2**repairs]
+        for group in dropped:
+            options = without(options, group)
+        names = ", ".join(dropped)
+        changes = f"{names} left to PyTorch, since candidate {failed.number} did not pass"
+        why = failed.report.message if failed.report else ""
+        says = (f"Candidate {failed.number} did not pass. {why}\n", f"Leaving {names} to PyTorch and keeping the rest.")
+        return self._print(compiled, situation, options, f"Without {names}", changes, says, "leave-to-pytorch", names[:60])
+
+    @staticmethod
+    def _print(
+        compiled: Compiled,
+        situation: Situation,
+        options: Options,
+        title: str,
+        changes: str,
+        says: tuple[str, ...],
+        strategy: str = "",
+        step: str = "",
+    ) -> Edit:
+        source = print_program(compiled.plan, situation.task_source, options)
+        return Edit(source, title[:200], changes, says, strategy, step, options)
+
+
+def without(options: Options, group: str) -> Options:
+    """The same program with one group left to PyTorch."""
+    return options.model_copy(update={"groups": {**options.groups, group: [f"-{strategy}" for strategy in SAFE]}})
+
+
+def left_out(options: Options, group: str) -> bool:
+    return all(f"-{strategy}" in options.groups.get(group, []) for strategy in SAFE)
+
+
+def suspects(compiled: Compiled, groups: list[str], report: Report | None) -> list[str]:
+    """Groups that a report names first, then those with the most operators: where there is most to get wrong."""
+    text = report.model_dump_json(include={"message", "problems", "stages", "trials", "build"}) if report else ""
+    operators = {group.id: len(group.operators) for group in compiled.plan.groups}
+    return sorted(groups, key=lambda g: (g not in text, -operators[g], g))
+
+
+def first_change(compiled: Compiled) -> str:
+    own = compiled.own_groups
+    if not own:
+        return "nothing to fuse: the model as it is"
+    return f"{len(own)} group{'s' if len(own) != 1 else ''} in own kernels: {', '.join(group.title for group in own)}"[:1000]
+
+
+def first_words(compiled: Compiled) -> Iterator[str]:
+    own = compiled.own_groups
+    if not own:
+        yield "There is nothing that an own kernel would do better here; the program is the model itself, measured as it is."
+        return
+    yield f"Wrote {len(own)} group{'s' if len(own) != 1 else ''} as own kernels.\n"
+    for group in own[:12]:
+        operators = len(group.operators)
+        fused = f"{operators} operators in one pass" if operators > 1 else "one operator"
+        moved = f", {size(group.bytes)} moved" if group.bytes else ""
+        yield f"- {group.id}, {group.title}: {fused}{moved}.\n"

@@ -1,0 +1,113 @@
+"""The built-in Planner: the compiler's groups as a plan, with what each costs at least and should bring."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from agents.compiler import CompilerPlan, DeviceFigures, make_plan
+from agents.diagnosis import Ceilings
+from agents.roles.situation import Plan, Situation
+from agents.span import Span
+
+MAX_STEPS = 24  # in an event; the rest is counted
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """What the built-in Coder and Verifier need of the plan."""
+
+    plan: CompilerPlan
+    figures: DeviceFigures
+
+    @property
+    def ceilings(self) -> Ceilings:
+        f = self.figures
+        return Ceilings(f.kind, f.bandwidth_gbs, f.fp32_gflops, f.launch_us, f.units)
+
+    @property
+    def own_groups(self) -> list[Any]:
+        return [group for group in self.plan.groups if group.space == "own kernel"]
+
+
+class BuiltInPlanner:
+    name = "built-in"
+
+    async def plan(self, span: Span, situation: Situation) -> Plan:
+        capture, device = situation.capture, situation.settings.device
+        described = await span.effect("device", span.run.describe_device)
+        figures = DeviceFigures.of(described or None, device)
+        compiled = Compiled(make_plan(capture, situation.task_source, figures), figures)
+        floor_ms = task_floor(capture.bytes_min, capture.flops, compiled.figures)
+        return Plan(
+            payload=payload_of(compiled, floor_ms),
+            says=tuple(says(compiled, capture.bytes_min, capture.flops, floor_ms)),
+            data=compiled,
+            floor_ms=floor_ms,
+            bytes_min=capture.bytes_min,
+            flops=capture.flops,
+        )
+
+
+def task_floor(bytes_min: int | None, flops: int | None, figures: DeviceFigures) -> float | None:
+    """Milliseconds that any program needs: the least traffic, or all arithmetic, at the device's measured ceilings."""
+    floors = [figures.memory_ms(bytes_min) if bytes_min else 0.0, figures.compute_ms(flops) if flops else 0.0]
+    return max(floors) or None
+
+
+def payload_of(compiled: Compiled, floor_ms: float | None) -> dict[str, Any]:
+    steps = [
+        {
+            "id": group.id,
+            "title": group.title[:200],
+            "operators": list(group.operators)[:16],
+            "space": group.space,
+            "strategies": list(group.strategies),
+            "contract": "same shapes, strides and dtypes as the reference",
+            "expected": group.expected,
+            "risk": "",
+            "reason": group.reason[:300],
+        }
+        for group in compiled.plan.groups[:MAX_STEPS]
+    ]
+    return {"summary": summary_of(compiled, floor_ms), "steps": steps, "floor_ms": floor_ms}
+
+
+def summary_of(compiled: Compiled, floor_ms: float | None) -> str:
+    groups = compiled.plan.groups
+    said = [f"{len(groups)} group{'s' if len(groups) != 1 else ''}"]
+    for space, words in (("own kernel", "in own kernels"), ("library", "to the library"), ("pytorch", "left in PyTorch")):
+        count = sum(group.space == space for group in groups)
+        if count:
+            said.append(f"{count} {words}")
+    if floor_ms:
+        said.append(f"floor {duration(floor_ms)}")
+    return ", ".join(said)
+
+
+def says(compiled: Compiled, bytes_min: int | None, flops: int | None, floor_ms: float | None) -> Iterator[str]:
+    figures = compiled.figures
+    yield f"{summary_of(compiled, floor_ms).capitalize()} on {figures.name}"
+    if floor_ms and bytes_min:
+        by_memory = figures.memory_ms(bytes_min) >= (figures.compute_ms(flops) if flops else 0.0)
+        what = (
+            f"{size(bytes_min)} at {figures.bandwidth_gbs:.0f} GB/s" if by_memory else f"{flops / 1e9:.3g} GFLOP at {figures.fp32_gflops:.0f} GFLOP/s"
+        )
+        yield f": {'memory' if by_memory else 'compute'} bound ({what})"
+    yield ".\n"
+    for group in compiled.plan.groups[:MAX_STEPS]:
+        yield f"- {group.id}: {group.title}, {group.space}. {group.reason}\n"
+    if len(compiled.plan.groups) > MAX_STEPS:
+        yield f"- and {len(compiled.plan.groups) - MAX_STEPS} more groups\n"
+
+
+def duration(milliseconds: float) -> str:
+    return f"{milliseconds * 1e3:.3g} us" if milliseconds < 1 else f"{milliseconds:.3g} ms"
+
+
+def size(count: int) -> str:
+    for unit, step in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= step:
+            return f"{count / step:.3g} {unit}"
+    return f"{count} bytes"

@@ -1,0 +1,69 @@
+"""The built-in Verifier: fixed rules for the diagnosis, the compiler's moves for the answer, the catalogue as the gate between them."""
+
+from __future__ import annotations
+
+from agents.compiler import moves
+from agents.diagnosis import Diagnosis, diagnose
+from agents.roles.planner import Compiled
+from agents.roles.situation import Advice, Attempt, Situation
+from agents.span import Span
+from agents.strategies import Facts, by_name
+
+
+class BuiltInVerifier:
+    name = "built-in"
+
+    async def advise(self, span: Span, situation: Situation, attempt: Attempt) -> Advice:
+        found = self._diagnose(situation, attempt)
+        best = situation.best
+        if best is None:
+            return Advice(found, "repair", "It has to be right before it can be fast.")
+        if found.bottleneck == "none" and attempt is best:
+            return Advice(found, "stop", "The program is at 95 % of the floor or better: nothing is left that would pay.")
+        of_best = found if attempt is best else self._diagnose(situation, best)
+        compiled: Compiled = situation.plan.data
+        tried = {a.edit.options.model_dump_json() for a in situation.attempts}
+        facts = facts_of(situation, best, of_best, compiled)
+        refused: list[str] = []
+        open_moves = []
+        for move in moves(compiled.plan, best.edit.options, best.report, best.profile):
+            if move.options.model_dump_json() in tried:
+                continue
+            strategy = by_name(move.strategy)
+            why_not = f"{move.strategy} is not in the catalogue" if strategy is None else strategy.refuses(facts)
+            if why_not:
+                refused.append(why_not)
+            else:
+                open_moves.append((of_best.bottleneck not in strategy.answers, move))
+        if not open_moves:
+            reason = "Nothing is left that the catalogue allows" + (f": {'; '.join(dict.fromkeys(refused))}." if refused else ".")
+            return Advice(found, "stop", reason[:2000])
+        move = min(open_moves, key=lambda pair: pair[0])[1]  # the compiler's order within those that answer the bottleneck
+        base = f"candidate {best.number}" + ("" if attempt is best else f", since candidate {attempt.number} is not better")
+        where = f" in {move.group}" if move.group else ""
+        reason = f"Next: {move.strategy}{where} on {base}. {move.why}"
+        return Advice(found, "optimise", reason[:2000], move.strategy, move.expected_speedup, move)
+
+    @staticmethod
+    def _diagnose(situation: Situation, attempt: Attempt) -> Diagnosis:
+        plan = situation.plan
+        return diagnose(attempt.report, attempt.profile, plan.data.ceilings, bytes_min=plan.bytes_min, flops=plan.flops, floor_ms=plan.floor_ms)
+
+
+def facts_of(situation: Situation, attempt: Attempt, found: Diagnosis, compiled: Compiled) -> Facts:
+    report, profile, plan = attempt.report, attempt.profile, situation.plan
+    program_us = report.timing.program_ms * 1e3 if report.timing else None
+    share = None
+    if plan.bytes_min and report.timing:
+        share = compiled.figures.memory_ms(plan.bytes_min) / report.timing.program_ms
+    return Facts(
+        device=compiled.figures.kind,
+        bottleneck=found.bottleneck,
+        precision=situation.settings.precision,
+        program_us=program_us,
+        headroom=found.headroom,
+        launches=profile.launches_per_iteration if profile else None,
+        device_busy=profile.device_busy if profile else None,
+        bandwidth_share=share,
+        own_share=report.own_share,
+    )
