@@ -85,7 +85,7 @@ def diagnose(report: Report, profile: Profile | None, ceilings: Ceilings, *, byt
 
 def defect(report: Report) -> Diagnosis:
     """What is wrong with a program that did not pass."""
-    evidence = [Evidence(figure="status", value=report.status, means=report.message)]
+    evidence = [Evidence(figure="status", value=report.status, means=report.message[:1000])]
     for stage in report.stages:
         if stage.status == "failed":
             evidence.append(Evidence(figure=f"stage {stage.name}", value="failed", means=stage.detail[:500]))
@@ -106,7 +106,7 @@ def defect(report: Report) -> Diagnosis:
         "rejected": "The program was refused",
         "inconclusive": "The measurement says nothing: its interval is too wide, or its clocks disagree",
     }.get(report.status, "The program could not be measured")
-    return Diagnosis(bottleneck="defect", evidence=evidence[:4], text=f"{text}. {report.message}".strip())
+    return Diagnosis(bottleneck="defect", evidence=evidence[:4], text=f"{text}. {report.message[:1000]}".strip())
 
 
 def _classify(

@@ -195,7 +195,12 @@ class Span:
         for attempt in (1, 2):
             done = await self._job_once(job, candidate, last)
             error = done.result.error or (done.result.report.message if _host_failed(done.result) and done.result.report else "")
+            error = error[:2000]
             if not error:
+                return done
+            if job.kind == "profile":  # of use, but no run ends for want of a picture
+                kept = "the run goes on without this profile"
+                await self.emit("error", {"message": f"no profile: {error}", "where": self.path, "kept": kept})
                 return done
             kept = "trying once more" if attempt == 1 else "everything up to here"
             await self.emit("error", {"message": f"the verifier could not do the job {job.kind}: {error}", "where": self.path, "kept": kept})

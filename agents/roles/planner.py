@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from agents.compiler import CompilerPlan, DeviceFigures, make_plan
 from agents.diagnosis import Ceilings
+from agents.events import MAX_PAYLOAD_BYTES
 from agents.roles.situation import Plan, Situation
 from agents.span import Span
 
-MAX_STEPS = 24  # in an event; the rest is counted
+MAX_STEPS = 24  # in an event or a message; the rest is counted
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,10 @@ def payload_of(compiled: Compiled, floor_ms: float | None) -> dict[str, Any]:
         }
         for group in compiled.plan.groups[:MAX_STEPS]
     ]
-    return {"summary": summary_of(compiled, floor_ms), "steps": steps, "floor_ms": floor_ms}
+    payload = {"summary": summary_of(compiled, floor_ms), "steps": steps, "floor_ms": floor_ms}
+    while len(json.dumps(payload)) > MAX_PAYLOAD_BYTES - 1024:
+        steps.pop()
+    return {**payload, "more": len(compiled.plan.groups) - len(steps)}
 
 
 def summary_of(compiled: Compiled, floor_ms: float | None) -> str:

@@ -54,7 +54,7 @@ def verdict(report: Report) -> str:
     """A report in a few words."""
     speedup = report.speedup
     if report.status != "passed" or speedup is None:
-        return f"{report.status.replace('_', ' ')}: {report.message}" if report.message else report.status.replace("_", " ")
+        return (f"{report.status.replace('_', ' ')}: {report.message}" if report.message else report.status.replace("_", " "))[:600]
     said = f"{speedup.ratio:.2f}x [{speedup.low:.2f}, {speedup.high:.2f}] vs eager"
     others = [c for c in report.timing.comparisons if c.baseline != "eager"] if report.timing else []
     if others:

@@ -230,6 +230,18 @@ async def test_the_hosts_fault_is_tried_once_more():
     assert summary.outcome == "failed" and "the judge died" in summary.reason
 
 
+async def test_no_run_ends_for_want_of_a_profile():
+    client = FakeClient()
+
+    async def fail(job):
+        client.errors = ["no profiler"] if job.kind == "profile" else []
+
+    client.before = fail
+    summary = await engine(MemoryJournal(), client).execute()
+    assert summary.outcome == "improved" and summary.candidate(5).profile is None
+    assert all("no profiler" in error for error in summary.errors) and summary.errors
+
+
 async def test_a_defect_of_ours_ends_in_failed_with_what_was_kept():
     class Broken(FakeRoles):
         async def advise(self, span, situation, attempt):
