@@ -1,0 +1,1 @@
+"""From a kernel as data to the loops that compute it."""

@@ -1,0 +1,124 @@
+"""Kernels as data: a domain of axes, scalar operations in SSA form, the tensors they read and write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Level = Literal["row", "full"]  # one value for a row of the domain, or one for each element
+
+
+@dataclass
+class Argument:
+    """A tensor of a kernel, dense in memory."""
+
+    name: str  # in the kernel's source
+    value: str  # the tensor in forward
+    dtype: str
+    elements: int
+    read: bool = False
+    written: bool = False
+
+
+@dataclass
+class Access:
+    """Where an operation reads or writes: element (i0, i1, ...) of the domain is at `offset + sum(i * strides)`."""
+
+    argument: str
+    strides: tuple[int, ...]
+    offset: int = 0
+    index: str = ""  # of a gather: the operation that gives the position along the gathered axis
+    index_stride: int = 0
+    limit: int = 0  # positions along the gathered axis
+
+
+@dataclass
+class Op:
+    """`kind`: load, gather, coord, const, cast, where, reduce, scan, or the name of a scalar function. `args` are names of operations."""
+
+    name: str
+    kind: str
+    args: tuple[str, ...]
+    dtype: str
+    level: Level
+    attr: Any = None  # the value of a const, the axis of a coord, "sum" or "max" of a reduce
+    access: Access | None = None
+
+
+@dataclass
+class Store:
+    op: str
+    level: Level
+    access: Access
+
+
+@dataclass
+class Kernel:
+    """`outer` axes enumerate rows and run in parallel; `inner` axes lie within a row and are what reductions run over."""
+
+    name: str
+    title: str
+    sizes: list[int]
+    outer: list[int]
+    inner: list[int]
+    arguments: dict[str, Argument] = field(default_factory=dict)
+    ops: dict[str, Op] = field(default_factory=dict)
+    stores: list[Store] = field(default_factory=list)
+
+    @property
+    def rows(self) -> int:
+        return product(self.sizes[axis] for axis in self.outer)
+
+    @property
+    def length(self) -> int:
+        return product(self.sizes[axis] for axis in self.inner)
+
+    @property
+    def reduces(self) -> bool:
+        return any(op.kind in ("reduce", "scan") for op in self.ops.values())
+
+    @property
+    def scans(self) -> bool:
+        return any(op.kind == "scan" for op in self.ops.values())
+
+    def accesses(self) -> list[Access]:
+        return [op.access for op in self.ops.values() if op.access] + [store.access for store in self.stores]
+
+
+def product(sizes: Iterable[int]) -> int:
+    result = 1
+    for size in sizes:
+        result *= size
+    return result
+
+
+def collapse(kernel: Kernel) -> Kernel:
+    """Merge neighbouring axes (within outer, within inner) that every tensor walks through as if they were one."""
+    coords = {op.attr for op in kernel.ops.values() if op.kind == "coord"}
+    accesses = kernel.accesses()
+
+    def joins(a: int, b: int) -> bool:
+        return not coords & {a, b} and all(access.strides[a] == access.strides[b] * kernel.sizes[b] for access in accesses)
+
+    def merged(axes: list[int]) -> list[list[int]]:
+        runs: list[list[int]] = []
+        for axis in axes:
+            if kernel.sizes[axis] == 1 and axis not in coords:
+                continue
+            if runs and joins(runs[-1][-1], axis):
+                runs[-1].append(axis)
+            else:
+                runs.append([axis])
+        return runs
+
+    outer, inner = merged(kernel.outer), merged(kernel.inner)
+    runs = [*outer, *inner]
+    for access in accesses:
+        access.strides = tuple(access.strides[run[-1]] for run in runs)
+    for op in kernel.ops.values():
+        if op.kind == "coord":
+            op.attr = next(at for at, run in enumerate(runs) if op.attr in run)
+    kernel.sizes = [product(kernel.sizes[axis] for axis in run) for run in runs]
+    kernel.outer, kernel.inner = list(range(len(outer))), list(range(len(outer), len(runs)))
+    return kernel

@@ -1,0 +1,137 @@
+"""A captured graph prepared for compilation: users, layouts of views, dead nodes gone, losses over classes cut into rows and their mean."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from agents.compiler.layout import SPLITS, VIEWS, Layout, dense, split, view
+from verifier.graph import Graph, GraphInput, Node
+from verifier.task import TensorSpec
+
+SIZES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint8": 1, "bool": 1}
+
+
+def refs(value: Any) -> Iterator[str]:
+    """Names of the tensors among an operator's arguments."""
+    if isinstance(value, dict):
+        if "ref" in value:
+            yield value["ref"]
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from refs(item)
+
+
+def plain(value: Any) -> Any:
+    """A JSON argument as a Python value: `{"float": "inf"}` becomes the number."""
+    if isinstance(value, dict) and "float" in value:
+        return float(value["float"])
+    return value
+
+
+def count(spec: TensorSpec) -> int:
+    return math.prod(spec.shape)
+
+
+def size_bytes(spec: TensorSpec) -> int:
+    return count(spec) * SIZES.get(spec.dtype, 8)
+
+
+class Network:
+    """Nodes by name in topological order, with what is known of each value."""
+
+    def __init__(self, graph: Graph):
+        self.graph = graph
+        self.inputs: dict[str, GraphInput] = {entry.name: entry for entry in graph.inputs}
+        nodes = [piece for node in graph.nodes for piece in self._cut_loss(node)]
+        self.results = [name for leaf in graph.outputs for name in refs(leaf)]
+        self.results += [*graph.mutations.values(), *graph.mutated_inputs.values()]
+        self.nodes: dict[str, Node] = self._alive(nodes)
+        self.users: dict[str, list[str]] = {name: [] for name in [*self.inputs, *self.nodes]}
+        for node in self.nodes.values():
+            for name in dict.fromkeys(refs([node.args, list(node.kwargs.values())])):
+                self.users[name].append(node.name)
+        self.layouts: dict[str, Layout] = {}
+        for entry in graph.inputs:
+            if entry.spec is not None:
+                self.layouts[entry.name] = dense(entry.name, entry.spec.shape)
+        for node in self.nodes.values():
+            if node.outputs:
+                self.layouts[node.name] = self._layout(node)
+
+    def _alive(self, nodes: list[Node]) -> dict[str, Node]:
+        wanted = set(self.results)
+        kept = []
+        for node in reversed(nodes):
+            if node.name in wanted:
+                kept.append(node)
+                wanted.update(refs([node.args, list(node.kwargs.values())]))
+        return {node.name: node for node in reversed(kept)}
+
+    def _layout(self, node: Node) -> Layout:
+        shape = node.outputs[0].shape
+        source = self.layouts.get(node.args[0]["ref"]) if node.args and isinstance(node.args[0], dict) and "ref" in node.args[0] else None
+        if node.op == "getitem" and (maker := self.nodes.get(node.args[0]["ref"])) is not None and maker.op in SPLITS:
+            found = split(maker.op, self.layouts[maker.args[0]["ref"]], maker.args[1:], node.args[1], shape)
+            return found or dense(node.name, shape)
+        if node.op in VIEWS and source is not None:
+            return view(node.op, source, [plain(a) for a in node.args[1:]], shape) or dense(node.name, shape)
+        return dense(node.name, shape)
+
+    def spec(self, name: str) -> TensorSpec:
+        entry = self.inputs.get(name)
+        spec = entry.spec if entry is not None else self.nodes[name].outputs[0]
+        if spec is None:
+            raise KeyError(name)
+        return spec
+
+    def is_view(self, name: str) -> bool:
+        """Shares the memory of another value, so that it costs nothing to make."""
+        layout = self.layouts.get(name)
+        return layout is not None and layout.base != name
+
+    def base(self, name: str) -> str:
+        return self.layouts[name].base if name in self.layouts else name
+
+    def readers(self, name: str) -> set[str]:
+        """Nodes that read the memory of `name`, also through views of it."""
+        found: set[str] = set()
+        for user in self.users[name]:
+            if self.is_view(user) or self.nodes[user].op in SPLITS:
+                found |= self.readers(user)
+            else:
+                found.add(user)
+        return found
+
+    def escapes(self, name: str) -> bool:
+        """Whether `name`, or a view of it, leaves forward: as an output or as new state."""
+        if name in self.results:
+            return True
+        return any(self.escapes(user) for user in self.users[name] if self.is_view(user) or self.nodes[user].op in SPLITS)
+
+    def _cut_loss(self, node: Node) -> list[Node]:
+        """Cross entropy over (rows, classes) with class indices becomes a loss a row and the mean or sum of the losses that count."""
+        if node.op != "aten.cross_entropy_loss.default":
+            return [node]
+        args = [*node.args, *[None] * (6 - len(node.args))]
+        logits, target, weight = args[0], args[1], args[2]
+        reduction = 1 if args[3] is None else args[3]
+        ignored = -100 if args[4] is None else args[4]
+        specs = {n.name: n.outputs[0] for n in self.graph.nodes if n.outputs} | {i.name: i.spec for i in self.graph.inputs if i.spec}
+        shape, index = specs[logits["ref"]].shape, specs[target["ref"]]
+        if weight is not None or args[5] or len(shape) != 2 or index.dtype != "int64" or index.shape != shape[:1]:
+            return [node]
+        name, rows = node.name, (shape[0],)
+        origin = {"module": node.module, "module_class": node.module_class, "line": node.line}
+
+        def make(suffix: str, op: str, args: list, spec: TensorSpec) -> Node:
+            return Node(name=name + suffix, op=op, args=args, outputs=[spec], **origin)
+
+        row_spec, scalar = TensorSpec(shape=rows, dtype="float32"), TensorSpec(shape=(), dtype="float32")
+        if reduction == 0:
+            return [make("", "stitch.cross_entropy_rows", [logits, target, ignored], row_spec)]
+        losses = make("_rows", "stitch.cross_entropy_rows", [logits, target, ignored], row_spec)
+        if reduction == 2:
+            return [losses, make("", "aten.sum.default", [{"ref": losses.name}], scalar)]
+        return [losses, make("", "stitch.mean_counted", [{"ref": losses.name}, target, ignored], scalar)]
