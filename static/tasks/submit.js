@@ -52,7 +52,7 @@ function wire(panel) {
       sound.textContent = kind === "task" ? "✓ Model, get_inputs and get_init_inputs found" : "✓ ModelNew found";
       const rest = document.createElement("span");
       rest.className = "faint";
-      rest.textContent = `${editor.view.state.doc.lines} lines. The sandbox tells the rest when you submit.`;
+      rest.textContent = `${editor.view.state.doc.lines} lines; what it does is checked when you submit`;
       line.append(sound, rest);
       verdict.append(line);
       return;

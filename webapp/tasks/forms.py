@@ -50,8 +50,8 @@ class RunForm(forms.Form):
     team = forms.ChoiceField(required=False)
     task = SourceField("task")
     device = forms.ChoiceField()
-    precision = forms.ChoiceField(choices=[(name, f"{name}: {text}") for name, text in PRECISIONS.items()], initial="fp32-strict")
-    mode = forms.ChoiceField(choices=list(MODES.items()), initial="train")
+    precision = forms.ChoiceField(choices=[(name, name) for name in PRECISIONS], initial="fp32-strict")
+    mode = forms.ChoiceField(choices=[(name, name) for name in MODES], initial="train")
 
     workflow = "stitch"
     sources = ("task",)
