@@ -80,11 +80,9 @@ template <class T, int THREADS, int VECTOR> __device__ void st_block_scan(T (&su
     for (int v = 0; v < VECTOR; ++v) sums[v] += offset;
     carry += total;
 }""",
-    "st_index": """\
-__device__ __forceinline__ long long st_index(long long at, long long limit) {
-    if (at < 0) at += limit;
-    if (at < 0 || at >= limit) __trap();  // PyTorch stops here too
-    return at;
+    "st_gather": """\
+template <class T> __device__ __forceinline__ T st_gather(const T* from, long long at, long long limit, long long stride) {
+    return at >= 0 && at < limit ? from[at * stride] : T(CUDART_NAN_F);  // an index outside the tensor shows as NaN
 }""",
     "st_max": "template <class T> __device__ __forceinline__ T st_max(T a, T b) { return a > b || a != a ? a : b; }  // keeps NaN",
     "st_min": "template <class T> __device__ __forceinline__ T st_min(T a, T b) { return a < b || a != a ? a : b; }  // keeps NaN",
@@ -109,6 +107,7 @@ def identity(how: str, dtype: str) -> str:
         return "0"
     if how == "prod":
         return "1"
+    how = how.removeprefix("a")
     lowest = {
         "float32": "-CUDART_INF_F", "int64": "LLONG_MIN", "int32": "INT_MIN", "int16": "SHRT_MIN", "int8": "SCHAR_MIN", "uint8": "0", "bool": "false",
     }  # fmt: skip
@@ -120,13 +119,13 @@ def identity(how: str, dtype: str) -> str:
 
 INFIX = {
     "add": "+", "sub": "-", "mul": "*", "div": "/", "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
-    "and": "&&", "or": "||", "bitand": "&", "bitor": "|", "bitxor": "^", "logical_and": "&&", "logical_or": "||",
+    "and": "&", "or": "|", "xor": "^",
 }  # fmt: skip
 FLOAT_FUNCTIONS = {
     "exp": "expf", "log": "logf", "sqrt": "sqrtf", "rsqrt": "rsqrtf", "tanh": "tanhf", "erf": "erff", "expm1": "expm1f", "log1p": "log1pf",
     "sin": "sinf", "cos": "cosf", "tan": "tanf", "pow": "powf", "floor": "floorf", "ceil": "ceilf", "trunc": "truncf", "round": "rintf",
     "exp2": "exp2f", "log2": "log2f", "log10": "log10f", "atan": "atanf", "asin": "asinf", "acos": "acosf", "sinh": "sinhf", "cosh": "coshf",
-    "atan2": "atan2f", "fmod": "fmodf", "sigmoid": "st_sigmoid",
+    "erfc": "erfcf", "sigmoid": "st_sigmoid",
 }  # fmt: skip
 
 
@@ -142,22 +141,24 @@ def scalar(kind: str, args: list[str], dtype: str, attr: Any, source: str) -> st
         return f"{args[0]} ? {args[1]} : {args[2]}"
     if kind in INFIX:
         return f"{args[0]} {INFIX[kind]} {args[1]}"
-    if kind in ("max", "maximum", "min", "minimum"):
-        return f"st_{kind[:3]}<{C_TYPES[dtype]}>({args[0]}, {args[1]})"
+    if kind in ("max", "min"):
+        return f"st_{kind}<{C_TYPES[dtype]}>({args[0]}, {args[1]})"
     if kind == "neg":
         return f"-{args[0]}"
-    if kind in ("not", "logical_not"):
+    if kind == "not":
         return f"!{args[0]}"
+    if kind == "invert":
+        return f"~{args[0]}"
     if kind == "abs":
         return f"fabsf({args[0]})" if dtype == "float32" else f"({args[0]} < 0 ? -{args[0]} : {args[0]})"
-    if kind in ("recip", "reciprocal"):
+    if kind == "reciprocal":
         return f"1.0f / {args[0]}"
-    if kind in ("square", "sqr"):
-        return f"{args[0]} * {args[0]}"
     if kind == "sign":
         return f"({C_TYPES[dtype]})(({args[0]} > 0) - ({args[0]} < 0))"
     if kind == "isnan":
         return f"{args[0]} != {args[0]}"
+    if kind == "isinf":
+        return f"isinf({args[0]})"
     if kind in FLOAT_FUNCTIONS:
         return f"{FLOAT_FUNCTIONS[kind]}({', '.join(args)})"
     raise KeyError(f"no CUDA for the scalar operation {kind!r}")

@@ -207,13 +207,15 @@ class CudaPrinter:
                 terms.append(at if stride == 1 else f"{at} * {stride}")
         if access.offset:
             terms.append(str(access.offset))
-        if access.index:
-            terms.append(f"st_index({self.ref(access.index, cached)}, {access.limit}) * {access.index_stride}")
         return " + ".join(terms) or "0"
 
     def load(self, op: Op, cached: set[str]) -> str:
         axes = list(range(len(self.kernel.sizes))) if op.level == "full" else self.kernel.outer
-        return f"{op.access.argument}[{self.address(op.access, axes, op.level == 'full', cached)}]"
+        address = self.address(op.access, axes, op.level == "full", cached)
+        if op.access.index:
+            index = self._chunk_ref(op.access.index) if self.plan.shape == "scan" else self.ref(op.access.index, cached)
+            return f"st_gather({op.access.argument} + {address}, {index}, {op.access.limit}, {op.access.index_stride})"
+        return f"{op.access.argument}[{address}]"
 
     # -- printing -----------------------------------------------------------------------------------------------------------
 
@@ -538,7 +540,7 @@ class CudaPrinter:
         self.out(2, "}")
 
 
-_COMBINE = {"sum": "StSum", "max": "StMax", "min": "StMin", "prod": "StProd"}
+_COMBINE = {"sum": "StSum", "max": "StMax", "amax": "StMax", "min": "StMin", "amin": "StMin", "prod": "StProd"}
 
 
 def _wrap(text: str) -> str:
