@@ -194,7 +194,7 @@ class Span:
         """
         for attempt in (1, 2):
             done = await self._job_once(job, candidate, last)
-            error = done.result.error or (done.result.report.message if _host_failed(done.result) and done.result.report else "")
+            error = done.result.error or _host_failure(done.result)
             error = error[:2000]
             if not error:
                 return done
@@ -233,5 +233,7 @@ class Span:
         return {"task_source": self.run.task_source, "precision": settings.precision, "mode": settings.mode}
 
 
-def _host_failed(result: JobResult) -> bool:
-    return result.report is not None and result.report.status == "infrastructure_error"
+def _host_failure(result: JobResult) -> str:
+    """What a report says of a host that failed; empty where it did not."""
+    report = result.report
+    return (report.message or "the host failed") if report is not None and report.status == "infrastructure_error" else ""
