@@ -149,7 +149,7 @@ class CudaPrinter:
             )
             found.append(_Pass([op for op in ops.values() if op.name in wanted], reduces, stores))
             if self.plan.cached:
-                later = [op for op in ops.values() if stage[op.name] > at or (op.kind == "reduce" and stage[op.name] > at + 1)]
+                later = [op for op in ops.values() if stage[op.name] - (op.kind == "reduce") > at]
                 late_stores = [s.op for s in self.kernel.stores if s.level == "full" and stage[s.op] > at]
                 used = {a for op in later for a in self._sources(op)} | set(late_stores)
                 room = MAX_REGISTER_VALUES // max(1, self.plan.rounds * self.plan.vector)
