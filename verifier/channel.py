@@ -17,6 +17,7 @@ from typing import Any
 HEADER = struct.Struct("<IQ")
 MAX_JSON = 4 * 1024 * 1024
 MAX_FDS = 8
+MAX_ARTEFACTS = 512 << 20  # libraries of one program
 _CHUNK = 1 << 20
 
 

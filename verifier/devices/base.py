@@ -4,14 +4,13 @@ The judge allocates *arenas*: blocks of device memory that one party maps. Input
 reference; outputs are read from there. A party answers a timed call through `go` and `done`, which live in a native shim that is loaded,
 with its function pointers saved, before any program.
 
-The timed exchange, on the party's socket between two ordinary frames, is raw bytes: the judge writes one byte ``G``; the party's `go` returns on it with
-the clock started; forward runs; `done` syncs the device, stops the clock and writes ``i64`` little-endian nanoseconds. So the judge's own wall
-time of the same exchange differs from the shim's by one round trip.
+The timed exchange, on the party's socket between two ordinary frames, is raw bytes: the judge writes one byte ``G``; the party's `go` returns
+on it with the clock started; forward runs; `done` syncs the device, stops the clock and writes ``i64`` little-endian nanoseconds. So the
+judge's own wall time of the same exchange differs from the shim's by one round trip.
 """
 
 from __future__ import annotations
 
-import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -116,7 +115,7 @@ class Device(ABC):
         """Empty, or a sentence that says what to install."""
         return ""
 
-    def sample_clocks(self) -> None:
+    def sample_clocks(self) -> None:  # noqa: B027  a device without clocks to sample does nothing
         """Called around each timed block; remembers throttle reasons where the device has them."""
 
     def throttled(self) -> bool | None:
@@ -126,7 +125,7 @@ class Device(ABC):
     def peak_bytes(self) -> int | None:
         return None
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027
         """Releases what the device holds in this process."""
 
 
@@ -167,14 +166,22 @@ class PartyDevice(ABC):
 def open_device(name: str, data_dir: Path) -> Device:
     """`cpu` or `cuda[:N]`. Raises `DeviceError` with what to install where this host has no such device."""
     if name == "cpu":
-        return importlib.import_module("verifier.devices.cpu").CpuDevice(data_dir)
+        from verifier.devices.cpu import CpuDevice
+
+        return CpuDevice(data_dir)
     if name == "cuda" or name.startswith("cuda:"):
-        return importlib.import_module("verifier.devices.cuda").CudaDevice(name, data_dir)
+        from verifier.devices.cuda import CudaDevice
+
+        return CudaDevice(name, data_dir)
     raise DeviceError(f"there is no device {name!r}; use cpu or cuda:0")
 
 
 def party_device(config: dict[str, Any]) -> PartyDevice:
     """The party's half for `Device.config()`."""
     if config["kind"] == "cpu":
-        return importlib.import_module("verifier.devices.cpu_party").CpuPartyDevice(config)
-    return importlib.import_module("verifier.devices.cuda_party").CudaPartyDevice(config)
+        from verifier.devices.cpu_party import CpuPartyDevice
+
+        return CpuPartyDevice(config)
+    from verifier.devices.cuda_party import CudaPartyDevice
+
+    return CudaPartyDevice(config)

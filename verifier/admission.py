@@ -1,0 +1,164 @@
+"""The job `admit`: can this task run here, what does it look like, and does it prove anything?"""
+
+from __future__ import annotations
+
+import statistics
+import time
+
+from verifier.devices.base import DeviceError
+from verifier.jobs import AdmitJob
+from verifier.layout import LayoutError, Spec, decode, describe
+from verifier.pool import PartyFailure, Pool
+from verifier.sandbox import protection
+from verifier.session import ReferenceSession, Values
+from verifier.source import Problem, SourceError, sha256
+from verifier.task import Admission, Task, TensorSpec
+from verifier.timing import Caller
+from verifier.trials import is_trivial
+
+ESTIMATE_CALLS = 5
+_HINTS = {
+    "timed_out": "make it smaller, or end the loop",
+    "memory": "use smaller tensors",
+    "flood": "remove the prints",
+    "crashed": "it ends the interpreter; look at native code and sys.exit",
+}
+
+
+def admit(job: AdmitJob, pool: Pool, seed: int) -> Admission:
+    """Never raises for the task's faults: they are problems with a line. Raises `Cancelled` and `DeviceError`."""
+    sha = sha256(job.task_source)
+    protected = [*protection().layers, *(f"missing: {layer}" for layer in protection().missing)]
+    result = Admission(task=sha, ok=False, protection=protected)
+    try:
+        Task.read(job.task_source)
+    except SourceError as error:
+        return result.model_copy(update={"problems": error.problems})
+    session = ReferenceSession(pool, job.task_source, job.precision, job.mode, watch=True)
+    try:
+        return _examine(session, result, seed)
+    except PartyFailure as failure:
+        return result.model_copy(update={"problems": [task_problem(failure, job.task_source)]})
+    except LayoutError as error:
+        return result.model_copy(update={"problems": [Problem(message=str(error))]})
+    finally:
+        session.close()
+
+
+def _examine(session: ReferenceSession, result: Admission, seed: int) -> Admission:
+    session.load(seed)
+    inputs = session.inputs(seed + 1, count=True)
+    one = session.eager(inputs, 1)
+    session.rollback()
+    mutated = list(session.mutated)
+    two = session.eager(inputs, 2)
+    session.rollback()
+    other = session.inputs(seed + 2)
+    three = session.eager(other, 1)
+    session.rollback()
+    if not one.outputs.tensors:
+        problem = Problem(message="forward returns no tensor", hint="return a tensor, or a tuple, list or dict of tensors")
+        return result.model_copy(update={"problems": [problem]})
+    problems = []
+    for index, tensor in enumerate(one.outputs.tensors):
+        if tensor.is_floating_point() and bool(tensor.isnan().any()):
+            share = float(tensor.isnan().double().mean())
+            message = f"output {index} holds NaN ({share:.1%} of its elements)"
+            problems.append(Problem(line=forward_line(session.source), message=message, hint="check divisions, logarithms and square roots in forward"))
+    flags = []
+    if is_trivial(inputs, one.outputs, other, three.outputs):
+        flags.append("trivial")
+    if any(not _same(a, b) for a, b in zip(one.outputs.tensors, two.outputs.tensors, strict=True)):
+        flags.append("stochastic")
+    state = session.state
+    update = {
+        "ok": not problems,
+        "problems": problems,
+        "flags": flags,
+        "inputs": _arguments(inputs),
+        "outputs": [_task_spec(spec) for spec in one.outputs.specs],
+        "output_tree": describe(one.outputs.tree),
+        "parameters": sum(entry.spec.numel for entry in state if entry.spec.floating and entry.alias is None),
+        "state_bytes": sum(entry.spec.nbytes for entry in state if entry.alias is None),
+        "mutates": mutated,
+        "eager_ms": _estimate(session, inputs, one.outputs.specs) if not problems else None,
+    }
+    return Admission.model_validate({**result.model_dump(), **update})
+
+
+def _estimate(session: ReferenceSession, inputs: Values, outputs: list[Spec]) -> float:
+    caller = Caller(session.party, outputs, session.limits.call)
+    caller.call(inputs, 1)
+    samples: list[float] = []
+    begin = time.monotonic()
+    while len(samples) < ESTIMATE_CALLS and (len(samples) < 1 or time.monotonic() - begin < 5):
+        samples.append(caller.call(inputs, 1).inner / 1e6)
+    return statistics.median(samples)
+
+
+def _same(left, right) -> bool:
+    import torch
+
+    return left.shape == right.shape and (torch.equal(left, right) or (left.is_floating_point() and torch.equal(left.nan_to_num(), right.nan_to_num())))
+
+
+def _task_spec(spec: Spec) -> TensorSpec:
+    return TensorSpec(shape=spec.shape, dtype=spec.dtype, stride=spec.stride)
+
+
+def _arguments(values: Values) -> list[TensorSpec | int | float | bool | str | None]:
+    decoded = decode(values.tree, [_task_spec(spec) for spec in values.specs])
+    return [item if isinstance(item, (TensorSpec, int, float, bool, str, type(None))) else str(item)[:200] for item in decoded]
+
+
+def forward_line(source: str) -> int | None:
+    """Where `Model.forward` begins."""
+    import ast
+
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.ClassDef) and node.name == "Model":
+            return next((item.lineno for item in node.body if isinstance(item, ast.FunctionDef) and item.name == "forward"), node.lineno)
+    return None
+
+
+_STEPS = {
+    "inputs": "get_inputs",
+    "run": "forward",
+    "call": "forward",
+    "oracle": "forward in fp64",
+    "capture": "the capture of the graph",
+}
+
+
+def task_problem(failure: PartyFailure, source: str) -> Problem:
+    """A confined task's failure as a problem with its line and cause."""
+    step = _STEPS.get(failure.request, "the import or the constructor")
+    if failure.request in ("start", "role", "attach"):
+        raise DeviceError(f"a confined process could not be started: {failure.message} {failure.detail[-500:]}".strip())
+    if failure.kind == "raised":
+        message = f"{failure.error_class} in {step}: {failure.message[:600]}"
+        return Problem(line=failure.line, message=message, hint=_raised_hint(failure))
+    line = failure.line if failure.line is not None else (forward_line(source) if failure.request in ("run", "call") else None)
+    return Problem(line=line, message=f"{step}: {failure.message}", hint=_HINTS.get(failure.kind, ""))
+
+
+def _raised_hint(failure: PartyFailure) -> str:
+    text = failure.message
+    if "can't allocate memory" in text or "out of memory" in text or failure.error_class == "MemoryError":
+        return "use smaller tensors"
+    if "Read-only file system" in text or "write to the file system" in text:
+        return "a task computes from its arguments only"
+    if failure.error_class in ("PermissionError", "gaierror", "ConnectionError") or "Operation not permitted" in text:
+        return "there is no network and no other process in the sandbox"
+    if "prints more than" in text:
+        return "remove the prints"
+    if failure.error_class == "ModuleNotFoundError":
+        return "this module is not installed on the verifier"
+    return ""
+
+
+def task_failure(failure: PartyFailure) -> str:
+    """The same in one sentence."""
+    step = _STEPS.get(failure.request, "the import or the constructor")
+    where = f"line {failure.line}: " if failure.line else ""
+    return f"the task failed in {step}: {where}{failure.error_class + ': ' if failure.error_class else ''}{failure.message[:600]}"

@@ -1,0 +1,67 @@
+"""`torch.utils.cpp_extension.load_inline` as a request: the builder compiles it, the runner only looks it up."""
+
+# sandboxed: loads libraries that programs asked for
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import importlib.util
+import json
+import os
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+
+def request_key(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> str:
+    """Both sides name a request by what is compiled, not by where or how loudly."""
+    kept = {key: value for key, value in keywords.items() if key not in ("build_directory", "verbose")}
+    return hashlib.sha256(json.dumps([arguments, kept], sort_keys=True, default=str).encode()).hexdigest()[:32]
+
+
+def install_build(folder: str) -> None:
+    """In the builder: compiles into `folder`, and keeps only the library of each request."""
+    from torch.utils import cpp_extension
+
+    plain = cpp_extension.load_inline
+
+    def load_inline(*arguments: Any, **keywords: Any) -> Any:
+        key = request_key(arguments, keywords)
+        scratch = os.path.join(os.path.dirname(folder), "inline-" + key)
+        os.makedirs(scratch, exist_ok=True)
+        keywords["build_directory"] = scratch
+        try:
+            module = plain(*arguments, **keywords)
+        finally:
+            for library in glob.glob(os.path.join(scratch, "*.so")):
+                os.makedirs(os.path.join(folder, key), exist_ok=True)
+                os.replace(library, os.path.join(folder, key, os.path.basename(library)))
+        return module
+
+    cpp_extension.load_inline = load_inline
+
+
+def install_lookup(folder: str, wrap: Callable[[ModuleType], ModuleType] = lambda module: module) -> None:
+    """In the runner: finds the library that the builder made for the same request."""
+    from torch.utils import cpp_extension
+
+    def load_inline(*arguments: Any, **keywords: Any) -> Any:
+        found = glob.glob(os.path.join(folder, request_key(arguments, keywords), "*.so"))
+        if not found:
+            raise RuntimeError("this source was not built beforehand: call load_inline when the module is imported")
+        name = os.path.basename(found[0]).removesuffix(".so")
+        if keywords.get("is_python_module", True):
+            spec = importlib.util.spec_from_file_location(name, found[0])
+            assert spec is not None and spec.loader is not None
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+            sys.modules[name] = module
+            return wrap(module)
+        import torch
+
+        torch.ops.load_library(found[0])
+        return found[0]
+
+    cpp_extension.load_inline = load_inline

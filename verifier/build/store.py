@@ -1,0 +1,119 @@
+"""What builders made, by content, on the judge's side: written once, never by a party. And compiler output cut to what helps."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import os
+import re
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from verifier.source import Problem, sha256
+
+_NAME = re.compile(r"(?:[A-Za-z0-9_-][A-Za-z0-9_.-]{0,120}/)?[A-Za-z0-9_-][A-Za-z0-9_.-]{0,120}\.so")
+_ERROR = re.compile(r"^(?P<file>[^\s:(]+)[:(](?P<line>\d+)(?:[:,](?P<column>\d+))?\)?:\s*(?P<kind>fatal error|error|catastrophic error)\s*:?\s*(?P<text>.*)$")
+MAX_TEXT = 4000
+
+
+@dataclass(frozen=True)
+class Artefacts:
+    """Libraries of one program: names and sizes, and their bytes one after another."""
+
+    index: list[tuple[str, int]]
+    data: bytes
+    seconds: float
+
+
+class Store:
+    """`folder/<key>/`: the key holds the program's source, the compiler, the architecture and torch."""
+
+    def __init__(self, folder: Path, *versions: str):
+        self.folder = folder
+        self.versions = versions
+
+    def key(self, program_sha: str) -> str:
+        return hashlib.sha256("\0".join([program_sha, *self.versions]).encode()).hexdigest()
+
+    def get(self, program_sha: str) -> Artefacts | None:
+        entry = self.folder / self.key(program_sha)
+        try:
+            meta = json.loads((entry / "index.json").read_text())
+            data = (entry / "libraries").read_bytes()
+        except (OSError, ValueError):
+            return None
+        if sha256(data) != meta["sha256"]:  # a torn write or a damaged disk: build again
+            shutil.rmtree(entry, ignore_errors=True)
+            return None
+        return Artefacts([(name, size) for name, size in meta["index"]], data, float(meta["seconds"]))
+
+    def put(self, program_sha: str, artefacts: Artefacts) -> None:
+        entry = self.folder / self.key(program_sha)
+        scratch = Path(tempfile.mkdtemp(dir=self.folder, prefix=".new-"))
+        (scratch / "libraries").write_bytes(artefacts.data)
+        meta = {"index": artefacts.index, "sha256": sha256(artefacts.data), "seconds": artefacts.seconds}
+        (scratch / "index.json").write_text(json.dumps(meta))
+        try:
+            os.rename(scratch, entry)
+        except OSError:  # another judge was first
+            shutil.rmtree(scratch, ignore_errors=True)
+
+
+def checked_index(values: object, total: int) -> list[tuple[str, int]]:
+    """Names and sizes as a builder tells them, if they are sound; raises `ValueError`."""
+    index: list[tuple[str, int]] = []
+    if not isinstance(values, list):
+        raise ValueError("the builder's list of libraries is malformed")
+    for value in values:
+        name, size = value if isinstance(value, list) and len(value) == 2 else ("", -1)
+        if not isinstance(name, str) or not _NAME.fullmatch(name) or ".." in name or not isinstance(size, int) or size < 0:
+            raise ValueError("the builder names a library in an unsound way")
+        index.append((name, size))
+    if sum(size for _, size in index) != total:
+        raise ValueError("the builder's libraries do not add up")
+    return index
+
+
+def trimmed(text: str) -> str:
+    """The errors of a compiler with the lines that belong to them, without warnings, notes and include chains."""
+    kept: list[str] = []
+    keep = False
+    for line in text.splitlines():
+        if _ERROR.match(line) or re.search(r"\b(undefined reference|undefined symbol|ptxas (fatal|error)|ld returned)\b|: error\b", line):
+            keep = True
+        elif re.search(r":\d+(:\d+)?: (warning|note)|^In file included|^\s+from |: In (member )?(function|instantiation)|: At global scope", line):
+            keep = False
+        if keep:
+            kept.append(line.rstrip())
+    result = "\n".join(kept) or text.strip()
+    return result if len(result) <= MAX_TEXT else result[:MAX_TEXT] + "\n..."
+
+
+def compiler_problems(text: str, program_source: str) -> list[Problem]:
+    """The first errors, with the line of the program in which the kernel's source stands, where it can be found."""
+    literals = [
+        node
+        for node in ast.walk(ast.parse(program_source))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.count("\n") > 1
+    ]
+    lines = program_source.splitlines()
+    problems: list[Problem] = []
+    for output in text.splitlines():
+        match = _ERROR.match(output)
+        if match is None:
+            continue
+        number = int(match["line"])
+        line = None
+        for node in literals:
+            inner = node.value.splitlines()
+            at = node.lineno + number - 1
+            if number <= len(inner) and at <= len(lines) and inner[number - 1].strip() and lines[at - 1].strip().endswith(inner[number - 1].strip()):
+                line = at
+                break
+        problems.append(Problem(line=line, column=int(match["column"]) if match["column"] and line else None, message=match["text"][:400]))
+        if len(problems) == 5:
+            break
+    return problems

@@ -1,0 +1,176 @@
+"""The command line: `check`, `admit`, `capture`, `profile`, `doctor`. The same verdicts as on the pages, without a database."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+from verifier.jobs import AdmitJob, CaptureJob, Job, JobResult, ProfileJob, StageEvent, VerifyJob
+from verifier.limits import Limits
+from verifier.report import Report
+
+EXIT_OK, EXIT_VERDICT, EXIT_HOST = 0, 1, 2
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(
+        prog="python -m verifier",
+        description="Evaluates a program (a source that defines ModelNew) against a task (Model, get_inputs, get_init_inputs: KernelBench's format).",
+        epilog="Exit status: 0 passed (or admitted, captured), 1 another verdict, 2 this host cannot do it. Reports: docs/reference/verifier.md.",
+    )
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    check = commands.add_parser("check", help="verify and measure a program; exits 0 only where it passed")
+    check.add_argument("task", type=Path, metavar="TASK.py")
+    check.add_argument("program", type=Path, metavar="PROGRAM.py")
+    check.add_argument("--tier", choices=["quick", "full"], default="quick", help="quick: against eager; full: torch.compile too, more trials and blocks")
+    check.add_argument("--seed", type=int, help="repeat a measurement under the seed of its report (default: drawn secretly)")
+    _common(check)
+
+    for name, text in (("admit", "can this task run here, and does it prove anything?"), ("capture", "the task's graph as JSON")):
+        command = commands.add_parser(name, help=text)
+        command.add_argument("task", type=Path, metavar="TASK.py")
+        _common(command)
+
+    profile = commands.add_parser("profile", help="a timeline of a few calls of a program, or of the task itself")
+    profile.add_argument("task", type=Path, metavar="TASK.py")
+    profile.add_argument("program", type=Path, nargs="?", metavar="PROGRAM.py")
+    profile.add_argument("--iterations", type=int, default=5)
+    profile.add_argument("--timeline", type=Path, metavar="FILE", help="where to write the timeline's bytes")
+    _common(profile)
+
+    doctor = commands.add_parser("doctor", help="what this host can do, what is missing, and how to get it")
+    doctor.add_argument("--json", action="store_true", help="machine-readable")
+
+    judge = commands.add_parser("judge")  # the process that Verifier starts; not for people
+    judge.add_argument("--device", required=True)
+    judge.add_argument("--data-dir", type=Path, required=True)
+    judge.add_argument("--fd", type=int, required=True)
+    judge.add_argument("--limits", default="{}")
+    judge.add_argument("--spares", type=int, default=2)
+    return top
+
+
+def _common(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--device", default="cpu", help="cpu or cuda:0 (default: cpu)")
+    command.add_argument("--precision", choices=["fp32-strict", "tf32", "bf16", "fp16"], default="fp32-strict", help="policy, the same for both sides")
+    command.add_argument("--mode", choices=["train", "eval"], default="train", help="mode of the module (default: train, as KernelBench measures)")
+    command.add_argument("--json", action="store_true", help="print the result as JSON")
+    command.add_argument("--data-dir", type=Path, default=None, help="compiled artefacts and calibration (default: $DATA_DIR/verifier or .data/verifier)")
+    command.add_argument("--quiet", action="store_true", help="no progress on standard error")
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = parser().parse_args(argv)
+    if arguments.command == "judge":
+        from verifier.judge import main as judge
+
+        return judge(arguments.device, arguments.data_dir, arguments.fd, Limits.model_validate_json(arguments.limits), arguments.spares)
+    if arguments.command == "doctor":
+        from verifier.doctor import main as doctor
+
+        return doctor(as_json=arguments.json)
+    try:
+        job = _job(arguments)
+    except OSError as error:
+        print(f"{error.filename}: {error.strerror}", file=sys.stderr)
+        return EXIT_HOST
+    except UnicodeDecodeError:
+        print("a source is not UTF-8 text", file=sys.stderr)
+        return EXIT_HOST
+    data_dir = arguments.data_dir or Path(os.environ.get("DATA_DIR", ".data")) / "verifier"
+    try:
+        result = asyncio.run(_run(job, arguments.device, data_dir, quiet=arguments.quiet or arguments.json))
+    except KeyboardInterrupt:
+        return 130
+    return _print(result, arguments)
+
+
+def _job(arguments: argparse.Namespace) -> Job:
+    common = {"task_source": arguments.task.read_text(encoding="utf-8"), "precision": arguments.precision, "mode": arguments.mode}
+    if arguments.command == "check":
+        return VerifyJob(**common, program_source=arguments.program.read_text(encoding="utf-8"), tier=arguments.tier, seed=arguments.seed)
+    if arguments.command == "profile":
+        program = arguments.program.read_text(encoding="utf-8") if arguments.program else None
+        return ProfileJob(**common, program_source=program, iterations=arguments.iterations)
+    return AdmitJob(**common) if arguments.command == "admit" else CaptureJob(**common)
+
+
+async def _run(job: Job, device: str, data_dir: Path, quiet: bool) -> JobResult:
+    from verifier.client import Verifier
+
+    def on_stage(event: StageEvent) -> None:
+        if not quiet and event.status != "started":
+            seconds = f" {event.seconds:.2f} s" if event.seconds is not None else ""
+            print(f"  {event.stage:<12} {event.status}{seconds}  {event.detail}", file=sys.stderr)
+
+    verifier = Verifier(device, data_dir, spares=0)
+    try:
+        return await verifier.run(job, on_stage)
+    finally:
+        await verifier.close()
+
+
+def _print(result: JobResult, arguments: argparse.Namespace) -> int:
+    if result.error:
+        print(f'{{"error": {_json(result.error)}}}' if arguments.json else f"error: {result.error}", file=sys.stdout if arguments.json else sys.stderr)
+        return EXIT_HOST
+    if result.profile is not None and arguments.command == "profile" and arguments.timeline and result.timeline:
+        arguments.timeline.write_bytes(result.timeline)
+    found = result.report or result.admission or result.capture or result.profile
+    assert found is not None
+    if arguments.json or result.capture is not None or result.profile is not None:
+        print(found.model_dump_json(indent=2))
+    elif result.report is not None:
+        print(table(result.report))
+    elif result.admission is not None:
+        admission = result.admission
+        print(f"{'admitted' if admission.ok else 'refused'}  {admission.output_tree}  {' '.join(admission.flags)}".rstrip())
+        for problem in admission.problems:
+            print(f"  line {problem.line or '?'}: {problem.message}" + (f" ({problem.hint})" if problem.hint else ""))
+        if admission.eager_ms is not None:
+            print(f"  eager about {admission.eager_ms:.2f} ms, {admission.parameters} parameters")
+    if result.report is not None:
+        return EXIT_OK if result.report.status == "passed" else EXIT_HOST if result.report.status == "infrastructure_error" else EXIT_VERDICT
+    return EXIT_OK if result.admission is None or result.admission.ok else EXIT_VERDICT
+
+
+def _json(text: str) -> str:
+    import json
+
+    return json.dumps(text)
+
+
+def table(report: Report) -> str:
+    """A report for a terminal."""
+    environment = report.environment
+    lines = [f"{report.status.upper()}  {report.message}".rstrip()]
+    lines.append(f"{environment.device_name}, {environment.compiler}, torch {environment.torch}; {report.precision}, {report.mode} mode, tier {report.tier}")
+    for problem in report.problems:
+        lines.append(f"  line {problem.line or '?'}: {problem.message}")
+    if report.build is not None and report.build.compiler_output:
+        lines += ["", *(f"  | {line}" for line in report.build.compiler_output.splitlines()[:30])]
+    if report.timing is not None:
+        lines += ["", f"  {'baseline':<22}{'baseline ms':>13}{'program ms':>13}{'speedup':>10}  95 % interval"]
+        for comparison in report.timing.comparisons:
+            speedup = comparison.speedup
+            lines.append(
+                f"  {comparison.baseline:<22}{comparison.baseline_ms:>13.3f}{comparison.program_ms:>13.3f}{speedup.ratio:>9.2f}x  {speedup.low:.2f} to {speedup.high:.2f}"
+            )
+        kind = f"{report.program_class}, {report.own_share:.0%} of its time in own kernels" if report.own_share is not None else "class not measured"
+        floor = f"; {report.floor_fraction:.0%} of the physical floor reached" if report.floor_fraction is not None else ""
+        lines.append(f"  {'faster than eager' if report.faster else 'not shown to be faster than eager'}; {kind}{floor}")
+    if report.trials:
+        worst = max(report.trials, key=lambda trial: (not trial.ok, (trial.error or 0) / (trial.bound or 1)))
+        ok = sum(trial.ok for trial in report.trials)
+        figure = f"error {worst.error:.2g} of {worst.bound:.2g} allowed" if worst.error is not None and worst.bound else worst.detail
+        lines += ["", f"  {ok} of {len(report.trials)} trials right; nearest to its bound: {worst.name}, {figure}"]
+    for finding in report.findings:
+        lines.append(f"  {finding.severity}: {f'line {finding.line}: ' if finding.line else ''}{finding.message}")
+    stages = ", ".join(f"{stage.name} {stage.seconds:.2f} s" for stage in report.stages)
+    lines += ["", f"  {stages}", f"  protection: {report.protection.sandbox} ({', '.join(report.protection.layers)})"]
+    lines += [f"  missing: {layer}" for layer in report.protection.missing]
+    return "\n".join(lines)

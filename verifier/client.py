@@ -1,0 +1,194 @@
+"""How the rest of Stitchwork asks for a verdict: `Verifier(device, data_dir).run(job)`. It owns one judge process and restarts it when it dies."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from verifier.channel import HEADER, pair
+from verifier.jobs import Job, JobResult, StageEvent
+from verifier.limits import Limits
+from verifier.report import Environment
+
+OnStage = Callable[[StageEvent], "None | Awaitable[None]"]
+MAX_JSON = 64 << 20
+MAX_TIMELINE = 256 << 20
+CANCEL_SECONDS = 5
+PACKAGE_PARENT = str(Path(__file__).resolve().parents[1])
+
+
+class JudgeGone(ConnectionError):
+    """The judge process ended in the middle of a job."""
+
+
+class Verifier:
+    """One device. Jobs of several callers are done one after another; cancelling a caller ends what runs for it."""
+
+    def __init__(self, device: str, data_dir: Path | str, limits: Limits | None = None, spares: int = 2):
+        self.device = device
+        self.data_dir = Path(data_dir)
+        self.limits = limits or Limits()
+        self.spares = spares
+        self.environment: Environment | None = None
+        self._process: asyncio.subprocess.Process | None = None
+        self._reader: asyncio.StreamReader | None = None
+        self._writer: asyncio.StreamWriter | None = None
+        self._turn = asyncio.Lock()
+        self._number = 0
+
+    async def run(self, job: Job, on_stage: OnStage | None = None) -> JobResult:
+        """The result of a job. A judge that dies is started again and the job repeated once; then the result holds an `error`."""
+        async with self._turn:
+            for attempt in (1, 2):
+                try:
+                    return await self._run(job, on_stage)
+                except JudgeGone as gone:
+                    await self._stop()
+                    if attempt == 2:
+                        return JobResult(error=f"the judge process died twice while it worked on this job ({gone})")
+                except asyncio.CancelledError:
+                    await asyncio.shield(self._cancel())
+                    raise
+        raise AssertionError("unreachable")
+
+    async def _run(self, job: Job, on_stage: OnStage | None) -> JobResult:
+        unusable = await self._start()
+        if unusable:
+            return JobResult(error=unusable)
+        self._number += 1
+        number = self._number
+        await self._send({"type": "job", "id": number, "job": job.model_dump(mode="json")})
+        while True:
+            message, raw = await self._receive()
+            if message.get("id") != number:
+                continue  # what is left of a job that was cancelled
+            if message["type"] == "stage" and on_stage is not None:
+                outcome = on_stage(StageEvent.model_validate(message["event"]))
+                if inspect.isawaitable(outcome):
+                    await outcome
+            elif message["type"] == "result":
+                result = JobResult.model_validate(message["result"])
+                result.timeline = raw or None
+                return result
+            elif message["type"] == "cancelled":
+                return JobResult(error="cancelled")
+
+    async def ready(self) -> Environment:
+        """Starts the judge, if need be, and says where it measures. Raises `OSError` with the reason where the device cannot be used."""
+        async with self._turn:
+            unusable = await self._start()
+        if unusable or self.environment is None:
+            raise OSError(unusable or "the judge did not start")
+        return self.environment
+
+    async def close(self) -> None:
+        """Ends the judge and with it everything that it started."""
+        async with self._turn:
+            await self._stop()
+
+    @property
+    def judge_pid(self) -> int | None:
+        return self._process.pid if self._process is not None and self._process.returncode is None else None
+
+    async def _start(self) -> str:
+        if self._process is not None and self._process.returncode is None:
+            return ""
+        await self._stop()
+        ours, theirs = pair()
+        boot = "import sys; sys.path.insert(0, sys.argv.pop(1)); from verifier.cli import main; raise SystemExit(main())"
+        arguments = ["judge", "--device", self.device, "--data-dir", str(self.data_dir.resolve()), "--fd", str(theirs.fileno())]
+        arguments += ["--limits", self.limits.model_dump_json(), "--spares", str(self.spares)]
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-c",
+            boot,
+            PACKAGE_PARENT,
+            *arguments,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=2,
+            env=judge_environment(),
+            cwd="/",
+            pass_fds=[theirs.fileno()],
+            start_new_session=True,
+        )
+        theirs.close()
+        self._reader, self._writer = await asyncio.open_connection(sock=_stream(ours))
+        try:
+            message, _ = await self._receive()
+        except JudgeGone as gone:
+            await self._stop()
+            return f"the judge did not start ({gone}); its messages are on standard error"
+        if message["type"] == "unusable":
+            await self._stop()
+            return str(message["error"])
+        self.environment = Environment.model_validate(message["environment"])
+        return ""
+
+    async def _send(self, message: dict[str, Any]) -> None:
+        assert self._writer is not None
+        body = json.dumps(message).encode()
+        try:
+            self._writer.write(HEADER.pack(len(body), 0) + body)
+            await self._writer.drain()
+        except OSError as error:
+            raise JudgeGone(str(error)) from None
+
+    async def _receive(self) -> tuple[dict[str, Any], bytes]:
+        assert self._reader is not None
+        try:
+            length, raw_length = HEADER.unpack(await self._reader.readexactly(HEADER.size))
+            if length > MAX_JSON or raw_length > MAX_TIMELINE:
+                raise JudgeGone("an answer that is too large")
+            body = await self._reader.readexactly(length)
+            raw = await self._reader.readexactly(raw_length) if raw_length else b""
+        except (asyncio.IncompleteReadError, OSError) as error:
+            raise JudgeGone(type(error).__name__) from None
+        return json.loads(body), raw
+
+    async def _cancel(self) -> None:
+        """The judge gives the job up; one that does not is killed."""
+        try:
+            await self._send({"type": "cancel", "id": self._number})
+            async with asyncio.timeout(CANCEL_SECONDS):
+                while True:
+                    message, _ = await self._receive()
+                    if message.get("id") == self._number and message["type"] in ("cancelled", "result"):
+                        return
+        except (JudgeGone, TimeoutError, AssertionError):
+            await self._stop()
+
+    async def _stop(self) -> None:
+        process, self._process = self._process, None
+        if self._writer is not None:
+            self._writer.close()
+            self._reader = self._writer = None
+        if process is None:
+            return
+        with contextlib.suppress(TimeoutError):  # it sees that its client is gone and ends its parties
+            async with asyncio.timeout(3):
+                await process.wait()
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+
+
+def judge_environment() -> dict[str, str]:
+    """All that a judge gets of its client's environment: no key, no secret, nothing of the user."""
+    kept = {name: os.environ[name] for name in ("LANG", "CUDA_HOME", "CUDA_VISIBLE_DEVICES", "TMPDIR") if name in os.environ}
+    path = os.environ.get("PATH", "/usr/local/bin:/usr/bin:/bin")
+    return {"PATH": path, "PYTHONDONTWRITEBYTECODE": "1", "OMP_WAIT_POLICY": "PASSIVE", "LD_LIBRARY_PATH": os.environ.get("LD_LIBRARY_PATH", ""), **kept}
+
+
+def _stream(sock: socket.socket) -> socket.socket:
+    sock.setblocking(False)
+    return sock

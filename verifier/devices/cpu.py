@@ -1,0 +1,216 @@
+"""The CPU as a device: shared memory, g++ with OpenMP, and a roofline measured on this host."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import mmap
+import os
+import platform
+import shutil
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from verifier.devices.base import Arena, Bind, Ceiling, Device, DeviceError
+from verifier.report import Environment
+
+SHIM = r"""
+// Starts and stops the clock of a timed call next to the socket, out of reach of Python.
+#include <cstdint>
+#include <ctime>
+#include <unistd.h>
+
+static int64_t begin;
+
+static int64_t now() {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return int64_t(t.tv_sec) * 1000000000 + t.tv_nsec;
+}
+
+extern "C" int stitch_go(int fd) {
+    char byte;
+    if (read(fd, &byte, 1) != 1) return 1;
+    begin = now();
+    return 0;
+}
+
+extern "C" int64_t stitch_done(int fd) {
+    int64_t elapsed = now() - begin;
+    return write(fd, &elapsed, sizeof elapsed) == sizeof elapsed ? elapsed : -1;
+}
+"""
+_ADD_SEALS, _SEAL_SEAL, _SEAL_SHRINK, _SEAL_GROW = 1033, 1, 2, 4
+
+
+class CpuArena(Arena):
+    """A sealed memfd: a party that maps it can write to it, but can neither cut it short nor make it grow."""
+
+    def __init__(self, nbytes: int):
+        self.nbytes = max(nbytes, mmap.PAGESIZE)
+        fd = os.memfd_create("arena", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        try:
+            os.ftruncate(fd, self.nbytes)
+            fcntl.fcntl(fd, _ADD_SEALS, _SEAL_SHRINK | _SEAL_GROW | _SEAL_SEAL)
+            self._memory = mmap.mmap(fd, self.nbytes, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
+        except OSError as error:
+            os.close(fd)
+            raise DeviceError(f"there is no memory for {self.nbytes >> 20} MiB of tensors ({error.strerror})") from None
+        self.handle = {"nbytes": self.nbytes}
+        self.fds = (fd,)
+        self._bytes: torch.Tensor | None = torch.frombuffer(self._memory, dtype=torch.uint8)
+
+    @property
+    def bytes(self) -> torch.Tensor:
+        assert self._bytes is not None, "the arena is closed"
+        return self._bytes
+
+    def close(self) -> None:
+        for fd in self.fds:
+            os.close(fd)
+        self.fds = ()
+        self._bytes = None  # the mapping goes with the last tensor over it
+
+
+class CpuDevice(Device):
+    name = "cpu"
+    kind = "cpu"
+    torch_device = "cpu"
+
+    def __init__(self, data_dir: Path):
+        self.data_dir = data_dir
+        self.threads = len(os.sched_getaffinity(0))
+        torch.set_num_threads(self.threads)
+        self._flush: torch.Tensor | None = None
+        self._ceiling: Ceiling | None = None
+        self.shim = self._build_shim()
+
+    def _build_shim(self) -> Path | None:
+        """Compiled once a host; without a compiler the clock is Python's, and the report says so."""
+        compiler = shutil.which("g++")
+        if compiler is None:
+            return None
+        folder = self.data_dir / "native"
+        path = folder / f"clock-{hashlib.sha256(SHIM.encode()).hexdigest()[:16]}.so"
+        if not path.exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            scratch = folder / f".{os.getpid()}-{path.name}"
+            command = [compiler, "-O2", "-shared", "-fPIC", "-x", "c++", "-", "-o", str(scratch)]
+            if subprocess.run(command, input=SHIM.encode(), capture_output=True).returncode != 0:
+                return None
+            os.replace(scratch, path)
+        return path
+
+    def environment(self) -> Environment:
+        return Environment(
+            device=self.name,
+            device_name=_cpu_name(),
+            device_model=f"cpu-{platform.machine()}-{self.threads}c",
+            torch=torch.__version__,
+            python=platform.python_version(),
+            compiler=compiler_version(),
+            threads=self.threads,
+        )
+
+    def allocate(self, nbytes: int) -> CpuArena:
+        available = _available_memory()
+        if available is not None and nbytes > available * 0.8:
+            raise DeviceError(f"{nbytes >> 20} MiB of tensors do not fit into the {available >> 20} MiB of memory that are free")
+        return CpuArena(nbytes)
+
+    def sync(self) -> None:
+        """Nothing is asynchronous on the CPU."""
+
+    def flush_caches(self) -> None:
+        if self._flush is None:
+            self._flush = torch.zeros(min(2 * _last_level_cache(), 64 << 20), dtype=torch.uint8)
+        self._flush.add_(1)
+
+    def ceiling(self, precision: str) -> Ceiling:
+        """Bandwidth of a large copy and rate of a large matrix product, measured once a host and kept in the data folder."""
+        if self._ceiling is None:
+            path = self.data_dir / "native" / f"ceiling-{self.threads}.json"
+            try:
+                figures = json.loads(path.read_text())
+            except (OSError, ValueError):
+                figures = _measure_ceiling()
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(json.dumps(figures))
+            self._ceiling = Ceiling(figures["bytes_per_second"], figures["flops_per_second"], "measured on this host")
+        return self._ceiling
+
+    def config(self) -> dict[str, Any]:
+        shim = {"shim": self._shim_target(), "shim_host": str(self.shim)} if self.shim else {}
+        return {"kind": "cpu", "threads": self.threads, **shim}
+
+    def _shim_target(self) -> str:
+        return "/opt/stitchwork/clock.so"
+
+    def binds(self, role: str) -> list[Bind]:
+        return [Bind(str(self.shim), self._shim_target())] if self.shim else []
+
+    def variables(self, role: str) -> dict[str, str]:
+        return {"OMP_NUM_THREADS": str(self.threads)}
+
+    def missing_compiler(self) -> str:
+        return "" if shutil.which("g++") else "there is no g++ on this machine: install it (apt install g++), then run again"
+
+
+def compiler_version() -> str:
+    try:
+        done = subprocess.run(["g++", "-dumpfullversion"], capture_output=True, text=True, timeout=10)
+        return f"g++ {done.stdout.strip()}"
+    except (OSError, subprocess.SubprocessError):
+        return "none"
+
+
+def _cpu_name() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def _available_memory() -> int | None:
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable"):
+                return int(line.split()[1]) * 1024
+    except (OSError, ValueError):
+        pass
+    return None
+
+
+def _last_level_cache() -> int:
+    """Bytes of the largest cache that the system tells of; 32 MiB where it tells of none."""
+    largest = 0
+    for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
+        try:
+            text = path.read_text().strip()
+            largest = max(largest, int(text.rstrip("KMG")) * {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(text[-1], 1))
+        except (OSError, ValueError):
+            continue
+    return largest or 32 << 20
+
+
+def _measure_ceiling() -> dict[str, float]:
+    source = torch.ones(16 << 20)  # 64 MiB
+    target = torch.empty_like(source)
+    left, right = torch.rand(1024, 1024), torch.rand(1024, 1024)
+    copy = product = float("inf")
+    for _ in range(5):
+        begin = time.perf_counter()
+        target.copy_(source)
+        copy = min(copy, time.perf_counter() - begin)
+        begin = time.perf_counter()
+        torch.mm(left, right)
+        product = min(product, time.perf_counter() - begin)
+    return {"bytes_per_second": 2 * source.nbytes / copy, "flops_per_second": 2 * 1024**3 / product}

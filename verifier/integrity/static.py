@@ -1,0 +1,164 @@
+"""What a program's source shows. A small hard tier ends in `rejected`; the rest is evidence for a reviewer.
+
+Rules read the syntax tree, so a comment, a docstring or a `pass` never triggers one.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from verifier.report import Finding
+
+_PROCESS = {
+    "os": {"system", "popen", "fork", "forkpty", "kill", "killpg", "_exit", "abort", "execv", "execve", "execvp", "execl", "posix_spawn", "spawnl", "spawnv"},
+    "subprocess": {"run", "Popen", "call", "check_call", "check_output", "getoutput"},
+    "multiprocessing": {"Process", "Pool"},
+    "signal": {"signal", "raise_signal", "setitimer", "alarm"},
+    "sys": {"exit"},
+    "pty": {"spawn", "fork"},
+}
+_FRAMES = {("sys", "_getframe"), ("sys", "_current_frames"), ("inspect", "currentframe"), ("inspect", "stack"), ("gc", "get_objects"), ("gc", "get_referrers"),
+           ("sys", "settrace"), ("sys", "setprofile"), ("inspect", "getouterframes"), ("traceback", "walk_stack")}  # fmt: skip
+_FRAME_ATTRIBUTES = {"f_back", "f_locals", "f_globals", "tb_frame", "gi_frame", "cr_frame", "__subclasses__"}
+_DOWNLOAD_MODULES = {"socket", "urllib", "http", "requests", "ftplib", "aiohttp", "httpx", "ssl", "smtplib", "telnetlib", "huggingface_hub"}
+_DOWNLOAD_CALLS = {("torch.hub", "load"), ("torch.hub", "load_state_dict_from_url"), ("torch.hub", "download_url_to_file")}
+_TIMERS = {"time", "torch.cuda", "torch.utils.benchmark", "timeit"}
+_PATCHED_ROOTS = {"torch", "F", "nn", "time", "builtins", "ctypes", "sys", "gc", "statistics"}
+_DECODERS = {"b64decode", "b32decode", "b85decode", "a85decode", "unhexlify", "fromhex", "decompress", "loads"}
+_LIBRARY_CALL = re.compile(r"\b(at::(matmul|mm|bmm|addmm|linear|conv\w*|softmax|layer_norm)|cublas\w+|cudnn\w+|cblas_\w+|mkl_\w+|dlsym|dlopen)\b")
+_KERNEL = re.compile(r"__global__|extern\s+\"C\"")
+
+
+def inspect_source(tree: ast.Module, source: str) -> list[Finding]:
+    """Findings in the order of their lines. The embedded build helper, which is recognised by its text, raises none."""
+    helper = _helper_lines(source)
+    names = _import_names(tree)
+    findings: list[Finding] = []
+    for node in ast.walk(tree):
+        line = getattr(node, "lineno", None)
+        if line is None or line in helper:
+            continue
+        for rule, severity, message in _node_findings(node, names):
+            findings.append(Finding(rule=rule, severity=severity, message=message, line=line))
+    findings.extend(_evidence(tree, source, helper))
+    unique = {(finding.rule, finding.line): finding for finding in findings}
+    return sorted(unique.values(), key=lambda finding: finding.line or 0)
+
+
+def _helper_lines(source: str) -> range:
+    from pathlib import Path
+
+    text = (Path(__file__).parent.parent / "build" / "inline_helper.py").read_text().strip()
+    at = source.find(text)
+    if at < 0:
+        return range(0)
+    first = source.count("\n", 0, at) + 1
+    return range(first, first + text.count("\n") + 1)
+
+
+def _import_names(tree: ast.Module) -> dict[str, str]:
+    """Local name -> dotted name of what it was imported as."""
+    names: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                names[alias.asname or alias.name.split(".")[0]] = alias.name if alias.asname else alias.name.split(".")[0]
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            for alias in node.names:
+                names[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+    return names
+
+
+def _dotted(node: ast.expr, names: dict[str, str]) -> str:
+    parts = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return ""
+    return ".".join([names.get(node.id, node.id), *reversed(parts)])
+
+
+def _node_findings(node: ast.AST, names: dict[str, str]) -> list[tuple[str, str, str]]:
+    found: list[tuple[str, str, str]] = []
+    if isinstance(node, (ast.Import, ast.ImportFrom)):
+        modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+        for module in modules:
+            if module.split(".")[0] in _DOWNLOAD_MODULES:
+                found.append(("download", "refuse", f"imports {module!r}: a program must not reach for the network"))
+    elif isinstance(node, ast.Call):
+        found += _call_findings(node, names)
+    elif isinstance(node, ast.Attribute) and node.attr in _FRAME_ATTRIBUTES:
+        found.append(("frames", "refuse", f"reads {node.attr!r}: a program must not look into its caller"))
+    elif isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Delete)):
+        targets = node.targets if isinstance(node, (ast.Assign, ast.Delete)) else [node.target]
+        for target in targets:
+            if isinstance(target, ast.Attribute):
+                dotted = _dotted(target, names)
+                # Settings such as torch.backends.cudnn.benchmark are a program's right within its own process.
+                if dotted.split(".")[0] in _PATCHED_ROOTS and "." in dotted and not dotted.startswith("torch.backends."):
+                    found.append(("patching", "refuse", f"assigns to {dotted}: a program must not change the libraries or clocks it runs on"))
+                if target.attr in ("__code__", "__globals__", "__class__") and dotted.split(".")[0] != "self":
+                    found.append(("patching", "refuse", f"assigns to {target.attr}"))
+    elif isinstance(node, ast.Constant) and isinstance(node.value, str) and re.match(r"/proc(/|$)|/sys/fs/cgroup|/dev/mem", node.value):
+        found.append(("proc", "refuse", f"names {node.value[:60]!r}: a program must not look at processes"))
+    return found
+
+
+def _call_findings(node: ast.Call, names: dict[str, str]) -> list[tuple[str, str, str]]:
+    called = _dotted(node.func, names)
+    owner, _, name = called.rpartition(".")
+    if called in ("exec", "eval", "compile", "__import__", "builtins.exec", "builtins.eval") and not _plain(node):
+        decoded = any(isinstance(inner, ast.Call) and _last(inner.func) in _DECODERS | {"chr", "join"} for argument in node.args for inner in ast.walk(argument))
+        if decoded:
+            return [("obfuscation", "refuse", f"{called} of text that is decoded at run time: the source must show what it runs")]
+        return [("dynamic-code", "note", f"{called} of text made at run time")]
+    if name in _PROCESS.get(owner, ()):
+        return [("process-control", "refuse", f"calls {called}: a program must not start or end processes")]
+    if (owner, name) in _FRAMES:
+        return [("frames", "refuse", f"calls {called}: a program must not look into its caller")]
+    if (owner, name) in _DOWNLOAD_CALLS:
+        return [("download", "refuse", f"calls {called}: a program must not reach for the network")]
+    if called == "setattr" and node.args and _dotted(node.args[0], names).split(".")[0] in _PATCHED_ROOTS:
+        return [("patching", "refuse", f"setattr on {_dotted(node.args[0], names)}: a program must not change the libraries it runs on")]
+    if name in ("record", "Event", "elapsed_time", "synchronize") and owner in _TIMERS:
+        return [("timer", "note", f"calls {called}")]
+    if owner == "threading" and name == "Thread":
+        return [("threads", "note", "starts a thread: work must be done when forward returns")]
+    if called in ("torch.compile", "torch.jit.script", "torch.jit.trace"):
+        return [("compiler", "note", f"calls {called}: a compiler's kernels are not the program's own")]
+    if called in ("torch.cuda.Stream", "torch.cuda.stream"):
+        return [("streams", "note", "uses a stream of its own: the clock waits for the whole device")]
+    return []
+
+
+def _plain(node: ast.Call) -> bool:
+    return bool(node.args) and isinstance(node.args[0], ast.Constant)
+
+
+def _last(node: ast.expr) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def _evidence(tree: ast.Module, source: str, helper: range) -> list[Finding]:
+    findings = []
+    kernels = False
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            if _KERNEL.search(node.value):
+                kernels = True
+                for match in _LIBRARY_CALL.finditer(node.value):
+                    line = node.lineno + node.value.count("\n", 0, match.start())
+                    findings.append(Finding(rule="library-in-kernel", severity="note", message=f"native code names {match[0]}", line=line))
+            elif len(node.value) > 2000 and re.fullmatch(r"[A-Za-z0-9+/=\s]+", node.value):
+                findings.append(Finding(rule="blob", severity="note", message="a long encoded text", line=node.lineno))
+        elif isinstance(node, ast.FunctionDef) and any("jit" in ast.unparse(decorator) for decorator in node.decorator_list):
+            kernels = True
+        elif isinstance(node, ast.Try) and node.lineno not in helper:
+            findings.append(Finding(rule="fallback", severity="note", message="try/except: a failing kernel could fall back unseen", line=node.lineno))
+        elif isinstance(node, ast.ClassDef) and any(ast.unparse(base).split(".")[-1] == "Model" for base in node.bases):
+            findings.append(Finding(rule="subclass", severity="note", message="a class is derived from Model", line=node.lineno))
+    if not kernels:
+        findings.append(Finding(rule="no-kernel", severity="note", message="the source defines no kernel of its own"))
+    return findings

@@ -1,0 +1,211 @@
+"""The judge: one trusted process a device. It takes jobs from its client, lends them to confined parties and keeps verdict and clock to itself.
+
+It imports no task and no program, and it unpickles nothing. When its client goes, or it is killed, nothing that it started stays.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import queue
+import secrets
+import signal
+import socket
+import sys
+import threading
+import traceback
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from verifier import cgroup
+from verifier.admission import admit, task_failure
+from verifier.capturing import CaptureBroken, take_capture
+from verifier.channel import Channel, ChannelError, Frame
+from verifier.devices.base import Device, DeviceError, open_device
+from verifier.evaluation import Evaluation, TaskUnusable
+from verifier.jobs import AdmitJob, CaptureJob, Job, JobResult, ProfileJob, StageEvent, VerifyJob
+from verifier.layout import LayoutError
+from verifier.limits import Limits
+from verifier.pool import Cancelled, PartyFailure, Pool
+from verifier.session import ReferenceSession
+from verifier.source import SourceError, sha256
+from verifier.task import Task
+
+JOB: TypeAdapter[Job] = TypeAdapter(Job)
+MAX_JOB = 16 << 20
+
+
+class Judge:
+    def __init__(self, device: Device, data_dir: Path, channel: Channel, limits: Limits, spares: int):
+        self.device = device
+        self.data_dir = data_dir
+        self.channel = channel
+        self.limits = limits
+        self.pool = Pool(device, limits, spares)
+        self.inbox: queue.Queue[Frame | None] = queue.Queue()
+        self.session: ReferenceSession | None = None
+        self.session_key: tuple[str, ...] = ()
+        self.current: int | None = None
+        self.lock = threading.Lock()
+
+    def serve(self) -> None:
+        """Until the client goes."""
+        threading.Thread(target=self._read, daemon=True).start()
+        self.pool.refill()
+        self._send({"type": "ready", "environment": self.device.environment().model_dump()})
+        while True:
+            frame = self.inbox.get()
+            if frame is None:
+                break
+            number = frame.integer("id")
+            with self.lock:
+                if frame.message.get("cancelled"):
+                    continue
+                self.current, self.pool.cancelled = number, False
+            result = self._job(frame)
+            with self.lock:
+                self.current = None
+                cancelled = self.pool.cancelled
+            if cancelled:
+                self._end_session()
+                self._send({"type": "cancelled", "id": number})
+            else:
+                self._send({"type": "result", "id": number, "result": result.model_dump(mode="json")}, result.timeline or b"")
+            self.pool.refill()
+        self.close()
+
+    def _read(self) -> None:
+        """The client's frames, in a thread of their own, so that a cancel reaches a job at work and a lost client ends everything."""
+        waiting: dict[int, Frame] = {}
+        while True:
+            try:
+                frame = self.channel.receive(None)
+            except ChannelError:
+                self.inbox.put(None)
+                self.pool.cancel()
+                # Confined processes die with this one; a job that does not notice must not keep it.
+                threading.Timer(5, os._exit, [1]).start()
+                return
+            number = frame.integer("id")
+            if frame.text("type") == "cancel":
+                with self.lock:
+                    if self.current == number:
+                        self.pool.cancel()
+                    elif number in waiting:
+                        waiting[number].message["cancelled"] = True
+            else:
+                waiting = {number: frame}
+                self.inbox.put(frame)
+
+    def _send(self, message: dict[str, Any], raw: bytes = b"") -> None:
+        try:
+            self.channel.send(message, raw)
+        except ChannelError:
+            pass  # the reading thread has seen it as well
+
+    # Jobs
+
+    def _job(self, frame: Frame) -> JobResult:
+        number = frame.integer("id")
+
+        def on_stage(event: StageEvent) -> None:
+            self._send({"type": "stage", "id": number, "event": event.model_dump()})
+
+        try:
+            job = JOB.validate_python(frame.message.get("job"))
+            unusable = self.device.check()
+            if unusable:
+                return JobResult(error=unusable)
+            return self._run(job, on_stage)
+        except ValidationError as error:
+            return JobResult(error=f"the job is malformed: {error.errors()[0]['msg']}")
+        except Cancelled:
+            return JobResult(error="cancelled")
+        except (DeviceError, CaptureBroken) as error:
+            self._end_session()
+            return JobResult(error=str(error))
+        except Exception as error:  # the next job must run
+            self._end_session()
+            traceback.print_exc()
+            return JobResult(error=f"the verifier failed: {type(error).__name__}: {error}")
+
+    def _run(self, job: Job, on_stage: Any) -> JobResult:
+        if isinstance(job, AdmitJob):
+            on_stage(StageEvent(stage="admit", status="started"))
+            return JobResult(admission=admit(job, self.pool, secrets.randbits(32)))
+        if isinstance(job, CaptureJob):
+            on_stage(StageEvent(stage="capture", status="started"))
+            return self._capture(job)
+        if isinstance(job, VerifyJob):
+            evaluation = Evaluation(job, self.pool, self.data_dir, self._session, on_stage)
+            try:
+                return JobResult(report=evaluation.run())
+            except TaskUnusable as error:
+                self._end_session()
+                return JobResult(error=str(error))
+            finally:
+                if self.session is not None and not self.session.party.alive:
+                    self._end_session()
+        return self._profile(job, on_stage)
+
+    def _capture(self, job: CaptureJob) -> JobResult:
+        try:
+            task = Task.read(job.task_source)
+            session = self._session(job)
+            return JobResult(capture=take_capture(session, self.data_dir, task.sha, job.mode, secrets.randbits(32)))
+        except SourceError as error:
+            return JobResult(error=f"the task cannot be used: {error}")
+        except PartyFailure as failure:
+            self._end_session()
+            return JobResult(error=task_failure(failure))
+        except LayoutError as error:
+            return JobResult(error=f"the task cannot be used: {error}")
+
+    def _profile(self, job: ProfileJob, on_stage: Any) -> JobResult:
+        from verifier.profiling.job import profile_job
+
+        profile, timeline = profile_job(job, self.pool, self.data_dir, on_stage)
+        return JobResult(profile=profile, timeline=timeline)
+
+    # The reference stays for the next evaluation of the same task
+
+    def _session(self, job: Any) -> ReferenceSession:
+        key = (sha256(job.task_source), job.precision, job.mode)
+        if self.session is not None and (self.session_key != key or not self.session.party.alive):
+            self._end_session()
+        if self.session is None:
+            self.session = ReferenceSession(self.pool, job.task_source, job.precision, job.mode)
+            self.session_key = key
+        return self.session
+
+    def _end_session(self) -> None:
+        if self.session is not None:
+            self.session.close()
+            self.session = None
+
+    def close(self) -> None:
+        self._end_session()
+        self.pool.close()
+        self.device.close()
+
+
+def main(device_name: str, data_dir: Path, fd: int, limits: Limits, spares: int) -> int:
+    """The process: `fd` is the client's socket."""
+    libc = ctypes.CDLL(None)
+    libc.prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
+    libc.prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE: nobody of the same user reads this memory or environment
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the client's to handle
+    channel = Channel(socket.socket(fileno=fd), max_json=MAX_JOB)
+    os.set_inheritable(fd, False)
+    cgroup.sweep()
+    data_dir.mkdir(parents=True, exist_ok=True)
+    try:
+        device = open_device(device_name, data_dir)
+    except (DeviceError, ImportError) as error:
+        channel.send({"type": "unusable", "error": str(error)})
+        return 1
+    Judge(device, data_dir, channel, limits, spares).serve()
+    sys.stdout.flush()
+    return 0

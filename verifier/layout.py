@@ -1,0 +1,191 @@
+"""Values that cross a sandbox border: a JSON tree whose tensors are named by number, and where those tensors lie in an arena.
+
+Tree: ``{"t": 3}`` a tensor, ``{"v": 1.5}`` a plain value, ``{"l": [...]}`` a list, ``{"u": [...]}`` a tuple, ``{"d": {...}}`` a dict,
+``{"dtype": "float32"}`` a torch dtype. Specs come from a peer that may lie, so they are checked before memory is touched.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from verifier.devices.base import ALIGNMENT
+
+DTYPES: dict[str, torch.dtype] = {
+    name: getattr(torch, name)
+    for name in ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool", "complex64", "complex128")
+}
+NAMES = {dtype: name for name, dtype in DTYPES.items()}
+MAX_TENSORS = 4096
+MAX_BYTES = 64 << 30
+
+
+class LayoutError(ValueError):
+    """A value or a spec that cannot cross: the message says which."""
+
+
+class Spec(BaseModel):
+    """A tensor as data. Null `stride`: contiguous."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    shape: tuple[int, ...]
+    dtype: str
+    stride: tuple[int, ...] | None = None
+
+    @classmethod
+    def of(cls, tensor: torch.Tensor) -> Spec:
+        if tensor.dtype not in NAMES:
+            raise LayoutError(f"a tensor of dtype {tensor.dtype} is not supported")
+        stride = None if tensor.is_contiguous() or not _dense(tensor.shape, tensor.stride()) else tuple(tensor.stride())
+        return cls(shape=tuple(tensor.shape), dtype=NAMES[tensor.dtype], stride=stride)
+
+    @property
+    def torch_dtype(self) -> torch.dtype:
+        return DTYPES[self.dtype]
+
+    @property
+    def numel(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.numel * DTYPES[self.dtype].itemsize
+
+    @property
+    def floating(self) -> bool:
+        return DTYPES[self.dtype].is_floating_point
+
+    def describe(self) -> str:
+        return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
+
+
+def _dense(shape: tuple[int, ...], stride: tuple[int, ...]) -> bool:
+    """Whether the elements fill their storage without gaps or overlaps (a permuted contiguous tensor)."""
+    expected = 1
+    for step, size in sorted((step, size) for size, step in zip(shape, stride, strict=True) if size != 1):
+        if step != expected:
+            return False
+        expected *= size
+    return True
+
+
+def read_specs(values: Any, limit: int = MAX_BYTES) -> list[Spec]:
+    """Specs out of a frame; raises `LayoutError` for whatever is not a list of sound specs of at most `limit` bytes together."""
+    if not isinstance(values, list) or len(values) > MAX_TENSORS:
+        raise LayoutError("tensor descriptions are not a list, or too many")
+    specs = []
+    total = 0
+    for value in values:
+        try:
+            spec = Spec.model_validate(value)
+        except ValidationError:
+            raise LayoutError("a tensor description is malformed") from None
+        if spec.dtype not in DTYPES or len(spec.shape) > 32 or any(size < 0 for size in spec.shape):
+            raise LayoutError("a tensor description is not sound")
+        if spec.stride is not None and (len(spec.stride) != len(spec.shape) or not _dense(spec.shape, spec.stride)):
+            raise LayoutError("a tensor description has unsound strides")
+        total += spec.nbytes
+        if total > limit:
+            raise LayoutError(f"the tensors are larger than {limit >> 20} MiB together")
+        specs.append(spec)
+    return specs
+
+
+def place(specs: list[Spec], start: int = 0) -> tuple[list[int], int]:
+    """Aligned offsets of tensors laid one after another from `start`, and the end of the last."""
+    offsets = []
+    at = start
+    for spec in specs:
+        at += -at % ALIGNMENT
+        offsets.append(at)
+        at += spec.nbytes
+    return offsets, at + (-at % ALIGNMENT)
+
+
+def view(flat: torch.Tensor, spec: Spec, offset: int) -> torch.Tensor:
+    """The tensor at `offset` of an arena's flat uint8 view; raises `LayoutError` beyond its end."""
+    if offset < 0 or offset + spec.nbytes > flat.numel():
+        raise LayoutError("a tensor lies outside its arena")
+    part = flat[offset : offset + spec.nbytes].view(DTYPES[spec.dtype])
+    return part.view(spec.shape) if spec.stride is None else part.as_strided(spec.shape, spec.stride)
+
+
+def encode(value: Any, tensors: list[torch.Tensor], depth: int = 0) -> Any:
+    """The tree of a value; its tensors are appended to `tensors`. Raises `LayoutError` naming what cannot cross."""
+    if depth > 16:
+        raise LayoutError("values are nested more than 16 deep")
+    if isinstance(value, torch.Tensor):
+        if value.layout is not torch.strided:
+            raise LayoutError(f"a tensor of layout {value.layout} is not supported")
+        tensors.append(value.detach())
+        return {"t": len(tensors) - 1}
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return {"v": value}
+    if isinstance(value, torch.dtype):
+        return {"dtype": str(value).removeprefix("torch.")}
+    if isinstance(value, list):
+        return {"l": [encode(item, tensors, depth + 1) for item in value]}
+    if isinstance(value, tuple):
+        return {"u": [encode(item, tensors, depth + 1) for item in value]}
+    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
+        return {"d": {key: encode(item, tensors, depth + 1) for key, item in value.items()}}
+    if hasattr(value, "to_tuple"):  # an output class of a model library
+        return encode(value.to_tuple(), tensors, depth + 1)
+    raise LayoutError(f"a value of type {type(value).__name__!r} cannot be passed on; use tensors, numbers, strings, lists, tuples and dicts")
+
+
+def decode(tree: Any, tensors: list[Any]) -> Any:
+    """The value of a tree. Raises `LayoutError` where the tree is malformed."""
+    if isinstance(tree, dict) and len(tree) == 1:
+        (kind, body), *_ = tree.items()
+        if kind == "t" and isinstance(body, int) and 0 <= body < len(tensors):
+            return tensors[body]
+        if kind == "v":
+            return body
+        if kind == "dtype" and body in DTYPES:
+            return DTYPES[body]
+        if kind in ("l", "u") and isinstance(body, list):
+            items = [decode(item, tensors) for item in body]
+            return items if kind == "l" else tuple(items)
+        if kind == "d" and isinstance(body, dict):
+            return {key: decode(item, tensors) for key, item in body.items()}
+    raise LayoutError("a value is malformed")
+
+
+def describe(tree: Any) -> str:
+    """A tree for people: "tensor", "(tensor, tensor)", "{'y': tensor}". Lists and tuples of outputs read alike."""
+    if not isinstance(tree, dict) or len(tree) != 1:
+        return "?"
+    (kind, body), *_ = tree.items()
+    if kind == "t":
+        return "tensor"
+    if kind in ("l", "u") and isinstance(body, list):
+        return "(" + ", ".join(describe(item) for item in body) + ("," if len(body) == 1 else "") + ")"
+    if kind == "d" and isinstance(body, dict):
+        return "{" + ", ".join(f"{key!r}: {describe(item)}" for key, item in body.items()) + "}"
+    return str(body)
+
+
+def leaf_names(tree: Any, prefix: str = "out") -> list[str]:
+    """A name for each tensor of a tree, in the order of their numbers: "out", "out[0]", "out['y']"."""
+    found: dict[int, str] = {}
+
+    def walk(node: Any, name: str) -> None:
+        if not isinstance(node, dict) or len(node) != 1:
+            return
+        (kind, body), *_ = node.items()
+        if kind == "t":
+            found[body] = name
+        elif kind in ("l", "u"):
+            for index, item in enumerate(body):
+                walk(item, f"{name}[{index}]")
+        elif kind == "d":
+            for key, item in body.items():
+                walk(item, f"{name}[{key!r}]")
+
+    walk(tree, prefix)
+    return [found[index] for index in sorted(found)]

@@ -1,0 +1,30 @@
+"""How long and how much a party may take. Seconds and bytes; a test or an operator may give others."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+GIB = 1 << 30
+
+
+class Limits(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+    start: float = 60  # a sandboxed interpreter with torch imported
+    load: float = 20  # import of a source and its constructor
+    inputs: float = 15
+    call: float = 20  # one forward call, and each later exchange
+    oracle: float = 60  # one forward call in fp64
+    build: float = 300  # import of a program in the builder, with its compilations
+    compile_baseline: float = 180  # torch.compile's first call
+    capture: float = 55
+    admission: float = 50  # the whole job
+    quick_timing: float = 4  # seconds spent on timed blocks
+    full_timing: float = 15
+    correctness: float = 20  # no further trial is begun after this
+    memory: int = 8 * GIB
+    processes: int = 512
+    file: int = 2 * GIB
+    temporary: int = 2 * GIB  # private /tmp
+    output: int = 64 * 1024  # of stdout and stderr together, kept
+    output_flood: int = 64 * 1024 * 1024  # a party that writes more is killed

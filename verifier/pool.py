@@ -1,0 +1,253 @@
+"""The judge's side of the parties: ask one for something, learn why it failed, and keep fresh ones waiting."""
+
+from __future__ import annotations
+
+import signal
+import struct
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from verifier.channel import ChannelClosed, ChannelError, ChannelTimeout, Frame
+from verifier.devices.base import GO, Arena, Bind, Device
+from verifier.limits import Limits
+from verifier.sandbox import Spawned, hang_line, spawn
+
+_NANOSECONDS = struct.Struct("<q")
+
+
+@dataclass
+class PartyFailure(Exception):
+    """Why a party did not answer: its source raised, it died, it hung, or it broke the protocol. `message` is for people."""
+
+    kind: Literal["raised", "crashed", "timed_out", "memory", "flood", "protocol"]
+    message: str
+    line: int | None = None
+    detail: str = ""  # traceback, last output
+    error_class: str = ""
+    request: str = ""  # what it was asked for
+
+
+class Cancelled(Exception):
+    """The client took the job back."""
+
+
+class Party:
+    """A confined process with a role. Requests raise `PartyFailure`; after anything but "raised" the party is dead."""
+
+    def __init__(self, spawned: Spawned, device: Device, limits: Limits):
+        self.spawned = spawned
+        self.channel = spawned.channel
+        self.device = device
+        self.limits = limits
+        self.role = ""
+        self.source_name: Literal["task", "program"] = "task"
+        self.arenas: dict[str, Arena] = {}
+        self.alive = True
+        self.born = time.monotonic()
+
+    def become(self, role: str, precision: str, mode: str) -> None:
+        """Waits until the interpreter is ready, then hands over the role."""
+        self.receive(self.limits.start, 0, "start")
+        self.role = role
+        self.source_name = "task" if role in ("reference", "baseline") else "program"
+        self.ask("role", {"role": role, "device": self.device.config(), "precision": precision, "mode": mode}, self.limits.start)
+
+    def ask(
+        self,
+        kind: str,
+        message: dict[str, Any] | None = None,
+        limit: float | None = None,
+        raw: bytes = b"",
+        fds: tuple[int, ...] = (),
+        max_raw: int = 0,
+    ) -> Frame:
+        """Sends a request and waits for its answer at most `limit` seconds."""
+        limit = self.limits.call if limit is None else limit
+        self.send(kind, message or {}, limit, raw, fds)
+        return self.receive(limit, max_raw, kind)
+
+    def send(self, kind: str, message: dict[str, Any], limit: float, raw: bytes = b"", fds: tuple[int, ...] = ()) -> None:
+        try:
+            self.channel.send({**message, "type": kind, "limit": limit}, raw, fds, timeout=max(limit, 10))
+        except ChannelError as error:
+            raise self.failure(kind, error, limit) from None
+
+    def receive(self, limit: float, max_raw: int, request: str) -> Frame:
+        try:
+            frame = self.channel.receive(limit, max_raw)
+        except ChannelError as error:
+            raise self.failure(request, error, limit) from None
+        if frame.message.get("type") == "failed":
+            line = frame.message.get("line")
+            raise PartyFailure(
+                "raised",
+                frame.text("message")[:6000],
+                line if isinstance(line, int) and not isinstance(line, bool) else None,
+                frame.text("traceback")[:6000],
+                frame.text("class")[:100],
+                request,
+            )
+        return frame
+
+    def timed(self, message: dict[str, Any], limit: float) -> tuple[int, int, Frame, int]:
+        """A timed call: the shim's and the judge's nanoseconds of the interval, the frame that describes the outputs, and the judge's
+        nanoseconds from the interval's end until the outputs were copied."""
+        return self._exchange("call", message, limit)
+
+    def empty(self) -> int:
+        """Nanoseconds of a round trip without a call, as the judge sees it, less what the shim counts."""
+        inner, wall, _, _ = self._exchange("empty", {}, self.limits.call)
+        return max(wall - inner, 0)
+
+    def _exchange(self, kind: str, message: dict[str, Any], limit: float) -> tuple[int, int, Frame, int]:
+        if self.ask(kind, message, limit).message.get("type") != "ready":
+            raise self.failure(kind, ChannelError("an answer out of turn"), limit)
+        sock = self.channel.sock
+        sock.settimeout(limit)
+        try:
+            begin = time.monotonic_ns()
+            sock.sendall(GO)
+            answer = sock.recv(_NANOSECONDS.size)
+            end = time.monotonic_ns()
+            while answer and len(answer) < _NANOSECONDS.size:
+                answer += sock.recv(_NANOSECONDS.size - len(answer)) or b"\0" * 8
+        except TimeoutError:
+            raise self.failure(kind, ChannelTimeout("no answer in time"), limit) from None
+        except OSError as error:
+            raise self.failure(kind, ChannelClosed(str(error)), limit) from None
+        if not answer:
+            raise self.failure(kind, ChannelClosed("the peer closed the connection"), limit)
+        frame = self.receive(limit, 0, kind)
+        return _NANOSECONDS.unpack(answer[:8])[0], end - begin, frame, time.monotonic_ns() - end
+
+    def arena(self, name: str, nbytes: int) -> Arena:
+        """An arena of at least `nbytes` that the party has mapped under `name`."""
+        arena = self.arenas.get(name)
+        if arena is not None and arena.nbytes >= nbytes:
+            return arena
+        fresh = self.device.allocate(nbytes)
+        self.ask("attach", {"arena": name, "handle": fresh.handle}, self.limits.call, fds=fresh.fds)
+        if arena is not None:
+            arena.close()
+        self.arenas[name] = fresh
+        return fresh
+
+    def failure(self, request: str, error: ChannelError, limit: float) -> PartyFailure:
+        """Ends the party and says why it did not answer."""
+        spawned = self.spawned
+        memory = spawned.group is not None and spawned.group.out_of_memory()
+        status = spawned.exit_status(1.0) if isinstance(error, ChannelClosed) else None
+        flooded = spawned.flooded
+        self.end()
+        printed = spawned.text()
+        line = hang_line(printed, self.source_name)
+        if flooded:
+            return PartyFailure("flood", f"it printed more than {spawned.limits.output_flood >> 20} MiB", None, "", "", request)
+        if memory or (spawned.group is None and status in (-signal.SIGKILL, 137)):
+            return PartyFailure("memory", f"it used more than {spawned.limits.memory / (1 << 30):.1f} GiB of memory", line, "", "", request)
+        if isinstance(error, ChannelTimeout):
+            return PartyFailure("timed_out", f"it did not finish within {limit:g} s", line, "", "", request)
+        if isinstance(error, ChannelClosed):
+            return PartyFailure("crashed", _death(status), _fatal_line(printed, self.source_name), printed[-2000:], "", request)
+        return PartyFailure("protocol", f"it broke the protocol: {error}", None, "", "", request)
+
+    def end(self) -> None:
+        self.alive = False
+        self.spawned.end()
+        for arena in self.arenas.values():
+            arena.close()
+        self.arenas = {}
+
+
+def _death(status: int | None) -> str:
+    if status is None:
+        return "it closed its channel"
+    number = -status if status < 0 else status - 128 if status > 128 else 0
+    if number:
+        try:
+            name = signal.Signals(number).name
+        except ValueError:
+            name = f"signal {number}"
+        words = {"SIGSEGV": "segmentation fault", "SIGFPE": "arithmetic fault", "SIGILL": "illegal instruction", "SIGABRT": "abort", "SIGBUS": "bus error"}
+        return f"it was ended by {name}" + (f" ({words[name]})" if name in words else "")
+    return f"it exited with status {status} before it answered"
+
+
+def _fatal_line(printed: str, source: str) -> int | None:
+    import re
+
+    at = printed.rfind("Fatal Python error")
+    found = re.findall(rf'File "[^"]*/{source}\.py", line (\d+)', printed[at:]) if at >= 0 else []
+    return int(found[0]) if found else None
+
+
+class Pool:
+    """Fresh parties that have imported torch and wait for a role; every one is used once. Spawns from one thread: a party dies with it."""
+
+    def __init__(self, device: Device, limits: Limits, spares: int = 2):
+        self.device = device
+        self.limits = limits
+        self.spares = spares
+        self.waiting: list[Party] = []
+        self.busy: list[Party] = []
+        self.lock = threading.Lock()
+        self.cancelled = False
+
+    def spawn(self, role: str = "device", prefix: list[str] | None = None, writable: list[Bind] | None = None) -> Party:
+        """`role` is "builder" (never sees the device) or "device"; `prefix` and `writable` are for profilers."""
+        device = self.device
+        spawned = spawn(self.limits, device.binds(role), device.variables(role), device.kind == "cpu", prefix, writable)
+        return Party(spawned, device, self.limits)
+
+    def take(self, role: str, precision: str = "fp32-strict", mode: str = "train") -> Party:
+        """A party in its role: "reference", "baseline", "runner" or "builder"."""
+        if self.cancelled:
+            raise Cancelled
+        # On the CPU all are confined alike; with a GPU the builder is not to see it.
+        spare = self.waiting.pop(0) if self.waiting and (role != "builder" or self.device.kind == "cpu") else None
+        party = spare or self.spawn("builder" if role == "builder" else "device")
+        with self.lock:
+            self.busy.append(party)
+        try:
+            party.become(role, precision, mode)
+        except PartyFailure:
+            self.give_back(party)
+            if spare is None or self.cancelled:
+                raise
+            return self.take(role, precision, mode)  # a spare may have died while it waited
+        return party
+
+    def give_back(self, party: Party) -> None:
+        """Ends a party: none is used twice."""
+        party.end()
+        with self.lock:
+            if party in self.busy:
+                self.busy.remove(party)
+
+    def refill(self) -> None:
+        """Called when nothing is measured."""
+        self.waiting = [party for party in self.waiting if party.spawned.process.poll() is None]
+        while len(self.waiting) < self.spares:
+            self.waiting.append(self.spawn())
+
+    def cancel(self) -> None:
+        """From another thread: kills the parties at work, so that whoever waits for them gets an error at once."""
+        self.cancelled = True
+        with self.lock:
+            for party in self.busy:
+                party.spawned.kill()
+
+    def close(self) -> None:
+        for party in [*self.waiting, *self.busy]:
+            party.end()
+        self.waiting, self.busy = [], []
+
+
+def data_folder(data_dir: Path, name: str) -> Path:
+    """A folder of the judge's own below `data_dir`, closed to other users."""
+    folder = data_dir / name
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder

@@ -1,0 +1,232 @@
+"""The reference: runs the task for its inputs, its eager results, the fp64 oracle and its graph; a second one is a timed baseline."""
+
+# sandboxed: imports and runs tasks
+
+from __future__ import annotations
+
+import copy
+import io
+import os
+import sys
+from typing import Any
+
+import torch
+
+from verifier.channel import Frame
+from verifier.layout import LayoutError, Spec, encode
+from verifier.party import load_source
+from verifier.role import Role, map_tensors, seed_everything
+
+PRINT_LIMIT = 64 * 1024  # bytes that a task may print while it is admitted
+
+
+class Reference(Role):
+    module: Any = None
+    mutated: list[str] | None = None  # state-dict names that forward changes, known after the first run
+    before: dict[str, torch.Tensor] = {}
+
+    def do_load(self, frame: Frame) -> dict[str, Any]:
+        """Imports the task and constructs `Model` under a seed. With `watch`, writing files and printing without end are errors with a line."""
+        if frame.message.get("watch"):
+            watch(self.home)
+        self.source = frame.text("source")
+        self.step = "import"
+        self.module = load_source("task", self.source, self.home)
+        self.step = "get_init_inputs"
+        init = self.module.get_init_inputs()
+        if not isinstance(init, (list, tuple)):
+            raise LayoutError(f"get_init_inputs returns {type(init).__name__!r}; it must return a list")
+        described = self.hold("init", list(init))
+        self.step = "constructor"
+        seed_everything(frame.integer("seed"))
+        model = self.module.Model(*init)
+        if not isinstance(model, torch.nn.Module):
+            raise LayoutError("`Model` must be a subclass of torch.nn.Module")
+        model = self.cast_model(model)
+        model.train(self.mode == "train")
+        self.model = model
+        parameters = {name for name, _ in model.named_parameters(remove_duplicate=False)}
+        state = {name: value for name, value in model.state_dict().items() if isinstance(value, torch.Tensor)}
+        self.names = list(state)
+        self.held["state"] = [value.detach() for value in state.values()]
+        first: dict[tuple[int, tuple[int, ...]], str] = {}
+        entries = []
+        for name, value in state.items():
+            alias = first.setdefault((value.data_ptr(), tuple(value.shape)), name) if value.numel() else name
+            entries.append({"name": name, "parameter": name in parameters, "alias": alias if alias != name else None})
+        specs = [Spec.of(value).model_dump(exclude_none=True) for value in state.values()]
+        return {"type": "ok", "init": described, "state": entries, "specs": specs}
+
+    def do_compile(self, frame: Frame) -> dict[str, Any]:
+        """Baselines beyond eager: the first timed call pays for the compilation, which is never in a score."""
+        options = {"compile": {}, "compile-max-autotune": {"mode": "max-autotune"}}[frame.text("baseline")]
+        self.model = torch.compile(self.model, **options)
+        return {"type": "ok"}
+
+    def do_take_state(self, frame: Frame) -> dict[str, Any]:
+        target = getattr(self.model, "_orig_mod", self.model)
+        values = [tensor.clone() for tensor in self.take(frame.message)]
+        state = target.state_dict()
+        target.load_state_dict({**state, **dict(zip(frame.message["names"], values, strict=True))}, strict=True)
+        return {"type": "ok"}
+
+    def do_inputs(self, frame: Frame) -> dict[str, Any]:
+        self.step = "get_inputs"
+        seed_everything(frame.integer("seed"))
+        variant = frame.message.get("variant")
+        inputs = self.module.get_inputs() if variant is None else self.module.get_input_variants()[int(variant)]
+        if not isinstance(inputs, (list, tuple)):
+            raise LayoutError(f"get_inputs returns {type(inputs).__name__!r}; it must return a list")
+        inputs = map_tensors(list(inputs), self.cast)
+        variants = getattr(self.module, "get_input_variants", None)
+        count = len(variants()) if callable(variants) and variant is None and frame.message.get("count") else 0
+        return {"type": "ok", "variants": min(count, 8), **self.hold("inputs", inputs)}
+
+    def do_run(self, frame: Frame) -> dict[str, Any]:
+        """One eager call in fp32 (or the policy's type), which changes the state as the task means it to. Also: which inputs it changes, which
+        outputs are views of inputs, and which state entries it changes."""
+        self.step = "forward"
+        inputs = map_tensors(self.inputs(frame), lambda tensor: tensor.clone(memory_format=torch.preserve_format))
+        given: list[torch.Tensor] = []
+        encode(list(inputs), given)
+        copies = [tensor.clone() for tensor in given]
+        state = self.model.state_dict()
+        names = self.names if self.mutated is None else self.mutated
+        self.before = {name: state[name].detach().clone() for name in names}
+        seed_everything(frame.integer("rng"))
+        with torch.no_grad():
+            output = self.model(*inputs)
+        self.device.sync()
+        state = self.model.state_dict()
+        if self.mutated is None:
+            self.mutated = [name for name, value in self.before.items() if not same(value, state[name])]
+            self.before = {name: self.before[name] for name in self.mutated}
+        storages = {tensor.untyped_storage().data_ptr() for tensor in given}
+        described = self.hold("outputs", output)
+        self.held["state_after"] = [state[name].detach() for name in self.mutated]
+        return {
+            "type": "ok",
+            **described,
+            "aliased": [tensor.untyped_storage().data_ptr() in storages for tensor in self.held["outputs"]],
+            "changed_inputs": [index for index, (now, then) in enumerate(zip(given, copies, strict=True)) if not same(now, then)],
+            "mutated": self.mutated,
+            "state_specs": [Spec.of(tensor).model_dump(exclude_none=True) for tensor in self.held["state_after"]],
+        }
+
+    def do_oracle(self, frame: Frame) -> dict[str, Any]:
+        """The same call in fp64, on a copy, from the present state. With `wiggle`, inputs and weights differ by up to one unit in the last place of
+        their own type: how far the result then moves is what rounding alone may do to any implementation."""
+        wiggle = frame.message.get("wiggle")
+        generator = torch.Generator(device="cpu").manual_seed(int(wiggle or 0))
+
+        def widen(tensor: torch.Tensor) -> torch.Tensor:
+            if not tensor.is_floating_point():
+                return tensor.clone()
+            wide = tensor.double()
+            if wiggle is not None and tensor.dtype != torch.float64:
+                noise = torch.rand(wide.shape, generator=generator, dtype=torch.float32).to(wide.device).double() * 2 - 1
+                wide = wide + wide * noise * torch.finfo(tensor.dtype).eps
+            return wide
+
+        model = copy.deepcopy(self.model)
+        for module in model.modules():
+            for table in (module._parameters, module._buffers):
+                for name, value in table.items():
+                    if value is not None and value.is_floating_point():
+                        value.data = widen(value.data)
+        inputs = map_tensors(self.inputs(frame), widen)
+        seed_everything(frame.integer("rng"))
+        default = torch.get_default_dtype()
+        torch.set_default_dtype(torch.float64)  # for tensors that forward makes without a type
+        try:
+            with torch.no_grad():
+                output = model(*inputs)
+        finally:
+            torch.set_default_dtype(default)
+        self.device.sync()
+        state = model.state_dict()
+        described = self.hold("oracle", output)
+        self.held["oracle_state"] = [state[name].detach() for name in self.mutated or []]
+        specs = [Spec.of(tensor).model_dump(exclude_none=True) for tensor in self.held["oracle_state"]]
+        return {"type": "ok", **described, "state_specs": specs}
+
+    def do_rollback(self, frame: Frame) -> dict[str, Any]:
+        """Undoes what the last run changed in the state."""
+        state = self.model.state_dict()
+        with torch.no_grad():
+            for name, value in self.before.items():
+                state[name].copy_(value)
+        return {"type": "ok"}
+
+    def do_call(self, frame: Frame) -> dict[str, Any]:
+        self.step = "forward"
+        return super().do_call(frame)
+
+    def do_capture(self, frame: Frame) -> dict[str, Any]:
+        from verifier.capture import capture
+
+        inputs = self.inputs(frame)
+        result = capture(self.model, list(inputs), self.source, self.mode)
+        return {"type": "ok", "raw": result.model_dump_json().encode()}
+
+    def do_step(self, frame: Frame) -> dict[str, Any]:
+        return {"type": "ok", "step": getattr(self, "step", "")}
+
+
+def same(left: torch.Tensor, right: torch.Tensor) -> bool:
+    """Bitwise in effect: NaN equals NaN."""
+    if left.shape != right.shape or left.dtype != right.dtype:
+        return False
+    if torch.equal(left, right):
+        return True
+    return left.is_floating_point() and torch.equal(left.isnan(), right.isnan()) and torch.equal(left.nan_to_num(), right.nan_to_num())
+
+
+class LimitedWriter(io.TextIOBase):
+    """Standard output that fails, on the line that prints, beyond a limit."""
+
+    def __init__(self, stream: io.TextIOBase):
+        self.stream = stream
+        self.written = 0
+
+    def write(self, text: str) -> int:
+        self.written += len(text)
+        if self.written > PRINT_LIMIT:
+            raise OSError(f"the task prints more than {PRINT_LIMIT // 1024} KiB")
+        return self.stream.write(text)
+
+    def flush(self) -> None:
+        self.stream.flush()
+
+
+_SYSTEM_EVENTS = ("os.system", "subprocess.Popen", "os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn")
+_WRITING_EVENTS = ("os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate", "os.chmod", "shutil.rmtree")
+
+
+def watch(home: str) -> None:
+    """Friendly errors, with a line, for what the sandbox would refuse or contain anyway; not itself a protection."""
+    sys.stdout = LimitedWriter(sys.stdout)  # type: ignore[assignment]
+    sys.stderr = LimitedWriter(sys.stderr)  # type: ignore[assignment]
+    task = os.path.join(home, "task.py")
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        writes = event in _WRITING_EVENTS or (event == "open" and isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
+        network = event in ("socket.connect", "socket.bind", "socket.getaddrinfo", "socket.sendto") or event == "socket.__new__"
+        process = event in _SYSTEM_EVENTS
+        if not (writes or network or process) or not called_by(task):
+            return
+        if writes:
+            raise PermissionError("a task must not write to the file system")
+        raise PermissionError("a task must not use the network" if network else "a task must not start processes")
+
+    sys.addaudithook(hook)
+
+
+def called_by(path: str, depth: int = 12) -> bool:
+    """Whether one of the innermost Python frames belongs to `path`."""
+    frame = sys._getframe(2)
+    while frame is not None and depth:
+        if frame.f_code.co_filename == path:
+            return True
+        frame, depth = frame.f_back, depth - 1  # type: ignore[assignment]
+    return False

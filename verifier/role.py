@@ -1,0 +1,159 @@
+"""What the roles of a party share: arenas, tensors that wait to be fetched, and the timed call."""
+
+# sandboxed: calls the models that tasks and programs define
+
+from __future__ import annotations
+
+import gc
+import random
+from typing import Any
+
+import torch
+
+from verifier.channel import Channel, Frame
+from verifier.devices.base import PartyDevice
+from verifier.layout import LayoutError, Spec, decode, encode, read_specs, view
+
+
+class Role:
+    """`held` keeps tensors by name until the judge has made room for them and says `put`."""
+
+    def __init__(self, channel: Channel, home: str, device: PartyDevice, frame: Frame):
+        self.channel = channel
+        self.home = home
+        self.device = device
+        self.precision = frame.text("precision")
+        self.mode = frame.text("mode")
+        self.arenas: dict[str, torch.Tensor] = {}
+        self.held: dict[str, list[torch.Tensor]] = {}
+        self.model: Any = None
+        self.previous: list[torch.Tensor] = []
+
+    # Arenas
+
+    def do_attach(self, frame: Frame) -> dict[str, Any]:
+        self.arenas[frame.text("arena")] = self.device.attach(frame.message["handle"], frame.fds)
+        return {"type": "ok"}
+
+    def do_put(self, frame: Frame) -> dict[str, Any]:
+        """Writes held tensors into an arena at the offsets that the judge chose."""
+        self.store(self.held[frame.text("what")], self.arenas[frame.text("arena")], frame.message["offsets"])
+        self.device.sync()
+        return {"type": "ok"}
+
+    def store(self, tensors: list[torch.Tensor], arena: torch.Tensor, offsets: list[int]) -> None:
+        for tensor, offset in zip(tensors, offsets, strict=True):
+            if tensor.numel():
+                view(arena, Spec.of(tensor), offset).copy_(tensor)
+
+    def take(self, message: dict[str, Any]) -> list[torch.Tensor]:
+        """Views of tensors that lie in an arena: ``{"arena", "specs", "offsets"}``."""
+        arena = self.arenas[message["arena"]]
+        return [view(arena, spec, offset) for spec, offset in zip(read_specs(message["specs"]), message["offsets"], strict=True)]
+
+    def hold(self, name: str, value: Any) -> dict[str, Any]:
+        """Keeps the tensors of `value` and describes it: tree and specs."""
+        tensors: list[torch.Tensor] = []
+        tree = encode(value, tensors)
+        self.held[name] = tensors
+        return {"tree": tree, "specs": [Spec.of(tensor).model_dump(exclude_none=True) for tensor in tensors]}
+
+    # Calls
+
+    def inputs(self, frame: Frame) -> Any:
+        values = decode(frame.message["tree"], self.take(frame.message))
+        return values if isinstance(values, (list, tuple)) else [values]
+
+    def do_call(self, frame: Frame) -> dict[str, Any]:
+        """One call: inputs lie in an arena, the clock runs from the judge's byte to the device's sync, then outputs are copied to their slot,
+        and those of the call before are copied once more."""
+        inputs = self.inputs(frame)
+        seed_everything(frame.integer("rng"))
+        fd = self.channel.fileno()
+        self.channel.sock.settimeout(None)
+        gc.collect(0)
+        gc.disable()
+        output = failure = None
+        model = self.model
+        self.channel.send({"type": "ready"}, timeout=None)
+        self.channel.sock.settimeout(None)
+        self.device.go(fd)
+        try:
+            with torch.no_grad():
+                output = model(*inputs)
+        except BaseException as error:
+            failure = error
+        self.device.done(fd)
+        gc.enable()
+        if failure is not None:
+            raise failure
+        tensors: list[torch.Tensor] = []
+        tree = encode(output, tensors)
+        for tensor in _leaves(output):
+            if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+                raise LayoutError(f"an output is a {type(tensor).__name__}; it must be a plain torch.Tensor")
+            if tensor.device.type != torch.device(self.device.torch_device).type:
+                raise LayoutError(f"an output is on {tensor.device}; it must be on the device {self.device.torch_device}")
+        specs = [Spec.of(tensor) for tensor in tensors]
+        slot = frame.message["slot"]
+        offsets = slot["offsets"]
+        fits = len(offsets) == len(specs) and all(spec.nbytes <= room for spec, room in zip(specs, slot["room"], strict=True))
+        if fits:
+            self.store(tensors, self.arenas[slot["arena"]], offsets)
+            again = frame.message.get("again")
+            if again and len(self.previous) == len(again):
+                self.store(self.previous, self.arenas[slot["arena"]], again)
+            self.device.sync()
+        self.previous = tensors
+        return {"type": "outputs", "tree": tree, "specs": [spec.model_dump(exclude_none=True) for spec in specs], "copied": fits}
+
+    def do_empty(self, frame: Frame) -> dict[str, Any]:
+        """An exchange of the same form without a call: calibrates the round trip."""
+        fd = self.channel.fileno()
+        self.channel.send({"type": "ready"}, timeout=None)
+        self.channel.sock.settimeout(None)
+        self.device.go(fd)
+        self.device.done(fd)
+        return {"type": "ok"}
+
+    def do_peak(self, frame: Frame) -> dict[str, Any]:
+        return {"type": "ok", "bytes": self.device.peak_bytes()}
+
+    def cast(self, tensor: torch.Tensor) -> torch.Tensor:
+        """To the device, and under bf16 and fp16 to that type, as KernelBench does with models and inputs."""
+        dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(self.precision)
+        return tensor.to(device=self.device.torch_device, dtype=dtype if dtype is not None and tensor.is_floating_point() else None)
+
+    def cast_model(self, model: Any) -> Any:
+        dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(self.precision)
+        model = model.to(self.device.torch_device)
+        return model.to(dtype) if dtype is not None else model
+
+
+def _leaves(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, dict):
+        value = list(value.values())
+    return [leaf for item in value for leaf in _leaves(item)] if isinstance(value, (list, tuple)) else []
+
+
+def seed_everything(seed: int) -> None:
+    torch.manual_seed(seed)
+    random.seed(seed)
+    try:
+        import numpy
+    except ImportError:
+        return
+    numpy.random.seed(seed % 2**32)
+
+
+def map_tensors(value: Any, change: Any) -> Any:
+    """`value` with every tensor in its lists, tuples and dicts replaced."""
+    if isinstance(value, torch.Tensor):
+        return change(value)
+    if isinstance(value, (list, tuple)):
+        return type(value)(map_tensors(item, change) for item in value) if type(value) in (list, tuple) else value
+    if isinstance(value, dict):
+        return {key: map_tensors(item, change) for key, item in value.items()}
+    return value

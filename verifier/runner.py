@@ -1,0 +1,107 @@
+"""The runner: a fresh process that holds the program, its inputs and weights, and nothing else that could tell it the answer."""
+
+# sandboxed: imports and runs programs
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import torch
+
+from verifier.build.inline import install_lookup
+from verifier.channel import Frame
+from verifier.layout import decode
+from verifier.party import load_source
+from verifier.role import Role, map_tensors, seed_everything
+
+
+class Runner(Role):
+    module: Any = None
+    construction: dict[str, Any] = {}
+
+    def do_import(self, frame: Frame) -> dict[str, Any]:
+        """Unpacks what the builder made, so that the program's build requests only look it up; then imports the program."""
+        folder = os.path.join(self.home, "build")
+        os.makedirs(folder, exist_ok=True)
+        at = 0
+        for name, size in frame.message["artefacts"]:
+            path = os.path.join(folder, name)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "wb") as file:
+                file.write(frame.raw[at : at + size])
+            os.chmod(path, 0o500)
+            at += size
+        os.environ.update({"STITCH_BUILD_DIR": folder, "STITCH_BUILD": "lookup", **frame.message["variables"]})
+        install_lookup(folder)
+        self.source = frame.text("source")
+        self.module = load_source("program", self.source, self.home)
+        return {"type": "ok"}
+
+    def do_construct(self, frame: Frame) -> dict[str, Any]:
+        """A fresh `ModelNew` under the evaluation's seed, with the task's state dict loaded strictly where its names fit."""
+        self.construction = frame.message
+        self.previous = []
+        self.model, refused = self._construct(self.module)
+        return {"type": "ok", "refused": refused}
+
+    def _construct(self, module: Any) -> tuple[Any, str]:
+        message = self.construction
+        init = map_tensors(decode(message["init"]["tree"], self.take(message["init"])), lambda tensor: tensor.clone())
+        seed_everything(int(message["seed"]))
+        model = self.cast_model(module.ModelNew(*init))
+        model.train(self.mode == "train")
+        refused = ""
+        if message.get("state") is not None:
+            values = [tensor.clone() for tensor in self.take(message["state"])]
+            try:
+                model.load_state_dict(dict(zip(message["names"], values, strict=True)), strict=True)
+            except (RuntimeError, AttributeError, TypeError) as error:
+                refused = str(error)[:1000]
+                model = self._construct_seeded(module, init, int(message["seed"]))  # a failed load has changed part of it
+        return model, refused
+
+    def _construct_seeded(self, module: Any, init: Any, seed: int) -> Any:
+        seed_everything(seed)
+        model = self.cast_model(module.ModelNew(*init))
+        model.train(self.mode == "train")
+        return model
+
+    def do_state(self, frame: Frame) -> dict[str, Any]:
+        """The entries of the state dict that the judge names, held for `put`; null where one is missing."""
+        state = self.model.state_dict()
+        names = frame.message["names"]
+        if any(not isinstance(state.get(name), torch.Tensor) for name in names):
+            return {"type": "ok", "specs": None}
+        return {"type": "ok", **self.hold("state", [state[name] for name in names])}
+
+    def do_observe(self, frame: Frame) -> dict[str, Any]:
+        """Which operators and own functions a call spends its time in. The program is imported once more, with its libraries traced."""
+        from verifier.profiling.own_calls import loaded_extensions, trace_module, traced_calls
+
+        inputs = self.inputs(frame)
+        model = self.model
+        if self.device.torch_device == "cpu":
+            import sys
+
+            install_lookup(os.environ["STITCH_BUILD_DIR"], trace_module)
+            before = frozenset(sys.modules)
+            with traced_calls():
+                module = load_source("program", self.source, self.home)
+            for extension in loaded_extensions(before):
+                trace_module(extension)
+            model, _ = self._construct(module)
+
+        def call() -> Any:
+            seed_everything(frame.integer("rng"))
+            with torch.no_grad():
+                return model(*inputs)
+
+        seen = self.device.observe(call)
+        return {
+            "type": "ok",
+            "kernels": [kernel.model_dump() for kernel in seen.kernels],
+            "own_share": seen.own_share,
+            "reason": seen.reason,
+            "threads_left": seen.threads_left,
+        }

@@ -1,0 +1,279 @@
+"""Confinement of a party: bubblewrap where it is installed, else a process with limits, which is said wherever a result is shown."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import site
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import threading
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+from verifier import cgroup, seccomp
+from verifier.channel import Channel, pair
+from verifier.devices.base import Bind
+from verifier.limits import Limits
+from verifier.report import Protection
+
+PACKAGE = Path(__file__).resolve().parent
+INSIDE = "/opt/stitchwork"  # where a sandbox shows the package `verifier`, and nothing else of the checkout
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+SYSTEM_FILES = ("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives")
+BOOT = "import sys; sys.path.insert(0, sys.argv[1]); import verifier.party as party; sys.path.pop(0); party.main(sys.argv[2])"
+
+
+@cache
+def bubblewrap() -> str:
+    """Its path where it works here, else empty."""
+    path = shutil.which("bwrap") or ""
+    if not path:
+        return ""
+    probe = [path, "--unshare-all", "--die-with-parent", "--cap-drop", "ALL", *_system_binds(), "--proc", "/proc", "--dev", "/dev", "/usr/bin/true"]
+    try:
+        return path if subprocess.run(probe, capture_output=True, timeout=10).returncode == 0 else ""
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+def _system_binds() -> list[str]:
+    arguments: list[str] = []
+    for path in SYSTEM:
+        if os.path.islink(path):
+            arguments += ["--symlink", os.readlink(path), path]
+        elif os.path.isdir(path):
+            arguments += ["--ro-bind", path, path]
+    for path in SYSTEM_FILES:
+        arguments += ["--ro-bind-try", path, path]
+    return arguments
+
+
+@cache
+def interpreter_folders() -> tuple[str, ...]:
+    """What the interpreter and its packages need to be seen: real prefix, virtual environment, site-packages; parents before children."""
+    paths = sysconfig.get_paths()
+    candidates = {sys.base_prefix, sys.base_exec_prefix, sys.prefix, paths["purelib"], paths["platlib"], paths["stdlib"], paths["platstdlib"]}
+    candidates |= {os.path.dirname(os.path.realpath(sys.executable))}
+    candidates |= {folder for folder in [*site.getsitepackages(), *sys.path] if os.path.basename(folder) in ("site-packages", "dist-packages")}
+    candidates |= {os.path.realpath(folder) for folder in candidates}
+    kept: list[str] = []
+    for folder in sorted(candidates, key=len):
+        covered = any(folder == other or folder.startswith(other + "/") for other in (*kept, *SYSTEM))
+        if os.path.isdir(folder) and folder != "/" and not covered:
+            kept.append(folder)
+    return tuple(kept)
+
+
+@cache
+def protection() -> Protection:
+    """What confines a party on this host. Cached: it does not change while a judge lives."""
+    layers: list[str] = []
+    missing: list[str] = []
+    wrapped = bool(bubblewrap())
+    if wrapped:
+        layers += ["user, mount, pid, ipc, uts and network namespaces", "read-only minimal file system", "private /tmp", "no capabilities"]
+    else:
+        how = "bubblewrap is installed, but user namespaces are refused" if shutil.which("bwrap") else "install bubblewrap (apt install bubblewrap)"
+        missing += [f"namespaces (files and processes of this user can be seen): {how}"]
+        layers += ["own session"]
+    layers += ["cleared environment"]
+    (layers if seccomp.supported() else missing).append("seccomp" if seccomp.supported() else "seccomp: this processor architecture has no filter")
+    kind = cgroup.version()
+    (layers if kind else missing).append(f"cgroup {kind}" if kind else "cgroup memory and process limits: run as root or delegate a cgroup")
+    layers += ["rlimits", "time limits"]
+    return Protection(sandbox="bubblewrap" if wrapped else "process", layers=layers, missing=missing)
+
+
+@dataclass
+class Spawned:
+    """A confined process: its channel, what it printed (cut), and the means to end all of it."""
+
+    process: subprocess.Popen[bytes]
+    channel: Channel
+    limits: Limits
+    group: cgroup.Cgroup | None
+    folder: str  # private folder of a party without namespaces
+    wrapped: bool
+    printed: bytearray = field(default_factory=bytearray)
+    total: int = 0
+    flooded: bool = False
+    drain: threading.Thread | None = None
+    ended: bool = False
+
+    def start_drain(self) -> None:
+        self.drain = threading.Thread(target=self._drain, daemon=True)
+        self.drain.start()
+
+    def _drain(self) -> None:
+        """Reads what the party prints so that it never blocks, and keeps the last of it."""
+        assert self.process.stdout is not None
+        keep = self.limits.output
+        fd = self.process.stdout.fileno()
+        while True:
+            try:
+                part = os.read(fd, 65536)
+            except OSError:
+                return
+            if not part:
+                return
+            self.total += len(part)
+            self.printed += part
+            if len(self.printed) > 2 * keep:
+                del self.printed[: len(self.printed) - keep]
+            if self.total > self.limits.output_flood and not self.flooded:
+                self.flooded = True
+                self.kill()
+
+    def text(self) -> str:
+        """The last of what was printed, at most `limits.output` bytes."""
+        if self.drain is not None and self.ended:
+            self.drain.join(timeout=1)
+        return bytes(self.printed[-self.limits.output :]).decode(errors="replace")
+
+    def kill(self) -> None:
+        """SIGKILL to everything that belongs to the party; safe from any thread, and more than once."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        if self.group is not None:
+            self.group.kill()
+        with contextlib.suppress(OSError):
+            self.process.kill()
+
+    def end(self) -> int | None:
+        """Kills what is left, frees everything, and returns the exit status (negative: a signal)."""
+        if self.ended:
+            return self.process.returncode
+        status = self.process.poll()
+        self.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(timeout=10)
+        self.ended = True
+        if self.drain is not None:
+            self.drain.join(timeout=2)
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+        self.channel.close()
+        if self.group is not None:
+            self.group.remove()
+        if self.folder:
+            shutil.rmtree(self.folder, ignore_errors=True)
+        return status if status is not None else self.process.returncode
+
+    def exit_status(self, wait: float = 2.0) -> int | None:
+        """The status with which the party ended by itself (128 + n or negative for signal n), or null."""
+        try:
+            return self.process.wait(timeout=wait)
+        except subprocess.TimeoutExpired:
+            return None
+
+
+def spawn(
+    limits: Limits,
+    binds: list[Bind],
+    variables: dict[str, str],
+    data_limit: bool,
+    prefix: list[str] | None = None,
+    writable: list[Bind] | None = None,
+) -> Spawned:
+    """Starts a party. `data_limit` puts a ceiling on private memory, so that an allocation fails where it stands in the source (not with CUDA,
+    which reserves address space). `prefix` is a profiler's command line inside the sandbox. Raises `OSError`."""
+    ours, theirs = pair()
+    wrap = bubblewrap()
+    group = cgroup.Cgroup.create(cgroup.version(), limits.memory, limits.processes) if cgroup.version() else None  # type: ignore[arg-type]
+    folder = "" if wrap else tempfile.mkdtemp(prefix="stitch-party-")
+    home = "/tmp" if wrap else folder
+    environment = {
+        "PATH": "/usr/local/bin:/usr/bin:/bin",
+        "HOME": home,
+        "TMPDIR": home,
+        "LANG": "C.UTF-8",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONHASHSEED": "0",
+        **variables,
+    }
+    rlimits = {"RLIMIT_CORE": 0, "RLIMIT_FSIZE": limits.file, "RLIMIT_NOFILE": 4096}
+    if data_limit:
+        rlimits["RLIMIT_DATA"] = int(limits.memory * 0.9)
+    if os.getuid() != 0:
+        rlimits["RLIMIT_NPROC"] = limits.processes + 4096  # counted for the whole user: only a ceiling against fork bombs
+    boot = {
+        "fd": theirs.fileno(),
+        "rlimits": rlimits,
+        "seccomp": not wrap and seccomp.supported(),
+        "home": home,
+        "parent": 0 if wrap else os.getpid(),
+    }
+    python = [sys.executable, "-I", "-c", BOOT]
+    keep = [theirs.fileno()]
+    filter_fd = -1
+    if wrap:
+        argv = [wrap, "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL", "--hostname", "sandbox", "--clearenv"]
+        for name, value in environment.items():
+            argv += ["--setenv", name, value]
+        argv += _system_binds()
+        for path in interpreter_folders():
+            argv += ["--ro-bind", path, path]
+        argv += ["--ro-bind", str(PACKAGE), f"{INSIDE}/verifier", "--proc", "/proc", "--dev", "/dev"]
+        argv += ["--perms", "1777", "--size", str(limits.temporary), "--tmpfs", "/tmp"]
+        for bind in binds:
+            option = ("--dev-bind" if bind.device else "--ro-bind") + ("-try" if bind.optional else "")
+            argv += [option, bind.source, bind.target]
+        for bind in writable or []:
+            argv += ["--bind", bind.source, bind.target]
+        if seccomp.supported():
+            filter_fd = os.memfd_create("seccomp", 0)
+            os.write(filter_fd, seccomp.program())
+            os.lseek(filter_fd, 0, os.SEEK_SET)
+            keep.append(filter_fd)
+            argv += ["--seccomp", str(filter_fd)]
+        argv += ["--chdir", "/tmp", "--", *(prefix or []), *python, INSIDE, json.dumps(boot)]
+    else:
+        argv = [*(prefix or []), *python, str(PACKAGE.parent), json.dumps(boot)]
+    try:
+        process = subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            pass_fds=keep,
+            env={} if wrap else environment,
+            cwd="/" if wrap else folder,
+            start_new_session=True,
+            preexec_fn=group.enter if group is not None else None,
+        )
+    except OSError:
+        if group is not None:
+            group.remove()
+        ours.close()
+        if folder:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+    finally:
+        theirs.close()
+        if filter_fd >= 0:
+            os.close(filter_fd)
+    spawned = Spawned(process, Channel(ours), limits, group, folder, bool(wrap))
+    spawned.start_drain()
+    return spawned
+
+
+_DUMPED = re.compile(r'File "[^"]*/(task|program)\.py", line (\d+) in (\S+)')
+
+
+def hang_line(text: str, source: str) -> int | None:
+    """Where a party stood when its own watchdog wrote its stack: the innermost line of `source` ("task" or "program")."""
+    at = text.rfind("Timeout (")
+    if at < 0:
+        return None
+    for module, line, _ in _DUMPED.findall(text[at:]):
+        if module == source:
+            return int(line)
+    return None

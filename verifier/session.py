@@ -1,0 +1,165 @@
+"""The judge's use of a confined reference: its inputs, eager results and fp64 results as tensors that the judge can read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from verifier.correctness import reshape_distribution
+from verifier.layout import Spec, decode, place, read_specs, view
+from verifier.pool import Party, PartyFailure, Pool
+from verifier.task import Mode, Precision
+
+Message = dict[str, Any]
+
+
+@dataclass
+class Values:
+    """A tree of values whose tensors the judge holds."""
+
+    tree: Any
+    specs: list[Spec]
+    tensors: list[torch.Tensor] = field(default_factory=list)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(spec.nbytes for spec in self.specs)
+
+
+@dataclass
+class Run:
+    """One call of the reference."""
+
+    outputs: Values
+    state: list[torch.Tensor]  # entries that it changed, afterwards
+    aliased: list[bool] = field(default_factory=list)
+    changed_inputs: list[int] = field(default_factory=list)
+
+
+@dataclass
+class StateEntry:
+    name: str
+    spec: Spec
+    parameter: bool
+    alias: str | None
+
+
+def dump(specs: list[Spec]) -> list[Message]:
+    return [spec.model_dump(exclude_none=True) for spec in specs]
+
+
+def fetch(party: Party, what: str, specs: list[Spec], arena: str, limit: float | None = None) -> list[torch.Tensor]:
+    """Private copies of tensors that a party holds."""
+    if not specs:
+        return []
+    offsets, end = place(specs)
+    memory = party.arena(arena, end)
+    party.ask("put", {"what": what, "arena": arena, "offsets": offsets}, limit)
+    return [view(memory.bytes, spec, offset).clone(memory_format=torch.preserve_format) for spec, offset in zip(specs, offsets, strict=True)]
+
+
+def give(party: Party, arena: str, tensors: list[torch.Tensor], specs: list[Spec], room: int = 0, slot: int = 0) -> Message:
+    """Writes tensors into a party's arena, which has at least two slots of `room` bytes, and names them as its requests want them."""
+    _, size = place(specs)
+    room = max(room, size)
+    memory = party.arena(arena, 2 * room)
+    offsets, _ = place(specs, slot * room)
+    for tensor, spec, offset in zip(tensors, specs, offsets, strict=True):
+        if spec.numel:
+            view(memory.bytes, spec, offset).copy_(tensor)
+    party.device.sync()
+    return {"arena": arena, "specs": dump(specs), "offsets": offsets}
+
+
+def described(message: Message, tree_limit: int = 1 << 20) -> Values:
+    """Tree and specs out of an answer."""
+    return Values(message.get("tree"), read_specs(message.get("specs", [])))
+
+
+class ReferenceSession:
+    """A reference for one (task, precision, mode). It may serve many evaluations: no program ever enters its process."""
+
+    def __init__(self, pool: Pool, source: str, precision: Precision, mode: Mode, watch: bool = False):
+        self.pool = pool
+        self.source = source
+        self.limits = pool.limits
+        self.watch = watch
+        self.party = pool.take("reference", precision, mode)
+        self.init: Values = Values({"l": []}, [])
+        self.state: list[StateEntry] = []
+        self.state_tensors: list[torch.Tensor] = []
+        self.mutated: list[str] = []
+        self.variants = 0
+
+    def load(self, seed: int) -> None:
+        """Imports the task afresh and constructs its model under `seed`. Raises `PartyFailure`."""
+        answer = self.party.ask("load", {"source": self.source, "seed": seed, "watch": self.watch}, self.limits.load).message
+        self.watch = False  # once a process
+        self.init = described(answer["init"])
+        self.init.tensors = fetch(self.party, "init", self.init.specs, "init")
+        specs = read_specs(answer["specs"])
+        self.state = [
+            StateEntry(str(entry["name"]), spec, bool(entry["parameter"]), entry.get("alias")) for entry, spec in zip(answer["state"], specs, strict=True)
+        ]
+        self.state_tensors = fetch(self.party, "state", specs, "state")
+        self.mutated = []
+
+    def take_state(self, tensors: list[torch.Tensor]) -> None:
+        """Gives the model other weights."""
+        specs = [entry.spec for entry in self.state]
+        self.party.ask("take_state", {"names": [entry.name for entry in self.state], **give(self.party, "state", tensors, specs)}, self.limits.load)
+
+    def inputs(self, seed: int, variant: int | None = None, count: bool = False) -> Values:
+        answer = self.party.ask("inputs", {"seed": seed, "variant": variant, "count": count}, self.limits.inputs).message
+        if count:
+            self.variants = int(answer.get("variants", 0))
+        values = described(answer)
+        values.tensors = fetch(self.party, "inputs", values.specs, "drawn", self.limits.inputs)
+        return values
+
+    def reshaped(self, values: Values, distribution: str, seed: int) -> Values | None:
+        """The same inputs with floating tensors from another distribution; null where there is none."""
+        if not any(spec.floating for spec in values.specs):
+            return None
+        generator = torch.Generator().manual_seed(seed)
+        tensors = [tensor.clone() for tensor in values.tensors]
+        for tensor in tensors:
+            if tensor.is_floating_point():
+                reshape_distribution(distribution, tensor, generator)
+        return Values(values.tree, values.specs, tensors)
+
+    def eager(self, values: Values, rng: int) -> Run:
+        """One call, which moves the model's state on."""
+        message = {"tree": values.tree, "rng": rng, **give(self.party, "in", values.tensors, values.specs)}
+        answer = self.party.ask("run", message, self.limits.call).message
+        run = self._run(answer, "outputs", "state_after")
+        run.aliased = [bool(flag) for flag in answer.get("aliased", [])]
+        run.changed_inputs = [int(index) for index in answer.get("changed_inputs", [])]
+        self.mutated = [str(name) for name in answer.get("mutated", [])]
+        return run
+
+    def oracle(self, values: Values, rng: int, wiggle: int | None = None) -> Run:
+        """The same call in fp64 from the present state, which stays."""
+        message = {"tree": values.tree, "rng": rng, "wiggle": wiggle, **give(self.party, "in", values.tensors, values.specs)}
+        return self._run(self.party.ask("oracle", message, self.limits.oracle).message, "oracle", "oracle_state")
+
+    def rollback(self) -> None:
+        self.party.ask("rollback", {}, self.limits.call)
+
+    def _run(self, answer: Message, what: str, state: str) -> Run:
+        outputs = described(answer)
+        outputs.tensors = fetch(self.party, what, outputs.specs, "out")
+        decode(outputs.tree, outputs.tensors)  # raises LayoutError where the tree is malformed
+        return Run(outputs, fetch(self.party, state, read_specs(answer["state_specs"]), "out"))
+
+    def step(self) -> str:
+        """Which of the task's functions ran last: for the message about a failure."""
+        try:
+            return self.party.ask("step", {}, 5).text("step")
+        except PartyFailure:
+            return ""
+
+    def close(self) -> None:
+        self.pool.give_back(self.party)

@@ -1,0 +1,175 @@
+"""Program and baselines, interleaved in random ABBA blocks, each in its own process; medians, ratios and a bootstrap interval."""
+
+from __future__ import annotations
+
+import random
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from verifier.layout import Spec, place, read_specs, view
+from verifier.pool import Party
+from verifier.report import Baseline, Comparison, Interval
+from verifier.session import Values, give
+
+POISON = 0xA5
+CLOCK_SHARE, CLOCK_SLACK_NS = 0.10, 10_000
+RESAMPLES = 10_000
+
+
+@dataclass
+class Call:
+    """One timed call. Nanoseconds."""
+
+    inner: int  # by the shim
+    wall: int  # by the judge
+    copied: int  # from the end of the interval until the outputs were in the judge's memory
+    tree: object
+    specs: list[Spec]
+    outputs: list[torch.Tensor]  # private copies
+    again: list[torch.Tensor] | None  # outputs of the call before, read once more
+    inputs_intact: list[bool]
+
+
+@dataclass
+class Caller:
+    """Makes timed calls of one party, alternating between two places for inputs and outputs."""
+
+    party: Party
+    expected: list[Spec]  # of the outputs, to make room for them
+    limit: float
+    slot: int = 0
+    previous: list[Spec] = field(default_factory=list)
+
+    def call(self, values: Values, rng: int, flush: bool = True, fresh_address: bool = True) -> Call:
+        party, device = self.party, self.party.device
+        self.slot = 1 - self.slot if fresh_address else self.slot
+        message = give(party, "in", values.tensors, values.specs, slot=self.slot)
+        offsets, half = place(self.expected)
+        room = [spec.nbytes for spec in self.expected]
+        memory = party.arena("out", 2 * half)
+        memory.bytes.fill_(POISON)
+        again = [half + offset for offset in offsets] if self.previous else None
+        if flush:
+            device.flush_caches()
+        device.sync()
+        request = {"tree": values.tree, "rng": rng, "slot": {"arena": "out", "offsets": offsets, "room": room}, "again": again, **message}
+        inner, wall, frame, copied = party.timed(request, self.limit)
+        specs = read_specs(frame.message.get("specs", []))
+        fits = bool(frame.message.get("copied")) and len(specs) == len(offsets) and all(s.nbytes <= r for s, r in zip(specs, room, strict=True))
+        outputs = _copies(memory.bytes, specs, offsets) if fits else []
+        reread = _copies(memory.bytes, self.previous, again) if again and fits else None
+        self.previous = specs if fits else []
+        arena = party.arenas["in"].bytes
+        intact = [
+            _same_bytes(view(arena, spec, offset), tensor)
+            for tensor, spec, offset in zip(values.tensors, values.specs, message["offsets"], strict=True)
+        ]
+        return Call(inner, wall, copied, frame.message.get("tree"), specs, outputs, reread, intact)
+
+
+def _copies(flat: torch.Tensor, specs: list[Spec], offsets: list[int]) -> list[torch.Tensor]:
+    return [view(flat, spec, offset).clone(memory_format=torch.preserve_format) for spec, offset in zip(specs, offsets, strict=True)]
+
+
+def _same_bytes(left: torch.Tensor, right: torch.Tensor) -> bool:
+    if torch.equal(left, right):
+        return True
+    return left.is_floating_point() and bool(((left == right) | (left.isnan() & right.isnan())).all())
+
+
+@dataclass
+class Side:
+    """The program, or a baseline, with its samples: milliseconds, one list a block."""
+
+    name: Baseline | None
+    caller: Caller
+    blocks: list[list[float]] = field(default_factory=list)
+    inner: list[int] = field(default_factory=list)
+    wall: list[int] = field(default_factory=list)
+    copied: list[int] = field(default_factory=list)
+    round_trip: int = 0  # ns
+
+    def calibrate(self, rounds: int = 15) -> None:
+        self.round_trip = int(statistics.median(self.caller.party.empty() for _ in range(rounds)))
+
+    def clock_agrees(self) -> bool:
+        """The shim's clock against the judge's, over the median call; and nothing was left to do while the outputs were copied."""
+        off = statistics.median(wall - inner - self.round_trip for wall, inner in zip(self.wall, self.inner, strict=True))
+        return abs(off) <= CLOCK_SHARE * statistics.median(self.inner) + CLOCK_SLACK_NS
+
+
+def clock_finding(program: Side, eager: Side) -> str:
+    """Empty, or how the program's clock disagrees with the judge's."""
+    if not program.clock_agrees():
+        off = statistics.median(wall - inner - program.round_trip for wall, inner in zip(program.wall, program.inner, strict=True))
+        inner = statistics.median(program.inner)
+        return f"the clock beside the program counts {inner / 1e6:.3f} ms a call, the judge's {off / 1e6:.3f} ms more than that"
+    late, usual = statistics.median(program.copied), statistics.median(eager.copied)
+    # Two copies of the same size: the baseline's is the yardstick.
+    if late > 1.5 * usual + CLOCK_SHARE * statistics.median(program.inner) + 500_000:
+        return f"fetching the program's outputs takes {late / 1e6:.3f} ms, the baseline's {usual / 1e6:.3f} ms: work goes on after the clock stops"
+    return ""
+
+
+def measure(
+    sides: list[Side],
+    draw: Callable[[int], tuple[Values, int]],
+    check: Callable[[int, Side, Call], None],
+    rng: random.Random,
+    first: int,
+    blocks: int,
+) -> int:
+    """Runs `blocks` ABBA blocks from input number `first`: a random order of the sides for one input, the reverse for the next. Every side sees
+    every input once and in the same sequence, so that state moves on alike. `check` gets each call. Returns the next input's number."""
+    device = sides[0].caller.party.device
+    for _ in range(blocks):
+        order = list(sides)
+        rng.shuffle(order)
+        block: dict[int, list[float]] = {id(side): [] for side in sides}
+        device.sample_clocks()
+        for turn in (order, order[::-1]):
+            values, seed = draw(first)
+            for side in turn:
+                call = side.caller.call(values, seed)
+                block[id(side)].append(call.inner / 1e6)
+                side.inner.append(call.inner)
+                side.wall.append(call.wall)
+                side.copied.append(call.copied)
+                check(first, side, call)
+            first += 1
+        device.sample_clocks()
+        for side in sides:
+            side.blocks.append(block[id(side)])
+    return first
+
+
+def interval(program: list[list[float]], baseline: list[list[float]], seed: int) -> Interval:
+    """Median over blocks of baseline / program, with a bootstrap 95 % interval over blocks."""
+    ratios = np.array([np.median(b) / max(np.median(p), 1e-9) for p, b in zip(program, baseline, strict=True)])
+    generator = np.random.default_rng(seed)
+    picks = generator.integers(0, len(ratios), size=(RESAMPLES, len(ratios)))
+    low, high = np.quantile(np.median(ratios[picks], axis=1), [0.025, 0.975])
+    return Interval(ratio=float(np.median(ratios)), low=float(low), high=float(high))
+
+
+def compare(program: Side, baseline: Side, seed: int) -> Comparison:
+    assert baseline.name is not None
+    return Comparison(
+        baseline=baseline.name,
+        speedup=interval(program.blocks, baseline.blocks, seed),
+        program_ms=median_ms(program),
+        baseline_ms=median_ms(baseline),
+        blocks=len(program.blocks),
+        program_samples_ms=program.blocks,
+        baseline_samples_ms=baseline.blocks,
+    )
+
+
+def median_ms(side: Side) -> float:
+    return float(np.median([np.median(block) for block in side.blocks]))
+
+
