@@ -107,7 +107,7 @@ async def _run(job: Job, device: str, data_dir: Path, quiet: bool) -> JobResult:
             seconds = f" {event.seconds:.2f} s" if event.seconds is not None else ""
             print(f"  {event.stage:<12} {event.status}{seconds}  {event.detail}", file=sys.stderr)
 
-    verifier = Verifier(device, data_dir, spares=0)
+    verifier = Verifier(device, data_dir, spares=3)
     try:
         return await verifier.run(job, on_stage)
     finally:

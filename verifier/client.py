@@ -184,9 +184,18 @@ class Verifier:
 
 def judge_environment() -> dict[str, str]:
     """All that a judge gets of its client's environment: no key, no secret, nothing of the user."""
-    kept = {name: os.environ[name] for name in ("LANG", "CUDA_HOME", "CUDA_VISIBLE_DEVICES", "TMPDIR") if name in os.environ}
+    kept = {name: os.environ[name] for name in ("LANG", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_VISIBLE_DEVICES", "TMPDIR") if name in os.environ}
     path = os.environ.get("PATH", "/usr/local/bin:/usr/bin:/bin")
-    return {"PATH": path, "PYTHONDONTWRITEBYTECODE": "1", "OMP_WAIT_POLICY": "PASSIVE", "LD_LIBRARY_PATH": os.environ.get("LD_LIBRARY_PATH", ""), **kept}
+    return {
+        "PATH": path,
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "OMP_WAIT_POLICY": "PASSIVE",  # its own threads never spin while a party is timed
+        # Tensors of the same few sizes come and go: keep their pages instead of asking the kernel for fresh ones each time.
+        "MALLOC_MMAP_MAX_": "0",
+        "MALLOC_TRIM_THRESHOLD_": str(4 << 30),
+        "MALLOC_TOP_PAD_": str(64 << 20),
+        **kept,
+    }
 
 
 def _stream(sock: socket.socket) -> socket.socket:

@@ -290,7 +290,7 @@ class Trials:
         caller = self.subject.caller
         if [spec.nbytes for spec in caller.expected] != [spec.nbytes for spec in expected.outputs.specs]:  # another shape
             caller.expected, caller.previous = expected.outputs.specs, []
-        call = caller.call(values, rng, flush=False, fresh_address=self.draws.random() < 0.5)
+        call = caller.call(values, rng, flush=False, fresh_address=self.draws.random() < 0.5, reread=True)
         return self._judged(name, seed, call, expected)
 
     def _judged(self, name: str, seed: int, call: Call, expected: Expected) -> Trial:
