@@ -5,27 +5,25 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
-    dependencies = [
-    ]
+    dependencies = []
 
     operations = [
         migrations.CreateModel(
-            name='Device',
+            name="Device",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('worker', models.CharField(max_length=64, unique=True)),
-                ('kind', models.CharField(choices=[('cpu', 'CPU'), ('cuda', 'CUDA')], max_length=8)),
-                ('device', models.CharField(max_length=16)),
-                ('name', models.CharField(max_length=120)),
-                ('model', models.CharField(max_length=60)),
-                ('queue', models.CharField(max_length=80)),
-                ('doctor', models.JSONField(default=dict)),
-                ('busy_with', models.CharField(blank=True, max_length=120)),
-                ('started_at', models.DateTimeField(auto_now_add=True)),
-                ('heartbeat_at', models.DateTimeField(default=django.utils.timezone.now)),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("worker", models.CharField(max_length=64, unique=True)),
+                ("kind", models.CharField(choices=[("cpu", "CPU"), ("cuda", "CUDA")], max_length=8)),
+                ("device", models.CharField(max_length=16)),
+                ("name", models.CharField(max_length=120)),
+                ("model", models.CharField(max_length=60)),
+                ("queue", models.CharField(max_length=80)),
+                ("doctor", models.JSONField(default=dict)),
+                ("busy_with", models.CharField(blank=True, max_length=120)),
+                ("started_at", models.DateTimeField(auto_now_add=True)),
+                ("heartbeat_at", models.DateTimeField(default=django.utils.timezone.now)),
             ],
         ),
     ]

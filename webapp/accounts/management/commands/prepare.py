@@ -13,6 +13,7 @@ from psycopg_pool import PoolTimeout
 
 from webapp.accounts.first_user import first_user, sign_in_path
 from webapp.assets import collect
+from webapp.runs.traces_on_disk import import_examples
 from webapp.tasks.load_examples import load_examples
 
 OLDEST_POSTGRES = 140000
@@ -36,7 +37,7 @@ class Command(BaseCommand):
         if not settings.DEBUG:
             collect()
         user = first_user()
-        for problem in load_examples(user):
+        for problem in [*load_examples(user), *import_examples(user)]:
             print(f"stitchwork: {problem}", file=sys.stderr)
         if link_fd is not None:
             with os.fdopen(link_fd, "w") as answer:

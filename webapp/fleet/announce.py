@@ -1,0 +1,70 @@
+"""How a verifier makes its device known."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import platform
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from django.utils import timezone
+
+from webapp.environment import ROOT, kept_secret
+from webapp.fleet.models import Device
+from webapp.runs.jobs import queue_for
+
+log = logging.getLogger(__name__)
+
+DOCTOR_SECONDS = 120
+
+
+class Announcement:
+    """The row of one verifier, under a random name that it keeps in its DATA_DIR: never a host name."""
+
+    def __init__(self, device: str, data: Path):
+        self.device = device
+        self.kind = device.partition(":")[0]
+        self.worker = f"{kept_secret(data, 'worker_name')[:16]}-{device.replace(':', '-')}"
+        self.busy_with = ""
+
+    def announce(self) -> Device:
+        said = ask_doctor(self.device)
+        known = {
+            "kind": self.kind,
+            "device": self.device,
+            "name": str(said.get("device_name") or f"{self.kind.upper()} {platform.machine()}")[:120],
+            "model": str(said.get("device_model") or self.device)[:60],
+            "queue": queue_for(self.kind),
+            "doctor": said,
+            "busy_with": "",
+            "started_at": timezone.now(),
+            "heartbeat_at": timezone.now(),
+        }
+        row, _ = Device.objects.update_or_create(worker=self.worker, defaults=known)
+        return row
+
+    def beat(self) -> None:
+        Device.objects.filter(worker=self.worker).update(heartbeat_at=timezone.now(), busy_with=self.busy_with)
+
+    def leave(self) -> None:
+        """A clean end: the device is offline at once, not only when its heartbeat has grown old."""
+        Device.objects.filter(worker=self.worker).update(heartbeat_at=timezone.now() - timedelta(hours=1), busy_with="")
+
+
+def ask_doctor(device: str) -> dict[str, Any]:
+    """`python -m verifier doctor --json`, in a process with nothing of our environment that it does not need."""
+    command = [sys.executable, "-m", "verifier", "doctor", "--device", device, "--json"]
+    environment = {
+        name: os.environ[name] for name in ("PATH", "HOME", "LANG", "CUDA_VISIBLE_DEVICES", "CUDA_HOME", "LD_LIBRARY_PATH") if name in os.environ
+    }
+    try:
+        done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=DOCTOR_SECONDS)
+        return json.loads(done.stdout)
+    except (subprocess.TimeoutExpired, ValueError) as error:
+        log.warning("the doctor gave no answer: %s", type(error).__name__)
+        return {}

@@ -1,0 +1,26 @@
+"""`manage.py rebuild RUN...` writes a run's rows anew from its events."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.core.management.base import BaseCommand, CommandError
+
+from webapp.runs.models import Run
+from webapp.runs.projection import rebuild
+
+
+class Command(BaseCommand):
+    help = "Write the rows that lists and pages query anew from the events. Nothing changes, unless a row was wrong."
+
+    def add_arguments(self, parser):
+        parser.add_argument("runs", nargs="*", metavar="RUN", help="ids; default: all runs")
+
+    def handle(self, runs: list[str], **options):
+        try:
+            wanted = [uuid.UUID(text) for text in runs] or list(Run.objects.values_list("pk", flat=True))
+            for run in wanted:
+                rebuild(run)
+        except (ValueError, Run.DoesNotExist) as error:
+            raise CommandError(f"not a run: {error}") from None
+        self.stdout.write(f"{len(wanted)} runs")
