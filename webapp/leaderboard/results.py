@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 
@@ -30,7 +31,7 @@ class Filters:
     @classmethod
     def read(cls, query: QueryDict) -> Filters:
         names = {"text": "q", "program_class": "class"}
-        return cls(**{name: query.get(names.get(name, name), "").strip()[:140] for name in cls.__dataclass_fields__})
+        return cls(**{name: query.get(names.get(name, name), "").replace("\0", "").strip()[:140] for name in cls.__dataclass_fields__})
 
     def apply(self, results: QuerySet[Verification]) -> QuerySet[Verification]:
         exact = {
@@ -39,12 +40,22 @@ class Filters:
             "run__precision": self.precision,
             "run__workflow": self.workflow,
         }
+        if self.task and not is_uuid(self.task):
+            return results.none()
         results = results.filter(**{name: value for name, value in exact.items() if value})
         if self.program_class:
             results = results.filter(program_class__in=self.program_class.split("+"))
         for word in self.text.split()[:8]:
             results = results.filter(Q(run__task__name__icontains=word) | Q(run__title__icontains=word) | Q(run__task__suite__name__icontains=word))
         return results
+
+
+def is_uuid(text: str) -> bool:
+    try:
+        uuid.UUID(text)
+    except ValueError:
+        return False
+    return True
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ def searched(runs: QuerySet[Run], text: str) -> QuerySet[Run]:
 def run_list(request: HttpRequest) -> HttpResponse:
     state = request.GET.get("state", "")
     state = state if state in STATES else ""
-    text = request.GET.get("q", "").strip()
+    text = request.GET.get("q", "").replace("\0", "").strip()
     everything = Run.objects.filter(team__in=request.user.teams.all())
     counts = everything.aggregate(**{name or "all": Count("pk", filter=condition) for name, (_, condition) in STATES.items()})
     runs = searched(team_runs(request.user).filter(STATES[state][1]), text)

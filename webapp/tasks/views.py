@@ -26,7 +26,7 @@ def team_tasks(user):
 @require_GET
 def task_list(request: HttpRequest) -> HttpResponse:
     """All tasks of one's teams, by suite, with search."""
-    text = request.GET.get("q", "").strip()
+    text = request.GET.get("q", "").replace("\0", "").strip()
     suites = Suite.objects.filter(team__in=request.user.teams.all()).annotate(size=Count("tasks")).order_by("name")
     chosen = next((suite for suite in suites if str(suite.pk) == request.GET.get("suite")), None)
     own = request.GET.get("suite") == "none"

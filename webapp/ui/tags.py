@@ -184,7 +184,7 @@ def flag(name: str) -> dict:
 
 @register.inclusion_tag("partials/ago.html")
 def ago(moment: datetime | None) -> dict:
-    if moment is None:
+    if not moment:
         return {"moment": None}
     seconds = max(0, round((timezone.now() - moment).total_seconds()))
     # The same words as static/js/lib/ago.js.

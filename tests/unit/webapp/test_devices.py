@@ -1,0 +1,61 @@
+"""The devices, and the banner that says which of them run strangers' code without a sandbox."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.urls import reverse
+from django.utils import timezone
+
+from webapp.fleet.doctor import Doctor
+from webapp.fleet.models import Device
+
+DEVICES = reverse("fleet:devices")
+BARE = {"protection": {"sandbox": "process", "layers": ["rlimits"], "missing": ["namespaces: install bubblewrap (apt install bubblewrap)"]}}
+WRAPPED = {"protection": {"sandbox": "bubblewrap", "layers": ["seccomp"], "missing": []}}
+
+
+@pytest.fixture
+def cpu(db) -> Device:
+    return Device.objects.create(worker="w", kind="cpu", device="cpu", name="Example CPU", model="cpu-x86_64-2c", queue="verify.cpu", doctor=WRAPPED)
+
+
+def test_without_any_verifier_the_page_says_how_to_start_one(people):
+    page = people.client("alice").get(DEVICES).content.decode()
+    assert "No GPU is online" in page and "No CPU verifier is online" in page and "manage.py verifier --device cuda:0" in page
+
+
+def test_a_device_says_what_it_does_and_what_protects_it(people, cpu):
+    Device.objects.update(busy_with="verify softmax")
+    page = people.client("alice").get(DEVICES).content.decode()
+    assert "Example CPU" in page and "verify softmax" in page and "busy" in page and "bubblewrap sandbox" in page
+    assert "No sandbox" not in page and "No GPU is online" in page
+
+
+def test_a_silent_device_is_offline(people, cpu):
+    Device.objects.update(heartbeat_at=timezone.now() - timedelta(minutes=2))
+    assert "offline" in people.client("alice").get(DEVICES).content.decode()
+
+
+def test_every_page_says_so_where_a_device_has_no_sandbox(people, cpu):
+    Device.objects.update(doctor=BARE)
+    client = people.client("alice")
+    for url in (reverse("runs:list"), reverse("tasks:submit"), DEVICES, reverse("leaderboard:table"), "/no/such/page"):
+        assert "No sandbox: Example CPU (cpu)" in client.get(url).content.decode(), url
+    assert "install bubblewrap" in client.get(DEVICES).content.decode()
+
+
+def test_a_device_that_is_gone_is_no_warning(people, cpu):
+    Device.objects.update(doctor=BARE, heartbeat_at=timezone.now() - timedelta(minutes=2))
+    assert "No sandbox: Example CPU" not in people.client("alice").get(reverse("runs:list")).content.decode()
+
+
+def test_live_updates_are_only_the_cells_that_change(people, cpu):
+    page = people.client("alice").get(DEVICES, headers={"HX-Request": "true"}).content.decode()
+    assert 'hx-swap-oob="true"' in page and "<html" not in page
+
+
+def test_a_doctor_that_says_little_is_read_all_the_same():
+    assert Doctor.read({}) == Doctor()
+    assert Doctor.read({"protection": None, "checks": None}).missing == []

@@ -1,0 +1,128 @@
+"""The list of runs."""
+
+from __future__ import annotations
+
+from urllib.parse import urlencode
+
+from django.urls import reverse
+from django.utils import timezone
+
+from tests.unit.webapp.cast import make_run
+from tests.unit.webapp.people import make_result
+from webapp.runs.models import Run
+
+LIST = reverse("runs:list")
+
+
+def test_an_anonymous_visitor_signs_in_first(client, db):
+    assert client.get(LIST).headers["Location"].startswith(reverse("accounts:sign_in"))
+
+
+def test_an_empty_list_says_what_to_do_next(people):
+    page = people.client("alice").get(LIST).content.decode()
+    assert "No runs yet" in page and reverse("tasks:submit") + "?example=softmax" in page
+
+
+def test_team_mates_see_a_run_and_outsiders_do_not(people):
+    make_run(people.alice)
+    assert "softmax" in people.client("alice").get(LIST).content.decode()
+    assert "softmax" in people.client("bob").get(LIST).content.decode()
+    assert "No runs yet" in people.client("charlie").get(LIST).content.decode()
+
+
+def test_a_published_run_is_not_in_the_list_of_others(people):
+    make_result(people.alice, published=True)
+    assert "No runs yet" in people.client("charlie").get(LIST).content.decode()
+
+
+def test_a_row_shows_speedup_with_interval_class_and_device(people):
+    make_result(people.alice, ratio=2.0, device="cuda")
+    page = people.client("alice").get(LIST).content.decode()
+    assert "<b>2.00×</b>" in page and "[1.90, 2.10]" in page and "custom 90 %" in page and "H200" in page
+
+
+def test_search_takes_every_word(people):
+    make_run(people.alice)
+    client = people.client("alice")
+    assert "cell-title" in client.get(LIST, {"q": "soft alice"}).content.decode()
+    page = client.get(LIST, {"q": "soft nothing"}).content.decode()
+    assert "No run matches" in page and 'value="soft nothing"' in page
+
+
+def test_states_filter_and_count(people):
+    make_run(people.alice)
+    make_result(people.alice)
+    client = people.client("alice")
+    assert client.get(LIST, {"state": "active"}).content.decode().count("cell-title") == 1
+    assert client.get(LIST, {"state": "improved"}).content.decode().count("cell-title") == 1
+    assert "No run matches" in client.get(LIST, {"state": "archived"}).content.decode()
+    assert client.get(LIST, {"state": "no such state"}).status_code == 200
+
+
+def test_archiving_takes_a_run_out_of_the_list_and_back(people):
+    run = make_result(people.alice)
+    client = people.client("bob")
+    client.post(reverse("runs:archive", args=[run.pk]))
+    assert client.get(LIST).content.decode().count("cell-title") == 0
+    client.post(reverse("runs:archive", args=[run.pk]), {"restore": ""})
+    assert client.get(LIST).content.decode().count("cell-title") == 1
+
+
+def test_a_run_that_goes_on_is_not_archived(people):
+    run = make_run(people.alice, state="running")
+    answer = people.client("alice").post(reverse("runs:archive", args=[run.pk]), follow=True)
+    assert "has not finished" in answer.content.decode()
+    run.refresh_from_db()
+    assert run.archived_at is None
+
+
+def test_outsiders_steer_nothing(people):
+    run = make_result(people.alice)
+    for name in ("archive", "publish", "rerun"):
+        assert people.client("charlie").post(reverse(f"runs:{name}", args=[run.pk])).status_code == 404
+
+
+def test_a_published_run_is_seen_but_not_steered_by_others(people):
+    run = make_result(people.alice, published=True)
+    assert people.client("charlie").post(reverse("runs:publish", args=[run.pk]), {"withdraw": ""}).status_code == 403
+
+
+def test_viewers_do_not_steer(people):
+    run = make_result(people.alice)
+    people.bob.membership_set.filter(team=run.team).update(role="viewer")
+    assert people.client("bob").post(reverse("runs:archive", args=[run.pk])).status_code == 403
+
+
+def test_running_again_makes_a_run_of_its_own(people):
+    run = make_result(people.alice)
+    run.settings = {"workflow": "stitch", "device": "cpu"}
+    run.save()
+    answer = people.client("bob").post(reverse("runs:rerun", args=[run.pk]))
+    again = Run.objects.exclude(pk=run.pk).get()
+    assert answer.headers["Location"] == reverse("runs:run", args=[again.pk])
+    assert (again.task, again.team, again.created_by, again.state) == (run.task, run.team, people.bob, "queued")
+
+
+def test_live_cells_are_only_those_of_ones_own_runs(people):
+    run = make_run(people.alice, state="running", started_at=timezone.now())
+    query = {"ids": str(run.pk), "since": timezone.now().isoformat()}
+    assert f"status-{run.pk}" in people.client("bob").get(reverse("runs:live"), query).content.decode()
+    assert f"status-{run.pk}" not in people.client("charlie").get(reverse("runs:live"), query).content.decode()
+
+
+def test_live_says_how_many_runs_are_newer(people):
+    before = timezone.now().isoformat()
+    make_run(people.alice)
+    assert "Show 1 new run<" in people.client("alice").get(reverse("runs:live"), {"ids": "", "since": before}).content.decode()
+
+
+def test_live_refuses_what_it_cannot_read(people):
+    assert people.client("alice").get(reverse("runs:live"), {"ids": "x"}).status_code == 400
+
+
+def test_going_back_after_an_action_stays_on_this_site(people):
+    run = make_result(people.alice)
+    client = people.client("alice")
+    here = LIST + "?" + urlencode({"state": "improved"})
+    assert client.post(reverse("runs:publish", args=[run.pk]), {"next": here}).headers["Location"] == here
+    assert client.post(reverse("runs:publish", args=[run.pk]), {"next": "https://elsewhere.example/"}).headers["Location"] == LIST
