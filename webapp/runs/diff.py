@@ -189,6 +189,9 @@ def word_marks(old: str, new: str) -> tuple[tuple[Range, ...], tuple[Range, ...]
                 old_marks.append((old_at[a], old_at[b]))
             if c < d:
                 new_marks.append((new_at[c], new_at[d]))
+    if old.split() != new.split():  # beside a real change, moved indentation is noise
+        old_marks = [mark for mark in old_marks if not old[slice(*mark)].isspace()]
+        new_marks = [mark for mark in new_marks if not new[slice(*mark)].isspace()]
     return tuple(old_marks), tuple(new_marks)
 
 

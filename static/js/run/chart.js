@@ -5,11 +5,12 @@ import { interval, ms, statusOf, times } from "./format.js";
 import { write } from "./selection.js";
 
 const HEIGHT = 148;
-const LEFT = 44;
+const LEFT = 60;
 const RIGHT = 16;
 const TOP = 14;
 const BOTTOM = 26;
 const MIN_STEP = 14;
+const MAX_STEP = 96;
 
 export class Chart {
   constructor(box) {
@@ -28,7 +29,7 @@ export class Chart {
     const candidates = [...state.candidates.values()].sort((a, b) => a.number - b.number);
     const width = Math.max(240, this.width);
     const slots = Math.max(candidates.length, Math.min(8, state.limits.candidates ?? 8));
-    const step = Math.max(MIN_STEP, (width - LEFT - RIGHT) / slots);
+    const step = Math.min(MAX_STEP, Math.max(MIN_STEP, (width - LEFT - RIGHT) / slots));
     const total = Math.max(width, LEFT + RIGHT + step * candidates.length);
     const measured = candidates.filter((c) => c.status === "passed" && c.speedup);
     const floor = HEIGHT - BOTTOM;

@@ -73,3 +73,7 @@ export function figure(value) {
   if (Number.isInteger(value)) return value.toLocaleString("en");
   return Math.abs(value) >= 1e6 || (value !== 0 && Math.abs(value) < 1e-3) ? value.toExponential(2) : String(Number(value.toPrecision(4)));
 }
+
+// One word for a place that has no room for more.
+const SHORT = { wrong_result: "wrong", build_failed: "build", crashed: "crash", timed_out: "timeout", inconclusive: "unclear", infrastructure_error: "host" };
+export const shortStatus = (name) => SHORT[name] ?? statusOf(name)[2];

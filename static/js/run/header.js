@@ -109,7 +109,7 @@ export class Header {
     const { run } = state;
     const end = run.finishedAt ? Date.parse(run.finishedAt) : this.now();
     const begun = run.startedAt ?? this.config.createdAt;
-    const limit = state.limits.seconds == null || run.state === "finished" ? "" : ` of ${seconds(state.limits.seconds)}`;
+    const limit = state.limits.seconds == null ? "" : ` of ${seconds(state.limits.seconds)}`;
     setText(this.part("elapsed"), `${clock((end - Date.parse(begun)) / 1000)}${limit}`);
     setText(this.part("now"), this.nowText());
   }

@@ -47,7 +47,7 @@ export class Pane {
   }
 
   drawHead(subject, candidate, followed) {
-    const key = `${subject} ${candidate?.title} ${candidate?.status} ${candidate?.resultSeq} ${candidate?.running} ${followed}`;
+    const key = `${subject} ${this.state.run.state} ${candidate?.title} ${candidate?.status} ${candidate?.resultSeq} ${candidate?.running} ${followed}`;
     if (key === this.headKey) return;
     this.headKey = key;
     const title = subject === "reference" ? "The reference" : subject == null ? "Candidates" : `Candidate ${subject}`;
@@ -63,6 +63,7 @@ export class Pane {
       ...(candidate?.seq ? [h("a", { href: `candidates/${subject}/` }, "Open page"), h("a", { href: `candidates/${subject}/program.py`, download: true }, "Download")] : []),
     );
     this.part("pane-follow").hidden = followed || subject == null;
+    setText(this.part("pane-follow"), this.state.run.state === "finished" && this.state.run.best != null ? "Best" : "Newest");
   }
 
   say(key, text) {

@@ -96,11 +96,14 @@ function candidateOf(state, number, changes) {
   return candidate;
 }
 
+// A verifier names the candidate of its job as it was asked: as a number or as its digits.
+const numbered = (candidate) => (candidate == null || candidate === "" ? null : Number(candidate));
+
 function verificationItem(state, event, payload, changes) {
   let item = state.verifications.get(payload.key);
   if (!item) {
     item = addItem(state, changes, event, "verification", {
-      key: payload.key, job: payload.job ?? "verify", candidate: payload.candidate ?? null, queuedAt: event.at, startedAt: null, finishedAt: null,
+      key: payload.key, job: payload.job ?? "verify", candidate: numbered(payload.candidate), queuedAt: event.at, startedAt: null, finishedAt: null,
       attempt: 1, stages: [], status: "", message: "", tier: "", speedup: null, faster: false, programClass: "", programMs: null, result: null, ok: null, flags: [],
     });
     state.verifications.set(payload.key, item);
@@ -248,7 +251,8 @@ const FOLDERS = {
   },
   "verification.queued"(state, event, payload, changes) {
     const item = verificationItem(state, event, payload, changes);
-    Object.assign(item, { job: payload.job ?? item.job, candidate: payload.candidate ?? item.candidate });
+    Object.assign(item, { job: payload.job ?? item.job, candidate: numbered(payload.candidate) ?? item.candidate });
+    if (payload.attempt > item.attempt) Object.assign(item, { attempt: payload.attempt, stages: [], startedAt: null }); // its verifier died: it waits again
     if (item.candidate != null && item.job === "verify") candidateOf(state, item.candidate, changes).running = item.id;
   },
   "verification.stage"(state, event, payload, changes) {
@@ -276,7 +280,8 @@ const FOLDERS = {
   },
   "verification.finished"(state, event, payload, changes) {
     const item = verificationItem(state, event, payload, changes);
-    const { job = item.job, candidate = item.candidate } = payload;
+    const job = payload.job ?? item.job;
+    const candidate = numbered(payload.candidate) ?? item.candidate;
     Object.assign(item, {
       job, candidate, finishedAt: event.at, status: payload.status ?? "", message: payload.message ?? "", tier: payload.tier ?? "", speedup: payload.speedup ?? null,
       faster: payload.faster ?? false, programClass: payload.program_class ?? "", programMs: payload.program_ms ?? null, result: payload.result ?? null,
@@ -290,11 +295,11 @@ const FOLDERS = {
       changes.header = true;
       changes.notices.push(`Candidate ${candidate}: ${(known.status || "no verdict").replaceAll("_", " ")}${known.speedup ? `, ${known.speedup.ratio.toFixed(2)} times eager` : ""}.`);
     }
-    if (payload.timeline) takeTimeline(state, event, { candidate: candidate ?? null, timeline: payload.timeline, tool: "", profile: null }, changes);
+    if (payload.timeline) takeTimeline(state, event, { candidate, timeline: payload.timeline, tool: "", profile: null }, changes);
   },
   "profile.attached"(state, event, payload, changes) {
     takeTimeline(state, event, payload, changes);
-    addItem(state, changes, event, "profile", { candidate: payload.candidate ?? null, tool: payload.tool ?? "", timeline: payload.timeline ?? null });
+    addItem(state, changes, event, "profile", { candidate: numbered(payload.candidate), tool: payload.tool ?? "", timeline: payload.timeline ?? null });
   },
   "artefact.attached"(state, event, payload, changes) {
     addItem(state, changes, event, "artefact", { artefact: payload.artefact ?? null, title: payload.title ?? "" });
@@ -330,7 +335,7 @@ const FOLDERS = {
 
 function takeTimeline(state, event, payload, changes) {
   if (!payload.timeline?.sha) return;
-  const candidate = payload.candidate ?? null;
+  const candidate = numbered(payload.candidate);
   if (!state.timelines.some((known) => known.timeline.sha === payload.timeline.sha && known.candidate === candidate))
     state.timelines.push({ seq: event.seq, candidate, tool: payload.tool ?? "", timeline: payload.timeline });
   changes.timelines = true;

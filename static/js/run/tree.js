@@ -1,6 +1,6 @@
 // The tree of spans: what the run is made of, how each part ended, and how long it took.
 import { h, setText } from "./dom.js";
-import { seconds, statusOf, times } from "./format.js";
+import { seconds, shortStatus, statusOf, times } from "./format.js";
 import { write } from "./selection.js";
 
 export class Tree {
@@ -59,7 +59,7 @@ export class Tree {
     row.sign.className = `sign ${tone}`;
     setText(row.sign, sign);
     setText(row.title, span.title);
-    setText(row.result, !candidate?.status ? "" : candidate.status === "passed" && candidate.speedup ? `${times(candidate.speedup.ratio)}×` : word);
+    setText(row.result, !candidate?.status ? "" : candidate.status === "passed" && candidate.speedup ? `${times(candidate.speedup.ratio)}×` : shortStatus(status));
     row.result.className = `result ${candidate?.status === "passed" ? (candidate.faster ? "ok" : "") : tone}`;
     row.anchor.setAttribute("href", number == null ? write({ span: path }) : write({ candidate: number, span: path }));
     row.anchor.setAttribute("title", [span.title, word, span.summary].filter(Boolean).join(": "));

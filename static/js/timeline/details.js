@@ -74,7 +74,7 @@ export function nameTable(model, rows, whole, caption, search) {
         return h(
           "tr",
           null,
-          h("td", null, h("button", { type: "button", class: "name-button mono", title: name, onclick: () => search(name) }, name)),
+          h("td", null, h("button", { type: "button", class: "name-button mono", title: name, onclick: () => search(name) }, name.replace(/^void /, ""))),
           [row.count.toLocaleString("en"), duration(row.total), share(whole ? row.total / whole : 0), duration(row.total / row.count), duration(row.least), duration(row.most)].map((text) => h("td", { class: "num" }, text)),
         );
       }),

@@ -17,4 +17,4 @@ export function ticks(from, to, wish) {
   return found;
 }
 
-export const share = (part) => `${(part * 100).toFixed(part > 0 && part < 0.1 ? 1 : 0)} %`;
+export const share = (part) => `${(part * 100).toFixed((part > 0 && part < 0.1) || (part < 1 && part > 0.99) ? 1 : 0)} %`;

@@ -131,7 +131,7 @@ export class Painter {
       context.lineTo(x, height);
       context.stroke();
       context.fillStyle = paint["text-3"];
-      context.fillText(label, x + 4, AXIS / 2);
+      if (x + 4 + label.length * 6.5 < width) context.fillText(label, x + 4, AXIS / 2);
     }
   }
 
