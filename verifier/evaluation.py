@@ -17,6 +17,7 @@ from verifier.integrity.static import inspect_source
 from verifier.jobs import StageEvent, VerifyJob
 from verifier.layout import LayoutError
 from verifier.pool import Party, PartyFailure, Pool, data_folder
+from verifier.profiling.own_kernels import classified
 from verifier.program import Program
 from verifier.report import BuildInfo, Finding, Report, Stage, Status
 from verifier.roofline import floor_ms
@@ -96,6 +97,13 @@ class Evaluation:
             report.reasons.setdefault("timing", "performance exists only on a program that passed")
         self._reasons()
         return report
+
+    def built(self) -> Artefacts:
+        """Only the stages `static` and `build`, for a job that times nothing. Raises `Ended` where the program does not get past them."""
+        with self._stage("static"):
+            self._static()
+        with self._stage("build"):
+            return self._build()
 
     def _stages(self) -> None:
         with self._stage("static"):
@@ -281,6 +289,9 @@ class Evaluation:
         except PartyFailure as failure:
             report.reasons["own_share"] = f"the observed call failed: {failure.message.splitlines()[0] if failure.message else failure.kind}"
             return
+        if self.device.kind == "cuda" and seen.kernels:
+            # A runner says which kernels ran; which of them are the program's own is decided here, from its source.
+            seen.kernels, seen.own_share = classified(seen.kernels, self.job.program_source)
         report.kernels = seen.kernels
         report.own_share = seen.own_share
         if seen.own_share is None:

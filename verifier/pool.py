@@ -196,10 +196,13 @@ class Pool:
         self.lock = threading.Lock()
         self.cancelled = False
 
-    def spawn(self, role: str = "device", prefix: list[str] | None = None, writable: list[Bind] | None = None) -> Party:
-        """`role` is "builder" (never sees the device) or "device"; `prefix` and `writable` are for profilers."""
+    def spawn(
+        self, role: str = "device", prefix: list[str] | None = None, writable: list[Bind] | None = None, binds: list[Bind] | None = None
+    ) -> Party:
+        """`role` is "builder" (never sees the device) or "device"; `prefix`, `writable` and further `binds` are for profilers."""
         device = self.device
-        spawned = spawn(self.limits, device.binds(role), device.variables(role), device.kind == "cpu", prefix, writable)
+        shown = [*device.binds(role), *(binds or [])]
+        spawned = spawn(self.limits, shown, device.variables(role), device.kind == "cpu", prefix, writable)
         return Party(spawned, device, self.limits)
 
     def take(self, role: str, precision: str = "fp32-strict", mode: str = "train") -> Party:

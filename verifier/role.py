@@ -116,6 +116,22 @@ class Role:
         self.device.done(fd)
         return {"type": "ok"}
 
+    def do_profile(self, frame: Frame) -> dict[str, Any]:
+        """A few calls under a profiler; the trace, where this process holds it, is the answer's raw bytes."""
+        from verifier.profiling.calls import profiled_calls
+
+        inputs, model, seed = self.inputs(frame), self.traced_model(), frame.integer("rng")
+
+        def call() -> None:
+            seed_everything(seed)
+            model(*inputs)
+
+        return {"type": "ok", "raw": profiled_calls(call, frame.integer("iterations", 5), frame.text("tool"), self.device.sync)}
+
+    def traced_model(self) -> Any:
+        """The model that a profiler watches."""
+        return self.model
+
     def do_peak(self, frame: Frame) -> dict[str, Any]:
         return {"type": "ok", "bytes": self.device.peak_bytes()}
 

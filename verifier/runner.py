@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import Any
 
 import torch
@@ -76,21 +77,9 @@ class Runner(Role):
         return {"type": "ok", **self.hold("state", [state[name] for name in names])}
 
     def do_observe(self, frame: Frame) -> dict[str, Any]:
-        """Which operators and own functions a call spends its time in. The program is imported once more, with its libraries traced."""
-        from verifier.profiling.own_calls import loaded_extensions, trace_module, traced_calls
-
+        """Which operators and own functions a call spends its time in."""
         inputs = self.inputs(frame)
-        model = self.model
-        if self.device.torch_device == "cpu":
-            import sys
-
-            install_lookup(os.environ["STITCH_BUILD_DIR"], trace_module)
-            before = frozenset(sys.modules)
-            with traced_calls():
-                module = load_source("program", self.source, self.home)
-            for extension in loaded_extensions(before):
-                trace_module(extension)
-            model, _ = self._construct(module)
+        model = self.traced_model()
 
         def call() -> Any:
             seed_everything(frame.integer("rng"))
@@ -105,3 +94,18 @@ class Runner(Role):
             "reason": seen.reason,
             "threads_left": seen.threads_left,
         }
+
+    def traced_model(self) -> Any:
+        """On the CPU the program is imported once more, with its libraries traced; on a GPU the profiler sees kernels without help."""
+        from verifier.profiling.own_calls import loaded_extensions, trace_module, traced_calls
+
+        if self.device.torch_device != "cpu":
+            return self.model
+        install_lookup(os.environ["STITCH_BUILD_DIR"], trace_module)
+        before = frozenset(sys.modules)
+        with traced_calls():
+            module = load_source("program", self.source, self.home)
+        for extension in loaded_extensions(before):
+            trace_module(extension)
+        model, _ = self._construct(module)
+        return model

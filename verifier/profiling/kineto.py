@@ -15,8 +15,8 @@ _API = ("cuda_runtime", "cuda_driver")
 _KINETO_NOISE = ("INVALID",)  # a runtime call that this version of Kineto has no name for
 
 
-def import_kineto(trace: bytes | str) -> tuple[Timeline, Recording]:
-    """The timeline of a Chrome trace, and the recording (to crop it). Raises `ImportProblem` where it is not one.
+def import_kineto(trace: bytes | str) -> Timeline:
+    """The timeline of a Chrome trace. Raises `ImportProblem` where it is not one.
 
     Operators keep their threads as rows; ranges named `own::<symbol>` (calls of the program's own functions) become events of kind "own",
     all other user ranges "nvtx".
@@ -42,7 +42,7 @@ def import_kineto(trace: bytes | str) -> tuple[Timeline, Recording]:
             skipped += 1
     if skipped:
         recording.warnings.append(f"{skipped} events of the trace were not understood and are left out")
-    return recording.timeline(), recording
+    return recording.timeline()
 
 
 def _add(recording: Recording, event: dict[str, Any], devices: dict[Any, str], threads: dict[Any, int]) -> None:

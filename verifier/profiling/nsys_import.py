@@ -46,8 +46,8 @@ class ImportProblem(ValueError):
     """The file is no SQLite export of Nsight Systems that can be read; the message says why."""
 
 
-def import_nsys(path: Path) -> tuple[Timeline, Recording, str]:
-    """The timeline of everything in the export, the recording (to crop it), and the profiler's version ("" where it does not say).
+def import_nsys(path: Path) -> tuple[Timeline, str]:
+    """The timeline of everything in the export, and the profiler's version ("" where it does not say).
 
     Raises `ImportProblem` where the file is damaged, is no SQLite database, or is no Nsight Systems export.
     """
@@ -62,7 +62,7 @@ def import_nsys(path: Path) -> tuple[Timeline, Recording, str]:
         database.close()
     except (sqlite3.Error, OverflowError) as error:
         raise ImportProblem(f"the Nsight Systems export cannot be read: {error}") from None
-    return recording.timeline(), recording, reader.version
+    return recording.timeline(), reader.version
 
 
 class _Reader:
@@ -193,3 +193,10 @@ class _Reader:
 
 def _pair(process: int | None, correlation: int | None) -> tuple[int, int] | None:
     return (process or 0, correlation) if correlation else None
+
+
+def write_timeline(export: str, target: str) -> None:
+    """In a party's sandbox: the export as a timeline, with the profiler's version as the first warning."""
+    timeline, version = import_nsys(Path(export))
+    timeline.warnings.insert(0, f"version {version}")
+    Path(target).write_bytes(timeline.to_bytes())

@@ -9,6 +9,8 @@ from __future__ import annotations
 import ast
 import re
 
+from verifier.report import Kernel
+
 _LIBRARY = re.compile(
     r"^(?:at::|c10::|torch::|cudnn|cublas|cusparse|cusolver|cufft|nccl|cask|xmma|cub::|thrust::|nvjet|"
     r"sm\d+_|ampere_|volta_|turing_|maxwell_|hopper_|implicit_convolve|gemmSN|gemmk1|gemv2|splitKreduce|dot_kernel|reduce_1Block|"
@@ -60,3 +62,11 @@ def is_own(kernel: str, own: frozenset[str]) -> bool:
         return True
     # Mangled by the Itanium rules: _Z, then length and name; a nested name lies between N and E.
     return kernel.startswith("_Z") and any(re.search(rf"(?<!\d){len(name)}{re.escape(name)}", kernel) for name in own) and "2at6native" not in kernel
+
+
+def classified(kernels: list[Kernel], program_source: str) -> tuple[list[Kernel], float | None]:
+    """The kernels that a runner saw, each with `own` decided here, and the own share of their time (null where none ran)."""
+    own = own_kernel_names(program_source)
+    decided = [kernel.model_copy(update={"own": is_own(kernel.name, own)}) for kernel in kernels]
+    total = sum(kernel.ms for kernel in decided)
+    return decided, (sum(kernel.ms for kernel in decided if kernel.own) / total if total > 0 else None)

@@ -66,11 +66,9 @@ class Recording:
             )
         )
 
-    def timeline(self, window: tuple[float, float] | None = None, limit: int = MAX_EVENTS) -> Timeline:
-        """The events that touch `window`, sorted by (row, start); where there are more than `limit`, the first in time."""
+    def timeline(self, limit: int = MAX_EVENTS) -> Timeline:
+        """The events sorted by (row, start); where there are more than `limit`, the first in time."""
         events = self._events
-        if window:
-            events = [e for e in events if e.start + e.duration >= window[0] and e.start <= window[1]]
         of = len(events)
         if of > limit:
             events = sorted(events, key=lambda e: e.start)[:limit]

@@ -93,6 +93,26 @@ class Timeline:
         head = MAGIC + struct.pack("<I", len(header)) + header
         return head + b"\0" * (-len(head) % 8) + b"".join(parts)
 
+    def crop(self, begin: float, end: float) -> Timeline:
+        """Only the events that touch [begin, end] nanoseconds, with the rows, names and details that they use."""
+        start, duration = self.columns["start"], self.columns["duration"]
+        keep = (start + duration >= begin) & (start <= end)
+        columns = {name: column[keep] for name, column in self.columns.items()}
+        rows, columns["row"] = np.unique(columns["row"], return_inverse=True)
+        names, columns["name"] = np.unique(columns["name"], return_inverse=True)
+        used = np.unique(columns["detail"][columns["detail"] > 0])
+        columns["detail"] = np.where(columns["detail"] > 0, np.searchsorted(used, columns["detail"]) + 1, 0)
+        return Timeline(
+            tool=self.tool,
+            device=self.device,
+            rows=[self.rows[i] for i in rows.tolist()],
+            names=[self.names[i] for i in names.tolist()],
+            columns={name: columns[name].astype(dtype) for name, dtype in COLUMNS},
+            details=[self.details[i - 1] for i in used.tolist()],
+            warnings=list(self.warnings),
+            truncated=self.truncated,
+        )
+
     @classmethod
     def from_bytes(cls, data: bytes) -> Timeline:
         """Raises `ValueError` where the bytes are not a timeline or are cut short."""

@@ -16,7 +16,7 @@ TRACE = Path(__file__).parents[3] / "data" / "kineto-h200.json"
 
 
 def test_a_trace_of_a_gpu():
-    timeline, _ = import_kineto(TRACE.read_bytes())
+    timeline = import_kineto(TRACE.read_bytes())
     assert (timeline.tool, timeline.device) == ("cupti", "NVIDIA H200")
     assert [row.name for row in timeline.rows] == ["Stream 7", "CUDA API, thread 1", "Thread 1"]
     figures = digest(timeline, lambda name: name.startswith("addk("), on_device=True)
@@ -27,7 +27,7 @@ def test_a_trace_of_a_gpu():
 
 
 def test_a_launch_leads_to_its_kernel():
-    timeline, _ = import_kineto(TRACE.read_bytes())
+    timeline = import_kineto(TRACE.read_bytes())
     kinds, correlations = timeline.columns["kind"], timeline.columns["correlation"]
     api = set(correlations[kinds == KINDS.index("api")].tolist())
     assert all(c in api for c in correlations[kinds == KINDS.index("kernel")].tolist())
@@ -51,7 +51,7 @@ def cpu_trace(tmp_path) -> bytes:
 
 
 def test_a_trace_of_the_cpu_shows_operators_and_own_functions(cpu_trace):
-    timeline, _ = import_kineto(cpu_trace)
+    timeline = import_kineto(cpu_trace)
     assert (timeline.tool, timeline.device) == ("torch-profiler", "CPU")
     assert {row.kind for row in timeline.rows} == {"nvtx", "thread"}
     figures = digest(timeline, lambda name: False, on_device=False)
@@ -80,6 +80,6 @@ def test_what_is_no_trace_is_a_named_problem(content):
 
 def test_events_that_make_no_sense_are_left_out_and_counted():
     events = [{"ph": "X", "cat": "cpu_op", "name": "aten::add", "ts": 1, "dur": 2, "pid": 1, "tid": 1}, {"ph": "X", "cat": "cpu_op"}, 7]
-    timeline, _ = import_kineto(json.dumps({"traceEvents": events}))
+    timeline = import_kineto(json.dumps({"traceEvents": events}))
     assert timeline.events == 1
     assert timeline.warnings == ["1 events of the trace were not understood and are left out"]

@@ -37,7 +37,7 @@ def of_kind(timeline: Timeline, kind: str) -> list[int]:
 
 
 def test_a_real_export_becomes_a_timeline():
-    timeline, _, version = import_nsys(EXPORT)
+    timeline, version = import_nsys(EXPORT)
     assert version == "2025.3.2.0"
     assert (timeline.tool, timeline.device) == ("nsys", "NVIDIA H200")
     assert [row.name for row in timeline.rows] == ["Stream 7", "Stream 13", "NVTX, thread 1", "CUDA API, thread 1", "Synchronisation"]
@@ -48,7 +48,7 @@ def test_a_real_export_becomes_a_timeline():
 
 
 def test_a_kernel_carries_its_launch_and_shares_a_correlation_with_it():
-    timeline, _, _ = import_nsys(EXPORT)
+    timeline, _ = import_nsys(EXPORT)
     kernel = next(i for i in of_kind(timeline, "kernel") if timeline.names[timeline.columns["name"][i]].startswith("sm90_xmma_fprop"))
     detail = timeline.details[timeline.columns["detail"][kernel] - 1]
     assert (detail["grid"], detail["registers"], detail["shared_dynamic"]) == ([30, 4, 1], 168, 231424)
@@ -57,7 +57,7 @@ def test_a_kernel_carries_its_launch_and_shares_a_correlation_with_it():
 
 
 def test_the_digest_counts_what_the_iterations_launched():
-    timeline, _, _ = import_nsys(EXPORT)
+    timeline, _ = import_nsys(EXPORT)
     figures = digest(timeline, lambda name: "elementwise_kernel" in name and "vectorized" not in name, on_device=True)
     assert figures.iterations == 10
     assert figures.launches_per_iteration == 9.0
@@ -68,9 +68,9 @@ def test_the_digest_counts_what_the_iterations_launched():
 
 
 def test_cropped_to_the_iterations_the_timeline_keeps_their_kernels():
-    timeline, recording, _ = import_nsys(EXPORT)
+    timeline, _ = import_nsys(EXPORT)
     figures = digest(timeline, lambda name: False, on_device=True)
-    cropped = recording.timeline(window=figures.window)
+    cropped = timeline.crop(*figures.window)
     assert len(of_kind(cropped, "kernel")) == 90
     assert digest(cropped, lambda name: False, on_device=True).launches_per_iteration == 9.0
 
@@ -90,7 +90,7 @@ def test_cropped_to_the_iterations_the_timeline_keeps_their_kernels():
 @pytest.mark.parametrize("how", ["DROP TABLE", "DELETE FROM"])
 def test_a_table_may_be_missing_or_empty(export, table, how):
     change(export, f"{how} {table}")
-    timeline, _, _ = import_nsys(export)
+    timeline, _ = import_nsys(export)
     assert timeline.events > 0
     assert digest(timeline, lambda name: False, on_device=True).wall_us_per_iteration > 0
 
@@ -104,20 +104,20 @@ def test_columns_of_another_schema_version_may_be_missing(export):
         "ALTER TABLE CUPTI_ACTIVITY_KIND_SYNCHRONIZATION DROP COLUMN syncType",
         "ALTER TABLE NVTX_EVENTS DROP COLUMN domainId",
     )
-    timeline, _, _ = import_nsys(export)
+    timeline, _ = import_nsys(export)
     assert len(of_kind(timeline, "kernel")) == 91
 
 
 def test_registered_nvtx_strings_are_found_by_their_id(export):
     change(export, "INSERT INTO StringIds VALUES (900, 'iter')", "UPDATE NVTX_EVENTS SET text = NULL, textId = 900")
-    timeline, _, _ = import_nsys(export)
+    timeline, _ = import_nsys(export)
     assert [timeline.names[timeline.columns["name"][i]] for i in of_kind(timeline, "nvtx")] == ["iter"] * 10
 
 
 def test_correlation_is_within_the_process(export):
     """The same correlation id in another process is another launch."""
     change(export, "UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET globalPid = globalPid + (1 << 24)")
-    timeline, _, _ = import_nsys(export)
+    timeline, _ = import_nsys(export)
     correlations = timeline.columns["correlation"]
     api = {correlations[i] for i in of_kind(timeline, "api")}
     assert not any(correlations[i] in api for i in of_kind(timeline, "kernel"))
@@ -131,7 +131,7 @@ def test_secrets_of_the_environment_are_not_imported(export):
         "INSERT INTO StringIds VALUES (901, 'plantedsecret --password')",
         "INSERT INTO DIAGNOSTIC_EVENT (timestamp, timestampType, source, severity, text) VALUES (1, 1, 1, 2, 'cannot write /home/plantedsecret/x')",
     )
-    timeline, _, _ = import_nsys(export)
+    timeline, _ = import_nsys(export)
     assert timeline.warnings == ["Nsight Systems: cannot write (path)"]
     assert b"plantedsecret" not in timeline.to_bytes()
 

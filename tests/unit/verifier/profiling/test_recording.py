@@ -38,7 +38,7 @@ def test_the_window_crops_and_the_limit_says_what_it_left_out():
     recording = Recording("nsys", "GPU")
     for at in range(100):
         recording.add(STREAM, "kernel", f"k{at}", at * 10, 5, detail={"bytes": at})
-    cropped = recording.timeline(window=(200, 300))
+    cropped = recording.timeline().crop(200, 300)
     assert [cropped.names[i] for i in cropped.columns["name"]] == [f"k{at}" for at in range(20, 31)]
     assert cropped.details[cropped.columns["detail"][0] - 1] == {"bytes": 20}
     assert cropped.truncated is None

@@ -1,0 +1,226 @@
+"""The judge's half of a CUDA device: its memory is exported to parties by raw IPC handles, and it flushes, samples and probes the GPU."""
+
+from __future__ import annotations
+
+import glob
+import os
+import platform
+import re
+import shutil
+import subprocess
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from verifier.devices import cuda_driver
+from verifier.devices.base import Arena, Bind, Ceiling, Device, DeviceError
+from verifier.devices.cuda_driver import CudaError, DeviceBytes, GpuFacts, Nvml
+from verifier.report import Environment
+from verifier.shim.clock import ClockError, build_clock
+
+_CLOCK = "/opt/stitchwork/cuda-clock.so"  # where a sandbox shows it
+MINIMUM_FREE = 2 << 30  # bytes; less, and a task of ordinary size has no room
+_NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset", "/dev/nvidia-caps")
+# Dense floating-point operations per clock and multiprocessor: (fp32 on CUDA cores, TF32, 16 bit on tensor cores).
+_RATES = {(7, 0): (128, None, 1024), (7, 5): (128, None, 1024), (8, 0): (128, 1024, 2048), (8, 6): (256, 256, 512), (8, 9): (256, 256, 512)} | {
+    (9, 0): (256, 2048, 4096),
+    (10, 0): (256, 4096, 8192),
+    (12, 0): (256, 256, 512),
+}
+
+
+class CudaArena(Arena):
+    """Plain device memory of the judge; the handle's 64 bytes travel as hexadecimal digits."""
+
+    def __init__(self, nbytes: int, torch_device: str):
+        import torch
+
+        self.nbytes = nbytes = max(nbytes, 4096)
+        try:
+            self._pointer = cuda_driver.allocate(nbytes)
+        except CudaError as error:
+            raise DeviceError(f"{nbytes / 2**30:.1f} GiB of GPU memory are not free: {error}") from None
+        self.handle: dict[str, Any] = {"ipc": cuda_driver.export_memory(self._pointer).hex(), "nbytes": nbytes}
+        self._view = torch.as_tensor(DeviceBytes(self._pointer, nbytes), device=torch_device)
+
+    @property
+    def bytes(self) -> Any:
+        return self._view
+
+    def close(self) -> None:
+        if self._pointer:
+            pointer, self._pointer = self._pointer, 0
+            self._view = None
+            try:
+                cuda_driver.free(pointer)
+            except CudaError:
+                pass  # a device that failed has nothing left to free
+
+
+class CudaDevice(Device):
+    kind = "cuda"
+
+    def __init__(self, name: str, data_dir: Path):
+        index = name.partition(":")[2] or "0"
+        if not index.isdigit():
+            raise DeviceError(f"there is no device {name!r}; use cuda:0")
+        if cuda_driver.driver() is None:
+            raise DeviceError(f"no GPU found: {cuda_driver.why_no_driver()}")
+        if int(index) >= cuda_driver.gpu_count():
+            raise DeviceError(f"there is no {name}: this host has {cuda_driver.gpu_count()} GPU(s)")
+        import torch
+
+        if not torch.cuda.is_available():
+            raise DeviceError("this torch has no CUDA: install the CUDA build of torch")
+        self.index = int(index)
+        self.name = self.torch_device = f"cuda:{self.index}"
+        self.facts: GpuFacts = cuda_driver.facts(self.index)
+        self.data_dir = data_dir
+        self.nvml = Nvml(self.facts.uuid)
+        try:
+            self.clock = build_clock(data_dir / "shim")
+        except ClockError as error:
+            raise DeviceError(str(error)) from None
+        torch.cuda.set_device(self.index)
+        torch.zeros(1, device=self.torch_device)  # creates the primary context through torch
+        cuda_driver.use_primary_context(self.index)
+        self._torch = torch
+        self._flush: Any = None
+        self._slowed: bool | None = None
+
+    @cached_property
+    def _compiler(self) -> str:
+        return nvcc_version()
+
+    def environment(self) -> Environment:
+        torch = self._torch
+        return Environment(
+            device=self.name,
+            device_name=self.facts.name,
+            device_model=self.facts.model,
+            torch=torch.__version__,
+            python=platform.python_version(),
+            compiler=self._compiler or "none",
+            cuda=torch.version.cuda,
+            driver=self.nvml.driver_version(),
+        )
+
+    def allocate(self, nbytes: int) -> Arena:
+        return CudaArena(nbytes, self.torch_device)
+
+    def sync(self) -> None:
+        self._torch.cuda.synchronize(self.index)
+
+    def flush_caches(self) -> None:
+        """Writes three times the L2, and waits: what a party left in the cache, pinned lines included, is out of it."""
+        if self._flush is None:
+            self._flush = self._torch.empty(3 * max(self.facts.l2_bytes, 64 << 20), dtype=self._torch.uint8, device=self.torch_device)
+        try:
+            cuda_driver.call("cuCtxResetPersistingL2Cache")
+        except CudaError:
+            pass  # before Ampere no lines persist
+        self._flush.zero_()
+        self.sync()
+
+    def ceiling(self, precision: str) -> Ceiling:
+        rates = _RATES.get(self.facts.capability)
+        rate = None if rates is None else {"fp32-strict": rates[0], "tf32": rates[1]}.get(precision, rates[2])
+        flops = rate * self.facts.multiprocessors * self.facts.clock_hz if rate else None
+        return Ceiling(self.facts.bandwidth, flops, "data sheet, from the driver's attributes")
+
+    def config(self) -> dict[str, Any]:
+        return {"kind": "cuda", "clock": _CLOCK, "clock_host": str(self.clock)}
+
+    def binds(self, role: str) -> list[Bind]:
+        if role == "builder":
+            return toolkit_binds()
+        driver = driver_folder()
+        minor = self.nvml.minor()
+        own = f"/dev/nvidia{self.index if minor is None else minor}"
+        binds = [Bind(own, own, device=True)]
+        binds += [Bind(node, node, device=True, optional=True) for node in _NODES]
+        binds += [Bind(str(self.clock), _CLOCK)]
+        binds += [Bind(driver, driver, optional=True)] if driver else []
+        return binds + [Bind("/sys", "/sys", optional=True)] + toolkit_binds()  # Triton assembles with ptxas, torch.compile links with gcc
+
+    def variables(self, role: str) -> dict[str, str]:
+        variables = {"STITCH_CUDA_ARCH": self.facts.arch, "TORCH_CUDA_ARCH_LIST": "{}.{}".format(*self.facts.capability)}
+        nvcc = find_nvcc()
+        if nvcc:
+            variables["CUDA_HOME"] = str(Path(nvcc).resolve().parents[1])
+            variables["PATH"] = f"{Path(nvcc).parent}:{Path(nvcc).resolve().parent}:/usr/local/bin:/usr/bin:/bin"
+        if role != "builder":
+            # The party sees one GPU, its own, as cuda:0. Triton and torch.compile keep their caches in the party's private /tmp.
+            variables |= {"CUDA_VISIBLE_DEVICES": self.facts.uuid, "CUDA_MODULE_LOADING": "LAZY", "TORCHINDUCTOR_COMPILE_THREADS": "4"}
+            driver = driver_folder()
+            if driver:
+                variables |= {"LD_LIBRARY_PATH": driver, "TRITON_LIBCUDA_PATH": driver}
+        return variables
+
+    def check(self) -> str:
+        """A canary kernel with a known answer, and enough free memory."""
+        torch = self._torch
+        try:
+            probe = torch.arange(1024, dtype=torch.int64, device=self.torch_device)
+            if int(probe.sum()) != 1024 * 1023 // 2:
+                return f"{self.name} computed a wrong sum: the GPU must be examined"
+            self._torch.cuda.empty_cache()
+            free_bytes, _ = cuda_driver.free_memory()
+        except RuntimeError as error:
+            cause = str(error).splitlines()[0][:200]
+            return f"{self.name} does not answer ({cause}): restart the verifier; if it stays so, the GPU or its driver failed"
+        if free_bytes < MINIMUM_FREE:
+            return f"{self.name} has {free_bytes / 2**30:.1f} GiB free: other processes hold its memory (see nvidia-smi)"
+        return ""
+
+    def missing_compiler(self) -> str:
+        if not find_nvcc():
+            return "nvcc is not installed: CUDA C++ programs cannot be built (install the CUDA toolkit; Triton programs run without it)"
+        return "" if shutil.which("g++") else "g++ is not installed, and nvcc needs it: apt-get install g++"
+
+    def sample_clocks(self) -> None:
+        reasons = self.nvml.throttle_reasons()
+        if reasons is not None:
+            self._slowed = bool(self._slowed) or bool(reasons & Nvml.SLOWING)
+
+    def throttled(self) -> bool | None:
+        slowed, self._slowed = self._slowed, None
+        return slowed
+
+    def close(self) -> None:
+        self._flush = None
+        self._torch.cuda.empty_cache()
+
+
+def find_nvcc() -> str:
+    """The compiler's path, or ""."""
+    return shutil.which("nvcc") or next(
+        (p for p in ("/usr/local/cuda/bin/nvcc", *sorted(glob.glob("/usr/local/cuda-*/bin/nvcc"))) if os.path.exists(p)), ""
+    )
+
+
+def nvcc_version() -> str:
+    """As "nvcc 13.0.88", or ""."""
+    nvcc = find_nvcc()
+    if not nvcc:
+        return ""
+    done = subprocess.run([nvcc, "--version"], capture_output=True, text=True, timeout=30)
+    match = re.search(r"\bV(\d+(?:\.\d+)+)", done.stdout)
+    return f"nvcc {match[1]}" if match else "nvcc"
+
+
+def toolkit_binds() -> list[Bind]:
+    """CUDA's folder where it lies outside /usr (which every party sees)."""
+    nvcc = find_nvcc()
+    root = str(Path(nvcc).resolve().parents[1]) if nvcc else ""
+    return [Bind(root, root)] if root and not root.startswith("/usr/") else []
+
+
+def driver_folder() -> str:
+    """The folder that libcuda.so.1 was loaded from, or ""."""
+    try:
+        maps = Path("/proc/self/maps").read_text()
+    except OSError:
+        return ""
+    match = re.search(r"(/\S+)/libcuda\.so", maps)
+    return match[1] if match else ""

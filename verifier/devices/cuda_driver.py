@@ -1,0 +1,249 @@
+"""The CUDA driver and NVML through ctypes: device facts, plain allocations, raw IPC handles, clocks. Needs no toolkit, only the driver."""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+BLOCK = 2 << 20  # the driver's granularity: an allocation of whole blocks shares none with another, so its IPC handle shows nothing else
+IPC_BYTES = 64
+_ATTRIBUTES = {
+    "clock_khz": 13,
+    "multiprocessors": 16,
+    "memory_clock_khz": 36,
+    "memory_bus_bits": 37,
+    "l2_bytes": 38,
+    "major": 75,
+    "minor": 76,
+}
+_LAZY_PEER_ACCESS = 1
+
+
+class CudaError(RuntimeError):
+    """A driver call failed. `code` is CUresult; `name` is the driver's, such as CUDA_ERROR_OUT_OF_MEMORY."""
+
+    def __init__(self, call: str, code: int, name: str):
+        super().__init__(f"{call}: {name} ({code})")
+        self.code = code
+        self.name = name
+
+
+class _IpcHandle(ctypes.Structure):
+    _fields_ = [("reserved", ctypes.c_ubyte * IPC_BYTES)]
+
+
+@dataclass(frozen=True)
+class GpuFacts:
+    """One GPU as its driver describes it. Bandwidth in bytes/s, clock in Hz; both are the data sheet's, computed from the attributes."""
+
+    index: int
+    name: str
+    capability: tuple[int, int]
+    multiprocessors: int
+    clock_hz: float
+    l2_bytes: int
+    memory_bytes: int
+    bandwidth: float | None
+    uuid: str  # "GPU-81388609-..."
+
+    @property
+    def arch(self) -> str:
+        return f"sm_{self.capability[0]}{self.capability[1]}"
+
+    @property
+    def model(self) -> str:
+        """A key for comparisons: "NVIDIA H200" -> "h200"."""
+        words = [w for w in self.name.lower().split() if w not in ("nvidia", "geforce", "tesla", "graphics", "gpu")]
+        return "-".join(words) or "gpu"
+
+
+@cache
+def driver() -> ctypes.CDLL | None:
+    """libcuda, initialised; null where there is no driver or no GPU (`why_no_driver` says which)."""
+    return _load()[0]
+
+
+def why_no_driver() -> str:
+    """Empty, or a sentence why CUDA cannot be used here."""
+    return _load()[1]
+
+
+@cache
+def _load() -> tuple[ctypes.CDLL | None, str]:
+    try:
+        library = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return None, "no NVIDIA driver is installed (libcuda.so.1 is not found)"
+    library.cuGetErrorName.argtypes = [ctypes.c_int, ctypes.POINTER(ctypes.c_char_p)]
+    code = library.cuInit(0)
+    if code != 0:
+        return None, f"the NVIDIA driver does not start: {_error_name(library, code)}"
+    count = ctypes.c_int()
+    library.cuDeviceGetCount(ctypes.byref(count))
+    return (library, "") if count.value else (None, "the NVIDIA driver sees no GPU")
+
+
+def _error_name(library: ctypes.CDLL, code: int) -> str:
+    text = ctypes.c_char_p()
+    library.cuGetErrorName(code, ctypes.byref(text))
+    return text.value.decode() if text.value else "unknown error"
+
+
+def call(function: str, *arguments: Any) -> None:
+    """Raises `CudaError` where the driver says anything but success."""
+    library = driver()
+    if library is None:
+        raise CudaError(function, 100, why_no_driver())
+    code = getattr(library, function)(*arguments)
+    if code != 0:
+        raise CudaError(function, code, _error_name(library, code))
+
+
+def gpu_count() -> int:
+    if driver() is None:
+        return 0
+    count = ctypes.c_int()
+    call("cuDeviceGetCount", ctypes.byref(count))
+    return count.value
+
+
+def driver_cuda_version() -> str:
+    """The newest CUDA that the driver runs, e.g. "13.0"."""
+    version = ctypes.c_int()
+    call("cuDriverGetVersion", ctypes.byref(version))
+    return f"{version.value // 1000}.{version.value % 1000 // 10}"
+
+
+def facts(index: int) -> GpuFacts:
+    """Raises `CudaError` where there is no such GPU."""
+    device = ctypes.c_int()
+    call("cuDeviceGet", ctypes.byref(device), index)
+    name = ctypes.create_string_buffer(128)
+    call("cuDeviceGetName", name, 128, device)
+    memory = ctypes.c_size_t()
+    call("cuDeviceTotalMem_v2", ctypes.byref(memory), device)
+    values = {}
+    for key, attribute in _ATTRIBUTES.items():
+        value = ctypes.c_int()
+        call("cuDeviceGetAttribute", ctypes.byref(value), attribute, device)
+        values[key] = value.value
+    raw = (ctypes.c_ubyte * 16)()
+    call("cuDeviceGetUuid_v2", raw, device)
+    digits = bytes(raw).hex()
+    uuid = "GPU-" + "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+    bandwidth = 2 * values["memory_clock_khz"] * 1e3 * values["memory_bus_bits"] / 8  # two transfers a clock
+    return GpuFacts(
+        index=index,
+        name=name.value.decode("utf-8", "replace"),
+        capability=(values["major"], values["minor"]),
+        multiprocessors=values["multiprocessors"],
+        clock_hz=values["clock_khz"] * 1e3,
+        l2_bytes=values["l2_bytes"],
+        memory_bytes=memory.value,
+        bandwidth=bandwidth or None,
+        uuid=uuid,
+    )
+
+
+def use_primary_context(index: int) -> int:
+    """Makes the primary context, which torch uses too, current in this thread; returns its handle."""
+    device, context = ctypes.c_int(), ctypes.c_void_p()
+    call("cuDeviceGet", ctypes.byref(device), index)
+    call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+    call("cuCtxSetCurrent", context)
+    return context.value or 0
+
+
+def allocate(nbytes: int) -> int:
+    """The address of fresh device memory, in whole blocks."""
+    pointer = ctypes.c_uint64()
+    call("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(-(-max(nbytes, 1) // BLOCK) * BLOCK))
+    return pointer.value
+
+
+def free(pointer: int) -> None:
+    call("cuMemFree_v2", ctypes.c_uint64(pointer))
+
+
+def export_memory(pointer: int) -> bytes:
+    """64 bytes by which another process maps the allocation."""
+    handle = _IpcHandle()
+    call("cuIpcGetMemHandle", ctypes.byref(handle), ctypes.c_uint64(pointer))
+    return bytes(handle.reserved)
+
+
+def import_memory(handle: bytes) -> int:
+    """The address in this process of an allocation that another process exported."""
+    if len(handle) != IPC_BYTES:
+        raise ValueError(f"an IPC handle has {IPC_BYTES} bytes, not {len(handle)}")
+    pointer = ctypes.c_uint64()
+    call("cuIpcOpenMemHandle_v2", ctypes.byref(pointer), _IpcHandle.from_buffer_copy(handle), ctypes.c_uint(_LAZY_PEER_ACCESS))
+    return pointer.value
+
+
+def synchronise() -> None:
+    call("cuCtxSynchronize")
+
+
+def free_memory() -> tuple[int, int]:
+    """Free and total bytes of the current context's device."""
+    free_bytes, total = ctypes.c_size_t(), ctypes.c_size_t()
+    call("cuMemGetInfo_v2", ctypes.byref(free_bytes), ctypes.byref(total))
+    return free_bytes.value, total.value
+
+
+class DeviceBytes:
+    """Device memory as `torch.as_tensor` takes it without a copy: flat uint8."""
+
+    def __init__(self, pointer: int, nbytes: int):
+        self.__cuda_array_interface__ = {"shape": (nbytes,), "typestr": "|u1", "data": (pointer, False), "version": 3, "strides": None}
+
+
+class Nvml:
+    """Clocks, throttle reasons and driver version; every figure is null where NVML is missing or refuses it."""
+
+    # Reasons that slow a measurement: power cap, hardware slowdown, thermal, power brake. Idle (1) and applied clocks (2) do not.
+    SLOWING = 0x4 | 0x8 | 0x20 | 0x40 | 0x80
+    REASONS = {0x4: "software power cap", 0x8: "hardware slowdown", 0x20: "software thermal", 0x40: "hardware thermal", 0x80: "power brake"}
+
+    def __init__(self, uuid: str):
+        self.library: ctypes.CDLL | None = None
+        self.device = ctypes.c_void_p()
+        try:
+            library = ctypes.CDLL("libnvidia-ml.so.1")
+        except OSError:
+            return
+        if library.nvmlInit_v2() == 0 and library.nvmlDeviceGetHandleByUUID(uuid.encode(), ctypes.byref(self.device)) == 0:
+            self.library = library
+
+    def _number(self, function: str, *before: Any, of: Any = ctypes.c_uint) -> int | None:
+        if self.library is None:
+            return None
+        value = of()
+        return value.value if getattr(self.library, function)(self.device, *before, ctypes.byref(value)) == 0 else None
+
+    def minor(self) -> int | None:
+        """The number of the device node: /dev/nvidia<minor>. CUDA may count GPUs in another order."""
+        return self._number("nvmlDeviceGetMinorNumber")
+
+    def sm_clock_mhz(self) -> int | None:
+        return self._number("nvmlDeviceGetClockInfo", 1)
+
+    def memory_clock_mhz(self) -> int | None:
+        return self._number("nvmlDeviceGetClockInfo", 2)
+
+    def temperature(self) -> int | None:
+        return self._number("nvmlDeviceGetTemperature", 0)
+
+    def throttle_reasons(self) -> int | None:
+        """Bits, `SLOWING` of which slow a measurement."""
+        return self._number("nvmlDeviceGetCurrentClocksThrottleReasons", of=ctypes.c_ulonglong)
+
+    def driver_version(self) -> str | None:
+        if self.library is None:
+            return None
+        text = ctypes.create_string_buffer(80)
+        return text.value.decode() if self.library.nvmlSystemGetDriverVersion(text, 80) == 0 else None

@@ -1,0 +1,58 @@
+"""The baseline `cuda-graph`: eager's own kernels, launched as one graph, with the copies of inputs and outputs that its use costs."""
+
+# sandboxed: calls the models that tasks define
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from verifier.layout import decode, encode
+
+WARM_UP = 3  # on a side stream, so that libraries choose algorithms and allocate before the capture
+
+
+class Graphed:
+    """Captures at the first call; later calls copy their inputs into the graph's, replay, and copy the outputs out.
+
+    Raises `RuntimeError` where the model cannot be captured (it waits for the device, copies from the host, ...) or is called with other shapes.
+    """
+
+    def __init__(self, model: Any):
+        self._orig_mod = model
+        self.graph: torch.cuda.CUDAGraph | None = None
+
+    def __call__(self, *inputs: Any) -> Any:
+        given: list[torch.Tensor] = []
+        tree = encode(list(inputs), given)
+        if self.graph is None:
+            self._capture(tree, given)
+        elif [(t.shape, t.dtype) for t in given] != [(t.shape, t.dtype) for t in self.static]:
+            raise RuntimeError("the graph was captured for other shapes")
+        for ours, theirs in zip(self.static, given, strict=True):
+            ours.copy_(theirs)
+        assert self.graph is not None
+        self.graph.replay()
+        return decode(self.output_tree, [tensor.clone() for tensor in self.outputs])
+
+    def _capture(self, tree: Any, given: list[torch.Tensor]) -> None:
+        self.static = [tensor.clone() for tensor in given]
+        arguments = decode(tree, self.static)
+        state = {name: value.clone() for name, value in self._orig_mod.state_dict().items() if isinstance(value, torch.Tensor)}
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(WARM_UP):
+                self._orig_mod(*arguments)
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            output = self._orig_mod(*arguments)
+        self.outputs: list[torch.Tensor] = []
+        self.output_tree = encode(output, self.outputs)
+        self.graph = graph
+        with torch.no_grad():  # the warm-up changed running statistics; the capture itself ran nothing
+            for name, value in self._orig_mod.state_dict().items():
+                if name in state:
+                    value.copy_(state[name])

@@ -1,0 +1,111 @@
+"""The party's half of a CUDA device: maps the judge's memory, holds the precision policy, and times calls by the native clock."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from verifier.devices import cuda_driver
+from verifier.devices.base import Observation, PartyDevice
+from verifier.devices.cuda_driver import DeviceBytes
+from verifier.report import Kernel
+from verifier.shim.clock import Clock, ClockError
+
+OBSERVED_CALLS = 3
+MAX_KERNELS = 40
+_ERRORS = {
+    2: "out of memory",
+    700: "a kernel read or wrote an illegal memory address",
+    701: "a kernel was launched with more resources than the device has",
+    702: "a kernel was stopped by the driver's time limit",
+    710: "a kernel stopped at an assertion",
+    714: "a kernel ran an illegal instruction stream: hardware stack error",
+    715: "a kernel ran an illegal instruction",
+    716: "a kernel used a misaligned address",
+    717: "a kernel used an address of another memory space",
+    718: "a kernel jumped to an invalid address",
+    719: "a kernel failed while it ran",
+}
+
+
+class CudaPartyDevice(PartyDevice):
+    torch_device = "cuda:0"  # the only GPU that a party sees
+
+    def __init__(self, config: dict[str, Any]):
+        torch.cuda.init()
+        torch.zeros(1, device=self.torch_device)
+        context = cuda_driver.use_primary_context(0)
+        path = next(config[key] for key in ("clock", "clock_host") if os.path.exists(config[key]))
+        self._clock = Clock(Path(path), context)
+
+    def attach(self, handle: dict[str, Any], fds: list[int]) -> torch.Tensor:
+        for fd in fds:
+            os.close(fd)
+        pointer = cuda_driver.import_memory(bytes.fromhex(handle["ipc"]))
+        return torch.as_tensor(DeviceBytes(pointer, int(handle["nbytes"])), device=self.torch_device)
+
+    def configure(self, precision: str) -> None:
+        tf32 = precision == "tf32"
+        torch.backends.cuda.matmul.allow_tf32 = tf32
+        torch.backends.cudnn.allow_tf32 = tf32
+        torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = precision == "fp16"
+        torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = precision == "bf16"
+        torch.backends.cudnn.benchmark = False
+        torch.set_num_threads(4)
+
+    def sync(self) -> None:
+        try:
+            self._clock.sync()
+        except ClockError as error:
+            raise device_failure(error) from None
+
+    def go(self, fd: int) -> None:
+        self._clock.go(fd)
+
+    def done(self, fd: int) -> int:
+        try:
+            return self._clock.done(fd)
+        except ClockError as error:
+            raise device_failure(error) from None
+
+    def observe(self, call: Callable[[], Any]) -> Observation:
+        """Which kernels run, by CUPTI. `own` is decided by the judge, from the program's source; here no kernel is."""
+        from torch.profiler import ProfilerActivity, profile
+
+        from verifier.profiling.digest import digest
+        from verifier.profiling.kineto import import_kineto
+
+        call()
+        self.sync()
+        before = threading.active_count()
+        with profile(activities=[ProfilerActivity.CUDA]) as recorded:
+            for _ in range(OBSERVED_CALLS):
+                call()
+            self.sync()
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "trace.json")
+            recorded.export_chrome_trace(path)
+            timeline = import_kineto(Path(path).read_bytes())
+        found = digest(timeline, lambda name: False, on_device=True)
+        kernels = [
+            Kernel(name=k.name[:300], calls=k.calls / OBSERVED_CALLS, ms=k.total_us / OBSERVED_CALLS / 1e3, share=k.share, own=False)
+            for k in found.kernels[:MAX_KERNELS]
+        ]
+        reason = "" if kernels else "CUPTI saw no kernel run"
+        return Observation(kernels, None, reason, threads_left=threading.active_count() - before)
+
+    def peak_bytes(self, reset: bool = False) -> int | None:
+        if reset:
+            torch.cuda.reset_peak_memory_stats()
+        return int(torch.cuda.max_memory_allocated())
+
+
+def device_failure(error: ClockError) -> RuntimeError:
+    """What a driver's code means, for the author of a kernel."""
+    return RuntimeError(f"CUDA error {error.code}: {_ERRORS.get(error.code, 'the device failed')}") if error.code else RuntimeError(str(error))

@@ -1,0 +1,55 @@
+"""The calls that a profiler watches, in the party: warmed up, each in a range named `iter` that ends when the device is idle."""
+
+# sandboxed: calls the models that tasks and programs define
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from verifier.profiling.digest import ITERATION
+
+WARM_UP = 3
+
+
+def profiled_calls(call: Callable[[], Any], iterations: int, tool: str, sync: Callable[[], None]) -> bytes:
+    """Under "nsys" the ranges are NVTX's and the result is empty (the profiler around this process holds the recording); else the Chrome trace of
+    torch.profiler."""
+    with torch.no_grad():
+        for _ in range(WARM_UP):
+            call()
+        sync()
+        if tool == "nsys":
+            _under_nsys(call, iterations, sync)
+            return b""
+        return _under_torch(call, iterations, sync)
+
+
+def _under_nsys(call: Callable[[], Any], iterations: int, sync: Callable[[], None]) -> None:
+    torch.cuda.profiler.start()
+    for _ in range(iterations):
+        torch.cuda.nvtx.range_push(ITERATION)
+        call()
+        sync()
+        torch.cuda.nvtx.range_pop()
+    torch.cuda.profiler.stop()
+
+
+def _under_torch(call: Callable[[], Any], iterations: int, sync: Callable[[], None]) -> bytes:
+    from torch.profiler import ProfilerActivity, profile, record_function
+
+    activities = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if torch.cuda.is_available() else [])
+    with profile(activities=activities) as recorded:
+        for _ in range(iterations):
+            with record_function(ITERATION):
+                call()
+                sync()
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "trace.json")
+        recorded.export_chrome_trace(path)
+        return Path(path).read_bytes()
