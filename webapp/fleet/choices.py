@@ -20,7 +20,7 @@ class DeviceChoice:
 
     @property
     def online(self) -> list[Device]:
-        return [device for device in self.devices if device.online]
+        return [device for device in self.devices if device.online and not (device.doctor or {}).get("unusable")]
 
     @property
     def usable(self) -> bool:

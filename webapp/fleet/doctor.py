@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +15,7 @@ class Check:
     ok: bool
     found: str = ""
     fix: str = ""
+    use: str = ""  # what it is for
     needed: bool = False  # without it nothing can be verified
 
 
@@ -24,25 +26,49 @@ class Doctor:
     layers: list[str] = field(default_factory=list)
     lacking: list[str] = field(default_factory=list)  # layers that this host does not offer, each with the way to get it
     facts: list[tuple[str, str]] = field(default_factory=list)
+    unusable: str = ""  # why its device cannot be used, where it cannot
+    problems: list[dict[str, str]] = field(default_factory=list)  # of its device: message, hint
 
     @property
     def missing(self) -> list[Check]:
         return [check for check in self.checks if not check.ok]
 
     @classmethod
-    def read(cls, said: dict[str, Any]) -> Doctor:
-        """Takes what is there: an older verifier may say less."""
+    def read(cls, said: dict[str, Any], name: str = "") -> Doctor:
+        """Takes what is there: an older verifier may say less. `name` is the device's, such as "cuda:0"."""
         protection = said.get("protection") or {}
         return cls(
             checks=[_check(entry) for entry in said.get("checks") or [] if isinstance(entry, dict)],
             sandbox=str(protection.get("sandbox") or ""),
             layers=[str(layer) for layer in protection.get("layers") or []],
             lacking=[str(layer) for layer in protection.get("missing") or []],
-            facts=[(name, str(said[key])) for key, name in FACTS.items() if said.get(key) not in (None, "", [], {})],
+            facts=[(name, show(said[key])) for key, (name, show) in FACTS.items() if said.get(key) not in (None, "", [], {})],
+            unusable=str(said.get("unusable") or ""),
+            problems=[problem for device in said.get("devices") or [] if device.get("device") == name for problem in device.get("problems") or []],
         )
 
 
-FACTS = {"python": "Python", "torch": "PyTorch", "cuda": "CUDA", "driver": "driver", "compiler": "compiler", "threads": "threads"}
+def _round(unit: str) -> Callable[[float], str]:
+    return lambda value: f"{float(value):,.0f} {unit}"
+
+
+def _gib(value: float) -> str:
+    return f"{float(value) / 2**30:.1f} GiB"
+
+
+# key in the doctor's JSON or in the environment that was announced with it: (label, how to show it)
+FACTS: dict[str, tuple[str, Callable[[Any], str]]] = {
+    "compiler": ("Compiler", str),
+    "torch": ("PyTorch", str),
+    "python": ("Python", str),
+    "cuda": ("CUDA", str),
+    "driver": ("Driver", str),
+    "threads": ("Threads", lambda value: f"{float(value):.0f}"),
+    "multiprocessors": ("Multiprocessors", lambda value: f"{float(value):.0f}"),
+    "memory_bytes": ("Memory", _gib),
+    "bandwidth_gbs": ("Bandwidth", _round("GB/s")),
+    "fp32_gflops": ("fp32 peak", _round("GFLOP/s")),
+}
 
 
 def _check(entry: dict[str, Any]) -> Check:
@@ -52,5 +78,6 @@ def _check(entry: dict[str, Any]) -> Check:
         ok=status in (True, "ok", "passed", "available"),
         found=str(entry.get("found") or entry.get("detail") or ""),
         fix=str(entry.get("fix") or entry.get("hint") or ""),
+        use=str(entry.get("for") or ""),
         needed=bool(entry.get("needed") or entry.get("required")),
     )

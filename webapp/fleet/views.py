@@ -17,10 +17,10 @@ from webapp.fleet.models import Device
 def devices(request: HttpRequest) -> HttpResponse:
     waiting = waiting_by_queue()
     found = [
-        {"device": device, "doctor": Doctor.read(device.doctor), "waiting": waiting.get(device.queue, 0)}
+        {"device": device, "doctor": Doctor.read(device.doctor, device.device), "waiting": waiting.get(device.queue, 0)}
         for device in sorted(Device.objects.all(), key=lambda device: (not device.online, device.kind, device.device, device.pk))
     ]
-    seen = {entry["device"].kind for entry in found if entry["device"].online}
+    seen = {entry["device"].kind for entry in found if entry["device"].online and not entry["doctor"].unusable}
     context = {"devices": found, "absent": [kind for kind in KINDS if kind not in seen]}
     template = "fleet/_devices.html" if request.htmx else "fleet/devices.html"
     return render(request, template, context)

@@ -31,8 +31,10 @@ def sandboxed(doctor: dict) -> bool:
 
 def protection_words(doctor: dict) -> str:
     """The layers that do hold, for a banner: "process isolation with rlimits, seccomp"."""
-    layers = (doctor.get("protection") or {}).get("layers") or []
-    return "process isolation with " + ", ".join(layers) if layers else "process isolation only"
+    protection = doctor.get("protection") or {}
+    if not protection:
+        return "it has not said what confines them"
+    return "process isolation with " + (", ".join(protection.get("layers") or []) or "nothing more")
 
 
 def frame(request: HttpRequest) -> dict:

@@ -56,6 +56,8 @@ STATUSES: dict[str, tuple[str, str, str]] = {
     "offline": ("idle", "○", "offline"),
     "available": ("ok", "✓", "available"),
     "missing": ("warn", "!", "missing"),
+    "unusable": ("bad", "✕", "unusable"),
+    "absent": ("idle", "–", "not here"),
     # results on the leaderboard
     "published": ("info", "◉", "published"),
     "private": ("idle", "○", "team only"),
