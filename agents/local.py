@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 import uuid
 from collections.abc import Awaitable, Callable
@@ -11,7 +10,7 @@ from typing import Any, Protocol
 from agents.events import ArtefactRef, NewEvent
 from agents.ports import Journal
 from verifier.jobs import Job, JobResult, StageEvent
-from verifier.report import Report
+from verifier.report import Environment, Report
 
 OnStage = Callable[[StageEvent], Awaitable[None]]
 DETAIL_LIMIT = 2000  # characters of a stage's detail or a message that an event carries; all of it is in the result
@@ -21,6 +20,8 @@ class Client(Protocol):
     """What `verifier.client.Verifier` offers."""
 
     async def run(self, job: Job, on_stage: OnStage | None = None) -> JobResult: ...
+
+    async def ready(self) -> Environment: ...
 
 
 class LocalVerifier:
@@ -59,11 +60,11 @@ class LocalVerifier:
         return result
 
     async def describe(self) -> dict[str, Any]:
-        """For `DeviceFigures.of`: this process and the verifier share a host."""
-        described: dict[str, Any] = {"device": self.device}
-        if self.device == "cpu":
-            described["threads"] = len(os.sched_getaffinity(0))
-        return described
+        """What the judge says of its device, for `DeviceFigures.of`; only its name where the judge does not start."""
+        try:
+            return (await self.client.ready()).model_dump(mode="json")
+        except OSError:
+            return {"device": self.device}
 
     async def _recall(self, payload: dict[str, Any]) -> JobResult:
         result = JobResult.model_validate_json(await self.journal.get(payload["result"]["sha"]))

@@ -47,6 +47,9 @@ class FakeClient:
         self.before = None  # async callable(job), to look in or to hold a job up
         self.errors: list[str] = []  # of the next jobs
 
+    async def ready(self) -> Environment:
+        return environment()
+
     async def run(self, job, on_stage=None) -> JobResult:
         self.calls.append(job.kind)
         if self.before is not None:
