@@ -147,7 +147,9 @@ class Trials:
                     self.done.pop()
                     self.seeded = True
                     verdict.weights = "seeded"
-                    message = f"results are right only with the weights that the constructor makes; after another state dict is loaded: {trial.detail}"
+                    message = (
+                        f"results are right only with the weights that the constructor makes; after another state dict is loaded: {trial.detail}"
+                    )
                     verdict.findings.append(Finding(rule="weights", severity="downgrade", message=message, source="runtime"))
             if weights is not None:
                 self.reference.take_state(self.original)
@@ -270,10 +272,10 @@ class Trials:
             bounds.append(bound(error, wiggle, spec.torch_dtype) if precise is not tensor else NO_ORACLE * epsilon(spec.torch_dtype))
             errors.append(error)
         state_references = oracle.state if oracle is not None and len(oracle.state) == len(eager.state) else eager.state
-        state_bounds = [bound(distance(a, b), 0.0, a.dtype) if a.is_floating_point() else 0.0 for a, b in zip(eager.state, state_references, strict=True)]
-        return Expected(
-            eager.outputs, references, alternatives, bounds, errors, state_references, state_bounds, eager.aliased, eager.changed_inputs
-        )
+        state_bounds = [
+            bound(distance(a, b), 0.0, a.dtype) if a.is_floating_point() else 0.0 for a, b in zip(eager.state, state_references, strict=True)
+        ]
+        return Expected(eager.outputs, references, alternatives, bounds, errors, state_references, state_bounds, eager.aliased, eager.changed_inputs)
 
     def _trial(self, name: str, seed: int, values: Values) -> Trial:
         strict = name not in DISTRIBUTIONS and not name.startswith("random weights")
@@ -350,7 +352,9 @@ class Trials:
         try:
             kernels = [Kernel.model_validate(kernel) for kernel in answer.get("kernels", [])][:64]
             share = answer.get("own_share")
-            return Observation(kernels, float(share) if share is not None else None, str(answer.get("reason", "")), int(answer.get("threads_left", 0)))
+            return Observation(
+                kernels, float(share) if share is not None else None, str(answer.get("reason", "")), int(answer.get("threads_left", 0))
+            )
         except (TypeError, ValueError):
             return Observation(reason="the runner's observation is malformed")
 
@@ -397,7 +401,14 @@ def compare_outputs(
             judgement = judge(value, alternative, limit)  # a tie that fp64 breaks otherwise than eager
         if not judgement.ok:
             return Trial(
-                name=name, seed=seed, ok=False, output=leaf, error=_finite(judgement.error), bound=limit, norm=NORM, detail=f"{leaf}: {judgement.detail}"
+                name=name,
+                seed=seed,
+                ok=False,
+                output=leaf,
+                error=_finite(judgement.error),
+                bound=limit,
+                norm=NORM,
+                detail=f"{leaf}: {judgement.detail}",
             )
         if judgement.error is not None and judgement.error / (limit or 1.0) > margin:
             margin = judgement.error / (limit or 1.0)
@@ -442,5 +453,3 @@ def _finite(value: float | None) -> float | None:
 
 def _first_lines(text: str) -> str:
     return " ".join(line.strip() for line in text.splitlines())[:400]
-
-
