@@ -165,6 +165,7 @@ LOGGING = {
     "loggers": {
         "webapp": {"level": os.environ.get("LOG_LEVEL", "INFO")},
         "django.security.DisallowedHost": {"level": "ERROR"},
+        "psycopg.pool": {"level": "ERROR"},  # it repeats what the caller is told
         "procrastinate": {"level": "WARNING"},  # at INFO it prints the arguments of every job
     },
 }

@@ -14,6 +14,7 @@ from typing import Any
 
 from django.utils import timezone
 
+from verifier.report import Environment
 from webapp.environment import ROOT, kept_secret
 from webapp.fleet.models import Device
 from webapp.runs.jobs import queue_for
@@ -32,13 +33,18 @@ class Announcement:
         self.worker = f"{kept_secret(data, 'worker_name')[:16]}-{device.replace(':', '-')}"
         self.busy_with = ""
 
-    def announce(self) -> Device:
-        said = ask_doctor(self.device)
+    def announce(self, environment: Environment | None, unusable: str = "") -> Device:
+        """`environment`: where the judge measures; None with the reason in `unusable` where the device cannot be used."""
+        said = ask_doctor()
+        if environment is not None:
+            said = {**environment.model_dump(exclude_none=True), **said}
+        if unusable:
+            said = {**said, "unusable": unusable}
         known = {
             "kind": self.kind,
             "device": self.device,
-            "name": str(said.get("device_name") or f"{self.kind.upper()} {platform.machine()}")[:120],
-            "model": str(said.get("device_model") or self.device)[:60],
+            "name": environment.device_name[:120] if environment else f"{self.kind.upper()} {platform.machine()}",
+            "model": environment.device_model[:60] if environment else self.device,
             "queue": queue_for(self.kind),
             "doctor": said,
             "busy_with": "",
@@ -56,9 +62,9 @@ class Announcement:
         Device.objects.filter(worker=self.worker).update(heartbeat_at=timezone.now() - timedelta(hours=1), busy_with="")
 
 
-def ask_doctor(device: str) -> dict[str, Any]:
+def ask_doctor() -> dict[str, Any]:
     """`python -m verifier doctor --json`, in a process with nothing of our environment that it does not need."""
-    command = [sys.executable, "-m", "verifier", "doctor", "--device", device, "--json"]
+    command = [sys.executable, "-m", "verifier", "doctor", "--json"]
     environment = {
         name: os.environ[name] for name in ("PATH", "HOME", "LANG", "CUDA_VISIBLE_DEVICES", "CUDA_HOME", "LD_LIBRARY_PATH") if name in os.environ
     }

@@ -32,12 +32,17 @@ STAGE_SECONDS = 0.25  # progress is told at most so often; a stage's start and e
 class VerifierWorker:
     def __init__(self, device: str):
         self.device = device
-        self.client = Verifier(device, settings.DATA_DIR)
+        self.client = Verifier(device, settings.DATA_DIR / "verifier")
         self.announcement = Announcement(device, settings.DATA_DIR)
         self.row: Device | None = None
 
     async def main(self) -> None:
-        self.row = await in_thread(self.announcement.announce)()
+        try:
+            environment, unusable = await self.client.ready(), ""
+        except OSError as error:  # announced all the same: the page says what is missing, and a job gets the reason as its answer
+            environment, unusable = None, str(error)
+            log.error("%s cannot be used: %s", self.device, unusable)
+        self.row = await in_thread(self.announcement.announce)(environment, unusable)
         log.info("verifier for %s: %s", self.device, self.row.name)
         heartbeat = asyncio.create_task(self._heartbeat())
         try:
