@@ -1,4 +1,4 @@
-"""RMS norm with a learned scale, written out in elementary operations as most model code has it."""
+"""Root-mean-square norm written out in elementary operators, as in many language models."""
 
 import torch
 import torch.nn as nn
@@ -7,17 +7,20 @@ import torch.nn as nn
 class Model(nn.Module):
     def __init__(self, features: int, eps: float = 1e-6):
         super().__init__()
-        self.weight = nn.Parameter(torch.ones(features))
         self.eps = eps
+        self.weight = nn.Parameter(torch.ones(features))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        scale = torch.rsqrt(x.pow(2).mean(dim=-1, keepdim=True) + self.eps)
-        return x * scale * self.weight
+        mean_square = x.pow(2).mean(dim=-1, keepdim=True)
+        return x * torch.rsqrt(mean_square + self.eps) * self.weight
+
+
+batch, tokens, features = 4, 512, 2048
 
 
 def get_inputs():
-    return [torch.rand(2048, 2048)]
+    return [torch.rand(batch, tokens, features)]
 
 
 def get_init_inputs():
-    return [2048]
+    return [features]

@@ -1,0 +1,142 @@
+"""Vectorisable single-precision functions for C++: g++ turns loops over them into SIMD code, which it cannot do with libm's.
+
+The coefficients are minimax fits of our own (Lawson's iteration on Chebyshev nodes, weighted by the relative error).
+"""
+
+from __future__ import annotations
+
+EXP = """\
+// exp(x) within 1 ulp: 2^n * exp(r), |r| <= ln(2)/2; the scale is applied in two steps, so that subnormal results are right.
+static inline float exp_f(float x) {
+    const float bounded = x < -104.0f ? -104.0f : (x > 89.0f ? 89.0f : x);
+    const float n = rintf(bounded * 1.44269504f);
+    const float r = fmaf(n, 1.42860677e-6f, fmaf(n, -0.693145752f, bounded));
+    float p = 0.0013814539f;
+    p = fmaf(p, r, 0.0083687454f);
+    p = fmaf(p, r, 0.041668389f);
+    p = fmaf(p, r, 0.16666521f);
+    p = fmaf(p, r, 0.49999994f);
+    p = fmaf(p, r * r, r) + 1.0f;
+    const int whole = (int)n, half = whole >> 1;
+    union { int i; float f; } low = {(half + 127) << 23}, high = {(whole - half + 127) << 23};
+    return p * low.f * high.f;
+}
+"""
+LOG = """\
+// log(x) within 2 ulp for normal x: x = 2^n * (1 + f), sqrt(1/2) <= 1 + f < sqrt(2).
+static inline float log_f(float x) {
+    union { float f; int i; } bits = {x}, mantissa;
+    const int shifted = bits.i - 0x3f3504f3;
+    const float n = (float)(shifted >> 23);
+    mantissa.i = (shifted & 0x7fffff) + 0x3f3504f3;
+    const float f = mantissa.f - 1.0f;
+    float p = 0.0674664f;
+    p = fmaf(p, f, -0.11675652f);
+    p = fmaf(p, f, 0.11888162f);
+    p = fmaf(p, f, -0.12405589f);
+    p = fmaf(p, f, 0.14219552f);
+    p = fmaf(p, f, -0.16667996f);
+    p = fmaf(p, f, 0.20002119f);
+    p = fmaf(p, f, -0.25000009f);
+    p = fmaf(p, f, 0.33333313f);
+    const float tail = fmaf(p * f, f * f, fmaf(-0.5f * f, f, n * -2.12194440e-4f));
+    const float value = fmaf(n, 0.693359375f, f + tail);
+    return x > 1.17549435e-38f && x < INFINITY ? value : logf(x);
+}
+"""
+LOG1P = """\
+// log(1 + x): the rounding of 1 + x is put right to first order.
+static inline float log1p_f(float x) {
+    const float u = 1.0f + x;
+    return u == 1.0f ? x : log_f(u) * (x / (u - 1.0f));
+}
+"""
+SIGMOID = """\
+static inline float sigmoid_f(float x) {
+    return 1.0f / (1.0f + exp_f(-x));
+}
+"""
+TANH = """\
+// tanh(x) within 2 ulp: a polynomial near 0, 1 - 2 / (exp(2|x|) + 1) elsewhere.
+static inline float tanh_f(float x) {
+    const float a = fabsf(x), z = x * x;
+    float p = 0.0020264605f;
+    p = fmaf(p, z, -0.0080471421f);
+    p = fmaf(p, z, 0.021646896f);
+    p = fmaf(p, z, -0.053936757f);
+    p = fmaf(p, z, 0.13333125f);
+    p = fmaf(p, z, -0.33333328f);
+    const float near = fmaf(p * z, x, x);
+    const float far = copysignf(1.0f - 2.0f / (exp_f(2.0f * a) + 1.0f), x);
+    return a < 0.65f ? near : far;
+}
+"""
+ERF = """\
+// erf(x) within 2 ulp: a polynomial in x^2 below 1, 1 - exp(-x^2) * q(1 / (1 + |x| / 2)) above.
+static inline float erf_f(float x) {
+    const float z = x * x;
+    float p = -9.6415188e-6f;
+    p = fmaf(p, z, 0.00011256949f);
+    p = fmaf(p, z, -0.00084828289f);
+    p = fmaf(p, z, 0.0052209455f);
+    p = fmaf(p, z, -0.0268654f);
+    p = fmaf(p, z, 0.11283782f);
+    p = fmaf(p, z, -0.37612638f);
+    p = fmaf(p, z, 1.12837923f);
+    const float a = fabsf(x) < 4.2f ? fabsf(x) : 4.2f, t = 1.0f / (1.0f + 0.5f * a);
+    float q = 0.02164342f;
+    q = fmaf(q, t, 0.033718303f);
+    q = fmaf(q, t, -0.32425159f);
+    q = fmaf(q, t, 0.42042118f);
+    q = fmaf(q, t, -0.017582323f);
+    q = fmaf(q, t, 0.31493369f);
+    q = fmaf(q, t, 0.26746842f);
+    q = fmaf(q, t, 0.28386906f);
+    q = fmaf(q, t, -9.3477647e-5f);
+    const float far = copysignf(1.0f - q * exp_f(-a * a), x);
+    return fabsf(x) < 1.0f ? x * p : (x == x ? far : x);
+}
+"""
+EXPM1 = """\
+// exp(x) - 1: a Taylor polynomial near 0, where the subtraction would cancel.
+static inline float expm1_f(float x) {
+    float p = 1.0f / 5040.0f;
+    p = fmaf(p, x, 1.0f / 720.0f);
+    p = fmaf(p, x, 1.0f / 120.0f);
+    p = fmaf(p, x, 1.0f / 24.0f);
+    p = fmaf(p, x, 1.0f / 6.0f);
+    p = fmaf(p, x, 0.5f);
+    return fabsf(x) < 0.35f ? fmaf(p * x, x, x) : exp_f(x) - 1.0f;
+}
+"""
+BOUNDS = """\
+// Larger and smaller of two values; NaN stays NaN, as in PyTorch.
+static inline float at_least(float x, float low) {
+    return x < low || low != low ? low : x;
+}
+static inline float at_most(float x, float high) {
+    return x > high || high != high ? high : x;
+}
+"""
+STREAM = """\
+// Copy a finished line to memory without reading the target into the cache first.
+static inline void stream_line(float* __restrict to, const float* __restrict from, long count) {
+    long i = 0;
+#if defined(__AVX512F__)
+    for (; i < count && ((size_t)(to + i) & 63); ++i) to[i] = from[i];
+    for (; i + 16 <= count; i += 16) _mm512_stream_ps(to + i, _mm512_loadu_ps(from + i));
+#elif defined(__AVX__)
+    for (; i < count && ((size_t)(to + i) & 31); ++i) to[i] = from[i];
+    for (; i + 8 <= count; i += 8) _mm256_stream_ps(to + i, _mm256_loadu_ps(from + i));
+#endif
+    for (; i < count; ++i) to[i] = from[i];
+}
+"""
+NEEDS = {"log1p": ["log"], "sigmoid": ["exp"], "tanh": ["exp"], "erf": ["exp"], "expm1": ["exp"]}
+SOURCES = {"exp": EXP, "log": LOG, "log1p": LOG1P, "sigmoid": SIGMOID, "tanh": TANH, "erf": ERF, "expm1": EXPM1, "max": BOUNDS, "min": BOUNDS}
+
+
+def sources(kinds: set[str]) -> list[str]:
+    """Definitions of the functions among `kinds`, each after what it calls, once."""
+    wanted = dict.fromkeys(name for kind in SOURCES if kind in kinds for name in [*NEEDS.get(kind, []), kind])
+    return list(dict.fromkeys(SOURCES[name] for name in sorted(wanted, key=list(SOURCES).index)))

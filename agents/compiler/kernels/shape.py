@@ -1,0 +1,87 @@
+"""How a kernel runs: decided from its domain, the device and the options, before a line of it is printed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from agents.compiler.figures import DeviceFigures
+from agents.compiler.ir import Kernel, product
+from agents.compiler.options import Options
+
+Style = Literal["elements", "rows", "lanes", "split", "scan"]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """`elements`: no reduction. `rows`: one row at a time in each thread or block. `lanes`: one row in each SIMD lane or GPU thread.
+    `split`: few long rows, each shared by all threads. `scan`: running sums."""
+
+    style: Style
+    parallel: bool = True
+    stream: bool = False  # non-temporal stores
+    cache: bool = True  # keep dear values of a row between passes
+    lanes: int = 8  # rows whose running sums advance together (scan)
+    threads: int = 256  # GPU: threads of a block
+    warp_rows: bool = False  # GPU: one row in each warp
+
+
+PARALLEL_WORK = 16384  # elements below which a parallel region costs more than it gives
+
+
+def shape_of(kernel: Kernel, figures: DeviceFigures, options: Options, group: str) -> Shape:
+    work = product(kernel.sizes)
+    cache = options.on("row-cache", group)
+    if figures.kind == "cpu":
+        return _cpu(kernel, figures, options, group, work, cache)
+    return _cuda(kernel, figures, options, group, cache)
+
+
+def _cpu(kernel: Kernel, figures: DeviceFigures, options: Options, group: str, work: int, cache: bool) -> Shape:
+    parallel = work >= PARALLEL_WORK and figures.units > 1
+    stream = options.on("non-temporal-stores", group) and streams(kernel)
+    if not kernel.reduces:
+        return Shape("elements", parallel, stream)
+    if kernel.scans:
+        lanes = next(n for n in (options.knob("scan-rows", group, 8), 4, 2, 1) if kernel.rows % n == 0)
+        return Shape("scan", parallel, lanes=lanes)
+    if strided_rows(kernel):
+        return Shape("lanes", parallel)
+    if kernel.rows < figures.units and parallel or options.on("parallel-split", group):
+        return Shape("split", parallel, cache=False)
+    return Shape("rows", parallel and kernel.rows > 1, stream, cache)
+
+
+def _cuda(kernel: Kernel, figures: DeviceFigures, options: Options, group: str, cache: bool) -> Shape:
+    if not kernel.reduces:
+        return Shape("elements", threads=options.knob("block", group, 256))
+    if kernel.scans:
+        return Shape("scan", threads=options.knob("block", group, 256 if kernel.length > 1024 else 128))
+    if strided_rows(kernel):
+        return Shape("lanes", threads=options.knob("block", group, 256))
+    if kernel.length <= 1024 and kernel.rows >= figures.units * 4:
+        return Shape("rows", cache=cache, threads=options.knob("block", group, 128), warp_rows=True)
+    if options.on("parallel-split", group) or (kernel.rows < figures.units // 4 and kernel.length >= 1 << 16):
+        return Shape("split", cache=False, threads=options.knob("block", group, 256))
+    threads = 1024 if kernel.length >= 8192 else 512 if kernel.length >= 4096 else 256 if kernel.length >= 1024 else 128
+    return Shape("rows", cache=cache, threads=options.knob("block", group, threads))
+
+
+def strided_rows(kernel: Kernel) -> bool:
+    """Rows too short for SIMD, or whose neighbouring elements do not lie side by side."""
+    if not kernel.outer:
+        return False
+    last = kernel.inner[-1] if kernel.inner else None
+    if last is None or kernel.length <= 16:
+        return True
+    loads = [op.access for op in kernel.ops.values() if op.kind == "load" and op.level == "full"]
+    return any(access.strides[last] > 1 for access in loads) and kernel.rows >= 64
+
+
+def streams(kernel: Kernel) -> bool:
+    """One dense float output, written element by element: the form in which non-temporal stores are printed."""
+    full = [store for store in kernel.stores if store.level == "full"]
+    if len(full) != 1 or not kernel.inner or kernel.ops[full[0].op].dtype != "float32":
+        return False
+    argument = kernel.arguments[full[0].access.argument]
+    return full[0].access.strides[kernel.inner[-1]] == 1 and not argument.read and kernel.sizes[kernel.inner[-1]] >= 256

@@ -1,0 +1,167 @@
+"""The Planner's plan: which operators become one kernel, which stay with the library, why, and what each costs at best."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel
+
+from agents.compiler.figures import DeviceFigures
+from agents.compiler.groups.partition import Cluster, partition
+from agents.compiler.ir import Kernel, product
+from agents.compiler.network import Network, refs, size_bytes
+from agents.compiler.reductions import short
+from agents.compiler.task_text import TaskText
+from verifier.graph import Capture, Graph, Node
+
+Space = Literal["own kernel", "library", "pytorch"]
+LIBRARY = {"linear", "matmul", "mm", "bmm", "addmm", "baddbmm", "conv1d", "conv2d", "conv3d", "convolution", "scaled_dot_product_attention",
+           "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "einsum", "lstm", "gru"}  # fmt: skip
+WORDS = {"layer_norm": "layer norm", "rms_norm": "RMS norm", "group_norm": "group norm", "_native_batch_norm_legit_functional": "batch norm",
+         "_native_batch_norm_legit_no_training": "batch norm", "gelu": "GELU", "silu": "SiLU", "relu": "ReLU", "log_softmax": "log-softmax",
+         "cross_entropy_rows": "cross entropy", "mean_counted": "mean loss", "max_pool2d": "max pool", "avg_pool2d": "average pool",
+         "cumsum": "cumulative sum", "rsqrt": "rsqrt", "linalg_vector_norm": "norm", "pow": "power", "_to_copy": "cast",
+         "scaled_dot_product_attention": "attention", "conv2d": "convolution", "matmul": "matrix product", "linear": "linear"}  # fmt: skip
+
+
+class Group(BaseModel):
+    id: str
+    title: str
+    operators: list[str]  # names in the graph
+    kinds: list[str]  # their operators, for people: "layer norm", "GELU"
+    space: Space
+    strategies: list[str] = []
+    reason: str
+    line: int | None = None  # in the task's source, of the last operator
+    bytes: int = 0  # read and written once
+    flops: int = 0
+    floor_ms: float = 0.0
+    eager_bytes: int = 0  # moved where every operator reads and writes memory of its own
+    expected: str = ""
+
+
+class CompilerPlan(BaseModel):
+    """`graph` makes the plan self-contained; `summary()` leaves it out."""
+
+    task: str
+    mode: str
+    figures: DeviceFigures
+    groups: list[Group]
+    graph: Graph | None
+    floor_ms: float
+    reason: str = ""  # why nothing could be planned, where nothing could
+    notes: list[str] = []
+
+    def summary(self) -> dict[str, Any]:
+        """For an event: the plan without the graph."""
+        return self.model_dump(mode="json", exclude={"graph"})
+
+    @property
+    def own(self) -> list[Group]:
+        return [group for group in self.groups if group.space == "own kernel"]
+
+
+def make_plan(capture: Capture, task_source: str, figures: DeviceFigures) -> CompilerPlan:
+    """Pure: reads the graph and the text of the task, runs nothing."""
+    plan = CompilerPlan(task=capture.task, mode=capture.mode, figures=figures, groups=[], graph=capture.graph, floor_ms=0.0)
+    plan.floor_ms = max(figures.memory_ms(capture.bytes_min or 0), figures.compute_ms(capture.flops or 0))
+    if capture.graph is None:
+        plan.reason = capture.reason or "there is no graph"
+        return plan
+    try:
+        TaskText(task_source).arguments()
+    except ValueError as error:
+        plan.reason, plan.graph = str(error), None
+        return plan
+    network = Network(capture.graph)
+    for at, cluster in enumerate(partition(network), start=1):
+        plan.groups.append(_group(network, cluster, figures, f"g{at}"))
+    if not plan.own:
+        plan.notes.append("no operator of this task is covered by a kernel of the built-in compiler")
+    return plan
+
+
+def _group(network: Network, cluster: Cluster, figures: DeviceFigures, identity: str) -> Group:
+    nodes = [network.nodes[name] for name in cluster.members if network.nodes[name].op != "getitem"]
+    nodes = nodes or [network.nodes[cluster.members[0]]]
+    kinds = [word(node) for node in nodes]
+    eager = sum(node_bytes(network, node) for node in nodes)
+    kernel = cluster.kernel
+    if kernel is None:
+        name = short(nodes[-1])
+        space: Space = "library" if name in LIBRARY else "pytorch"
+        flops = sum(node_flops(network, node) for node in nodes)
+        floor = max(figures.memory_ms(eager), figures.compute_ms(flops))
+        return Group(
+            id=identity, title=kinds[-1], operators=cluster.members, kinds=kinds, space=space, reason=cluster.reason,
+            line=nodes[-1].line, bytes=eager, flops=flops, floor_ms=floor, eager_bytes=eager, expected="as in eager",
+        )  # fmt: skip
+    moved = kernel_bytes(network, kernel)
+    flops = product(kernel.sizes) * sum(op.kind not in ("load", "const", "cast", "coord") for op in kernel.ops.values())
+    floor = max(figures.memory_ms(moved), figures.compute_ms(flops))
+    strategies = ["fuse-row-reduction" if kernel.reduces else "fuse-pointwise", "vectorise"]
+    if any(short(network.nodes[s]) in LIBRARY for s in _read_results(network, cluster)):
+        strategies.append("fuse-matmul-tail")
+    if any(short(node) in ("softmax", "log_softmax", "cross_entropy_rows") for node in nodes):
+        strategies.append("one-pass-softmax")
+    if kernel.reduces and not kernel.scans:
+        strategies.append("row-cache")
+    distinct = list(dict.fromkeys(kinds))
+    return Group(
+        id=identity, title=", ".join(distinct[:5]) + (", ..." if len(distinct) > 5 else ""), operators=cluster.members, kinds=kinds,
+        space="own kernel", strategies=strategies, line=nodes[-1].line, bytes=moved, flops=flops, floor_ms=floor, eager_bytes=eager,
+        reason=_why(nodes, kernel), expected=f"{eager / max(moved, 1):.1f}x less memory traffic than {len(nodes)} operator(s) one by one",
+    )  # fmt: skip
+
+
+def _why(nodes: list[Node], kernel: Kernel) -> str:
+    if kernel.scans:
+        return f"running sums over {kernel.length} elements of {kernel.rows} rows, with the operators around them, in one pass"
+    if kernel.reduces:
+        return f"{len(nodes)} operator(s) over {kernel.rows} rows of {kernel.length} elements: the row stays in the cache between its passes"
+    return f"{len(nodes)} pointwise operator(s) over {product(kernel.sizes)} elements: each element is read and written once"
+
+
+def word(node: Node) -> str:
+    name = short(node)
+    return WORDS.get(name, name.strip("_").replace("_", " "))
+
+
+def node_bytes(network: Network, node: Node) -> int:
+    """Tensors read and written once by the operator on its own."""
+    read = sum(size_bytes(network.spec(n)) for n in dict.fromkeys(refs([node.args, list(node.kwargs.values())])) if _has_spec(network, n))
+    written = sum(size_bytes(spec) for spec in node.outputs) if not network.is_view(node.name) else 0
+    return read + written
+
+
+def _has_spec(network: Network, name: str) -> bool:
+    entry = network.inputs.get(name)
+    return entry.spec is not None if entry is not None else bool(network.nodes[name].outputs)
+
+
+def node_flops(network: Network, node: Node) -> int:
+    """Of matrix products and convolutions."""
+    name = short(node)
+    if name in ("linear", "matmul", "mm", "bmm"):
+        return 2 * product(node.outputs[0].shape) * network.spec(node.args[0]["ref"]).shape[-1]
+    if name.startswith("conv") and len(node.args) > 1:
+        return 2 * product(node.outputs[0].shape) * product(network.spec(node.args[1]["ref"]).shape[1:])
+    return 0
+
+
+def kernel_bytes(network: Network, kernel: Kernel) -> int:
+    """What the kernel must move: each tensor it touches, once, as far as its domain reaches into it."""
+    total = 0
+    for argument in kernel.arguments.values():
+        size = size_bytes(network.spec(argument.value))
+        touched = [a for a in kernel.accesses() if a.argument == argument.name]
+        reach = max(product(s for s, stride in zip(kernel.sizes, a.strides, strict=True) if stride) for a in touched)
+        share = min(1.0, reach * len({(a.offset, a.strides) for a in touched}) / max(argument.elements, 1))
+        total += int(size * share) * (argument.read + argument.written)
+    return total
+
+
+def _read_results(network: Network, cluster: Cluster) -> list[str]:
+    inside = set(cluster.members)
+    bases = {network.base(s) for m in cluster.members for s in refs([network.nodes[m].args, list(network.nodes[m].kwargs.values())])}
+    return [name for name in bases if name in network.nodes and name not in inside]

@@ -1,0 +1,101 @@
+"""A plan and options as one readable source file: the task's constructor, the kernels, and a forward that launches them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from agents.compiler.builder import Refused
+from agents.compiler.forward import Forward
+from agents.compiler.options import Options
+from agents.compiler.plan import CompilerPlan
+from agents.compiler.task_text import TaskText
+
+HELPER = Path(__file__).resolve().parents[2] / "verifier" / "build" / "inline_helper.py"
+
+
+def print_program(plan: CompilerPlan, task_source: str, options: Options) -> str:
+    """The program; where there is nothing to compile, the task's own forward under the new name."""
+    text = TaskText(task_source)
+    if plan.graph is None or not plan.own:
+        return _unchanged(plan, task_source)
+    if text.has_variants:
+        text = TaskText(task_source, keep_forward=True)
+    forward = Forward(plan, text, options)
+    body = forward.text()
+    language = "cuda" if plan.figures.kind == "cuda" else "cpp"
+    parts = [f'"""{_header(plan, forward)}"""\n']
+    parts.append("\n".join(_imports(text, forward)) + "\n")
+    parts.append("\n" + HELPER.read_text().rstrip("\n") + "\n")
+    if definitions := text.definitions():
+        parts.append("\n" + "\n\n\n".join(definitions) + "\n")
+    if forward.kernels:
+        parts.append(_kernels(forward, language))
+    methods = text.methods_text()
+    parts.append(f"\nclass ModelNew({text.bases()}):\n" + (methods + "\n\n" if methods else "") + body)
+    return "\n".join(parts)
+
+
+def _imports(text: TaskText, forward: Forward) -> list[str]:
+    own = [] if any(re.match(r"import ctypes\b", line) for line in text.imports()) or not forward.kernels else ["import ctypes", ""]
+    future = [line for line in text.imports() if line.startswith("from __future__")]
+    return [*future, *own, *(line for line in text.imports() if line not in future)]
+
+
+def _header(plan: CompilerPlan, forward: Forward) -> str:
+    device = "CUDA" if plan.figures.kind == "cuda" else "C++ with OpenMP"
+    lines = [f"Kernels in {device} for this task, printed by Stitchwork's built-in compiler.", ""]
+    own = [g for g in plan.groups if g.id in forward.own_groups]
+    rest = [g for g in plan.groups if g.id not in forward.own_groups]
+    lines.append("Own kernels:")
+    for title, ids in _gathered(own):
+        lines.append(f"- {title}{f' ({len(ids)} times)' if len(ids) > 1 else ''}: {ids[0].reason}")
+    if rest:
+        lines += ["", "Left to PyTorch and its libraries:"]
+        for title, ids in _gathered(rest):
+            why = forward.refused.get(ids[0].id, ids[0].reason)
+            lines.append(f"- {title}{f' ({len(ids)} times)' if len(ids) > 1 else ''}: {why}")
+    applied = [s for s in forward.applied if s]
+    if applied:
+        lines += ["", f"Strategies: {', '.join(applied)}."]
+    lines += ["", "Made for the shapes of the task's inputs; forward only (no gradients)."]
+    return "\n".join(lines).replace("\\", "/").replace('"""', "'''") + "\n"
+
+
+def _gathered(groups: list[Any]) -> list[tuple[str, list[Any]]]:
+    found: dict[tuple[str, str], list[Any]] = {}
+    for group in groups:
+        found.setdefault((group.title, group.reason), []).append(group)
+    return [(title, ids) for (title, _), ids in found.items()]
+
+
+def _kernels(forward: Forward, language: str) -> str:
+    source = forward.source()
+    counts = ", ".join(f'"{name}": {count}' for name, count in forward.signatures().items())
+    result = "ctypes.c_int" if language == "cuda" else "None"
+    return (
+        f'\nSOURCE = r"""\n{source}"""\n\nkernels = stitch_build("{language}", SOURCE{forward.flags()})\n'
+        f"for name, pointers in {{{counts}}}.items():\n"
+        f"    getattr(kernels, name).argtypes = [ctypes.c_void_p] * pointers\n"
+        f"    getattr(kernels, name).restype = {result}\n\n" + forward.support()
+    )
+
+
+def _unchanged(plan: CompilerPlan, task_source: str) -> str:
+    """Nothing is covered: the task under the program's name, said so."""
+    text = TaskText(task_source)
+    why = plan.reason or "no operator of this task is covered by a kernel of the built-in compiler"
+    drop = {id(text.names[name]) for name in ("get_inputs", "get_init_inputs", "get_input_variants", "backward") if name in text.names}
+    parts = [f'"""The task as it is: {why}."""\n']
+    for item in text.tree.body:
+        if id(item) in drop or (item is text.tree.body[0] and hasattr(item, "value") and isinstance(getattr(item.value, "value", None), str)):
+            continue
+        segment = text._segment(item)
+        if item is text.model:
+            segment = re.sub(r"\bclass Model\b", "class ModelNew", re.sub(r"\bsuper\(Model\b", "super(ModelNew", segment), count=1)
+        parts.append(segment + "\n")
+    return "\n".join(parts)
+
+
+__all__ = ["Refused", "print_program"]

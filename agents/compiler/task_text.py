@@ -1,0 +1,128 @@
+"""The parts of a task's source that a program takes over word for word: imports, what the constructor needs, the constructor."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import re
+
+from verifier.source import parse, top_level
+
+DECLARATIONS = frozenset({"get_inputs", "get_init_inputs", "get_input_variants", "backward"})
+
+
+class TaskText:
+    """`keep_forward`: the task's own forward is taken over too, as `forward_eager`."""
+
+    def __init__(self, source: str, keep_forward: bool = False):
+        self.source, self.lines, self.tree = source, source.splitlines(), parse(source)
+        self.names = top_level(self.tree)
+        self.model = self.names["Model"]
+        self.methods = {item.name: item for item in self.model.body if isinstance(item, ast.FunctionDef)}
+        self.kept = self._kept_methods(keep_forward)
+
+    @property
+    def has_variants(self) -> bool:
+        return "get_input_variants" in self.names
+
+    def arguments(self) -> list[str]:
+        """Names of forward's positional arguments, without self."""
+        forward = self.methods.get("forward")
+        if forward is None or forward.args.vararg or forward.args.kwonlyargs:
+            raise ValueError("forward takes *args or keyword-only arguments")
+        return [a.arg for a in [*forward.args.posonlyargs, *forward.args.args]][1:]
+
+    def signature(self) -> str:
+        """Forward's parameters as written, with their annotations and defaults."""
+        forward = self.methods["forward"]
+        returns = f" -> {ast.unparse(forward.returns)}" if forward.returns else ""
+        return f"({ast.unparse(forward.args)}){returns}"
+
+    def imports(self) -> list[str]:
+        """Import statements whose names are still used, `torch` always among them."""
+        used = self._used_names()
+        result = []
+        for item in self.tree.body:
+            if isinstance(item, (ast.Import, ast.ImportFrom)):
+                bound = [(alias.asname or alias.name).split(".")[0] for alias in item.names]
+                if any(name in used or name == "*" for name in bound) or isinstance(item, ast.ImportFrom) and item.module == "__future__":
+                    result.append(self._segment(item))
+        if not any(re.match(r"import torch(\s|$)", line) for line in result):
+            result.append("import torch")
+        return list(dict.fromkeys(result))
+
+    def definitions(self) -> list[str]:
+        """Helper classes, functions and constants that the kept methods reach, in their order."""
+        used = self._used_names()
+        keep = []
+        for item in self.tree.body:
+            names = defined(item)
+            if item is not self.model and names and names & used and not names & DECLARATIONS:
+                keep.append(self._segment(item))
+        return keep
+
+    def methods_text(self) -> str:
+        """Class-level statements and the kept methods of `Model`, as members of `ModelNew`."""
+        parts = []
+        for item in self.model.body:
+            if isinstance(item, ast.Expr) and isinstance(item.value, ast.Constant):
+                continue  # the docstring: the program has its own
+            if isinstance(item, ast.FunctionDef) and item.name not in self.kept:
+                continue
+            text = self._segment(item)
+            if isinstance(item, ast.FunctionDef) and item.name == "forward":
+                text = re.sub(r"def forward\b", "def forward_eager", text, count=1)
+            parts.append(text)
+        return "\n\n".join(self._renamed(part) for part in parts)
+
+    def bases(self) -> str:
+        return ", ".join(ast.unparse(base) for base in self.model.bases)
+
+    def _renamed(self, text: str) -> str:
+        return re.sub(r"\bsuper\(Model\b", "super(ModelNew", text)
+
+    def _kept_methods(self, keep_forward: bool) -> set[str]:
+        """The constructor and what it calls on self."""
+        kept: set[str] = set()
+        waiting = ["__init__"] + (["forward"] if keep_forward else [])
+        waiting += [name for name in self.methods if name.startswith("__") and name != "__init__"]
+        waiting += [name for name in self.methods if name.startswith("_load") or name.endswith("_hook")]
+        while waiting:
+            name = waiting.pop()
+            if name in kept or name not in self.methods:
+                continue
+            kept.add(name)
+            for node in ast.walk(self.methods[name]):
+                if isinstance(node, ast.Attribute) and node.attr in self.methods and node.attr != "forward":
+                    waiting.append(node.attr)
+        return kept
+
+    def _used_names(self) -> set[str]:
+        """Names that the kept members reach, through module-level definitions."""
+        used: set[str] = set()
+        waiting: list[ast.AST] = [self.methods[name] for name in self.kept] + list(self.model.bases)
+        waiting += [item for item in self.model.body if not isinstance(item, ast.FunctionDef)]
+        if "forward" in self.methods:
+            waiting += [annotation for a in self.methods["forward"].args.args if (annotation := a.annotation)]
+            waiting += [*self.methods["forward"].args.defaults, *filter(None, [self.methods["forward"].returns])]
+        while waiting:
+            for node in ast.walk(waiting.pop()):
+                if isinstance(node, ast.Name) and node.id not in used and not hasattr(builtins, node.id):
+                    used.add(node.id)
+                    if node.id in self.names and self.names[node.id] is not self.model:
+                        waiting.append(self.names[node.id])
+        return used
+
+    def _segment(self, item: ast.stmt) -> str:
+        first = min([item.lineno, *(d.lineno for d in getattr(item, "decorator_list", []))])
+        return "\n".join(self.lines[first - 1 : item.end_lineno])
+
+
+def defined(item: ast.stmt) -> set[str]:
+    if isinstance(item, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+        return {item.name}
+    if isinstance(item, ast.Assign):
+        return {n.id for target in item.targets for n in ast.walk(target) if isinstance(n, ast.Name)}
+    if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
+        return {item.target.id}
+    return set()
