@@ -182,9 +182,15 @@ class Verifier:
             await process.wait()
 
 
+JUDGE_KEEPS = (
+    *("LANG", "TMPDIR", "PYTHONPATH", "LD_LIBRARY_PATH"),
+    *("CUDA_HOME", "CUDA_VISIBLE_DEVICES", "STITCH_NSYS", "STITCH_NSYS_LIBRARIES"),
+)
+
+
 def judge_environment() -> dict[str, str]:
     """All that a judge gets of its client's environment: no key, no secret, nothing of the user."""
-    kept = {name: os.environ[name] for name in ("LANG", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_VISIBLE_DEVICES", "TMPDIR") if name in os.environ}
+    kept = {name: os.environ[name] for name in JUDGE_KEEPS if name in os.environ}
     path = os.environ.get("PATH", "/usr/local/bin:/usr/bin:/bin")
     return {
         "PATH": path,

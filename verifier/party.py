@@ -25,6 +25,7 @@ MAX_MESSAGE = 6000  # characters of an exception that are reported
 
 def main(argument: str) -> None:
     boot = json.loads(argument)
+    sys.path += boot["path"]
     confine(boot)
     os.chdir(boot["home"])
     channel = Channel(socket.socket(fileno=boot["fd"]), accept_fds=True)

@@ -73,6 +73,22 @@ def interpreter_folders() -> tuple[str, ...]:
 
 
 @cache
+def path_folders() -> tuple[str, ...]:
+    """Folders of PYTHONPATH that hold packages which a party needs; never a checkout. `python -I` leaves them out, so a party is told."""
+    folders = [os.path.realpath(folder) for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder]
+    return tuple(
+        f for f in folders if any(os.path.isdir(os.path.join(f, name)) for name in ("torch", "numpy", "pydantic")) and f != str(PACKAGE.parent)
+    )
+
+
+def import_path() -> list[str]:
+    """Where a party finds the package `verifier`, and then what PYTHONPATH adds."""
+    wrap = bool(bubblewrap())
+    added = [f"{INSIDE}/path{index}" if wrap else folder for index, folder in enumerate(path_folders())]
+    return [INSIDE if wrap else str(PACKAGE.parent), *added]
+
+
+@cache
 def protection() -> Protection:
     """What confines a party on this host. Cached: it does not change while a judge lives."""
     layers: list[str] = []
@@ -210,6 +226,7 @@ def spawn(
         "seccomp": not wrap and seccomp.supported(),
         "home": home,
         "parent": 0 if wrap else os.getpid(),
+        "path": import_path()[1:],
     }
     python = [sys.executable, "-I", "-c", BOOT]
     keep = [theirs.fileno()]
@@ -223,6 +240,8 @@ def spawn(
             argv += ["--ro-bind", path, path]
         argv += ["--ro-bind", str(PACKAGE), f"{INSIDE}/verifier", "--proc", "/proc", "--dev", "/dev"]
         argv += ["--perms", "1777", "--size", str(limits.temporary), "--tmpfs", "/tmp"]
+        for index, folder in enumerate(path_folders()):
+            argv += ["--ro-bind", folder, f"{INSIDE}/path{index}"]
         for bind in binds:
             option = ("--dev-bind" if bind.device else "--ro-bind") + ("-try" if bind.optional else "")
             argv += [option, bind.source, bind.target]

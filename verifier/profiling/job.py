@@ -26,7 +26,7 @@ from verifier.profiling.nsys import INSIDE_REPORT, Nsys, find_nsys
 from verifier.profiling.nsys_import import ImportProblem
 from verifier.profiling.own_kernels import is_own, own_kernel_names
 from verifier.profiling.timeline import Timeline
-from verifier.sandbox import INSIDE, PACKAGE, bubblewrap, protection
+from verifier.sandbox import bubblewrap, import_path, protection
 from verifier.session import ReferenceSession, Values, give
 from verifier.source import sha256
 
@@ -115,8 +115,8 @@ class _Subject:
     def _by_nsys(self, nsys: Nsys) -> _Recorded:
         folder = tempfile.mkdtemp(prefix="stitch-nsys-")
         wrapped = bool(bubblewrap())
-        inside, package = (INSIDE_REPORT, INSIDE) if wrapped else (folder, str(PACKAGE.parent))
-        prefix = ["/bin/sh", "-c", nsys.script(inside, package, wrapped), "sh"]
+        inside = INSIDE_REPORT if wrapped else folder
+        prefix = ["/bin/sh", "-c", nsys.script(inside, import_path(), wrapped), "sh"]
         try:
             party = self._party(prefix, [Bind(folder, inside)] if wrapped else [], nsys.binds() if wrapped else [])
             try:

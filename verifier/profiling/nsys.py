@@ -48,7 +48,7 @@ class Nsys:
         binds = [] if self.root.startswith("/usr/") else [Bind(self.root, self.root)]
         return binds + ([Bind(self.libraries, INSIDE_LIBRARIES)] if self.libraries else [])
 
-    def script(self, folder: str, package: str, wrapped: bool) -> str:
+    def script(self, folder: str, path: list[str], wrapped: bool) -> str:
         """A shell script: profile "$@" between cudaProfilerStart and Stop, export to SQLite, and leave `timeline` in `folder`.
 
         All of it runs in the party's sandbox, the reading of the export too: a party could have written that file itself, and the judge takes
@@ -59,7 +59,7 @@ class Nsys:
         given = f"LD_LIBRARY_PATH={libraries}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}} " if self.libraries else ""
         options = "-t cuda,nvtx --sample=none --cpuctxsw=none --capture-range=cudaProfilerApi --capture-range-end=stop"
         read = (
-            f"import sys; sys.path.insert(0, {package!r}); from verifier.profiling.nsys_import import write_timeline; "
+            f"import sys; sys.path += {path!r}; from verifier.profiling.nsys_import import write_timeline; "
             f"write_timeline({folder + '/export.sqlite'!r}, {folder + '/timeline'!r})"
         )
         return "\n".join(
