@@ -5,6 +5,8 @@ from __future__ import annotations
 import statistics
 import time
 
+import torch
+
 from verifier.devices.base import DeviceError
 from verifier.jobs import AdmitJob
 from verifier.layout import LayoutError, Spec, decode, describe
@@ -64,7 +66,9 @@ def _examine(session: ReferenceSession, result: Admission, seed: int) -> Admissi
         if tensor.is_floating_point() and bool(tensor.isnan().any()):
             share = float(tensor.isnan().double().mean())
             message = f"output {index} holds NaN ({share:.1%} of its elements)"
-            problems.append(Problem(line=forward_line(session.source), message=message, hint="check divisions, logarithms and square roots in forward"))
+            problems.append(
+                Problem(line=forward_line(session.source), message=message, hint="check divisions, logarithms and square roots in forward")
+            )
     flags = []
     if is_trivial(inputs, one.outputs, other, three.outputs):
         flags.append("trivial")
@@ -96,10 +100,12 @@ def _estimate(session: ReferenceSession, inputs: Values, outputs: list[Spec]) ->
     return statistics.median(samples)
 
 
-def _same(left, right) -> bool:
+def _same(left: torch.Tensor, right: torch.Tensor) -> bool:
     import torch
 
-    return left.shape == right.shape and (torch.equal(left, right) or (left.is_floating_point() and torch.equal(left.nan_to_num(), right.nan_to_num())))
+    return left.shape == right.shape and (
+        torch.equal(left, right) or (left.is_floating_point() and torch.equal(left.nan_to_num(), right.nan_to_num()))
+    )
 
 
 def _task_spec(spec: Spec) -> TensorSpec:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import os
 import sys
 from pathlib import Path
@@ -26,7 +27,7 @@ def parser() -> argparse.ArgumentParser:
     check = commands.add_parser("check", help="verify and measure a program; exits 0 only where it passed")
     check.add_argument("task", type=Path, metavar="TASK.py")
     check.add_argument("program", type=Path, metavar="PROGRAM.py")
-    check.add_argument("--tier", choices=["quick", "full"], default="quick", help="quick: against eager; full: torch.compile too, more trials and blocks")
+    check.add_argument("--tier", choices=["quick", "full"], default="quick", help="quick: against eager; full: torch.compile too, and more trials")
     check.add_argument("--seed", type=int, help="repeat a measurement under the seed of its report (default: drawn secretly)")
     _common(check)
 
@@ -56,10 +57,10 @@ def parser() -> argparse.ArgumentParser:
 
 def _common(command: argparse.ArgumentParser) -> None:
     command.add_argument("--device", default="cpu", help="cpu or cuda:0 (default: cpu)")
-    command.add_argument("--precision", choices=["fp32-strict", "tf32", "bf16", "fp16"], default="fp32-strict", help="policy, the same for both sides")
+    command.add_argument("--precision", choices=["fp32-strict", "tf32", "bf16", "fp16"], default="fp32-strict", help="the same for both sides")
     command.add_argument("--mode", choices=["train", "eval"], default="train", help="mode of the module (default: train, as KernelBench measures)")
     command.add_argument("--json", action="store_true", help="print the result as JSON")
-    command.add_argument("--data-dir", type=Path, default=None, help="compiled artefacts and calibration (default: $DATA_DIR/verifier or .data/verifier)")
+    command.add_argument("--data-dir", type=Path, default=None, help="artefacts and calibration (default: $DATA_DIR/verifier or .data/verifier)")
     command.add_argument("--quiet", action="store_true", help="no progress on standard error")
 
 
@@ -116,7 +117,10 @@ async def _run(job: Job, device: str, data_dir: Path, quiet: bool) -> JobResult:
 
 def _print(result: JobResult, arguments: argparse.Namespace) -> int:
     if result.error:
-        print(f'{{"error": {_json(result.error)}}}' if arguments.json else f"error: {result.error}", file=sys.stdout if arguments.json else sys.stderr)
+        if arguments.json:
+            print(json.dumps({"error": result.error}))
+        else:
+            print(f"error: {result.error}", file=sys.stderr)
         return EXIT_HOST
     if result.profile is not None and arguments.command == "profile" and arguments.timeline and result.timeline:
         arguments.timeline.write_bytes(result.timeline)
@@ -138,17 +142,13 @@ def _print(result: JobResult, arguments: argparse.Namespace) -> int:
     return EXIT_OK if result.admission is None or result.admission.ok else EXIT_VERDICT
 
 
-def _json(text: str) -> str:
-    import json
-
-    return json.dumps(text)
-
-
 def table(report: Report) -> str:
     """A report for a terminal."""
     environment = report.environment
     lines = [f"{report.status.upper()}  {report.message}".rstrip()]
-    lines.append(f"{environment.device_name}, {environment.compiler}, torch {environment.torch}; {report.precision}, {report.mode} mode, tier {report.tier}")
+    lines.append(
+        f"{environment.device_name}, {environment.compiler}, torch {environment.torch}; {report.precision}, {report.mode} mode, tier {report.tier}"
+    )
     for problem in report.problems:
         lines.append(f"  line {problem.line or '?'}: {problem.message}")
     if report.build is not None and report.build.compiler_output:
@@ -157,9 +157,8 @@ def table(report: Report) -> str:
         lines += ["", f"  {'baseline':<22}{'baseline ms':>13}{'program ms':>13}{'speedup':>10}  95 % interval"]
         for comparison in report.timing.comparisons:
             speedup = comparison.speedup
-            lines.append(
-                f"  {comparison.baseline:<22}{comparison.baseline_ms:>13.3f}{comparison.program_ms:>13.3f}{speedup.ratio:>9.2f}x  {speedup.low:.2f} to {speedup.high:.2f}"
-            )
+            times = f"{comparison.baseline_ms:>13.3f}{comparison.program_ms:>13.3f}"
+            lines.append(f"  {comparison.baseline:<22}{times}{speedup.ratio:>9.2f}x  {speedup.low:.2f} to {speedup.high:.2f}")
         kind = f"{report.program_class}, {report.own_share:.0%} of its time in own kernels" if report.own_share is not None else "class not measured"
         floor = f"; {report.floor_fraction:.0%} of the physical floor reached" if report.floor_fraction is not None else ""
         lines.append(f"  {'faster than eager' if report.faster else 'not shown to be faster than eager'}; {kind}{floor}")

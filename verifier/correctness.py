@@ -93,7 +93,9 @@ def judge(value: torch.Tensor, expected: torch.Tensor, limit: float) -> Judgemen
     wrong = relative > limit
     index = _first(wrong.flatten(), tuple(b.shape))
     share = float(wrong.double().mean())
-    return Judgement(False, error, limit, f"{share:.1%} of the elements are off; first at {list(index)}: {a[index].item():.9g} instead of {b[index].item():.9g}")
+    return Judgement(
+        False, error, limit, f"{share:.1%} of the elements are off; first at {list(index)}: {a[index].item():.9g} instead of {b[index].item():.9g}"
+    )
 
 
 def _mask_difference(value: torch.Tensor, expected: torch.Tensor) -> str:

@@ -25,8 +25,8 @@ from verifier.sandbox import protection
 from verifier.session import ReferenceSession
 from verifier.source import SourceError, parse
 from verifier.task import Task
-from verifier.trials import Subject, Trials, Verdict
 from verifier.tournament import Tournament
+from verifier.trials import Subject, Trials, Verdict
 
 OnStage = Callable[[StageEvent], None]
 
@@ -336,4 +336,6 @@ class Evaluation:
 def _needs_gpu(failure: dict, kind: str) -> bool:
     """The builder has no GPU; a program that touches one while it is imported is judged in the runner."""
     text = f"{failure.get('class')}: {failure.get('message')}"
-    return kind == "cuda" and any(phrase in text for phrase in ("No CUDA GPUs", "NVIDIA driver", "CUDA driver", "libcuda", "CUDA error", "0 active drivers"))
+    return kind == "cuda" and any(
+        phrase in text for phrase in ("No CUDA GPUs", "NVIDIA driver", "CUDA driver", "libcuda", "CUDA error", "0 active drivers")
+    )

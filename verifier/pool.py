@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import struct
 import threading
@@ -15,6 +16,13 @@ from verifier.devices.base import GO, Arena, Bind, Device
 from verifier.limits import Limits
 from verifier.sandbox import Spawned, hang_line, spawn
 
+_SIGNALS = {
+    "SIGABRT": "abort",
+    "SIGBUS": "bus error",
+    "SIGFPE": "arithmetic fault",
+    "SIGILL": "illegal instruction",
+    "SIGSEGV": "segmentation fault",
+}
 _NANOSECONDS = struct.Struct("<q")
 
 
@@ -171,14 +179,18 @@ def _death(status: int | None) -> str:
             name = signal.Signals(number).name
         except ValueError:
             name = f"signal {number}"
-        words = {"SIGSEGV": "segmentation fault", "SIGFPE": "arithmetic fault", "SIGILL": "illegal instruction", "SIGABRT": "abort", "SIGBUS": "bus error"}
+        words = {
+            "SIGSEGV": "segmentation fault",
+            "SIGFPE": "arithmetic fault",
+            "SIGILL": "illegal instruction",
+            "SIGABRT": "abort",
+            "SIGBUS": "bus error",
+        }
         return f"it was ended by {name}" + (f" ({words[name]})" if name in words else "")
     return f"it exited with status {status} before it answered"
 
 
 def _fatal_line(printed: str, source: str) -> int | None:
-    import re
-
     at = printed.rfind("Fatal Python error")
     found = re.findall(rf'File "[^"]*/{source}\.py", line (\d+)', printed[at:]) if at >= 0 else []
     return int(found[0]) if found else None

@@ -136,7 +136,7 @@ class Reference(Role):
         model = copy.deepcopy(self.model)
         for module in model.modules():
             for table in (module._parameters, module._buffers):
-                for name, value in table.items():
+                for value in table.values():
                     if value is not None and value.is_floating_point():
                         value.data = widen(value.data)
         inputs = map_tensors(self.inputs(frame), widen)
@@ -215,7 +215,8 @@ def watch(home: str) -> None:
     task = os.path.join(home, "task.py")
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
-        writes = event in _WRITING_EVENTS or (event == "open" and isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
+        opened = event == "open" and isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+        writes = event in _WRITING_EVENTS or bool(opened)
         network = event in ("socket.connect", "socket.bind", "socket.getaddrinfo", "socket.sendto") or event == "socket.__new__"
         process = event in _SYSTEM_EVENTS
         if not (writes or network or process) or not called_by(task):

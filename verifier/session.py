@@ -101,7 +101,8 @@ class ReferenceSession:
         self.init.tensors = fetch(self.party, "init", self.init.specs, "init")
         specs = read_specs(answer["specs"])
         self.state = [
-            StateEntry(str(entry["name"]), spec, bool(entry["parameter"]), entry.get("alias")) for entry, spec in zip(answer["state"], specs, strict=True)
+            StateEntry(str(entry["name"]), spec, bool(entry["parameter"]), entry.get("alias"))
+            for entry, spec in zip(answer["state"], specs, strict=True)
         ]
         self.state_tensors = fetch(self.party, "state", specs, "state")
         self.mutated = []

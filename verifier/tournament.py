@@ -139,10 +139,7 @@ class Tournament:
         party = self.pool.take("baseline", self.job.precision, self.job.mode)
         self.parties.append(party)
         party.ask("load", {"source": reference.source, "seed": trials.weight_seed}, trials.limits.load)
-        if reference.state:
-            specs = [entry.spec for entry in reference.state]
-            message = {"names": [entry.name for entry in reference.state], **give(party, "state", trials.original, specs)}
-            party.ask("take_state", message, trials.limits.load)
+        self._set_state(party)
         side = Side(name, Caller(party, trials.expected_specs, trials.limits.call))
         if name != "eager":
             values = trials.first_inputs
@@ -151,12 +148,14 @@ class Tournament:
             side.caller.limit = trials.limits.compile_baseline
             side.caller.call(values, 1, flush=False)  # compiles; the state that it changes is set back
             side.caller.limit = trials.limits.call
-            if reference.state:
-                specs = [entry.spec for entry in reference.state]
-                party.ask(
-                    "take_state", {"names": [e.name for e in reference.state], **give(party, "state", trials.original, specs)}, trials.limits.load
-                )
+            self._set_state(party)
         return side
+
+    def _set_state(self, party: Party) -> None:
+        state = self.trials.reference.state
+        if state:
+            message = {"names": [entry.name for entry in state], **give(party, "state", self.trials.original, [entry.spec for entry in state])}
+            party.ask("take_state", message, self.trials.limits.load)
 
     def _warm_up(self, sides: list[Side]) -> int:
         """The same calls on every side, in the same sequence, also checked, until a sensible time has passed."""

@@ -15,7 +15,9 @@ from pathlib import Path
 from verifier.source import Problem, sha256
 
 _NAME = re.compile(r"(?:[A-Za-z0-9_-][A-Za-z0-9_.-]{0,120}/)?[A-Za-z0-9_-][A-Za-z0-9_.-]{0,120}\.so")
-_ERROR = re.compile(r"^(?P<file>[^\s:(]+)[:(](?P<line>\d+)(?:[:,](?P<column>\d+))?\)?:\s*(?P<kind>fatal error|error|catastrophic error)\s*:?\s*(?P<text>.*)$")
+_ERROR = re.compile(
+    r"^(?P<file>[^\s:(]+)[:(](?P<line>\d+)(?:[:,](?P<column>\d+))?\)?:\s*(?P<kind>fatal error|error|catastrophic error)\s*:?\s*(?P<text>.*)$"
+)
 MAX_TEXT = 4000
 
 

@@ -7,19 +7,46 @@ from __future__ import annotations
 
 import ast
 import re
+from pathlib import Path
 
 from verifier.report import Finding
 
 _PROCESS = {
-    "os": {"system", "popen", "fork", "forkpty", "kill", "killpg", "_exit", "abort", "execv", "execve", "execvp", "execl", "posix_spawn", "spawnl", "spawnv"},
+    "os": {
+        "system",
+        "popen",
+        "fork",
+        "forkpty",
+        "kill",
+        "killpg",
+        "_exit",
+        "abort",
+        "execv",
+        "execve",
+        "execvp",
+        "execl",
+        "posix_spawn",
+        "spawnl",
+        "spawnv",
+    },
     "subprocess": {"run", "Popen", "call", "check_call", "check_output", "getoutput"},
     "multiprocessing": {"Process", "Pool"},
     "signal": {"signal", "raise_signal", "setitimer", "alarm"},
     "sys": {"exit"},
     "pty": {"spawn", "fork"},
 }
-_FRAMES = {("sys", "_getframe"), ("sys", "_current_frames"), ("inspect", "currentframe"), ("inspect", "stack"), ("gc", "get_objects"), ("gc", "get_referrers"),
-           ("sys", "settrace"), ("sys", "setprofile"), ("inspect", "getouterframes"), ("traceback", "walk_stack")}  # fmt: skip
+_FRAMES = {
+    ("gc", "get_objects"),
+    ("gc", "get_referrers"),
+    ("inspect", "currentframe"),
+    ("inspect", "getouterframes"),
+    ("inspect", "stack"),
+    ("sys", "_current_frames"),
+    ("sys", "_getframe"),
+    ("sys", "setprofile"),
+    ("sys", "settrace"),
+    ("traceback", "walk_stack"),
+}
 _FRAME_ATTRIBUTES = {"f_back", "f_locals", "f_globals", "tb_frame", "gi_frame", "cr_frame", "__subclasses__"}
 _DOWNLOAD_MODULES = {"socket", "urllib", "http", "requests", "ftplib", "aiohttp", "httpx", "ssl", "smtplib", "telnetlib", "huggingface_hub"}
 _DOWNLOAD_CALLS = {("torch.hub", "load"), ("torch.hub", "load_state_dict_from_url"), ("torch.hub", "download_url_to_file")}
@@ -47,8 +74,6 @@ def inspect_source(tree: ast.Module, source: str) -> list[Finding]:
 
 
 def _helper_lines(source: str) -> range:
-    from pathlib import Path
-
     text = (Path(__file__).parent.parent / "build" / "inline_helper.py").read_text().strip()
     at = source.find(text)
     if at < 0:
@@ -110,7 +135,8 @@ def _call_findings(node: ast.Call, names: dict[str, str]) -> list[tuple[str, str
     called = _dotted(node.func, names)
     owner, _, name = called.rpartition(".")
     if called in ("exec", "eval", "compile", "__import__", "builtins.exec", "builtins.eval") and not _plain(node):
-        decoded = any(isinstance(inner, ast.Call) and _last(inner.func) in _DECODERS | {"chr", "join"} for argument in node.args for inner in ast.walk(argument))
+        inner = [part for argument in node.args for part in ast.walk(argument)]
+        decoded = any(isinstance(part, ast.Call) and _last(part.func) in _DECODERS | {"chr", "join"} for part in inner)
         if decoded:
             return [("obfuscation", "refuse", f"{called} of text that is decoded at run time: the source must show what it runs")]
         return [("dynamic-code", "note", f"{called} of text made at run time")]
@@ -156,7 +182,9 @@ def _evidence(tree: ast.Module, source: str, helper: range) -> list[Finding]:
         elif isinstance(node, ast.FunctionDef) and any("jit" in ast.unparse(decorator) for decorator in node.decorator_list):
             kernels = True
         elif isinstance(node, ast.Try) and node.lineno not in helper:
-            findings.append(Finding(rule="fallback", severity="note", message="try/except: a failing kernel could fall back unseen", line=node.lineno))
+            findings.append(
+                Finding(rule="fallback", severity="note", message="try/except: a failing kernel could fall back unseen", line=node.lineno)
+            )
         elif isinstance(node, ast.ClassDef) and any(ast.unparse(base).split(".")[-1] == "Model" for base in node.bases):
             findings.append(Finding(rule="subclass", severity="note", message="a class is derived from Model", line=node.lineno))
     if not kernels:
