@@ -1,0 +1,147 @@
+"""Submitting a model in a real browser: editor, examples, checks while typing, upload, and what a person does without a mouse."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.unit.webapp.cast import PROGRAM, SOURCE
+from webapp.runs.models import Run
+
+
+@pytest.fixture
+def page_of_alice(people, sign_in) -> Page:
+    return sign_in(people.alice)
+
+
+def write(page: Page, text: str, editor: int = 0) -> None:
+    """Replaces what is in an editor, as a paste does."""
+    content = page.locator(".cm-content").nth(editor)
+    content.click()
+    page.keyboard.press("Control+a")
+    page.keyboard.press("Delete")
+    page.keyboard.insert_text(text)
+
+
+def test_from_the_link_to_a_run(server, page_of_alice, people):
+    page = page_of_alice
+    page.get_by_role("link", name="Start with softmax").click()
+    expect(page.locator(".cm-content")).to_contain_text("torch.softmax")
+    expect(page.locator(".verdict")).to_contain_text("Model, get_inputs and get_init_inputs found")
+    page.get_by_role("button", name="Submit", exact=True).click()
+    page.wait_for_url(re.compile(r"/runs/[0-9a-f-]{36}/"))
+    run = Run.objects.get()
+    assert page.url == f"{server}/runs/{run.pk}/"
+    assert (run.title, run.created_by, run.device_kind) == ("softmax", people.alice, "cpu")
+    page.goto(server)
+    expect(page.locator("table.runs")).to_contain_text("softmax")
+
+
+def test_what_is_wrong_appears_while_typing_and_leads_to_its_line(server, page_of_alice):
+    page = page_of_alice
+    page.goto(f"{server}/submit/")
+    write(page, "import torch\nimport requests\n")
+    expect(page.locator(".problems")).to_contain_text("import of 'requests' is not allowed")
+    expect(page.locator(".problems")).to_contain_text("there is no class `Model`")
+    expect(page.locator(".cm-lint-marker-error")).to_have_count(1)
+    page.get_by_role("button", name="line 2").click()
+    expect(page.locator(".cm-activeLine")).to_have_text("import requests")
+    write(page, SOURCE)
+    expect(page.locator(".verdict .sound")).to_be_visible()
+    expect(page.locator(".cm-lint-marker-error")).to_have_count(0)
+
+
+def test_a_refused_form_keeps_what_was_typed(server, page_of_alice):
+    page = page_of_alice
+    page.goto(f"{server}/submit/")
+    write(page, "def nothing():\n    return 41\n")
+    page.get_by_label("Title").fill("my model")
+    page.get_by_role("button", name="Submit", exact=True).click()
+    expect(page.get_by_text("something below needs a change")).to_be_visible()
+    expect(page.locator(".cm-content")).to_contain_text("return 41")
+    expect(page.get_by_label("Title")).to_have_value("my model")
+    assert not Run.objects.exists()
+
+
+def test_an_example_and_undo(server, page_of_alice):
+    page = page_of_alice
+    page.goto(f"{server}/submit/")
+    page.get_by_label("Start from an example").select_option("layer_norm_gelu")
+    expect(page.get_by_label("Title")).to_have_value("layer norm gelu")
+    expect(page.locator(".cm-content")).not_to_contain_text("torch.relu")
+    page.keyboard.press("Control+z")
+    expect(page.locator(".cm-content")).to_contain_text("torch.relu")
+
+
+def test_a_file_is_read_into_the_editor_or_refused_with_the_reason(server, page_of_alice):
+    page = page_of_alice
+    page.goto(f"{server}/submit/")
+    upload = page.locator("input[type=file]")
+    upload.set_input_files({"name": "mine.py", "mimeType": "text/x-python", "buffer": SOURCE.replace("\n", "\r\n").encode()})
+    expect(page.locator(".cm-content")).to_contain_text("torch.softmax(x, dim=1)")
+    expect(page.get_by_label("Title")).to_have_value("mine")
+    for content, reason in ((b"#" * 600_000, "at most 512 KiB"), (b"\xff\xfe\x00", "is not UTF-8 text")):
+        upload.set_input_files({"name": "other.py", "mimeType": "text/x-python", "buffer": content})
+        expect(page.locator(".problems")).to_contain_text(reason)
+    expect(page.locator(".cm-content")).to_contain_text("torch.softmax(x, dim=1)")
+
+
+def test_a_slow_or_missing_server_does_not_lose_the_source(server, page_of_alice):
+    page = page_of_alice
+    page.goto(f"{server}/submit/")
+    page.route("**/submit/check", lambda route: route.abort())
+    write(page, SOURCE)
+    expect(page.locator(".problems")).to_contain_text("the server does not answer")
+    expect(page.locator(".cm-content")).to_contain_text("torch.softmax(x, dim=1)")
+
+
+def test_the_keyboard_is_enough(server, page_of_alice):
+    page = page_of_alice
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_contain_text("go to Submit")
+    page.keyboard.press("Escape")
+    page.keyboard.press("g")
+    page.keyboard.press("s")
+    page.wait_for_url(f"{server}/submit/")
+    write(page, SOURCE)
+    page.keyboard.type("# g d ? are only letters here")
+    page.keyboard.press("Control+Enter")
+    page.wait_for_url(re.compile(r"/runs/[0-9a-f-]{36}/"))
+
+
+def test_ones_own_program(server, page_of_alice):
+    page = page_of_alice
+    page.goto(f"{server}/verify/")
+    write(page, SOURCE)
+    write(page, PROGRAM.replace("ModelNew", "Other"), editor=1)
+    expect(page.locator(".problems")).to_contain_text("there is no class `ModelNew`")
+    write(page, PROGRAM, editor=1)
+    expect(page.locator(".verdict .sound")).to_have_count(2)
+    page.get_by_role("button", name="Verify", exact=True).click()
+    page.wait_for_url(re.compile(r"/runs/[0-9a-f-]{36}/"))
+    assert Run.objects.get().workflow == "verify"
+
+
+@pytest.mark.parametrize("width", [390, 1440, 2560])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_pages_fit_every_width(server, page_of_alice, width, theme):
+    page = page_of_alice
+    page.set_viewport_size({"width": width, "height": 900})
+    page.emulate_media(color_scheme=theme)
+    for path in ("/", "/submit/", "/verify/", "/tasks/", "/leaderboard/", "/devices/", "/account/", "/no/such/page"):
+        page.goto(server + path)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
+        if width == 390:
+            page.get_by_role("button", name="Menu").click()
+            expect(page.get_by_role("link", name="Leaderboard", exact=True).first).to_be_visible()
+
+
+def test_a_theme_is_remembered(server, page_of_alice):
+    page = page_of_alice
+    page.emulate_media(color_scheme="light")
+    page.get_by_role("button", name="Light or dark").click()
+    page.reload()
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+    assert page.evaluate("getComputedStyle(document.documentElement).colorScheme") == "dark"
