@@ -1,5 +1,7 @@
 """The functional ATen graph of a model as data. Runs in the sandboxed reference process only: it executes the task's `forward`."""
 
+# sandboxed: exports and calls the models that tasks define
+
 from __future__ import annotations
 
 import copy
