@@ -86,7 +86,7 @@ class Engine:
             self._absorb(event)
         if self.summary.state == "finished":
             return self.summary
-        self.ledger.spent.seconds = float(self.summary.spent.get("seconds", 0.0))
+        self.ledger.spent.seconds = seconds_worked(recorded)
         self._since = time.monotonic()
         try:
             if recorded and self._running.is_set() and self.summary.state != "queued":
@@ -290,6 +290,21 @@ class Engine:
             closing.insert(0, NewEvent(kind="run.started", agent="engine", payload=await self._started()))
         closing += [self._budget_event(), NewEvent(kind="run.finished", agent="engine", payload=payload)]
         await self.append(closing)
+
+
+def seconds_worked(events: Sequence[Event]) -> float:
+    """Running time that a trace shows: what was last counted, and from there to the last event."""
+    seconds, since, before = 0.0, None, None
+    for event in events:
+        at = datetime.fromisoformat(event.at)
+        if event.kind == "budget.updated":
+            seconds, since = float(event.payload["spent"]["seconds"]), at
+        elif event.kind in ("run.started", "run.resumed", "run.paused"):
+            until = at if event.kind == "run.paused" else before  # a resume without a pause follows an interruption
+            seconds += (until - since).total_seconds() if since and until else 0.0
+            since = None if event.kind == "run.paused" else at
+        before = at
+    return seconds + ((before - since).total_seconds() if since and before else 0.0)
 
 
 async def _stop(task: asyncio.Task) -> None:

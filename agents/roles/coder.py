@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from agents.compiler import Options, print_program
-from agents.compiler.options import SAFE
-from agents.roles.planner import Compiled, size
+from agents.roles.planner import MAX_STEPS, Compiled, size
 from agents.roles.situation import Advice, Attempt, Edit, Situation
 from agents.span import Span
 from verifier.report import Report
+
+LEAVE = "leave-to-library"
 
 
 class BuiltInCoder:
@@ -34,7 +35,7 @@ class BuiltInCoder:
         own = [group.id for group in compiled.own_groups if not left_out(options, group.id)]
         if not own:
             return None
-        repairs = sum(attempt.edit.strategy == "leave-to-pytorch" for attempt in situation.attempts)
+        repairs = sum(attempt.edit.strategy == LEAVE for attempt in situation.attempts)
         dropped = suspects(compiled, own, failed.report)[: 2**repairs]
         for group in dropped:
             options = without(options, group)
@@ -42,7 +43,7 @@ class BuiltInCoder:
         changes = f"{names} left to PyTorch, since candidate {failed.number} did not pass"
         why = failed.report.message if failed.report else ""
         says = (f"Candidate {failed.number} did not pass. {why}\n", f"Leaving {names} to PyTorch and keeping the rest.")
-        return self._print(compiled, situation, options, f"Without {names}", changes, says, "leave-to-pytorch", names[:60])
+        return self._print(compiled, situation, options, f"Without {names}", changes, says, LEAVE, names[:60])
 
     @staticmethod
     def _print(
@@ -61,11 +62,11 @@ class BuiltInCoder:
 
 def without(options: Options, group: str) -> Options:
     """The same program with one group left to PyTorch."""
-    return options.model_copy(update={"groups": {**options.groups, group: [f"-{strategy}" for strategy in SAFE]}})
+    return options.with_strategy(LEAVE, group)
 
 
 def left_out(options: Options, group: str) -> bool:
-    return all(f"-{strategy}" in options.groups.get(group, []) for strategy in SAFE)
+    return options.on(LEAVE, group)
 
 
 def suspects(compiled: Compiled, groups: list[str], report: Report | None) -> list[str]:
@@ -88,8 +89,10 @@ def first_words(compiled: Compiled) -> Iterator[str]:
         yield "There is nothing that an own kernel would do better here; the program is the model itself, measured as it is."
         return
     yield f"Wrote {len(own)} group{'s' if len(own) != 1 else ''} as own kernels.\n"
-    for group in own[:12]:
-        operators = len(group.operators)
-        fused = f"{operators} operators in one pass" if operators > 1 else "one operator"
-        moved = f", {size(group.bytes)} moved" if group.bytes else ""
-        yield f"- {group.id}, {group.title}: {fused}{moved}.\n"
+    for group in own[:MAX_STEPS]:
+        count = len(group.operators)
+        fused = f"{count} operators in one kernel" if count > 1 else "one operator"
+        less = f" instead of {size(group.eager_bytes)} operator by operator" if group.eager_bytes > 1.1 * group.bytes else ""
+        yield f"- {group.id}, {group.title}: {fused}, {size(group.bytes)} read and written{less}.\n"
+    if len(own) > MAX_STEPS:
+        yield f"- and {len(own) - MAX_STEPS} more.\n"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from agents.compiler import CompilerPlan, DeviceFigures, make_plan
+from agents.compiler import CompilerPlan, DeviceFigures, Group, make_plan
 from agents.diagnosis import Ceilings
 from agents.events import MAX_PAYLOAD_BYTES
 from agents.roles.situation import Plan, Situation
@@ -29,8 +29,8 @@ class Compiled:
         return Ceilings(f.kind, f.bandwidth_gbs, f.fp32_gflops, f.launch_us, f.units)
 
     @property
-    def own_groups(self) -> list[Any]:
-        return [group for group in self.plan.groups if group.space == "own kernel"]
+    def own_groups(self) -> list[Group]:
+        return self.plan.own
 
 
 class BuiltInPlanner:
@@ -41,7 +41,7 @@ class BuiltInPlanner:
         described = await span.effect("device", span.run.describe_device)
         figures = DeviceFigures.of(described or None, device)
         compiled = Compiled(make_plan(capture, situation.task_source, figures), figures)
-        floor_ms = task_floor(capture.bytes_min, capture.flops, compiled.figures)
+        floor_ms = compiled.plan.floor_ms or None
         return Plan(
             payload=payload_of(compiled, floor_ms),
             says=tuple(says(compiled, capture.bytes_min, capture.flops, floor_ms)),
@@ -52,18 +52,12 @@ class BuiltInPlanner:
         )
 
 
-def task_floor(bytes_min: int | None, flops: int | None, figures: DeviceFigures) -> float | None:
-    """Milliseconds that any program needs: the least traffic, or all arithmetic, at the device's measured ceilings."""
-    floors = [figures.memory_ms(bytes_min) if bytes_min else 0.0, figures.compute_ms(flops) if flops else 0.0]
-    return max(floors) or None
-
-
 def payload_of(compiled: Compiled, floor_ms: float | None) -> dict[str, Any]:
     steps = [
         {
             "id": group.id,
             "title": group.title[:200],
-            "operators": list(group.operators)[:16],
+            "operators": group.kinds[:16],
             "space": group.space,
             "strategies": list(group.strategies),
             "contract": "same shapes, strides and dtypes as the reference",
@@ -101,6 +95,9 @@ def says(compiled: Compiled, bytes_min: int | None, flops: int | None, floor_ms:
         )
         yield f": {'memory' if by_memory else 'compute'} bound ({what})"
     yield ".\n"
+    for note in [compiled.plan.reason, *compiled.plan.notes]:
+        if note:
+            yield f"{note[0].upper()}{note[1:]}.\n"
     for group in compiled.plan.groups[:MAX_STEPS]:
         yield f"- {group.id}: {group.title}, {group.space}. {group.reason}\n"
     if len(compiled.plan.groups) > MAX_STEPS:

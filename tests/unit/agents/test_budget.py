@@ -3,6 +3,8 @@ from __future__ import annotations
 import pytest
 
 from agents.budget import Ledger, OutOfBudget
+from agents.events import Event
+from agents.run import seconds_worked
 from agents.settings import Budget
 
 
@@ -44,3 +46,14 @@ def test_limits_are_raised_never_cut():
     assert (book.limits.candidates, book.limits.calls, book.limits.tokens) == (8, 2, None)
     book.raise_limits({"calls": None})
     assert book.limits.calls is None
+
+
+def test_the_time_of_an_interrupted_run_counts_up_to_its_last_event():
+    def at(second: int, kind: str, **payload) -> Event:
+        return Event(run="r", seq=second + 1, at=f"2026-01-01T00:00:{second:02d}+00:00", kind=kind, payload=payload)
+
+    events = [at(0, "run.started"), at(3, "budget.updated", spent={"seconds": 2.5}), at(5, "span.opened"), at(6, "run.paused")]
+    assert seconds_worked(events[:1]) == 0
+    assert seconds_worked(events[:3]) == 4.5
+    assert seconds_worked(events) == 5.5
+    assert seconds_worked([*events, at(20, "control.requested"), at(30, "run.resumed"), at(31, "span.closed")]) == 6.5
