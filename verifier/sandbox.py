@@ -240,8 +240,8 @@ def spawn(
             argv += ["--ro-bind", path, path]
         argv += ["--ro-bind", str(PACKAGE), f"{INSIDE}/verifier", "--proc", "/proc", "--dev", "/dev"]
         argv += ["--perms", "1777", "--size", str(limits.temporary), "--tmpfs", "/tmp"]
-        for index, folder in enumerate(path_folders()):
-            argv += ["--ro-bind", folder, f"{INSIDE}/path{index}"]
+        for source, target in zip(path_folders(), import_path()[1:], strict=True):
+            argv += ["--ro-bind", source, target]
         for bind in binds:
             option = ("--dev-bind" if bind.device else "--ro-bind") + ("-try" if bind.optional else "")
             argv += [option, bind.source, bind.target]
