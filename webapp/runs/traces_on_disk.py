@@ -33,9 +33,9 @@ def import_trace(folder: Path, team: Team, user: User | None, title: str = "") -
     try:
         events, found = read_trace(folder)
         stored = dict(found)
+        rows = [_row(event) for event in events]
     except FileNotFoundError:
         raise TraceRefused(f"{folder} has no trace.jsonl") from None
-        rows = [_row(event) for event in events]
     except (TraceDamaged, PayloadTooLarge, ValueError) as error:
         raise TraceRefused(f"{folder}: {error}") from None
     if not events or events[0].kind != "run.started":
