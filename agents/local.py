@@ -41,7 +41,8 @@ class LocalVerifier:
                 attempt = event.payload.get("attempt", 1) + 1
         verification = str(uuid.uuid5(uuid.NAMESPACE_URL, f"stitchwork:{self.journal.run}:{key}"))
         number = int(candidate) if candidate is not None else None
-        queued = {"key": key, "job": job.kind, "candidate": number, "verification": verification, "attempt": attempt}
+        request = (await self.journal.put(job.model_dump_json().encode(), "application/json", "job.json")).model_dump()
+        queued = {"key": key, "job": job.kind, "candidate": number, "verification": verification, "attempt": attempt, "request": request}
         await self._append("verification.queued", span, queued)
         begun = time.monotonic()
 

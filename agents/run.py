@@ -72,6 +72,7 @@ class Engine:
         self._running = asyncio.Event()
         self._running.set()
         self._cancelled_by: str | None = None
+        self._lost = False
         self._worker: asyncio.Task | None = None
         self._since = time.monotonic()
 
@@ -106,6 +107,8 @@ class Engine:
         try:
             finish = await self._worker
         except asyncio.CancelledError:
+            if self._lost:
+                raise LeaseLost(f"run {self.journal.run} has another owner") from None
             if self._cancelled_by is None:
                 await _stop(self._worker)
                 raise
@@ -214,7 +217,9 @@ class Engine:
             async for _ in self.journal.wakeups():
                 await self.refresh()
         except LeaseLost:
-            pass  # the next append meets it too
+            self._lost = True
+            if self._worker is not None:
+                self._worker.cancel()
 
     async def gate(self) -> None:
         """Before every call that is really made: stop here while the run is paused."""
