@@ -59,7 +59,7 @@ def test_a_refused_form_keeps_what_was_typed(server, page_of_alice):
     write(page, "def nothing():\n    return 41\n")
     page.get_by_label("Title").fill("my model")
     page.get_by_role("button", name="Submit", exact=True).click()
-    expect(page.get_by_text("something below needs a change")).to_be_visible()
+    expect(page.get_by_role("alert").first).to_contain_text("Not submitted. What you typed is kept.")
     expect(page.locator(".cm-content")).to_contain_text("return 41")
     expect(page.get_by_label("Title")).to_have_value("my model")
     assert not Run.objects.exists()

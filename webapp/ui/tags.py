@@ -255,6 +255,12 @@ def bytes(value: float | None) -> str:
 
 
 @register.filter
+def plain(name: str) -> str:
+    """For comparing names: "Layer norm" and "layer_norm" say the same."""
+    return name.replace("_", " ").casefold()
+
+
+@register.filter
 def percent(value: float | None) -> str:
     return "–" if value is None else f"{value * 100:.0f} %"
 

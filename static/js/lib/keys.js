@@ -30,7 +30,7 @@ function press(event) {
 export function showHelp() {
   const dialog = document.getElementById("keyboard-help");
   if (!dialog || dialog.open) return;
-  const body = dialog.querySelector(".body");
+  const body = dialog.querySelector("[data-shortcuts]");
   body.replaceChildren();
   const groups = Map.groupBy ? Map.groupBy(shortcuts, ([, s]) => s.group) : new Map([["Keys", [...shortcuts]]]);
   for (const [group, entries] of [...groups].sort(([a], [b]) => (a === "This page" ? -1 : b === "This page" ? 1 : 0))) {

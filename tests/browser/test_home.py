@@ -1,0 +1,96 @@
+"""The list of runs while runs go on: cells change in place, nothing moves, nothing is lost."""
+
+from __future__ import annotations
+
+from playwright.sync_api import Page, expect
+
+from tests.unit.webapp.cast import make_run
+from tests.unit.webapp.people import add_verification, make_result
+from webapp.runs.models import Run
+
+
+def tick(page: Page) -> None:
+    """The next update, without waiting for it."""
+    with page.expect_response("**/runs/live?*"):
+        page.evaluate("document.getElementById('live').dispatchEvent(new CustomEvent('tick'))")
+
+
+def test_a_run_that_ends_changes_its_cells_and_moves_nothing(server, people, sign_in):
+    runs = [make_run(people.alice, state="running") for _ in range(3)]
+    page = sign_in(people.alice)
+    before = page.locator("table.runs tbody tr").evaluate_all("rows => rows.map(row => JSON.stringify(row.getBoundingClientRect()))")
+    page.locator(".cell-title").nth(1).focus()
+    page.evaluate("window.still_here = document.querySelectorAll('.cell-title')[1]")
+
+    Run.objects.filter(pk=runs[1].pk).update(state="finished", outcome="improved", best_candidate=2, speedup={"ratio": 2.0, "low": 1.9, "high": 2.1})
+    add_verification(runs[1])
+    tick(page)
+
+    row = page.locator("table.runs tbody tr").nth(1)
+    expect(row).to_contain_text("improved")
+    expect(row).to_contain_text("2.00× [1.90, 2.10]")
+    expect(row).to_contain_text("custom 90 %")
+    after = page.locator("table.runs tbody tr").evaluate_all("rows => rows.map(row => JSON.stringify(row.getBoundingClientRect()))")
+    assert after == before
+    assert page.evaluate("document.activeElement === window.still_here")
+
+
+def test_new_runs_are_announced_not_pushed_in(server, people, sign_in):
+    make_run(people.alice, state="running")
+    page = sign_in(people.alice)
+    make_run(people.alice)
+    tick(page)
+    expect(page.locator("table.runs tbody tr")).to_have_count(1)
+    page.get_by_role("link", name="Show 1 new run").click()
+    expect(page.locator("table.runs tbody tr")).to_have_count(2)
+
+
+def test_the_list_asks_by_itself(server, people, sign_in):
+    make_run(people.alice, state="running")
+    page = sign_in(people.alice)
+    with page.expect_response("**/runs/live?*", timeout=10_000) as answer:
+        pass
+    assert answer.value.status == 200
+
+
+def test_archive_and_publish_from_the_menu(server, people, sign_in):
+    make_result(people.alice)
+    page = sign_in(people.alice)
+    page.get_by_label("Actions for softmax").click()
+    page.get_by_role("button", name="Publish").click()
+    expect(page.get_by_role("status").filter(has_text="is now published")).to_be_visible()
+    page.get_by_label("Actions for softmax").click()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("button", name="Archive", exact=True)).to_be_hidden()
+    page.get_by_label("Actions for softmax").click()
+    page.get_by_role("button", name="Archive", exact=True).click()
+    expect(page.get_by_text("No run matches")).to_be_visible()
+
+
+def test_search_and_filters_have_addresses(server, people, sign_in):
+    make_result(people.alice)
+    page = sign_in(people.alice)
+    page.keyboard.press("/")
+    page.keyboard.type("softmax")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/?q=softmax")
+    page.get_by_role("link", name="Improved").click()
+    page.wait_for_url("**/?q=softmax&state=improved")
+    expect(page.locator("table.runs tbody tr")).to_have_count(1)
+
+
+def test_a_result_on_the_leaderboard_is_one_click_from_its_evidence(server, people, sign_in):
+    run = make_result(people.alice, ratio=3.0)
+    make_result(people.alice, ratio=2.0)
+    page = sign_in(people.alice)
+    page.goto(f"{server}/leaderboard/?task={run.task_id}&run={run.pk}")
+    expect(page.locator("tr[aria-selected=true]")).to_contain_text("3.00×")
+    expect(page.locator("svg.whisker").first).to_be_visible()
+    page.get_by_label("Class").select_option("orchestration")
+    expect(page.get_by_text("No verified result matches")).to_be_visible()
+    page.get_by_role("link", name="Show all results").click()
+    with page.expect_download() as download:
+        page.get_by_role("link", name="CSV").click()
+    assert download.value.path().read_text().count("softmax") >= 2
+    page.get_by_role("link", name="Evidence of softmax").first.click()
+    page.wait_for_url(f"**/runs/{run.pk}/candidates/2/**")
