@@ -1,4 +1,4 @@
-"""Multi-head attention with a causal mask, written out: scores, scale, mask, softmax, weighted sum."""
+"""Causal multi-head self-attention, written out: projections, scaled scores, mask, softmax, weighted sum."""
 
 import math
 
@@ -7,28 +7,28 @@ import torch.nn as nn
 
 
 class Model(nn.Module):
-    def __init__(self, features: int, heads: int, length: int):
+    def __init__(self, features: int, heads: int, tokens: int):
         super().__init__()
         self.heads = heads
         self.qkv = nn.Linear(features, 3 * features)
         self.out = nn.Linear(features, features)
-        self.register_buffer("mask", torch.tril(torch.ones(length, length)).bool())
+        self.register_buffer("visible", torch.tril(torch.ones(tokens, tokens, dtype=torch.bool)))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        batch, length, features = x.shape
-        q, k, v = self.qkv(x).split(features, dim=2)
-        q = q.view(batch, length, self.heads, -1).transpose(1, 2)
-        k = k.view(batch, length, self.heads, -1).transpose(1, 2)
-        v = v.view(batch, length, self.heads, -1).transpose(1, 2)
-        scores = (q @ k.transpose(-2, -1)) / math.sqrt(q.size(-1))
-        scores = scores.masked_fill(~self.mask[:length, :length], float("-inf"))
-        mixed = torch.softmax(scores, dim=-1) @ v
-        return self.out(mixed.transpose(1, 2).reshape(batch, length, features))
+        batch, tokens, features = x.shape
+        q, k, v = self.qkv(x).view(batch, tokens, 3, self.heads, features // self.heads).permute(2, 0, 3, 1, 4)
+        scores = q @ k.transpose(-2, -1) / math.sqrt(features // self.heads)
+        scores = scores.masked_fill(~self.visible[:tokens, :tokens], float("-inf"))
+        y = torch.softmax(scores, dim=-1) @ v
+        return self.out(y.transpose(1, 2).reshape(batch, tokens, features))
+
+
+batch, tokens, features, heads = 4, 256, 128, 8
 
 
 def get_inputs():
-    return [torch.rand(4, 256, 128)]
+    return [torch.rand(batch, tokens, features)]
 
 
 def get_init_inputs():
-    return [128, 8, 256]
+    return [features, heads, tokens]

@@ -1,29 +1,34 @@
-"""An LSTM written as a loop over its cell: small matrix products with a pointwise tail in each step."""
+"""An LSTM written as a loop over time: one matrix product a step, then the gates, element by element."""
 
 import torch
 import torch.nn as nn
 
 
 class Model(nn.Module):
-    def __init__(self, features: int, hidden: int):
+    def __init__(self, inputs: int, hidden: int):
         super().__init__()
         self.hidden = hidden
-        self.input = nn.Linear(features, 4 * hidden)
-        self.recurrent = nn.Linear(hidden, 4 * hidden, bias=False)
+        self.from_input = nn.Linear(inputs, 4 * hidden)
+        self.from_state = nn.Linear(hidden, 4 * hidden, bias=False)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        h = x.new_zeros(x.size(0), self.hidden)
-        c = x.new_zeros(x.size(0), self.hidden)
-        for step in range(x.size(1)):
-            i, f, g, o = (self.input(x[:, step]) + self.recurrent(h)).chunk(4, dim=1)
+        h = x.new_zeros(x.shape[0], self.hidden)
+        c = x.new_zeros(x.shape[0], self.hidden)
+        projected = self.from_input(x)
+        for t in range(x.shape[1]):
+            gates = projected[:, t] + self.from_state(h)
+            i, f, g, o = gates.chunk(4, dim=-1)
             c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
             h = torch.sigmoid(o) * torch.tanh(c)
         return h
 
 
+batch, steps, inputs, hidden = 256, 16, 64, 128
+
+
 def get_inputs():
-    return [torch.rand(256, 12, 64)]
+    return [torch.rand(batch, steps, inputs)]
 
 
 def get_init_inputs():
-    return [64, 64]
+    return [inputs, hidden]

@@ -1,4 +1,4 @@
-"""A basic ResNet block in train mode: the running statistics of its batch norms are outputs too."""
+"""A basic residual block; in train mode its batch norms normalise by the batch and update their running statistics."""
 
 import torch
 import torch.nn as nn
@@ -14,14 +14,17 @@ class Model(nn.Module):
         self.bn2 = nn.BatchNorm2d(channels)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        out = F.relu(self.bn1(self.conv1(x)))
-        out = self.bn2(self.conv2(out))
-        return F.relu(out + x)
+        y = F.relu(self.bn1(self.conv1(x)))
+        y = self.bn2(self.conv2(y))
+        return F.relu(x + y)
+
+
+batch, channels, height, width = 16, 16, 56, 56
 
 
 def get_inputs():
-    return [torch.rand(16, 16, 64, 64)]
+    return [torch.rand(batch, channels, height, width)]
 
 
 def get_init_inputs():
-    return [16]
+    return [channels]

@@ -100,9 +100,20 @@ class Builder:
         return tuple(entries) if all(entry is not None for entry in entries) else None
 
     def _backward_map(self, node: Node) -> Map | None:
+        """From the first user here, directly or through views that add, repeat or drop axes of size 1."""
         shape = self.network.spec(node.name).shape
         for user in self.network.users[node.name]:
-            known = self.maps.get(user) if user in self.inside else None
+            if user in self.inside:
+                known = self.maps.get(user)
+            elif self.network.is_view(user) and short(self.network.nodes[user]) in ("unsqueeze", "expand", "squeeze", "view"):
+                known = self._backward_map(self.network.nodes[user])
+                target = self.network.spec(user).shape
+                if known is None or [s for s in target if s != 1] != [s for s in shape if s != 1]:
+                    continue
+                left = iter(entry for entry, size in zip(known, target, strict=True) if size != 1)
+                return tuple(() if size == 1 else next(left) for size in shape)
+            else:
+                continue
             if known is not None and len(known) >= len(shape):
                 tail = known[len(known) - len(shape) :]
                 return tuple(() if size == 1 else entry for size, entry in zip(shape, tail, strict=True))

@@ -44,7 +44,7 @@ class Network:
     def __init__(self, graph: Graph):
         self.graph = graph
         self.inputs: dict[str, GraphInput] = {entry.name: entry for entry in graph.inputs}
-        nodes = [piece for node in graph.nodes for piece in self._cut_loss(node)]
+        nodes = push_slices([piece for node in graph.nodes for piece in self._cut_loss(node)])
         self.results = [name for leaf in graph.outputs for name in refs(leaf)]
         self.results += [*graph.mutations.values(), *graph.mutated_inputs.values()]
         self.nodes: dict[str, Node] = self._alive(nodes)
@@ -135,3 +135,44 @@ class Network:
         if reduction == 2:
             return [losses, make("", "aten.sum.default", [{"ref": losses.name}], scalar)]
         return [losses, make("", "stitch.mean_counted", [{"ref": losses.name}, target, ignored], scalar)]
+
+
+SLICEABLE = frozenset(f"aten.{name}" for name in ("add.Tensor", "sub.Tensor", "mul.Tensor", "div.Tensor", "relu.default", "sigmoid.default", "tanh.default"))
+
+
+def push_slices(nodes: list[Node]) -> list[Node]:
+    """The pieces of a sum become sums of pieces, where the sum is only ever read in pieces: so they can join the kernels that read them."""
+    users: dict[str, list[Node]] = {}
+    for node in nodes:
+        for name in dict.fromkeys(refs([node.args, list(node.kwargs.values())])):
+            users.setdefault(name, []).append(node)
+    specs = {node.name: node.outputs[0] for node in nodes if node.outputs}
+    result: list[Node] = []
+    moved: dict[str, Node] = {}  # a split whose operand is moved behind it -> that operand
+    for node in nodes:
+        readers = users.get(node.name, [])
+        tensors = [a["ref"] for a in node.args if isinstance(a, dict) and "ref" in a]
+        whole = all(name in specs and specs[name].shape == node.outputs[0].shape for name in tensors) if node.outputs else False
+        if node.op in SLICEABLE and whole and readers and all(r.op in SPLITS and r.args[0] == {"ref": node.name} for r in readers):
+            moved.update({r.name: node for r in readers})
+            continue
+        if node.name in moved:
+            for at, name in enumerate(_tensors(moved[node.name])):
+                result.append(node.model_copy(update={"name": f"{node.name}_of_{at}", "args": [{"ref": name}, *node.args[1:]]}))
+            continue
+        if node.op == "getitem" and node.args[0]["ref"] in moved:
+            split, operand = node.args[0]["ref"], moved[node.args[0]["ref"]]
+            pieces: dict[str, str] = {}
+            for at, name in enumerate(_tensors(operand)):
+                pieces[name] = f"{node.name}_of_{at}"
+                result.append(node.model_copy(update={"name": pieces[name], "args": [{"ref": f"{split}_of_{at}"}, node.args[1]]}))
+            args = [{"ref": pieces[a["ref"]]} if isinstance(a, dict) and "ref" in a else a for a in operand.args]
+            result.append(operand.model_copy(update={"name": node.name, "args": args, "outputs": [node.outputs[0].model_copy(update={"stride": None})]}))
+            specs[node.name] = node.outputs[0]
+            continue
+        result.append(node)
+    return result
+
+
+def _tensors(node: Node) -> list[str]:
+    return list(dict.fromkeys(a["ref"] for a in node.args if isinstance(a, dict) and "ref" in a))

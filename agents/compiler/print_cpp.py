@@ -8,7 +8,8 @@ from agents.compiler.kernels.math_cpp import STREAM, sources
 from agents.compiler.kernels.schedule import Pass, Schedule, schedule
 from agents.compiler.kernels.shape import Shape
 
-BLOCK = 4096  # elements summed in single precision before they join a double
+LINE = 4096  # elements finished in the cache before they are written past it
+BLOCK = 1024  # elements summed in single precision before they join a double
 STACK_FLOATS = 16384  # longest line kept on a thread's stack
 START = {"sum": "0.0f", "max": "-INFINITY", "min": "INFINITY", "amax": "-INFINITY", "amin": "INFINITY"}
 CLAUSE = {"sum": "+", "max": "max", "min": "min", "amax": "max", "amin": "min"}
@@ -103,10 +104,10 @@ class CppKernel:
         self.close(len(rest) + 1)
 
     def streamed_elements(self, rest: list[int], last: int, step: Pass) -> None:
-        """Lines of at most BLOCK elements, finished in the cache and then written past it."""
+        """Lines of at most LINE elements, finished in the cache and then written past it."""
         kernel, name = self.kernel, self.variables[last]
         size = kernel.sizes[last]
-        block = min(size, BLOCK)
+        block = min(size, LINE)
         if self.shape.parallel:
             self.put(f"#pragma omp parallel for{f' collapse({len(rest) + 1})' if rest else ''} schedule(static)")
         for axis in rest:

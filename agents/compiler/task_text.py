@@ -106,16 +106,38 @@ class TaskText:
             waiting += [annotation for a in self.methods["forward"].args.args if (annotation := a.annotation)]
             waiting += [*self.methods["forward"].args.defaults, *filter(None, [self.methods["forward"].returns])]
         while waiting:
-            for node in ast.walk(waiting.pop()):
-                if isinstance(node, ast.Name) and node.id not in used and not hasattr(builtins, node.id):
-                    used.add(node.id)
-                    if node.id in self.names and self.names[node.id] is not self.model:
-                        waiting.append(self.names[node.id])
+            for name in free_names(waiting.pop()):
+                if name not in used and not hasattr(builtins, name):
+                    used.add(name)
+                    if name in self.names and self.names[name] is not self.model:
+                        waiting.append(self.names[name])
         return used
 
     def _segment(self, item: ast.stmt) -> str:
         first = min([item.lineno, *(d.lineno for d in getattr(item, "decorator_list", []))])
         return "\n".join(self.lines[first - 1 : item.end_lineno])
+
+
+def free_names(tree: ast.AST, bound: frozenset[str] = frozenset()) -> set[str]:
+    """Names that `tree` reads from the module: not parameters and not what a function assigns itself."""
+    found: set[str] = set()
+    if isinstance(tree, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+        arguments = [*tree.args.posonlyargs, *tree.args.args, *tree.args.kwonlyargs, *filter(None, [tree.args.vararg, tree.args.kwarg])]
+        outside = [*tree.args.defaults, *filter(None, tree.args.kw_defaults), *(a.annotation for a in arguments if a.annotation)]
+        outside += [*getattr(tree, "decorator_list", []), *filter(None, [getattr(tree, "returns", None)])]
+        for part in outside:
+            found |= free_names(part, bound)
+        body = tree.body if isinstance(tree.body, list) else [tree.body]
+        stored = {n.id for part in body for n in ast.walk(part) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        inner = bound | stored | {a.arg for a in arguments}
+        for part in body:
+            found |= free_names(part, frozenset(inner))
+        return found
+    if isinstance(tree, ast.Name):
+        return {tree.id} - bound if isinstance(tree.ctx, ast.Load) else set()
+    for child in ast.iter_child_nodes(tree):
+        found |= free_names(child, bound)
+    return found
 
 
 def defined(item: ast.stmt) -> set[str]:

@@ -10,7 +10,7 @@ EXP = """\
 static inline float exp_f(float x) {
     const float bounded = x < -104.0f ? -104.0f : (x > 89.0f ? 89.0f : x);
     const float n = rintf(bounded * 1.44269504f);
-    const float r = fmaf(n, 1.42860677e-6f, fmaf(n, -0.693145752f, bounded));
+    const float r = fmaf(n, -1.42860677e-6f, fmaf(n, -0.693145752f, bounded));
     float p = 0.0013814539f;
     p = fmaf(p, r, 0.0083687454f);
     p = fmaf(p, r, 0.041668389f);
