@@ -251,12 +251,11 @@ def story(run, *, candidates: int = 4, timeline_bytes: bytes | None = None, chat
         yield from job(span, "verify", number, ["static", "build", "correctness", "integrity", "timing"], **told)
 
     drawn = timeline_bytes or timeline()
-    attached = stored(drawn, "application/x-stitchwork-timeline", "timeline.stwtl")
     reference = stored(timeline(seed=2, launches=3), "application/x-stitchwork-timeline", "reference.stwtl")
     limits = {"candidates": 8, "verifier_seconds": 600.0, "seconds": 1800.0, "calls": None, "tokens": None, "dollars": None}
     source_ref = stored(TASK, "text/x-python", "task.py")
-    yield [event("run.started", task={"sha": run.task.sha, "name": run.task.name}, workflow="stitch", planner="built-in", coder="built-in", device="cpu",
-                 precision="fp32-strict", mode="train", target=None, budget=limits, seed=7, source=source_ref)]  # fmt: skip
+    yield [event("run.started", task={"sha": run.task.sha, "name": run.task.name}, workflow="stitch", planner="built-in", coder="built-in",
+                 device="cpu", precision="fp32-strict", mode="train", target=None, budget=limits, seed=7, source=source_ref)]  # fmt: skip
     yield [event("span.opened", "admit", title="Admit the task")]
     yield from job("admit", "admit", None, ["static", "admit"], ok=True, flags=[])
     yield [event("span.closed", "admit", status="ok", seconds=1.4, summary="sound")]
@@ -272,8 +271,9 @@ def story(run, *, candidates: int = 4, timeline_bytes: bytes | None = None, chat
         "The task is one softmax over rows of 8192 floats: 64 MiB read and written at least. It is bound by memory. " + HOSTILE,
     )
     steps = [
-        {"id": "g1", "title": "softmax over rows", "operators": ["aten._softmax.default"], "space": "own kernel", "strategies": ["row-reduction", "online"],
-         "contract": "x: [1024, 8192] float32, contiguous", "expected": 2.1, "risk": "exp accuracy", "reason": "one pass less over the row than ATen"},
+        {"id": "g1", "title": "softmax over rows", "operators": ["aten._softmax.default"], "space": "own kernel",
+         "strategies": ["row-reduction", "online"], "contract": "x: [1024, 8192] float32, contiguous", "expected": 2.1, "risk": "exp accuracy",
+         "reason": "one pass less over the row than ATen"},
         {"id": "g2", "title": "allocation of the result", "operators": ["aten.empty_like"], "space": "pytorch", "strategies": [], "contract": "",
          "expected": "", "risk": "", "reason": "the allocator is already cached"},
     ]  # fmt: skip
@@ -290,7 +290,7 @@ def story(run, *, candidates: int = 4, timeline_bytes: bytes | None = None, chat
         yield [event("span.opened", step, "coder", title="Write the program" if index == 0 else "Answer the diagnosis: vectorise")]
         yield [event("span.opened", span, "coder", title=f"Candidate {number}")]
         note = BODIES[index % len(BODIES)][0]
-        text = f"Candidate {number}: {note}.\n\n```cpp\n{BODIES[index % len(BODIES)][1]}\n```\n\nThe rest stays as it was, since the profile shows nothing else."
+        text = f"Candidate {number}: {note}.\n\n```cpp\n{BODIES[index % len(BODIES)][1]}\n```\n\nThe rest stays as it was."
         yield from said(
             span, "coder", f"{span}#1", text + ("\n" + "\n".join(f"line {i} of a long explanation" for i in range(40)) if index == 2 else "")
         )
@@ -313,13 +313,13 @@ def story(run, *, candidates: int = 4, timeline_bytes: bytes | None = None, chat
         yield [event("diagnosis.made", span, "verifier", candidate=number, bottleneck="none" if last else bottleneck, headroom=1.3, evidence=evidence,
                      method=None if last else "vectorise", text="Nothing is left that the rules allow." if last else told)]  # fmt: skip
         route = "stop" if last else "optimise" if status == "passed" else "repair"
-        yield [event("decision.made", span, "verifier", route=route, reason="The diagnosis allows one more method." if not last else "Within 5 % of the floor.",
-                     expected=None if last else 1.3)]  # fmt: skip
+        reason = "Within 5 % of the floor." if last else "The diagnosis allows one more method."
+        yield [event("decision.made", span, "verifier", route=route, reason=reason, expected=None if last else 1.3)]
         decided = "last"
         yield [event("span.closed", span, "coder", status="ok" if status == "passed" else "failed", seconds=6.4, summary=status)]
         yield [event("span.closed", step, "coder", status="ok" if status == "passed" else "failed", seconds=6.6, summary=status)]
-        yield [event("budget.updated", spent={"candidates": number, "verifier_seconds": 7.1 * number, "seconds": 9.0 * number, "calls": 0, "tokens": 0,
-                                              "dollars": 0.0}, limits=limits)]  # fmt: skip
+        spent = {"candidates": number, "verifier_seconds": 7.1 * number, "seconds": 9.0 * number, "calls": 0, "tokens": 0, "dollars": 0.0}
+        yield [event("budget.updated", spent=spent, limits=limits)]
         for i in range(chatter):
             yield [event("note.added", span, "person", text=f"note {i} on candidate {number}", by="alice", to="coder")]
     best = max((c for c in range(candidates) if OUTCOMES[c % 4][0] == "passed"), default=None)
@@ -336,22 +336,28 @@ def story(run, *, candidates: int = 4, timeline_bytes: bytes | None = None, chat
 
 
 def play(run, *, delay: float = 0.0, stop_after: int | None = None, **options) -> int:
-    """Append the story; returns the last seq. `stop_after` ends it in the middle, as a crash would."""
+    """Append the story; returns the last seq. `stop_after` ends it in the middle, as a crash would. Without a delay many events go in one append."""
     from webapp.runs.append import append
 
-    seq, decided = 0, None
+    run.refresh_from_db()
+    seq, decided, waiting = run.last_seq, None, []
     for batch in story(run, **options):
         for event in batch:
+            seq += 1
             if event.payload.get("of") == "last":
                 event.payload["of"] = decided
-        written = append(run.pk, batch)
-        seq = written[-1].seq
-        if batch[0].kind == "decision.made" and "of" not in batch[0].payload:
-            decided = seq
-        if stop_after is not None and seq >= stop_after:
-            break
-        if delay:
+            elif event.kind == "decision.made":
+                decided = seq
+        waiting += batch
+        ended = stop_after is not None and seq >= stop_after
+        if delay or ended or len(waiting) >= 40:
+            append(run.pk, waiting)
+            waiting = []
             time.sleep(delay)
+        if ended:
+            break
+    if waiting:
+        append(run.pk, waiting)
     return seq
 
 
