@@ -25,3 +25,13 @@ def django_db_modify_db_settings():
     for connection in connections.all():
         connection.close_pool()
     postgres.stop()
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup, django_db_blocker):
+    """Asynchronous tests leave connections in threads of their own behind; they end here, or the database could not be dropped."""
+    yield
+    from django.db import connection
+
+    with django_db_blocker.unblock(), connection.cursor() as cursor:
+        cursor.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
