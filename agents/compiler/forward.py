@@ -8,11 +8,11 @@ from typing import Any
 from agents.compiler import print_cpp, print_cuda
 from agents.compiler.builder import CONSTANTS, Refused, identifier
 from agents.compiler.groups.fuse import build
-from agents.compiler.ir import Kernel, product
+from agents.compiler.ir import Argument, Kernel, product, shift_pointers
 from agents.compiler.kernels.schedule import schedule
 from agents.compiler.kernels.shape import Shape, shape_of
 from agents.compiler.layout import SPLITS
-from agents.compiler.network import Network, plain, refs
+from agents.compiler.network import SIZES, Network, plain, refs
 from agents.compiler.options import Options
 from agents.compiler.plan import CompilerPlan, Group, kernel_bytes
 from agents.compiler.print_torch import FRESH, attribute, expression
@@ -142,6 +142,7 @@ class Forward:
         shape = shape_of(kernel, self.plan.figures, self.options, group.id)
         moved = kernel_bytes(self.network, kernel)
         self._reuse(group, kernel, shape)
+        shift_pointers(kernel)
         self.own_groups.add(group.id)
         self.applied += [s for s in (*group.strategies, *self._extra(shape)) if s not in self.applied]
         outputs = [a for a in kernel.arguments.values() if a.written and a.value not in self.variables]
@@ -156,9 +157,13 @@ class Forward:
             extras += f", device={self._device()}" if self.cuda else ""
             self.lines.append(f"{name} = torch.empty({tuple(spec.shape)}{extras})")
         name = self._kernel_name(group, kernel, shape, moved)
-        pointers = ", ".join(f"{self.variables[a.value]}.data_ptr()" for a in kernel.arguments.values())
+        pointers = ", ".join(self._pointer(argument) for argument in kernel.arguments.values())
         call = f"kernels.{name}({pointers}{', stream' if self.cuda else ''})"
         self.lines.append(f"check({call})" if self.cuda else call)
+
+    def _pointer(self, argument: Argument) -> str:
+        text = f"{self.variables[argument.value]}.data_ptr()"
+        return f"{text} + {argument.shift * SIZES[argument.dtype]}" if argument.shift else text
 
     def _extra(self, shape: Shape) -> list[str]:
         return (["non-temporal-stores"] if shape.stream else []) + (["parallel-split"] if shape.style == "split" else [])

@@ -17,6 +17,7 @@ class Argument:
     value: str  # the tensor in forward
     dtype: str
     elements: int
+    shift: int = 0  # elements by which the pointer is moved when the kernel is launched
     read: bool = False
     written: bool = False
 
@@ -84,6 +85,15 @@ class Kernel:
 
     def accesses(self) -> list[Access]:
         return [op.access for op in self.ops.values() if op.access] + [store.access for store in self.stores]
+
+
+def shift_pointers(kernel: Kernel) -> None:
+    """Moves a common offset of a tensor that is only read into its pointer, so that kernels over other slices print alike."""
+    for argument in kernel.arguments.values():
+        accesses = [access for access in kernel.accesses() if access.argument == argument.name]
+        argument.shift = 0 if argument.written else min(access.offset for access in accesses)
+        for access in accesses:
+            access.offset -= argument.shift
 
 
 def product(sizes: Iterable[int]) -> int:

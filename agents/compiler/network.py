@@ -44,7 +44,7 @@ class Network:
     def __init__(self, graph: Graph):
         self.graph = graph
         self.inputs: dict[str, GraphInput] = {entry.name: entry for entry in graph.inputs}
-        nodes = push_slices([piece for node in graph.nodes for piece in self._cut_loss(node)])
+        nodes = push_slices([constant(piece) for node in graph.nodes for piece in self._cut_loss(node)])
         self.results = [name for leaf in graph.outputs for name in refs(leaf)]
         self.results += [*graph.mutations.values(), *graph.mutated_inputs.values()]
         self.nodes: dict[str, Node] = self._alive(nodes)
@@ -135,6 +135,26 @@ class Network:
         if reduction == 2:
             return [losses, make("", "aten.sum.default", [{"ref": losses.name}], scalar)]
         return [losses, make("", "stitch.mean_counted", [{"ref": losses.name}, target, ignored], scalar)]
+
+
+FILLS = {"zeros_like": 0, "ones_like": 1, "new_zeros": 0, "new_ones": 1, "zeros": 0, "ones": 1}
+
+
+def constant(node: Node) -> Node:
+    """A filled tensor takes nothing from the tensor that gave its shape."""
+    name = node.op.split(".")[1] if "." in node.op else ""
+    if name in FILLS:
+        value = FILLS[name]
+    elif name == "full_like":
+        value = node.args[1]
+    elif name == "new_full":
+        value = node.args[2]
+    else:
+        return node
+    spec = node.outputs[0]
+    return node.model_copy(
+        update={"op": "aten.full.default", "args": [list(spec.shape), value], "kwargs": {"dtype": f"torch.{spec.dtype}", "device": "input"}}
+    )
 
 
 SLICEABLE = frozenset(f"aten.{name}" for name in ("add.Tensor", "sub.Tensor", "mul.Tensor", "div.Tensor", "relu.default", "sigmoid.default", "tanh.default"))
