@@ -1,0 +1,142 @@
+"""The built-in Planner, Coder and Verifier over the real compiler, with a fake verifier."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import pytest_asyncio
+import torch
+from agent_fakes import FakeClient, report, settings
+
+from agents.compiler import Move, Options
+from agents.events import MAX_PAYLOAD_BYTES
+from agents.journal import MemoryJournal
+from agents.local import LocalVerifier
+from agents.roles import roles_for, verifier
+from agents.roles.coder import LEAVE
+from agents.roles.situation import Advice, Attempt, Situation
+from agents.run import Engine
+from agents.settings import Settings
+from verifier.capture import capture
+from verifier.jobs import VerifyJob
+from verifier.program import Program
+
+TASK = """
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.linear = nn.Linear(width, width)
+
+    def forward(self, x):
+        return torch.softmax(self.linear(self.norm(x).relu()), dim=-1)
+
+
+def get_inputs():
+    return [torch.rand(64, 256)]
+
+
+def get_init_inputs():
+    return [256]
+"""
+
+
+@pytest.fixture(scope="module")
+def captured():
+    names: dict = {}
+    exec(compile(TASK, "task.py", "exec"), names)  # a task of this test's own
+    return capture(names["Model"](256), [torch.rand(64, 256)], TASK, "train")
+
+
+@pytest_asyncio.fixture
+async def planned(captured):
+    journal = MemoryJournal()
+    run = Engine(journal, LocalVerifier(journal, FakeClient(), "cpu"), settings(), TASK, "mine")
+    situation = Situation(TASK, "mine", settings(), capture=captured)
+    roles = roles_for(Settings())
+    span = run.span("plan", "Plan")
+    situation.plan = await roles.planner.plan(span, situation)
+    return roles, span, situation
+
+
+def judged(situation: Situation, edit, status: str, ratio: float = 1.0, message: str = "", parent: int | None = None) -> Attempt:
+    attempt = Attempt(len(situation.attempts) + 1, parent, edit)
+    attempt.report = report(VerifyJob(task_source=TASK, program_source=edit.source), status, ratio, message)
+    situation.attempts.append(attempt)
+    return attempt
+
+
+@pytest.mark.asyncio
+async def test_the_plan_says_what_goes_where(planned):
+    _, _, situation = planned
+    payload = situation.plan.payload
+    spaces = [step["space"] for step in payload["steps"]]
+    assert "own kernel" in spaces and "library" in spaces and payload["more"] == 0
+    assert len(json.dumps(payload)) < MAX_PAYLOAD_BYTES and payload["floor_ms"] > 0
+    text = "".join(situation.plan.says)
+    assert "floor" in text and "bound" in text and all(step["id"] in text for step in payload["steps"])
+
+
+@pytest.mark.asyncio
+async def test_the_first_program_and_repairs_until_all_is_left_to_pytorch(planned):
+    roles, span, situation = planned
+    edit = await roles.coder.write(span, situation, None, None)
+    Program.read(edit.source)
+    assert "stitch_build" in edit.source and "instead of" in "".join(edit.says)
+    own = [group.id for group in situation.plan.data.own_groups]
+    named = own[-1]
+    left: list[str] = []
+    while edit is not None:
+        attempt = judged(situation, edit, "build_failed", message=f"error in {named}_kernel" if not left else "")
+        advice = await roles.verifier.advise(span, situation, attempt)
+        assert advice.route == "repair" and advice.diagnosis.bottleneck == "defect"
+        edit = await roles.coder.write(span, situation, attempt, advice)
+        if edit is not None:
+            Program.read(edit.source)
+            now = [group for group in own if edit.options.on(LEAVE, group)]
+            assert len(now) > len(left) and (left or now == [named])
+            left = now
+    assert left == own and len(situation.attempts) <= 5
+
+
+@pytest.mark.asyncio
+async def test_moves_pass_the_catalogue_and_start_from_the_best(planned, monkeypatch):
+    roles, span, situation = planned
+    edit = await roles.coder.write(span, situation, None, None)
+    first = judged(situation, edit, "passed", 1.5)
+
+    def move(strategy: str, knob: int) -> Move:
+        options = Options(knobs={"x": knob})
+        return Move(strategy=strategy, group="g1", options=options, expectation="faster", expected_speedup=1.2, why="because")
+
+    offered = [move("cuda-graph", 1), move("made-up", 2), move("block-size", 3), move("row-cache", 4)]
+    monkeypatch.setattr(verifier, "moves", lambda plan, options, report, profile: offered)
+    advice = await roles.verifier.advise(span, situation, first)
+    assert (advice.route, advice.method, advice.expected) == ("optimise", "block-size", 1.2)
+    second = await roles.coder.write(span, situation, first, advice)
+    assert second.options == offered[2].options and second.strategy == "block-size"
+    slower = judged(situation, second, "passed", 1.1, parent=1)
+    advice = await roles.verifier.advise(span, situation, slower)
+    assert advice.method == "row-cache" and "candidate 1" in advice.reason and "candidate 2 is not better" in advice.reason
+    wrong = judged(situation, await roles.coder.write(span, situation, first, advice), "wrong_result", parent=1)
+    advice = await roles.verifier.advise(span, situation, wrong)
+    assert advice.route == "stop" and "cuda only" in advice.reason and "not in the catalogue" in advice.reason
+
+
+@pytest.mark.asyncio
+async def test_a_graph_that_could_not_be_captured_leaves_the_model_as_it_is(captured):
+    journal = MemoryJournal()
+    run = Engine(journal, LocalVerifier(journal, FakeClient(), "cpu"), settings(), TASK, "mine")
+    broken = captured.model_copy(update={"graph": None, "reason": "data-dependent control flow"})
+    situation = Situation(TASK, "mine", settings(), capture=broken)
+    roles, span = roles_for(Settings()), run.span("plan", "Plan")
+    situation.plan = await roles.planner.plan(span, situation)
+    assert "data-dependent control flow" in "".join(situation.plan.says).lower()
+    edit = await roles.coder.write(span, situation, None, Advice(None, "", ""))
+    Program.read(edit.source)
+    assert "nothing" in edit.changes.lower()
