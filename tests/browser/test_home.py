@@ -30,6 +30,7 @@ def test_a_run_that_ends_changes_its_cells_and_moves_nothing(server, people, sig
     expect(row).to_contain_text("improved")
     expect(row).to_contain_text("2.00× [1.90, 2.10]")
     expect(row).to_contain_text("custom 90 %")
+    expect(page.get_by_role("link", name="Improved 1")).to_be_visible()
     after = page.locator("table.runs tbody tr").evaluate_all("rows => rows.map(row => JSON.stringify(row.getBoundingClientRect()))")
     assert after == before
     assert page.evaluate("document.activeElement === window.still_here")

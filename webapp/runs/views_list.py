@@ -63,22 +63,28 @@ def searched(runs: QuerySet[Run], text: str) -> QuerySet[Run]:
     return runs
 
 
+def state_counts(user) -> dict[str, int]:
+    """How many runs each state of the filter has."""
+    mine = Run.objects.filter(team__in=user.teams.all())
+    found = mine.aggregate(**{f"n_{name}": Count("pk", filter=condition) for name, (_, condition) in STATES.items()})
+    return {name: found[f"n_{name}"] for name in STATES}
+
+
 @login_required
 @require_GET
 def run_list(request: HttpRequest) -> HttpResponse:
     state = request.GET.get("state", "")
     state = state if state in STATES else ""
     text = request.GET.get("q", "").replace("\0", "").strip()
-    everything = Run.objects.filter(team__in=request.user.teams.all())
-    counts = everything.aggregate(**{name or "all": Count("pk", filter=condition) for name, (_, condition) in STATES.items()})
+    counts = state_counts(request.user)
     runs = searched(team_runs(request.user).filter(STATES[state][1]), text)
     page = Paginator(runs, PAGE_SIZE).get_page(request.GET.get("page"))
     context = {
         "page": page,
         "state": state,
         "text": text,
-        "states": [{"name": name, "label": label, "count": counts[name or "all"]} for name, (label, _) in STATES.items()],
-        "none_at_all": counts["all"] == 0 and counts["archived"] == 0,
+        "states": [{"name": name, "label": label, "count": counts[name]} for name, (label, _) in STATES.items()],
+        "none_at_all": counts[""] == 0 and counts["archived"] == 0,
         "newest": timezone.now().isoformat(),
         "live": ",".join(str(run.pk) for run in page if run.state != "finished"),
     }
@@ -95,7 +101,8 @@ def run_list_live(request: HttpRequest) -> HttpResponse:
     except ValueError:
         return HttpResponseBadRequest("ids are run ids, since is a time")
     newer = Run.objects.filter(team__in=request.user.teams.all(), created_at__gt=since).count() if since else 0
-    return render(request, "runs/list_live.html", {"runs": team_runs(request.user).filter(pk__in=ids), "newer": newer})
+    context = {"runs": team_runs(request.user).filter(pk__in=ids), "newer": newer, "counts": state_counts(request.user)}
+    return render(request, "runs/list_live.html", context)
 
 
 def _back(request: HttpRequest) -> HttpResponse:
