@@ -75,6 +75,7 @@ class Role:
         gc.disable()
         output = failure = None
         model = self.model
+        self.device.prepare()
         self.channel.send({"type": "ready"}, timeout=None)
         self.channel.sock.settimeout(None)
         self.device.go(fd)
@@ -110,6 +111,7 @@ class Role:
     def do_empty(self, frame: Frame) -> dict[str, Any]:
         """An exchange of the same form without a call: calibrates the round trip."""
         fd = self.channel.fileno()
+        self.device.prepare()
         self.channel.send({"type": "ready"}, timeout=None)
         self.channel.sock.settimeout(None)
         self.device.go(fd)

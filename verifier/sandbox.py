@@ -211,6 +211,8 @@ def spawn(
         "HOME": home,
         "TMPDIR": home,
         "LANG": "C.UTF-8",
+        "USER": "party",  # the sandbox has no passwd file, and torch asks who this is
+        "LOGNAME": "party",
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONHASHSEED": "0",
         **variables,

@@ -146,6 +146,9 @@ class PartyDevice(ABC):
     def sync(self) -> None:
         """Device-wide."""
 
+    def prepare(self) -> None:  # noqa: B027  a device without clocks or contexts needs none
+        """Just before each timed exchange, outside the interval: brings the device into the same state every time."""
+
     @abstractmethod
     def go(self, fd: int) -> None:
         """Blocks until the judge's byte, then starts the clock."""

@@ -86,6 +86,7 @@ class CudaDevice(Device):
         cuda_driver.use_primary_context(self.index)
         self._torch = torch
         self._flush: Any = None
+        self._flush_bytes = 3 * max(self.facts.l2_bytes, 64 << 20)
         self._slowed: bool | None = None
 
     @cached_property
@@ -112,9 +113,10 @@ class CudaDevice(Device):
         self._torch.cuda.synchronize(self.index)
 
     def flush_caches(self) -> None:
-        """Writes three times the L2, and waits: what a party left in the cache, pinned lines included, is out of it."""
+        """Writes three times the L2, and waits: what a party left in the cache is out of it. (The party's clock does the same, just before a call, in
+        its own context: a GPU that has to change contexts within the interval would be charged to the program.)"""
         if self._flush is None:
-            self._flush = self._torch.empty(3 * max(self.facts.l2_bytes, 64 << 20), dtype=self._torch.uint8, device=self.torch_device)
+            self._flush = self._torch.empty(self._flush_bytes, dtype=self._torch.uint8, device=self.torch_device)
         try:
             cuda_driver.call("cuCtxResetPersistingL2Cache")
         except CudaError:
@@ -129,7 +131,7 @@ class CudaDevice(Device):
         return Ceiling(self.facts.bandwidth, flops, "data sheet, from the driver's attributes")
 
     def config(self) -> dict[str, Any]:
-        return {"kind": "cuda", "clock": _CLOCK, "clock_host": str(self.clock)}
+        return {"kind": "cuda", "clock": _CLOCK, "clock_host": str(self.clock), "flush_bytes": self._flush_bytes}
 
     def binds(self, role: str) -> list[Bind]:
         if role == "builder":

@@ -18,6 +18,7 @@ from verifier.report import Kernel
 from verifier.shim.clock import Clock, ClockError
 
 OBSERVED_CALLS = 3
+WARM_MS = 3.0  # an idle GPU lowers its clocks, and between two calls the host draws new inputs
 MAX_KERNELS = 40
 _ERRORS = {
     2: "out of memory",
@@ -42,7 +43,7 @@ class CudaPartyDevice(PartyDevice):
         torch.zeros(1, device=self.torch_device)
         context = cuda_driver.use_primary_context(0)
         path = next(config[key] for key in ("clock", "clock_host") if os.path.exists(config[key]))
-        self._clock = Clock(Path(path), context)
+        self._clock = Clock(Path(path), context, flush_bytes=int(config["flush_bytes"]), warm_ms=WARM_MS)
 
     def attach(self, handle: dict[str, Any], fds: list[int]) -> torch.Tensor:
         for fd in fds:
@@ -64,6 +65,9 @@ class CudaPartyDevice(PartyDevice):
             self._clock.sync()
         except ClockError as error:
             raise device_failure(error) from None
+
+    def prepare(self) -> None:
+        self._clock.prepare()
 
     def go(self, fd: int) -> None:
         self._clock.go(fd)

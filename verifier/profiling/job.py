@@ -98,7 +98,8 @@ class _Subject:
         try:
             return self._by_nsys(nsys)
         except (PartyFailure, _NsysFailed) as error:
-            why = f"nsys {nsys.version} gave no timeline: {getattr(error, 'message', None) or error}"
+            said = _said(11, error.detail) if isinstance(error, PartyFailure) else str(error)
+            why = f"nsys {nsys.version} gave no timeline: {said}"
             on_stage(StageEvent(stage="profile", status="progress", detail=why[:300]))
             return self._by_torch(why[:600])
 

@@ -1,6 +1,8 @@
 /* The clock of a timed call: loaded in a party, with the driver's functions looked up, before any stranger's source is.
  *
- * The judge writes one byte on the socket; `stitch_go` returns on it with the clock started. The call runs. `stitch_done` waits for the whole
+ * `stitch_prepare` comes first, outside any interval: it waits for the device, frees lines pinned in L2, and writes a scratch buffer over and over for
+ * a while, so that every call finds an L2 without its data, a GPU that works in this process's context, and clocks that are up.
+ * Then the judge writes one byte on the socket; `stitch_go` returns on it with the clock started. The call runs. `stitch_done` waits for the whole
  * device, stops the clock and writes the nanoseconds as a little-endian i64. A device that failed is a negative number: minus the driver's code.
  * On the CPU there is nothing to wait for: a call has returned when its work is done.
  */
@@ -13,26 +15,38 @@
 
 typedef int (*driver_call)(void);
 typedef int (*driver_set)(void *);
+typedef int (*driver_fill)(uint64_t, unsigned, size_t);
+typedef int (*driver_allocate)(uint64_t *, size_t);
 
 static driver_call device_sync;
 static driver_call reset_persisting;
 static driver_set make_current;
+static driver_fill fill;
 static void *context;
+static uint64_t scratch;
+static size_t scratch_words;
+static int64_t warm_ns;
 static struct timespec began;
 
 static int64_t nanoseconds(struct timespec from, struct timespec to) {
     return (int64_t)(to.tv_sec - from.tv_sec) * 1000000000LL + (to.tv_nsec - from.tv_nsec);
 }
 
-/* Looks up the driver; `current` is the primary context that torch uses. 0, or -1 where the driver lacks a function. */
-int stitch_use_cuda(void *current) {
+/* Looks up the driver; `current` is the primary context that torch uses, `flush_bytes` the size of the scratch buffer, `warm` how many nanoseconds
+ * `stitch_prepare` keeps the GPU busy at least. 0, or -1 where the driver lacks a function or the memory. */
+int stitch_use_cuda(void *current, size_t flush_bytes, int64_t warm) {
     void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     if (!driver) return -1;
     device_sync = (driver_call)dlsym(driver, "cuCtxSynchronize");
     reset_persisting = (driver_call)dlsym(driver, "cuCtxResetPersistingL2Cache");
     make_current = (driver_set)dlsym(driver, "cuCtxSetCurrent");
+    fill = (driver_fill)dlsym(driver, "cuMemsetD32_v2");
+    driver_allocate allocate = (driver_allocate)dlsym(driver, "cuMemAlloc_v2");
     context = current;
-    return device_sync && make_current ? 0 : -1;
+    warm_ns = warm;
+    if (!device_sync || !make_current || !fill || !allocate || make_current(context)) return -1;
+    scratch_words = flush_bytes / 4;
+    return scratch_words && allocate(&scratch, scratch_words * 4) ? -1 : 0;
 }
 
 int stitch_sync(void) {
@@ -41,14 +55,21 @@ int stitch_sync(void) {
     return code ? code : device_sync();
 }
 
-/* 0 with the clock started, or -1 where the judge is gone. What the last call left running, or pinned in L2, is over before the byte is read. */
+void stitch_prepare(void) {
+    struct timespec from, to;
+    if (!device_sync || stitch_sync()) return;
+    if (reset_persisting) reset_persisting();
+    clock_gettime(CLOCK_MONOTONIC_RAW, &from);
+    do {
+        if (!scratch_words || fill(scratch, 0, scratch_words) || device_sync()) return;
+        clock_gettime(CLOCK_MONOTONIC_RAW, &to);
+    } while (nanoseconds(from, to) < warm_ns);
+}
+
+/* 0 with the clock started, or -1 where the judge is gone. */
 int stitch_go(int fd) {
     unsigned char byte;
     ssize_t got;
-    if (device_sync) {
-        stitch_sync();
-        if (reset_persisting) reset_persisting();
-    }
     do {
         got = read(fd, &byte, 1);
     } while (got < 0 && errno == EINTR);

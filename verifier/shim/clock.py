@@ -43,22 +43,29 @@ def build_clock(folder: Path) -> Path:
 
 
 class Clock:
-    """`go` and `done` around a timed call; see `clock.c`. `context` is the CUDA context that torch uses, null on the CPU."""
+    """`prepare`, then `go` and `done` around a timed call; see `clock.c`. `context` is the CUDA context that torch uses, null on the CPU;
+    `flush_bytes` at least twice its L2, `warm_ms` how long `prepare` keeps the GPU busy."""
 
-    def __init__(self, library: Path, context: int | None = None):
+    def __init__(self, library: Path, context: int | None = None, flush_bytes: int = 0, warm_ms: float = 0.0):
         # PyDLL keeps the interpreter's lock: no thread that a program left behind runs Python while the party waits for the judge.
         waiting = ctypes.PyDLL(str(library))
         running = ctypes.CDLL(str(library))
         self._go = waiting.stitch_go
         self._go.argtypes, self._go.restype = [ctypes.c_int], ctypes.c_int
+        self._prepare = running.stitch_prepare
+        self._prepare.argtypes, self._prepare.restype = [], None
         self._done = running.stitch_done
         self._done.argtypes, self._done.restype = [ctypes.c_int], ctypes.c_int64
         self._sync = running.stitch_sync
         self._sync.argtypes, self._sync.restype = [], ctypes.c_int
         if context is not None:
-            running.stitch_use_cuda.argtypes = [ctypes.c_void_p]
-            if running.stitch_use_cuda(context) != 0:
-                raise ClockError("the CUDA driver (libcuda.so.1) lacks cuCtxSynchronize")
+            running.stitch_use_cuda.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int64]
+            if running.stitch_use_cuda(context, flush_bytes, int(warm_ms * 1e6)) != 0:
+                raise ClockError("the CUDA driver (libcuda.so.1) lacks a function of the clock, or there is no memory to flush the L2")
+
+    def prepare(self) -> None:
+        """The same state of the device before every call: idle, this process's, at speed, nothing of the last call in its L2."""
+        self._prepare()
 
     def go(self, fd: int) -> None:
         if self._go(fd) != 0:
