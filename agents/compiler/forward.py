@@ -29,13 +29,15 @@ class Forward:
         self.cuda = plan.figures.kind == "cuda"
         self.arguments = text.arguments()
         self.variables: dict[str, str] = {}  # value of the graph -> expression
-        self.taken: set[str] = {*self.arguments, "self", "torch", "kernels", "ctypes", "stream"}
+        self.taken: set[str] = {*self.arguments, "self", "torch", "kernels", "ctypes", "stream", "scratch"}
         self.lines: list[str] = []
         self.kernels: list[tuple[Kernel, Shape, list[str]]] = []
         self.bodies: dict[str, str] = {}  # printed kernel without its name -> its name
+        self.scratch: dict[str, int] = {}  # floats of scratch memory that a launcher takes
         self.own_groups: set[str] = set()
         self.refused: dict[str, str] = {}
         self.applied: list[str] = []
+        self.done: set[str] = set()  # operators that run before the group being printed
         self.in_state: set[str] = set()  # state-dict names that a kernel has written in place
         self._name_inputs()
 
@@ -49,6 +51,7 @@ class Forward:
                 self._launch(group)
             else:
                 self._library(group)
+            self.done.update(group.operators)
         self._state()
         self.lines.append(f"return {self._tree(self.plan.graph.output_tree)}")
         body = "\n".join(f"        {line}" for line in self.lines)
@@ -60,7 +63,7 @@ class Forward:
 
     def signatures(self) -> dict[str, int]:
         """Pointers that each kernel takes, the stream among them."""
-        return {kernel.name: len(kernel.arguments) + self.cuda for kernel, _, _ in self.kernels}
+        return {kernel.name: len(kernel.arguments) + self.cuda + bool(self.scratch.get(kernel.name)) for kernel, _, _ in self.kernels}
 
     def flags(self) -> str:
         wide = self.options.knob("vector-bits", "", 0)
@@ -74,8 +77,9 @@ class Forward:
             '    """`value` as contiguous memory, if it has the shape and type that the kernels were made for."""',
             "    if value.shape != shape or value.dtype != dtype:",
             '        raise ValueError(f"{name}: made for {shape} of {dtype}, got {tuple(value.shape)} of {value.dtype}")',
-            "    return value.contiguous()",
-            "",
+            "    value = value.contiguous()",
+            *(["    return value.clone() if value.data_ptr() % 16 else value  # kernels load four floats at once", ""] if self.cuda
+              else ["    return value", ""]),
         ]
         if self.cuda:
             lines += [
@@ -158,6 +162,9 @@ class Forward:
             self.lines.append(f"{name} = torch.empty({tuple(spec.shape)}{extras})")
         name = self._kernel_name(group, kernel, shape, moved)
         pointers = ", ".join(self._pointer(argument) for argument in kernel.arguments.values())
+        if floats := self.scratch.get(name):
+            self.lines.append(f"scratch = torch.empty({floats}, device={self._device()})")
+            pointers += ", scratch.data_ptr()"
         call = f"kernels.{name}({pointers}{', stream' if self.cuda else ''})"
         self.lines.append(f"check({call})" if self.cuda else call)
 
@@ -183,6 +190,8 @@ class Forward:
         while name in self.bodies.values() or name in C_WORDS:
             name, number = f"{base}_{number}", number + 1
         self.bodies[body] = kernel.name = name
+        if self.cuda:
+            self.scratch[name] = print_cuda.CudaKernel(kernel, shape).scratch_floats()
         self.kernels.append((kernel, shape, self._comment(group, kernel, shape, moved)))
         return name
 
@@ -247,7 +256,7 @@ class Forward:
                 reads = [op for op in kernel.ops.values() if op.access is not None and op.access.argument == source.name]
                 if any(op.kind != "load" or (op.access.strides, op.access.offset) != (store.access.strides, 0) for op in reads):
                     continue
-                if not set(self.network.readers(source.value)) <= inside:
+                if not self.network.readers(source.value) <= inside | self.done:
                     continue
                 if out.value in mutated and targets[mutated[out.value]].name == source.value:
                     self.in_state.add(mutated[out.value])
