@@ -87,8 +87,13 @@ function drawPane() {
 }
 
 function reveal() {
-  const id = selection.event != null ? `e${selection.event}` : state.spans.get(selection.span)?.firstItem;
+  const id = selection.event != null ? entryOf(selection.event) : state.spans.get(selection.span)?.firstItem;
   return id ? conversation.reveal(id) : false;
+}
+
+// Not every event has an entry of its own: a stage or a piece of a text belongs to the one before it.
+function entryOf(seq) {
+  return seq <= state.last ? state.items.findLast((item) => item.seq <= seq)?.id : null;
 }
 
 function go(next) {

@@ -23,8 +23,11 @@ export class Pane {
   }
 
   buildTabs() {
-    this.tabs = new Map(TABS.map((name) => [name, h("button", { type: "button", role: "tab", id: `tab-${name}`, "aria-controls": "pane-body", onclick: () => this.onTab(name) }, NAMES[name])]));
-    this.part("pane-tabs").replaceChildren(...this.tabs.values());
+    this.tabs = new Map(TABS.map((name) => [name, h("button", { type: "button", role: "tab", id: `tab-${name}`, "data-tab": name }, NAMES[name])]));
+    const list = this.part("pane-tabs");
+    list.replaceChildren(...this.tabs.values());
+    // lib/tabs.js moves the selection by click and by arrow keys; all tabs share one panel, so none names it by aria-controls.
+    list.addEventListener("tabselect", (event) => this.onTab(event.target.dataset.tab));
   }
 
   // `subject` is a candidate's number, "reference", or null before there is anything.

@@ -134,8 +134,9 @@ def test_the_first_candidate_is_compared_with_the_reference(people, run):
 
 def test_a_report_shows_all_its_evidence(people, run):
     page = people.client("alice").get(url("fragment", run, 4, "report")).content.decode()
-    for words in ["PyTorch eager", "torch.compile", "heavy-tailed", "1.5e-06", "bubblewrap", "cgroup v2", "loads a library", "line 31", "not measured on this device",
-                  "the CPU device has no throttle counter", "custom", "97 %", "78 %", "g++ 12.2.0", "block 24", "full", "quick"]:  # fmt: skip
+    evidence = ["PyTorch eager", "torch.compile", "heavy-tailed", "1.5e-06", "bubblewrap", "cgroup v2", "loads a library", "line 31", "block 24"]
+    evidence += ["not measured on this device", "the CPU device has no throttle counter", "custom", "97 %", "78 %", "g++ 12.2.0", "full", "quick"]
+    for words in evidence:
         assert words in page, words
 
 

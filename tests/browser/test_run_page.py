@@ -1,0 +1,270 @@
+"""The live page of a run in a real browser: live, late, over a line that breaks, long, narrow, and with hostile text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from agents.events import NewEvent
+from tests.browser import sample_run
+from webapp.environment import ROOT
+from webapp.runs.append import append
+
+SOON_MS = 2000  # a diff, a report or a timeline appears within this time of its event
+KEEP_SOCKETS = """
+window.sockets = [];
+window.WebSocket = class extends WebSocket { constructor(...given) { super(...given); window.sockets.push(this); } };
+"""
+
+
+@pytest.fixture
+def run(people):
+    return sample_run.create_run(people.alice)
+
+
+def open_run(page: Page, server: str, run, fragment: str = "") -> None:
+    page.goto(f"{server}/runs/{run.pk}/{fragment}")
+
+
+def told_in_pieces(run, size: int = 4) -> Iterator[None]:
+    """Appends the story piece by piece, giving the test a turn after each."""
+    waiting: list[NewEvent] = []
+    for batch in sample_run.story(run):
+        waiting += [event for event in batch if event.payload.get("of") is None]
+        if len(waiting) >= size:
+            append(run.pk, waiting)
+            waiting = []
+            yield
+    append(run.pk, waiting)
+    yield
+
+
+def shown_events(page: Page) -> list[int]:
+    return page.eval_on_selector_all(".entry .stamp", "links => links.map(link => Number(link.hash.match(/event=(\\d+)/)[1]))")
+
+
+def finished(page: Page) -> None:
+    expect(page.locator("[data-part=connection]")).to_have_attribute("data-state", "finished", timeout=15000)
+
+
+def test_a_run_is_told_live_without_a_reload(page: Page, server, sign_in, people, run):
+    sign_in(people.alice)
+    open_run(page, server, run)
+    expect(page.locator("[data-part=connection]")).to_have_attribute("data-state", re.compile("live|"))
+    expect(page.locator("#pane-body")).to_contain_text("appear here")
+    page.evaluate("window.sameDocument = true")
+    seen = set()
+    for _ in told_in_pieces(run, size=6):
+        kinds = set(run.events.values_list("kind", flat=True))
+        if "candidate.proposed" in kinds and "diff" not in seen:
+            seen.add("diff")
+            expect(page.locator("#pane-body table.diff-table")).to_be_visible(timeout=SOON_MS)
+            page.get_by_role("tab", name="Report").click()
+        if run.events.filter(kind="verification.finished", payload__icontains='"status"').exists() and "report" not in seen:
+            seen.add("report")
+            expect(page.locator("#pane-body .report")).to_contain_text("Where and how", timeout=SOON_MS)
+        if run.candidates.exclude(timeline=None).exists() and "timeline" not in seen:
+            seen.add("timeline")
+            number = run.candidates.exclude(timeline=None).first().number
+            page.get_by_role("tab", name="Timeline").click()
+            expect(page.locator("[data-part=pane-title]")).to_have_text(f"Candidate {number}")
+            expect(page.locator("#pane-body .timeline-summary")).to_contain_text("device idle", timeout=SOON_MS)
+    finished(page)
+    assert seen == {"diff", "report", "timeline"}
+    expect(page.locator("[data-part=status]")).to_have_text(re.compile("improved"))
+    expect(page.locator("[data-part=best]")).to_contain_text("2.39×")
+    expect(page.locator("[data-part=best-facts]")).to_contain_text("1.31× vs torch.compile")
+    expect(page.locator("[data-part=now]")).to_contain_text("is faster")
+    expect(page.get_by_role("link", name="Download best.py").first).to_be_visible()
+    assert page.locator(".chart .point").count() == 4 and page.locator(".chart .cross").count() == 1
+    assert page.evaluate("window.sameDocument") is True
+
+
+def test_a_line_that_breaks_loses_nothing_and_doubles_nothing(page: Page, server, sign_in, people, run):
+    page.add_init_script(KEEP_SOCKETS)
+    sign_in(people.alice)
+    open_run(page, server, run)
+    expect(page.locator("[data-part=connection]")).to_contain_text(re.compile("connecting|live"))
+    for turn, _ in enumerate(told_in_pieces(run, size=7)):
+        if turn % 4 == 1:
+            page.evaluate("window.sockets.at(-1).close()")
+        if turn == 8:
+            page.context.set_offline(True)
+        if turn == 12:
+            page.context.set_offline(False)
+        page.wait_for_timeout(30)
+    finished(page)
+    assert page.evaluate("window.sockets.length") > 3
+    shown = shown_events(page)
+    assert len(shown) == len(set(shown)) and shown == sorted(shown)
+    expected = {}
+    for event in run.events.order_by("seq"):
+        if event.kind == "message.completed":
+            expected[event.payload["message"]] = event.payload["text"]
+    texts = page.eval_on_selector_all(".entry.message", "all => all.map(one => one.querySelector('.message-text').innerText)")
+    assert len(texts) == len(expected)
+    late = page.context.new_page()
+    open_run(late, server, run)
+    finished(late)
+    assert shown_events(late) == shown
+    assert late.locator("[data-part=entries]").inner_text() == page.locator("[data-part=entries]").inner_text()
+
+
+def test_without_websockets_the_page_polls(page: Page, server, sign_in, people, run):
+    page.add_init_script(
+        "window.WebSocket = class { static OPEN = 1; readyState = 3; constructor() { setTimeout(() => this.onclose({code: 1006}), 5); } close() {} };"
+    )
+    sign_in(people.alice)
+    open_run(page, server, run)
+    sample_run.play(run)
+    finished(page)
+    assert len(shown_events(page)) > 40
+
+
+def test_a_late_visitor_of_a_long_run_gets_all_of_it(page: Page, server, sign_in, people, run):
+    sample_run.play(run, candidates=6, chatter=500)
+    sign_in(people.bob)
+    open_run(page, server, run)
+    finished(page)
+    expect(page.locator(".entry.note")).to_have_count(3000, timeout=15000)
+    shown = shown_events(page)
+    assert len(shown) == len(set(shown))
+    assert page.locator("[data-part=scroller]").evaluate("box => box.scrollHeight - box.scrollTop - box.clientHeight < 24")
+
+
+def test_scrolling_up_pauses_the_following_and_counts_what_is_new(page: Page, server, sign_in, people, run):
+    sample_run.play(run, stop_after=90)
+    sign_in(people.alice)
+    open_run(page, server, run)
+    expect(page.locator(".entry.candidate")).not_to_have_count(0)
+    page.locator("[data-part=scroller]").hover()
+    page.mouse.wheel(0, -600)
+    expect(page.locator("[data-part=follow]")).to_have_attribute("aria-pressed", "false")
+    top = page.locator("[data-part=scroller]").evaluate("box => box.scrollTop")
+    append(run.pk, [NewEvent(kind="note.added", agent="person", payload={"text": f"note {i}", "by": "bob"}) for i in range(3)])
+    expect(page.locator("[data-part=newer]")).to_have_text("3 new ↓")
+    assert abs(page.locator("[data-part=scroller]").evaluate("box => box.scrollTop") - top) <= 1
+    page.locator("[data-part=newer]").click()
+    expect(page.locator("[data-part=follow]")).to_have_attribute("aria-pressed", "true")
+    expect(page.locator(".entry.note").last).to_be_in_viewport()
+
+
+def test_what_is_selected_has_a_url(page: Page, server, sign_in, people, run):
+    sample_run.play(run)
+    sign_in(people.alice)
+    open_run(page, server, run, "#candidate=2&tab=report")
+    finished(page)
+    expect(page.locator("[data-part=pane-title]")).to_have_text("Candidate 2")
+    expect(page.get_by_role("tab", name="Report")).to_have_attribute("aria-selected", "true")
+    page.locator(".chart .point").nth(2).click()
+    expect(page).to_have_url(re.compile("#candidate=3"))
+    expect(page.locator("[data-part=pane-title]")).to_have_text("Candidate 3")
+    page.go_back()
+    expect(page.locator("[data-part=pane-title]")).to_have_text("Candidate 2")
+    open_run(page, server, run, "#event=20")
+    page.reload()
+    finished(page)
+    expect(page.locator(".entry.selected")).to_be_in_viewport()
+    page.get_by_role("link", name=re.compile("Confirm the winner")).click()
+    expect(page.locator(".entry.selected")).to_contain_text("Confirm the winner")
+
+
+def test_the_diff_can_be_turned_and_unfolded_in_the_pane(page: Page, server, sign_in, people, run):
+    sample_run.play(run)
+    sign_in(people.alice)
+    open_run(page, server, run, "#candidate=3")
+    finished(page)
+    pane = page.locator("#pane-body")
+    expect(pane.locator("table.diff-table")).to_be_visible()
+    assert pane.locator("tbody[hidden]").count() > 0
+    pane.get_by_role("button", name=re.compile("unchanged lines")).first.click()
+    assert pane.locator("tbody.fold[hidden]").count() == 1
+    pane.get_by_role("link", name="Side by side").click()
+    expect(pane.locator("table.split")).to_be_visible()
+    pane.get_by_label("against").select_option("task")
+    expect(pane.get_by_role("region", name="Difference to the reference")).to_be_visible()
+    expect(pane.locator("table.split")).to_be_visible()
+    assert "/candidates/" not in page.url
+
+
+def test_what_a_transcript_says_stays_text(page: Page, server, sign_in, people, run):
+    sample_run.play(run)
+    sign_in(people.alice)
+    open_run(page, server, run)
+    finished(page)
+    expect(page.locator("[data-part=entries]")).to_contain_text("<script>document.title")
+    assert page.locator("[data-part=entries] :is(img, script, iframe)").count() == 0
+    assert page.title() == "softmax_rows · Stitchwork"
+
+
+def test_pausing_asks_the_engine_and_says_so(page: Page, server, sign_in, people, run):
+    sample_run.play(run, stop_after=60)
+    sign_in(people.bob)
+    open_run(page, server, run)
+    page.get_by_role("button", name="Pause").click()
+    expect(page.locator("[data-part=status]")).to_contain_text("pausing")
+    append(run.pk, [NewEvent(kind="run.paused", agent="engine", payload={"reason": "paused by a person"})])
+    expect(page.get_by_role("button", name="Resume")).to_be_visible()
+    page.get_by_role("button", name="Cancel").click()
+    assert not run.events.filter(kind="control.requested", payload__icontains="cancel").exists()
+    page.get_by_role("button", name="Really cancel?").click()
+    expect(page.locator("[data-part=status]")).to_contain_text("cancelling")
+
+
+def test_a_narrow_screen_shows_one_pane_at_a_time(page: Page, server, sign_in, people, run):
+    sample_run.play(run)
+    page.set_viewport_size({"width": 390, "height": 844})
+    sign_in(people.alice)
+    open_run(page, server, run)
+    finished(page)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    expect(page.locator(".tree-pane")).to_be_hidden()
+    page.get_by_role("button", name="Trace").click()
+    expect(page.locator(".tree-pane")).to_be_visible()
+    page.get_by_role("button", name="Candidate", exact=True).click()
+    expect(page.locator("#pane-body .diff-table")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_the_timeline_of_a_real_nsight_export(page: Page, server, sign_in, people, run):
+    drawn = sample_run.real_timeline(ROOT / "tests/data/nsys-convnet-h200.sqlite")
+    sample_run.play(run, timeline_bytes=drawn)
+    sha = run.candidates.get(number=2).timeline.sha
+    sign_in(people.alice)
+    page.goto(f"{server}/runs/{run.pk}/timeline/{sha}/")
+    summary = page.locator(".timeline-summary")
+    expect(summary).to_contain_text("device idle")
+    canvas = page.locator(".timeline-canvas")
+    painted = "c => new Set(new Uint32Array(c.getContext('2d').getImageData(0, 0, c.width, c.height).data.buffer)).size"
+    assert canvas.evaluate(painted) > 6
+    whole = summary.inner_text()
+    page.get_by_label("Find events by name").fill("elementwise")
+    expect(page.locator(".found")).to_contain_text("events")
+    page.get_by_label("Find events by name").press("Enter")
+    selected = page.locator(".timeline-selected")
+    expect(selected.locator("h3")).to_contain_text("elementwise")
+    expect(selected).to_contain_text("grid")
+    before = selected.inner_text()
+    canvas.focus()
+    page.keyboard.press(".")
+    expect(selected).not_to_have_text(before)
+    page.keyboard.press(",")
+    page.keyboard.press("f")
+    expect(summary).not_to_have_text(whole)
+    selected.get_by_role("button", name=re.compile("cudaLaunchKernel")).click()
+    expect(selected.locator("h3")).to_contain_text("cudaLaunchKernel")
+    page.keyboard.press("Escape")
+    box = canvas.bounding_box()
+    canvas.focus()
+    page.keyboard.press("0")
+    page.keyboard.down("Shift")
+    page.mouse.move(box["x"] + 300, box["y"] + 30)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 700, box["y"] + 120, steps=4)
+    page.mouse.up()
+    page.keyboard.up("Shift")
+    expect(summary).to_contain_text("Measured")
+    expect(page.locator(".table.names caption")).to_contain_text("In the measured range")
