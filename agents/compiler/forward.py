@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from agents.compiler import print_cpp, print_cuda
+from agents.compiler import cuda_graph, print_cpp, print_cuda
 from agents.compiler.builder import CONSTANTS, Refused, identifier
 from agents.compiler.groups.fuse import build
 from agents.compiler.ir import Argument, Kernel, product, shift_pointers
@@ -54,6 +54,12 @@ class Forward:
             self.done.update(group.operators)
         self._state()
         self.lines.append(f"return {self._tree(self.plan.graph.output_tree)}")
+        graph = self.plan.graph
+        if self.cuda and self.options.on("cuda-graph") and not graph.mutated_inputs:
+            self.applied.append("cuda-graph")
+            tensors = [self.arguments[e.index] for e in graph.inputs if e.kind == "user" and e.spec is not None]
+            mutated = [attribute(target) for target in graph.mutations]
+            return cuda_graph.wrap(self.task.signature(), self.arguments, tensors, mutated, self.lines, graph.output_tree, graph.outputs)
         body = "\n".join(f"        {line}" for line in self.lines)
         return f"    @torch.no_grad()\n    def forward{self.task.signature()}:\n{body}\n"
 
@@ -66,8 +72,7 @@ class Forward:
         return {kernel.name: len(kernel.arguments) + self.cuda + bool(self.scratch.get(kernel.name)) for kernel, _, _ in self.kernels}
 
     def flags(self) -> str:
-        wide = self.options.knob("vector-bits", "", 0)
-        return f', ("-mprefer-vector-width={wide}",)' if wide and not self.cuda else ""
+        return ', ("-mprefer-vector-width=512",)' if self.options.on("wide-vectors") and not self.cuda else ""
 
     def support(self) -> str:
         """Module-level functions that forward calls."""

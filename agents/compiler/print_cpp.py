@@ -299,7 +299,7 @@ class CppKernel:
             text = printer.expression(op)
             if op.kind == "const":
                 local[op.name] = text
-            elif uses > 1 or len(text) > 72 or op.kind == "gather":
+            elif uses > 1 or len(text) > 72 or op.kind == "gather" or self.plan.compared(at, op.name):
                 self.put(f"const {C_TYPES[op.dtype]} {op.name} = {text};")
                 local[op.name] = op.name
         for name in step.keeps:

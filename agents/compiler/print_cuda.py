@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from agents.compiler.ir import Access, Kernel, Op, Store, product
 from agents.compiler.kernels.expressions import C_TYPES, CUDA, Expressions, address, constant, functions_used
 from agents.compiler.kernels.math_cuda import sources
@@ -66,7 +68,7 @@ class CudaKernel:
         grid = {
             "elements": self.grid_of(product(self.kernel.sizes) // self.width),
             "rows": -(-self.kernel.rows // (self.shape.threads // self.team)),
-            "lanes": self.grid_of(self.kernel.rows),
+            "lanes": -(-self.kernel.rows // self.shape.threads),
             "scan": self.kernel.rows,
         }[self.shape.style]
         body = self.function(f"{self.kernel.name}_kernel", self.parameters())
@@ -122,7 +124,9 @@ class CudaKernel:
     def elements(self) -> None:
         kernel, step = self.kernel, self.plan.passes[0]
         if not kernel.inner:
+            self.open("if (threadIdx.x == 0)")
             self.statements(step, {}, {})
+            self.close()
             return
         work = product(kernel.sizes) // self.width
         self.open(f"for (long at = (long)blockIdx.x * {self.shape.threads} + threadIdx.x; at < {work}; at += (long)gridDim.x * {self.shape.threads})")
@@ -223,13 +227,15 @@ class CudaKernel:
         self.put("#pragma unroll")
         self.open("for (int lane = 0; lane < 4; ++lane)")
         self.put("const long at = tile + thread * 4 + lane;")
-        guard = "" if size % tile == 0 else f"if (at < {size}) "
-        self.open(f"{guard}".strip() or "")
+        guard = size % tile != 0
+        if guard:
+            self.open(f"if (at < {size})")
         self.unravel("at", kernel.inner, "long")
         printer = Expressions(kernel, CUDA, self.variables, dict(known))
         for op in scans:
             self.put(f"{op.name}_sum += {printer.text(op.args[0])};")
-        self.close()
+        if guard:
+            self.close()
         for op in scans:
             self.put(f"{op.name}_part[lane] = {op.name}_sum;")
         self.close()
@@ -308,9 +314,13 @@ class CudaKernel:
         first_pass = {name: next(n for n, s in enumerate(self.plan.passes) if any(op.name == name for op in s.elements)) for name in arrays}
         here = self.plan.passes.index(step)
         target: dict[int, str] = {}
-        if self.width > 1:
+        first = at
+        if self.width > 1 and not at.isidentifier():
+            first = "start"
             self.put(f"const {kind} start = {at};")
-            self.unravel_lane("start", axes, kind, "_0")
+        begin = len(self.lines)
+        if self.width > 1:
+            self.unravel_lane(first, axes, kind, "_0")
         for op in step.elements:
             if op.kind != "load" or op.level != "full":
                 continue
@@ -318,10 +328,10 @@ class CudaKernel:
                 place = f"{op.name}_row{item}"
                 local[op.name] = place + lane
                 if first_pass[op.name] == here and self.width > 1:
-                    self.put(f"*(float4*){place} = *(const float4*)({op.access.argument} + {self.vector_address(op.access)});")
+                    self.put(f"*(float4*){place} = *(const float4*)({op.access.argument} + {self.vector_address(op.access, first)});")
             elif self.width > 1 and vector_access(kernel, op.access) and op.dtype == "float32":
                 self.put(f"alignas(16) float {op.name}_four[4];")
-                self.put(f"*(float4*){op.name}_four = *(const float4*)({op.access.argument} + {self.vector_address(op.access)});")
+                self.put(f"*(float4*){op.name}_four = *(const float4*)({op.access.argument} + {self.vector_address(op.access, first)});")
                 local[op.name] = f"{op.name}_four[lane]"
         vector_stores = [s for s in step.stores if self.width > 1 and vector_access(kernel, s.access) and self.stored_type(s) == "float"]
         for store in vector_stores:
@@ -331,7 +341,7 @@ class CudaKernel:
         if self.width > 1:
             self.put("#pragma unroll")
             self.open("for (int lane = 0; lane < 4; ++lane)")
-            self.unravel_lane("start", axes, kind, "", lane=True)
+            self.unravel_lane(first, axes, kind, "", lane=True)
         elif len(axes) > 1 or self.variables[axes[-1]] != at:
             self.unravel(at, axes, kind)
         for name in arrays:
@@ -342,7 +352,16 @@ class CudaKernel:
         if self.width > 1:
             self.close()
         for store in vector_stores:
-            self.put(f"*(float4*)({store.access.argument} + {self.vector_address(store.access)}) = *(const float4*){store.access.argument}_to;")
+            self.put(f"*(float4*)({store.access.argument} + {self.vector_address(store.access, first)}) = *(const float4*){store.access.argument}_to;")
+        self.drop_unused(begin)
+
+    def drop_unused(self, begin: int) -> None:
+        """Takes out index variables declared since line `begin` that nothing reads."""
+        for at in range(len(self.lines) - 1, begin - 1, -1):
+            declared = re.match(r"\s*const (?:int|long) (\w+) = ", self.lines[at])
+            name = declared[1] if declared else ""
+            if name.removesuffix("_0") in self.variables.values() and not any(re.search(rf"\b{name}\b", line) for line in self.lines[at + 1 :]):
+                del self.lines[at]
 
     def unravel_lane(self, flat: str, axes: list[int], kind: str, suffix: str, lane: bool = False) -> None:
         """Axis variables of the first of four elements (with a suffix), or of the element of this lane."""
@@ -352,14 +371,18 @@ class CudaKernel:
             left //= size
             name = self.variables[axis]
             if lane:
-                text = f"{name}_0 + lane" if axis == axes[-1] else f"{name}_0"
+                base = flat if len(axes) == 1 else f"{name}_0"
+                text = f"{base} + lane" if axis == axes[-1] else base
+            elif len(axes) == 1:
+                return
             else:
                 text = flat if left == 1 else f"{flat} / {left}"
                 text = text if at == 0 else f"({text}) % {size}" if "/" in text else f"{text} % {size}"
             self.put(f"const {kind} {name}{suffix} = {text};")
 
-    def vector_address(self, access: Access) -> str:
-        names = {axis: (f"{name}_0" if axis in self.kernel.inner else name) for axis, name in self.variables.items()}
+    def vector_address(self, access: Access, first: str) -> str:
+        inner = self.kernel.inner
+        names = {axis: (first if len(inner) == 1 else f"{name}_0") if axis in inner else name for axis, name in self.variables.items()}
         return address(self.kernel, access, names)
 
     def stored_type(self, store: Store) -> str:
@@ -401,7 +424,7 @@ class CudaKernel:
             text = printer.expression(op)
             if op.kind == "const":
                 local[op.name] = text
-            elif self.plan.uses(at, op.name) > 1 or len(text) > 72 or op.kind == "gather":
+            elif self.plan.uses(at, op.name) > 1 or len(text) > 72 or op.kind == "gather" or self.plan.compared(at, op.name):
                 self.put(f"const {C_TYPES[op.dtype]} {op.name} = {text};")
                 local[op.name] = op.name
         lane = "[item][lane]" if self.width > 1 else "[item]"

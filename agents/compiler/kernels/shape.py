@@ -61,7 +61,7 @@ def _cuda(kernel: Kernel, figures: DeviceFigures, options: Options, group: str, 
         return Shape("lanes", threads=options.knob("block", group, 256))
     if kernel.length <= 1024 and kernel.rows >= figures.units * 4:
         return Shape("rows", cache=cache, threads=options.knob("block", group, 128), warp_rows=True)
-    if options.on("parallel-split", group) or (kernel.rows < figures.units // 4 and kernel.length >= 1 << 16):
+    if options.on("parallel-split", group) or (kernel.rows < figures.units and kernel.length >= 1 << 14):
         return Shape("split", cache=False, threads=options.knob("block", group, 256))
     threads = 1024 if kernel.length >= 8192 else 512 if kernel.length >= 4096 else 256 if kernel.length >= 1024 else 128
     return Shape("rows", cache=cache, threads=options.knob("block", group, threads))
