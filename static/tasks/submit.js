@@ -29,6 +29,7 @@ function wire(panel) {
     asked?.abort();
     asked = new AbortController();
     const source = editor.text();
+    if (tooLarge(source)) return show([{ place: "source", message: `the source is larger than ${most / 1024} KiB`, hint: "submit one module without data in it" }], true);
     try {
       const answer = await fetch(check, { method: "POST", signal: asked.signal, headers: { "X-CSRFToken": token }, body: new URLSearchParams({ kind, source }) });
       if (answer.redirected || !answer.ok) return show([{ place: "server", message: "this source could not be checked just now", hint: "it is checked again when you submit" }], false);
@@ -84,6 +85,18 @@ function wire(panel) {
     }
     verdict.append(list);
   }
+
+  function tooLarge(source) {
+    return source.length > most || new Blob([source]).size > most;
+  }
+
+  // The server would refuse it without being able to show what was typed.
+  form.addEventListener("submit", (event) => {
+    if (!tooLarge(editor.text())) return;
+    event.preventDefault();
+    ask();
+    editor.view.focus();
+  });
 
   const refuse = (message, hint) => show([{ place: "file", message, hint }], false);
 

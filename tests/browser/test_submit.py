@@ -97,6 +97,27 @@ def test_a_slow_or_missing_server_does_not_lose_the_source(server, page_of_alice
     expect(page.locator(".cm-content")).to_contain_text("torch.softmax(x, dim=1)")
 
 
+def test_a_source_that_is_too_large_is_not_even_sent(server, page_of_alice):
+    page = page_of_alice
+    page.goto(f"{server}/submit/")
+    write(page, "#" * 600_000)
+    expect(page.locator(".problems")).to_contain_text("larger than 512 KiB")
+    page.get_by_role("button", name="Submit", exact=True).click()
+    expect(page.get_by_role("button", name="Submit", exact=True)).to_be_enabled()
+    assert page.url == f"{server}/submit/" and not Run.objects.exists()
+
+
+def test_tab_indents_and_escape_lets_one_leave_the_editor(server, page_of_alice):
+    page = page_of_alice
+    page.goto(f"{server}/submit/")
+    page.locator(".cm-content").click()
+    page.keyboard.press("Tab")
+    expect(page.locator(".cm-content")).to_be_focused()
+    page.keyboard.press("Escape")
+    page.keyboard.press("Tab")
+    expect(page.locator(".cm-content")).not_to_be_focused()
+
+
 def test_the_keyboard_is_enough(server, page_of_alice):
     page = page_of_alice
     page.keyboard.press("?")

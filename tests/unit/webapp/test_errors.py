@@ -47,6 +47,11 @@ def test_a_form_from_before_signing_in_says_so(people):
     assert answer.status_code == 403 and "This form is too old" in answer.content.decode()
 
 
+def test_a_request_that_is_too_large_is_refused_in_words(people):
+    answer = people.client("alice").post(reverse("tasks:check"), {"kind": "task", "source": "#" * 5_000_000})
+    assert answer.status_code == 400 and "at most 512 KiB" in answer.content.decode()
+
+
 def test_pages_bring_a_policy_that_allows_nothing_inline(people):
     answer = people.client("alice").get(reverse("runs:list"))
     assert "script-src 'self'" in answer.headers["Content-Security-Policy"]
