@@ -251,7 +251,7 @@ def spawn(
             argv += ["--bind", bind.source, bind.target]
         if seccomp.supported():
             filter_fd = os.memfd_create("seccomp", 0)
-            os.write(filter_fd, seccomp.program())
+            os.write(filter_fd, seccomp.program(loopback=prefix is not None))  # nsys cannot do without TCP to itself
             os.lseek(filter_fd, 0, os.SEEK_SET)
             keep.append(filter_fd)
             argv += ["--seccomp", str(filter_fd)]

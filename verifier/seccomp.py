@@ -76,8 +76,9 @@ def supported() -> bool:
     return platform.machine() in _ARCH
 
 
-def program() -> bytes:
-    """The filter as an array of `struct sock_filter`, as `bwrap --seccomp` and `prctl` take it."""
+def program(loopback: bool = False) -> bytes:
+    """The filter as an array of `struct sock_filter`, as `bwrap --seccomp` and `prctl` take it. `loopback` leaves sockets of all families, for a
+    profiler that talks to itself by TCP in a network namespace that has nothing but its own loopback."""
     machine = platform.machine()
     column = 0 if machine == "x86_64" else 1
     code: list[tuple[int, int, int, int]] = [
@@ -94,7 +95,8 @@ def program() -> bytes:
             code += [(_JEQ, 0, 1, number), (_RET, 0, 0, _errno(errno.EPERM))]
     # glibc falls back to clone, whose flags a filter can read; those of clone3 lie behind a pointer.
     code += [(_JEQ, 0, 1, _CLONE3[column]), (_RET, 0, 0, _errno(errno.ENOSYS))]
-    code += [(_JEQ, 0, 4, _SOCKET[column]), (_LD, 0, 0, _ARG0), (_JEQ, 1, 0, _AF_UNIX), (_RET, 0, 0, _errno(errno.EPERM)), (_RET, 0, 0, _ALLOW)]
+    if not loopback:
+        code += [(_JEQ, 0, 4, _SOCKET[column]), (_LD, 0, 0, _ARG0), (_JEQ, 1, 0, _AF_UNIX), (_RET, 0, 0, _errno(errno.EPERM)), (_RET, 0, 0, _ALLOW)]
     code += [
         (_JEQ, 0, 4, _CLONE[column]),
         (_LD, 0, 0, _ARG0),
