@@ -1,0 +1,61 @@
+"""Bad input: every task that cannot run gets a problem with a line and a cause, and the service goes on."""
+
+from __future__ import annotations
+
+import pytest
+from verifier_bench import TASK, forward
+
+
+def test_a_sound_task(bench):
+    admission = bench.admit(TASK)
+    assert admission.ok and admission.problems == [] and admission.flags == []
+    assert admission.output_tree == "tensor" and admission.outputs[0].shape == (64, 512)
+    assert admission.parameters == 512 and admission.eager_ms > 0
+
+
+@pytest.mark.parametrize(
+    ("body", "line", "cause"),
+    [
+        ("while True:\n    pass", (6, 7), "did not finish"),
+        ("kept = []\nwhile True:\n    kept.append(torch.ones(8 << 20))", (8, 9), "memory"),
+        ("import socket\nsocket.create_connection(('1.1.1.1', 80))", (8,), "network"),
+        ("open('/usr/here', 'w').write('x')", (7,), "write to the file system"),
+        ("open('/tmp/here', 'w').write('x')", (7,), "write to the file system"),
+        ("for _ in range(1 << 24):\n    print('x' * 64)", (8,), "prints more than"),
+        ("import os\nfor _ in range(1 << 20):\n    os.write(1, b'x' * 1024)", None, "printed more than"),
+        ("return x * float('nan')", (6, 7), "NaN"),
+        ("return x @ torch.rand(3, 3)", (7,), "RuntimeError"),
+        ("import ctypes\nctypes.string_at(0)", (7, 8), "SIGSEGV"),
+        ("raise SystemExit(0)", (7,), "SystemExit"),
+        ("import os\nos.fork()", (8,), "start processes"),
+    ],
+)
+def test_a_bad_forward(bench, body, line, cause):
+    admission = bench.admit(forward(body))
+    assert not admission.ok
+    problem = admission.problems[0]
+    assert cause in problem.message
+    if line is not None:
+        assert problem.line in line
+
+
+@pytest.mark.parametrize(
+    ("source", "cause"),
+    [
+        ("def f(:\n", "syntax error"),
+        ("import torch\n", "no class `Model`"),
+        (TASK.replace("import torch.nn as nn", "import torch.nn as nn\nimport requests"), "not allowed"),
+        (TASK.replace("return [512]", "raise ValueError('no')"), "ValueError"),
+        (TASK.replace("return [torch.rand(64, 512)]", "return [object()]"), "cannot be passed on"),
+    ],
+)
+def test_a_bad_source(bench, source, cause):
+    admission = bench.admit(source)
+    assert not admission.ok and cause in admission.problems[0].message
+
+
+def test_flags(bench):
+    assert bench.admit(forward("return torch.zeros(4)")).flags == ["trivial"]
+    assert bench.admit(forward("return x.clone()")).flags == ["trivial"]
+    assert bench.admit(forward("return torch.dropout(x, 0.5, True)")).flags == ["stochastic"]
+    assert bench.admit(TASK).flags == []

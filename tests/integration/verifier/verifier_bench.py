@@ -1,0 +1,80 @@
+"""A verifier with limits small enough that a hang costs seconds, and the sources that the tests give to it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from verifier.client import Verifier
+from verifier.jobs import AdmitJob, Job, JobResult, VerifyJob
+from verifier.limits import GIB, Limits
+
+LIMITS = Limits(load=20, inputs=10, call=6, build=60, quick_timing=0.3, memory=2 * GIB)
+HELPER = Path("verifier/build/inline_helper.py")
+
+TASK = """import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(size))
+
+    def forward(self, x):
+        return torch.softmax(x, dim=-1) * self.scale
+
+
+def get_inputs():
+    return [torch.rand(64, 512)]
+
+
+def get_init_inputs():
+    return [512]
+"""
+PROGRAM = TASK.replace("class Model", "class ModelNew")
+
+
+class Bench:
+    """Runs jobs on one event loop."""
+
+    def __init__(self, folder: Path):
+        self.loop = asyncio.new_event_loop()
+        self.verifier = Verifier("cpu", folder, limits=LIMITS, spares=2)
+
+    def wait(self, coroutine):
+        return self.loop.run_until_complete(asyncio.wait_for(coroutine, 200))
+
+    def run(self, job: Job, on_stage=None) -> JobResult:
+        return self.wait(self.verifier.run(job, on_stage))
+
+    def admit(self, source: str):
+        result = self.run(AdmitJob(task_source=source))
+        assert result.error == ""
+        return result.admission
+
+    def verify(self, program: str, task: str = TASK, **options):
+        result = self.run(VerifyJob(task_source=task, program_source=program, **options))
+        assert result.error == ""
+        return result.report
+
+
+def forward(body: str, head: str = "") -> str:
+    """A task whose forward has `body`, which begins on line 7 (after `head`'s lines)."""
+    lines = "\n".join("        " + line for line in body.splitlines())
+    return (
+        f"import torch\nimport torch.nn as nn\n{head}\n\nclass Model(nn.Module):\n    def forward(self, x):\n{lines}\n\n\n"
+        "def get_inputs():\n    return [torch.rand(8, 8)]\n\n\ndef get_init_inputs():\n    return []\n"
+    )
+
+
+def built(kernel: str, call: str) -> str:
+    """A program with the build helper, one C++ source and a forward."""
+    root = Path(__file__).resolve().parents[3]
+    return (
+        "import ctypes\nimport torch\nimport torch.nn as nn\n\n"
+        + (root / HELPER).read_text()
+        + f'\nSOURCE = r"""\n{kernel}\n"""\nlib = stitch_build("cpp", SOURCE)\n\n\nclass ModelNew(nn.Module):\n'
+        + "    def __init__(self, size):\n        super().__init__()\n        self.scale = nn.Parameter(torch.ones(size))\n\n"
+        + f"    def forward(self, x):\n        {call}\n"
+    )
