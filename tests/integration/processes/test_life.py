@@ -1,0 +1,89 @@
+"""Starting and stopping the whole: one line, nothing left behind, everything kept."""
+
+from __future__ import annotations
+
+import os
+import signal
+import urllib.request
+
+import pytest
+
+from tests.integration.processes.stack import Stack, alive, descendants
+from tests.integration.processes.test_kills import finished, shown, start_run
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture
+def own(tmp_path):
+    stack = Stack(tmp_path / "a directory with spaces")
+    yield stack
+    if stack.process is not None:
+        stack.process.kill()
+
+
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda s: s.name)
+def test_nothing_is_left_running(own, by):
+    own.start()
+    family = descendants(own.process.pid)
+    assert len(family) >= 4
+    own.stop(by)
+    own.await_true(lambda: not alive(family), "the end of every process")
+    assert not (own.data / "pg" / "postmaster.pid").exists()
+
+
+def test_a_stop_in_the_middle_of_a_run_loses_nothing(own):
+    own.start()
+    browser = own.browser()
+    run = start_run(browser, "stopped")
+    before = shown(own, browser, run, "queue")
+    own.stop()
+    own.start()
+    events = finished(own, browser, run, before)  # the session goes on, too
+    assert any(e["kind"] == "run.resumed" for e in events)
+
+
+def test_the_ready_line_is_the_only_one_and_its_link_works_once(own):
+    own.start()
+    opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+    with opener.open(own.link) as answer:
+        assert answer.url == f"{own.base}/" and b"owner" in answer.read()
+    with pytest.raises(urllib.error.HTTPError, match="410"):
+        urllib.request.urlopen(own.link)
+    own.process.send_signal(signal.SIGTERM)
+    assert own.process.stdout.read() == ""
+
+
+def test_what_a_page_brings_can_be_kept_by_the_browser(own):
+    own.start()
+    import re
+
+    page = own.browser().get("/")
+    assets = re.findall(r'(?:href|src)="(/static/[^"]+)"', page)
+    assert assets
+    for path in assets:
+        with urllib.request.urlopen(own.base + path) as answer:
+            assert "immutable" in answer.headers["Cache-Control"], path
+
+
+def test_a_second_one_on_the_same_data_is_refused(own):
+    own.start()
+    second = Stack(own.data)
+    with pytest.raises(AssertionError, match="another Stitchwork runs"):
+        second.start()
+    assert alive([own.process.pid])
+
+
+def test_a_dead_postgres_is_started_again(own):
+    own.start()
+    browser = own.browser()
+    (postgres,) = [pid for pid in descendants(own.process.pid) if os.path.basename(os.path.realpath(f"/proc/{pid}/exe")) == "postgres"][:1]
+    os.kill(postgres, signal.SIGKILL)
+
+    def answers() -> bool:
+        try:
+            return "owner" in browser.get("/")
+        except OSError:
+            return False
+
+    own.await_true(answers, "a page after the crash of the database")
