@@ -189,7 +189,7 @@ def _verified(run: Run, event: Event, p: Payload) -> None:
 def _take_report(row: Verification, report: Payload) -> None:
     environment = report.get("environment") or {}
     row.device_model, row.device_name = environment.get("device_model", "")[:60], environment.get("device_name", "")[:120]
-    row.status, row.tier, row.flags = report["status"], report["tier"], report.get("flags") or []
+    row.status, row.tier, row.flags = report["status"], report["tier"], [*(report.get("flags") or []), *_caveats(report)]
     row.program_class, row.own_share = report.get("program_class") or "", report.get("own_share")
     timing = report.get("timing") or {}
     row.program_ms = timing.get("program_ms")
@@ -201,6 +201,17 @@ def _take_report(row: Verification, report: Payload) -> None:
     if comparisons:
         best = min(comparisons, key=lambda comparison: comparison["speedup"]["ratio"])  # the fastest baseline leaves the smallest speedup
         row.best_baseline, row.best_baseline_speedup = best["baseline"], best["speedup"]["ratio"]
+
+
+def _caveats(report: Payload) -> list[str]:
+    """What a reader of the bare figure has to know besides the task's own flags; webapp/ui/tags.py explains them."""
+    held = {
+        "bounded": (report.get("timing") or {}).get("bounded"),
+        "seeded": report.get("weights") == "seeded",
+        "findings": any(finding.get("severity") == "downgrade" for finding in report.get("findings") or []),
+        "no sandbox": (report.get("protection") or {}).get("sandbox") == "process",
+    }
+    return [name for name, holds in held.items() if holds]
 
 
 HANDLERS: dict[str, Handler] = {

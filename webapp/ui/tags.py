@@ -73,7 +73,7 @@ FLAGS = {
     "trivial": "this task proves little: a constant, the mean, an echo or an fp16 cast would pass",
     "stochastic": "this task draws random numbers, so equal results prove less",
     "bounded": "below 1 ms: the wall clock bounds the score instead of proving it",
-    "fast": "faster than the physical floor, 10 times eager or twice the best baseline: measured again in a fresh process",
+    "findings": "the integrity checks found something that a reviewer should read: see the evidence",
     "no sandbox": "measured without bubblewrap: plain process isolation",
     "seeded": "weights were not loaded but seeded alike on both sides",
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from io import StringIO
 
+import pytest
 from django.http import QueryDict
 from django.urls import reverse
 
@@ -12,6 +13,9 @@ from tests.unit.webapp.cast import make_run
 from tests.unit.webapp.people import add_verification, make_result
 from webapp.leaderboard.results import Filters, ranked
 from webapp.leaderboard.views import harmless
+from webapp.runs import projection
+from webapp.runs.models import Verification
+from webapp.ui.tags import FLAGS
 
 TABLE = reverse("leaderboard:table")
 
@@ -102,3 +106,21 @@ def test_exports_hold_what_the_page_shows(people):
 
 def test_a_spreadsheet_never_takes_a_title_for_a_formula():
     assert [harmless(value) for value in ("=cmd()", "softmax", -1.5)] == ["'=cmd()", "softmax", -1.5]
+
+
+@pytest.mark.parametrize(
+    ("change", "flag"),
+    [
+        ({}, []),
+        ({"flags": ["trivial"]}, ["trivial"]),
+        ({"timing": {"program_ms": 0.4, "bounded": True, "comparisons": []}}, ["bounded"]),
+        ({"weights": "seeded"}, ["seeded"]),
+        ({"findings": [{"severity": "note"}, {"severity": "downgrade"}]}, ["findings"]),
+        ({"protection": {"sandbox": "process", "layers": ["rlimits"]}}, ["no sandbox"]),
+    ],
+)
+def test_what_a_reader_of_the_bare_figure_has_to_know_is_a_flag_of_the_row(change, flag):
+    row = Verification()
+    projection._take_report(row, {"status": "passed", "tier": "full", "protection": {"sandbox": "bubblewrap", "layers": []}} | change)
+    assert row.flags == flag
+    assert set(flag) <= set(FLAGS)
