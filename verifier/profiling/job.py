@@ -193,6 +193,9 @@ def _profile(job: ProfileJob, pool: Pool, recorded: _Recorded) -> tuple[Profile,
     timeline = recorded.timeline.crop(*found.window)
     if on_device:
         timeline.device = pool.device.environment().device_name
+    if found.iterations == job.iterations:
+        # nsys says this of every recording that ends before its process does; here every call that was to be watched is in it.
+        timeline.warnings = [text for text in timeline.warnings if "events might have been collected" not in text]
     timeline.warnings += found.warnings
     profile = Profile(
         task=sha256(job.task_source),

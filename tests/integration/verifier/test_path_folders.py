@@ -1,0 +1,29 @@
+"""Packages that a host finds through PYTHONPATH reach a party, which runs isolated, and its end leaves them where they are."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+SCRIPT = """
+from verifier.limits import Limits
+from verifier.sandbox import import_path, spawn
+
+party = spawn(Limits(), [], {}, True)
+try:
+    print(party.channel.receive(60).message["type"], len(import_path()))
+finally:
+    party.end()
+"""
+
+
+def test_a_folder_of_pythonpath_outlives_the_party_that_saw_it(tmp_path):
+    (tmp_path / "pydantic").mkdir()
+    (tmp_path / "pydantic" / "kept.txt").write_text("still here")
+    # After site-packages in a party, so an empty folder of that name hides nothing there; here it must not come first either.
+    script = f"import sys; sys.path.remove({str(tmp_path)!r})\n{SCRIPT}"
+    root = Path(__file__).parents[3]
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{root}"}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=120)
+    assert done.stdout.split() == ["ready", "2"], done.stderr
+    assert (tmp_path / "pydantic" / "kept.txt").read_text() == "still here"
