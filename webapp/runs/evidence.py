@@ -48,6 +48,12 @@ class Evidence:
         return sorted(self.report.trials, key=lambda trial: trial.ok) if self.report else []
 
     @property
+    def norm(self) -> str:
+        """The norm of all checked calls where they share one: then it is said once."""
+        norms = {trial.norm for trial in self.report.trials} if self.report else set()
+        return norms.pop() if len(norms) == 1 else ""
+
+    @property
     def environment(self) -> list[tuple[str, object]]:
         """Names and values for a table; what this host has not is left out."""
         env = self.report.environment

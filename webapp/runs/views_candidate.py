@@ -116,7 +116,15 @@ def kernels_context(candidate: Candidate, report: Report | None) -> dict:
             pass  # of a newer version: the report's own kernels are still shown
     resources = report.build.resources if report and report.build else []
     names = list(dict.fromkeys(name for row in resources for name in row))
-    return {"profile": profile, "resource_names": names, "resource_rows": [[row.get(name) for name in names] for row in resources]}
+    kernels = [(kernel, kernel.mean_us / 1000) for kernel in profile.kernels] if profile else []
+    launched = any(kernel.grid for kernel, _ in kernels)
+    return {
+        "profile": profile,
+        "profiled": kernels,
+        "launched": launched,
+        "resource_names": names,
+        "resource_rows": [[row.get(name) for name in names] for row in resources],
+    }
 
 
 def stored_profile(data: bytes) -> Profile | None:

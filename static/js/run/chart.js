@@ -60,7 +60,7 @@ export class Chart {
 
     const champion = bestCandidate(state);
     candidates.forEach((candidate, index) => children.push(this.point(candidate, x(index), y, floor, candidate === champion, candidate.number === selected, step)));
-    if (!candidates.length) children.push(svg("text", { class: "tick", x: LEFT + 12, y: HEIGHT / 2 }, "attempts appear here, each with its interval"));
+    if (!candidates.length) children.push(svg("text", { class: "tick", x: LEFT + 12, y: HEIGHT / 2 }, state.run.state === "finished" ? "no attempt was made" : "attempts appear here, each with its interval"));
 
     this.box.replaceChildren(
       svg("svg", { width: total, height: HEIGHT, viewBox: `0 0 ${total} ${HEIGHT}`, role: "group", "aria-label": "Speedup against eager, by candidate" }, children),
@@ -86,7 +86,7 @@ export class Chart {
     if (step >= 18 || number % 5 === 0 || selected) mark.push(svg("text", { class: "tick", x, y: HEIGHT - 8, "text-anchor": "middle" }, String(number)));
     return svg(
       "a",
-      { href: write({ candidate: number }), class: `point${selected ? " selected" : ""}${champion ? " champion" : ""}`, "aria-label": words, "aria-current": selected ? "true" : null },
+      { href: write({ candidate: number }), class: `point${selected ? " selected" : ""}${champion && candidate.faster ? " champion" : ""}`, "aria-label": words, "aria-current": selected ? "true" : null },
       mark,
     );
   }

@@ -6,11 +6,12 @@ import { write } from "./selection.js";
 
 export const AGENTS = { planner: "Planner", coder: "Coder", verifier: "Verifier", engine: "Engine", person: "Person" };
 const STAGES = {
-  admit: ["static", "admit"],
+  admit: ["admit"],
   capture: ["capture"],
-  verify: ["static", "build", "correctness", "integrity", "timing"],
-  profile: ["build", "profile"],
+  verify: ["static", "build", "correctness", "timing", "integrity"],
+  profile: ["profile"],
 };
+const WORTH_SAYING = 0.5; // seconds in the queue
 const JOBS = { admit: "Is the task sound?", capture: "Capture of the model's graph", verify: "Verification", profile: "Profile" };
 const ROUTES = { repair: "Repair", optimise: "Optimise further", "next-step": "Next step", "re-plan": "Plan again", stop: "Stop" };
 const LONG_LINES = 14;
@@ -219,7 +220,8 @@ function verdictOf(item) {
 
 // Stages as one row: those that are over, the one that runs with its clock, those to come.
 function stageList(item, state, now) {
-  const known = new Map(item.stages.map((stage) => [stage.name, stage]));
+  const told = item.stages.filter((stage) => stage.name !== "queue" || stage.status !== "passed" || stage.seconds >= WORTH_SAYING);
+  const known = new Map(told.map((stage) => [stage.name, stage]));
   const ahead = item.finishedAt ? [] : (STAGES[item.job] ?? []).filter((name) => !known.has(name));
   const names = [...known.keys(), ...ahead];
   if (!names.length) return null;

@@ -91,7 +91,7 @@ export class Header {
     const { spent, limits } = state;
     const of = (limit, show) => (limit == null ? "" : ` / ${show(limit)}`);
     const proposed = state.candidates.size;
-    const rows = [["candidates", `${proposed}${of(limits.candidates, count)}`]];
+    const rows = state.run.workflow === "verify" ? [] : [["candidates", `${proposed}${of(limits.candidates, count)}`]];
     if (spent.calls || limits.calls != null) rows.push(["LLM calls", `${count(spent.calls ?? 0)}${of(limits.calls, count)}`]);
     if (spent.tokens || limits.tokens != null) rows.push(["tokens", `${count(spent.tokens ?? 0)}${of(limits.tokens, count)}`]);
     rows.push(["cost", `$${(spent.dollars ?? 0).toFixed(2)}${of(limits.dollars, (v) => `$${v.toFixed(2)}`)}`]);

@@ -42,7 +42,10 @@ export class Pane {
       button.hidden = subject == null || (subject === "reference" && name !== "timeline");
     }
     this.body.setAttribute("aria-labelledby", `tab-${tab}`);
-    if (subject == null) return this.say("empty", "Diffs, reports and timelines of the candidates appear here as they are made.");
+    if (subject == null) {
+      if (state.run.state === "finished") return this.say("none", "This run ended before a program was written.");
+      return this.say("empty", "Diffs, reports and timelines of the candidates appear here as they are made.");
+    }
     if (subject === "reference" || tab === "timeline") return this.drawTimeline(subject, candidate);
     if (!candidate || !candidate.seq) return this.say("none", `There is no candidate ${subject} in this run${state.run.state === "finished" ? "" : " yet"}.`);
     if (tab !== "diff" && !candidate.resultSeq) return this.say(`wait ${subject} ${tab}`, "It is being verified: its report appears here when the verdict is known.");

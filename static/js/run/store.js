@@ -287,7 +287,8 @@ const FOLDERS = {
       faster: payload.faster ?? false, programClass: payload.program_class ?? "", programMs: payload.program_ms ?? null, result: payload.result ?? null,
       ok: payload.ok ?? null, flags: payload.flags ?? [],
     });
-    for (const stage of item.stages) if (stage.status === "started" || stage.status === "progress") stage.status = "ended";
+    const well = job === "verify" ? item.status === "passed" : item.ok !== false && !item.message;
+    for (const stage of item.stages) if (stage.status === "started" || stage.status === "progress") stage.status = well ? "passed" : "failed";
     if (candidate != null && job === "verify") {
       const known = candidateOf(state, candidate, changes);
       takeVerdict(known, payload, event.seq);

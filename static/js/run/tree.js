@@ -14,6 +14,7 @@ export class Tree {
   draw(state, selection) {
     if (!this.list.isConnected && state.roots.length) this.box.replaceChildren(this.list);
     this.state = state;
+    if (!state.roots.length && state.run.state === "finished") setText(this.box.firstElementChild, "This run ended before its first step.");
     for (const path of state.roots) this.place(path, this.list, 0);
     for (const [path, row] of this.rows) this.update(path, row, selection);
   }

@@ -66,6 +66,6 @@ export function busy(model, rows, from, to) {
     until = end;
     began = true;
   }
-  gaps.sort((a, b) => a - b);
-  return { idle: to > from ? 1 - worked / (to - from) : 0, gaps: gaps.length, gap: gaps.length ? gaps[gaps.length >> 1] : null };
+  const sorted = Float64Array.from(gaps).sort(); // numbers sort several times faster here than in a plain array
+  return { idle: to > from ? 1 - worked / (to - from) : 0, gaps: sorted.length, gap: sorted.length ? sorted[sorted.length >> 1] : null };
 }

@@ -162,7 +162,8 @@ export class TimelineView {
     const wide = Math.min(this.span * 1.02, Math.max(LEAST_SPAN, to - from));
     const middle = (from + to) / 2;
     let begin = middle - wide / 2;
-    begin = Math.min(Math.max(begin, -this.span * 0.01), this.span * 1.01 - wide);
+    const margin = Math.min(wide, this.span) * 0.02;
+    begin = Math.min(Math.max(begin, -margin), this.span + margin - wide);
     this.view = { from: begin, to: begin + wide };
     this.hideTip();
     this.draw();
