@@ -21,12 +21,68 @@ from verifier.task import TensorSpec
 
 # Composite operators that say more than their decomposition: a compiler fuses them as a whole, or hands them to the library as they are.
 KEEP = frozenset(
-    """linear matmul softmax.int log_softmax.int layer_norm group_norm rms_norm instance_norm scaled_dot_product_attention einsum
-    conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d convolution
-    max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d
-    adaptive_max_pool2d cross_entropy_loss gelu silu softplus mish hardswish hardsigmoid hardtanh leaky_relu elu relu6 log_sigmoid
-    var.correction var.dim var.default std.correction std.dim std.default logsumexp cumsum embedding lstm.input gru.input
-    dropout upsample_nearest2d upsample_bilinear2d pixel_shuffle pad triu tril logaddexp addmm baddbmm""".split()
+    [
+        "linear",
+        "matmul",
+        "softmax.int",
+        "log_softmax.int",
+        "layer_norm",
+        "group_norm",
+        "rms_norm",
+        "instance_norm",
+        "scaled_dot_product_attention",
+        "einsum",
+        "conv1d",
+        "conv2d",
+        "conv3d",
+        "conv_transpose1d",
+        "conv_transpose2d",
+        "conv_transpose3d",
+        "convolution",
+        "max_pool1d",
+        "max_pool2d",
+        "max_pool3d",
+        "avg_pool1d",
+        "avg_pool2d",
+        "avg_pool3d",
+        "adaptive_avg_pool1d",
+        "adaptive_avg_pool2d",
+        "adaptive_avg_pool3d",
+        "adaptive_max_pool2d",
+        "cross_entropy_loss",
+        "gelu",
+        "silu",
+        "softplus",
+        "mish",
+        "hardswish",
+        "hardsigmoid",
+        "hardtanh",
+        "leaky_relu",
+        "elu",
+        "relu6",
+        "log_sigmoid",
+        "var.correction",
+        "var.dim",
+        "var.default",
+        "std.correction",
+        "std.dim",
+        "std.default",
+        "logsumexp",
+        "cumsum",
+        "embedding",
+        "lstm.input",
+        "gru.input",
+        "dropout",
+        "upsample_nearest2d",
+        "upsample_bilinear2d",
+        "pixel_shuffle",
+        "pad",
+        "triu",
+        "tril",
+        "logaddexp",
+        "addmm",
+        "baddbmm",
+    ]
 )
 MAX_CONSTANT_ELEMENTS = 256  # a lifted constant tensor larger than this stays without its values
 

@@ -329,7 +329,9 @@ class Builder:
 
 
 SPLIT_NAMES = frozenset(op.split(".")[1] for op in SPLITS)
-CONSTANTS = frozenset("scalar_tensor full full_like zeros zeros_like ones ones_like new_zeros new_ones new_full arange".split())
+CONSTANTS = frozenset(
+    ["scalar_tensor", "full", "full_like", "zeros", "zeros_like", "ones", "ones_like", "new_zeros", "new_ones", "new_full", "arange"]
+)
 
 
 def tensor_args(node: Node) -> list[str]:

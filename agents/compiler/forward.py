@@ -83,8 +83,11 @@ class Forward:
             "    if value.shape != shape or value.dtype != dtype:",
             '        raise ValueError(f"{name}: made for {shape} of {dtype}, got {tuple(value.shape)} of {value.dtype}")',
             "    value = value.contiguous()",
-            *(["    return value.clone() if value.data_ptr() % 16 else value  # kernels load four floats at once", ""] if self.cuda
-              else ["    return value", ""]),
+            *(
+                ["    return value.clone() if value.data_ptr() % 16 else value  # kernels load four floats at once", ""]
+                if self.cuda
+                else ["    return value", ""]
+            ),
         ]
         if self.cuda:
             lines += [
@@ -182,9 +185,7 @@ class Forward:
 
     def _kernel_name(self, group: Group, kernel: Kernel, shape: Shape, moved: int) -> str:
         """Prints the kernel once; a group whose kernel is the same text shares it."""
-        base = "_".join(dict.fromkeys(identifier(kind.lower()) for kind in group.kinds))
-        base = re.sub(r"_+", "_", base)
-        base = base if len(base) <= 40 else "_".join(base[:40].split("_")[:-1])
+        base = kernel_base(group)
         self._rename_arguments(kernel)
         kernel.name = "NAME"
         printer = print_cuda.CudaKernel if self.cuda else print_cpp.CppKernel
@@ -192,7 +193,7 @@ class Forward:
         if body in self.bodies:
             return self.bodies[body]
         name, number = base, 2
-        while name in self.bodies.values() or name in C_WORDS:
+        while name in self.bodies.values():
             name, number = f"{base}_{number}", number + 1
         self.bodies[body] = kernel.name = name
         if self.cuda:
@@ -369,6 +370,13 @@ class Forward:
 
 C_WORDS = {"add", "sub", "mul", "div", "exp", "log", "sqrt", "pow", "max", "min", "abs", "sum", "where", "norm", "round", "floor", "ceil", "sin",
            "cos", "tan", "tanh", "erf", "var", "std", "neg", "sign", "clone", "mean", "line", "trunc", "log1p", "expm1", "remainder"}  # fmt: skip
+
+
+def kernel_base(group: Group) -> str:
+    """The C name of a group's kernel; another kernel of the same name gets a number."""
+    base = re.sub(r"_+", "_", "_".join(dict.fromkeys(identifier(kind.lower()) for kind in group.kinds)))
+    base = base if len(base) <= 40 else "_".join(base[:40].split("_")[:-1])
+    return f"{base}_all" if base in C_WORDS else base
 
 
 def rename_ops(kernel: Kernel, renames: dict[str, str]) -> None:

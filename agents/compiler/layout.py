@@ -6,11 +6,28 @@ import math
 from dataclasses import dataclass
 
 VIEWS = frozenset(
-    """aten.view.default aten._unsafe_view.default aten.reshape.default aten.permute.default aten.transpose.int aten.t.default
-    aten.unsqueeze.default aten.squeeze.dim aten.squeeze.dims aten.squeeze.default aten.expand.default aten.slice.Tensor aten.select.int
-    aten.alias.default aten.detach.default aten.flatten.using_ints aten.unflatten.int aten.lift_fresh_copy.default""".split()
+    [
+        "aten.view.default",
+        "aten._unsafe_view.default",
+        "aten.reshape.default",
+        "aten.permute.default",
+        "aten.transpose.int",
+        "aten.t.default",
+        "aten.unsqueeze.default",
+        "aten.squeeze.dim",
+        "aten.squeeze.dims",
+        "aten.squeeze.default",
+        "aten.expand.default",
+        "aten.slice.Tensor",
+        "aten.select.int",
+        "aten.alias.default",
+        "aten.detach.default",
+        "aten.flatten.using_ints",
+        "aten.unflatten.int",
+        "aten.lift_fresh_copy.default",
+    ]
 )
-SPLITS = frozenset("aten.split_with_sizes.default aten.split.Tensor aten.chunk.default aten.unbind.int".split())
+SPLITS = frozenset(["aten.split_with_sizes.default", "aten.split.Tensor", "aten.chunk.default", "aten.unbind.int"])
 
 
 @dataclass(frozen=True)

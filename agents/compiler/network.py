@@ -157,7 +157,9 @@ def constant(node: Node) -> Node:
     )
 
 
-SLICEABLE = frozenset(f"aten.{name}" for name in ("add.Tensor", "sub.Tensor", "mul.Tensor", "div.Tensor", "relu.default", "sigmoid.default", "tanh.default"))
+SLICEABLE = frozenset(
+    f"aten.{name}" for name in ("add.Tensor", "sub.Tensor", "mul.Tensor", "div.Tensor", "relu.default", "sigmoid.default", "tanh.default")
+)
 
 
 def push_slices(nodes: list[Node]) -> list[Node]:
@@ -187,7 +189,9 @@ def push_slices(nodes: list[Node]) -> list[Node]:
                 pieces[name] = f"{node.name}_of_{at}"
                 result.append(node.model_copy(update={"name": pieces[name], "args": [{"ref": f"{split}_of_{at}"}, node.args[1]]}))
             args = [{"ref": pieces[a["ref"]]} if isinstance(a, dict) and "ref" in a else a for a in operand.args]
-            result.append(operand.model_copy(update={"name": node.name, "args": args, "outputs": [node.outputs[0].model_copy(update={"stride": None})]}))
+            result.append(
+                operand.model_copy(update={"name": node.name, "args": args, "outputs": [node.outputs[0].model_copy(update={"stride": None})]})
+            )
             specs[node.name] = node.outputs[0]
             continue
         result.append(node)

@@ -18,9 +18,10 @@ COMPARE = {"eq", "ne", "lt", "le", "gt", "ge"}
 BITWISE = {"bitwise_and", "bitwise_or", "bitwise_xor", "logical_and", "logical_or", "logical_xor"}
 ARITHMETIC = {"add", "sub", "rsub", "mul", "maximum", "minimum"}
 ACTIVATIONS = {"gelu", "silu", "softplus", "mish", "hardswish", "hardsigmoid", "hardtanh", "leaky_relu", "elu", "relu6", "log_sigmoid"}
-OTHER = {"div", "pow", "where", "clamp", "clamp_min", "clamp_max", "_to_copy", "to", "bitwise_not", "logical_not", "masked_fill", "addcmul", "addcdiv",
-         "lerp", "isnan", "isinf", "floor_divide", "remainder", "_native_batch_norm_legit_no_training", "embedding", "index_select",
-         "_native_batch_norm_legit_functional", "scalar_tensor"}  # fmt: skip
+OTHER = {
+    "div", "pow", "where", "clamp", "clamp_min", "clamp_max", "_to_copy", "to", "bitwise_not", "logical_not", "masked_fill", "addcmul",
+    "addcdiv", "lerp", "isnan", "isinf", "embedding", "_native_batch_norm_legit_no_training", "_native_batch_norm_legit_functional",
+}  # fmt: skip
 NAMES = UNARY | SAME | COMPARE | BITWISE | ARITHMETIC | ACTIVATIONS | OTHER
 
 
@@ -29,8 +30,6 @@ def emit(builder: Builder, node: Node) -> str:
     name = short(node)
     spec = builder.network.spec(node.name)
     out = spec.dtype
-    if name in ("scalar_tensor",):
-        raise Refused("a constant needs no kernel")
     if name in ("_native_batch_norm_legit_no_training", "_native_batch_norm_legit_functional"):
         return frozen_batch_norm(builder, node)
     if name == "embedding":

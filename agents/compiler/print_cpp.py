@@ -9,7 +9,7 @@ from agents.compiler.kernels.schedule import Pass, Schedule, schedule
 from agents.compiler.kernels.shape import Shape
 
 LINE = 4096  # elements finished in the cache before they are written past it
-BLOCK = 512  # elements summed in single precision before they join a double
+BLOCK = 1024  # elements summed in single precision before they join a double
 STACK_FLOATS = 16384  # longest line kept on a thread's stack
 START = {"sum": "0.0f", "max": "-INFINITY", "min": "INFINITY", "amax": "-INFINITY", "amin": "INFINITY"}
 CLAUSE = {"sum": "+", "max": "max", "min": "min", "amax": "max", "amin": "min"}

@@ -163,14 +163,16 @@ class CudaKernel:
                 self.unravel("row", kernel.outer, "long")
             known: dict[str, str] = {}
             for op in finished:
-                self.put(f"float {op.name} = thread < {CHUNKS} ? scratch[({slots[op.name]} * {kernel.rows} + row) * {CHUNKS} + thread] : {START[op.attr]};")
+                self.put(
+                    f"float {op.name} = thread < {CHUNKS} ? scratch[({slots[op.name]} * {kernel.rows} + row) * {CHUNKS} + thread] : {START[op.attr]};"
+                )
                 self.put(f"{op.name} = over_block<{HOW[op.attr]}, {self.shape.threads}>({op.name}, {START[op.attr]});")
                 known[op.name] = op.name
             if step.elements or step.stores or step.reduces:
                 for earlier in self.plan.passes[: at + 1]:
                     self.row_values(earlier.rows, known)
                 self.declare(step)
-                self.items_loop(step, known, self.shape.threads * CHUNKS, kernel.length, "(chunk * %d + thread)" % self.shape.threads)
+                self.items_loop(step, known, self.shape.threads * CHUNKS, kernel.length, f"(chunk * {self.shape.threads} + thread)")
             for op in step.reduces:
                 slots[op.name] = len(slots)
                 self.combine(op, known)
@@ -352,7 +354,9 @@ class CudaKernel:
         if self.width > 1:
             self.close()
         for store in vector_stores:
-            self.put(f"*(float4*)({store.access.argument} + {self.vector_address(store.access, first)}) = *(const float4*){store.access.argument}_to;")
+            self.put(
+                f"*(float4*)({store.access.argument} + {self.vector_address(store.access, first)}) = *(const float4*){store.access.argument}_to;"
+            )
         self.drop_unused(begin)
 
     def drop_unused(self, begin: int) -> None:

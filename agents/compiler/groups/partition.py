@@ -103,7 +103,11 @@ def _siblings(network: Network, owner: dict[str, Cluster], order: dict[str, int]
         clusters = [c for c in _distinct(owner) if c.kernel is not None]
         for at, a in enumerate(clusters):
             read = {arg.value for arg in a.kernel.arguments.values() if arg.read and arg.elements * 2 >= _work(a.kernel)}
-            partners = [b for b in clusters[at + 1 :] if _work(b.kernel) == _work(a.kernel) and read & {arg.value for arg in b.kernel.arguments.values() if arg.read}]
+            partners = [
+                b
+                for b in clusters[at + 1 :]
+                if _work(b.kernel) == _work(a.kernel) and read & {arg.value for arg in b.kernel.arguments.values() if arg.read}
+            ]
             if any(_merge(network, owner, order, a, b) for b in partners):
                 break
         else:

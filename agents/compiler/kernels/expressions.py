@@ -6,7 +6,15 @@ import math
 
 from agents.compiler.ir import Access, Kernel, Op
 
-C_TYPES = {"float32": "float", "int64": "long long", "int32": "int", "int16": "short", "int8": "signed char", "uint8": "unsigned char", "bool": "bool"}
+C_TYPES = {
+    "float32": "float",
+    "int64": "long long",
+    "int32": "int",
+    "int16": "short",
+    "int8": "signed char",
+    "uint8": "unsigned char",
+    "bool": "bool",
+}
 INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
          "and": "&", "or": "|", "xor": "^"}  # fmt: skip
 # Functions with a body of ours in C++ (math_cpp.py); on the GPU the CUDA math library has them.

@@ -1,0 +1,191 @@
+"""What could change next, from what was measured: each move changes one thing and says what it should bring. No move where nothing is left."""
+
+from __future__ import annotations
+
+import re
+
+from agents.compiler.builder import Refused
+from agents.compiler.forward import kernel_base
+from agents.compiler.groups.fuse import build
+from agents.compiler.ir import Kernel
+from agents.compiler.kernels.shape import Shape, shape_of, streams
+from agents.compiler.network import Network
+from agents.compiler.options import Move, Options
+from agents.compiler.plan import CompilerPlan, Group
+from verifier.jobs import Profile
+from verifier.report import Report
+
+WORTH = 0.05  # share of the program's time below which a group is left as it is
+NEAR_FLOOR = 1.15  # times the floor: nothing left that would pay
+BLOCKS = (128, 256, 512, 1024)
+
+
+def moves(plan: CompilerPlan, options: Options, report: Report | None, profile: Profile | None) -> list[Move]:
+    """Best first. Only a program that passed is moved; what is wrong is repaired by giving groups back (`leave-to-library`)."""
+    if plan.graph is None or report is None or report.timing is None:
+        return []
+    total = report.timing.program_ms
+    if plan.floor_ms and total <= plan.floor_ms * NEAR_FLOOR:
+        return []
+    found = _graph(plan, options, report, profile)
+    network = Network(plan.graph)
+    measured = times(plan, options, report, profile)
+    for group in plan.own:
+        ms = measured.get(group.id)
+        share = ms / total if ms is not None and total else None
+        if options.on("leave-to-library", group.id) or (share is not None and share < WORTH):
+            continue
+        try:
+            kernel = build(network, group.operators)
+        except Refused:
+            continue
+        shape = shape_of(kernel, plan.figures, options, group.id)
+        near = ms is not None and ms <= group.floor_ms * NEAR_FLOOR
+        if not near:
+            found += _split(plan, options, group, kernel, shape, total, ms)
+            found += _stores(plan, options, group, kernel, shape, total, ms)
+            found += _blocks(plan, options, group, kernel, shape, total, ms)
+        found += _give_back(options, group, report, total, ms)
+    if plan.figures.kind == "cpu" and not options.on("wide-vectors"):
+        own = sum(ms for ms in measured.values())
+        if not measured or own >= 0.3 * total:
+            found.append(
+                Move(
+                    strategy="vectorise",
+                    options=options.with_strategy("wide-vectors"),
+                    expected_speedup=1.03,
+                    expectation="512-bit vectors where the processor has them: fewer instructions for exp and its like",
+                    why="own kernels take much of the time and are not at the floor of memory",
+                )  # fmt: skip
+            )
+    return sorted(found, key=lambda move: -move.expected_speedup)
+
+
+def times(plan: CompilerPlan, options: Options, report: Report, profile: Profile | None) -> dict[str, float]:
+    """Milliseconds a call in each group's kernel, as far as names tell; groups that share a kernel share its time."""
+    seen: dict[str, float] = {}
+    for kernel in report.kernels:
+        if kernel.own:
+            seen[kernel.name] = seen.get(kernel.name, 0.0) + kernel.ms
+    if not seen and profile is not None:
+        for entry in profile.kernels:
+            if entry.own:
+                seen[entry.name] = seen.get(entry.name, 0.0) + entry.total_us / 1e3 / max(profile.iterations, 1)
+    result: dict[str, float] = {}
+    alike: dict[str, list[Group]] = {}
+    for group in plan.own:
+        if not options.on("leave-to-library", group.id):
+            alike.setdefault(kernel_base(group), []).append(group)
+    for base, groups in alike.items():
+        pattern = re.compile(rf"^{re.escape(base)}(_\d+)?(_kernel|_pass\d+)?(\(.*)?$")
+        spent = sum(ms for name, ms in seen.items() if pattern.match(name))
+        if spent:
+            weight = sum(group.bytes for group in groups) or 1
+            result.update({group.id: spent * group.bytes / weight for group in groups})
+    return result
+
+
+def gain(total: float, ms: float | None, target: float, share: float = 0.2) -> float:
+    """Expected speedup of the program when a group's time falls from `ms` to `target` (both in ms)."""
+    saved = (ms - target) if ms is not None else share * total
+    return round(total / max(total - max(saved, 0.0), 0.05 * total), 3) if total else 1.0
+
+
+def _graph(plan: CompilerPlan, options: Options, report: Report, profile: Profile | None) -> list[Move]:
+    if plan.figures.kind != "cuda" or options.on("cuda-graph") or plan.graph.mutated_inputs:
+        return []
+    total_us = report.timing.program_ms * 1e3
+    launches = profile.launches_per_iteration if profile and profile.launches_per_iteration else float(len(plan.groups))
+    busy = profile.device_busy if profile else None
+    idle = (1 - busy) * total_us if busy is not None else max(0.0, launches * plan.figures.launch_us * 2 - total_us * 0.5)
+    if launches < 2 or idle < 0.1 * total_us:
+        return []
+    copied = 2 * plan.figures.memory_ms(sum(g.bytes for g in plan.groups[:1])) * 1e3 + 8
+    expected = round(total_us / max(total_us - idle * 0.9 + copied, 0.05 * total_us), 3)
+    seen = f"the device works only {busy:.0%} of the time" if busy is not None else f"{launches:.0f} launches in {total_us:.0f} us"
+    return [
+        Move(
+            strategy="cuda-graph",
+            options=options.with_strategy("cuda-graph"),
+            expected_speedup=max(expected, 1.0),
+            expectation=f"the gaps between {launches:.0f} launches go: {total_us:.0f} us towards {total_us / max(expected, 0.1):.0f} us",
+            why=f"launch-bound: {seen}",
+        )  # fmt: skip
+    ]
+
+
+def _split(plan, options: Options, group: Group, kernel: Kernel, shape: Shape, total: float, ms: float | None) -> list[Move]:
+    few = plan.figures.units * (2 if plan.figures.kind == "cuda" else 1)
+    if shape.style != "rows" or kernel.rows >= few or kernel.length < 4096:
+        return []
+    busy = min(1.0, kernel.rows / few)
+    target = max(group.floor_ms, (ms or 0) * busy)
+    return [
+        Move(
+            strategy="parallel-split",
+            group=group.id,
+            options=options.with_strategy("parallel-split", group.id),
+            expected_speedup=gain(total, ms, target),
+            expectation=f"all {plan.figures.units} units work on the {kernel.rows} rows of {group.title}",
+            why=f"{kernel.rows} rows occupy {busy:.0%} of the units",
+        )  # fmt: skip
+    ]
+
+
+def _stores(plan, options: Options, group: Group, kernel: Kernel, shape: Shape, total: float, ms: float | None) -> list[Move]:
+    if plan.figures.kind != "cpu" or shape.stream or not streams(kernel) or shape.style not in ("rows", "elements"):
+        return []
+    written = max((a.elements * 4 for a in kernel.arguments.values() if a.written), default=0)
+    if written < plan.figures.unit_cache_bytes * 2:
+        return []
+    third = plan.figures.memory_ms(written)
+    return [
+        Move(
+            strategy="non-temporal-stores",
+            group=group.id,
+            options=options.with_strategy("non-temporal-stores", group.id),
+            expected_speedup=gain(total, ms, max((ms or 0) - third, group.floor_ms), 0.1),
+            expectation=f"saves reading {written / 2**20:.0f} MiB that are only written: about {third:.2f} ms",
+            why=f"{group.title} writes {written / 2**20:.0f} MiB, more than the caches of a core hold",
+        )  # fmt: skip
+    ]
+
+
+def _blocks(plan, options: Options, group: Group, kernel: Kernel, shape: Shape, total: float, ms: float | None) -> list[Move]:
+    """Numbers last: threads of a block, or rows whose running sums advance together."""
+    if plan.figures.kind == "cpu":
+        if shape.style != "scan":
+            return []
+        name, now, others = "scan-rows", shape.lanes, [n for n in (4, 16) if kernel.rows % n == 0]
+    else:
+        name, now = "block", shape.threads
+        others = [n for n in BLOCKS if n in (now // 2, now * 2) and kernel.length >= (n if shape.style == "rows" and not shape.warp_rows else 1)]
+    return [
+        Move(
+            strategy="block-size",
+            group=group.id,
+            options=options.with_knob(name, value, group.id),
+            expected_speedup=gain(total, ms, (ms or 0) * 0.95, 0.02),
+            expectation=f"{group.title}: {value} instead of {now} {'threads a block' if name == 'block' else 'rows at a time'}",
+            why=f"{group.title} is {ms / group.floor_ms:.1f} times its floor" if ms and group.floor_ms else "the structure stays, a number changes",
+        )
+        for value in others
+        if value != now and value != options.knob(name, group.id, now)
+    ]  # fmt: skip
+
+
+def _give_back(options: Options, group: Group, report: Report, total: float, ms: float | None) -> list[Move]:
+    """A kernel that saves no traffic against its operators, in a program that is not faster."""
+    speedup = report.speedup
+    if speedup is None or speedup.low > 1.0 or group.eager_bytes > group.bytes * 1.2:
+        return []
+    return [
+        Move(
+            strategy="leave-to-library",
+            group=group.id,
+            options=options.with_strategy("leave-to-library", group.id),
+            expected_speedup=1.01,
+            expectation=f"{group.title} at the library's speed",
+            why=f"the program is not faster than eager ({speedup.ratio:.2f}x) and the kernel of {group.title} saves no memory traffic",
+        )  # fmt: skip
+    ]

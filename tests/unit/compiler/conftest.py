@@ -1,0 +1,110 @@
+import copy
+import math
+import os
+
+import pytest
+import torch
+from torch.utils import _pytree as pytree
+
+from agents.compiler import DeviceFigures, Options, make_plan, print_program
+from verifier.capture import capture
+
+PREFIX = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n\n\n"
+
+
+def load(source: str, name: str) -> dict:
+    names = {"__name__": name}
+    exec(compile(source, f"<{name}>", "exec"), names)
+    return names
+
+
+def flat(value):
+    return [v for v in pytree.tree_leaves(value) if isinstance(v, torch.Tensor)]
+
+
+def widened(values):
+    return [v.double() if isinstance(v, torch.Tensor) and v.is_floating_point() else v for v in values]
+
+
+def distance(a: torch.Tensor, b: torch.Tensor) -> float:
+    a, b = a.double(), b.double()
+    assert torch.equal(a.isfinite(), b.isfinite())
+    b, a = b[b.isfinite()], a[b.isfinite()]
+    if b.numel() == 0:
+        return 0.0
+    return float(((a - b).abs() / (b.abs() + b.square().mean().sqrt()).clamp_min(1e-300)).max())
+
+
+class Compiled:
+    """A task with its plan and its program, and what both give on the same inputs."""
+
+    def __init__(self, source: str, mode: str = "train", options: Options | None = None, figures: DeviceFigures | None = None):
+        self.source, self.task = source, load(source, "task")
+        torch.manual_seed(0)
+        self.model = self.make(self.task["Model"]).train(mode == "train")
+        self.inputs = self.task["get_inputs"]()
+        self.capture = capture(copy.deepcopy(self.model), self.inputs, source, mode)
+        assert self.capture.graph is not None, self.capture.reason
+        self.plan = make_plan(self.capture, source, figures or DeviceFigures.cpu(2))
+        self.text = print_program(self.plan, source, options or Options())
+        self.mode = mode
+
+    def make(self, cls):
+        return cls(*self.task["get_init_inputs"]())
+
+    def check(self, inputs=None) -> None:
+        """Outputs and state of the program against PyTorch's, within a few times PyTorch's own error or 32 ulp."""
+        inputs = inputs or self.inputs
+        program = self.make(load(self.text, "program")["ModelNew"]).train(self.mode == "train")
+        program.load_state_dict(self.model.state_dict())
+        before = [v.clone() for v in flat(inputs)]
+        oracle, eager = copy.deepcopy(self.model).double(), copy.deepcopy(self.model)
+        with torch.no_grad():
+            expected, reference, got = oracle(*widened(inputs)), eager(*inputs), program(*inputs)
+            again = program(*inputs) if not self.capture.graph.mutations else got
+        assert pytree.tree_structure(got) == pytree.tree_structure(reference)
+        state = [(program.state_dict()[k], v, oracle.state_dict()[k]) for k, v in eager.state_dict().items()]
+        for a, b, exact in [*zip(flat(got), flat(reference), flat(expected), strict=True), *state]:
+            assert a.shape == b.shape and a.dtype == b.dtype
+            if a.is_floating_point():
+                assert distance(a, exact) <= max(6 * distance(b, exact), 32 * 2**-23), (distance(a, exact), distance(b, exact))
+            else:
+                assert torch.equal(a, b)
+        assert all(torch.equal(a, b) or math.isnan(float(b.double().sum())) for a, b in zip(flat(inputs), before, strict=True))
+        assert all(torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in zip(flat(again), flat(got), strict=True))
+
+    @property
+    def own(self) -> list[str]:
+        return [group.title for group in self.plan.own]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def build_folder(tmp_path_factory):
+    before = os.environ.get("STITCH_BUILD_DIR")
+    os.environ["STITCH_BUILD_DIR"] = str(tmp_path_factory.mktemp("stitch-build"))
+    yield
+    if before is None:
+        del os.environ["STITCH_BUILD_DIR"]
+    else:
+        os.environ["STITCH_BUILD_DIR"] = before
+
+
+@pytest.fixture
+def compiled():
+    return Compiled
+
+
+@pytest.fixture
+def task():
+    """A task's source from the body of forward, its inputs, and (optionally) lines of the constructor."""
+
+    def make(body: str, inputs: str, init: str = "pass", arguments: str = "x") -> str:
+        lines = "\n".join(f"        {line}" for line in body.splitlines())
+        setup = "\n".join(f"        {line}" for line in init.splitlines())
+        return (
+            f"{PREFIX}class Model(nn.Module):\n    def __init__(self):\n        super().__init__()\n{setup}\n\n"
+            f"    def forward(self, {arguments}):\n{lines}\n\n\n"
+            f"def get_inputs():\n    return [{inputs}]\n\n\ndef get_init_inputs():\n    return []\n"
+        )
+
+    return make
