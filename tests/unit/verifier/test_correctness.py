@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from verifier.correctness import ULPS, bound, distance, judge, randomise_state, reshape_distribution
+
+
+def test_the_norm_is_relative_for_large_and_for_small_elements():
+    expected = torch.tensor([1.0, 1000.0, 0.0], dtype=torch.float64)
+    rms = float(expected.square().mean().sqrt())
+    value = expected.clone()
+    value[2] = 1e-3
+    assert distance(value, expected) == pytest.approx(1e-3 / rms)
+
+
+def test_tiny_outputs_do_not_pass_as_zero():
+    expected = torch.rand(100, dtype=torch.float64) * 1e-6
+    assert not judge(torch.zeros(100), expected, bound(0.0, 0.0, torch.float32)).ok
+
+
+def test_nan_is_no_wildcard():
+    expected = torch.ones(4, dtype=torch.float64)
+    assert not judge(torch.tensor([1.0, 1.0, math.nan, 1.0]), expected, 1.0).ok
+    expected[2] = math.nan
+    assert judge(torch.tensor([1.0, 1.0, math.nan, 1.0]), expected, 1e-6).ok
+    assert not judge(torch.ones(4), expected, 1.0).ok
+
+
+def test_infinities_keep_their_sign():
+    expected = torch.tensor([math.inf, 1.0], dtype=torch.float64)
+    assert judge(torch.tensor([math.inf, 1.0]), expected, 1e-6).ok
+    assert not judge(torch.tensor([-math.inf, 1.0]), expected, 1e-6).ok
+
+
+def test_a_failure_names_the_first_bad_index():
+    value = torch.ones(3, 4)
+    value[1, 2] = 2
+    assert "[1, 2]" in judge(value, torch.ones(3, 4, dtype=torch.float64), 1e-6).detail
+
+
+def test_integers_are_exact():
+    assert judge(torch.tensor([1, 2]), torch.tensor([1, 2]), 0).ok
+    assert "[1]" in judge(torch.tensor([1, 3]), torch.tensor([1, 2]), 0).detail
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_lower_precision_is_outside_the_bound_of_fp32(dtype):
+    torch.manual_seed(0)
+    a, b = torch.randn(256, 256), torch.randn(256, 256)
+    exact = a.double() @ b.double()
+    limit = bound(distance(a @ b, exact), 0.0, torch.float32)
+    assert judge((a.T.contiguous().T @ b), exact, limit).ok
+    assert not judge(a.to(dtype).float() @ b.to(dtype).float(), exact, limit).ok
+
+
+def test_the_bound_has_a_floor_in_ulps():
+    assert bound(0.0, 0.0, torch.float32) == ULPS * torch.finfo(torch.float32).eps
+
+
+def test_distributions_and_weights():
+    generator = torch.Generator().manual_seed(1)
+    tensor = torch.rand(1000)
+    reshape_distribution("negative", tensor, generator)
+    assert bool((tensor <= 0).all())
+    variance = torch.ones(64)
+    assert randomise_state("bn.running_var", variance, False, generator) and bool((variance > 0).all())
+    mask = torch.ones(8)
+    assert not randomise_state("mask", mask, False, generator) and bool((mask == 1).all())
+    assert not randomise_state("count", torch.zeros((), dtype=torch.int64), False, generator)
