@@ -102,7 +102,10 @@ def test_a_program_cannot(bench, attempt):
 @wrapped
 def test_the_repository_and_the_data_are_not_there(bench):
     root = str(Path(__file__).resolve().parents[3])
-    body = f"import os\nseen = [p for p in ('manage.py', 'verifier', '.git', 'tests') if os.path.exists(os.path.join({root!r}, p))]\nraise ValueError(str(seen))"
+    body = (
+        f"import os\nseen = [p for p in ('manage.py', 'verifier', '.git', 'tests') if os.path.exists(os.path.join({root!r}, p))]\n"
+        "raise ValueError(str(seen))"
+    )
     assert "[]" in bench.admit(forward(body)).problems[0].message
 
 
@@ -158,7 +161,8 @@ def test_cancelling_ends_the_job_and_the_next_one_runs(bench):
 def test_nothing_is_left_when_the_client_is_killed(tmp_path):
     script = (
         "import asyncio, sys, time\nfrom verifier.client import Verifier\n"
-        "async def main():\n    v = Verifier('cpu', sys.argv[1])\n    await v.ready()\n    print(v.judge_pid, flush=True)\n    await asyncio.sleep(60)\n"
+        "async def main():\n    v = Verifier('cpu', sys.argv[1])\n    await v.ready()\n"
+        "    print(v.judge_pid, flush=True)\n    await asyncio.sleep(60)\n"
         "asyncio.run(main())\n"
     )
     root = str(Path(__file__).resolve().parents[3])
