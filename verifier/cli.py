@@ -45,6 +45,7 @@ def parser() -> argparse.ArgumentParser:
 
     doctor = commands.add_parser("doctor", help="what this host can do, what is missing, and how to get it")
     doctor.add_argument("--json", action="store_true", help="machine-readable")
+    doctor.add_argument("--device", default=None, help="only this one (default: all)")
 
     judge = commands.add_parser("judge")  # the process that Verifier starts; not for people
     judge.add_argument("--device", required=True)
@@ -73,7 +74,7 @@ def main(argv: list[str] | None = None) -> int:
     if arguments.command == "doctor":
         from verifier.doctor import main as doctor
 
-        return doctor(as_json=arguments.json)
+        return doctor(as_json=arguments.json, device=arguments.device)
     try:
         job = _job(arguments)
     except OSError as error:
