@@ -35,7 +35,7 @@ class Announcement:
 
     def announce(self, environment: Environment | None, unusable: str = "") -> Device:
         """`environment`: where the judge measures; None with the reason in `unusable` where the device cannot be used."""
-        said = ask_doctor()
+        said = ask_doctor(self.device)
         if environment is not None:
             said = {**environment.model_dump(exclude_none=True), **said}
         if unusable:
@@ -62,12 +62,16 @@ class Announcement:
         Device.objects.filter(worker=self.worker).update(heartbeat_at=timezone.now() - timedelta(hours=1), busy_with="")
 
 
-def ask_doctor() -> dict[str, Any]:
+DOCTOR_KEEPS = (
+    *("PATH", "HOME", "LANG", "DATA_DIR", "PYTHONPATH"),
+    *("CUDA_VISIBLE_DEVICES", "CUDA_HOME", "LD_LIBRARY_PATH", "STITCH_NSYS", "STITCH_NSYS_LIBRARIES"),
+)
+
+
+def ask_doctor(device: str) -> dict[str, Any]:
     """`python -m verifier doctor --json`, in a process with nothing of our environment that it does not need."""
-    command = [sys.executable, "-m", "verifier", "doctor", "--json"]
-    environment = {
-        name: os.environ[name] for name in ("PATH", "HOME", "LANG", "CUDA_VISIBLE_DEVICES", "CUDA_HOME", "LD_LIBRARY_PATH") if name in os.environ
-    }
+    command = [sys.executable, "-m", "verifier", "doctor", "--json", "--device", device]
+    environment = {name: os.environ[name] for name in DOCTOR_KEEPS if name in os.environ}
     try:
         done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=DOCTOR_SECONDS)
         return json.loads(done.stdout)
