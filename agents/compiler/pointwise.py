@@ -21,6 +21,7 @@ ACTIVATIONS = {"gelu", "silu", "softplus", "mish", "hardswish", "hardsigmoid", "
 OTHER = {
     "div", "pow", "where", "clamp", "clamp_min", "clamp_max", "_to_copy", "to", "bitwise_not", "logical_not", "masked_fill", "addcmul",
     "addcdiv", "lerp", "isnan", "isinf", "embedding", "_native_batch_norm_legit_no_training", "_native_batch_norm_legit_functional",
+    "_native_batch_norm_legit",
 }  # fmt: skip
 NAMES = UNARY | SAME | COMPARE | BITWISE | ARITHMETIC | ACTIVATIONS | OTHER
 

@@ -21,7 +21,7 @@ class Reduction:
 ROWWISE = {"softmax", "log_softmax", "_softmax", "_log_softmax"}
 OVER_DIMS = {"mean", "sum", "amax", "amin", "var", "std", "logsumexp", "linalg_vector_norm"}
 TRAILING = {"layer_norm", "rms_norm"}
-BATCH_NORM = "_native_batch_norm_legit_functional"
+BATCH_NORM = {"_native_batch_norm_legit_functional", "_native_batch_norm_legit"}  # with running statistics, and without
 POOLS = {"max_pool2d", "avg_pool2d"}
 
 
@@ -47,7 +47,7 @@ def reduction(network: Network, node: Node) -> Reduction | None:
         groups = node.args[1]
         inner = {(1, 1)} | {(axis, 0) for axis in range(2, rank)}
         return Reduction(shape, frozenset(inner), ((1, groups, shape[1] // groups),))
-    if name == BATCH_NORM and node.args[5] is True:
+    if name in BATCH_NORM and node.args[-3] is True:
         return over(shape, [axis for axis in range(rank) if axis != 1])
     if name == "cross_entropy_rows":
         return over(shape, [1])

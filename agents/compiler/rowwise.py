@@ -15,7 +15,7 @@ def declare(builder: Builder, node: Node) -> None:
     name = short(node)
     if name in FULL:
         builder.maps[node.name] = builder.full
-    elif name == BATCH_NORM:
+    elif name in BATCH_NORM:
         for user in builder.network.users[node.name]:
             item = builder.network.nodes[user].args[1]
             if item in (1, 2):
@@ -35,10 +35,10 @@ def emit(builder: Builder, node: Node) -> None:
     source = node.args[0]["ref"]
     if builder.network.spec(source).dtype != "float32":
         raise Refused(f"a reduction of {builder.network.spec(source).dtype} is left to PyTorch")
-    if builder.network.nodes.get(node.name) and name != BATCH_NORM and builder.network.spec(node.name).dtype != "float32":
+    if builder.network.nodes.get(node.name) and name not in BATCH_NORM and builder.network.spec(node.name).dtype != "float32":
         raise Refused(f"a reduction to {builder.network.spec(node.name).dtype} is left to PyTorch")
     x = builder.value(source, builder.full)
-    if name == BATCH_NORM:
+    if name in BATCH_NORM:
         batch_norm(builder, node, x)
     else:
         builder.values[node.name] = EMIT[name](builder, node, x)
@@ -143,7 +143,7 @@ def group_norm(builder: Builder, node: Node, x: str) -> str:
 
 def batch_norm(builder: Builder, node: Node, x: str) -> None:
     """Normalises by the statistics of the batch; results 3 and 4 are the running mean and (unbiased) variance after this batch."""
-    _, weight, bias, running_mean, running_var, _, momentum, eps = (plain(a) for a in node.args)
+    weight, bias, *statistics, _, momentum, eps = (plain(a) for a in node.args[1:])
     average, centred, variance = moments(builder, node, x)
     scale = builder.op("rsqrt", builder.op("add", variance, builder.const(eps)), hint="scale")
     normalised = builder.op("mul", centred, scale, hint="normalised")
@@ -153,7 +153,7 @@ def batch_norm(builder: Builder, node: Node, x: str) -> None:
         if item == 0:
             builder.values[user] = affine(builder, normalised, channel_row(builder, weight), channel_row(builder, bias))
         elif item in (3, 4):
-            old = channel_row(builder, running_mean if item == 3 else running_var)
+            old = channel_row(builder, statistics[0 if item == 3 else 1])
             new = average if item == 3 else builder.op("mul", variance, builder.const(n / max(n - 1, 1)))
             kept = builder.op("mul", old, builder.const(1 - momentum))
             builder.values[user] = builder.op("add", kept, builder.op("mul", new, builder.const(momentum)))

@@ -68,7 +68,7 @@ def fusible(network: Network, name: str) -> bool:
 def unit(network: Network, name: str) -> list[str]:
     """`name` with the results that are taken from it."""
     node = network.nodes[name]
-    if short(node) in (BATCH_NORM, "_native_batch_norm_legit_no_training"):
+    if short(node) in BATCH_NORM | {"_native_batch_norm_legit_no_training"}:
         return [name, *network.users[name]]
     return [name]
 

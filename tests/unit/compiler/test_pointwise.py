@@ -16,7 +16,11 @@ CASES = {
     "integers": ("return (x * 3 - y) & 7, x // 1 + y, x + 0.5", "torch.randint(-50, 50, (1500,)), torch.randint(0, 9, (1500,))", "x, y"),
     "mixed types": ("return x * y + z.float(), (y > 2) & z", "torch.rand(1500), torch.randint(0, 5, (1500,)), torch.rand(1500) > 0.5", "x, y, z"),
     "comparisons": ("return torch.where((x > y) | (x == 0), x, -y) + (x <= y)", "torch.rand(40, 40), torch.rand(40, 40)", "x, y"),
-    "clamps": ("return x.clamp(-0.2, 0.3) + x.clamp_min(0.1) * torch.maximum(x, y) - torch.minimum(x, y)", "torch.randn(1500), torch.randn(1500)", "x, y"),
+    "clamps": (
+        "return x.clamp(-0.2, 0.3) + x.clamp_min(0.1) * torch.maximum(x, y) - torch.minimum(x, y)",
+        "torch.randn(1500), torch.randn(1500)",
+        "x, y",
+    ),
     "powers": ("return x**2 + x**3 + x**0.5 + x**-1 + x**1.7 + torch.rsqrt(x)", "torch.rand(1500) + 0.1", "x"),
     "functions": ("return torch.tanh(x) + torch.erf(x) + torch.log1p(x.abs()) + torch.expm1(x) + x.sin() * x.cos()", "torch.randn(3000) * 3", "x"),
     "logs": ("return torch.log(x) + torch.exp(x) + torch.sqrt(x) + x.reciprocal()", "torch.rand(3000) * 8 + 0.01", "x"),
