@@ -17,11 +17,13 @@ from verifier.graph import Capture, Graph, Node
 Space = Literal["own kernel", "library", "pytorch"]
 LIBRARY = {"linear", "matmul", "mm", "bmm", "addmm", "baddbmm", "conv1d", "conv2d", "conv3d", "convolution", "scaled_dot_product_attention",
            "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "einsum", "lstm", "gru"}  # fmt: skip
-WORDS = {"layer_norm": "layer norm", "rms_norm": "RMS norm", "group_norm": "group norm", "_native_batch_norm_legit_functional": "batch norm",
-         "_native_batch_norm_legit_no_training": "batch norm", "_native_batch_norm_legit": "batch norm", "gelu": "GELU", "silu": "SiLU", "relu": "ReLU", "log_softmax": "log-softmax",
-         "cross_entropy_rows": "cross entropy", "mean_counted": "mean loss", "max_pool2d": "max pool", "avg_pool2d": "average pool",
-         "cumsum": "cumulative sum", "rsqrt": "rsqrt", "linalg_vector_norm": "norm", "pow": "power", "_to_copy": "cast",
-         "scaled_dot_product_attention": "attention", "conv2d": "convolution", "matmul": "matrix product", "linear": "linear"}  # fmt: skip
+WORDS = {
+    "layer_norm": "layer norm", "rms_norm": "RMS norm", "group_norm": "group norm", "_native_batch_norm_legit_functional": "batch norm",
+    "_native_batch_norm_legit_no_training": "batch norm", "_native_batch_norm_legit": "batch norm", "gelu": "GELU", "silu": "SiLU",
+    "relu": "ReLU", "relu6": "ReLU6", "log_softmax": "log-softmax", "cross_entropy_rows": "cross entropy", "mean_counted": "mean loss",
+    "max_pool2d": "max pool", "avg_pool2d": "average pool", "cumsum": "cumulative sum", "linalg_vector_norm": "norm", "pow": "power",
+    "_to_copy": "cast", "clone": "copy", "scaled_dot_product_attention": "attention", "conv2d": "convolution", "matmul": "matrix product",
+}  # fmt: skip
 
 
 class Group(BaseModel):

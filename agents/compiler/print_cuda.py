@@ -292,12 +292,14 @@ class CudaKernel:
         if self.resident:
             self.put("#pragma unroll")
             self.open(f"for (int item = 0; item < {self.items}; ++item)")
+            begin = len(self.lines)
             self.put(f"const {kind} at = {first} + item * {stride};")
             guarded = length % stride != 0
             if guarded:
                 self.open(f"if (at < {length})")
             self.vector_body(step, known, "at", kind)
             self.close(1 + guarded)
+            self.drop_unused(begin)
         else:
             self.open(f"for ({kind} at = {first}; at < {length}; at += {stride})")
             self.vector_body(step, known, "at", kind)
@@ -364,7 +366,9 @@ class CudaKernel:
         for at in range(len(self.lines) - 1, begin - 1, -1):
             declared = re.match(r"\s*const (?:int|long) (\w+) = ", self.lines[at])
             name = declared[1] if declared else ""
-            if name.removesuffix("_0") in self.variables.values() and not any(re.search(rf"\b{name}\b", line) for line in self.lines[at + 1 :]):
+            if name.removesuffix("_0") in {*self.variables.values(), "at"} and not any(
+                re.search(rf"\b{name}\b", line) for line in self.lines[at + 1 :]
+            ):
                 del self.lines[at]
 
     def unravel_lane(self, flat: str, axes: list[int], kind: str, suffix: str, lane: bool = False) -> None:

@@ -1,0 +1,71 @@
+"""Printed CUDA programs: they build for sm_90, and their Python side parses. They run only where there is a GPU (tests/gpu)."""
+
+import ast
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from agents.compiler import DeviceFigures, Options
+
+EXAMPLES = sorted((Path(__file__).parents[3] / "examples").glob("*.py"))
+NVCC = shutil.which("nvcc") or ("/usr/local/cuda/bin/nvcc" if os.path.exists("/usr/local/cuda/bin/nvcc") else "")
+needs_nvcc = pytest.mark.skipif(not NVCC, reason="nvcc is not installed")
+QUICK = {"softmax", "resnet_block", "cumsum_scale"}
+
+
+def kernels(text: str) -> str:
+    return text.split('SOURCE = r"""')[1].split('"""')[0]
+
+
+def build(source: str, folder: Path) -> str:
+    unit = folder / "kernels.cu"
+    unit.write_text(source)
+    command = [NVCC, "-arch=sm_90", "-O3", "-std=c++17", "-cubin", "-Xptxas", "-v", str(unit), "-o", str(folder / "kernels.cubin")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+@needs_nvcc
+@pytest.mark.parametrize("path", [pytest.param(p, id=p.stem, marks=() if p.stem in QUICK else pytest.mark.slow) for p in EXAMPLES])
+@pytest.mark.parametrize("split", [False, True], ids=["plain", "split"])
+def test_builds_without_spills(compiled, path, split, tmp_path):
+    options = Options().with_strategy("parallel-split") if split else Options()
+    found = compiled(path.read_text(), figures=DeviceFigures.h200(), options=options)
+    ast.parse(found.text)
+    said = build(kernels(found.text), tmp_path)
+    assert "error" not in said
+    assert all(" 0 bytes spill stores" in line for line in said.splitlines() if "bytes spill" in line)
+
+
+@needs_nvcc
+def test_pointwise_with_every_type_builds(compiled, task, tmp_path):
+    body = (
+        "y = torch.where(m & (i > 2), F.gelu(x) + F.mish(x), F.elu(x).clamp(-1, 2)) * x**3 + x.amax(-1, keepdim=True)\n"
+        "return y, (i * 2 + 1) & 7, ~m, x.t() + 1, F.softmax(y, -1) * i, torch.cumsum(x, 1)"
+    )
+    inputs = "torch.rand(60, 60), torch.randint(0, 9, (60, 60)), torch.rand(60, 60) > 0.5"
+    found = compiled(task(body, inputs, arguments="x, i, m"), figures=DeviceFigures.h200())
+    build(kernels(found.text), tmp_path)
+
+
+def test_cuda_graph_copies_in_and_out_and_restores_state(compiled):
+    path = next(p for p in EXAMPLES if p.stem == "resnet_block")
+    found = compiled(path.read_text(), figures=DeviceFigures.h200(), options=Options().with_strategy("cuda-graph"))
+    tree = ast.parse(found.text)
+    model = next(n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "ModelNew")
+    methods = {n.name: ast.unparse(n) for n in model.body if isinstance(n, ast.FunctionDef)}
+    assert {"__init__", "compute", "record", "forward", "_apply", "load_state_dict"} <= set(methods)
+    assert "held.copy_(value)" in methods["forward"] and "results.clone()" in methods["forward"]
+    assert "self.bn1.running_var" in methods["record"] and "value.copy_(before)" in methods["record"]
+
+
+def test_launches_are_checked_and_take_the_current_stream(compiled):
+    path = next(p for p in EXAMPLES if p.stem == "softmax")
+    text = compiled(path.read_text(), figures=DeviceFigures.h200()).text
+    assert "torch.cuda.current_stream(x.device).cuda_stream" in text
+    assert "check(kernels.softmax(x.data_ptr(), softmax.data_ptr(), stream))" in text
+    assert "cudaGetLastError" in text and "Synchronize" not in text

@@ -1,0 +1,82 @@
+"""What a program takes over from the task's text, and what it leaves."""
+
+import pytest
+
+from agents.compiler.task_text import TaskText
+
+SOURCE = '''"""A task."""
+from __future__ import annotations
+
+import math
+import os
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+WIDTH = 8
+batch, unused = 4, 5
+
+
+class Part(nn.Module):
+    def forward(self, x):
+        return x * math.pi
+
+
+def depth():
+    return WIDTH // 4
+
+
+def only_in_forward(x):
+    return F.relu(x)
+
+
+class Model(nn.Module):
+    """Docstring."""
+
+    factor = 2
+
+    def __init__(self, width: int = WIDTH):
+        super(Model, self).__init__()
+        self.parts = nn.ModuleList(Part() for _ in range(depth()))
+        self._extra()
+
+    def _extra(self):
+        self.register_buffer("b", torch.ones(3))
+
+    def forward(self, x: torch.Tensor, flag: bool = True) -> torch.Tensor:
+        return only_in_forward(x) + self.b
+
+    @staticmethod
+    def unused_method(batch):
+        return os.getpid()
+
+
+def get_inputs():
+    return [torch.rand(batch, 3)]
+
+
+def get_init_inputs():
+    return []
+'''
+
+
+def test_takes_what_the_constructor_needs():
+    text = TaskText(SOURCE)
+    assert text.imports() == ["from __future__ import annotations", "import math", "import torch", "import torch.nn as nn"]
+    assert [part.splitlines()[0] for part in text.definitions()] == ["WIDTH = 8", "class Part(nn.Module):", "def depth():"]
+    methods = text.methods_text()
+    assert "super(ModelNew, self).__init__()" in methods and "def _extra" in methods and "factor = 2" in methods
+    assert "def forward" not in methods and "unused_method" not in methods and "Docstring" not in methods
+    assert text.signature() == "(self, x: torch.Tensor, flag: bool=True) -> torch.Tensor"
+    assert text.arguments() == ["x", "flag"]
+
+
+def test_keeps_forward_for_other_shapes():
+    text = TaskText(SOURCE, keep_forward=True)
+    assert "def forward_eager(self, x: torch.Tensor" in text.methods_text()
+    assert any(part.startswith("def only_in_forward") for part in text.definitions())
+
+
+def test_varargs_are_not_covered():
+    with pytest.raises(ValueError, match="args"):
+        TaskText(SOURCE.replace("x: torch.Tensor, flag: bool = True", "*x")).arguments()
