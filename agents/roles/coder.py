@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from agents.compiler import Options, print_program
 from agents.roles.planner import MAX_STEPS, Compiled, size
 from agents.roles.situation import Advice, Attempt, Edit, Situation
+from agents.roles.verifier import sentence
 from agents.span import Span
 from verifier.report import Report
 
@@ -27,7 +28,7 @@ class BuiltInCoder:
             return None
         where = f" in {move.group}" if move.group else ""
         changes = f"{move.strategy}{where}: {move.expectation}"
-        says = (f"On top of candidate {parent.number}: {move.strategy}{where}. ", f"{move.why}\n", f"Expected: {move.expectation}.")
+        says = (f"On top of candidate {parent.number}: {move.strategy}{where}. ", f"{sentence(move.why)}\n", f"Expected: {move.expectation}.")
         return self._print(compiled, situation, move.options, f"{move.strategy}{where}", changes, says, move.strategy, move.group)
 
     def _repair(self, compiled: Compiled, situation: Situation, failed: Attempt) -> Edit | None:

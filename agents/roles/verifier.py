@@ -41,13 +41,17 @@ class BuiltInVerifier:
         move = min(open_moves, key=lambda pair: pair[0])[1]  # the compiler's order within those that answer the bottleneck
         base = f"candidate {best.number}" + ("" if attempt is best else f", since candidate {attempt.number} is not better")
         where = f" in {move.group}" if move.group else ""
-        reason = f"Next: {move.strategy}{where} on {base}. {move.why}"
+        reason = f"Next: {move.strategy}{where} on {base}. {sentence(move.why)}"
         return Advice(found, "optimise", reason[:2000], move.strategy, move.expected_speedup, move)
 
     @staticmethod
     def _diagnose(situation: Situation, attempt: Attempt) -> Diagnosis:
         plan = situation.plan
         return diagnose(attempt.report, attempt.profile, plan.data.ceilings, bytes_min=plan.bytes_min, flops=plan.flops, floor_ms=plan.floor_ms)
+
+
+def sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('.') else '.'}"
 
 
 def facts_of(situation: Situation, attempt: Attempt, found: Diagnosis, compiled: Compiled) -> Facts:

@@ -118,8 +118,8 @@ CATALOGUE: tuple[Strategy, ...] = (
     Strategy(
         name="non-temporal-stores",
         title="Write past the caches",
-        answers=("memory",),
-        when=lambda facts: facts.bottleneck == "memory" and _far_from_floor(facts),
+        answers=("memory", "latency"),
+        when=_far_from_floor,
         applies="an output larger than the last-level cache is written once and not read again by this kernel",
         expectation="saves the read for ownership: up to a third of the traffic of a copy-like kernel",
         forbidden="outputs that the next operator reads while they would still be in cache",

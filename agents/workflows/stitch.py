@@ -46,8 +46,8 @@ async def understand(run: Engine, situation: Situation) -> None:
             await span.say("verifier", f"The graph could not be captured: {capture.reason}")
         else:
             operators = sum(node.op != "getitem" for node in capture.graph.nodes)
-            span.summary = f"{operators} operators"
-            await span.say("verifier", f"Captured {operators} operators in the functional ATen graph.")
+            span.summary = f"{operators} operator{'s' if operators != 1 else ''}"
+            await span.say("verifier", f"Captured {span.summary} in the functional ATen graph.")
     async with run.span("reference", "Profile the reference", "verifier") as span:
         profile = (await span.profile(None, None)).result.profile
         situation.reference = profile
