@@ -16,6 +16,7 @@ from agents.journal import read_trace
 from agents.projection import project
 
 ROOT = Path(__file__).resolve().parents[3]
+WITHIN = 800  # seconds: most of it is spent where other work keeps the cores busy
 SOFTMAX = """
 import torch
 import torch.nn as nn
@@ -30,7 +31,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.rand(512, 4096)]
+    return [torch.rand(256, 4096)]
 
 
 def get_init_inputs():
@@ -55,10 +56,11 @@ def data_dir(tmp_path_factory):
     return tmp_path_factory.mktemp("verifier")
 
 
+@pytest.mark.timeout(900)
 def test_softmax_from_the_command_line(task, tmp_path, data_dir):
     out = tmp_path / "out"
-    process = start(str(task), "--out", str(out), "--budget-candidates", "2", data_dir=data_dir)
-    printed, progress = process.communicate(timeout=280)
+    process = start(str(task), "--out", str(out), "--budget-candidates", "1", data_dir=data_dir)
+    printed, progress = process.communicate(timeout=WITHIN)
     assert process.returncode == 0, progress
     summary = json.loads((out / "summary.json").read_text())
     assert summary["outcome"] in ("improved", "matched"), progress
@@ -84,9 +86,10 @@ def test_a_task_that_does_not_parse_is_refused_with_its_line(tmp_path, data_dir)
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_killed_in_the_middle_it_continues_and_verifies_nothing_twice(task, tmp_path, data_dir):
     out = tmp_path / "out"
-    process = start(str(task), "--out", str(out), "--budget-candidates", "2", "--quiet", data_dir=data_dir)
+    process = start(str(task), "--out", str(out), "--budget-candidates", "1", "--quiet", data_dir=data_dir)
     deadline = time.monotonic() + 200
     while time.monotonic() < deadline and process.poll() is None:
         trace = out / "trace.jsonl"
@@ -100,7 +103,7 @@ def test_killed_in_the_middle_it_continues_and_verifies_nothing_twice(task, tmp_
     before, _ = read_trace(out)
     assert project(before).state == "running"
     again = start(str(task), "--out", str(out), "--resume", data_dir=data_dir)
-    _, progress = again.communicate(timeout=280)
+    _, progress = again.communicate(timeout=WITHIN)
     assert again.returncode == 0, progress
     events, _ = read_trace(out)
     assert events[: len(before)] == before
