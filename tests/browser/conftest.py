@@ -81,7 +81,8 @@ def no_errors_in_the_page(request):
     page = request.getfixturevalue("page")
     said: list[str] = []
     page.on("pageerror", lambda error: said.append(str(error)))
-    provoked = ("the server responded with a status of 4", "net::ERR_FAILED")  # refusals, and requests that a test aborts
+    # Refusals, requests that a test aborts, and a network that it takes away.
+    provoked = ("the server responded with a status of 4", "net::ERR_FAILED", "net::ERR_INTERNET_DISCONNECTED")
     page.on(
         "console", lambda message: said.append(message.text) if message.type == "error" and not any(p in message.text for p in provoked) else None
     )

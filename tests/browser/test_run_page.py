@@ -197,6 +197,8 @@ def test_what_a_transcript_says_stays_text(page: Page, server, sign_in, people, 
     finished(page)
     expect(page.locator("[data-part=entries]")).to_contain_text("<script>document.title")
     assert page.locator("[data-part=entries] :is(img, script, iframe)").count() == 0
+    expect(page.locator(".table.plan tr.step")).to_have_count(2)
+    expect(page.locator("[data-part=entries]")).not_to_contain_text("[object")
     assert page.title() == "softmax_rows · Stitchwork"
 
 

@@ -38,7 +38,7 @@ def page_config(run: Run, can_control: bool) -> dict:
         "events": reverse("runs:events", args=[run.id]),
         "socket": f"/ws/runs/{run.id}/",
         "control": reverse("runs:control", args=[run.id]) if can_control else None,
-        "leaderboard": "/leaderboard/?" + urlencode({"task": str(run.task_id), "run": str(run.id)}),
+        "leaderboard": reverse("leaderboard:table") + "?" + urlencode({"run": str(run.id)}),
         "now": timezone.now().isoformat(),
         "createdAt": run.created_at.isoformat(),
         "lastSeq": run.last_seq,

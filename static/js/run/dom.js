@@ -7,7 +7,7 @@ function fill(element, attributes, children) {
     if (name === "onclick") element.addEventListener("click", value);
     else element.setAttribute(name === "className" ? "class" : name, value === true ? "" : value);
   }
-  element.append(...children.flat().filter((child) => child != null && child !== false && child !== ""));
+  element.append(...children.flat(Infinity).filter((child) => child != null && child !== false && child !== ""));
   return element;
 }
 

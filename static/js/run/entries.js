@@ -46,21 +46,17 @@ export const ENTRIES = {
     const table = h(
       "table",
       { class: "table plan" },
-      h("thead", null, h("tr", null, ["Step", "Operators", "Where", "Strategies", "Expected"].map((name) => h("th", { scope: "col" }, name)))),
+      h("thead", null, h("tr", null, ["Step", "Where", "Strategies", "Expected"].map((name) => h("th", { scope: "col" }, name)))),
       h(
         "tbody",
         null,
-        steps.map((step) => [
-          h(
-            "tr",
-            null,
-            h("td", null, h("b", null, step.title || step.id || ""), step.reason ? h("span", { class: "cell-sub" }, step.reason) : null, step.risk ? h("span", { class: "cell-sub" }, `risk: ${step.risk}`) : null),
-            h("td", { class: "mono wrap" }, listed(step.operators)),
-            h("td", null, spaceTag(step.space)),
-            h("td", null, listed(step.strategies) || "–"),
-            h("td", null, shown(step.expected) || "–"),
-          ),
-        ]),
+        steps.map((step) => {
+          const why = [step.reason, step.contract ? `contract: ${shown(step.contract)}` : "", step.risk ? `risk: ${shown(step.risk)}` : ""].filter(Boolean).join(" · ");
+          return [
+            h("tr", { class: "step" }, h("td", null, h("b", null, step.title || step.id || "")), h("td", null, spaceTag(step.space)), h("td", null, listed(step.strategies) || "–"), h("td", { class: "nowrap" }, shown(step.expected) || "–")),
+            h("tr", { class: "why" }, h("td", { colspan: 4 }, h("span", { class: "mono" }, operators(step.operators)), why ? h("span", { class: "cell-sub" }, why) : null)),
+          ];
+        }),
       ),
     );
     return [
@@ -191,6 +187,8 @@ export const ENTRIES = {
 function spaceTag(space) {
   return h("span", { class: `tag${space === "own kernel" ? " class-custom" : ""}` }, space || "–");
 }
+
+const operators = (value) => listed(value).replaceAll("aten.", "").replaceAll(".default", "");
 
 const listed = (value) => (Array.isArray(value) ? value.map(shown).join(", ") : shown(value));
 

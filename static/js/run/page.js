@@ -68,7 +68,7 @@ function draw() {
   if (caughtUp && !first && done.notices.length) say(done.notices.at(-1));
   if (state.run.state === "finished" && state.last >= head) {
     connection.stop();
-    showConnection("finished");
+    if (!conversation.pending.size) showConnection("finished");
   }
 }
 

@@ -2,6 +2,7 @@
 import { h, setText } from "./dom.js";
 import { seconds, shortStatus, statusOf, times } from "./format.js";
 import { write } from "./selection.js";
+import { clock } from "../lib/ago.js";
 
 export class Tree {
   constructor(box, now) {
@@ -73,7 +74,7 @@ export class Tree {
   tickRow(span, row) {
     const open = span.closedAt == null && span.openedAt && this.state.run.state !== "finished";
     const spent = span.seconds ?? (open ? Math.max(0, (this.now() - Date.parse(span.openedAt)) / 1000) : null);
-    setText(row.time, spent == null ? "" : open ? seconds(Math.floor(spent)).replace(/\.0 s/, " s") : seconds(spent));
+    setText(row.time, spent == null ? "" : spent >= 60 ? clock(spent) : open ? `${Math.floor(spent)} s` : seconds(spent));
   }
 
   tick() {

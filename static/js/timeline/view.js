@@ -2,6 +2,7 @@
 import { h, setText } from "../run/dom.js";
 import { nameOf, nameTable, selectedPanel, tooltip } from "./details.js";
 import { duration, share } from "./format.js";
+import { Input } from "./input.js";
 import { Painter } from "./painter.js";
 import { firstReaching, hit, linked, parse } from "./parse.js";
 import { busy, byName, deviceRows } from "./stats.js";
@@ -100,7 +101,7 @@ export class TimelineView {
       this.summary.textContent = "The profiler recorded nothing.";
       return;
     }
-    this.listen();
+    new Input(this);
     this.sizes = new ResizeObserver(() => this.relayout());
     this.sizes.observe(this.scroller);
     this.relayout();
@@ -284,123 +285,6 @@ export class TimelineView {
     return hit(this.model, place.track, this.painter.time(x, this.view), slack);
   }
 
-  listen() {
-    const { signal } = this.aborter;
-    const on = (target, name, action, options = {}) => target.addEventListener(name, action, { signal, ...options });
-    on(this.canvas, "wheel", (event) => this.wheel(event), { passive: false });
-    on(this.canvas, "pointerdown", (event) => this.press(event));
-    on(this.canvas, "pointermove", (event) => this.move(event));
-    on(this.canvas, "pointerup", (event) => this.release(event));
-    on(this.canvas, "pointercancel", () => this.endDrag());
-    on(this.canvas, "pointerleave", () => {
-      this.point0 = null;
-      this.hideTip();
-    });
-    on(this.canvas, "dblclick", (event) => {
-      const found = this.under(this.point(event));
-      if (found >= 0) this.focusOn(found);
-    });
-    on(this.canvas, "keydown", (event) => this.key(event));
-    on(this.minimap, "pointerdown", (event) => this.scrub(event));
-    on(this.minimap, "pointermove", (event) => event.buttons && this.scrub(event));
-    on(this.search, "input", () => this.applySearch());
-    on(this.search, "keydown", (event) => {
-      if (event.key === "Enter") this.nextMatch(event.shiftKey ? -1 : 1);
-      if (event.key === "Escape") {
-        this.search.value = "";
-        this.applySearch();
-        this.canvas.focus();
-      }
-    });
-    const repaint = () => {
-      this.painter.readColours();
-      this.draw();
-    };
-    on(document, "themechange", repaint);
-    on(matchMedia("(prefers-color-scheme: dark)"), "change", repaint);
-    this.pointers = new Map();
-  }
-
-  wheel(event) {
-    const { x } = this.point(event);
-    if (x < this.painter.gutter && !event.ctrlKey) return; // over the labels the page scrolls
-    event.preventDefault();
-    const unit = event.deltaMode === 1 ? 16 : 1;
-    if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
-      this.pan(((event.deltaX || event.deltaY) * unit) / (this.painter.width - this.painter.gutter));
-      return;
-    }
-    this.zoom(Math.exp(Math.max(-240, Math.min(240, event.deltaY * unit)) * (event.ctrlKey ? 0.008 : 0.0022)), this.painter.time(x, this.view));
-  }
-
-  press(event) {
-    if (event.button !== 0) return;
-    this.canvas.focus({ preventScroll: true });
-    this.canvas.setPointerCapture(event.pointerId);
-    const at = this.point(event);
-    this.pointers.set(event.pointerId, at);
-    this.drag = { at, view: { ...this.view }, top: this.scroller.scrollTop, moved: false, measuring: event.shiftKey };
-    if (this.pointers.size === 2) this.pinch = { distance: this.pinchDistance(), view: { ...this.view } };
-  }
-
-  pinchDistance() {
-    const [a, b] = [...this.pointers.values()];
-    return Math.max(8, Math.abs(a.x - b.x));
-  }
-
-  move(event) {
-    const at = this.point(event);
-    if (this.pointers.has(event.pointerId)) this.pointers.set(event.pointerId, at);
-    if (this.pinch && this.pointers.size === 2) {
-      const factor = this.pinch.distance / this.pinchDistance();
-      const middle = (this.pinch.view.from + this.pinch.view.to) / 2;
-      const wide = (this.pinch.view.to - this.pinch.view.from) * factor;
-      this.set(middle - wide / 2, middle + wide / 2);
-      return;
-    }
-    if (!this.drag) {
-      this.point0 = at;
-      this.hoverAt(at);
-      return;
-    }
-    const dx = at.x - this.drag.at.x;
-    if (!this.drag.moved && Math.hypot(dx, at.y - this.drag.at.y) < 4) return;
-    this.drag.moved = true;
-    this.hideTip();
-    if (this.drag.measuring) {
-      this.measure = { from: this.painter.time(this.drag.at.x, this.drag.view), to: this.painter.time(at.x, this.view), top: Math.min(this.drag.at.y, at.y), bottom: Math.max(this.drag.at.y, at.y) };
-      this.draw();
-      this.settle();
-      return;
-    }
-    const by = (dx / (this.painter.width - this.painter.gutter)) * (this.drag.view.to - this.drag.view.from);
-    this.set(this.drag.view.from - by, this.drag.view.to - by);
-  }
-
-  release(event) {
-    const drag = this.drag;
-    this.pointers.delete(event.pointerId);
-    this.endDrag();
-    if (!drag || drag.moved) return;
-    const at = this.point(event);
-    if (at.x < this.painter.gutter) {
-      this.toggleRow(at);
-      return;
-    }
-    const found = this.under(at);
-    if (found < 0 && this.measure) {
-      this.measure = null;
-      this.settle();
-    }
-    this.select(found);
-  }
-
-  endDrag() {
-    this.drag = null;
-    this.pinch = null;
-    this.pointers.clear();
-  }
-
   toggleRow({ y }) {
     const place = this.painter.at(y);
     if (!place || place.line.row.depths < 2) return;
@@ -434,48 +318,6 @@ export class TimelineView {
       this.hover = -1;
       this.draw();
     }
-  }
-
-  scrub(event) {
-    const box = this.minimap.getBoundingClientRect();
-    const part = (event.clientX - box.left - this.painter.gutter) / (this.painter.width - this.painter.gutter);
-    this.minimap.setPointerCapture(event.pointerId);
-    const wide = this.view.to - this.view.from;
-    this.set(part * this.span - wide / 2, part * this.span + wide / 2);
-  }
-
-  key(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const at = this.point0 ? this.painter.time(Math.max(this.point0.x, this.painter.gutter), this.view) : undefined;
-    const actions = {
-      w: () => this.zoom(1 / STEP, at),
-      s: () => this.zoom(STEP, at),
-      a: () => this.pan(-0.15),
-      d: () => this.pan(0.15),
-      "+": () => this.zoom(1 / STEP),
-      "=": () => this.zoom(1 / STEP),
-      "-": () => this.zoom(STEP),
-      ArrowLeft: () => this.pan(-0.15),
-      ArrowRight: () => this.pan(0.15),
-      ArrowUp: () => this.zoom(1 / STEP),
-      ArrowDown: () => this.zoom(STEP),
-      ".": () => this.step(1),
-      ",": () => this.step(-1),
-      0: () => this.fit(),
-      Home: () => this.fit(),
-      f: () => this.selected >= 0 && this.focusOn(this.selected),
-      Enter: () => this.selected >= 0 && this.focusOn(this.selected),
-      "/": () => this.search.focus(),
-      Escape: () => {
-        this.measure = null;
-        this.select(-1);
-        this.settle();
-      },
-    };
-    const action = actions[event.key.length === 1 ? event.key.toLowerCase() : event.key];
-    if (!action) return;
-    event.preventDefault();
-    action();
   }
 
   // For tests and for screen readers alike: what is selected, in words.
