@@ -13,7 +13,7 @@ class Model(nn.Module):
         return F.cross_entropy(logits, targets)
 
 
-rows, classes = 512, 8192
+rows, classes = 768, 8192
 
 
 def get_inputs():

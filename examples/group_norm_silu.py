@@ -14,7 +14,7 @@ class Model(nn.Module):
         return F.silu(self.norm(x))
 
 
-batch, groups, channels, height, width = 8, 32, 128, 64, 64
+batch, groups, channels, height, width = 12, 32, 128, 64, 64
 
 
 def get_inputs():

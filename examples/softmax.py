@@ -12,7 +12,7 @@ class Model(nn.Module):
         return torch.softmax(x, dim=-1)
 
 
-rows, columns = 1024, 4096
+rows, columns = 1536, 4096
 
 
 def get_inputs():
