@@ -28,14 +28,14 @@ class Announcement:
     """The row of one verifier, under a random name that it keeps in its DATA_DIR: never a host name."""
 
     def __init__(self, device: str, data: Path):
-        self.device = device
+        self.device, self.data = device, data
         self.kind = device.partition(":")[0]
         self.worker = f"{kept_secret(data, 'worker_name')[:16]}-{device.replace(':', '-')}"
         self.busy_with = ""
 
     def announce(self, environment: Environment | None, unusable: str = "") -> Device:
         """`environment`: where the judge measures; None with the reason in `unusable` where the device cannot be used."""
-        said = ask_doctor(self.device)
+        said = ask_doctor(self.device, self.data)
         if environment is not None:
             said = {**environment.model_dump(exclude_none=True), **said}
         if unusable:
@@ -63,15 +63,15 @@ class Announcement:
 
 
 DOCTOR_KEEPS = (
-    *("PATH", "HOME", "LANG", "DATA_DIR", "PYTHONPATH"),
+    *("PATH", "HOME", "LANG", "PYTHONPATH"),
     *("CUDA_VISIBLE_DEVICES", "CUDA_HOME", "LD_LIBRARY_PATH", "STITCH_NSYS", "STITCH_NSYS_LIBRARIES"),
 )
 
 
-def ask_doctor(device: str) -> dict[str, Any]:
+def ask_doctor(device: str, data: Path) -> dict[str, Any]:
     """`python -m verifier doctor --json`, in a process with nothing of our environment that it does not need."""
     command = [sys.executable, "-m", "verifier", "doctor", "--json", "--device", device]
-    environment = {name: os.environ[name] for name in DOCTOR_KEEPS if name in os.environ}
+    environment = {name: os.environ[name] for name in DOCTOR_KEEPS if name in os.environ} | {"DATA_DIR": str(data)}
     try:
         done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=DOCTOR_SECONDS)
         return json.loads(done.stdout)

@@ -44,4 +44,5 @@ class QueuedVerifier:
         device = devices.filter(device=self.device).first() or devices.first()
         if device is None:
             return {"device": self.device}
-        return {**device.doctor, "device": device.device, "device_name": device.name, "device_model": device.model}
+        figures = {name: value for name, value in device.doctor.items() if isinstance(value, (str, int, float))}
+        return {**figures, "device": device.device, "device_name": device.name, "device_model": device.model}

@@ -22,7 +22,7 @@ def own(tmp_path):
         stack.process.kill()
 
 
-@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda s: s.name)
+@pytest.mark.parametrize("by", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGKILL], ids=lambda s: s.name)
 def test_nothing_is_left_running(own, by):
     own.start()
     family = descendants(own.process.pid)
@@ -66,6 +66,7 @@ def test_what_a_page_brings_can_be_kept_by_the_browser(own):
             assert "immutable" in answer.headers["Cache-Control"], path
 
 
+@pytest.mark.slow
 def test_a_second_one_on_the_same_data_is_refused(own):
     own.start()
     second = Stack(own.data)
@@ -74,6 +75,7 @@ def test_a_second_one_on_the_same_data_is_refused(own):
     assert alive([own.process.pid])
 
 
+@pytest.mark.slow
 def test_a_dead_postgres_is_started_again(own):
     own.start()
     browser = own.browser()
