@@ -130,6 +130,9 @@ static inline void stream_line(float* __restrict to, const float* __restrict fro
     for (; i + 8 <= count; i += 8) _mm256_stream_ps(to + i, _mm256_loadu_ps(from + i));
 #endif
     for (; i < count; ++i) to[i] = from[i];
+#if defined(__AVX__)
+    _mm_sfence();
+#endif
 }
 """
 NEEDS = {"log1p": ["log"], "sigmoid": ["exp"], "tanh": ["exp"], "erf": ["exp"], "expm1": ["exp"]}
