@@ -9,7 +9,7 @@ from agents.compiler.kernels.schedule import Pass, Schedule, schedule
 from agents.compiler.kernels.shape import Shape
 
 LINE = 4096  # elements finished in the cache before they are written past it
-BLOCK = 1024  # elements summed in single precision before they join a double
+BLOCK = 512  # elements summed in single precision before they join a double
 STACK_FLOATS = 16384  # longest line kept on a thread's stack
 START = {"sum": "0.0f", "max": "-INFINITY", "min": "INFINITY", "amax": "-INFINITY", "amin": "INFINITY"}
 CLAUSE = {"sum": "+", "max": "max", "min": "min", "amax": "max", "amin": "min"}
@@ -167,10 +167,10 @@ class CppKernel:
             kind = "double" if op.attr == "sum" and nested else "float"
             self.put(f"{kind} {op.name} = {START[op.attr] if kind == 'float' else '0.0'};")
             if op.attr in ("amax", "amin"):
-                self.put(f"bool {op.name}_nan = false;")
+                self.put(f"int {op.name}_nan = 0;")
         if parallel:
             clauses = "".join(f" reduction({CLAUSE[op.attr]} : {op.name})" for op in step.reduces)
-            clauses += "".join(f" reduction(|| : {op.name}_nan)" for op in step.reduces if op.attr in ("amax", "amin"))
+            clauses += "".join(f" reduction(| : {op.name}_nan)" for op in step.reduces if op.attr in ("amax", "amin"))
             if nested:
                 self.put(f"#pragma omp parallel for{clauses} schedule(static)")
         for axis in rest:
@@ -185,7 +185,7 @@ class CppKernel:
                 self.put(f"float {op.name}_part = 0.0f;")
         names = {op.name: partial.get(op.name, op.name) for op in step.reduces}
         clauses = "".join(f" reduction({CLAUSE[op.attr]} : {names[op.name]})" for op in step.reduces)
-        clauses += "".join(f" reduction(|| : {op.name}_nan)" for op in step.reduces if op.attr in ("amax", "amin"))
+        clauses += "".join(f" reduction(| : {op.name}_nan)" for op in step.reduces if op.attr in ("amax", "amin"))
         self.put(f"#pragma omp simd{clauses}")
         begin, end = ("start", "end") if blocked else ("0", str(size))
         self.open(f"for (long {name} = {begin}; {name} < {end}; ++{name})")
@@ -308,7 +308,7 @@ class CppKernel:
             self.put(self.accumulate(op, (names or {}).get(op.name, op.name), printer.text(op.args[0]), ordered))
             if op.attr in ("amax", "amin") and not ordered:
                 value = printer.inner(op.args[0])
-                self.put(f"{op.name}_nan = {op.name}_nan || {value} != {value};")
+                self.put(f"{op.name}_nan |= {value} != {value};")
         for store in step.stores:
             self.put(f"{self.destination(store, target)} = {printer.text(store.op)};")
 
