@@ -20,6 +20,7 @@ FLOOR_REACHED = 0.95  # of the floor: what is left is within the noise of the ce
 SETS_THE_PACE = 0.5  # share of a ceiling
 LAUNCH_SHARE = 0.3  # of the program's time
 BUSY_ENOUGH = 0.8
+WAITING = 0.5  # of the wall time in which a GPU worked: below it, the host's launches set the pace
 FLOOR_BEATEN = 0.9  # a program clearly below the floor shows that its data stayed in a cache: then the floor is none
 
 
@@ -125,6 +126,8 @@ def _classify(
     idle = busy is None or busy < BUSY_ENOUGH
     if launches is not None and launches >= 4 and idle and launches * ceilings.launch_us / time_us >= LAUNCH_SHARE:
         return "launch"
+    if ceilings.kind == "cuda" and launches is not None and launches >= 2 and busy is not None and busy < WAITING:
+        return "launch"  # the device waits for the host between launches
     if max(memory, compute) >= SETS_THE_PACE:
         return "memory" if memory >= compute else "compute"
     if ceilings.kind == "cuda":
@@ -164,7 +167,7 @@ def _sentence(bottleneck: str, headroom: float | None, memory: float, compute: f
         "none": f"At the floor{left}: nothing worth having is left.",
         "memory": f"Memory bound: {100 * memory:.0f} % of the bandwidth with the least traffic possible{left}.",
         "compute": f"Compute bound: {100 * compute:.0f} % of the fp32 arithmetic{left}.",
-        "launch": f"Launch bound: launching takes a large share of the time{left}.",
+        "launch": f"Launch bound: the device waits for the host's launches{left}.",
         "occupancy": f"Too little parallel work: the longest kernel does not fill the device{left}.",
         "latency": f"Latency bound: neither memory ({100 * memory:.0f} %) nor arithmetic ({100 * compute:.0f} %) is at its ceiling{left}.",
     }[bottleneck]

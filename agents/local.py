@@ -63,7 +63,7 @@ class LocalVerifier:
     async def describe(self) -> dict[str, Any]:
         """What the judge says of its device, for `DeviceFigures.of`; only its name where the judge does not start."""
         try:
-            return (await self.client.ready()).model_dump(mode="json")
+            return {**(await self.client.ready()).model_dump(mode="json"), **await self.client.figures()}
         except OSError:
             return {"device": self.device}
 

@@ -39,6 +39,7 @@ class Verifier:
         self.limits = limits or Limits()
         self.spares = spares
         self.environment: Environment | None = None
+        self._figures: dict[str, float] = {}
         self._process: asyncio.subprocess.Process | None = None
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
@@ -90,6 +91,11 @@ class Verifier:
             raise OSError(unusable or "the judge did not start")
         return self.environment
 
+    async def figures(self) -> dict[str, float]:
+        """Ceilings by which plans are made: `bandwidth_gbs`, `fp32_gflops`; 0 where one is not known. Raises as `ready` does."""
+        await self.ready()
+        return self._figures
+
     async def close(self) -> None:
         """Ends the judge and with it everything that it started."""
         async with self._turn:
@@ -131,6 +137,7 @@ class Verifier:
             await self._stop()
             return str(message["error"])
         self.environment = Environment.model_validate(message["environment"])
+        self._figures = {str(name): float(value) for name, value in message["figures"].items()}
         return ""
 
     async def _send(self, message: dict[str, Any]) -> None:

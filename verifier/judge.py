@@ -54,7 +54,9 @@ class Judge:
         """Until the client goes."""
         threading.Thread(target=self._read, daemon=True).start()
         self.pool.refill()
-        self._send({"type": "ready", "environment": self.device.environment().model_dump()})
+        ceiling = self.device.ceiling("fp32-strict")
+        figures = {"bandwidth_gbs": (ceiling.bytes_per_second or 0) / 1e9, "fp32_gflops": (ceiling.flops_per_second or 0) / 1e9}
+        self._send({"type": "ready", "environment": self.device.environment().model_dump(), "figures": figures})
         while True:
             frame = self.inbox.get()
             if frame is None:

@@ -300,6 +300,15 @@ class Builder:
                 found.append(self.const(value, dtype or own))
         return found
 
+    def gather(self, argument: Argument, at: Access, picked: str, hint: str) -> str:
+        """An element at a position that is computed; NaN where the position lies outside, and no read there."""
+        argument.read = True
+        low = self.op("ge", picked, self.const(0, "int64"), dtype="bool")
+        inside = self.op("and", low, self.op("lt", picked, self.const(at.limit, "int64"), dtype="bool"), dtype="bool", hint="inside")
+        at.index = self.op("where", inside, picked, self.const(0, "int64"), dtype="int64", hint="picked")
+        found = self.op("gather", at.index, dtype="float32", hint=hint, access=at)
+        return self.op("where", inside, found, self.const(float("nan")))
+
     # -- stores -------------------------------------------------------------------------------------------------------------
 
     def store(self, name: str) -> None:

@@ -49,7 +49,8 @@ class DeviceFigures(BaseModel):
             update = {ours: data[theirs] for ours, theirs in known.items() if data.get(theirs)}
             return base.model_copy(update={"name": name or base.name, **update})
         threads = int(data.get("threads") or _count(str(data.get("device_model") or "")) or 2)
-        return cls.cpu(threads, name or "CPU")
+        base = cls.cpu(threads, name or "CPU")
+        return base.model_copy(update={field: float(data[field]) for field in ("bandwidth_gbs", "fp32_gflops") if data.get(field)})
 
     def memory_ms(self, count: int) -> float:
         """Milliseconds to move `count` bytes once."""

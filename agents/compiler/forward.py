@@ -71,9 +71,6 @@ class Forward:
         """Pointers that each kernel takes, the stream among them."""
         return {kernel.name: len(kernel.arguments) + self.cuda + bool(self.scratch.get(kernel.name)) for kernel, _, _ in self.kernels}
 
-    def flags(self) -> str:
-        return ', ("-mprefer-vector-width=512",)' if self.options.on("wide-vectors") and not self.cuda else ""
-
     def support(self) -> str:
         """Module-level functions that forward calls."""
         lines = [

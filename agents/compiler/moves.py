@@ -46,18 +46,6 @@ def moves(plan: CompilerPlan, options: Options, report: Report | None, profile: 
             found += _stores(plan, options, group, kernel, shape, total, ms)
             found += _blocks(plan, options, group, kernel, shape, total, ms)
         found += _give_back(options, group, report, total, ms)
-    if plan.figures.kind == "cpu" and not options.on("wide-vectors"):
-        own = sum(ms for ms in measured.values())
-        if not measured or own >= 0.3 * total:
-            found.append(
-                Move(
-                    strategy="vectorise",
-                    options=options.with_strategy("wide-vectors"),
-                    expected_speedup=1.03,
-                    expectation="512-bit vectors where the processor has them: fewer instructions for exp and its like",
-                    why="own kernels take much of the time and are not at the floor of memory",
-                )  # fmt: skip
-            )
     return sorted(found, key=lambda move: -move.expected_speedup)
 
 

@@ -224,7 +224,6 @@ def embedding(builder: Builder, node: Node) -> str:
     out = builder.maps[node.name]
     picked = builder.cast(builder.value(index, out[:-1]), "int64")
     argument = builder.argument(layout.base)
-    argument.read = True
     strides = builder.domain_strides((layout.strides[1],), (out[-1],))
     access = Access(argument.name, strides, layout.offset, picked, layout.strides[0], layout.shape[0])
-    return builder.op("gather", picked, dtype="float32", hint=f"{argument.name}_row", access=access)
+    return builder.gather(argument, access, picked, f"{argument.name}_row")

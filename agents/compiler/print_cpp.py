@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agents.compiler.ir import Kernel, Op, Store, product
-from agents.compiler.kernels.expressions import C_TYPES, CPP, Expressions, address, constant, functions_used
+from agents.compiler.kernels.expressions import C_TYPES, CPP, POINTED, Expressions, address, constant, functions_used
 from agents.compiler.kernels.math_cpp import STREAM, sources
 from agents.compiler.kernels.schedule import Pass, Schedule, schedule
 from agents.compiler.kernels.shape import Shape
@@ -56,7 +56,7 @@ class CppKernel:
         parameters = []
         for argument in self.kernel.arguments.values():
             const = "" if argument.written else "const "
-            parameters.append(f"{const}{C_TYPES[argument.dtype]}* __restrict {argument.name}")
+            parameters.append(f"{const}{POINTED[argument.dtype]}* __restrict {argument.name}")
         head = [f"// {line}" for line in comment] + [f'extern "C" void {self.kernel.name}({", ".join(parameters)}) {{']
         {"elements": self.elements, "rows": self.rows, "lanes": self.lanes, "split": self.split, "scan": self.scan}[self.shape.style]()
         return "\n".join([*head, *self.lines, "}", ""])
@@ -299,7 +299,7 @@ class CppKernel:
             text = printer.expression(op)
             if op.kind == "const":
                 local[op.name] = text
-            elif uses > 1 or len(text) > 72 or op.kind == "gather" or self.plan.compared(at, op.name):
+            elif uses > 1 or len(text) > 72 or self.plan.named(at, op.name):
                 self.put(f"const {C_TYPES[op.dtype]} {op.name} = {text};")
                 local[op.name] = op.name
         for name in step.keeps:

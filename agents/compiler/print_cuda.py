@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from agents.compiler.ir import Access, Kernel, Op, Store, product
-from agents.compiler.kernels.expressions import C_TYPES, CUDA, Expressions, address, constant, functions_used
+from agents.compiler.kernels.expressions import C_TYPES, CUDA, POINTED, Expressions, address, constant, functions_used
 from agents.compiler.kernels.math_cuda import sources
 from agents.compiler.kernels.schedule import Pass, Schedule, schedule
 from agents.compiler.kernels.shape import Shape
@@ -56,7 +56,7 @@ class CudaKernel:
 
     def parameters(self) -> list[str]:
         return [
-            f"{'' if argument.written else 'const '}{C_TYPES[argument.dtype]}* __restrict__ {argument.name}"
+            f"{'' if argument.written else 'const '}{POINTED[argument.dtype]}* __restrict__ {argument.name}"
             for argument in self.kernel.arguments.values()
         ]
 
@@ -432,7 +432,7 @@ class CudaKernel:
             text = printer.expression(op)
             if op.kind == "const":
                 local[op.name] = text
-            elif self.plan.uses(at, op.name) > 1 or len(text) > 72 or op.kind == "gather" or self.plan.compared(at, op.name):
+            elif self.plan.uses(at, op.name) > 1 or len(text) > 72 or self.plan.named(at, op.name):
                 self.put(f"const {C_TYPES[op.dtype]} {op.name} = {text};")
                 local[op.name] = op.name
         lane = "[item][lane]" if self.width > 1 else "[item]"

@@ -75,7 +75,7 @@ def _kernels(forward: Forward, language: str) -> str:
     counts = ", ".join(f'"{name}": {count}' for name, count in forward.signatures().items())
     result = "ctypes.c_int" if language == "cuda" else "None"
     return (
-        f'\nSOURCE = r"""\n{source}"""\n\nkernels = stitch_build("{language}", SOURCE{forward.flags()})\n'
+        f'\nSOURCE = r"""\n{source}"""\n\nkernels = stitch_build("{language}", SOURCE)\n'
         f"for name, pointers in {{{counts}}}.items():\n"
         f"    getattr(kernels, name).argtypes = [ctypes.c_void_p] * pointers\n"
         f"    getattr(kernels, name).restype = {result}\n\n" + forward.support()

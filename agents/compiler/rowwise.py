@@ -94,7 +94,7 @@ def cross_entropy(builder: Builder, node: Node, x: str) -> str:
     argument = builder.argument(layout.base)
     strides = builder.domain_strides((layout.strides[0],), rows)
     access = Access(argument.name, strides, layout.offset, picked, layout.strides[1], layout.shape[1])
-    chosen = builder.op("gather", picked, hint="chosen", access=access)
+    chosen = builder.gather(argument, access, picked, "chosen")
     ignored = builder.op("eq", picked, builder.const(node.args[2], "int64"), dtype="bool")
     return builder.op("where", ignored, builder.const(0), builder.op("sub", lse, chosen), hint="loss")
 

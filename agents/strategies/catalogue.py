@@ -16,6 +16,8 @@ def _far_from_floor(facts: Facts) -> bool:
 def _many_small_launches(facts: Facts) -> bool:
     if facts.launches is None or facts.program_us is None:
         return facts.bottleneck in ("launch", "latency")
+    if facts.device_busy is not None:
+        return facts.launches >= 2 and facts.device_busy < 0.7
     return facts.launches >= 4 and facts.program_us / facts.launches < 50
 
 
@@ -133,7 +135,7 @@ CATALOGUE: tuple[Strategy, ...] = (
         title="Replay the launches of a call as one CUDA graph",
         answers=("launch", "latency"),
         when=_many_small_launches,
-        applies="a call makes several launches of short kernels, with the same shapes every time",
+        applies="the device waits between several launches of short kernels, with the same shapes every time",
         expectation="removes launch gaps: 1.2 to 8x where launches dominate, nothing where kernels are long",
         forbidden="data-dependent control flow, random numbers that must change, host synchronisation, changing shapes",
         cpp="",

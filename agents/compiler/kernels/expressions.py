@@ -15,6 +15,8 @@ C_TYPES = {
     "uint8": "unsigned char",
     "bool": "bool",
 }
+# Booleans in memory are bytes: g++ has no vectors of bool.
+POINTED = {**C_TYPES, "bool": "unsigned char"}
 INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
          "and": "&", "or": "|", "xor": "^"}  # fmt: skip
 # Functions with a body of ours in C++ (math_cpp.py); on the GPU the CUDA math library has them.
@@ -66,7 +68,9 @@ class Expressions:
         """As an operand of an infix operator: in parentheses where it is one itself."""
         text = self.text(name)
         op = self.kernel.ops[name]
-        bare = name in self.known or op.kind in ("load", "coord", "gather") or (op.kind == "const" and not text.startswith("-"))
+        bare = (
+            name in self.known or (op.kind in ("load", "coord", "gather") and op.dtype != "bool") or (op.kind == "const" and not text.startswith("-"))
+        )
         return text if bare or (text.endswith(")") and text.split("(")[0].isidentifier() and _closes_last(text)) else f"({text})"
 
     def expression(self, op: Op) -> str:
@@ -74,14 +78,15 @@ class Expressions:
         if kind == "const":
             return constant(op.attr, op.dtype)
         if kind == "load":
-            return f"{op.access.argument}[{address(self.kernel, op.access, self.variables)}]"
+            text = f"{op.access.argument}[{address(self.kernel, op.access, self.variables)}]"
+            return f"{text} != 0" if op.dtype == "bool" else text
         if kind == "coord":
             return f"(long long){self.variables[op.attr]}"
         if kind == "gather":
             picked, access = self.text(args[0]), op.access
             rest = address(self.kernel, access, self.variables)
             where = f"{picked} * {access.index_stride}" + (f" + {rest}" if rest != "0" else "")
-            return f"{picked} >= 0 && {picked} < {access.limit} ? {access.argument}[{where}] : NAN"
+            return f"{access.argument}[{where}]"
         if kind in INFIX:
             return f"{self.inner(args[0])} {INFIX[kind]} {self.inner(args[1])}"
         if kind == "cast":

@@ -72,7 +72,7 @@ static inline float tanh_f(float x) {
 }
 """
 ERF = """\
-// erf(x) within 2 ulp: a polynomial in x^2 below 1, 1 - exp(-x^2) * q(1 / (1 + |x| / 2)) above.
+// erf(x) within 2 ulp: a polynomial in x^2 below 1, 1 - exp(q(|x|)) above.
 static inline float erf_f(float x) {
     const float z = x * x;
     float p = -9.6415188e-6f;
@@ -83,17 +83,15 @@ static inline float erf_f(float x) {
     p = fmaf(p, z, 0.11283782f);
     p = fmaf(p, z, -0.37612638f);
     p = fmaf(p, z, 1.12837923f);
-    const float a = fabsf(x) < 4.2f ? fabsf(x) : 4.2f, t = 1.0f / (1.0f + 0.5f * a);
-    float q = 0.02164342f;
-    q = fmaf(q, t, 0.033718303f);
-    q = fmaf(q, t, -0.32425159f);
-    q = fmaf(q, t, 0.42042118f);
-    q = fmaf(q, t, -0.017582323f);
-    q = fmaf(q, t, 0.31493369f);
-    q = fmaf(q, t, 0.26746842f);
-    q = fmaf(q, t, 0.28386906f);
-    q = fmaf(q, t, -9.3477647e-5f);
-    const float far = copysignf(1.0f - q * exp_f(-a * a), x);
+    const float a = fabsf(x) < 4.1f ? fabsf(x) : 4.1f;
+    float q = 0.00018797166f;
+    q = fmaf(q, a, -0.0029640058f);
+    q = fmaf(q, a, 0.021906475f);
+    q = fmaf(q, a, -0.1032562f);
+    q = fmaf(q, a, -0.63796502f);
+    q = fmaf(q, a, -1.1272023f);
+    q = fmaf(q, a, -0.00031246978f);
+    const float far = copysignf(1.0f - exp_f(q), x);
     return fabsf(x) < 1.0f ? x * p : (x == x ? far : x);
 }
 """

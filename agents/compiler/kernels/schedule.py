@@ -39,9 +39,11 @@ class Schedule:
         names += [op.access.index for op in step.elements if op.access is not None and op.access.index]
         return names.count(name) + sum(store.op == name for store in step.stores) + step.keeps.count(name)
 
-    def compared(self, at: int, name: str) -> bool:
-        """Whether `name` is what a maximum or minimum runs over: it is then printed several times."""
-        return any(op.attr != "sum" and name in op.args for op in self.passes[at].reduces)
+    def named(self, at: int, name: str) -> bool:
+        """Whether `name` is what a maximum or minimum runs over (it is then printed several times) or one side of a choice, which is
+        computed whatever is chosen: a branch would stand in the way of SIMD."""
+        chosen = any(op.kind == "where" and name in op.args for op in self.passes[at].elements)
+        return chosen or any(op.attr != "sum" and name in op.args for op in self.passes[at].reduces)
 
 
 def schedule(kernel: Kernel, cache: bool = True) -> Schedule:

@@ -50,6 +50,9 @@ class FakeClient:
     async def ready(self) -> Environment:
         return environment()
 
+    async def figures(self) -> dict[str, float]:
+        return {}
+
     async def run(self, job, on_stage=None) -> JobResult:
         self.calls.append(job.kind)
         if self.before is not None:

@@ -26,7 +26,8 @@ def profile(**changes) -> Profile:
         (CEILINGS, None, 40_000_000, None, None, "memory"),
         (H200, profile(launches_per_iteration=400, device_busy=0.3), 10**8, 10**6, 0.1, "launch"),
         (H200, profile(launches_per_iteration=2, device_busy=0.95), 10**8, 10**6, 0.1, "occupancy"),
-        (H200, profile(launches_per_iteration=2, device_busy=0.3, kernels=[]), 10**8, 10**6, 0.1, "latency"),
+        (H200, profile(launches_per_iteration=2, device_busy=0.3, kernels=[]), 10**8, 10**6, 0.1, "launch"),  # the device waits for the host
+        (H200, profile(launches_per_iteration=1, device_busy=0.3, kernels=[]), 10**8, 10**6, 0.1, "latency"),
     ],
 )
 def test_one_bottleneck_with_its_evidence(ceilings, seen, bytes_min, flops, floor_ms, bottleneck):
