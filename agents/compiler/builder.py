@@ -161,6 +161,7 @@ class Builder:
     # -- operations ---------------------------------------------------------------------------------------------------------
 
     def fresh(self, hint: str) -> str:
+        hint = RESERVED.get(hint, hint)
         self._names[hint] = self._names.get(hint, 0) + 1
         return hint if self._names[hint] == 1 else f"{hint}_{self._names[hint]}"
 
@@ -301,13 +302,17 @@ class Builder:
         return found
 
     def gather(self, argument: Argument, at: Access, picked: str, hint: str) -> str:
-        """An element at a position that is computed; NaN where the position lies outside, and no read there."""
+        """An element at a position that is computed; NaN where the position lies outside, and no read there.
+
+        The NaN comes by a factor of 1 or NaN: a choice would become a branch, which keeps a loop from being vectorised.
+        """
         argument.read = True
         low = self.op("ge", picked, self.const(0, "int64"), dtype="bool")
         inside = self.op("and", low, self.op("lt", picked, self.const(at.limit, "int64"), dtype="bool"), dtype="bool", hint="inside")
         at.index = self.op("where", inside, picked, self.const(0, "int64"), dtype="int64", hint="picked")
         found = self.op("gather", at.index, dtype="float32", hint=hint, access=at)
-        return self.op("where", inside, found, self.const(float("nan")))
+        factor = self.op("where", inside, self.const(1), self.const(float("nan")), hint="valid")
+        return self.op("mul", found, factor)
 
     # -- stores -------------------------------------------------------------------------------------------------------------
 
@@ -337,6 +342,19 @@ class Builder:
         return all(axis in self.outer or self.sizes[axis] == 1 for axis in covered)
 
 
+# Words that C++ keeps for itself.
+RESERVED = {
+    "and": "both",
+    "or": "either",
+    "xor": "differ",
+    "not": "negated",
+    "float": "x",
+    "int": "x",
+    "long": "x",
+    "bool": "x",
+    "new": "x",
+    "this": "x",
+}
 SPLIT_NAMES = frozenset(op.split(".")[1] for op in SPLITS)
 CONSTANTS = frozenset(
     ["scalar_tensor", "full", "full_like", "zeros", "zeros_like", "ones", "ones_like", "new_zeros", "new_ones", "new_full", "arange"]
