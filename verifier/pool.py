@@ -111,6 +111,7 @@ class Party:
         return max(wall - inner, 0)
 
     def _exchange(self, kind: str, message: dict[str, Any], limit: float) -> tuple[int, int, Frame, int]:
+        self.device.settle()
         if self.ask(kind, message, limit).message.get("type") != "ready":
             raise self.failure(kind, ChannelError("an answer out of turn"), limit)
         sock = self.channel.sock

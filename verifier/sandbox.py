@@ -30,9 +30,11 @@ SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 SYSTEM_FILES = ("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives")
 BOOT = "import sys; sys.path.insert(0, sys.argv[1]); import verifier.party as party; sys.path.pop(0); party.main(sys.argv[2])"
 
-# The same heap behaviour in every party, from its first call on: glibc otherwise adapts its thresholds to the history of a process, and one party
-# would fault in the pages of its outputs anew in each call (measured: twice the time) where another reuses them.
-ALLOCATOR = "glibc.malloc.mmap_threshold=33554432:glibc.malloc.trim_threshold=1099511627776:glibc.malloc.top_pad=67108864"
+# The same heap behaviour in every party, from its first call on. glibc adapts its thresholds to the history of a process, and its memalign takes
+# fresh pages for a dozen calls before it reuses freed ones: a call that faults in 16 MiB took 4 to 35 ms here instead of 1. So thresholds are
+# fixed, and each party starts with a heap whose pages it has touched (`party.grow_heap`).
+HEAP = 256 << 20
+ALLOCATOR = "glibc.malloc.mmap_threshold=33554432:glibc.malloc.trim_threshold=1099511627776:glibc.malloc.top_pad=67108864:glibc.malloc.hugetlb=1"
 
 
 @cache
@@ -234,6 +236,7 @@ def spawn(
         "home": home,
         "parent": 0 if wrap else os.getpid(),
         "path": import_path()[1:],
+        "heap": HEAP if data_limit else 0,
     }
     python = [sys.executable, "-I", "-c", BOOT]
     keep = [theirs.fileno()]

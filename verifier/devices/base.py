@@ -92,6 +92,9 @@ class Device(ABC):
     def flush_caches(self) -> None:
         """So that a timed call finds its inputs in memory: L2 flushed, persisting lines reset."""
 
+    def settle(self) -> None:  # noqa: B027 - most devices need nothing
+        """Waits until nothing of other parties runs on the device any more, just before a timed call."""
+
     @abstractmethod
     def ceiling(self, precision: str) -> Ceiling: ...
 
