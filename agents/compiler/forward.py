@@ -86,7 +86,7 @@ class Forward:
                 else ["    return value", ""]
             ),
         ]
-        if self.cuda:
+        if self.cuda and self.kernels:
             lines += [
                 "",
                 "def check(status):",

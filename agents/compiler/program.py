@@ -24,14 +24,19 @@ def print_program(plan: CompilerPlan, task_source: str, options: Options) -> str
         text = TaskText(task_source, keep_forward=True)
     forward = Forward(plan, text, options)
     body = forward.text()
+    if not forward.kernels and not options.on("cuda-graph"):
+        return _unchanged(plan, task_source, "every group was given back to PyTorch, which was faster here")
     language = "cuda" if plan.figures.kind == "cuda" else "cpp"
     parts = [f'"""{_header(plan, forward)}"""\n']
     parts.append("\n".join(_imports(text, forward)) + "\n")
-    parts.append("\n" + HELPER.read_text().rstrip("\n") + "\n")
+    if forward.kernels:
+        parts.append("\n" + HELPER.read_text().rstrip("\n") + "\n")
     if definitions := text.definitions():
         parts.append("\n" + "\n\n\n".join(definitions) + "\n")
     if forward.kernels:
         parts.append(_kernels(forward, language))
+    else:
+        parts.append(forward.support())
     methods = text.methods_text()
     parts.append(f"\nclass ModelNew({text.bases()}):\n" + (methods + "\n\n" if methods else "") + body)
     return "\n".join(parts)
@@ -82,10 +87,10 @@ def _kernels(forward: Forward, language: str) -> str:
     )
 
 
-def _unchanged(plan: CompilerPlan, task_source: str) -> str:
-    """Nothing is covered: the task under the program's name, said so."""
+def _unchanged(plan: CompilerPlan, task_source: str, why: str = "") -> str:
+    """Nothing is compiled: the task under the program's name, said so."""
     text = TaskText(task_source)
-    why = plan.reason or "no operator of this task is covered by a kernel of the built-in compiler"
+    why = why or plan.reason or "no operator of this task is covered by a kernel of the built-in compiler"
     drop = {id(text.names[name]) for name in ("get_inputs", "get_init_inputs", "get_input_variants", "backward") if name in text.names}
     parts = [f'"""The task as it is: {why}."""\n']
     for item in text.tree.body:
