@@ -63,7 +63,7 @@ def main() -> int:
             "correct": bool(outcome and outcome.correctness),
             "runtime_ms": outcome.runtime if outcome else None,
             "reference_runtime_ms": getattr(outcome, "ref_runtime", None) if outcome else None,
-            "metadata": {key: str(value)[:500] for key, value in (outcome.metadata if outcome else {}).items()},
+            "metadata": {key: str(value)[:500] for key, value in (outcome.metadata if outcome else {}).items() if "traceback" not in key},
         }
         results.append(result)
         print(json.dumps(result), flush=True)

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import threading
+from datetime import UTC, datetime
 from pathlib import Path
 from queue import Empty, Queue
 
@@ -48,6 +50,7 @@ def main() -> int:
     parser.add_argument("--results", type=Path, default=ROOT / "bench" / "results")
     arguments = parser.parse_args()
     arguments.keep.mkdir(parents=True, exist_ok=True)
+    load = round(os.getloadavg()[0], 2)
     tasks: Queue[Path] = Queue()
     for task in arguments.tasks:
         tasks.put(task)
@@ -59,8 +62,8 @@ def main() -> int:
     results = [result(folder) for folder in run_folders(arguments.keep)]
     content = {
         "command": f"python bench/solve_gpus.py --devices {arguments.devices}",
-        "made": "",
-        "machine": {**machine_facts(), "load_before": 0, "load_after": 0},
+        "made": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": {**machine_facts(), "load_before": load, "load_after": round(os.getloadavg()[0], 2)},
         "passed": sum(r["status"] == "passed" for r in results),
         "faster_custom_or_mixed": sum(bool(r["faster"]) and r["class"] in ("custom", "mixed") for r in results),
         "results": results,
