@@ -246,10 +246,11 @@ def spawn(
         for name, value in environment.items():
             argv += ["--setenv", name, value]
         argv += _system_binds()
+        # Before the interpreter: its folders may themselves lie under /tmp.
+        argv += ["--perms", "1777", "--size", str(limits.temporary), "--tmpfs", "/tmp"]
         for path in interpreter_folders():
             argv += ["--ro-bind", path, path]
         argv += ["--ro-bind", str(PACKAGE), f"{INSIDE}/verifier", "--proc", "/proc", "--dev", "/dev"]
-        argv += ["--perms", "1777", "--size", str(limits.temporary), "--tmpfs", "/tmp"]
         for source, target in zip(path_folders(), import_path()[1:], strict=True):
             argv += ["--ro-bind", source, target]
         for bind in binds:

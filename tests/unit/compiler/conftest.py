@@ -7,15 +7,10 @@ import torch
 from torch.utils import _pytree as pytree
 
 from agents.compiler import DeviceFigures, Options, make_plan, print_program
+from tests.unit.compiler.loading import load
 from verifier.capture import capture
 
 PREFIX = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n\n\n"
-
-
-def load(source: str, name: str) -> dict:
-    names = {"__name__": name}
-    exec(compile(source, f"<{name}>", "exec"), names)
-    return names
 
 
 def flat(value):

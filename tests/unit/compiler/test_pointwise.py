@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+from tests.unit.compiler.loading import load
+
 CASES = {
     "arithmetic": ("return (x + 2) * y - x / (y + 1.5) - 3 * x", "torch.rand(6, 40), torch.rand(6, 40) ", "x, y"),
     "alpha": ("return torch.add(x, y, alpha=0.3) - torch.sub(x, y, alpha=2)", "torch.rand(2048), torch.rand(2048)", "x, y"),
@@ -63,8 +65,6 @@ def test_non_contiguous_input(compiled, task):
 
 
 def test_wrong_shape_is_refused_in_words(compiled, task):
-    from conftest import load
-
     found = compiled(task("return x.exp() * 2", "torch.rand(60, 50)"))
     program = load(found.text, "program")["ModelNew"]()
     with pytest.raises(ValueError, match=r"x: made for \(60, 50\)"):
@@ -79,8 +79,6 @@ def test_double_precision_is_left_to_pytorch(compiled, task):
 
 
 def test_other_shapes_of_the_task_run_eagerly(compiled, task):
-    from conftest import load
-
     source = task("return x.exp() * 2 + 1", "torch.rand(60, 50)") + "\n\ndef get_input_variants():\n    return [[torch.rand(7, 50)]]\n"
     found = compiled(source)
     found.check()
@@ -98,8 +96,6 @@ def test_linear_tail_is_written_over_the_product(compiled, task):
 def test_mutated_input(compiled, task):
     source = task("x.mul_(2)\nreturn x.exp() + 1", "torch.rand(40, 40)")
     found = compiled(source)
-    from conftest import load
-
     x = torch.rand(40, 40)
     expected = x * 2
     got = load(found.text, "program")["ModelNew"]()(x)
