@@ -85,7 +85,7 @@ class Comparison(BaseModel):
 
     baseline: Baseline
     speedup: Interval
-    program_ms: float  # median over blocks
+    program_ms: float  # median over calls
     baseline_ms: float
     blocks: int
     program_samples_ms: list[list[float]]  # one list a block
