@@ -50,6 +50,7 @@ def test_from_the_link_to_a_leaderboard_row(stack, page: Page):
     link, _ = stack
     page.goto(link)
     page.get_by_role("link", name="Submit").first.click()
+    expect(page.locator(".cm-content")).to_contain_text("class Model")  # the editor is there, and with it what the choice does
     page.get_by_label("Start from an example").select_option("softmax")
     expect(page.locator(".cm-content")).to_contain_text("torch.softmax")
     page.get_by_role("button", name="Submit", exact=True).click()
