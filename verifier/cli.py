@@ -53,6 +53,7 @@ def parser() -> argparse.ArgumentParser:
     judge.add_argument("--fd", type=int, required=True)
     judge.add_argument("--limits", default="{}")
     judge.add_argument("--spares", type=int, default=2)
+    judge.add_argument("--without-static", action="store_true")
     return top
 
 
@@ -70,7 +71,8 @@ def main(argv: list[str] | None = None) -> int:
     if arguments.command == "judge":
         from verifier.judge import main as judge
 
-        return judge(arguments.device, arguments.data_dir, arguments.fd, Limits.model_validate_json(arguments.limits), arguments.spares)
+        limits = Limits.model_validate_json(arguments.limits)
+        return judge(arguments.device, arguments.data_dir, arguments.fd, limits, arguments.spares, arguments.without_static)
     if arguments.command == "doctor":
         from verifier.doctor import main as doctor
 

@@ -31,13 +31,16 @@ class JudgeGone(ConnectionError):
 
 
 class Verifier:
-    """One device. Jobs of several callers are done one after another; cancelling a caller ends what runs for it."""
+    """One device. Jobs of several callers are done one after another; cancelling a caller ends what runs for it.
 
-    def __init__(self, device: str, data_dir: Path | str, limits: Limits | None = None, spares: int = 2):
+    `without_static` is for tests of the later stages: no job can ask for it, and its reports are marked as never a result."""
+
+    def __init__(self, device: str, data_dir: Path | str, limits: Limits | None = None, spares: int = 2, without_static: bool = False):
         self.device = device
         self.data_dir = Path(data_dir)
         self.limits = limits or Limits()
         self.spares = spares
+        self.without_static = without_static
         self.environment: Environment | None = None
         self._figures: dict[str, float] = {}
         self._process: asyncio.subprocess.Process | None = None
@@ -113,6 +116,7 @@ class Verifier:
         boot = "import sys; sys.path.insert(0, sys.argv.pop(1)); from verifier.cli import main; raise SystemExit(main())"
         arguments = ["judge", "--device", self.device, "--data-dir", str(self.data_dir.resolve()), "--fd", str(theirs.fileno())]
         arguments += ["--limits", self.limits.model_dump_json(), "--spares", str(self.spares)]
+        arguments += ["--without-static"] if self.without_static else []
         self._process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-c",

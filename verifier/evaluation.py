@@ -47,7 +47,15 @@ class Ended(Exception):
 class Evaluation:
     """Holds what stages hand to each other. `sessions` lends a reference that may already know the task."""
 
-    def __init__(self, job: VerifyJob, pool: Pool, data_dir: Path, session: Callable[[VerifyJob], ReferenceSession], on_stage: OnStage):
+    def __init__(
+        self,
+        job: VerifyJob,
+        pool: Pool,
+        data_dir: Path,
+        session: Callable[[VerifyJob], ReferenceSession],
+        on_stage: OnStage,
+        without_static: bool = False,
+    ):
         self.job = job
         self.pool = pool
         self.device = pool.device
@@ -68,6 +76,7 @@ class Evaluation:
             environment=environment,
             protection=protection(),
             seed=self.seed,
+            without_static=without_static,
         )
         self.runner: Party | None = None
 
@@ -106,8 +115,10 @@ class Evaluation:
             return self._build()
 
     def _stages(self) -> None:
-        with self._stage("static"):
+        with self._stage("static") as stage:
             self._static()
+            if self.report.without_static:
+                stage.status, stage.detail = "skipped", "switched off for a test: this report is no result"
         with self._stage("build") as stage:
             artefacts = self._build()
             assert self.report.build is not None
@@ -151,6 +162,8 @@ class Evaluation:
             report.problems = error.problems
             raise Ended("build_failed", f"the program cannot be read: {error}") from None
         report.program = self.program.sha
+        if report.without_static:
+            return
         report.findings = inspect_source(tree, source)
         refused = [finding for finding in report.findings if finding.severity == "refuse"]
         if refused:
@@ -265,7 +278,7 @@ class Evaluation:
                 raise Ended("inconclusive", tournament.wide)
             report.timing = timing
             eager = report.timing.comparisons[0].speedup
-            report.faster = eager.low > 1
+            report.faster = eager.low > 1 and not report.without_static
             report.reasons.update(tournament.reasons)
             report.peak_bytes = trials.peak_bytes()
             report.floor_ms, reason = floor_ms(self.device, trials.bytes_moved(), self._flops(), self.job.precision)

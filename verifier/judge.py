@@ -38,11 +38,12 @@ MAX_JOB = 16 << 20
 
 
 class Judge:
-    def __init__(self, device: Device, data_dir: Path, channel: Channel, limits: Limits, spares: int):
+    def __init__(self, device: Device, data_dir: Path, channel: Channel, limits: Limits, spares: int, without_static: bool = False):
         self.device = device
         self.data_dir = data_dir
         self.channel = channel
         self.limits = limits
+        self.without_static = without_static
         self.pool = Pool(device, limits, spares)
         self.inbox: queue.Queue[Frame | None] = queue.Queue()
         self.session: ReferenceSession | None = None
@@ -141,7 +142,7 @@ class Judge:
             on_stage(StageEvent(stage="capture", status="started"))
             return self._capture(job)
         if isinstance(job, VerifyJob):
-            evaluation = Evaluation(job, self.pool, self.data_dir, self._session, on_stage)
+            evaluation = Evaluation(job, self.pool, self.data_dir, self._session, on_stage, self.without_static)
             try:
                 return JobResult(report=evaluation.run())
             except TaskUnusable as error:
@@ -193,7 +194,7 @@ class Judge:
         self.device.close()
 
 
-def main(device_name: str, data_dir: Path, fd: int, limits: Limits, spares: int) -> int:
+def main(device_name: str, data_dir: Path, fd: int, limits: Limits, spares: int, without_static: bool = False) -> int:
     """The process: `fd` is the client's socket."""
     libc = ctypes.CDLL(None)
     libc.prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
@@ -208,6 +209,6 @@ def main(device_name: str, data_dir: Path, fd: int, limits: Limits, spares: int)
     except (DeviceError, ImportError) as error:
         channel.send({"type": "unusable", "error": str(error)})
         return 1
-    Judge(device, data_dir, channel, limits, spares).serve()
+    Judge(device, data_dir, channel, limits, spares, without_static).serve()
     sys.stdout.flush()
     return 0

@@ -145,12 +145,15 @@ class Report(BaseModel):
     floor_ms: float | None = None  # roofline floor of the task on this device
     floor_fraction: float | None = None  # floor_ms / program_ms
     seed: int | None = None  # logged, shown after the verdict, never given to the runner
+    without_static: bool = False  # the static stage was switched off, as tests of the later stages do: never a result, so `speedup` is null
     reasons: dict[str, str] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def performance_only_when_passed(self) -> Report:
         if self.status != "passed" and (self.timing is not None or self.faster):
             raise ValueError("performance exists only on a report that passed")
+        if self.without_static and self.faster:
+            raise ValueError("a report without the static stage claims nothing")
         return self
 
     def against(self, baseline: Baseline) -> Comparison | None:
@@ -158,6 +161,6 @@ class Report(BaseModel):
 
     @property
     def speedup(self) -> Interval | None:
-        """Against eager."""
+        """Against eager; null on a report that must not become a result."""
         comparison = self.against("eager")
-        return comparison.speedup if comparison else None
+        return comparison.speedup if comparison and not self.without_static else None
