@@ -21,6 +21,7 @@ ULPS = 64.0
 NO_ORACLE = 256.0  # ulp, where fp64 cannot judge (random numbers, a task that does not run in fp64) and eager itself is compared with
 NORM = f"max |a-b| / (|b| + rms(b)); bound max({K:g} x PyTorch's error, {W:g} x rounding of the inputs, {ULPS:g} ulp)"
 CHUNK = 1 << 18  # elements that are widened to fp64 at a time: they stay in the cache
+GPU_CHUNK = 1 << 26  # on a GPU: few enough launches, and 0.5 GiB each instead of twice a tensor of any size
 SMALL = 4096  # outputs with fewer elements can be right by luck in eager, so there the effect of rounding is measured as well
 DISTRIBUTIONS = ("negative", "heavy-tailed", "tiny", "large")
 
@@ -44,22 +45,32 @@ def real(tensor: torch.Tensor) -> torch.Tensor:
     return torch.view_as_real(tensor.to(torch.complex128)) if tensor.is_complex() else tensor.double()
 
 
+def chunk(tensor: torch.Tensor) -> int:
+    return GPU_CHUNK if tensor.is_cuda else CHUNK
+
+
+def root_mean_square(tensor: torch.Tensor) -> float:
+    flat, step = _flat(tensor), chunk(tensor)
+    total = sum(float(flat[begin : begin + step].double().square_().sum()) for begin in range(0, flat.numel(), step))
+    return math.sqrt(total / flat.numel())
+
+
 def distance(value: torch.Tensor, expected: torch.Tensor) -> float:
     """The norm, over the elements where `expected` is finite; infinite where the finite masks differ."""
     a, b = _flat(value), _flat(expected)
-    total, count = 0.0, 0
-    for begin in range(0, b.numel(), CHUNK):
-        part = b[begin : begin + CHUNK].double()
+    total, count, step = 0.0, 0, chunk(b)
+    for begin in range(0, b.numel(), step):
+        part = b[begin : begin + step].double()
         finite = part.isfinite()
-        if not torch.equal(finite, a[begin : begin + CHUNK].isfinite()):
+        if not torch.equal(finite, a[begin : begin + step].isfinite()):
             return math.inf
         part = part[finite]
         total += float(part.square().sum())
         count += part.numel()
     rms = math.sqrt(total / count) if count else 0.0
     worst = 0.0
-    for begin in range(0, b.numel(), CHUNK):
-        x, y = a[begin : begin + CHUNK].double(), b[begin : begin + CHUNK].double()
+    for begin in range(0, b.numel(), step):
+        x, y = a[begin : begin + step].double(), b[begin : begin + step].double()
         relative = (x - y).abs_().div_((y.abs() + rms).clamp_min_(1e-300))
         worst = max(worst, float(relative.nan_to_num_(0.0, 0.0, 0.0).max()) if relative.numel() else 0.0)
     return worst
@@ -133,21 +144,23 @@ def same_form(value: Spec, expected: Spec, name: str) -> str:
 def reshape_distribution(name: str, tensor: torch.Tensor, generator: torch.Generator) -> None:
     """Turns a floating input, in place, into one of the same shape from another distribution."""
     if name == "negative":
-        tensor.copy_(-tensor.abs())
+        tensor.abs_().neg_()
         return
     if name == "tiny":
         tensor.mul_(1e-4)
         return
-    noise = torch.randn(tensor.shape, generator=generator, dtype=torch.float32).to(tensor.device)
+    scale = _scale(tensor)
+    noise = torch.randn(tensor.shape, generator=generator, dtype=torch.float32, device=generator.device).to(tensor.device)
     if name == "heavy-tailed":
-        tensor.copy_((noise * torch.exp(noise.abs().clamp_max(4.0) * 0.75)).to(tensor.dtype) * _scale(tensor))
+        noise.mul_(noise.abs().clamp_max_(4.0).mul_(0.75).exp_())
+        tensor.copy_(noise.mul_(scale))
     elif name == "large":
-        tensor.copy_((noise * 64).to(tensor.dtype) * _scale(tensor))
+        tensor.copy_(noise.mul_(64 * scale))
 
 
 def _scale(tensor: torch.Tensor) -> float:
     """Root mean square of the task's own input, so that units stay what they are."""
-    scale = float(tensor.double().square().mean().sqrt()) if tensor.numel() else 1.0
+    scale = root_mean_square(tensor) if tensor.numel() else 1.0
     return scale if math.isfinite(scale) and scale > 0 else 1.0
 
 
@@ -156,13 +169,13 @@ def randomise_state(name: str, tensor: torch.Tensor, parameter: bool, generator:
     stay as the task makes them. Returns whether it changed."""
     if not tensor.is_floating_point() or not tensor.numel():
         return False
-    uniform = torch.rand(tensor.shape, generator=generator, dtype=torch.float32).to(tensor.device)
+    uniform = torch.rand(tensor.shape, generator=generator, dtype=torch.float32, device=generator.device).to(tensor.device)
     if name.endswith("running_var"):
         tensor.copy_((0.5 + uniform).to(tensor.dtype))
     elif name.endswith("running_mean"):
         tensor.copy_((uniform - 0.5).to(tensor.dtype))
     elif parameter:
-        rms = float(tensor.double().square().mean().sqrt())
+        rms = root_mean_square(tensor)
         if not math.isfinite(rms):
             return False
         tensor.copy_((tensor.float() * (0.5 + uniform) + 0.2 * (rms or 0.5) * (uniform - 0.5)).to(tensor.dtype))

@@ -4,10 +4,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import io
 import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -77,15 +79,25 @@ class Reference(Role):
 
     def do_inputs(self, frame: Frame) -> dict[str, Any]:
         self.step = "get_inputs"
-        seed_everything(frame.integer("seed"))
         variant = frame.message.get("variant")
-        inputs = self.module.get_inputs() if variant is None else self.module.get_input_variants()[int(variant)]
+        make = self.module.get_inputs if variant is None else lambda: self.module.get_input_variants()[int(variant)]
+        self.held.pop("inputs", None)
+        inputs = self.drawn(make, frame.integer("seed"))
         if not isinstance(inputs, (list, tuple)):
             raise LayoutError(f"get_inputs returns {type(inputs).__name__!r}; it must return a list")
         inputs = map_tensors(list(inputs), self.cast)
         variants = getattr(self.module, "get_input_variants", None)
         count = len(variants()) if callable(variants) and variant is None and frame.message.get("count") else 0
         return {"type": "ok", "variants": min(count, 8), **self.hold("inputs", inputs)}
+
+    def drawn(self, make: Callable[[], Any], seed: int) -> Any:
+        """What the task's own function makes, on the device where it can: a GPU draws at once the gigabytes that take one host thread seconds."""
+        if self.device.torch_device != "cpu":
+            with contextlib.suppress(RuntimeError, TypeError), torch.device(self.device.torch_device):
+                seed_everything(seed)
+                return make()
+        seed_everything(seed)  # the function mixes host tensors into it, or the device has no room
+        return make()
 
     def do_run(self, frame: Frame) -> dict[str, Any]:
         """One eager call in fp32 (or the policy's type), which changes the state as the task means it to. Also: which inputs it changes, which
@@ -122,15 +134,15 @@ class Reference(Role):
         """The same call in fp64, on a copy, from the present state. With `wiggle`, inputs and weights differ by up to one unit in the last place of
         their own type: how far the result then moves is what rounding alone may do to any implementation."""
         wiggle = frame.message.get("wiggle")
-        generator = torch.Generator(device="cpu").manual_seed(int(wiggle or 0))
+        generator = torch.Generator(device=self.device.torch_device).manual_seed(int(wiggle or 0))
 
         def widen(tensor: torch.Tensor) -> torch.Tensor:
             if not tensor.is_floating_point():
                 return tensor.clone()
             wide = tensor.double()
             if wiggle is not None and tensor.dtype != torch.float64:
-                noise = torch.rand(wide.shape, generator=generator, dtype=torch.float32).to(wide.device).double() * 2 - 1
-                wide = wide + wide * noise * torch.finfo(tensor.dtype).eps
+                noise = torch.rand(wide.shape, generator=generator, dtype=torch.float32, device=generator.device).mul_(2).sub_(1)
+                wide.addcmul_(wide, noise.to(wide.device, torch.float64), value=torch.finfo(tensor.dtype).eps)
             return wide
 
         model = copy.deepcopy(self.model)

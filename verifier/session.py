@@ -121,15 +121,14 @@ class ReferenceSession:
         return values
 
     def reshaped(self, values: Values, distribution: str, seed: int) -> Values | None:
-        """The same inputs with floating tensors from another distribution; null where there is none."""
+        """The same inputs, changed in place, with floating tensors from another distribution; null where there is none."""
         if not any(spec.floating for spec in values.specs):
             return None
-        generator = torch.Generator().manual_seed(seed)
-        tensors = [tensor.clone() for tensor in values.tensors]
-        for tensor in tensors:
+        generator = torch.Generator(device=values.tensors[0].device).manual_seed(seed)
+        for tensor in values.tensors:
             if tensor.is_floating_point():
                 reshape_distribution(distribution, tensor, generator)
-        return Values(values.tree, values.specs, tensors)
+        return values
 
     def eager(self, values: Values, rng: int) -> Run:
         """One call, which moves the model's state on."""

@@ -213,7 +213,7 @@ class Trials:
         return plan()
 
     def _other_weights(self, seed: int) -> list[torch.Tensor]:
-        generator = torch.Generator().manual_seed(seed)
+        generator = torch.Generator(device=self.original[0].device).manual_seed(seed)
         by_name: dict[str, torch.Tensor] = {}
         for entry, tensor in zip(self.reference.state, self.original, strict=True):
             if entry.alias in by_name:
