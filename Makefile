@@ -28,7 +28,7 @@ test: setup-dev browser-packages
 	DJANGO_ALLOW_ASYNC_UNSAFE=1 $(PYTEST) tests/browser -m "not slow"
 
 test-all: setup-dev browser-packages
-	$(PYTEST) tests/unit tests/integration tests/gpu
+	$(PYTEST) tests/unit tests/integration tests/integrity tests/gpu
 	DJANGO_ALLOW_ASYNC_UNSAFE=1 $(PYTEST) tests/browser
 
 lint: setup-dev

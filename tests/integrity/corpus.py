@@ -1,0 +1,246 @@
+"""The corpus: one file a program, whose header says which verdict it must get and why. Reading a file, and holding it against the verifier."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import re
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, get_args
+
+from tests.integrity.renaming import renamed
+from verifier.client import Verifier
+from verifier.integrity.static import inspect_source
+from verifier.jobs import VerifyJob
+from verifier.limits import GIB, Limits
+from verifier.report import Class, Report, Status, Tier
+from verifier.task import Mode, Precision
+
+HOME = Path(__file__).resolve().parent
+Kind = Literal["cheats", "honest"]
+Form = Literal["as is", "static off", "renamed"]
+FORMS: tuple[Form, ...] = get_args(Form)
+DEVICES = ("cpu", "cuda", "any")
+DEFENCES = ("static", "runtime", "design")
+LIMITS = Limits(load=20, inputs=10, call=6, build=120, correctness=8, quick_timing=0.5, memory=3 * GIB)
+ATTEMPTS = 3  # a verdict that only says that the machine was too busy is asked for again
+PATIENCE = 300.0  # seconds for one verification
+_FIELD = re.compile(r"#\s*([a-z]+):\s*(.+?)\s*$")
+_FIELDS = {
+    "cheats": {"hack", "task", "device", "verdict", "because", "defence", "precision", "mode", "tier", "says"},
+    "honest": {"task", "device", "verdict", "because", "precision", "mode", "tier", "says"},
+}
+_NEEDED = {"cheats": {"hack", "task", "device", "verdict", "because", "defence", "says"}, "honest": {"task", "device", "says"}}
+
+
+class HeaderError(ValueError):
+    """A corpus file whose header cannot be used; the message names file and field."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One program of the corpus. `hack` is its number in the taxonomy, or "design" for an attack on the verifier's own two processes."""
+
+    path: Path
+    kind: Kind
+    source: str
+    task: Path
+    device: str
+    verdicts: tuple[str, ...]
+    because: str
+    defence: str
+    hack: str
+    precision: Precision
+    mode: Mode
+    tier: Tier
+    says: str
+
+    @property
+    def name(self) -> str:
+        return self.path.stem
+
+    def runs_on(self, device: str) -> bool:
+        """`device` as a verifier takes it: "cpu", "cuda:0"."""
+        return self.device == "any" or self.device == device.split(":")[0]
+
+    @property
+    def forms(self) -> tuple[Form, ...]:
+        """A cheat that not only its words give away is also tried with the static stage off, and under other names."""
+        return ("as is",) if self.kind == "honest" or self.defence == "static" else FORMS
+
+    @property
+    def short_forms(self) -> tuple[Form, ...]:
+        """The forms that `make test-all` runs: the hardest one, and the source as it is where the static stage ends it at once."""
+        if self.forms == ("as is",):
+            return self.forms
+        refused = any(finding.severity == "refuse" for finding in inspect_source(ast.parse(self.source), self.source))
+        return ("as is", "renamed") if refused else ("renamed",)
+
+
+def read_entry(path: Path) -> Entry:
+    """Raises `HeaderError` with all that is wrong."""
+    kind: Kind = "cheats" if path.parent.name == "cheats" else "honest"
+    source = path.read_text(encoding="utf-8")
+    fields: dict[str, str] = {}
+    wrong: list[str] = []
+    for line in source.splitlines():
+        if not line.startswith("#"):
+            break
+        match = _FIELD.match(line)
+        if match is None:
+            wrong.append(f"a header line is no `# field: value`: {line!r}")
+        elif match[1] not in _FIELDS[kind]:
+            wrong.append(f"there is no field {match[1]!r}")
+        elif match[1] in fields:
+            wrong.append(f"{match[1]} stands twice")
+        else:
+            fields[match[1]] = match[2]
+    wrong += [f"the field {name!r} is missing" for name in sorted(_NEEDED[kind] - set(fields))]
+    task = HOME / fields.get("task", "")
+    if "task" in fields and not task.is_file():
+        wrong.append(f"there is no task {fields['task']}")
+    verdicts = tuple(part.strip() for part in fields.get("verdict", "passed").split("|"))
+    wrong += [f"{verdict!r} is no verdict" for verdict in verdicts if not _is_verdict(verdict)]
+    choices = {"device": DEVICES, "defence": DEFENCES, "precision": get_args(Precision), "mode": get_args(Mode), "tier": get_args(Tier)}
+    wrong += [
+        f"{name} is {fields[name]!r}; it must be one of {', '.join(allowed)}"
+        for name, allowed in choices.items()
+        if fields.get(name, allowed[0]) not in allowed
+    ]
+    hack = fields.get("hack", "")
+    if hack and hack != "design" and not (hack.isdigit() and 1 <= int(hack) <= 73):
+        wrong.append(f"hack is {hack!r}; it must be a number of the taxonomy (1 to 73) or design")
+    if hack and not path.stem.startswith(f"{int(hack):02d}_" if hack.isdigit() else "design_"):
+        wrong.append(f"the file of hack {hack} must begin with {f'{int(hack):02d}_' if hack.isdigit() else 'design_'}")
+    try:
+        re.compile(fields.get("because", ""))
+    except re.error as error:
+        wrong.append(f"because is no regular expression: {error}")
+    if wrong:
+        raise HeaderError(f"{path.name}: " + "; ".join(wrong))
+    return Entry(
+        path=path,
+        kind=kind,
+        source=source,
+        task=task,
+        device=fields["device"],
+        verdicts=verdicts,
+        because=fields.get("because", ""),
+        defence=fields.get("defence", ""),
+        hack=hack,
+        precision=fields.get("precision", "fp32-strict"),  # type: ignore[arg-type]
+        mode=fields.get("mode", "train"),  # type: ignore[arg-type]
+        tier=fields.get("tier", "quick"),  # type: ignore[arg-type]
+        says=fields["says"],
+    )
+
+
+def read_corpus(kind: str = "all") -> list[Entry]:
+    """All entries, those of one task together: the reference of a task stays for the next program."""
+    kinds = ("cheats", "honest") if kind == "all" else (kind,)
+    entries = [read_entry(path) for name in kinds for path in sorted((HOME / name).glob("*.py"))]
+    return sorted(entries, key=lambda entry: (entry.task.name, entry.precision, entry.mode, entry.name))
+
+
+def _is_verdict(text: str) -> bool:
+    return text in get_args(Status) or text == "not faster" or text in {f"class {name}" for name in get_args(Class)}
+
+
+@dataclass
+class Outcome:
+    """What the verifier said of one form of a program, and whether that is what its header demands."""
+
+    name: str
+    kind: str
+    form: Form
+    device: str
+    ok: bool
+    status: str  # of the report, or "error" where there is none
+    program_class: str | None = None
+    message: str = ""
+    matched: str = ""  # the evidence that `because` matches
+    expected: str = ""
+    speedup: float | None = None
+    seconds: float = 0.0
+    attempts: int = 1
+    stages: dict[str, float] = field(default_factory=dict)
+
+
+def evidence(report: Report) -> list[str]:
+    """Every sentence that says why a report is what it is."""
+    speedup = report.against("eager")
+    return [
+        *([report.message] if report.message else []),
+        *(f"{finding.rule}: {finding.message}" for finding in report.findings),
+        *(f"{trial.name}: {trial.detail}" for trial in report.trials if not trial.ok),
+        *(f"flag: {flag}" for flag in report.flags),
+        *([f"class: {report.program_class}, own share {report.own_share}"] if report.program_class else []),
+        *([f"speedup: {speedup.speedup.ratio:.2f} [{speedup.speedup.low:.2f}, {speedup.speedup.high:.2f}]"] if speedup else []),
+    ]
+
+
+def meets(report: Report, verdict: str) -> bool:
+    if verdict.startswith("class "):
+        return report.status == "passed" and report.program_class == verdict.removeprefix("class ")
+    if verdict == "not faster":
+        eager = report.against("eager")
+        return report.status == "inconclusive" or (report.status == "passed" and eager is not None and eager.speedup.low <= 1)
+    return report.status == verdict
+
+
+def judged(entry: Entry, form: Form, report: Report) -> tuple[bool, str]:
+    """Whether a report is what the header demands, and the evidence for the stated reason."""
+    said = evidence(report)
+    if form == "as is" and entry.kind == "cheats" and entry.defence != "static" and report.status == "rejected":
+        refusing = [finding for finding in report.findings if finding.severity == "refuse" and finding.source == "static"]
+        if refusing:
+            return True, f"{refusing[0].rule}: {refusing[0].message}"
+    matched = next((text for text in said if re.search(entry.because, text)), "") if entry.because else ""
+    return any(meets(report, verdict) for verdict in entry.verdicts) and (bool(matched) or not entry.because), matched
+
+
+class Desk:
+    """Verifiers on one device, kept warm for many entries: one whole, one with the static stage off."""
+
+    def __init__(self, device: str, data_dir: Path, limits: Limits = LIMITS, spares: int = 2):
+        self.device = device
+        self.loop = asyncio.new_event_loop()
+        self._make = lambda off: Verifier(device, data_dir / ("off" if off else "on"), limits=limits, spares=spares, without_static=off)
+        self._verifiers: dict[bool, Verifier] = {}
+
+    def check(self, entry: Entry, form: Form = "as is") -> Outcome:
+        task = entry.task.read_text(encoding="utf-8")
+        source = renamed(entry.source, task) if form == "renamed" else entry.source
+        job = VerifyJob(task_source=task, program_source=source, tier=entry.tier, precision=entry.precision, mode=entry.mode)
+        off = form != "as is"
+        if off not in self._verifiers:
+            self._verifiers[off] = self._make(off)
+        begin = time.monotonic()
+        outcome = Outcome(entry.name, entry.kind, form, self.device, False, "error", expected=" | ".join(entry.verdicts))
+        for attempt in range(1, ATTEMPTS + 1):
+            outcome.attempts = attempt
+            try:
+                result = self.loop.run_until_complete(asyncio.wait_for(self._verifiers[off].run(job), PATIENCE))
+            except TimeoutError:
+                outcome.message = f"no verdict within {PATIENCE:g} s"
+                continue
+            if result.report is None:
+                outcome.message = result.error
+                continue
+            report = result.report
+            outcome.ok, outcome.matched = judged(entry, form, report)
+            outcome.status, outcome.program_class, outcome.message = report.status, report.program_class, report.message
+            outcome.stages = {stage.name: stage.seconds for stage in report.stages}
+            eager = report.against("eager")
+            outcome.speedup = round(eager.speedup.ratio, 3) if eager else None
+            if outcome.ok or report.status not in ("inconclusive", "infrastructure_error"):
+                break
+        outcome.seconds = round(time.monotonic() - begin, 2)
+        return outcome
+
+    def close(self) -> None:
+        for verifier in self._verifiers.values():
+            self.loop.run_until_complete(verifier.close())
+        self.loop.close()
