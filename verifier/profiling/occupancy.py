@@ -1,0 +1,78 @@
+"""How many warps of a kernel fit on a multiprocessor at once, by the limits of its architecture.
+
+Limits: CUDA C++ Programming Guide 13.0, "Compute Capabilities", table "Technical Specifications per Compute Capability"; the units in which
+registers and shared memory are given out: Nsight Compute's occupancy calculator.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+WARP = 32
+REGISTERS = 65536  # on a multiprocessor, and at most in a block, since sm_50
+_REGISTER_UNIT = 256  # registers are given to a warp in portions of this many
+_REGISTER_STEP = 8  # per thread
+_WARP_STEP = 4  # warps come in fours, one for each scheduler
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Of one multiprocessor; shared memory in bytes."""
+
+    warps: int
+    blocks: int
+    shared: int
+    shared_block: int  # the most that one block may have (opt-in)
+    shared_unit: int
+    shared_reserved: int  # for each block, by the system
+
+
+_KIB = 1024
+LIMITS: dict[int, Limits] = {
+    70: Limits(64, 32, 96 * _KIB, 96 * _KIB, 256, 0),
+    75: Limits(32, 16, 64 * _KIB, 64 * _KIB, 256, 0),
+    80: Limits(64, 32, 164 * _KIB, 163 * _KIB, 128, _KIB),
+    86: Limits(48, 16, 100 * _KIB, 99 * _KIB, 128, _KIB),
+    87: Limits(48, 16, 164 * _KIB, 163 * _KIB, 128, _KIB),
+    89: Limits(48, 24, 100 * _KIB, 99 * _KIB, 128, _KIB),
+    90: Limits(64, 32, 228 * _KIB, 227 * _KIB, 128, _KIB),
+    100: Limits(64, 32, 228 * _KIB, 227 * _KIB, 128, _KIB),
+    103: Limits(64, 32, 228 * _KIB, 227 * _KIB, 128, _KIB),
+    110: Limits(48, 24, 228 * _KIB, 227 * _KIB, 128, _KIB),
+    120: Limits(48, 24, 100 * _KIB, 99 * _KIB, 128, _KIB),
+    121: Limits(48, 24, 100 * _KIB, 99 * _KIB, 128, _KIB),
+}
+
+
+@dataclass(frozen=True)
+class Occupancy:
+    """`share` of the warps that the multiprocessor can hold; `limits` are blocks by each resource, `by` the scarcest."""
+
+    blocks: int
+    warps: int
+    share: float
+    by: str  # "blocks", "warps", "registers", "shared memory"
+    limits: dict[str, int]
+
+
+def occupancy(arch: int, threads: int, registers: int, shared: int) -> Occupancy | None:
+    """In theory, for blocks of `threads` with `shared` bytes each (static and dynamic). Null for an unknown architecture or an impossible block."""
+    device = LIMITS.get(arch)
+    if device is None or not 0 < threads <= 1024:
+        return None
+    warps = -(-threads // WARP)
+    limits = {"blocks": device.blocks, "warps": device.warps // warps}
+    if registers:
+        per_warp = _up(_up(registers, _REGISTER_STEP) * WARP, _REGISTER_UNIT)
+        fitting = REGISTERS // per_warp // _WARP_STEP * _WARP_STEP
+        limits["registers"] = fitting // warps
+    used = _up(shared + device.shared_reserved, device.shared_unit)
+    if used:
+        limits["shared memory"] = device.shared // used if shared <= device.shared_block else 0
+    by = min(limits, key=lambda name: limits[name])
+    blocks = limits[by]
+    return Occupancy(blocks, blocks * warps, blocks * warps / device.warps, by, limits)
+
+
+def _up(value: int, unit: int) -> int:
+    return -(-value // unit) * unit
