@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from verifier.admission import task_failure
-from verifier.build.store import Artefacts, Store, checked_index, compiler_problems, trimmed
-from verifier.channel import MAX_ARTEFACTS
+from verifier.build.building import BuildFailed, Building
+from verifier.build.store import Artefacts, Store
 from verifier.devices.base import DeviceError
 from verifier.integrity.static import inspect_source
 from verifier.jobs import StageEvent, VerifyJob
@@ -19,7 +19,7 @@ from verifier.layout import LayoutError
 from verifier.pool import Party, PartyFailure, Pool, data_folder
 from verifier.profiling.own_kernels import classified
 from verifier.program import Program
-from verifier.report import BuildInfo, Finding, Report, Stage, Status
+from verifier.report import Finding, Report, Stage, Status
 from verifier.roofline import floor_ms
 from verifier.sandbox import protection
 from verifier.session import ReferenceSession
@@ -111,20 +111,21 @@ class Evaluation:
         """Only the stages `static` and `build`, for a job that times nothing. Raises `Ended` where the program does not get past them."""
         with self._stage("static"):
             self._static()
-        with self._stage("build"):
-            return self._build()
+        with self._stage("build") as stage, self._building(stage) as building:
+            return self._built(building)
 
     def _stages(self) -> None:
         with self._stage("static") as stage:
             self._static()
             if self.report.without_static:
                 stage.status, stage.detail = "skipped", "switched off for a test: this report is no result"
-        with self._stage("build") as stage:
-            artefacts = self._build()
-            assert self.report.build is not None
-            stage.detail = "cached" if self.report.build.cached else ""
-        with self._stage("correctness") as stage:
-            trials = self._correct(artefacts)
+        with self._stage("build") as stage, self._building(stage) as building:
+            # The reference loads the task, draws inputs and runs it while the compiler is at work.
+            trials, prepared = self._prepare(building)
+            artefacts = self._built(building)
+            stage.detail = "cached" if self.report.build and self.report.build.cached else ""
+        with self._stage("correctness", before=prepared) as stage:
+            self._correct(trials, artefacts)
             stage.detail = f"{sum(trial.ok for trial in self.report.trials)} of {len(self.report.trials)} trials"
         with self._stage("timing") as stage:
             self._time(trials, artefacts)
@@ -135,8 +136,9 @@ class Evaluation:
             stage.detail = self.report.program_class or ""
 
     @contextlib.contextmanager
-    def _stage(self, name: str) -> Iterator[Stage]:
-        begin = time.monotonic()
+    def _stage(self, name: str, before: float = 0.0) -> Iterator[Stage]:
+        """`before`: seconds of its work that were done while another stage went on."""
+        begin = time.monotonic() - before
         stage = Stage(name=name, status="passed", seconds=0)  # type: ignore[arg-type]
         self.on_stage(StageEvent(stage=name, status="started"))
         try:
@@ -146,7 +148,7 @@ class Evaluation:
             stage.detail = getattr(error, "message", str(error)).split("\n")[0][:300]
             raise
         finally:
-            stage.seconds = round(time.monotonic() - begin, 4)
+            stage.seconds = stage.seconds or round(time.monotonic() - begin, 4)
             self.report.stages.append(stage)
             self.on_stage(StageEvent(stage=name, status=stage.status, seconds=stage.seconds, detail=stage.detail))
 
@@ -169,63 +171,47 @@ class Evaluation:
         if refused:
             raise Ended("rejected", f"line {refused[0].line}: {refused[0].message}")
 
-    def _build(self) -> Artefacts:
-        report = self.report
-        known = self.store.get(self.program.sha)
-        if known is not None:
-            report.build = BuildInfo(seconds=known.seconds, cached=True)
-            return known
-        missing = self.device.missing_compiler()
-        builder = self.pool.take("builder")
+    @contextlib.contextmanager
+    def _building(self, stage: Stage) -> Iterator[Building]:
+        """The program's build, begun; the stage lasts as long as it does, whatever else happens meanwhile."""
+        building = Building(self.pool, self.store, self.program)
         try:
-            request = {"source": self.program.source, "variables": self.device.variables("builder")}
-            frame = builder.ask("build", request, self.limits.build, max_raw=MAX_ARTEFACTS)
-        except PartyFailure as failure:
-            raise Ended("timed_out" if failure.kind == "timed_out" else "crashed", f"while the program was built, {failure.message}") from None
+            yield building
+        except BuildFailed as failed:
+            self.report.build, self.report.problems = failed.info, failed.problems
+            raise Ended(failed.status, failed.message) from None
         finally:
-            printed = builder.spawned.text()
-            self.pool.give_back(builder)
-        failure = frame.message.get("failure")
-        try:
-            index = checked_index(frame.message.get("artefacts"), len(frame.raw))
-        except ValueError as error:
-            raise Ended("crashed", str(error)) from None
-        seconds = frame.message.get("seconds")
-        artefacts = Artefacts(index, frame.raw, round(float(seconds), 3) if isinstance(seconds, (int, float)) else 0.0)
-        report.build = BuildInfo(seconds=artefacts.seconds, cached=False)
-        if isinstance(failure, dict) and not _needs_gpu(failure, self.device.kind):
-            self._build_failed(failure, printed, missing)
-        self.store.put(self.program.sha, artefacts)
+            if building.done.is_set():
+                stage.seconds = building.seconds
+            building.close()
+
+    def _built(self, building: Building) -> Artefacts:
+        artefacts, self.report.build = building.result()
         return artefacts
 
-    def _build_failed(self, failure: dict, printed: str, missing: str) -> None:
-        text = str(failure.get("message", ""))
-        line = failure.get("line") if isinstance(failure.get("line"), int) else None
-        compiling = "failed:\n" in text or "Error building extension" in text or failure.get("class") in ("CalledProcessError", "FileNotFoundError")
-        if compiling and missing and ("FileNotFoundError" in str(failure.get("class")) or "No such file" in text):
-            raise Ended("infrastructure_error", missing)
-        assert self.report.build is not None
-        output = trimmed(text if "error" in text.lower() else text + "\n" + printed) if compiling else text
-        self.report.build.compiler_output = output
-        self.report.problems = compiler_problems(output, self.program.source) if compiling else []
-        first = self.report.problems[0] if self.report.problems else None
-        if compiling:
-            where = f"line {first.line or line}: " if first and (first.line or line) else f"line {line}: " if line else ""
-            raise Ended("build_failed", f"{where}{first.message if first else output.splitlines()[0] if output else 'the compiler failed'}")
-        where = f"line {line}: " if line else ""
-        raise Ended("build_failed", f"the program cannot be imported: {where}{failure.get('class')}: {text[:400]}")
-
-    def _correct(self, artefacts: Artefacts) -> Trials:
-        report = self.report
+    def _prepare(self, building: Building) -> tuple[Trials, float]:
+        """The reference with the task loaded and its first results known, and the seconds that took."""
+        begin = time.monotonic()
+        reference = None
         try:
             reference = self.session_for(self.job)
+            reference.checkpoint = building.raise_failure
+            building.watch(reference.party)
             trials = Trials(reference, self.seed, full=self.job.tier == "full", on_progress=self._progress)
             trials.prepare()
         except PartyFailure as failure:
+            building.raise_failure()  # then the reference was ended for that
             raise TaskUnusable(task_failure(failure)) from None
         except LayoutError as error:
             raise TaskUnusable(f"the task cannot be used: {error}") from None
-        self.artefacts = artefacts
+        finally:
+            building.watch(None)
+            if reference is not None:
+                reference.checkpoint = None
+        return trials, time.monotonic() - begin
+
+    def _correct(self, trials: Trials, artefacts: Artefacts) -> None:
+        report = self.report
         for attempt in (1, 2):
             try:
                 verdict: Verdict = trials.run(self._subject(artefacts))
@@ -242,7 +228,6 @@ class Evaluation:
         report.findings += verdict.findings
         if verdict.wrong:
             raise Ended("wrong_result", verdict.wrong)
-        return trials
 
     def _subject(self, artefacts: Artefacts) -> Subject:
         """A fresh runner with the program imported."""
@@ -344,11 +329,3 @@ class Evaluation:
         if self.runner is not None:
             self.pool.give_back(self.runner)
             self.runner = None
-
-
-def _needs_gpu(failure: dict, kind: str) -> bool:
-    """The builder has no GPU; a program that touches one while it is imported is judged in the runner."""
-    text = f"{failure.get('class')}: {failure.get('message')}"
-    return kind == "cuda" and any(
-        phrase in text for phrase in ("No CUDA GPUs", "NVIDIA driver", "CUDA driver", "libcuda", "CUDA error", "0 active drivers")
-    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +14,7 @@ from verifier.pool import Party, PartyFailure, Pool
 from verifier.task import Mode, Precision
 
 Message = dict[str, Any]
+LARGE = 1 << 30  # bytes of inputs or outputs, from which on memory is worth more than the time to map it anew
 
 
 @dataclass
@@ -55,17 +57,21 @@ def fetch(party: Party, what: str, specs: list[Spec], arena: str, limit: float |
     if not specs:
         return []
     offsets, end = place(specs)
+    party.device.trim()
     memory = party.arena(arena, end)
     party.ask("put", {"what": what, "arena": arena, "offsets": offsets}, limit)
-    return [view(memory.bytes, spec, offset).clone(memory_format=torch.preserve_format) for spec, offset in zip(specs, offsets, strict=True)]
+    tensors = [view(memory.bytes, spec, offset).clone(memory_format=torch.preserve_format) for spec, offset in zip(specs, offsets, strict=True)]
+    if end > LARGE and party.role == "reference":
+        party.drop(arena)
+    return tensors
 
 
-def give(party: Party, arena: str, tensors: list[torch.Tensor], specs: list[Spec], room: int = 0, slot: int = 0) -> Message:
-    """Writes tensors into a party's arena, which has at least two slots of `room` bytes, and names them as its requests want them."""
+def give(party: Party, arena: str, tensors: list[torch.Tensor], specs: list[Spec], slots: int = 1, slot: int = 0) -> Message:
+    """Writes tensors into one of an arena's slots, and names them as a party's requests want them. What is large has one slot."""
     _, size = place(specs)
-    room = max(room, size)
-    memory = party.arena(arena, 2 * room)
-    offsets, _ = place(specs, slot * room)
+    slots, slot = (1, 0) if size > LARGE else (slots, slot)
+    memory = party.arena(arena, slots * size)
+    offsets, _ = place(specs, slot * size)
     for tensor, spec, offset in zip(tensors, specs, offsets, strict=True):
         if spec.numel:
             view(memory.bytes, spec, offset).copy_(tensor)
@@ -92,9 +98,11 @@ class ReferenceSession:
         self.state_tensors: list[torch.Tensor] = []
         self.mutated: list[str] = []
         self.variants = 0
+        self.checkpoint: Callable[[], None] | None = None  # called before each long request; raises where it is no longer wanted
 
     def load(self, seed: int) -> None:
         """Imports the task afresh and constructs its model under `seed`. Raises `PartyFailure`."""
+        self._check()
         answer = self.party.ask("load", {"source": self.source, "seed": seed, "watch": self.watch}, self.limits.load).message
         self.watch = False  # once a process
         self.init = described(answer["init"])
@@ -113,11 +121,12 @@ class ReferenceSession:
         self.party.ask("take_state", {"names": [entry.name for entry in self.state], **give(self.party, "state", tensors, specs)}, self.limits.load)
 
     def inputs(self, seed: int, variant: int | None = None, count: bool = False) -> Values:
+        self._check()
         answer = self.party.ask("inputs", {"seed": seed, "variant": variant, "count": count}, self.limits.inputs).message
         if count:
             self.variants = int(answer.get("variants", 0))
         values = described(answer)
-        values.tensors = fetch(self.party, "inputs", values.specs, "drawn", self.limits.inputs)
+        values.tensors = fetch(self.party, "inputs", values.specs, "out", self.limits.inputs)
         return values
 
     def reshaped(self, values: Values, distribution: str, seed: int) -> Values | None:
@@ -132,6 +141,7 @@ class ReferenceSession:
 
     def eager(self, values: Values, rng: int) -> Run:
         """One call, which moves the model's state on."""
+        self._check()
         message = {"tree": values.tree, "rng": rng, **give(self.party, "in", values.tensors, values.specs)}
         answer = self.party.ask("run", message, self.limits.call).message
         run = self._run(answer, "outputs", "state_after")
@@ -142,11 +152,16 @@ class ReferenceSession:
 
     def oracle(self, values: Values, rng: int, wiggle: int | None = None) -> Run:
         """The same call in fp64 from the present state, which stays."""
+        self._check()
         message = {"tree": values.tree, "rng": rng, "wiggle": wiggle, **give(self.party, "in", values.tensors, values.specs)}
         return self._run(self.party.ask("oracle", message, self.limits.oracle).message, "oracle", "oracle_state")
 
     def rollback(self) -> None:
         self.party.ask("rollback", {}, self.limits.call)
+
+    def _check(self) -> None:
+        if self.checkpoint is not None:
+            self.checkpoint()
 
     def _run(self, answer: Message, what: str, state: str) -> Run:
         outputs = described(answer)

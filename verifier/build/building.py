@@ -1,0 +1,155 @@
+"""One program's build, asked for in a thread of its own, so that the reference draws inputs and computes the oracle meanwhile."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+from verifier.build.store import Artefacts, Store, checked_index, compiler_problems, trimmed
+from verifier.channel import MAX_ARTEFACTS, Frame
+from verifier.devices.base import Device
+from verifier.pool import Cancelled, Party, PartyFailure, Pool
+from verifier.program import Program
+from verifier.report import BuildInfo, Status
+from verifier.source import Problem
+
+GRACE = 2.0  # seconds that the reference has to end a request once the program is known not to build
+
+
+class BuildFailed(Exception):
+    """The program does not get past its build. `info` and `problems` are for the report."""
+
+    def __init__(self, status: Status, message: str, info: BuildInfo | None = None, problems: list[Problem] | None = None):
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.info = info
+        self.problems = problems or []
+
+
+class Building:
+    """Begins at once (a party dies with the thread that spawned it, so the builder is taken here, in the judge's own). `close` must follow."""
+
+    def __init__(self, pool: Pool, store: Store, program: Program):
+        self.pool = pool
+        self.store = store
+        self.program = program
+        self.seconds = 0.0  # that the stage took, whatever else went on
+        self.done = threading.Event()
+        self._artefacts: Artefacts | None = None
+        self._info: BuildInfo | None = None
+        self._error: BaseException | None = None
+        self._builder: Party | None = None
+        self._watched: Party | None = None
+        self._begin = time.monotonic()
+        known = store.get(program.sha)
+        if known is not None:
+            self._artefacts = known
+            self._info = BuildInfo(seconds=known.seconds, cached=True)
+            self._end()
+            return
+        self._missing = pool.device.missing_compiler()
+        self._builder = pool.take("builder")
+        self._thread = threading.Thread(target=self._work, daemon=True)
+        self._thread.start()
+
+    def watch(self, party: Party | None) -> None:
+        """The party that works meanwhile: should the build fail, a request that it does not end within `GRACE` is ended with it."""
+        self._watched = party
+
+    def raise_failure(self) -> None:
+        """Raises `BuildFailed` (or `Cancelled`) if it is known by now that the program does not build."""
+        if self._error is not None:
+            raise self._error
+
+    def result(self) -> tuple[Artefacts, BuildInfo]:
+        """Waits. Raises `BuildFailed`."""
+        self.done.wait()
+        self.raise_failure()
+        assert self._artefacts is not None and self._info is not None
+        return self._artefacts, self._info
+
+    def close(self) -> None:
+        """Ends what still works."""
+        self._watched = None
+        if self._builder is not None:
+            self._builder.spawned.kill()
+            self._thread.join(timeout=10)
+            self.pool.give_back(self._builder)
+            self._builder = None
+
+    # In the thread
+
+    def _work(self) -> None:
+        try:
+            self._artefacts, self._info = self._ask()
+        except BaseException as error:
+            self._error = error
+        self._end()
+        if self._error is not None:
+            deadline = time.monotonic() + GRACE
+            while self._watched is not None and time.monotonic() < deadline:
+                time.sleep(0.02)
+            party = self._watched
+            if party is not None:
+                party.spawned.kill()
+
+    def _end(self) -> None:
+        self.seconds = round(time.monotonic() - self._begin, 4)
+        self.done.set()
+
+    def _ask(self) -> tuple[Artefacts, BuildInfo]:
+        builder, device = self._builder, self.pool.device
+        assert builder is not None
+        request = {"source": self.program.source, "variables": device.variables("builder")}
+        try:
+            frame = builder.ask("build", request, self.pool.limits.build, max_raw=MAX_ARTEFACTS)
+        except PartyFailure as failure:
+            if self.pool.cancelled:
+                raise Cancelled from None
+            status: Status = "timed_out" if failure.kind == "timed_out" else "crashed"
+            raise BuildFailed(status, f"while the program was built, {failure.message}") from None
+        artefacts, info = self._taken(frame)
+        failed = frame.message.get("failure")
+        if isinstance(failed, dict) and not needs_gpu(failed, device):
+            raise failure_of(failed, builder.spawned.text(), self._missing, info, self.program.source)
+        self.store.put(self.program.sha, artefacts)
+        return artefacts, info
+
+    def _taken(self, frame: Frame) -> tuple[Artefacts, BuildInfo]:
+        """What the builder made, as far as its account of it is sound."""
+        try:
+            index = checked_index(frame.message.get("artefacts"), len(frame.raw))
+        except ValueError as error:
+            raise BuildFailed("crashed", str(error)) from None
+        seconds = frame.message.get("seconds")
+        artefacts = Artefacts(index, frame.raw, round(float(seconds), 3) if isinstance(seconds, (int, float)) else 0.0)
+        return artefacts, BuildInfo(seconds=artefacts.seconds, cached=False)
+
+
+def failure_of(failure: dict[str, Any], printed: str, missing: str, info: BuildInfo, source: str) -> BuildFailed:
+    """What the program's exception in the builder says: a compiler's errors with the program's lines, or an import that fails."""
+    text = str(failure.get("message", ""))
+    line = failure.get("line") if isinstance(failure.get("line"), int) else None
+    compiling = "failed:\n" in text or "Error building extension" in text or failure.get("class") in ("CalledProcessError", "FileNotFoundError")
+    if compiling and missing and ("FileNotFoundError" in str(failure.get("class")) or "No such file" in text):
+        return BuildFailed("infrastructure_error", missing, info)
+    output = trimmed(text if "error" in text.lower() else text + "\n" + printed) if compiling else text
+    info.compiler_output = output
+    if not compiling:
+        where = f"line {line}: " if line else ""
+        return BuildFailed("build_failed", f"the program cannot be imported: {where}{failure.get('class')}: {text[:400]}", info)
+    problems = compiler_problems(output, source)
+    first = problems[0] if problems else None
+    where = f"line {first.line or line}: " if first and (first.line or line) else f"line {line}: " if line else ""
+    message = f"{where}{first.message if first else output.splitlines()[0] if output else 'the compiler failed'}"
+    return BuildFailed("build_failed", message, info, problems)
+
+
+def needs_gpu(failure: dict[str, Any], device: Device) -> bool:
+    """The builder has no GPU; a program that touches one while it is imported is judged in the runner."""
+    text = f"{failure.get('class')}: {failure.get('message')}"
+    return device.kind == "cuda" and any(
+        phrase in text for phrase in ("No CUDA GPUs", "NVIDIA driver", "CUDA driver", "libcuda", "CUDA error", "0 active drivers")
+    )
