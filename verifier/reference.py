@@ -27,6 +27,13 @@ class Reference(Role):
     mutated: list[str] | None = None  # state-dict names that forward changes, known after the first run
     before: dict[str, torch.Tensor] = {}
 
+    def do_put(self, frame: Frame) -> dict[str, Any]:
+        """What was fetched once is not kept: with inputs of gigabytes every copy counts."""
+        answer = super().do_put(frame)
+        del self.held[frame.text("what")]
+        self.device.trim()
+        return answer
+
     def do_load(self, frame: Frame) -> dict[str, Any]:
         """Imports the task and constructs `Model` under a seed. With `watch`, writing files and printing without end are errors with a line."""
         if frame.message.get("watch"):
@@ -103,10 +110,12 @@ class Reference(Role):
         """One eager call in fp32 (or the policy's type), which changes the state as the task means it to. Also: which inputs it changes, which
         outputs are views of inputs, and which state entries it changes."""
         self.step = "forward"
-        inputs = map_tensors(self.inputs(frame), lambda tensor: tensor.clone(memory_format=torch.preserve_format))
+        untouched = self.inputs(frame)
+        inputs = map_tensors(untouched, lambda tensor: tensor.clone(memory_format=torch.preserve_format))
         given: list[torch.Tensor] = []
+        copies: list[torch.Tensor] = []
         encode(list(inputs), given)
-        copies = [tensor.clone() for tensor in given]
+        encode(list(untouched), copies)
         state = self.model.state_dict()
         names = self.names if self.mutated is None else self.mutated
         self.before = {name: state[name].detach().clone() for name in names}
@@ -139,7 +148,7 @@ class Reference(Role):
         def widen(tensor: torch.Tensor) -> torch.Tensor:
             if not tensor.is_floating_point():
                 return tensor.clone()
-            wide = tensor.double()
+            wide = tensor.to(torch.float64, copy=True)
             if wiggle is not None and tensor.dtype != torch.float64:
                 noise = torch.rand(wide.shape, generator=generator, dtype=torch.float32, device=generator.device).mul_(2).sub_(1)
                 wide.addcmul_(wide, noise.to(wide.device, torch.float64), value=torch.finfo(tensor.dtype).eps)
@@ -163,6 +172,8 @@ class Reference(Role):
         self.device.sync()
         state = model.state_dict()
         described = self.hold("oracle", output)
+        del inputs, output
+        self.device.trim()
         self.held["oracle_state"] = [state[name].detach() for name in self.mutated or []]
         specs = [Spec.of(tensor).model_dump(exclude_none=True) for tensor in self.held["oracle_state"]]
         return {"type": "ok", **described, "state_specs": specs}

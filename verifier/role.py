@@ -35,6 +35,13 @@ class Role:
         self.arenas[frame.text("arena")] = self.device.attach(frame.message["handle"], frame.fds)
         return {"type": "ok"}
 
+    def do_detach(self, frame: Frame) -> dict[str, Any]:
+        """Asked of references alone: a program may have kept views of its inputs."""
+        arena = self.arenas.pop(frame.text("arena"), None)
+        if arena is not None:
+            self.device.detach(arena)
+        return {"type": "ok"}
+
     def do_put(self, frame: Frame) -> dict[str, Any]:
         """Writes held tensors into an arena at the offsets that the judge chose."""
         self.store(self.held[frame.text("what")], self.arenas[frame.text("arena")], frame.message["offsets"])

@@ -48,11 +48,12 @@ class Caller:
     def call(self, values: Values, rng: int, flush: bool = True, fresh_address: bool = True, reread: bool = False) -> Call:
         party, device = self.party, self.party.device
         self.slot = 1 - self.slot if fresh_address else self.slot
-        message = give(party, "in", values.tensors, values.specs, slot=self.slot)
+        message = give(party, "in", values.tensors, values.specs, slots=2, slot=self.slot)
         offsets, half = place(self.expected)
         room = [spec.nbytes for spec in self.expected]
-        memory = party.arena("out", 2 * half)
+        memory = party.arena("out", 2 * half if reread else half)
         memory.bytes.fill_(POISON)
+        device.trim()
         again = [half + offset for offset in offsets] if reread and self.previous else None
         if flush:
             device.flush_caches()
@@ -141,6 +142,8 @@ def measure(
                 side.wall.append(call.wall)
                 side.copied.append(call.copied)
                 check(first, side, call)
+                del call
+            del values  # gigabytes, perhaps, for which the next draw has no room
             first += 1
         device.sample_clocks()
         for side in sides:

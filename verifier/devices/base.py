@@ -88,6 +88,9 @@ class Device(ABC):
     @abstractmethod
     def sync(self) -> None: ...
 
+    def trim(self) -> None:  # noqa: B027  only a device whose allocator keeps what others need has something to give back
+        """Gives back memory that is kept, but not used, where it is gigabytes."""
+
     @abstractmethod
     def flush_caches(self) -> None:
         """So that a timed call finds its inputs in memory: L2 flushed, persisting lines reset."""
@@ -140,6 +143,12 @@ class PartyDevice(ABC):
     @abstractmethod
     def attach(self, handle: dict[str, Any], fds: list[int]) -> Any:
         """Maps an arena: a flat uint8 tensor on the device over the judge's memory. Owns (closes) the descriptors."""
+
+    def detach(self, arena: Any) -> None:  # noqa: B027  shared host memory goes with its last tensor
+        """Ends a mapping that `attach` made; nothing may point into it any more."""
+
+    def trim(self) -> None:  # noqa: B027
+        """Gives back memory that is kept, but not used, where it is gigabytes. Never between a party's timed calls."""
 
     @abstractmethod
     def configure(self, precision: str) -> None:

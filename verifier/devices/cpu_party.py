@@ -27,7 +27,6 @@ class CpuPartyDevice(PartyDevice):
     def __init__(self, config: dict[str, Any]):
         self.threads = int(config["threads"])
         path = next((config[key] for key in ("shim", "shim_host") if config.get(key) and os.path.exists(config[key])), None)
-        self._mapped: list[mmap.mmap] = []
         self._scratch = torch.zeros(self.threads * 40_000, dtype=torch.uint8)  # just enough that torch shares it among its threads
         if path is None:
             # Saved now, before any stranger's source can replace them.
@@ -44,7 +43,6 @@ class CpuPartyDevice(PartyDevice):
         memory = mmap.mmap(fds[0], int(handle["nbytes"]), mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
         for fd in fds:
             os.close(fd)
-        self._mapped.append(memory)
         return torch.frombuffer(memory, dtype=torch.uint8)
 
     def configure(self, precision: str) -> None:

@@ -19,6 +19,7 @@ from verifier.report import Environment
 from verifier.shim.clock import ClockError, build_clock
 
 _CLOCK = "/opt/stitchwork/cuda-clock.so"  # where a sandbox shows it
+KEPT_BYTES = 2 << 30  # of the judge's own, beyond which it gives back: parties on the same GPU need them
 MINIMUM_FREE = 2 << 30  # bytes; less, and a task of ordinary size has no room
 _NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset", "/dev/nvidia-caps")
 # Dense floating-point operations per clock and multiprocessor: (fp32 on CUDA cores, TF32, 16 bit on tensor cores).
@@ -37,7 +38,11 @@ class CudaArena(Arena):
 
         self.nbytes = nbytes = max(nbytes, 4096)
         try:
-            self._pointer = cuda_driver.allocate(nbytes)
+            try:
+                self._pointer = cuda_driver.allocate(nbytes)
+            except CudaError:
+                torch.cuda.empty_cache()
+                self._pointer = cuda_driver.allocate(nbytes)
         except CudaError as error:
             raise DeviceError(f"{nbytes / 2**30:.1f} GiB of GPU memory are not free: {error}") from None
         self.handle: dict[str, Any] = {"ipc": cuda_driver.export_memory(self._pointer).hex(), "nbytes": nbytes}
@@ -111,6 +116,11 @@ class CudaDevice(Device):
 
     def sync(self) -> None:
         self._torch.cuda.synchronize(self.index)
+
+    def trim(self) -> None:
+        torch = self._torch
+        if torch.cuda.memory_reserved(self.index) - torch.cuda.memory_allocated(self.index) > KEPT_BYTES:
+            torch.cuda.empty_cache()
 
     def flush_caches(self) -> None:
         """Writes three times the L2, and waits: what a party left in the cache is out of it. (The party's clock does the same, just before a call, in

@@ -184,6 +184,11 @@ def import_memory(handle: bytes) -> int:
     return pointer.value
 
 
+def close_memory(pointer: int) -> None:
+    """Ends this process's mapping of another's allocation."""
+    call("cuIpcCloseMemHandle", ctypes.c_uint64(pointer))
+
+
 def synchronise() -> None:
     call("cuCtxSynchronize")
 

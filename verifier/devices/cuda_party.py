@@ -21,6 +21,7 @@ OBSERVED_CALLS = 3
 DISPATCHES = 3  # a host that slept since the last call has torch's launch path out of its caches: 100 us of the first launch
 WARM_MS = 3.0  # an idle GPU lowers its clocks, and between two calls the host draws new inputs
 MAX_KERNELS = 40
+KEPT_BYTES = 2 << 30
 _ERRORS = {
     2: "out of memory",
     700: "a kernel read or wrote an illegal memory address",
@@ -51,6 +52,14 @@ class CudaPartyDevice(PartyDevice):
             os.close(fd)
         pointer = cuda_driver.import_memory(bytes.fromhex(handle["ipc"]))
         return torch.as_tensor(DeviceBytes(pointer, int(handle["nbytes"])), device=self.torch_device)
+
+    def detach(self, arena: torch.Tensor) -> None:
+        torch.cuda.synchronize()
+        cuda_driver.close_memory(arena.data_ptr())
+
+    def trim(self) -> None:
+        if torch.cuda.memory_reserved() - torch.cuda.memory_allocated() > KEPT_BYTES:
+            torch.cuda.empty_cache()
 
     def configure(self, precision: str) -> None:
         tf32 = precision == "tf32"
