@@ -1,4 +1,5 @@
-"""Memory and process limits for one party: cgroup v2 where its controllers are there, else v1, else none (rlimits remain)."""
+"""Memory and process limits, CPU accounting and a sure kill for one party: cgroup v2 where its controllers are there, else v1, else none (rlimits
+remain)."""
 
 from __future__ import annotations
 
@@ -13,18 +14,80 @@ from pathlib import Path
 from typing import Literal
 
 ROOT = Path("/sys/fs/cgroup")
+Kind = Literal["v2", "v1"]
 _count = itertools.count()
 
 
 @cache
 def version() -> Literal["v2", "v1", ""]:
     """Which hierarchy this process may create groups with limits in."""
-    for candidate in ("v2", "v1"):
-        group = Cgroup.create(candidate, 1 << 30, 64)  # type: ignore[arg-type]
+    candidates: tuple[Kind, ...] = ("v2", "v1")
+    for candidate in candidates:
+        group = Cgroup.create(candidate, 1 << 30, 64)
         if group is not None:
             group.remove()
-            return candidate  # type: ignore[return-value]
+            return candidate
     return ""
+
+
+def layer() -> str:
+    """What limits a party here, for a report."""
+    kind = version()
+    if not kind:
+        return ""
+    counted = kind == "v2" or bool(_accounting())
+    return f"cgroup {kind} (memory, processes{', processor time' if counted else ''})"
+
+
+def lack() -> str:
+    """How to get limits where this process may not make a group."""
+    if os.getuid() == 0:
+        return "cgroup memory and process limits: mount /sys/fs/cgroup writable (a container: --cgroupns=private with a writable cgroup mount)"
+    return "cgroup memory and process limits: run as root, or in a delegated group (systemd-run --user --scope -p Delegate=yes ...)"
+
+
+def own_group() -> Path | None:
+    """This process's group of the v2 hierarchy; null where there is none or it lies outside what is mounted."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/cgroup").read_text().splitlines():
+            if line.startswith("0::/") and ".." not in line:
+                return ROOT / line[4:]
+    return None
+
+
+@cache
+def _base() -> Path | None:
+    """The v2 group under which a party's groups are made. A group that holds processes cannot pass controllers on, except the host's root, so where
+    this process is alone in a delegated group, it moves into a leaf of it."""
+    if not (ROOT / "cgroup.controllers").exists():
+        return None
+    own = own_group()
+    for folder in (ROOT, own) if own is not None and own != ROOT else (ROOT,):
+        if _passes_on(folder):
+            return folder
+        with contextlib.suppress(OSError, ValueError):
+            inside = [int(line) for line in (folder / "cgroup.procs").read_text().split()]
+            if inside == [os.getpid()]:
+                leaf = folder / "stitchwork-judge"
+                leaf.mkdir(exist_ok=True)
+                (leaf / "cgroup.procs").write_text("0")
+                if _passes_on(folder):
+                    return folder
+    return None
+
+
+def _passes_on(folder: Path) -> bool:
+    _write(folder / "cgroup.subtree_control", "+memory +pids")
+    _write(folder / "cgroup.subtree_control", "+cpu")
+    with contextlib.suppress(OSError):
+        return {"memory", "pids"} <= set((folder / "cgroup.subtree_control").read_text().split())
+    return False
+
+
+@cache
+def _accounting() -> Path | None:
+    """The v1 hierarchy that counts processor time."""
+    return next((folder for folder in (ROOT / "cpuacct", ROOT / "cpu,cpuacct") if (folder / "cpuacct.usage").exists()), None)
 
 
 def _write(path: Path, value: str) -> bool:
@@ -38,24 +101,29 @@ def _write(path: Path, value: str) -> bool:
 @dataclass
 class Cgroup:
     folders: list[Path]
-    kind: str
+    kind: Kind
     procs: list[int] = field(default_factory=list)  # open cgroup.procs files; a child writes "0" to enter
+    usage: int = -1  # open file of the processor time
 
     @classmethod
-    def create(cls, kind: Literal["v2", "v1"], memory: int, pids: int) -> Cgroup | None:
+    def create(cls, kind: Kind, memory: int, pids: int) -> Cgroup | None:
         """A fresh group, or null where this host does not allow it."""
         name = f"stitchwork-{os.getpid()}-{next(_count)}"
         if kind == "v2":
-            if not (ROOT / "cgroup.controllers").exists():
+            base = _base()
+            if base is None:
                 return None
-            _write(ROOT / "cgroup.subtree_control", "+memory +pids")
-            folders = [ROOT / name]
+            folders = [base / name]
             limits = [(folders[0] / "memory.max", memory), (folders[0] / "pids.max", pids)]
             soft = [(folders[0] / "memory.swap.max", 0), (folders[0] / "memory.oom.group", 1)]
+            counter = folders[0] / "cpu.stat"
         else:
             folders = [ROOT / "memory" / name, ROOT / "pids" / name]
             limits = [(folders[0] / "memory.limit_in_bytes", memory), (folders[1] / "pids.max", pids)]
             soft = [(folders[0] / "memory.memsw.limit_in_bytes", memory)]
+            accounting = _accounting()
+            folders += [accounting / name] if accounting is not None else []
+            counter = folders[-1] / "cpuacct.usage"
         group = cls(folders, kind)
         try:
             for folder in folders:
@@ -70,12 +138,33 @@ class Cgroup:
         except OSError:
             group.remove()
             return None
+        with contextlib.suppress(OSError):
+            group.usage = os.open(counter, os.O_RDONLY | os.O_CLOEXEC)
         return group
 
     def enter(self) -> None:
         """In the child, between fork and exec."""
         for fd in self.procs:
             os.write(fd, b"0")
+
+    def cpu_ns(self) -> int | None:
+        """Processor time of everything that ever ran in the group, in nanoseconds; a microsecond to read. It moves on in steps of a scheduler's tick
+        (1 to 4 ms) while a thread runs, and exactly when it stops."""
+        if self.usage < 0:
+            return None
+        try:
+            text = os.pread(self.usage, 64, 0)
+            return int(text) if self.kind == "v1" else int(text.split(None, 2)[1]) * 1000  # "usage_usec 123\n..."
+        except (OSError, ValueError, IndexError):
+            return None
+
+    def pids(self) -> list[int]:
+        """What is in the group now."""
+        found: set[int] = set()
+        for folder in self.folders:
+            with contextlib.suppress(OSError, ValueError):
+                found |= {int(line) for line in (folder / "cgroup.procs").read_text().split()}
+        return sorted(found)
 
     def out_of_memory(self) -> bool:
         """Whether the kernel killed something in the group for memory."""
@@ -92,31 +181,43 @@ class Cgroup:
         return None
 
     def kill(self) -> None:
-        """Everything in the group, also what left its session."""
-        for folder in self.folders:
-            with contextlib.suppress(OSError, ValueError):
-                for line in (folder / "cgroup.procs").read_text().split():
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(int(line), signal.SIGKILL)
+        """Everything in the group, also what left its session, and what was forked while the list was read."""
+        if self.kind == "v2" and _write(self.folders[0] / "cgroup.kill", "1"):  # Linux 5.14
+            return
+        for _ in range(20):
+            inside = self.pids()
+            for pid in inside:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            if not inside:
+                return
+            time.sleep(0.002)
 
-    def remove(self) -> None:
-        for fd in self.procs:
-            os.close(fd)
-        self.procs = []
-        for folder in self.folders:
-            for _ in range(50):  # a killed process leaves its group a moment later
-                try:
-                    folder.rmdir()
-                    break
-                except FileNotFoundError:
-                    break
-                except OSError:
-                    time.sleep(0.01)
+    def remove(self) -> bool:
+        """Whether it is gone; a killed process leaves its group a moment later."""
+        for fd in (*self.procs, self.usage):
+            if fd >= 0:
+                os.close(fd)
+        self.procs, self.usage = [], -1
+        return all([_removed(folder) for folder in self.folders])
+
+
+def _removed(folder: Path) -> bool:
+    for _ in range(50):
+        try:
+            folder.rmdir()
+            return True
+        except FileNotFoundError:
+            return True
+        except OSError:
+            time.sleep(0.01)
+    return False
 
 
 def sweep() -> None:
     """Removes groups that a killed judge left behind."""
-    for parent in (ROOT, ROOT / "memory", ROOT / "pids"):
+    parents = {ROOT, ROOT / "memory", ROOT / "pids", _base() or ROOT, _accounting() or ROOT}
+    for parent in parents:
         for folder in parent.glob("stitchwork-*-*"):
             owner = folder.name.split("-")[1]
             if owner.isdigit() and not Path("/proc", owner).exists():

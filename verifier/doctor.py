@@ -15,14 +15,12 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from verifier import cgroup, sandbox, seccomp
+from verifier import cgroup, landlock, sandbox, seccomp
 from verifier.devices import cuda_driver
 from verifier.devices.base import Device, DeviceError, open_device
 from verifier.devices.cuda import nvcc_version
 from verifier.profiling.nsys import find_nsys
 from verifier.report import Protection
-
-LANDLOCK_CREATE_RULESET, LANDLOCK_VERSION_FLAG = 444, 1
 
 
 class Lack(BaseModel):
@@ -92,7 +90,12 @@ def examine(data_dir: Path, device: str | None = None) -> Doctor:
         devices=[health for health, _ in opened],
         tools=tools(),
         protection=sandbox.protection(),
-        kernel={"landlock_abi": landlock_abi(), "cgroup": cgroup.version() or None, "seccomp": seccomp.supported(), "release": platform.release()},
+        kernel={
+            "landlock_abi": landlock.abi() or None,
+            "cgroup": cgroup.version() or None,
+            "seccomp": seccomp.supported(),
+            "release": platform.release(),
+        },
         figures=first[0].figures,
         python=platform.python_version(),
         torch=torch.__version__,
@@ -204,13 +207,6 @@ def tools() -> list[Tool]:
             hint="pip install ninja",
         ),
     ]
-
-
-def landlock_abi() -> int | None:
-    """The version of the kernel's Landlock, null where it has none."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    version = libc.syscall(LANDLOCK_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint(LANDLOCK_VERSION_FLAG))
-    return version if version > 0 else None
 
 
 def memory_of_host() -> dict[str, float]:

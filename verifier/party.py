@@ -26,7 +26,7 @@ MAX_MESSAGE = 6000  # characters of an exception that are reported
 def main(argument: str) -> None:
     boot = json.loads(argument)
     sys.path += boot["path"]
-    confine(boot)
+    failed = confine(boot)
     os.chdir(boot["home"])
     channel = Channel(socket.socket(fileno=boot["fd"]), accept_fds=True)
     faulthandler.enable()
@@ -34,7 +34,7 @@ def main(argument: str) -> None:
 
     grow_heap(boot["heap"])
 
-    channel.send({"type": "ready"})
+    channel.send({"type": "ready", **({"landlock_failed": failed} if failed else {})})
     with contextlib.suppress(ChannelClosed):
         serve(channel, boot["home"])
     # Not sys.exit: threads and exit handlers of a stranger's source have no say in when a party ends.
@@ -42,8 +42,9 @@ def main(argument: str) -> None:
     os._exit(0)
 
 
-def confine(boot: dict[str, Any]) -> None:
-    """Limits that a process puts on itself, before any stranger's source."""
+def confine(boot: dict[str, Any]) -> str:
+    """Limits that a process puts on itself, before any stranger's source and before its first thread. Returns why Landlock refused, if it did: the
+    judge then lists it as missing."""
     for name, value in boot["rlimits"].items():
         kind = getattr(resource, name)
         with contextlib.suppress(ValueError, OSError):
@@ -54,10 +55,19 @@ def confine(boot: dict[str, Any]) -> None:
         ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
         if os.getppid() != boot["parent"]:
             os._exit(1)
+    failed = ""
+    if boot["landlock"] is not None:
+        from verifier.landlock import restrict
+
+        try:
+            restrict(boot["landlock"])
+        except OSError as error:
+            failed = str(error)
     if boot["seccomp"]:
         from verifier.seccomp import install
 
         install()
+    return failed
 
 
 def grow_heap(nbytes: int) -> None:

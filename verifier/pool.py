@@ -14,7 +14,7 @@ from typing import Any, Literal
 from verifier.channel import ChannelClosed, ChannelError, ChannelTimeout, Frame
 from verifier.devices.base import GO, Arena, Bind, Device
 from verifier.limits import Limits
-from verifier.sandbox import Spawned, hang_line, spawn
+from verifier.sandbox import Spawned, hang_line, layer_failed, spawn
 
 _SIGNALS = {
     "SIGABRT": "abort",
@@ -58,7 +58,9 @@ class Party:
 
     def become(self, role: str, precision: str, mode: str) -> None:
         """Waits until the interpreter is ready, then hands over the role."""
-        self.receive(self.limits.start, 0, "start")
+        ready = self.receive(self.limits.start, 0, "start")
+        if ready.text("landlock_failed"):
+            layer_failed("landlock", ready.text("landlock_failed"))
         self.role = role
         self.source_name = "task" if role in ("reference", "baseline") else "program"
         self.ask("role", {"role": role, "device": self.device.config(), "precision": precision, "mode": mode}, self.limits.start)
@@ -137,12 +139,23 @@ class Party:
         arena = self.arenas.get(name)
         if arena is not None and arena.nbytes >= nbytes:
             return arena
+        if arena is not None and self.role == "reference":
+            self.drop(name)  # a program may hold views of its inputs, so its arenas stay mapped
+            arena = None
         fresh = self.device.allocate(nbytes)
         self.ask("attach", {"arena": name, "handle": fresh.handle}, self.limits.call, fds=fresh.fds)
         if arena is not None:
             arena.close()
         self.arenas[name] = fresh
         return fresh
+
+    def drop(self, name: str) -> None:
+        """Frees an arena of a reference, on both sides."""
+        arena = self.arenas.pop(name, None)
+        if arena is not None:
+            self.device.sync()
+            self.ask("detach", {"arena": name}, self.limits.call)
+            arena.close()
 
     def failure(self, request: str, error: ChannelError, limit: float) -> PartyFailure:
         """Ends the party and says why it did not answer."""

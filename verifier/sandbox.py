@@ -17,8 +17,9 @@ import threading
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import Any
 
-from verifier import cgroup, seccomp
+from verifier import cgroup, landlock, seccomp
 from verifier.channel import Channel, pair
 from verifier.devices.base import Bind
 from verifier.limits import Limits
@@ -28,6 +29,12 @@ PACKAGE = Path(__file__).resolve().parent
 INSIDE = "/opt/stitchwork"  # where a sandbox shows the package `verifier`, and nothing else of the checkout
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 SYSTEM_FILES = ("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives")
+# What a party without namespaces reads beside the interpreter: the machine's shape, and nothing of another process.
+MACHINE = (
+    *("/proc/self", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/version", "/proc/filesystems", "/proc/sys/kernel", "/proc/sys/vm"),
+    *("/proc/driver", "/sys/devices", "/sys/bus", "/sys/class", "/sys/module", "/sys/kernel/mm"),
+)
+NODES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
 BOOT = "import sys; sys.path.insert(0, sys.argv[1]); import verifier.party as party; sys.path.pop(0); party.main(sys.argv[2])"
 
 # The same heap behaviour in every party, from its first call on. glibc adapts its thresholds to the history of a process, and its memalign takes
@@ -94,9 +101,16 @@ def import_path() -> list[str]:
     return [INSIDE if wrap else str(PACKAGE.parent), *added]
 
 
-@cache
+_failed: dict[str, str] = {}  # layers that this host offers and that a party could not put on, with the error
+
+
+def layer_failed(layer: str, error: str) -> None:
+    """A party said, before any stranger's source ran in it, that it could not put a layer on: reports name it as missing from now on."""
+    _failed[layer] = error[:200]
+
+
 def protection() -> Protection:
-    """What confines a party on this host. Cached: it does not change while a judge lives."""
+    """What confines a party on this host."""
     layers: list[str] = []
     missing: list[str] = []
     wrapped = bool(bubblewrap())
@@ -108,8 +122,14 @@ def protection() -> Protection:
         layers += ["own session"]
     layers += ["cleared environment"]
     (layers if seccomp.supported() else missing).append("seccomp" if seccomp.supported() else "seccomp: this processor architecture has no filter")
+    if not landlock.supported():
+        missing.append(landlock.lack())
+    elif "landlock" in _failed:
+        missing.append(f"Landlock: the kernel has it, and refused the rules ({_failed['landlock']})")
+    else:
+        layers.append(landlock.layer())
     kind = cgroup.version()
-    (layers if kind else missing).append(f"cgroup {kind}" if kind else "cgroup memory and process limits: run as root or delegate a cgroup")
+    (layers if kind else missing).append(cgroup.layer() if kind else cgroup.lack())
     layers += ["rlimits", "time limits"]
     return Protection(sandbox="bubblewrap" if wrapped else "process", layers=layers, missing=missing)
 
@@ -197,6 +217,20 @@ class Spawned:
             return None
 
 
+def _rules(wrapped: bool, home: str, binds: list[Bind], writable: list[Bind], inward: bool) -> dict[str, Any] | None:
+    """Landlock's rules for a party: what its sandbox shows and no more; without namespaces they are all that keeps it from other files."""
+    if not landlock.supported():
+        return None
+    read = [*SYSTEM, *SYSTEM_FILES, *interpreter_folders(), *import_path()[1:]]
+    if wrapped:
+        read += [INSIDE, "/proc", *(bind.target for bind in binds if not bind.device)]
+        write, device = [home, "/dev/shm", *(bind.target for bind in writable)], ["/dev"]  # its /dev holds only its own nodes
+    else:
+        read += [str(PACKAGE), *MACHINE, *(bind.source for bind in binds if not bind.device)]
+        write, device = [home, "/dev/shm", *(bind.source for bind in writable)], [*NODES, *(bind.source for bind in binds if bind.device)]
+    return {"read": read, "write": write, "device": device, "update": ["/proc/self"], "inward": inward}
+
+
 def spawn(
     limits: Limits,
     binds: list[Bind],
@@ -237,6 +271,7 @@ def spawn(
         "parent": 0 if wrap else os.getpid(),
         "path": import_path()[1:],
         "heap": HEAP if data_limit else 0,
+        "landlock": _rules(bool(wrap), home, binds, writable or [], inward=prefix is None),
     }
     python = [sys.executable, "-I", "-c", BOOT]
     keep = [theirs.fileno()]
@@ -258,6 +293,8 @@ def spawn(
             argv += [option, bind.source, bind.target]
         for bind in writable or []:
             argv += ["--bind", bind.source, bind.target]
+        # The root and /dev are file systems of bubblewrap's own, without a limit of size: nobody writes there.
+        argv += ["--perms", "1777", "--size", str(limits.temporary), "--tmpfs", "/dev/shm", "--remount-ro", "/dev", "--remount-ro", "/"]
         if seccomp.supported():
             filter_fd = os.memfd_create("seccomp", 0)
             os.write(filter_fd, seccomp.program(loopback=prefix is not None))  # nsys cannot do without TCP to itself
