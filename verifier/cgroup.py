@@ -199,7 +199,8 @@ class Cgroup:
             if fd >= 0:
                 os.close(fd)
         self.procs, self.usage = [], -1
-        return all([_removed(folder) for folder in self.folders])
+        gone = [_removed(folder) for folder in self.folders]
+        return all(gone)
 
 
 def _removed(folder: Path) -> bool:

@@ -248,7 +248,12 @@ class Evaluation:
                 report.trials += tournament.failed
                 if tournament.failed:
                     raise Ended("wrong_result", f"{tournament.failed[0].name}: {tournament.failed[0].detail or 'the output is off'}")
-                if problem:
+                if tournament.burning:
+                    message = tournament.burning
+                    report.findings.append(Finding(rule="burns-cpu", severity="downgrade", message=message, source="runtime"))
+                    if attempt == 2:
+                        raise Ended("rejected", message)
+                elif problem:
                     report.findings.append(Finding(rule="clock", severity="downgrade", message=problem, source="runtime"))
                     if attempt == 2:
                         raise Ended("inconclusive", problem)

@@ -14,6 +14,7 @@ import sys
 import sysconfig
 import tempfile
 import threading
+import time
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -41,6 +42,7 @@ BOOT = "import sys; sys.path.insert(0, sys.argv[1]); import verifier.party as pa
 # fresh pages for a dozen calls before it reuses freed ones: a call that faults in 16 MiB took 4 to 35 ms here instead of 1. So thresholds are
 # fixed, and each party starts with a heap whose pages it has touched (`party.grow_heap`).
 HEAP = 256 << 20
+SURVIVAL = 30.0  # seconds after SIGKILL; what is there then is held by a driver, and the device cannot be trusted
 ALLOCATOR = "glibc.malloc.mmap_threshold=33554432:glibc.malloc.trim_threshold=1099511627776:glibc.malloc.top_pad=67108864:glibc.malloc.hugetlb=1"
 
 
@@ -190,13 +192,21 @@ class Spawned:
             self.process.kill()
 
     def end(self) -> int | None:
-        """Kills what is left, frees everything, and returns the exit status (negative: a signal)."""
+        """Kills what is left, frees everything, and returns the exit status (negative: a signal). What does not die is remembered (`survivors`)."""
         if self.ended:
             return self.process.returncode
         status = self.process.poll()
+        family = self.group.pids() if self.group is not None else _family(self.process.pid)
         self.kill()
+        deadline = time.monotonic() + SURVIVAL
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(timeout=10)
+            self.process.wait(timeout=SURVIVAL)
+        left = self._left(family)
+        while left and time.monotonic() < deadline:
+            time.sleep(0.01)
+            self.kill()
+            left = self._left(family)
+        _unkillable.update(left)
         self.ended = True
         if self.drain is not None:
             self.drain.join(timeout=2)
@@ -208,6 +218,19 @@ class Spawned:
         if self.folder:
             shutil.rmtree(self.folder, ignore_errors=True)
         return status if status is not None else self.process.returncode
+
+    def _left(self, family: list[int]) -> list[int]:
+        return self.group.pids() if self.group is not None else [pid for pid in family if _alive(pid)]
+
+    def cpu_ns(self) -> int | None:
+        """Processor time of everything in the party up to now, in nanoseconds; null where the host does not tell."""
+        if self.group is not None and (used := self.group.cpu_ns()) is not None:
+            return used
+        total = 0
+        for pid in _family(self.process.pid):
+            with contextlib.suppress(OSError):
+                total += time.clock_gettime_ns((~pid << 3) | 2)  # the CPU-time clock of another process, as clock_getcpuclockid(3) makes it
+        return total
 
     def exit_status(self, wait: float = 2.0) -> int | None:
         """The status with which the party ended by itself (128 + n or negative for signal n), or null."""
@@ -229,6 +252,32 @@ def _rules(wrapped: bool, home: str, binds: list[Bind], writable: list[Bind], in
         read += [str(PACKAGE), *MACHINE, *(bind.source for bind in binds if not bind.device)]
         write, device = [home, "/dev/shm", *(bind.source for bind in writable)], [*NODES, *(bind.source for bind in binds if bind.device)]
     return {"read": read, "write": write, "device": device, "update": ["/proc/self"], "inward": inward}
+
+
+_unkillable: set[int] = set()
+
+
+def survivors() -> list[int]:
+    """Processes of ended parties that are still there."""
+    _unkillable.intersection_update({pid for pid in _unkillable if _alive(pid)})
+    return sorted(_unkillable)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def _family(pid: int) -> list[int]:
+    """A process and its descendants, for hosts without cgroups."""
+    found = [pid]
+    for parent in found:
+        with contextlib.suppress(OSError, ValueError):
+            for thread in os.listdir(f"/proc/{parent}/task"):
+                found += [int(child) for child in Path(f"/proc/{parent}/task/{thread}/children").read_text().split()]
+    return found
 
 
 def spawn(

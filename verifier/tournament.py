@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from verifier.correctness import NORM, ULPS, K, epsilon
+from verifier.idleness import Watch
 from verifier.jobs import VerifyJob
 from verifier.pool import Party, PartyFailure, Pool
 from verifier.report import Baseline, Timing, Trial
@@ -61,6 +62,7 @@ class Tournament:
     checked: list[Trial] = field(default_factory=list)
     reasons: dict[str, str] = field(default_factory=dict)
     wide: str = ""
+    burning: str = ""  # how the program kept the machine busy while others were timed
 
     def run(self, subject: Subject) -> tuple[Timing, str]:
         """The timing, and how the clocks disagree, if they do. Wrong outputs are in `failed`. Raises `PartyFailure` for the program."""
@@ -79,6 +81,9 @@ class Tournament:
         first = self._warm_up(sides)
         for side in sides:
             side.calibrate()
+        watch = Watch(subject.runner)
+        for baseline in baselines:
+            baseline.caller.watch = watch
         tier = self.job.tier
         budget = self.trials.limits.quick_timing if tier == "quick" else self.trials.limits.full_timing
         begin = time.monotonic()
@@ -98,7 +103,7 @@ class Tournament:
         if speedup.high / max(speedup.low, 1e-9) > USELESS and speedup.low < 1 < speedup.high:
             self.wide = f"the interval of the speedup, {speedup.low:.2f} to {speedup.high:.2f}, is too wide to say anything: the machine is too busy"
         program_ms = median_ms(program)
-        problem = clock_finding(program, baselines[0])
+        problem, self.burning = clock_finding(program, baselines[0]), watch.finding()
         timing = Timing(
             program_ms=program_ms,
             bounded=program_ms < 1,

@@ -4,9 +4,11 @@ The judge allocates *arenas*: blocks of device memory that one party maps. Input
 reference; outputs are read from there. A party answers a timed call through `go` and `done`, which live in a native shim that is loaded,
 with its function pointers saved, before any program.
 
-The timed exchange, on the party's socket between two ordinary frames, is raw bytes: the judge writes one byte ``G``; the party's `go` returns
-on it with the clock started; forward runs; `done` syncs the device, stops the clock and writes ``i64`` little-endian nanoseconds. So the
-judge's own wall time of the same exchange differs from the shim's by one round trip.
+The timed exchange, on the party's socket between two ordinary frames, is raw bytes. Only when the party has said that it is ready does the
+judge write the call's inputs, so that nothing works on them ahead; then it writes ``F``, and the party brings caches and processors into the
+same state as before every call and answers ``f``. The judge writes ``G``; the party's `go` returns on it with the clock started; forward
+runs; `done` syncs the device, stops the clock and writes ``i64`` little-endian nanoseconds. So the judge's own wall time of the same
+exchange differs from the shim's by one round trip.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from typing import Any, Literal
 from verifier.report import Environment, Kernel
 
 GO = b"G"
+REFRESH, REFRESHED = b"F", b"f"
 ALIGNMENT = 256  # bytes; of every tensor in an arena
 
 
@@ -77,6 +80,7 @@ class Device(ABC):
     name: str  # "cpu", "cuda:0"
     kind: Literal["cpu", "cuda"]
     torch_device: str  # for the judge's own comparisons
+    lost = False  # `check` found that this process can no longer use the device; another one may
 
     @abstractmethod
     def environment(self) -> Environment: ...
@@ -97,6 +101,19 @@ class Device(ABC):
 
     def settle(self) -> None:  # noqa: B027 - most devices need nothing
         """Waits until nothing of other parties runs on the device any more, just before a timed call."""
+
+    def wait_ns(self) -> int | None:
+        """How long a tiny kernel of the judge's takes now, queueing included: long where another process keeps the device busy. Null where there is
+        no such queue."""
+        return None
+
+    def usual_wait_ns(self) -> int:
+        """The same on the device at rest."""
+        return 0
+
+    def free_bytes(self) -> int | None:
+        """Device memory that is free while the judge keeps nothing that it does not use; null where the host's memory is meant."""
+        return None
 
     @abstractmethod
     def ceiling(self, precision: str) -> Ceiling: ...
@@ -163,7 +180,7 @@ class PartyDevice(ABC):
 
     @abstractmethod
     def go(self, fd: int) -> None:
-        """Blocks until the judge's byte, then starts the clock."""
+        """Blocks until inputs are there and caches refreshed (``F``, ``f``), then until the judge's ``G``, and starts the clock."""
 
     @abstractmethod
     def done(self, fd: int) -> int:

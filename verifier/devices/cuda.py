@@ -7,7 +7,9 @@ import os
 import platform
 import re
 import shutil
+import statistics
 import subprocess
+import time
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -93,6 +95,8 @@ class CudaDevice(Device):
         self._flush: Any = None
         self._flush_bytes = 3 * max(self.facts.l2_bytes, 64 << 20)
         self._slowed: bool | None = None
+        self._probe = torch.zeros(32, device=self.torch_device)
+        self._usual_wait_ns = int(statistics.median(self.wait_ns() for _ in range(25)))
 
     @cached_property
     def _compiler(self) -> str:
@@ -116,6 +120,23 @@ class CudaDevice(Device):
 
     def sync(self) -> None:
         self._torch.cuda.synchronize(self.index)
+
+    def wait_ns(self) -> int:
+        begin = time.monotonic_ns()
+        self._probe.add_(1)
+        self.sync()
+        return time.monotonic_ns() - begin
+
+    def usual_wait_ns(self) -> int:
+        return self._usual_wait_ns
+
+    def free_bytes(self) -> int | None:
+        try:
+            self.sync()
+            self._torch.cuda.empty_cache()
+            return cuda_driver.free_memory()[0]
+        except RuntimeError:
+            return None  # `check` says what is wrong
 
     def trim(self) -> None:
         torch = self._torch
@@ -179,8 +200,9 @@ class CudaDevice(Device):
             self._torch.cuda.empty_cache()
             free_bytes, _ = cuda_driver.free_memory()
         except RuntimeError as error:
+            self.lost = True
             cause = str(error).splitlines()[0][:200]
-            return f"{self.name} does not answer ({cause}): restart the verifier; if it stays so, the GPU or its driver failed"
+            return f"{self.name} does not answer ({cause}): the judge is started again; if it stays so, the GPU or its driver failed"
         if free_bytes < MINIMUM_FREE:
             return f"{self.name} has {free_bytes / 2**30:.1f} GiB free: other processes hold its memory (see nvidia-smi)"
         return ""
