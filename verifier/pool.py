@@ -7,12 +7,13 @@ import signal
 import struct
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from verifier.channel import ChannelClosed, ChannelError, ChannelTimeout, Frame
-from verifier.devices.base import GO, Arena, Bind, Device
+from verifier.devices.base import GO, REFRESH, REFRESHED, Arena, Bind, Device
 from verifier.limits import Limits
 from verifier.sandbox import Spawned, hang_line, layer_failed, spawn
 
@@ -40,6 +41,17 @@ class PartyFailure(Exception):
 
 class Cancelled(Exception):
     """The client took the job back."""
+
+
+@dataclass
+class Exchange:
+    """A timed call as both sides saw it. Nanoseconds."""
+
+    inner: int  # the interval, by the shim
+    wall: int  # the interval, by the judge
+    copied: int  # from its end until the outputs were copied
+    refreshed: int  # from the inputs' arrival until the party had refreshed its caches: work ahead of the interval shows here
+    frame: Frame
 
 
 class Party:
@@ -102,29 +114,35 @@ class Party:
             )
         return frame
 
-    def timed(self, message: dict[str, Any], limit: float) -> tuple[int, int, Frame, int]:
-        """A timed call: the shim's and the judge's nanoseconds of the interval, the frame that describes the outputs, and the judge's
-        nanoseconds from the interval's end until the outputs were copied."""
-        return self._exchange("call", message, limit)
+    def timed(self, message: dict[str, Any], limit: float, hand_over: Callable[[], None]) -> Exchange:
+        """A timed call. `hand_over` writes its inputs, once the party is ready for them."""
+        return self._exchange("call", message, limit, hand_over)
 
     def empty(self) -> int:
         """Nanoseconds of a round trip without a call, as the judge sees it, less what the shim counts."""
-        inner, wall, _, _ = self._exchange("empty", {}, self.limits.call)
-        return max(wall - inner, 0)
+        exchange = self._exchange("empty", {}, self.limits.call, lambda: None)
+        return max(exchange.wall - exchange.inner, 0)
 
-    def _exchange(self, kind: str, message: dict[str, Any], limit: float) -> tuple[int, int, Frame, int]:
+    def _exchange(self, kind: str, message: dict[str, Any], limit: float, hand_over: Callable[[], None]) -> Exchange:
         self.device.settle()
         if self.ask(kind, message, limit).message.get("type") != "ready":
             raise self.failure(kind, ChannelError("an answer out of turn"), limit)
+        hand_over()
         sock = self.channel.sock
         sock.settimeout(limit)
         try:
+            handed = time.monotonic_ns()
+            sock.sendall(REFRESH)
+            answer = sock.recv(1)
             begin = time.monotonic_ns()
-            sock.sendall(GO)
-            answer = sock.recv(_NANOSECONDS.size)
-            end = time.monotonic_ns()
-            while answer and len(answer) < _NANOSECONDS.size:
-                answer += sock.recv(_NANOSECONDS.size - len(answer)) or b"\0" * 8
+            if answer == REFRESHED:
+                sock.sendall(GO)
+                answer = sock.recv(_NANOSECONDS.size)
+                end = time.monotonic_ns()
+                while answer and len(answer) < _NANOSECONDS.size:
+                    answer += sock.recv(_NANOSECONDS.size - len(answer)) or b"\0" * 8
+            elif answer:
+                raise self.failure(kind, ChannelError("an answer out of turn"), limit)
         except TimeoutError:
             raise self.failure(kind, ChannelTimeout("no answer in time"), limit) from None
         except OSError as error:
@@ -132,7 +150,7 @@ class Party:
         if not answer:
             raise self.failure(kind, ChannelClosed("the peer closed the connection"), limit)
         frame = self.receive(limit, 0, kind)
-        return _NANOSECONDS.unpack(answer[:8])[0], end - begin, frame, time.monotonic_ns() - end
+        return Exchange(_NANOSECONDS.unpack(answer[:8])[0], end - begin, time.monotonic_ns() - end, begin - handed, frame)
 
     def arena(self, name: str, nbytes: int) -> Arena:
         """An arena of at least `nbytes` that the party has mapped under `name`."""

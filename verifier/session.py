@@ -66,17 +66,29 @@ def fetch(party: Party, what: str, specs: list[Spec], arena: str, limit: float |
     return tensors
 
 
-def give(party: Party, arena: str, tensors: list[torch.Tensor], specs: list[Spec], slots: int = 1, slot: int = 0) -> Message:
-    """Writes tensors into one of an arena's slots, and names them as a party's requests want them. What is large has one slot."""
+def give(party: Party, arena: str, tensors: list[torch.Tensor], specs: list[Spec]) -> Message:
+    """Writes tensors into an arena, and names them as a party's requests want them."""
+    message = reserve(party, arena, specs)
+    write(party, message, tensors, specs)
+    party.device.sync()
+    return message
+
+
+def reserve(party: Party, arena: str, specs: list[Spec], slots: int = 1, slot: int = 0) -> Message:
+    """Room for tensors in one of an arena's slots, still without them. What is large has one slot."""
     _, size = place(specs)
     slots, slot = (1, 0) if size > LARGE else (slots, slot)
-    memory = party.arena(arena, slots * size)
+    party.arena(arena, slots * size)
     offsets, _ = place(specs, slot * size)
-    for tensor, spec, offset in zip(tensors, specs, offsets, strict=True):
-        if spec.numel:
-            view(memory.bytes, spec, offset).copy_(tensor)
-    party.device.sync()
     return {"arena": arena, "specs": dump(specs), "offsets": offsets}
+
+
+def write(party: Party, message: Message, tensors: list[torch.Tensor], specs: list[Spec]) -> None:
+    """Writes tensors where `reserve` made room for them; the caller waits for the device."""
+    memory = party.arenas[message["arena"]].bytes
+    for tensor, spec, offset in zip(tensors, specs, message["offsets"], strict=True):
+        if spec.numel:
+            view(memory, spec, offset).copy_(tensor)
 
 
 def described(message: Message, tree_limit: int = 1 << 20) -> Values:

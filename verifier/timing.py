@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import random
 import statistics
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 
+from verifier.idleness import Watch
 from verifier.layout import Spec, place, read_specs, view
 from verifier.pool import Party
 from verifier.report import Baseline, Comparison, Interval
-from verifier.session import Values, give
+from verifier.session import Values, reserve, write
 
 POISON = 0xA5
 CLOCK_SHARE, CLOCK_SLACK_NS = 0.10, 10_000
@@ -28,6 +30,7 @@ class Call:
     inner: int  # by the shim
     wall: int  # by the judge
     copied: int  # from the end of the interval until the outputs were in the judge's memory
+    ahead: int  # from when the inputs were written until the interval began
     tree: object
     specs: list[Spec]
     outputs: list[torch.Tensor]  # private copies
@@ -44,24 +47,39 @@ class Caller:
     limit: float
     slot: int = 0
     previous: list[Spec] = field(default_factory=list)
+    watch: Watch | None = None  # on the program, while this other party is timed
 
     def call(self, values: Values, rng: int, flush: bool = True, fresh_address: bool = True, reread: bool = False) -> Call:
         party, device = self.party, self.party.device
         self.slot = 1 - self.slot if fresh_address else self.slot
-        message = give(party, "in", values.tensors, values.specs, slots=2, slot=self.slot)
+        message = reserve(party, "in", values.specs, slots=2, slot=self.slot)
         offsets, half = place(self.expected)
         room = [spec.nbytes for spec in self.expected]
         memory = party.arena("out", 2 * half if reread else half)
         memory.bytes.fill_(POISON)
         device.trim()
-        again = [half + offset for offset in offsets] if reread and self.previous else None
-        if flush:
-            device.flush_caches()
         device.sync()
+        again = [half + offset for offset in offsets] if reread and self.previous else None
+        handing = 0
+
+        def hand_over() -> None:
+            nonlocal handing
+            if self.watch is not None:
+                self.watch.open()
+            begin = time.monotonic_ns()
+            write(party, message, values.tensors, values.specs)
+            if flush:
+                device.flush_caches()
+            device.sync()
+            handing = time.monotonic_ns() - begin
+
         request = {"tree": values.tree, "rng": rng, "slot": {"arena": "out", "offsets": offsets, "room": room}, "again": again, **message}
-        inner, wall, frame, copied = party.timed(request, self.limit)
-        specs = read_specs(frame.message.get("specs", []))
-        fits = bool(frame.message.get("copied")) and len(specs) == len(offsets) and all(s.nbytes <= r for s, r in zip(specs, room, strict=True))
+        exchange = party.timed(request, self.limit, hand_over)
+        if self.watch is not None:
+            self.watch.close()
+        described = exchange.frame.message
+        specs = read_specs(described.get("specs", []))
+        fits = bool(described.get("copied")) and len(specs) == len(offsets) and all(s.nbytes <= r for s, r in zip(specs, room, strict=True))
         outputs = _copies(memory.bytes, specs, offsets) if fits else []
         reread = _copies(memory.bytes, self.previous, again) if again and fits else None
         self.previous = specs if fits else []
@@ -70,7 +88,8 @@ class Caller:
             _same_bytes(view(arena, spec, offset), tensor)
             for tensor, spec, offset in zip(values.tensors, values.specs, message["offsets"], strict=True)
         ]
-        return Call(inner, wall, copied, frame.message.get("tree"), specs, outputs, reread, intact)
+        ahead = handing + exchange.refreshed
+        return Call(exchange.inner, exchange.wall, exchange.copied, ahead, described.get("tree"), specs, outputs, reread, intact)
 
 
 def _copies(flat: torch.Tensor, specs: list[Spec], offsets: list[int]) -> list[torch.Tensor]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import json
 import mmap
 import os
@@ -18,33 +17,8 @@ import torch
 
 from verifier.devices.base import Arena, Bind, Ceiling, Device, DeviceError
 from verifier.report import Environment
+from verifier.shim.clock import ClockError, build_clock
 
-SHIM = r"""
-// Starts and stops the clock of a timed call next to the socket, out of reach of Python.
-#include <cstdint>
-#include <ctime>
-#include <unistd.h>
-
-static int64_t begin;
-
-static int64_t now() {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return int64_t(t.tv_sec) * 1000000000 + t.tv_nsec;
-}
-
-extern "C" int stitch_go(int fd) {
-    char byte;
-    if (read(fd, &byte, 1) != 1) return 1;
-    begin = now();
-    return 0;
-}
-
-extern "C" int64_t stitch_done(int fd) {
-    int64_t elapsed = now() - begin;
-    return write(fd, &elapsed, sizeof elapsed) == sizeof elapsed ? elapsed : -1;
-}
-"""
 _ADD_SEALS, _SEAL_SEAL, _SEAL_SHRINK, _SEAL_GROW = 1033, 1, 2, 4
 SETTLE_SECONDS = 0.012
 
@@ -93,19 +67,10 @@ class CpuDevice(Device):
 
     def _build_shim(self) -> Path | None:
         """Compiled once a host; without a compiler the clock is Python's, and the report says so."""
-        compiler = shutil.which("g++")
-        if compiler is None:
+        try:
+            return build_clock(self.data_dir / "shim")
+        except ClockError:
             return None
-        folder = self.data_dir / "native"
-        path = folder / f"clock-{hashlib.sha256(SHIM.encode()).hexdigest()[:16]}.so"
-        if not path.exists():
-            folder.mkdir(parents=True, exist_ok=True)
-            scratch = folder / f".{os.getpid()}-{path.name}"
-            command = [compiler, "-O2", "-shared", "-fPIC", "-x", "c++", "-", "-o", str(scratch)]
-            if subprocess.run(command, input=SHIM.encode(), capture_output=True).returncode != 0:
-                return None
-            os.replace(scratch, path)
-        return path
 
     def environment(self) -> Environment:
         return Environment(

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from verifier.devices.base import Observation, PartyDevice
+from verifier.devices.base import REFRESHED, Observation, PartyDevice
 from verifier.report import Kernel
 
 _I64 = struct.Struct("<q")
@@ -31,13 +31,14 @@ class CpuPartyDevice(PartyDevice):
         if path is None:
             # Saved now, before any stranger's source can replace them.
             self._read, self._write, self._now, self._begin = os.read, os.write, time.perf_counter_ns, 0
-            self._go, self._done = self._plain_go, self._plain_done
+            self._inputs, self._refreshed, self._go, self._done = self._plain_inputs, self._plain_refreshed, self._plain_go, self._plain_done
         else:
-            shim = ctypes.CDLL(path)
-            shim.stitch_go.argtypes = [ctypes.c_int]
+            shim = ctypes.PyDLL(path)  # keeps the interpreter's lock: no Python thread that a program left behind runs while the party waits
+            for function in (shim.stitch_inputs, shim.stitch_refreshed, shim.stitch_go):
+                function.argtypes = [ctypes.c_int]
             shim.stitch_done.argtypes = [ctypes.c_int]
             shim.stitch_done.restype = ctypes.c_int64
-            self._go, self._done = shim.stitch_go, shim.stitch_done
+            self._inputs, self._refreshed, self._go, self._done = shim.stitch_inputs, shim.stitch_refreshed, shim.stitch_go, shim.stitch_done
 
     def attach(self, handle: dict[str, Any], fds: list[int]) -> torch.Tensor:
         memory = mmap.mmap(fds[0], int(handle["nbytes"]), mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
@@ -48,7 +49,7 @@ class CpuPartyDevice(PartyDevice):
     def configure(self, precision: str) -> None:
         torch.set_num_threads(self.threads)
 
-    def prepare(self) -> None:
+    def _awake(self) -> None:
         """All threads at work for some milliseconds, on a few kilobytes: a processor that slept (above all a virtual one, which its host has put
         aside) takes up to 8 ms to come back, and that would be charged to the call."""
         end = time.perf_counter() + AWAKE_SECONDS
@@ -59,11 +60,21 @@ class CpuPartyDevice(PartyDevice):
         """Nothing is asynchronous on the CPU."""
 
     def go(self, fd: int) -> None:
-        if self._go(fd) not in (0, None):
+        if self._inputs(fd) not in (0, None):
+            raise OSError("the judge is gone")
+        self._awake()
+        if self._refreshed(fd) not in (0, None) or self._go(fd) not in (0, None):
             raise OSError("the judge is gone")
 
     def done(self, fd: int) -> int:
         return int(self._done(fd))
+
+    def _plain_inputs(self, fd: int) -> None:
+        if not self._read(fd, 1):
+            raise OSError("the judge is gone")
+
+    def _plain_refreshed(self, fd: int) -> None:
+        self._write(fd, REFRESHED)
 
     def _plain_go(self, fd: int) -> None:
         if not self._read(fd, 1):

@@ -2,7 +2,8 @@
  *
  * `stitch_prepare` comes first, outside any interval: it waits for the device, frees lines pinned in L2, and writes a scratch buffer over and over for
  * a while, so that every call finds an L2 without its data, a GPU that works in this process's context, and clocks that are up.
- * Then the judge writes one byte on the socket; `stitch_go` returns on it with the clock started. The call runs. `stitch_done` waits for the whole
+ * Then the judge writes the call's inputs and one byte, `stitch_inputs` writes the scratch buffer once more, `stitch_refreshed` answers, and on the
+ * judge's second byte `stitch_go` returns with the clock started. The call runs. `stitch_done` waits for the whole
  * device, stops the clock and writes the nanoseconds as a little-endian i64. A device that failed is a negative number: minus the driver's code.
  * On the CPU there is nothing to wait for: a call has returned when its work is done.
  */
@@ -10,6 +11,7 @@
 #include <errno.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -26,6 +28,7 @@ static void *context;
 static uint64_t scratch;
 static size_t scratch_words;
 static int64_t warm_ns;
+static const int64_t spin_ns = 20 * 1000 * 1000;
 static struct timespec began;
 
 static int64_t nanoseconds(struct timespec from, struct timespec to) {
@@ -66,14 +69,46 @@ void stitch_prepare(void) {
     } while (nanoseconds(from, to) < warm_ns);
 }
 
+/* The judge's next byte, or -1 where it is gone. With a GPU this polls for `spin_ns` before it sleeps: a processor that slept has lost its speed and its
+ * caches, and a call would be charged with waking it. (On the CPU device polling would take a processor from the judge.) */
+static int next_byte(int fd) {
+    unsigned char byte;
+    ssize_t got = -1;
+    struct timespec from, to;
+    if (device_sync) {
+        clock_gettime(CLOCK_MONOTONIC_RAW, &from);
+        do {
+            got = recv(fd, &byte, 1, MSG_DONTWAIT);
+            clock_gettime(CLOCK_MONOTONIC_RAW, &to);
+        } while (got < 0 && (errno == EINTR || errno == EAGAIN || errno == EWOULDBLOCK) && nanoseconds(from, to) < spin_ns);
+    }
+    while (got < 0) {
+        got = read(fd, &byte, 1);
+        if (got < 0 && errno != EINTR) return -1;
+    }
+    return got == 1 ? byte : -1;
+}
+
+/* Waits until the judge has written the inputs ('F'). With a GPU the L2 is then written once more in this context, which also makes it the one that the
+ * GPU works in; work of the program's own that still ran would delay the answer. 0, or -1 where the judge is gone. */
+int stitch_inputs(int fd) {
+    if (next_byte(fd) != 'F') return -1;
+    if (device_sync && scratch_words && !fill(scratch, 0, scratch_words)) device_sync();
+    return 0;
+}
+
+int stitch_refreshed(int fd) {
+    unsigned char byte = 'f';
+    ssize_t put;
+    do {
+        put = write(fd, &byte, 1);
+    } while (put < 0 && errno == EINTR);
+    return put == 1 ? 0 : -1;
+}
+
 /* 0 with the clock started, or -1 where the judge is gone. */
 int stitch_go(int fd) {
-    unsigned char byte;
-    ssize_t got;
-    do {
-        got = read(fd, &byte, 1);
-    } while (got < 0 && errno == EINTR);
-    if (got != 1 || byte != 'G') return -1;
+    if (next_byte(fd) != 'G') return -1;
     clock_gettime(CLOCK_MONOTONIC_RAW, &began);
     return 0;
 }

@@ -50,8 +50,9 @@ class Clock:
         # PyDLL keeps the interpreter's lock: no thread that a program left behind runs Python while the party waits for the judge.
         waiting = ctypes.PyDLL(str(library))
         running = ctypes.CDLL(str(library))
-        self._go = waiting.stitch_go
-        self._go.argtypes, self._go.restype = [ctypes.c_int], ctypes.c_int
+        self._inputs, self._refreshed, self._go = waiting.stitch_inputs, waiting.stitch_refreshed, waiting.stitch_go
+        for function in (self._inputs, self._refreshed, self._go):
+            function.argtypes, function.restype = [ctypes.c_int], ctypes.c_int
         self._prepare = running.stitch_prepare
         self._prepare.argtypes, self._prepare.restype = [], None
         self._done = running.stitch_done
@@ -68,7 +69,7 @@ class Clock:
         self._prepare()
 
     def go(self, fd: int) -> None:
-        if self._go(fd) != 0:
+        if self._inputs(fd) != 0 or self._refreshed(fd) != 0 or self._go(fd) != 0:
             raise ClockError("the judge is gone")
 
     def done(self, fd: int) -> int:

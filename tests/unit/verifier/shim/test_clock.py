@@ -18,10 +18,11 @@ def library(tmp_path_factory):
 def test_the_clock_runs_from_the_judges_byte_to_done(library):
     judge, party = socket.socketpair()
     clock = Clock(library)
-    judge.sendall(b"G")  # beforehand: `go` keeps the interpreter's lock while it waits
+    judge.sendall(b"FG")  # beforehand: `go` keeps the interpreter's lock while it waits
     clock.go(party.fileno())
     time.sleep(0.01)
     said = clock.done(party.fileno())
+    assert judge.recv(1) == b"f"
     (nanoseconds,) = struct.unpack("<q", judge.recv(8))
     assert nanoseconds == said and 10e6 <= nanoseconds < 5e9
 
