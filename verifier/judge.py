@@ -5,6 +5,7 @@ It imports no task and no program, and it unpickles nothing. When its client goe
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import queue
@@ -13,6 +14,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 import traceback
 from pathlib import Path
 from typing import Any
@@ -29,12 +31,16 @@ from verifier.jobs import AdmitJob, CaptureJob, Job, JobResult, ProfileJob, Stag
 from verifier.layout import LayoutError
 from verifier.limits import Limits
 from verifier.pool import Cancelled, PartyFailure, Pool
+from verifier.sandbox import SURVIVAL, survivors
 from verifier.session import ReferenceSession
 from verifier.source import SourceError, sha256
 from verifier.task import Task
 
 JOB: TypeAdapter[Job] = TypeAdapter(Job)
 MAX_JOB = 16 << 20
+SESSION_BYTES = 8 << 30  # of device memory that a waiting reference may hold: context, task, cached blocks
+LEAK_BYTES = 512 << 20  # of device memory; the judge itself loads kernels as it goes
+GIVEN_BACK_SECONDS = 10.0
 
 
 class Judge:
@@ -48,12 +54,14 @@ class Judge:
         self.inbox: queue.Queue[Frame | None] = queue.Queue()
         self.session: ReferenceSession | None = None
         self.session_key: tuple[str, ...] = ()
+        self.free_at_rest: int | None = None  # bytes of device memory when no party held any
         self.current: int | None = None
         self.lock = threading.Lock()
 
     def serve(self) -> None:
         """Until the client goes."""
         threading.Thread(target=self._read, daemon=True).start()
+        self.free_at_rest = self.device.free_bytes()
         self.pool.refill()
         ceiling = self.device.ceiling("fp32-strict")
         figures = {"bandwidth_gbs": (ceiling.bytes_per_second or 0) / 1e9, "fp32_gflops": (ceiling.flops_per_second or 0) / 1e9}
@@ -68,6 +76,9 @@ class Judge:
                     continue
                 self.current, self.pool.cancelled = number, False
             result = self._job(frame)
+            leaked = self._leaked()
+            if leaked and result.report is not None:
+                result.report.reasons["gpu_memory"] = leaked
             with self.lock:
                 self.current = None
                 cancelled = self.pool.cancelled
@@ -76,6 +87,8 @@ class Judge:
                 self._send({"type": "cancelled", "id": number})
             else:
                 self._send({"type": "result", "id": number, "result": result.model_dump(mode="json")}, result.timeline or b"")
+            if self.device.lost:
+                break  # the client starts another judge, with a context of its own
             self.pool.refill()
         self.close()
 
@@ -118,7 +131,7 @@ class Judge:
 
         try:
             job = JOB.validate_python(frame.message.get("job"))
-            unusable = self.device.check()
+            unusable = self._survivors() or self.device.check()
             if unusable:
                 return JobResult(error=unusable)
             return self._run(job, on_stage)
@@ -172,6 +185,40 @@ class Judge:
         profile, timeline = profile_job(job, self.pool, self.data_dir, on_stage)
         return JobResult(profile=profile, timeline=timeline)
 
+    # The state of the device between jobs
+
+    def _survivors(self) -> str:
+        """Empty, or why the device cannot be trusted: something of an earlier job does not die."""
+        alive = survivors()
+        if not alive:
+            return ""
+        return (
+            f"{self.device.name} cannot be used: {len(alive)} processes of an earlier job are still there {SURVIVAL:g} s after SIGKILL (pids "
+            f"{', '.join(map(str, alive[:5]))}), held by a driver; where they stay, reset the GPU or restart the host"
+        )
+
+    def _leaked(self) -> str:
+        """Empty, or how much device memory a job did not give back. The parties of a job are dead by now, except the reference, which stays for the
+        next one: where much is missing, it is ended too, and the device looked at again."""
+        before = self.free_at_rest
+        free = self.device.free_bytes()
+        if before is None or free is None:
+            return ""
+        if free < before - SESSION_BYTES:
+            self._end_session()
+        if self.session is not None:
+            return ""
+        deadline = time.monotonic() + GIVEN_BACK_SECONDS
+        while free is not None and free < before - LEAK_BYTES and time.monotonic() < deadline:
+            time.sleep(0.1)  # the driver frees what a killed process held a moment after its end
+            free = self.device.free_bytes()
+        if free is None or free >= before - LEAK_BYTES:
+            return ""
+        self.free_at_rest = free  # said once
+        return (
+            f"{(before - free) / 2**30:.2f} GiB of GPU memory were not given back in {GIVEN_BACK_SECONDS:g} s, or another process has taken them"
+        )
+
     # The reference stays for the next evaluation of the same task
 
     def _session(self, job: Any) -> ReferenceSession:
@@ -191,7 +238,8 @@ class Judge:
     def close(self) -> None:
         self._end_session()
         self.pool.close()
-        self.device.close()
+        with contextlib.suppress(RuntimeError):  # of a device that failed
+            self.device.close()
 
 
 def main(device_name: str, data_dir: Path, fd: int, limits: Limits, spares: int, without_static: bool = False) -> int:
