@@ -10,6 +10,9 @@ from verifier.graph import Capture
 from verifier.report import Protection, Report, Tier
 from verifier.task import Admission, Mode, Precision
 
+Section = Literal["speed-of-light", "memory", "occupancy", "launch", "stalls", "scheduler", "instructions", "source"]
+SanitizerTool = Literal["memcheck", "racecheck", "initcheck", "synccheck", "address", "undefined"]
+
 
 class _Job(BaseModel):
     task_source: str
@@ -38,13 +41,24 @@ class ProfileJob(_Job):
     kind: Literal["profile"] = "profile"
     program_source: str | None = None
     iterations: int = 5
+    counters: bool = False  # also take hardware counters of the longest kernels, by Nsight Compute
+    sections: list[Section] = []  # of counters; empty: all
 
 
-Job = Annotated[AdmitJob | CaptureJob | VerifyJob | ProfileJob, Field(discriminator="kind")]
+class SanitizeJob(_Job):
+    """Runs one or two calls of the program, or of the reference where `program_source` is null, under tools that find wrong accesses and races."""
+
+    kind: Literal["sanitize"] = "sanitize"
+    program_source: str | None = None
+    tools: list[SanitizerTool] = []  # empty: all that the device has
+    calls: int = Field(default=1, ge=1, le=2)
+
+
+Job = Annotated[AdmitJob | CaptureJob | VerifyJob | ProfileJob | SanitizeJob, Field(discriminator="kind")]
 
 
 class KernelProfile(BaseModel):
-    """Digest of one kernel over the profiled calls. Times in microseconds; metrics by their profiler's own names."""
+    """Digest of one kernel over the profiled calls. Times in microseconds; metrics by their profiler's own names, in ns, bytes, Hz and per cent."""
 
     name: str
     own: bool
@@ -57,6 +71,22 @@ class KernelProfile(BaseModel):
     registers: int | None = None
     shared_bytes: int | None = None
     metrics: dict[str, float] = {}
+    occupancy: float | None = None  # share of the warps that the device can hold: measured
+    occupancy_possible: float | None = None  # the same in theory, for its registers, shared memory and block
+    occupancy_limit: str = ""  # what bounds it: "registers", "shared memory", "warps", "blocks"
+    stalls: dict[str, float] = {}  # share of a warp's time by what it waits for ("selected": it issues); the larger first
+    resources: dict[str, int | float | str] = {}  # from the compiled code: registers, spills, instruction mix; own kernels only
+
+
+class Roofline(BaseModel):
+    """What the device would need at least for the task's bytes and operations: computed, not measured."""
+
+    bytes: int | None = None
+    flops: int | None = None
+    memory_ms: float | None = None
+    compute_ms: float | None = None
+    bound: Literal["memory", "compute"] | None = None
+    ceilings: str = ""  # where bandwidth and rate come from
 
 
 class Profile(BaseModel):
@@ -73,8 +103,44 @@ class Profile(BaseModel):
     launches_per_iteration: float | None = None
     gap_us_p50: float | None = None
     kernels: list[KernelProfile] = []
+    counters_tool: Literal["ncu", ""] = ""
+    counters_version: str = ""
+    counters_reason: str = ""  # why there are no counters, or of which kernels there are none
+    roofline: Roofline | None = None
     protection: Protection | None = None
     warnings: list[str] = []
+
+
+class Fault(BaseModel):
+    """One finding of a sanitizer; equal ones are counted. Never a path or an address of the host."""
+
+    tool: SanitizerTool
+    kind: str  # "out of bounds", "misaligned", "uninitialized read", "race", "barrier", "leak", "undefined behaviour", "error"
+    message: str
+    kernel: str = ""
+    thread: tuple[int, int, int] | None = None
+    block: tuple[int, int, int] | None = None
+    access: str = ""  # "write of 4 bytes to global memory"
+    line: int | None = None  # of the kernel's source text, where it was compiled with -lineinfo or -g
+    count: int = 1
+
+
+class Sanitized(BaseModel):
+    """What the job `sanitize` returns: findings by tool, and which tools did not run and why."""
+
+    task: str
+    program: str | None
+    tool_version: str = ""
+    ran: list[SanitizerTool] = []
+    missing: dict[str, str] = {}  # tool: why it did not run
+    faults: list[Fault] = []
+    seconds: float = 0.0
+    protection: Protection | None = None
+    warnings: list[str] = []
+
+    @property
+    def clean(self) -> bool:
+        return bool(self.ran) and not self.faults
 
 
 class StageEvent(BaseModel):
@@ -93,5 +159,6 @@ class JobResult(BaseModel):
     capture: Capture | None = None
     report: Report | None = None
     profile: Profile | None = None
+    sanitized: Sanitized | None = None
     error: str = ""
     timeline: bytes | None = Field(default=None, exclude=True)  # travels as raw bytes beside the JSON
