@@ -13,11 +13,11 @@ from verifier.admission import task_failure
 from verifier.build.building import BuildFailed, Building
 from verifier.build.store import Artefacts, Store
 from verifier.devices.base import DeviceError
+from verifier.integrity.judging import ask, judge_evidence
 from verifier.integrity.static import inspect_source
 from verifier.jobs import StageEvent, VerifyJob
 from verifier.layout import LayoutError
 from verifier.pool import Party, PartyFailure, Pool, data_folder
-from verifier.profiling.own_kernels import classified
 from verifier.program import Program
 from verifier.report import Finding, Report, Stage, Status
 from verifier.roofline import floor_ms
@@ -132,7 +132,7 @@ class Evaluation:
             speedup = self.report.speedup
             stage.detail = f"{speedup.ratio:.2f}x eager [{speedup.low:.2f}, {speedup.high:.2f}]" if speedup else ""
         with self._stage("integrity") as stage:
-            self._observe(trials)
+            self._observe(trials, artefacts)
             stage.detail = self.report.program_class or ""
 
     @contextlib.contextmanager
@@ -285,25 +285,22 @@ class Evaluation:
         capture = known_capture(self.data_dir, self.task.sha, self.job.mode)
         return capture.flops if capture else None
 
-    def _observe(self, trials: Trials) -> None:
+    def _observe(self, trials: Trials, artefacts: Artefacts) -> None:
         report = self.report
         try:
-            seen = trials.observe()
+            evidence = ask(trials)
         except PartyFailure as failure:
             report.reasons["own_share"] = f"the observed call failed: {failure.message.splitlines()[0] if failure.message else failure.kind}"
             return
-        if self.device.kind == "cuda" and seen.kernels:
-            # A runner says which kernels ran; which of them are the program's own is decided here, from its source.
-            seen.kernels, seen.own_share = classified(seen.kernels, self.job.program_source)
-        report.kernels = seen.kernels
-        report.own_share = seen.own_share
-        if seen.own_share is None:
-            report.reasons["own_share"] = seen.reason or "the profiler gave no figure"
-            return
-        report.program_class = "custom" if seen.own_share >= 0.5 else "mixed" if seen.own_share >= 0.1 else "orchestration"
-        if seen.threads_left > 0:
-            message = f"{seen.threads_left} threads of the program were still there after forward had returned"
-            report.findings.append(Finding(rule="threads", severity="note", message=message, source="runtime"))
+        program_ms = report.timing.program_ms if report.timing else 0.0
+        judged = judge_evidence(evidence, self.program.source, artefacts, self.device.kind, program_ms)
+        report.kernels, report.torch_compute = judged.kernels, judged.torch_compute
+        report.own_share, report.program_class = judged.own_share, judged.program_class
+        report.findings += judged.findings
+        if judged.reason:
+            report.reasons["own_share"] = judged.reason
+        if judged.status:
+            raise Ended(judged.status, judged.message)
 
     # Verdicts
 

@@ -109,6 +109,16 @@ class Kernel(BaseModel):
     ms: float
     share: float  # of the program's time on its device
     own: bool  # defined by the program, against a library
+    via: str = ""  # the operator that launched it, e.g. "aten::addmm"; empty where the program launched it itself
+
+
+class TorchCompute(BaseModel):
+    """An operator of torch that a program's call needs for its arithmetic."""
+
+    name: str  # "aten.addmm"
+    calls: float
+    line: int | None = None  # of the program: where it is first asked for
+    share: float | None = None  # of the program's time on its device
 
 
 class BuildInfo(BaseModel):
@@ -139,6 +149,7 @@ class Report(BaseModel):
     timing: Timing | None = None
     faster: bool = False  # the lower bound against eager is above 1
     kernels: list[Kernel] = []
+    torch_compute: list[TorchCompute] = []  # what the program cannot do with torch's compute operators blocked
     own_share: float | None = None
     program_class: Class | None = None
     peak_bytes: int | None = None

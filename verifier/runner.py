@@ -12,6 +12,8 @@ import torch
 
 from verifier.build.inline import install_lookup
 from verifier.channel import Frame
+from verifier.integrity.blocked import settings
+from verifier.integrity.observed import foreign_libraries, mapped_libraries, observe
 from verifier.layout import decode
 from verifier.party import load_source
 from verifier.role import Role, map_tensors, seed_everything
@@ -20,6 +22,8 @@ from verifier.role import Role, map_tensors, seed_everything
 class Runner(Role):
     module: Any = None
     construction: dict[str, Any] = {}
+    settings: dict[str, str] = {}
+    libraries: frozenset[str] = frozenset()
 
     def do_import(self, frame: Frame) -> dict[str, Any]:
         """Unpacks what the builder made, so that the program's build requests only look it up; then imports the program."""
@@ -36,6 +40,7 @@ class Runner(Role):
         os.environ.update({"STITCH_BUILD_DIR": folder, "STITCH_BUILD": "lookup", **frame.message["variables"]})
         install_lookup(folder)
         self.source = frame.text("source")
+        self.settings, self.libraries = settings(), mapped_libraries()
         self.module = load_source("program", self.source, self.home)
         return {"type": "ok"}
 
@@ -77,23 +82,17 @@ class Runner(Role):
         return {"type": "ok", **self.hold("state", [state[name] for name in names])}
 
     def do_observe(self, frame: Frame) -> dict[str, Any]:
-        """Which operators and own functions a call spends its time in."""
+        """What ran during a few calls, and beside and after them: the fields of `Evidence`."""
         inputs = self.inputs(frame)
+        foreign = foreign_libraries(self.libraries, self.home, os.environ["STITCH_BUILD_DIR"])
         model = self.traced_model()
 
-        def call() -> Any:
-            seed_everything(frame.integer("rng"))
+        def forward() -> Any:
             with torch.no_grad():
                 return model(*inputs)
 
-        seen = self.device.observe(call)
-        return {
-            "type": "ok",
-            "kernels": [kernel.model_dump() for kernel in seen.kernels],
-            "own_share": seen.own_share,
-            "reason": seen.reason,
-            "threads_left": seen.threads_left,
-        }
+        seen = observe(self.device, forward, lambda: seed_everything(frame.integer("rng")), self.settings)
+        return {"type": "ok", "evidence": seen | {"foreign": foreign}}
 
     def traced_model(self) -> Any:
         """On the CPU the program is imported once more, with its libraries traced; on a GPU the profiler sees kernels without help."""
@@ -101,11 +100,12 @@ class Runner(Role):
 
         if self.device.torch_device != "cpu":
             return self.model
-        install_lookup(os.environ["STITCH_BUILD_DIR"], trace_module)
+        folder = os.environ["STITCH_BUILD_DIR"]
+        install_lookup(folder, trace_module)
         before = frozenset(sys.modules)
-        with traced_calls():
+        with traced_calls(folder):
             module = load_source("program", self.source, self.home)
-        for extension in loaded_extensions(before):
+        for extension in loaded_extensions(before, folder):
             trace_module(extension)
         model, _ = self._construct(module)
         return model

@@ -14,7 +14,6 @@ exchange differs from the shim's by one round trip.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -91,6 +90,12 @@ class Device(ABC):
 
     @abstractmethod
     def sync(self) -> None: ...
+
+    def adopt_thread(self) -> None:  # noqa: B027  a device without contexts needs none
+        """A further thread of the judge is about to use the device."""
+
+    polling_seconds = 0.0  # for which the judge polls for a party's answer before it sleeps
+    process_bytes = 0  # of the device, that a process takes before it has a tensor
 
     def trim(self) -> None:  # noqa: B027  only a device whose allocator keeps what others need has something to give back
         """Gives back memory that is kept, but not used, where it is gigabytes."""
@@ -185,10 +190,6 @@ class PartyDevice(ABC):
     @abstractmethod
     def done(self, fd: int) -> int:
         """Device-wide sync, stops the clock, writes the nanoseconds to `fd` as i64; returns them."""
-
-    @abstractmethod
-    def observe(self, call: Callable[[], Any]) -> Observation:
-        """Runs `call` a few times under the profiler: which kernels ran, and the share of the program's own."""
 
     def peak_bytes(self, reset: bool = False) -> int | None:
         """Peak device memory of this process since the last reset, where the device counts it."""

@@ -7,15 +7,12 @@ import mmap
 import os
 import struct
 import sys
-import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from verifier.devices.base import REFRESHED, Observation, PartyDevice
-from verifier.report import Kernel
+from verifier.devices.base import REFRESHED, PartyDevice
 
 _I64 = struct.Struct("<q")
 AWAKE_SECONDS = 0.004
@@ -85,32 +82,6 @@ class CpuPartyDevice(PartyDevice):
         elapsed = self._now() - self._begin
         self._write(fd, _I64.pack(elapsed))
         return elapsed
-
-    def observe(self, call: Callable[[], Any], calls: int = 3) -> Observation:
-        """Ranges `own::*` (calls into the program's own libraries) against the wall time of the whole call."""
-        from torch.profiler import ProfilerActivity, profile
-
-        from verifier.profiling.own_calls import PREFIX
-
-        call()
-        before = threading.active_count()
-        with profile(activities=[ProfilerActivity.CPU]) as recorded:
-            begin = time.perf_counter()  # within: starting and stopping the profiler takes longer than a call
-            for _ in range(calls):
-                call()
-            wall_us = (time.perf_counter() - begin) * 1e6
-        kernels: list[Kernel] = []
-        own_us = 0.0
-        for row in recorded.key_averages():
-            own = row.key.startswith(PREFIX)
-            spent = row.cpu_time_total if own else row.self_cpu_time_total
-            if own:
-                own_us += spent
-            if spent > 0 and not row.key.startswith("[memory]"):
-                share = min(spent / wall_us, 1.0)
-                kernels.append(Kernel(name=row.key.removeprefix(PREFIX), calls=row.count / calls, ms=spent / calls / 1e3, share=share, own=own))
-        kernels.sort(key=lambda kernel: -kernel.ms)
-        return Observation(kernels[:24], min(own_us / wall_us, 1.0) if wall_us else None, threads_left=threading.active_count() - before)
 
     def peak_bytes(self, reset: bool = False) -> int | None:
         import resource

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import tempfile
-import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from verifier.devices import cuda_driver
-from verifier.devices.base import Observation, PartyDevice
+from verifier.devices.base import PartyDevice
 from verifier.devices.cuda_driver import DeviceBytes
-from verifier.report import Kernel
 from verifier.shim.clock import Clock, ClockError
 
-OBSERVED_CALLS = 3
 DISPATCHES = 3  # a host that slept since the last call has torch's launch path out of its caches: 100 us of the first launch
 WARM_MS = 3.0  # an idle GPU lowers its clocks, and between two calls the host draws new inputs
-MAX_KERNELS = 40
 KEPT_BYTES = 2 << 30
 _ERRORS = {
     2: "out of memory",
@@ -41,6 +36,9 @@ class CudaPartyDevice(PartyDevice):
     torch_device = "cuda:0"  # the only GPU that a party sees
 
     def __init__(self, config: dict[str, Any]):
+        if config.get("processors"):
+            with contextlib.suppress(OSError):  # a container that allows others
+                os.sched_setaffinity(0, config["processors"])
         torch.cuda.init()
         self._tiny = torch.zeros(64, device=self.torch_device)
         context = cuda_driver.use_primary_context(0)
@@ -92,32 +90,6 @@ class CudaPartyDevice(PartyDevice):
             return self._clock.done(fd)
         except ClockError as error:
             raise device_failure(error) from None
-
-    def observe(self, call: Callable[[], Any]) -> Observation:
-        """Which kernels run, by CUPTI. `own` is decided by the judge, from the program's source; here no kernel is."""
-        from torch.profiler import ProfilerActivity, profile
-
-        from verifier.profiling.digest import digest
-        from verifier.profiling.kineto import import_kineto
-
-        call()
-        self.sync()
-        before = threading.active_count()
-        with profile(activities=[ProfilerActivity.CUDA]) as recorded:
-            for _ in range(OBSERVED_CALLS):
-                call()
-            self.sync()
-        with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "trace.json")
-            recorded.export_chrome_trace(path)
-            timeline = import_kineto(Path(path).read_bytes())
-        found = digest(timeline, lambda name: False, on_device=True)
-        kernels = [
-            Kernel(name=k.name[:300], calls=k.calls / OBSERVED_CALLS, ms=k.total_us / OBSERVED_CALLS / 1e3, share=k.share, own=False)
-            for k in found.kernels[:MAX_KERNELS]
-        ]
-        reason = "" if kernels else "CUPTI saw no kernel run"
-        return Observation(kernels, None, reason, threads_left=threading.active_count() - before)
 
     def peak_bytes(self, reset: bool = False) -> int | None:
         if reset:

@@ -7,6 +7,7 @@ party that profiles installs this before it imports the program; never the party
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,13 +17,16 @@ from typing import Any
 PREFIX = "own::"
 
 
-def traced_library(base: type[ctypes.CDLL] = ctypes.CDLL) -> type[ctypes.CDLL]:
-    """A `CDLL` whose functions run in a range named after their symbol; `argtypes`, `restype` and `byref` work as before."""
+def traced_library(folder: str, base: type[ctypes.CDLL] = ctypes.CDLL) -> type[ctypes.CDLL]:
+    """A `CDLL` whose functions run in a range named after their symbol, if the builder made the library (its file lies below `folder`); `argtypes`,
+    `restype` and `byref` work as before. Functions of any other library are not the program's own."""
     from torch.profiler import record_function
 
     class TracedLibrary(base):  # type: ignore[misc, valid-type]
         def __init__(self, *args: Any, **kwargs: Any):
             super().__init__(*args, **kwargs)
+            if not made_by_builder(self._name, folder):
+                return
             plain = self._FuncPtr
 
             class TracedFunction(plain):  # type: ignore[misc, valid-type]
@@ -38,11 +42,15 @@ def traced_library(base: type[ctypes.CDLL] = ctypes.CDLL) -> type[ctypes.CDLL]:
     return TracedLibrary
 
 
+def made_by_builder(file: object, folder: str) -> bool:
+    return bool(folder) and isinstance(file, str) and os.path.realpath(file).startswith(os.path.realpath(folder) + os.sep)
+
+
 @contextmanager
-def traced_calls() -> Iterator[None]:
-    """While this is open, libraries that `ctypes.CDLL` loads are traced. Import the program inside it."""
+def traced_calls(folder: str) -> Iterator[None]:
+    """While this is open, libraries below `folder` that `ctypes.CDLL` loads are traced. Import the program inside it."""
     plain = ctypes.CDLL
-    ctypes.CDLL = traced_library(plain)  # type: ignore[misc]
+    ctypes.CDLL = traced_library(folder, plain)  # type: ignore[misc]
     try:
         yield
     finally:
@@ -69,11 +77,11 @@ def _traced(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def loaded_extensions(before: frozenset[str]) -> list[ModuleType]:
-    """Extension modules imported since `before` (a snapshot of `sys.modules`' names) from a file that is a shared library."""
+def loaded_extensions(before: frozenset[str], folder: str) -> list[ModuleType]:
+    """Extension modules imported since `before` (a snapshot of `sys.modules`' names) from a shared library below `folder`."""
     found = []
     for name in set(sys.modules) - before:
         module = sys.modules.get(name)
-        if module is not None and str(getattr(module, "__file__", "") or "").endswith(".so"):
+        if module is not None and made_by_builder(getattr(module, "__file__", None), folder):
             found.append(module)
     return found

@@ -1,37 +1,108 @@
 """Which kernels are the program's own, told by name: defined in its source, against brought by a library.
 
-Names come from the source text (`__global__` functions in its CUDA strings, `@triton.jit` functions), never from what a runner says. A kernel
-that a library names is a library's, even where the program defines one of the same name.
+Names come from the source text (`__global__` functions in its CUDA strings, `@triton.jit` functions) and from the machine code that the builder
+made, never from what a runner says. A kernel is compared by its whole signature: `cutlass::Kernel2<...>` of a library does not become the program's
+because the program defines a `Kernel2` as well.
 """
 
 from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 from verifier.report import Kernel
 
+# Namespaces and name patterns that only libraries and torch's compiler use, whoever defines them.
 _LIBRARY = re.compile(
     r"^(?:at::|c10::|torch::|cudnn|cublas|cusparse|cusolver|cufft|nccl|cask|xmma|cub::|thrust::|nvjet|"
-    r"sm\d+_|ampere_|volta_|turing_|maxwell_|hopper_|implicit_convolve|gemmSN|gemmk1|gemv2|splitKreduce|dot_kernel|reduce_1Block|"
-    r"triton_(?:poi|per|red|tem|for)_)"
+    r"sm\d+_|ampere_|volta_|turing_|maxwell_|hopper_|implicit_convolve|triton_(?:poi|per|red|tem|for|helpers)_|triton_$)"
 )
+_LIBRARY_INSIDE = re.compile(r"cutlass_?_?\d+[a-z]?_|__5x_c|_cublas\b|cublasLt|cudnn::|at::native::|at::cuda::")
 _GLOBAL = re.compile(r"__global__\b(?P<head>[^;{}]*?)\b(?P<name>[A-Za-z_]\w*)\s*\((?!\s*\d+\s*[,)])", re.DOTALL)
 _ATTRIBUTE = re.compile(r"__launch_bounds__\s*\([^()]*(?:\([^()]*\)[^()]*)*\)|__cluster_dims__\s*\([^()]*\)|__attribute__\s*\(\(.*?\)\)", re.DOTALL)
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
+_WORD = re.compile(r"(?<!\w)[A-Za-z_]\w*")
+_BUILT_IN = frozenset(
+    [
+        *("void", "const", "volatile", "restrict", "__restrict__", "int", "float", "double", "char", "signed", "unsigned", "long", "short", "bool"),
+        *("wchar_t", "true", "false", "nullptr", "enum", "struct", "class", "anonymous", "namespace", "unnamed", "lambda", "auto", "type"),
+        *("operator", "std", "size_t", "__int128", "allocator", "T", "c10", "Half", "BFloat16", "cuda"),
+        *("__half", "__half2", "__nv_bfloat16", "__nv_bfloat162"),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class OwnKernels:
+    """What tells a program's kernels: the names it defines, the words of its CUDA text, and the mangled names in its compiled libraries."""
+
+    names: frozenset[str]  # unqualified
+    triton: frozenset[str]
+    words: frozenset[str]
+    pasted: bool  # the text may make names that do not stand in it: ## or an f-string
+    symbols: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, program_source: str, symbols: Iterable[str] = ()) -> OwnKernels:
+        tree = ast.parse(program_source)
+        names: set[str] = set()
+        triton: set[str] = set()
+        words: set[str] = set()
+        pasted = False
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and _native(node.value):
+                text = _ATTRIBUTE.sub(" ", _COMMENT.sub(" ", node.value))
+                names.update(match["name"] for match in _GLOBAL.finditer(text))
+                words.update(_WORD.findall(text))
+                pasted = pasted or ("##" in text and "__global__" in text)
+            elif isinstance(node, ast.JoinedStr):
+                pasted = pasted or any(isinstance(part, ast.Constant) and "__global__" in str(part.value) for part in node.values)
+            elif isinstance(node, ast.FunctionDef) and any("jit" in ast.unparse(d) or "autotune" in ast.unparse(d) for d in node.decorator_list):
+                triton.add(node.name)
+        return cls(frozenset(names), frozenset(triton), frozenset(words), pasted, tuple(symbols))
+
+    @property
+    def defined(self) -> frozenset[str]:
+        """Unqualified names of all kernels that the program brings."""
+        compiled = {name for symbol in self.symbols if (name := qualified(symbol).rsplit("::", 1)[-1]) and self._written(name)}
+        return self.names | self.triton | compiled
+
+    def _written(self, name: str) -> bool:
+        """Whether a compiled kernel of this unqualified name comes from the source's text, rather than from a header or a prebuilt library."""
+        return name in self.names or self.pasted or (name in self.words and not self.names)
+
+    def owns(self, kernel: str) -> bool:
+        """Whether a kernel (demangled, mangled or plain name) is the program's own."""
+        base = base_name(kernel)
+        if _LIBRARY.match(base) or _LIBRARY_INSIDE.search(kernel):
+            return False
+        if kernel in self.triton:
+            return True
+        if kernel.startswith("_Z"):
+            name = qualified(kernel).rsplit("::", 1)[-1]
+            return kernel in self.symbols and self._written(name) or name in self.names and identifiers(kernel, self.words)
+        name = base.rsplit("::", 1)[-1]
+        words = {word for word in _WORD.findall(kernel) if not re.fullmatch(r"T\d+", word)} - _BUILT_IN
+        if name in self.names and words <= self.words:
+            return True
+        return any(self._written(name) and qualified(symbol) == base and words <= spelled(symbol) | {base} for symbol in self.symbols)
+
+    @staticmethod
+    def short(kernel: str) -> str:
+        """The unqualified name under which `defined` knows a kernel."""
+        return (qualified(kernel) if kernel.startswith("_Z") else base_name(kernel)).rsplit("::", 1)[-1]
+
+
+def _native(text: str) -> bool:
+    return "__global__" in text or "__device__" in text or 'extern "C"' in text
 
 
 def own_kernel_names(program_source: str) -> frozenset[str]:
     """Unqualified names of the kernels that the program defines in CUDA strings or by `@triton.jit`."""
-    tree = ast.parse(program_source)
-    names: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and "__global__" in node.value:
-            text = _ATTRIBUTE.sub(" ", _COMMENT.sub(" ", node.value))
-            names.update(match["name"] for match in _GLOBAL.finditer(text))
-        elif isinstance(node, ast.FunctionDef) and any("jit" in ast.unparse(d) or "autotune" in ast.unparse(d) for d in node.decorator_list):
-            names.add(node.name)
-    return frozenset(names)
+    own = OwnKernels.of(program_source)
+    return own.names | own.triton
 
 
 def base_name(kernel: str) -> str:
@@ -52,21 +123,67 @@ def base_name(kernel: str) -> str:
     return words[-1] if words else kernel
 
 
+def qualified(symbol: str) -> str:
+    """The qualified name in an Itanium-mangled symbol, without template arguments and anonymous namespaces; a plain name is its own."""
+    if not symbol.startswith("_Z"):
+        return symbol
+    at = 2
+    nested = symbol[at : at + 1] == "N"
+    at += nested
+    parts: list[str] = []
+    while at < len(symbol):
+        if symbol[at] in "LrVK":
+            at += 1
+            continue
+        digits = re.match(r"\d+", symbol[at : at + 4])
+        if digits is None:
+            break
+        at += len(digits[0])
+        parts.append(symbol[at : at + int(digits[0])])
+        at += int(digits[0])
+        if not nested:
+            break
+    return "::".join(part for part in parts if not part.startswith("_GLOBAL__N_"))
+
+
+def spelled(symbol: str) -> set[str]:
+    """Every identifier that a mangled symbol may spell out (a superset: digits within names are tried as lengths too)."""
+    found = set()
+    for match in re.finditer(r"\d+", symbol):
+        for begin in range(match.start(), match.end()):
+            word = symbol[match.end() : match.end() + int(symbol[begin : match.end()][:3])]
+            if word.isidentifier():
+                found.add(word)
+    return found
+
+
+def identifiers(symbol: str, words: frozenset[str]) -> bool:
+    """Whether a mangled name consists of identifiers that stand in the program's CUDA text."""
+    at = len(symbol) - len(symbol.lstrip("_Z"))
+    for match in re.finditer(r"(?<![\dA-Za-z_])(\d{1,3})", symbol[at:]):
+        word = symbol[at + match.end() : at + match.end() + int(match[1])]
+        if word.isidentifier() and len(word) == int(match[1]) and word not in words | _BUILT_IN and not word.startswith("_GLOBAL__N_"):
+            return False
+    return "at6native" not in symbol
+
+
 def is_own(kernel: str, own: frozenset[str]) -> bool:
-    """Whether a kernel (demangled, mangled or plain name) is one of the program's own."""
-    qualified = base_name(kernel)
-    if _LIBRARY.match(qualified):
+    """By name alone, where only the names are at hand: whether a kernel (demangled, mangled or plain name) is one of the program's own."""
+    base = base_name(kernel)
+    if _LIBRARY.match(base) or _LIBRARY_INSIDE.search(kernel) or "2at6native" in kernel:
         return False
-    last = qualified.rsplit("::", 1)[-1]
-    if last in own:
+    if base.rsplit("::", 1)[-1] in own:
         return True
-    # Mangled by the Itanium rules: _Z, then length and name; a nested name lies between N and E.
-    return kernel.startswith("_Z") and any(re.search(rf"(?<!\d){len(name)}{re.escape(name)}", kernel) for name in own) and "2at6native" not in kernel
+    return kernel.startswith("_Z") and qualified(kernel).rsplit("::", 1)[-1] in own
 
 
-def classified(kernels: list[Kernel], program_source: str) -> tuple[list[Kernel], float | None]:
-    """The kernels that a runner saw, each with `own` decided here, and the own share of their time (null where none ran)."""
-    own = own_kernel_names(program_source)
-    decided = [kernel.model_copy(update={"own": is_own(kernel.name, own)}) for kernel in kernels]
-    total = sum(kernel.ms for kernel in decided)
+def classified(kernels: list[Kernel], own: OwnKernels, by_library: Iterable[str] = ()) -> tuple[list[Kernel], float | None]:
+    """The device work that a runner saw, each entry with `own` and `share` decided here, and the own share of the time (null where nothing ran).
+    `by_library`: names that an operator of torch, or a compiler's graph, launched."""
+    taken = set(by_library)
+    total = sum(kernel.ms for kernel in kernels)
+    decided = [
+        kernel.model_copy(update={"own": kernel.name not in taken and own.owns(kernel.name), "share": kernel.ms / total if total > 0 else 0.0})
+        for kernel in kernels
+    ]
     return decided, (sum(kernel.ms for kernel in decided if kernel.own) / total if total > 0 else None)

@@ -1,6 +1,6 @@
 import pytest
 
-from verifier.profiling.own_kernels import base_name, is_own, own_kernel_names
+from verifier.profiling.own_kernels import OwnKernels, base_name, is_own, own_kernel_names, qualified
 
 PROGRAM = '''
 import triton
@@ -51,3 +51,50 @@ def test_a_kernel_is_own_by_its_qualified_name(kernel, own):
 
 def test_base_name_drops_type_and_arguments():
     assert base_name("void at::native::<unnamed>::k<(int)4, std::array<char *, 2>>(int, T2)") == "at::native::k"
+
+
+LIBRARY_SPOOF = """
+SOURCE = r'''
+namespace cutlass { template <typename T> __global__ void Kernel2(typename T::Params p) { } }
+__global__ void dot_kernel(const float* a, float* b) { }
+#define MAKE(op) __global__ void op##_fused(float* p) { }
+MAKE(relu)
+namespace ns { template <int N> __global__ void foo(const float4* x, float4* y, int n) { } }
+'''
+@triton.jit
+def triton_(x): pass
+@triton.jit
+def triton_softmax(x): pass
+"""
+COMPILED = ("_Z10relu_fusedPf", "_ZN2ns3fooILi4EEEvPK6float4PS1_i", "_Z10dot_kernelPKfPf", "_ZN33_GLOBAL__N__2e402ad3_4_k_cu_plain4hereEPf")
+SPOOF = OwnKernels.of(LIBRARY_SPOOF, COMPILED)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "own"),
+    [
+        ("void cutlass::Kernel2<cutlass_80_simt_sgemm_128x64_8x5_nn_align1>(cutlass_80_simt_sgemm_128x64_8x5_nn_align1::Params)", False),
+        ("void dot_kernel<float, 128, 0, cublasDotParams<cublasGemvTensor<float const>, cublasGemvTensor<float> > >(cublasDotParams<float>)", False),
+        ("dot_kernel(float const*, float*)", True),
+        ("relu_fused(float*)", True),  # made by a macro: known from the machine code
+        ("void ns::foo<4>(float4 const*, float4*, int)", True),
+        ("void other::foo<4>(float4 const*, Secret*, int)", False),
+        ("(anonymous namespace)::here(float*)", True),
+        ("triton_", False),  # what torch.compile names a kernel where it is told not to make names unique
+        ("triton_softmax", True),
+        ("ampere_sgemm_128x64_nn", False),
+    ],
+)
+def test_a_kernel_is_compared_by_its_whole_signature(kernel, own):
+    assert SPOOF.owns(kernel) is own
+
+
+def test_mangled_names_are_read():
+    assert qualified("_ZN2nsL3fooILi4EEEvPK6float4PS1_i") == "ns::foo"
+    assert qualified("_ZL4statPf") == "stat"
+    assert qualified("plain") == "plain"
+    assert OwnKernels.short("void ns::foo<4>(int)") == "foo"
+
+
+def test_a_prebuilt_library_is_not_the_source():
+    assert not OwnKernels.of("x = 1", ["_Z6secretPf"]).owns("secret(float*)")

@@ -1,0 +1,213 @@
+"""The judge's half of the stage `integrity`: what a runner saw, held against the program's source, its compiled libraries and the timed calls.
+
+Evidence from a runner downgrades or refuses. It never clears: own kernels count only where source and machine code know them, torch did not launch
+them, and the observed calls fit into the timed ones.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass, field
+from typing import Literal
+
+from pydantic import ValidationError
+
+from verifier.build.store import Artefacts
+from verifier.integrity.artefacts import Library, libraries
+from verifier.integrity.evidence import Evidence
+from verifier.integrity.launches import by_library
+from verifier.profiling.own_kernels import OwnKernels, classified
+from verifier.report import Class, Finding, Kernel, TorchCompute
+from verifier.session import give
+from verifier.trials import Trials
+
+CUSTOM, MIXED = 0.5, 0.1
+FITS, FITS_MS = {"cuda": 1.3, "cpu": 4.0}, {"cuda": 0.05, "cpu": 5.0}  # observed work against the timed call: a profiler slows a CPU
+IDLE = 0.3  # processors
+NAMED = 6  # operators and kernels in a sentence
+_C_FUNCTION = re.compile(r"\b([A-Za-z_]\w*)\s*\([^;{}]*\)\s*\{")
+
+
+@dataclass
+class Judged:
+    """`status` ends the evaluation where it is set."""
+
+    kernels: list[Kernel] = field(default_factory=list)
+    torch_compute: list[TorchCompute] = field(default_factory=list)
+    own_share: float | None = None
+    program_class: Class | None = None
+    reason: str = ""
+    findings: list[Finding] = field(default_factory=list)
+    status: Literal["", "wrong_result", "inconclusive"] = ""
+    message: str = ""
+
+    def note(self, rule: str, severity: Literal["downgrade", "note"], message: str, line: int | None = None) -> None:
+        self.findings.append(Finding(rule=rule, severity=severity, message=message, line=line, source="runtime"))
+
+    def end(self, status: Literal["wrong_result", "inconclusive"], rule: str, message: str) -> None:
+        self.note(rule, "downgrade", message)
+        if not self.status:
+            self.status, self.message = status, message
+
+
+def ask(trials: Trials) -> Evidence:
+    """A few calls of the program under the profiler. Raises `PartyFailure`."""
+    assert trials.subject is not None
+    runner, values = trials.subject.runner, trials.first_inputs
+    message = {"tree": values.tree, "rng": 1, **give(runner, "in", values.tensors, values.specs)}
+    answer = runner.ask("observe", message, trials.limits.call * 3).message
+    try:
+        return Evidence.model_validate(answer.get("evidence"))
+    except ValidationError:
+        return Evidence(failure="the runner's observation is malformed")
+
+
+def judge_evidence(evidence: Evidence, source: str, artefacts: Artefacts, kind: Literal["cpu", "cuda"], program_ms: float) -> Judged:
+    """`program_ms`: the timed call, by the clock of the tournament."""
+    judged = Judged(reason=evidence.failure)
+    if evidence.failure:
+        return judged
+    built = libraries(artefacts.index, artefacts.data)
+    if kind == "cuda":
+        defined, ran = _on_gpu(judged, evidence, source, built)
+        observed = evidence.busy_ms or 0.0
+    else:
+        defined, ran = _on_cpu(judged, evidence, source, built)
+        observed = sum(kernel.ms for kernel in judged.kernels if kernel.own)
+    _class(judged, observed, program_ms, kind)
+    _coverage(judged, defined, ran, kind)
+    _needs(judged, evidence)
+    _beside(judged, evidence, kind)
+    return judged
+
+
+def _on_gpu(judged: Judged, evidence: Evidence, source: str, built: list[Library]) -> tuple[frozenset[str], set[str]]:
+    own = OwnKernels.of(source, [symbol for library in built for symbol in library.kernels])
+    launched_by_library = {(kernel.name, kernel.via) for kernel in evidence.kernels if by_library(kernel.via)}
+    # A kernel of one name that torch launched once and the program once is two entries.
+    decided: list[Kernel] = []
+    for flag in (True, False):
+        some = [kernel for kernel in evidence.kernels if ((kernel.name, kernel.via) in launched_by_library) is flag]
+        decided += classified(some, own, [kernel.name for kernel in some] if flag else ())[0]
+    total = sum(kernel.ms for kernel in decided)
+    judged.kernels = sorted(
+        (kernel.model_copy(update={"share": kernel.ms / total if total else 0.0}) for kernel in decided), key=lambda kernel: -kernel.ms
+    )
+    judged.own_share = sum(kernel.share for kernel in judged.kernels if kernel.own) if total else None
+    judged.reason = "" if total else "CUPTI saw nothing run on the device"
+    return own.defined, {own.short(kernel.name) for kernel in judged.kernels if kernel.own}
+
+
+def _on_cpu(judged: Judged, evidence: Evidence, source: str, built: list[Library]) -> tuple[frozenset[str], set[str]]:
+    """An own function is one that a library of the builder's exports (or a binding module's, whose functions have Python's names)."""
+    exports = frozenset(name for library in built for name in library.exports)
+    bindings = any(name.startswith("PyInit_") for name in exports)
+    wall = evidence.wall_ms or 0.0
+    for kernel in evidence.kernels:
+        own = kernel.own and (kernel.name in exports or bindings)
+        share = min(kernel.ms / wall, 1.0) if wall else 0.0
+        judged.kernels.append(kernel.model_copy(update={"own": own, "share": share}))
+    judged.own_share = min(sum(kernel.share for kernel in judged.kernels if kernel.own), 1.0) if wall else None
+    judged.reason = "" if wall else "the profiler gave no figure"
+    foreign = sorted({name for library in built for name in library.compute_imports})
+    if foreign and judged.own_share:
+        # Time in a library that native code calls cannot be told from the native code's own.
+        judged.note("library-import", "downgrade", f"the compiled code reaches for {_listed(foreign)}: its time may be a library's")
+        judged.own_share = min(judged.own_share, CUSTOM - 0.01)
+    ran = {kernel.name for kernel in judged.kernels if kernel.own}
+    defined = frozenset(name for name in _c_functions(source) if name in exports)
+    return (defined, ran) if not bindings else (frozenset(), ran)
+
+
+def _c_functions(source: str) -> set[str]:
+    texts = [node.value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    return {name for text in texts if 'extern "C"' in text for name in _C_FUNCTION.findall(text)}
+
+
+def _class(judged: Judged, observed: float, program_ms: float, kind: str) -> None:
+    share = judged.own_share
+    if share is None:
+        return
+    if program_ms and observed > program_ms * FITS[kind] + FITS_MS[kind]:
+        message = (
+            f"the observed calls do {observed:.3f} ms of work, a timed call takes {program_ms:.3f} ms: they were not the same, so none of it counts"
+        )
+        judged.note("two-faced", "downgrade", message)
+        judged.own_share = share = 0.0
+    judged.program_class = "custom" if share >= CUSTOM else "mixed" if share >= MIXED else "orchestration"
+    others = sorted((kernel for kernel in judged.kernels if not kernel.own and kernel.share >= 0.02), key=lambda kernel: -kernel.share)
+    if judged.program_class != "custom" and others:
+        what = "device" if kind == "cuda" else "wall"
+        parts = [f"{kernel.via or kernel.name} {kernel.share:.0%}" for kernel in others]
+        message = f"{share:.0%} of the {what} time is in the program's own code; the rest: {_listed(list(dict.fromkeys(parts)))}"
+        judged.note("library-share", "note", message)
+
+
+def _coverage(judged: Judged, defined: frozenset[str], ran: set[str], kind: str) -> None:
+    never = sorted(defined - ran)
+    what = "kernels" if kind == "cuda" else "functions"
+    if never and not ran:
+        judged.note("never-launched", "downgrade", f"none of the program's own {what} ran: {_listed(never)}")
+    elif never:
+        judged.note("never-launched", "note", f"own {what} that did not run on the task's inputs: {_listed(never)}")
+
+
+def _needs(judged: Judged, evidence: Evidence) -> None:
+    """What the calls with torch compute watched, then blocked, showed."""
+    shares: dict[str, float] = {}
+    for kernel in judged.kernels:
+        if not kernel.own:
+            name = (kernel.via or kernel.name).replace("::", ".")
+            shares[name] = shares.get(name, 0.0) + kernel.share
+    judged.torch_compute = [need.model_copy(update={"share": shares.get(need.name)}) for need in evidence.needs]
+    if evidence.needs:
+        ordered = sorted(judged.torch_compute, key=lambda need: -(need.share or 0.0))
+        parts = [
+            need.name + (f" at line {need.line}" if need.line else "") + (f" ({need.share:.0%})" if need.share is not None else "")
+            for need in ordered
+        ]
+        judged.note("torch-compute", "note", f"needs torch compute: {_listed(parts)}", ordered[0].line)
+    if evidence.swallowed:
+        error = evidence.swallowed[0]
+        message = f"{error.error} is raised at line {error.line} in every call, and caught"
+        if evidence.needs:
+            judged.note(
+                "falls-back", "downgrade", f"{message}; what runs instead is torch: {_listed([need.name for need in evidence.needs])}", error.line
+            )
+        else:
+            judged.note("swallowed", "note", message, error.line)
+    if evidence.blocked == "returned":
+        judged.note(
+            "falls-back", "downgrade", "with torch compute blocked the program goes another way instead of failing: it has a path for being watched"
+        )
+    if evidence.compiled:
+        judged.note("compiler", "downgrade", f"torch.compile made {evidence.compiled} graphs: their kernels are a compiler's, not the program's")
+
+
+def _beside(judged: Judged, evidence: Evidence, kind: str) -> None:
+    """Work that forward does not answer for."""
+    if evidence.unjoined_ms > 0:
+        message = (
+            f"{evidence.unjoined_ms:.3f} ms of work on another stream were still running when forward's outputs were handed over: "
+            "the caller's stream must wait for it"
+        )
+        judged.end("wrong_result", "unjoined", message)
+    if evidence.late_ms > 0:
+        judged.end("wrong_result", "late-work", f"{evidence.late_ms:.3f} ms of device work a call were started after forward had returned")
+    if evidence.changed_late:
+        judged.end("wrong_result", "late-work", "an output still changed after forward had returned")
+    if evidence.idle_cpu > IDLE:
+        judged.end("inconclusive", "background", f"the program keeps {evidence.idle_cpu:.1f} processors busy between its calls")
+    if evidence.threads_left > 0:
+        judged.note("threads", "note", f"{evidence.threads_left} threads of the program were still there after forward had returned")
+    if evidence.settings:
+        changed = [f"{name} = {value}" for name, value in sorted(evidence.settings.items())]
+        judged.note("settings", "note", f"the program changes what torch computes with: {_listed(changed)}")
+    if evidence.foreign:
+        judged.note("foreign-library", "downgrade", f"loads libraries that were not built from its source: {_listed(evidence.foreign)}")
+
+
+def _listed(parts: list[str]) -> str:
+    shown = [part[:120] for part in parts[:NAMED]]
+    return ", ".join(shown) + (f" and {len(parts) - NAMED} more" if len(parts) > NAMED else "")

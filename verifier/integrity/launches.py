@@ -1,0 +1,149 @@
+"""Device work of a few observed calls, out of the Chrome trace of torch.profiler: what ran, who launched it, and whether it was handed over in time.
+
+The runner brackets each call with the range `CALL`, and launches one tiny kernel of its own in the range `HANDOVER` as soon as forward has returned,
+on the stream that a caller would use next. Work of the call on another stream that is still running when that kernel starts was never waited for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+CALL, HANDOVER = "stitch::call", "stitch::handover"
+SLACK_US = 2.0  # of two streams' time stamps
+_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
+_HOST = ("cuda_runtime", "cuda_driver")
+_LIBRARY_OPERATORS = ("aten::", "prims::", "triton_", "cudnn::", "mkldnn::", "quantized::", "torchvision::", "inductor::", "c10d::")
+_COMPILER_RANGES = ("Torch-Compiled Region", "CompiledFunction", "CompiledFxGraph", "## Call CompiledFxGraph", "TorchDynamo")
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One kernel, copy or fill on the device. Microseconds on the trace's clock; `via` is the innermost operator that launched it, if any."""
+
+    name: str
+    kind: str
+    start: float
+    end: float
+    stream: int
+    via: str
+    launched: float  # when the host asked for it; the device's start where that is not known
+
+    @property
+    def ms(self) -> float:
+        return (self.end - self.start) / 1e3
+
+
+@dataclass
+class Seen:
+    """All calls together. `late_ms`: device work that was asked for after forward had returned; `unjoined_ms`: work on other streams that was
+    still running when the outputs were handed over; `busy_ms`: a call's union of device work."""
+
+    calls: int = 0
+    launches: list[Launch] = field(default_factory=list)
+    late_ms: float = 0.0
+    unjoined_ms: float = 0.0
+    busy_ms: float = 0.0
+    span_ms: float = 0.0  # first start to last end, mean over calls
+    streams: int = 0
+
+
+def by_library(via: str) -> bool:
+    """Whether the operator that launched a kernel is torch's or a compiler's: such a kernel is no program's own, whatever its name."""
+    return via.startswith(_LIBRARY_OPERATORS) or via.startswith(_COMPILER_RANGES)
+
+
+def read_launches(trace: dict[str, Any]) -> Seen:
+    """Raises `ValueError` where it is not a trace. Events that are not understood are left out."""
+    events = trace.get("traceEvents")
+    if not isinstance(events, list):
+        raise ValueError("this is not a trace of torch.profiler")
+    operators: dict[int, str] = {}
+    hosts: dict[int, float] = {}
+    calls: list[tuple[float, float]] = []
+    handovers: list[tuple[float, float]] = []
+    device: list[dict[str, Any]] = []
+    for event in events:
+        if not isinstance(event, dict) or event.get("ph") != "X" or not isinstance(event.get("ts"), (int, float)):
+            continue
+        category, name, arguments = event.get("cat"), str(event.get("name", "")), event.get("args") or {}
+        begin = float(event["ts"])
+        end = begin + float(event.get("dur") or 0.0)
+        if category in _DEVICE:
+            device.append(event)
+        elif category in _HOST and arguments.get("correlation"):
+            hosts.setdefault(int(arguments["correlation"]), begin)
+        elif category in ("cpu_op", "user_annotation"):
+            if name == CALL:
+                calls.append((begin, end))
+            elif name == HANDOVER:
+                handovers.append((begin, end))
+            elif arguments.get("External id") is not None:
+                operators[int(arguments["External id"])] = name
+    return _assigned(device, operators, hosts, sorted(calls), sorted(handovers))
+
+
+def _assigned(
+    device: list[dict[str, Any]],
+    operators: dict[int, str],
+    hosts: dict[int, float],
+    calls: list[tuple[float, float]],
+    handovers: list[tuple[float, float]],
+) -> Seen:
+    seen = Seen(calls=len(calls))
+    markers: dict[int, Launch] = {}
+    owners: list[tuple[int, Launch]] = []
+    for event in device:
+        arguments = event.get("args") or {}
+        start = float(event["ts"])
+        correlation = arguments.get("correlation")
+        asked = hosts.get(int(correlation), start) if correlation else start
+        external = arguments.get("External id")
+        via = operators.get(int(external), "") if external is not None else ""
+        stream = arguments.get("stream", event.get("tid"))
+        launch = Launch(
+            str(event.get("name", ""))[:300],
+            {"kernel": "kernel", "gpu_memcpy": "memcpy", "gpu_memset": "memset"}[event["cat"]],
+            start,
+            start + float(event.get("dur") or 0.0),
+            int(stream) if isinstance(stream, int) else 0,
+            via,
+            asked,
+        )
+        marker = _within(handovers, asked)
+        if marker is not None:
+            markers[marker] = launch
+            continue
+        call = _within(calls, asked)
+        if call is not None:
+            owners.append((call, launch))
+        elif calls and asked > calls[0][0]:
+            seen.late_ms += launch.ms
+            seen.launches.append(launch)
+    seen.launches += [launch for _, launch in owners]
+    seen.streams = len({launch.stream for launch in seen.launches})
+    for number in range(len(calls)):
+        own = [launch for call, launch in owners if call == number]
+        seen.busy_ms += union((launch.start, launch.end) for launch in own) / 1e3 / len(calls)
+        if own:
+            seen.span_ms += (max(launch.end for launch in own) - min(launch.start for launch in own)) / 1e3 / len(calls)
+        handed = markers.get(number)
+        if handed is not None:
+            seen.unjoined_ms += sum(
+                (launch.end - handed.start) / 1e3 for launch in own if launch.stream != handed.stream and launch.end > handed.start + SLACK_US
+            )
+    return seen
+
+
+def _within(ranges: list[tuple[float, float]], when: float) -> int | None:
+    return next((number for number, (begin, end) in enumerate(ranges) if begin <= when <= end), None)
+
+
+def union(spans: Iterable[tuple[float, float]]) -> float:
+    """Total length of intervals that may overlap."""
+    total, reached = 0.0, float("-inf")
+    for begin, end in sorted(spans):
+        total += max(end - max(begin, reached), 0.0)
+        reached = max(reached, end)
+    return total

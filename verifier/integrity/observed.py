@@ -1,0 +1,152 @@
+"""The runner's half of the stage `integrity`: a few calls under the profiler, and what the program does beside and after them.
+
+All that is needed to look is imported, and bound to names of this module, before the program is.
+"""
+
+# sandboxed: calls programs
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from time import perf_counter, process_time, sleep
+from typing import Any
+
+import torch
+from torch.profiler import ProfilerActivity, profile, record_function
+
+from verifier.integrity.blocked import compiled_graphs, settings, watch
+from verifier.integrity.launches import CALL, HANDOVER, Launch, Seen, read_launches
+from verifier.layout import encode
+from verifier.profiling.own_calls import PREFIX
+
+CALLS = 3
+LATE_SECONDS = 0.03  # after the calls, for work that somebody else does
+SPIN_SECONDS = 0.025  # idle OpenMP threads turn that long before they sleep
+MAX_KERNELS = 48
+_INSTALLED = tuple(os.path.realpath(path) + "/" for path in sys.path if path and os.path.isabs(path) and len(path) > 1)
+_CACHES = re.compile(r"/(?:\.triton|triton[^/]*|torchinductor[^/]*)/")
+
+
+def observe(device: Any, forward: Callable[[], Any], seed: Callable[[], None], before: dict[str, str]) -> dict[str, Any]:
+    """Fields of `Evidence`. `forward` makes one call, `seed` seeds every generator before it, `before` are the settings of the policy."""
+    seed()
+    forward()
+    device.sync()
+    threads = threading.active_count()
+    seen = _on_gpu(device, forward, seed) if device.torch_device != "cpu" else _on_cpu(forward, seed)
+    seen |= _afterwards(device, forward, seed)
+    seen["threads_left"] = max(threading.active_count() - threads, 0)
+    now = settings()
+    seen["settings"] = {name: value for name, value in now.items() if before.get(name, value) != value}
+
+    def call() -> None:
+        seed()
+        forward()
+        device.sync()
+
+    seen |= watch(call)
+    seen["compiled"] = compiled_graphs()
+    return seen
+
+
+def _on_gpu(device: Any, forward: Callable[[], Any], seed: Callable[[], None]) -> dict[str, Any]:
+    """CUPTI's records, with the operator that launched each. The tiny kernel after each call runs on the stream that a caller would use next."""
+    marker = torch.zeros(1, device=device.torch_device)
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as recorded:
+        for _ in range(CALLS):
+            seed()
+            with record_function(CALL):
+                forward()
+            with record_function(HANDOVER):
+                marker.add_(1)
+            device.sync()
+        sleep(0.005)
+        device.sync()
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "trace.json")
+        recorded.export_chrome_trace(path)
+        with open(path, encoding="utf-8", errors="replace") as file:
+            seen: Seen = read_launches(json.load(file))
+    table: dict[tuple[str, str], list[Launch]] = {}
+    for launch in seen.launches:
+        name = launch.name if launch.kind == "kernel" else launch.name.split(" (")[0]
+        table.setdefault((name, launch.via), []).append(launch)
+    kernels = [
+        {"name": name, "calls": len(found) / CALLS, "ms": sum(launch.ms for launch in found) / CALLS, "share": 0.0, "own": False, "via": via[:200]}
+        for (name, via), found in table.items()
+    ]
+    kernels.sort(key=lambda kernel: -float(kernel["ms"]))  # type: ignore[arg-type]
+    return {
+        "kernels": kernels[:MAX_KERNELS],
+        "busy_ms": seen.busy_ms,
+        "span_ms": seen.span_ms,
+        "late_ms": seen.late_ms / CALLS,
+        "unjoined_ms": seen.unjoined_ms / CALLS,
+    }
+
+
+def _on_cpu(forward: Callable[[], Any], seed: Callable[[], None]) -> dict[str, Any]:
+    """Operators by self time, on all threads, and the ranges of the program's own functions, in which operators do not count as own."""
+    wall = 0.0
+    with profile(activities=[ProfilerActivity.CPU]) as recorded:
+        for _ in range(CALLS):
+            seed()
+            begin = perf_counter()
+            forward()
+            wall += perf_counter() - begin
+    kernels = []
+    for row in recorded.key_averages():
+        own = row.key.startswith(PREFIX)
+        if row.self_cpu_time_total > 0 and not row.key.startswith("[memory]"):
+            name, ms = row.key.removeprefix(PREFIX), row.self_cpu_time_total / CALLS / 1e3
+            kernels.append({"name": name[:300], "calls": row.count / CALLS, "ms": ms, "share": 0.0, "own": own, "via": ""})
+    kernels.sort(key=lambda kernel: -float(kernel["ms"]))
+    return {"kernels": kernels[:MAX_KERNELS], "wall_ms": wall / CALLS * 1e3}
+
+
+def _afterwards(device: Any, forward: Callable[[], Any], seed: Callable[[], None]) -> dict[str, Any]:
+    """Whether outputs still change, or processors are still at work, when a call has long returned."""
+    seed()
+    outputs: list[torch.Tensor] = []
+    encode(forward(), outputs)
+    then = [tensor.clone() for tensor in outputs]
+    device.sync()
+    sleep(LATE_SECONDS)
+    device.sync()
+    changed = any(a.shape != b.shape or not _same(a, b) for a, b in zip(then, outputs, strict=True))
+    sleep(SPIN_SECONDS)
+    begin, spent = perf_counter(), process_time()
+    sleep(LATE_SECONDS)
+    idle = (process_time() - spent) / max(perf_counter() - begin, 1e-9)
+    return {"changed_late": changed, "idle_cpu": idle}
+
+
+def _same(left: torch.Tensor, right: torch.Tensor) -> bool:
+    return torch.equal(left, right) or (left.is_floating_point() and torch.equal(left.nan_to_num(), right.nan_to_num()))
+
+
+def foreign_libraries(known: frozenset[str], home: str, build: str) -> list[str]:
+    """Names of shared libraries that the program brought into the process from a file that it wrote itself: below `home` or in memory, neither from
+    the builder's folder `build` nor out of the caches of Triton and torch.compile."""
+    written = [path for path in mapped_libraries() - known if path.startswith((home.rstrip("/") + "/", "/memfd:", "/dev/shm/"))]
+    return sorted({os.path.basename(path) for path in written if not path.startswith((build, *_INSTALLED)) and not _CACHES.search(path)})[:16]
+
+
+def mapped_libraries() -> frozenset[str]:
+    """Files with executable pages in this process."""
+    found = set()
+    try:
+        with open("/proc/self/maps", encoding="utf-8", errors="replace") as file:
+            for line in file:
+                part = line.split(None, 5)
+                if len(part) == 6 and "x" in part[1] and part[5].startswith("/"):
+                    found.add(part[5].strip())
+    except OSError:
+        pass
+    return frozenset(found)
