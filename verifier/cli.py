@@ -9,7 +9,7 @@ import os
 import sys
 from pathlib import Path
 
-from verifier.jobs import AdmitJob, CaptureJob, Job, JobResult, ProfileJob, StageEvent, VerifyJob
+from verifier.jobs import AdmitJob, CalibrateJob, CaptureJob, Job, JobResult, ProfileJob, StageEvent, VerifyJob
 from verifier.limits import Limits
 from verifier.report import Report
 
@@ -42,6 +42,15 @@ def parser() -> argparse.ArgumentParser:
     profile.add_argument("--iterations", type=int, default=5)
     profile.add_argument("--timeline", type=Path, metavar="FILE", help="where to write the timeline's bytes")
     _common(profile)
+
+    calibrate = commands.add_parser(
+        "calibrate", help="learn how much processes of the same code differ on this host; intervals are as wide as that needs"
+    )
+    calibrate.add_argument("--seconds", type=float, default=6, help="of timed calls for each of four tasks (default: 6)")
+    calibrate.add_argument("--device", default="cpu", help="cpu or cuda:0 (default: cpu)")
+    calibrate.add_argument("--json", action="store_true", help="print the result as JSON")
+    calibrate.add_argument("--data-dir", type=Path, default=None, help="where the result is kept (default: $DATA_DIR/verifier or .data/verifier)")
+    calibrate.add_argument("--quiet", action="store_true", help="no progress on standard error")
 
     doctor = commands.add_parser("doctor", help="what this host can do, what is missing, and how to get it")
     doctor.add_argument("--json", action="store_true", help="machine-readable")
@@ -94,6 +103,8 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _job(arguments: argparse.Namespace) -> Job:
+    if arguments.command == "calibrate":
+        return CalibrateJob(seconds=arguments.seconds)
     common = {"task_source": arguments.task.read_text(encoding="utf-8"), "precision": arguments.precision, "mode": arguments.mode}
     if arguments.command == "check":
         return VerifyJob(**common, program_source=arguments.program.read_text(encoding="utf-8"), tier=arguments.tier, seed=arguments.seed)
@@ -125,6 +136,9 @@ def _print(result: JobResult, arguments: argparse.Namespace) -> int:
         else:
             print(f"error: {result.error}", file=sys.stderr)
         return EXIT_HOST
+    if result.calibration is not None:
+        _print_calibration(result.calibration, arguments.json)
+        return EXIT_OK
     if result.profile is not None and arguments.command == "profile" and arguments.timeline and result.timeline:
         arguments.timeline.write_bytes(result.timeline)
     found = result.report or result.admission or result.capture or result.profile
@@ -176,3 +190,14 @@ def table(report: Report) -> str:
     lines += ["", f"  {stages}", f"  protection: {report.protection.sandbox} ({', '.join(report.protection.layers)})"]
     lines += [f"  missing: {layer}" for layer in report.protection.missing]
     return "\n".join(lines)
+
+
+def _print_calibration(found: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(found, indent=1))
+        return
+    known = found["repeatability"]
+    print(f"{found['device_model']}: processes of the same code differ by {known['least']:.2%} at least,")
+    print(f"and by {known['noise']:.2f} of their variation from call to call ({known['source']}, {found['seconds']:.0f} s)")
+    for task in found["tasks"]:
+        print(f"  {task['name']:<14} {task['ms']:9.4f} ms  from call to call {task['variation']:6.2%}  from process to process {task['spread']:6.2%}")

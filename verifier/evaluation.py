@@ -11,8 +11,10 @@ from pathlib import Path
 
 from verifier.admission import task_failure
 from verifier.build.building import BuildFailed, Building
+from verifier.build.headers import Headers
 from verifier.build.store import Artefacts, Store
 from verifier.devices.base import DeviceError
+from verifier.host_repeatability import repeatability
 from verifier.integrity.judging import ask, judge_evidence
 from verifier.integrity.static import inspect_source
 from verifier.jobs import StageEvent, VerifyJob
@@ -55,6 +57,7 @@ class Evaluation:
         session: Callable[[VerifyJob], ReferenceSession],
         on_stage: OnStage,
         without_static: bool = False,
+        headers: Headers | None = None,
     ):
         self.job = job
         self.pool = pool
@@ -63,6 +66,7 @@ class Evaluation:
         self.session_for = session
         self.on_stage = on_stage
         self.data_dir = data_dir
+        self.headers = headers
         environment = self.device.environment()
         self.store = Store(data_folder(data_dir, "builds"), environment.compiler, environment.torch, environment.device_model, environment.cuda or "")
         self.seed = job.seed if job.seed is not None else secrets.randbits(48)
@@ -78,6 +82,7 @@ class Evaluation:
             seed=self.seed,
             without_static=without_static,
         )
+        self.known = repeatability(data_dir, self.device)
         self.runner: Party | None = None
 
     def run(self) -> Report:
@@ -174,7 +179,7 @@ class Evaluation:
     @contextlib.contextmanager
     def _building(self, stage: Stage) -> Iterator[Building]:
         """The program's build, begun; the stage lasts as long as it does, whatever else happens meanwhile."""
-        building = Building(self.pool, self.store, self.program)
+        building = Building(self.pool, self.store, self.program, self.headers)
         try:
             yield building
         except BuildFailed as failed:
@@ -232,15 +237,17 @@ class Evaluation:
     def _subject(self, artefacts: Artefacts) -> Subject:
         """A fresh runner with the program imported."""
         self._drop_runner()
-        runner = self.pool.take("runner", self.job.precision, self.job.mode)
-        self.runner = runner
+        self.runner = self.pool.take("runner", self.job.precision, self.job.mode)
+        return self._enlist(self.runner, artefacts)
+
+    def _enlist(self, runner: Party, artefacts: Artefacts) -> Subject:
         message = {"source": self.program.source, "artefacts": artefacts.index, "variables": self.device.variables("device")}
         runner.ask("import", message, self.limits.load, raw=artefacts.data)
         return Subject(runner)
 
     def _time(self, trials: Trials, artefacts: Artefacts) -> None:
         report = self.report
-        tournament = Tournament(self.pool, trials, self.job, self.seed)
+        tournament = Tournament(self.pool, trials, self.job, self.seed, lambda runner: self._enlist(runner, artefacts), self.known)
         try:
             for attempt in (1, 2):
                 assert trials.subject is not None

@@ -76,11 +76,11 @@ def estimate(program: Sequence[np.ndarray], baseline: Sequence[np.ndarray], know
     of both sides ran in the same blocks.
 
     The ratio is that of the geometric means over processes of their medians. Within processes its error is bootstrapped over whole blocks, the same
-    ones for both sides, so that what slowed both cancels; a process's own spread is pooled with what is known of the host. Half the width is Student's
-    t of the joint degrees of freedom (Welch and Satterthwaite) times the root of both variances.
+    ones for both sides, so that what slowed both cancels; a process's own spread is pooled with what is known of the host. Half the width is
+    Student's t of the joint degrees of freedom (Welch and Satterthwaite) times the root of both variances.
     """
     sides = [[Process(np.maximum(np.asarray(blocks, dtype=float), 1e-9)) for blocks in side] for side in (program, baseline)]
-    within_each = [[_block_error(process, seed) for process in side] for side in sides]
+    within_each = [[block_error(process, seed) for process in side] for side in sides]
     between, slack = 0.0, 0.0
     for side, errors in zip(sides, within_each, strict=True):
         prior = known.spread(float(np.median([process.variation for process in side]))) ** 2
@@ -106,7 +106,8 @@ def _log_medians(blocks: np.ndarray, picks: np.ndarray) -> np.ndarray:
     return np.log(np.median(blocks[picks], axis=(1, 2)))
 
 
-def _block_error(process: Process, seed: int) -> float:
+def block_error(process: Process, seed: int) -> float:
+    """Standard error of a process's log median, from call to call."""
     picks = np.random.default_rng(seed).integers(0, len(process.blocks), size=(RESAMPLES // 4, len(process.blocks)))
     return float(_log_medians(process.blocks, picks).std())
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
@@ -54,7 +54,14 @@ class SanitizeJob(_Job):
     calls: int = Field(default=1, ge=1, le=2)
 
 
-Job = Annotated[AdmitJob | CaptureJob | VerifyJob | ProfileJob | SanitizeJob, Field(discriminator="kind")]
+class CalibrateJob(BaseModel):
+    """How much processes of the same code differ on this host; the verifier keeps it and widens later intervals by it."""
+
+    kind: Literal["calibrate"] = "calibrate"
+    seconds: float = 6  # of timed calls for each of its tasks
+
+
+Job = Annotated[AdmitJob | CaptureJob | VerifyJob | ProfileJob | SanitizeJob | CalibrateJob, Field(discriminator="kind")]
 
 
 class KernelProfile(BaseModel):
@@ -160,5 +167,6 @@ class JobResult(BaseModel):
     report: Report | None = None
     profile: Profile | None = None
     sanitized: Sanitized | None = None
+    calibration: dict[str, Any] | None = None
     error: str = ""
     timeline: bytes | None = Field(default=None, exclude=True)  # travels as raw bytes beside the JSON

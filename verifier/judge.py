@@ -23,11 +23,12 @@ from pydantic import TypeAdapter, ValidationError
 
 from verifier import cgroup
 from verifier.admission import admit, task_failure
+from verifier.build.headers import Headers
 from verifier.capturing import CaptureBroken, take_capture
 from verifier.channel import Channel, ChannelError, Frame
 from verifier.devices.base import Device, DeviceError, open_device
 from verifier.evaluation import Evaluation, TaskUnusable
-from verifier.jobs import AdmitJob, CaptureJob, Job, JobResult, ProfileJob, StageEvent, VerifyJob
+from verifier.jobs import AdmitJob, CalibrateJob, CaptureJob, Job, JobResult, ProfileJob, StageEvent, VerifyJob
 from verifier.layout import LayoutError
 from verifier.limits import Limits
 from verifier.pool import Cancelled, PartyFailure, Pool
@@ -50,7 +51,9 @@ class Judge:
         self.channel = channel
         self.limits = limits
         self.without_static = without_static
-        self.pool = Pool(device, limits, spares)
+        environment = device.environment()
+        self.headers = Headers(data_dir, environment.torch, environment.compiler)
+        self.pool = Pool(device, limits, spares, [self.headers.bind])
         self.inbox: queue.Queue[Frame | None] = queue.Queue()
         self.session: ReferenceSession | None = None
         self.session_key: tuple[str, ...] = ()
@@ -90,6 +93,8 @@ class Judge:
             if self.device.lost:
                 break  # the client starts another judge, with a context of its own
             self.pool.refill()
+            if self.inbox.empty() and not cancelled:
+                self.headers.begin(self.pool)
         self.close()
 
     def _read(self) -> None:
@@ -131,6 +136,8 @@ class Judge:
 
         try:
             job = JOB.validate_python(frame.message.get("job"))
+            if self.device.kind == "cpu":
+                self.headers.wait()  # a compiler at work would be measured
             unusable = self._survivors() or self.device.check()
             if unusable:
                 return JobResult(error=unusable)
@@ -164,7 +171,19 @@ class Judge:
             finally:
                 if self.session is not None and not self.session.party.alive:
                     self._end_session()
+        if isinstance(job, CalibrateJob):
+            on_stage(StageEvent(stage="calibrate", status="started"))
+            return self._calibrate(job, on_stage)
         return self._profile(job, on_stage)
+
+    def _calibrate(self, job: CalibrateJob, on_stage: Any) -> JobResult:
+        from verifier.calibrate import calibrate
+
+        self._end_session()
+        try:
+            return JobResult(calibration=calibrate(job, self.pool, self.data_dir, on_stage).model_dump())
+        except PartyFailure as failure:
+            return JobResult(error=f"the calibration failed: {failure.message}")
 
     def _capture(self, job: CaptureJob) -> JobResult:
         try:
@@ -215,9 +234,7 @@ class Judge:
         if free is None or free >= before - LEAK_BYTES:
             return ""
         self.free_at_rest = free  # said once
-        return (
-            f"{(before - free) / 2**30:.2f} GiB of GPU memory were not given back in {GIVEN_BACK_SECONDS:g} s, or another process has taken them"
-        )
+        return f"{(before - free) / 2**30:.2f} GiB of GPU memory were not given back in {GIVEN_BACK_SECONDS:g} s, or another process has taken them"
 
     # The reference stays for the next evaluation of the same task
 

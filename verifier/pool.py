@@ -8,9 +8,11 @@ import struct
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from verifier.channel import ChannelClosed, ChannelError, ChannelTimeout, Frame
 from verifier.devices.base import GO, REFRESH, REFRESHED, Arena, Bind, Device
@@ -24,6 +26,8 @@ _SIGNALS = {
     "SIGILL": "illegal instruction",
     "SIGSEGV": "segmentation fault",
 }
+Role = Literal["reference", "baseline", "runner", "builder"]
+Result = TypeVar("Result")
 _NANOSECONDS = struct.Struct("<q")
 
 
@@ -129,18 +133,17 @@ class Party:
             raise self.failure(kind, ChannelError("an answer out of turn"), limit)
         hand_over()
         sock = self.channel.sock
-        sock.settimeout(limit)
         try:
             handed = time.monotonic_ns()
             sock.sendall(REFRESH)
-            answer = sock.recv(1)
+            answer = self._next(1, limit)
             begin = time.monotonic_ns()
             if answer == REFRESHED:
                 sock.sendall(GO)
-                answer = sock.recv(_NANOSECONDS.size)
+                answer = self._next(_NANOSECONDS.size, limit)
                 end = time.monotonic_ns()
                 while answer and len(answer) < _NANOSECONDS.size:
-                    answer += sock.recv(_NANOSECONDS.size - len(answer)) or b"\0" * 8
+                    answer += self._next(_NANOSECONDS.size - len(answer), limit) or b"\0" * 8
             elif answer:
                 raise self.failure(kind, ChannelError("an answer out of turn"), limit)
         except TimeoutError:
@@ -151,6 +154,19 @@ class Party:
             raise self.failure(kind, ChannelClosed("the peer closed the connection"), limit)
         frame = self.receive(limit, 0, kind)
         return Exchange(_NANOSECONDS.unpack(answer[:8])[0], end - begin, time.monotonic_ns() - end, begin - handed, frame)
+
+    def _next(self, count: int, limit: float) -> bytes:
+        """Bytes of a timed exchange. Where there are processors enough, it polls first: waking this process would be in the judge's time alone."""
+        sock = self.channel.sock
+        end = time.monotonic() + self.device.polling_seconds
+        sock.settimeout(0)
+        while time.monotonic() < end:
+            try:
+                return sock.recv(count)
+            except BlockingIOError:
+                pass
+        sock.settimeout(limit)
+        return sock.recv(count)
 
     def arena(self, name: str, nbytes: int) -> Arena:
         """An arena of at least `nbytes` that the party has mapped under `name`."""
@@ -186,7 +202,9 @@ class Party:
         line = hang_line(printed, self.source_name)
         if flooded:
             return PartyFailure("flood", f"it printed more than {spawned.limits.output_flood >> 20} MiB", None, "", "", request)
-        if memory or (spawned.group is None and status in (-signal.SIGKILL, 137)):
+        if spawned.over == "processes":
+            return PartyFailure("memory", f"it started more than {spawned.limits.processes} processes", line, "", "", request)
+        if memory or spawned.over or (spawned.group is None and status in (-signal.SIGKILL, 137)):
             return PartyFailure("memory", f"it used more than {spawned.limits.memory / (1 << 30):.1f} GiB of memory", line, "", "", request)
         if isinstance(error, ChannelTimeout):
             return PartyFailure("timed_out", f"it did not finish within {limit:g} s", line, "", "", request)
@@ -231,11 +249,13 @@ def _fatal_line(printed: str, source: str) -> int | None:
 class Pool:
     """Fresh parties that have imported torch and wait for a role; every one is used once. Spawns from one thread: a party dies with it."""
 
-    def __init__(self, device: Device, limits: Limits, spares: int = 2):
+    def __init__(self, device: Device, limits: Limits, spares: int = 2, builder_binds: list[Bind] | None = None):
         self.device = device
         self.limits = limits
         self.spares = spares
+        self.builder_binds = builder_binds or []  # what builders see beyond the rest
         self.waiting: list[Party] = []
+        self.builders: list[Party] = []  # one waits where spares do: it is confined otherwise
         self.busy: list[Party] = []
         self.lock = threading.Lock()
         self.cancelled = False
@@ -245,7 +265,7 @@ class Pool:
     ) -> Party:
         """`role` is "builder" (never sees the device) or "device"; `prefix`, `writable` and further `binds` are for profilers."""
         device = self.device
-        shown = [*device.binds(role), *(binds or [])]
+        shown = [*device.binds(role), *(self.builder_binds if role == "builder" else []), *(binds or [])]
         spawned = spawn(self.limits, shown, device.variables(role), device.kind == "cpu", prefix, writable)
         return Party(spawned, device, self.limits)
 
@@ -253,8 +273,8 @@ class Pool:
         """A party in its role: "reference", "baseline", "runner" or "builder"."""
         if self.cancelled:
             raise Cancelled
-        # On the CPU all are confined alike; with a GPU the builder is not to see it.
-        spare = self.waiting.pop(0) if self.waiting and (role != "builder" or self.device.kind == "cpu") else None
+        spares = self.builders if role == "builder" else self.waiting
+        spare = spares.pop(0) if spares else None
         party = spare or self.spawn("builder" if role == "builder" else "device")
         with self.lock:
             self.busy.append(party)
@@ -267,6 +287,30 @@ class Pool:
             return self.take(role, precision, mode)  # a spare may have died while it waited
         return party
 
+    def take_all(self, wanted: list[tuple[Role, str, str]]) -> list[Party]:
+        """Parties for (role, precision, mode), all started before any is waited for. On a failure none stays."""
+        if self.cancelled:
+            raise Cancelled
+        started = []
+        for _ in wanted:
+            started.append(self.waiting.pop(0) if self.waiting else self.spawn())
+        with self.lock:
+            self.busy += started
+        try:
+            self.at_once([partial(party.become, *terms) for party, terms in zip(started, wanted, strict=True)])
+        except BaseException:
+            for party in started:
+                self.give_back(party)
+            raise
+        return started
+
+    def at_once(self, work: list[Callable[[], Result]]) -> list[Result]:
+        """Waits for several parties in threads of their own. The first exception is raised, when all have ended."""
+        if len(work) < 2:
+            return [one() for one in work]
+        with ThreadPoolExecutor(len(work), initializer=self.device.adopt_thread) as threads:
+            return [future.result() for future in [threads.submit(one) for one in work]]
+
     def give_back(self, party: Party) -> None:
         """Ends a party: none is used twice."""
         party.end()
@@ -277,8 +321,11 @@ class Pool:
     def refill(self) -> None:
         """Called when nothing is measured."""
         self.waiting = [party for party in self.waiting if party.spawned.process.poll() is None]
+        self.builders = [party for party in self.builders if party.spawned.process.poll() is None]
         while len(self.waiting) < self.spares:
             self.waiting.append(self.spawn())
+        if self.spares and not self.builders:
+            self.builders.append(self.spawn("builder"))
 
     def cancel(self) -> None:
         """From another thread: kills the parties at work, so that whoever waits for them gets an error at once."""
@@ -288,9 +335,9 @@ class Pool:
                 party.spawned.kill()
 
     def close(self) -> None:
-        for party in [*self.waiting, *self.busy]:
+        for party in [*self.waiting, *self.builders, *self.busy]:
             party.end()
-        self.waiting, self.busy = [], []
+        self.waiting, self.builders, self.busy = [], [], []
 
 
 def data_folder(data_dir: Path, name: str) -> Path:

@@ -81,7 +81,7 @@ class Interval(BaseModel):
 
 
 class Comparison(BaseModel):
-    """The program against one baseline, interleaved in random ABBA blocks."""
+    """The program against one baseline, interleaved in random ABBA blocks. Over several pairs of processes, times and ratio are geometric means."""
 
     baseline: Baseline
     speedup: Interval
@@ -90,6 +90,7 @@ class Comparison(BaseModel):
     blocks: int
     program_samples_ms: list[list[float]]  # one list a block
     baseline_samples_ms: list[list[float]]
+    processes: list[int] = []  # for each block, the pair of processes that it ran in; empty: all in one
 
 
 class Timing(BaseModel):
@@ -99,6 +100,8 @@ class Timing(BaseModel):
     round_trip_ms: float  # calibrated empty round trip
     comparisons: list[Comparison]
     throttled: bool | None = None
+    pairs: int = 1  # fresh processes of the program, and as many of eager
+    repeatability: str = ""  # how much processes of the same code differ on this host, and how that is known
 
 
 class Kernel(BaseModel):
@@ -125,6 +128,7 @@ class BuildInfo(BaseModel):
     seconds: float
     cached: bool
     compiler_output: str = ""  # trimmed to what helps
+    notes: list[str] = []  # how each unit was compiled: with which headers, and why not with light ones
     resources: list[dict[str, int | float | str]] = []  # per kernel: registers, spills, shared memory
 
 

@@ -104,12 +104,17 @@ class ReferenceSession:
         self.source = source
         self.limits = pool.limits
         self.watch = watch
+        self.precision = precision
+        self.oracle_place: str | None = None  # "cpu" once the device's memory has not sufficed for fp64
+        self.output_specs: dict[tuple[Spec, ...], list[Spec]] = {}
+        self.backward: Message | None = None  # what `gradients.forward_backward` wants; null: forward alone
         self.party = pool.take("reference", precision, mode)
         self.init: Values = Values({"l": []}, [])
         self.state: list[StateEntry] = []
         self.state_tensors: list[torch.Tensor] = []
         self.mutated: list[str] = []
         self.variants = 0
+        self.eager_party: Party | None = None  # the baseline of tier quick, for the next program too
         self.checkpoint: Callable[[], None] | None = None  # called before each long request; raises where it is no longer wanted
 
     def load(self, seed: int) -> None:
@@ -126,6 +131,7 @@ class ReferenceSession:
         ]
         self.state_tensors = fetch(self.party, "state", specs, "state")
         self.mutated = []
+        self.backward, self.output_specs = None, {}
 
     def take_state(self, tensors: list[torch.Tensor]) -> None:
         """Gives the model other weights."""
@@ -139,7 +145,32 @@ class ReferenceSession:
             self.variants = int(answer.get("variants", 0))
         values = described(answer)
         values.tensors = fetch(self.party, "inputs", values.specs, "out", self.limits.inputs)
-        return values
+        return values if self.backward is None else self._with_gradients(values, seed)
+
+    def want_gradients(self, values: Values, seed: int) -> Values:
+        """From now on a call is forward and backward. Learns from `values` which outputs, inputs and parameters have gradients, and returns `values`
+        with gradients of the outputs beside them. Raises `PartyFailure` where the task has none."""
+        answer = self.party.ask("gradients", self._given(values, seed), self.limits.call).message
+        self.backward = {"outputs": [int(i) for i in answer["outputs"]], "sources": [str(name) for name in answer["sources"]]}
+        return self._with_gradients(values, seed)
+
+    def _with_gradients(self, values: Values, seed: int) -> Values:
+        """Random gradients of the outputs, as the last argument. Shapes of outputs are asked for once for each shape of the inputs."""
+        assert self.backward is not None
+        key = tuple(values.specs)
+        if key not in self.output_specs:
+            kept, self.backward = self.backward, None
+            self.output_specs[key] = self.eager(values, seed).outputs.specs
+            self.rollback()
+            self.backward = kept
+        specs = [self.output_specs[key][index] for index in self.backward["outputs"]]
+        generator = torch.Generator(device=self.pool.device.torch_device).manual_seed(seed)
+        drawn = [torch.randn(spec.shape, generator=generator, device=generator.device, dtype=spec.torch_dtype) for spec in specs]
+        tree = {"l": [*values.tree["l"], {"l": [{"t": len(values.specs) + index} for index in range(len(specs))]}]}
+        return Values(tree, [*values.specs, *(Spec.of(tensor) for tensor in drawn)], [*values.tensors, *drawn])
+
+    def _given(self, values: Values, rng: int) -> Message:
+        return {"tree": values.tree, "rng": rng, "backward": self.backward, **give(self.party, "in", values.tensors, values.specs)}
 
     def reshaped(self, values: Values, distribution: str, seed: int) -> Values | None:
         """The same inputs, changed in place, with floating tensors from another distribution; null where there is none."""
@@ -154,19 +185,20 @@ class ReferenceSession:
     def eager(self, values: Values, rng: int) -> Run:
         """One call, which moves the model's state on."""
         self._check()
-        message = {"tree": values.tree, "rng": rng, **give(self.party, "in", values.tensors, values.specs)}
-        answer = self.party.ask("run", message, self.limits.call).message
+        answer = self.party.ask("run", self._given(values, rng), self.limits.call).message
         run = self._run(answer, "outputs", "state_after")
         run.aliased = [bool(flag) for flag in answer.get("aliased", [])]
         run.changed_inputs = [int(index) for index in answer.get("changed_inputs", [])]
         self.mutated = [str(name) for name in answer.get("mutated", [])]
         return run
 
-    def oracle(self, values: Values, rng: int, wiggle: int | None = None) -> Run:
-        """The same call in fp64 from the present state, which stays."""
+    def oracle(self, values: Values, rng: int, rough: int | None = None) -> Run:
+        """The same call in fp64 from the present state, which stays. `rough` is the seed of plain arithmetic's errors (`verifier.oracle.Rough`)."""
         self._check()
-        message = {"tree": values.tree, "rng": rng, "wiggle": wiggle, **give(self.party, "in", values.tensors, values.specs)}
-        return self._run(self.party.ask("oracle", message, self.limits.oracle).message, "oracle", "oracle_state")
+        message = {**self._given(values, rng), "rough": rough, "where": self.oracle_place}
+        answer = self.party.ask("oracle", message, self.limits.oracle).message
+        self.oracle_place = "cpu" if answer.get("where") == "cpu" else None
+        return self._run(answer, "oracle", "oracle_state")
 
     def rollback(self) -> None:
         self.party.ask("rollback", {}, self.limits.call)
@@ -190,3 +222,6 @@ class ReferenceSession:
 
     def close(self) -> None:
         self.pool.give_back(self.party)
+        if self.eager_party is not None:
+            self.pool.give_back(self.eager_party)
+            self.eager_party = None

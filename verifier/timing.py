@@ -14,13 +14,12 @@ import torch
 from verifier.idleness import Watch
 from verifier.layout import Spec, place, read_specs, view
 from verifier.pool import Party
-from verifier.report import Baseline, Comparison, Interval
+from verifier.report import Baseline
 from verifier.session import Values, reserve, write
 
 POISON = 0xA5
 CLOCK_SHARE, CLOCK_SLACK_NS = 0.10, 10_000
-BUSY, COPY_SLACK_NS = 1.5, 500_000
-RESAMPLES = 10_000
+BUSY, COPY_SLACK_NS, AHEAD_SLACK_NS = 1.5, 500_000, 100_000
 
 
 @dataclass
@@ -36,6 +35,7 @@ class Call:
     outputs: list[torch.Tensor]  # private copies
     again: list[torch.Tensor] | None  # outputs of the call before, read once more
     inputs_intact: list[bool]
+    shared: list[str] = field(default_factory=list)  # whose memory each output is, by the party's word
 
 
 @dataclass
@@ -46,8 +46,9 @@ class Caller:
     expected: list[Spec]  # of the outputs, to make room for them
     limit: float
     slot: int = 0
+    backward: dict | None = None  # what `gradients.forward_backward` wants; null: forward alone
     previous: list[Spec] = field(default_factory=list)
-    watch: Watch | None = None  # on the program, while this other party is timed
+    watches: list[Watch] = field(default_factory=list)  # on the programs, while this other party is timed
 
     def call(self, values: Values, rng: int, flush: bool = True, fresh_address: bool = True, reread: bool = False) -> Call:
         party, device = self.party, self.party.device
@@ -64,8 +65,8 @@ class Caller:
 
         def hand_over() -> None:
             nonlocal handing
-            if self.watch is not None:
-                self.watch.open()
+            for watch in self.watches:
+                watch.open()
             begin = time.monotonic_ns()
             write(party, message, values.tensors, values.specs)
             if flush:
@@ -73,10 +74,11 @@ class Caller:
             device.sync()
             handing = time.monotonic_ns() - begin
 
-        request = {"tree": values.tree, "rng": rng, "slot": {"arena": "out", "offsets": offsets, "room": room}, "again": again, **message}
+        slot = {"arena": "out", "offsets": offsets, "room": room}
+        request = {"tree": values.tree, "rng": rng, "slot": slot, "again": again, "backward": self.backward, **message}
         exchange = party.timed(request, self.limit, hand_over)
-        if self.watch is not None:
-            self.watch.close()
+        for watch in self.watches:
+            watch.close()
         described = exchange.frame.message
         specs = read_specs(described.get("specs", []))
         fits = bool(described.get("copied")) and len(specs) == len(offsets) and all(s.nbytes <= r for s, r in zip(specs, room, strict=True))
@@ -89,7 +91,8 @@ class Caller:
             for tensor, spec, offset in zip(values.tensors, values.specs, message["offsets"], strict=True)
         ]
         ahead = handing + exchange.refreshed
-        return Call(exchange.inner, exchange.wall, exchange.copied, ahead, described.get("tree"), specs, outputs, reread, intact)
+        shared = [name for name in described.get("shared", []) if isinstance(name, str)]
+        return Call(exchange.inner, exchange.wall, exchange.copied, ahead, described.get("tree"), specs, outputs, reread, intact, shared)
 
 
 def _copies(flat: torch.Tensor, specs: list[Spec], offsets: list[int]) -> list[torch.Tensor]:
@@ -112,6 +115,7 @@ class Side:
     inner: list[int] = field(default_factory=list)
     wall: list[int] = field(default_factory=list)
     copied: list[int] = field(default_factory=list)
+    ahead: list[int] = field(default_factory=list)
     round_trip: int = 0  # ns
 
     def calibrate(self, rounds: int = 15) -> None:
@@ -133,6 +137,9 @@ def clock_finding(program: Side, eager: Side) -> str:
     late, usual = statistics.median(program.copied), statistics.median(eager.copied)
     if late > usual * BUSY + slack + COPY_SLACK_NS:
         return f"fetching the program's outputs takes {late / 1e6:.3f} ms, eager's {usual / 1e6:.3f} ms: work goes on after the clock has stopped"
+    early, usual = statistics.median(program.ahead), statistics.median(eager.ahead)
+    if early > usual * BUSY + slack + AHEAD_SLACK_NS:
+        return f"from its inputs to its start the program takes {early / 1e6:.3f} ms, eager {usual / 1e6:.3f} ms: work begins before the clock"
     return ""
 
 
@@ -160,6 +167,7 @@ def measure(
                 side.inner.append(call.inner)
                 side.wall.append(call.wall)
                 side.copied.append(call.copied)
+                side.ahead.append(call.ahead)
                 check(first, side, call)
                 del call
             del values  # gigabytes, perhaps, for which the next draw has no room
@@ -168,31 +176,6 @@ def measure(
         for side in sides:
             side.blocks.append(block[id(side)])
     return first
-
-
-def interval(program: list[list[float]], baseline: list[list[float]], seed: int) -> Interval:
-    """Ratio of the medians over calls, baseline / program, with a bootstrap 95 % interval. Whole blocks are drawn, for both sides the same ones, so
-    that what slowed both sides of a block cancels. The median over calls, unlike one over blocks of two, stands while up to half of the calls are
-    disturbed; the ratio of medians, unlike the median of ratios, is steady there."""
-    p, b = np.array(program), np.array(baseline)  # (blocks, calls of a block)
-    generator = np.random.default_rng(seed)
-    picks = generator.integers(0, len(p), size=(RESAMPLES, len(p)))
-    ratios = np.median(b[picks], axis=(1, 2)) / np.maximum(np.median(p[picks], axis=(1, 2)), 1e-9)
-    low, high = np.quantile(ratios, [0.025, 0.975])
-    return Interval(ratio=float(np.median(b) / max(np.median(p), 1e-9)), low=float(low), high=float(high))
-
-
-def compare(program: Side, baseline: Side, seed: int) -> Comparison:
-    assert baseline.name is not None
-    return Comparison(
-        baseline=baseline.name,
-        speedup=interval(program.blocks, baseline.blocks, seed),
-        program_ms=median_ms(program),
-        baseline_ms=median_ms(baseline),
-        blocks=len(program.blocks),
-        program_samples_ms=program.blocks,
-        baseline_samples_ms=baseline.blocks,
-    )
 
 
 def median_ms(side: Side) -> float:

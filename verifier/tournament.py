@@ -10,21 +10,28 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
-from verifier.correctness import NORM, ULPS, K, epsilon
+import numpy as np
+
+from verifier.comparison import compare_outputs
+from verifier.correctness import NORM
 from verifier.idleness import Watch
+from verifier.intervals import Estimate, Repeatability, estimate
 from verifier.jobs import VerifyJob
-from verifier.pool import Party, PartyFailure, Pool
-from verifier.report import Baseline, Timing, Trial
+from verifier.pool import Party, PartyFailure, Pool, Role
+from verifier.report import Baseline, Comparison, Timing, Trial
 from verifier.session import Values, give
-from verifier.timing import Call, Caller, Side, clock_finding, compare, measure, median_ms
-from verifier.trials import Subject, Trials, compare_outputs
+from verifier.timing import Call, Caller, Side, clock_finding, measure, median_ms
+from verifier.trials import Subject, Trials
 
-MIN_BLOCKS = {"quick": 12, "full": 20}
-MAX_BLOCKS = {"quick": 40, "full": 60}
-FEW_BLOCKS = 6  # for calls so slow that more would take minutes
-WIDE = 0.3  # (high - low) / ratio beyond which more blocks are run
-EXTRA = 1.5  # budgets that may go into them
+PAIRS = {"quick": 1, "full": 3}  # fresh processes of the program, and as many of eager
+MIN_BLOCKS = {"quick": 8, "full": 8}  # for each pair
+MAX_BLOCKS = {"quick": 200, "full": 200}
+FEW_BLOCKS = 6  # for calls so slow that more would take minutes, and at a time once the least are done
+FINE = 0.0025  # standard error from call to call, relative, that needs no more calls
+COARSE = 0.03  # half a width beyond which up to `EXTRA` budgets go into more calls
+EXTRA = 1.5
 USELESS = 8.0  # high / low beyond which an interval around 1 is no verdict: the machine is too busy to measure on
 WARM_UP = 3
 WARM_UP_SECONDS = 0.3
@@ -52,11 +59,30 @@ def alone(device: str) -> Iterator[None]:
 
 
 @dataclass
+class Pair:
+    """The program and eager, each in a process of its own, and what else is timed in turn with them."""
+
+    program: Side
+    baselines: list[Side]
+    watch: Watch
+
+    @property
+    def sides(self) -> list[Side]:
+        return [self.program, *self.baselines]
+
+
+@dataclass
 class Tournament:
+    """`enlist` imports and constructs the program in a fresh runner. Tier quick measures the runner of the trials against one eager process that
+    stays for the next program of the same task; tier full several fresh pairs of processes."""
+
     pool: Pool
     trials: Trials
     job: VerifyJob
     seed: int
+    enlist: Callable[[Party], Subject]
+    known: Repeatability
+    others: list[Baseline] | None = None  # beyond eager, in tier full; null: all that the device has
     parties: list[Party] = field(default_factory=list)
     failed: list[Trial] = field(default_factory=list)
     checked: list[Trial] = field(default_factory=list)
@@ -70,49 +96,74 @@ class Tournament:
             return self._run(subject)
 
     def _run(self, subject: Subject) -> tuple[Timing, str]:
-        self.close()
-        self.failed, self.checked, self.wide = [], [], ""
+        self.failed, self.checked, self.wide, self.burning = [], [], "", ""
+        self._pending: dict[tuple[int, int], dict[int, Call]] = {}
         rng = random.Random(self.trials.draws.getrandbits(64))
-        self._inputs: dict[int, tuple[Values, int]] = {}
-        self._pending: dict[int, dict[int, Call]] = {}
-        baselines = self._baselines()
-        program = Side(None, Caller(subject.runner, self.trials.expected_specs, self.trials.limits.call))
-        sides = [program, *baselines]
-        first = self._warm_up(sides)
+        count = PAIRS[self.job.tier]
+        rounds = self._rounds(count, subject)
+        pairs: list[Pair] = []
+        for members in rounds:
+            self.close()
+            these = self._bring_up(members, subject, first=not pairs)
+            self._measure(these, pairs, rng, share=len(members) / count)
+            pairs += these
+            if self.failed:
+                break
+        return self._result(pairs)
+
+    def _rounds(self, count: int, subject: Subject) -> list[range]:
+        """Pairs that are measured together: all, where the device's memory holds them at once."""
+        room = self.pool.device.free_bytes()
+        need = 2 * (self.trials.peak_bytes() or 0) + 2 * self.pool.device.process_bytes
+        at_once = count if room is None or need <= 0 else max(1, min(count, int(0.7 * room / need)))
+        return [range(first, min(first + at_once, count)) for first in range(0, count, at_once)]
+
+    def _measure(self, these: list[Pair], before: list[Pair], rng: random.Random, share: float) -> None:
+        """Blocks over all sides of these pairs, until more calls would not make the interval narrower, or the budget is spent."""
+        tier, limits = self.job.tier, self.trials.limits
+        sides = [side for pair in these for side in pair.sides]
+        first = self._warm_up(these)
         for side in sides:
             side.calibrate()
-        watch = Watch(subject.runner)
-        for baseline in baselines:
-            baseline.caller.watch = watch
-        tier = self.job.tier
-        budget = self.trials.limits.quick_timing if tier == "quick" else self.trials.limits.full_timing
+        for pair in these:
+            for baseline in pair.baselines:
+                baseline.caller.watches = [other.watch for other in these]
+        budget = share * (limits.quick_timing if tier == "quick" else limits.full_timing)
+        check = self._check(these)
         begin = time.monotonic()
-        first = measure(sides, self._draw, self._check(program, baselines), rng, first, 2)
+        first = measure(sides, self._draw, check, rng, first, 2)
         a_block = (time.monotonic() - begin) / 2
-        wanted = int(min(max(budget / a_block, MIN_BLOCKS[tier]), MAX_BLOCKS[tier]))
-        if wanted * a_block > 6 * budget:
-            wanted = max(FEW_BLOCKS, int(6 * budget / a_block))
-        first = measure(sides, self._draw, self._check(program, baselines), rng, first, wanted - 2)
-        comparison = compare(program, baselines[0], self.seed)
-        more = time.monotonic() + EXTRA * budget
-        while not self.failed and (comparison.speedup.high - comparison.speedup.low) / comparison.speedup.ratio > WIDE and time.monotonic() < more:
-            first = measure(sides, self._draw, self._check(program, baselines), rng, first, FEW_BLOCKS)
-            comparison = compare(program, baselines[0], self.seed)
-        comparisons = [compare(program, baseline, self.seed) for baseline in baselines]
+        least = MIN_BLOCKS[tier]
+        if least * a_block > 3 * budget:
+            least = max(FEW_BLOCKS, int(3 * budget / a_block))
+        first = measure(sides, self._draw, check, rng, first, least - 2)
+        while not self.failed and len(these[0].program.blocks) < MAX_BLOCKS[tier]:
+            found = estimate_of(before + these, "eager", self.known, self.seed)
+            spent = time.monotonic() - begin
+            half = (found.interval.high - found.interval.low) / 2 / found.interval.ratio
+            if found.within <= max(FINE, found.between / 2) or spent > budget * (EXTRA if half > COARSE else 1):
+                break
+            first = measure(sides, self._draw, check, rng, first, FEW_BLOCKS)
+
+    def _result(self, pairs: list[Pair]) -> tuple[Timing, str]:
+        names = [side.name for side in pairs[0].baselines if side.name is not None]
+        comparisons = [compare(pairs, name, self.known, self.seed) for name in names]
         speedup = comparisons[0].speedup
         if speedup.high / max(speedup.low, 1e-9) > USELESS and speedup.low < 1 < speedup.high:
             self.wide = f"the interval of the speedup, {speedup.low:.2f} to {speedup.high:.2f}, is too wide to say anything: the machine is too busy"
-        program_ms = median_ms(program)
-        problem, self.burning = clock_finding(program, baselines[0]), watch.finding()
+        problems = [clock_finding(pair.program, pair.baselines[0]) for pair in pairs]
+        self.burning = next(filter(None, (pair.watch.finding() for pair in pairs)), "")
         timing = Timing(
-            program_ms=program_ms,
-            bounded=program_ms < 1,
-            clock_agrees=not problem,
-            round_trip_ms=program.round_trip / 1e6,
+            program_ms=comparisons[0].program_ms,
+            bounded=comparisons[0].program_ms < 1,
+            clock_agrees=not any(problems),
+            round_trip_ms=pairs[0].program.round_trip / 1e6,
             comparisons=comparisons,
             throttled=self.pool.device.throttled(),
+            pairs=len(pairs),
+            repeatability=f"{self.known.source}: {self.known.spread(0.0):.2%} and {self.known.noise:.2f} of the variation from call to call",
         )
-        return timing, problem
+        return timing, next(filter(None, problems), "")
 
     def suspicious(self, timing: Timing) -> bool:
         return timing.comparisons[0].speedup.ratio > SUSPICIOUS
@@ -122,29 +173,64 @@ class Tournament:
             self.pool.give_back(party)
         self.parties = []
 
-    # Baselines
+    # Processes
 
-    def _baselines(self) -> list[Side]:
-        names: list[Baseline] = ["eager"] if self.job.tier == "quick" else ["eager", "compile"]
-        if self.job.tier == "full" and self.pool.device.kind == "cuda":
-            names.append("cuda-graph")
-        sides = []
-        for name in names:
-            try:
-                sides.append(self._baseline(name))
-            except PartyFailure as failure:
-                if name == "eager":
-                    failure.request, failure.message = "start", f"the eager baseline failed: {failure.message}"
-                    raise
-                self.reasons[name] = f"{name}: {failure.message.splitlines()[0] if failure.message else failure.kind}"
-        return sides
+    def _bring_up(self, members: range, subject: Subject, first: bool) -> list[Pair]:
+        """Starts what this round needs, all at once. Only the first round has baselines other than eager. Raises `PartyFailure` where the program or
+        eager fails; another baseline that fails is named in `reasons`."""
+        quick = self.job.tier == "quick"
+        others = self._others() if first and not quick else []
+        kept = self.trials.reference.eager_party if quick else None
+        roles: list[Role] = ["runner"] * (0 if quick else len(members)) + ["baseline"] * (len(members) - (kept is not None) + len(others))
+        parties = self.pool.take_all([(role, self.job.precision, self.job.mode) for role in roles])
+        runners = [party for party, role in zip(parties, roles, strict=True) if role == "runner"]
+        eagers = [party for party, role in zip(parties, roles, strict=True) if role == "baseline"]
+        if quick:
+            eagers = [kept, *eagers] if kept is not None else eagers
+            self.trials.reference.eager_party = eagers[0]
+        self.parties = [party for party in parties if party is not self.trials.reference.eager_party]
+        work: list[Callable[[], Side | None]] = [partial(self._program, runner) for runner in runners]
+        work += [partial(self._baseline, "eager", party) for party in eagers[: len(members)]]
+        work += [partial(self._other, name, party) for name, party in zip(others, eagers[len(members) :], strict=True)]
+        sides = self.pool.at_once(work)
+        if quick:
+            self.trials.reconstruct(subject)
+            assert subject.caller is not None
+            sides.insert(0, Side(None, subject.caller))
+        programs, baselines = sides[: len(members)], sides[len(members) : 2 * len(members)]
+        pairs = []
+        for index, (program, eager) in enumerate(zip(programs, baselines, strict=True)):
+            assert program is not None and eager is not None
+            more = [side for side in sides[2 * len(members) :] if side is not None] if index == 0 else []
+            pairs.append(Pair(program, [eager, *more], Watch(program.caller.party)))
+        return pairs
 
-    def _baseline(self, name: Baseline) -> Side:
+    def _others(self) -> list[Baseline]:
+        if self.others is not None:
+            return self.others
+        return ["compile", "compile-max-autotune", "cuda-graph"] if self.pool.device.kind == "cuda" else ["compile"]
+
+    def _program(self, runner: Party) -> Side:
+        subject = self.enlist(runner)
+        self.trials.reconstruct(subject, stay=False)
+        assert subject.caller is not None
+        return Side(None, subject.caller)
+
+    def _other(self, name: Baseline, party: Party) -> Side | None:
+        try:
+            return self._baseline(name, party)
+        except PartyFailure as failure:
+            self.reasons[name] = f"{name}: {failure.message.splitlines()[0] if failure.message else failure.kind}"
+            return None
+
+    def _baseline(self, name: Baseline, party: Party) -> Side:
         trials, reference = self.trials, self.trials.reference
-        party = self.pool.take("baseline", self.job.precision, self.job.mode)
-        self.parties.append(party)
-        party.ask("load", {"source": reference.source, "seed": trials.weight_seed}, trials.limits.load)
-        self._set_state(party)
+        try:
+            party.ask("load", {"source": reference.source, "seed": trials.weight_seed}, trials.limits.load)
+            self._set_state(party)
+        except PartyFailure as failure:
+            failure.request, failure.message = "start", f"the {name} baseline failed: {failure.message}"
+            raise
         side = Side(name, Caller(party, trials.expected_specs, trials.limits.call))
         if name != "eager":
             values = trials.first_inputs
@@ -162,19 +248,16 @@ class Tournament:
             message = {"names": [entry.name for entry in state], **give(party, "state", self.trials.original, [entry.spec for entry in state])}
             party.ask("take_state", message, self.trials.limits.load)
 
-    def _warm_up(self, sides: list[Side]) -> int:
+    def _warm_up(self, pairs: list[Pair]) -> int:
         """The same calls on every side, in the same sequence, also checked, until a sensible time has passed."""
-        program, baselines = sides[0], sides[1:]
-        check = self._check(program, baselines)
-        self.trials.reconstruct(self.trials.subject)  # type: ignore[arg-type]
-        assert self.trials.subject is not None and self.trials.subject.caller is not None
-        program.caller = self.trials.subject.caller
+        check = self._check(pairs)
         begin = time.monotonic()
         number = 0
-        while number < WARM_UP or (number < 10 and time.monotonic() - begin < WARM_UP_SECONDS):
+        while number < WARM_UP or (number < 10 and time.monotonic() - begin < WARM_UP_SECONDS * len(pairs)):
             values, seed = self._draw(number)
-            for side in sides:
-                check(number, side, side.caller.call(values, seed))
+            for pair in pairs:
+                for side in pair.sides:
+                    check(number, side, side.caller.call(values, seed))
             number += 1
         return number
 
@@ -185,20 +268,20 @@ class Tournament:
         values = self.trials.reference.inputs(seed)
         return values, seed
 
-    def _check(self, program: Side, baselines: list[Side]) -> Callable[[int, Side, Call], None]:
-        """Every output of the program against eager's for the same input, whichever comes first."""
-        eager = baselines[0]
+    def _check(self, pairs: list[Pair]) -> Callable[[int, Side, Call], None]:
+        """Every output of each program against its own eager's for the same input, whichever comes first."""
+        role = {id(side): (index, which) for index, pair in enumerate(pairs) for which, side in enumerate((pair.program, pair.baselines[0]))}
 
         def check(number: int, side: Side, call: Call) -> None:
-            if side is not program and side is not eager:
+            if id(side) not in role:
                 return
-            calls = self._pending.setdefault(number, {})
-            calls[id(side)] = call
+            index, which = role[id(side)]
+            calls = self._pending.setdefault((number, index), {})
+            calls[which] = call
             if len(calls) < 2:
                 return
-            del self._pending[number]
-            expected, got = calls[id(eager)], calls[id(program)]
-            trial = self._trial(number, got, expected)
+            del self._pending[number, index]
+            trial = self._trial(number, calls[0], calls[1])
             if not trial.ok:
                 self.failed = [trial]
             elif len(self.checked) < KEPT_TRIALS:
@@ -208,13 +291,31 @@ class Tournament:
 
     def _trial(self, number: int, got: Call, expected: Call) -> Trial:
         form = Values(expected.tree, expected.specs)
-        # Eager is itself off by its own error, which the bound has to allow for.
-        bounds = [
-            max((K + 1) * error, 2 * ULPS * epsilon(spec.torch_dtype)) if spec.floating else 0.0
-            for spec, error in zip(expected.specs, self.trials.errors or [0.0] * len(expected.specs), strict=False)
-        ]
-        trial = compare_outputs(f"timed call {number + 1}", 0, got, form, expected.outputs, expected.outputs, bounds)
+        name, outputs = f"timed call {number + 1}", expected.outputs
+        trial = compare_outputs(name, 0, got, form, outputs, outputs, *self.trials.expectations.timed_bounds())
+        if not trial.ok and trial.bound is not None:
+            trial = compare_outputs(name, 0, got, form, outputs, outputs, *self.trials.expectations.timed_bounds(appeal=True))
         changed = [i for i, (ours, theirs) in enumerate(zip(got.inputs_intact, expected.inputs_intact, strict=True)) if theirs and not ours]
         if trial.ok and changed:
             trial = trial.model_copy(update={"ok": False, "detail": f"the program changes its input {changed[0]}"})
         return trial.model_copy(update={"norm": NORM + ", against eager"})
+
+
+def estimate_of(pairs: list[Pair], name: Baseline, known: Repeatability, seed: int) -> Estimate:
+    """Of the program against one baseline, over the pairs that have it."""
+    found = [(pair.program, side) for pair in pairs for side in pair.baselines if side.name == name]
+    return estimate([np.array(program.blocks) for program, _ in found], [np.array(side.blocks) for _, side in found], known, seed)
+
+
+def compare(pairs: list[Pair], name: Baseline, known: Repeatability, seed: int) -> Comparison:
+    found = [(pair.program, side) for pair in pairs for side in pair.baselines if side.name == name]
+    return Comparison(
+        baseline=name,
+        speedup=estimate_of(pairs, name, known, seed).interval,
+        program_ms=float(np.exp(np.mean([np.log(median_ms(program)) for program, _ in found]))),
+        baseline_ms=float(np.exp(np.mean([np.log(median_ms(side)) for _, side in found]))),
+        blocks=sum(len(program.blocks) for program, _ in found),
+        program_samples_ms=[block for program, _ in found for block in program.blocks],
+        baseline_samples_ms=[block for _, side in found for block in side.blocks],
+        processes=[index for index, (program, _) in enumerate(found) for _ in program.blocks],
+    )

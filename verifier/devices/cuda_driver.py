@@ -247,6 +247,13 @@ class Nvml:
         """Bits, `SLOWING` of which slow a measurement."""
         return self._number("nvmlDeviceGetCurrentClocksThrottleReasons", of=ctypes.c_ulonglong)
 
+    def free_bytes(self) -> int | None:
+        """Free memory of the whole device, without a context on it."""
+        memory = (ctypes.c_ulonglong * 3)()  # total, free, used
+        if self.library is None or self.library.nvmlDeviceGetMemoryInfo(self.device, ctypes.byref(memory)) != 0:
+            return None
+        return memory[1]
+
     def driver_version(self) -> str | None:
         if self.library is None:
             return None

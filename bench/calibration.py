@@ -1,0 +1,256 @@
+"""How far the verifier's own intervals can be believed, on one device:
+
+    python bench/calibration.py CHECKOUT --device cuda:0 --shard 0/4 --out FILE.json [--resume] [--limit-seconds 560] [--parts same,slower,repeat]
+
+- `same`: each of ten tasks as its own candidate, 40 times: how many intervals hold 1.0 (at least 372 of 400), how wide they are (median at most 2 %).
+- `slower`: the task's own model and 3 % of its time spent in a waiting kernel, 100 times over tasks whose calls take 1 ms or more: how many intervals
+  lie below 1 (at least 95).
+- `repeat`: three models as their own candidates, ten times each: the coefficient of variation of the speedup.
+
+The stage `timing` of tier `full` is run as the judge runs it: three fresh processes a side for every repetition, every output checked, new inputs
+for every block, this host's calibration. Baselines beyond eager are left out. `--summary FILE...` joins the shards' files and prints the table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import re
+import secrets
+import statistics
+import sys
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from verifier.calibrate import calibrate  # noqa: E402
+from verifier.devices.base import open_device  # noqa: E402
+from verifier.host_repeatability import repeatability  # noqa: E402
+from verifier.jobs import CalibrateJob, VerifyJob  # noqa: E402
+from verifier.limits import Limits  # noqa: E402
+from verifier.pool import Party, Pool  # noqa: E402
+from verifier.session import ReferenceSession  # noqa: E402
+from verifier.tournament import PAIRS, Tournament  # noqa: E402
+from verifier.trials import Subject, Trials  # noqa: E402
+
+# Drawn from KernelBench with random.Random(2026) among tasks that took less than 20 ms a call on an H200: three of level 1, three of level 2, two of
+# level 3, and two of level 3 that a CUDA graph makes at least 1.5x faster, so that calls which wait for the host are there as well.
+TASKS = [
+    "level1/23_Softmax.py",
+    "level1/46_Average_Pooling_3D.py",
+    "level1/72_conv_transposed_3D_asymmetric_input_asymmetric_kernel___strided_padded_grouped_.py",
+    "level2/73_Conv2d_BatchNorm_Scaling.py",
+    "level2/90_Conv3d_LeakyReLU_Sum_Clamp_GELU.py",
+    "level2/23_Conv3d_GroupNorm_Mean.py",
+    "level3/7_GoogleNetInceptionV1.py",
+    "level3/1_MLP.py",
+    "level3/29_SwinMLP.py",
+    "level3/34_VanillaRNNHidden.py",
+]
+SLOWER = TASKS  # all take 1 ms or more
+REPEATED = ["level3/1_MLP.py", "level3/29_SwinMLP.py", "examples/softmax.py"]  # a long call, a host-bound one, and one below 100 us
+SAME_TIMES, SLOWER_TIMES, REPEAT_TIMES = 40, 100, 10
+SPARES = 18
+SLOWDOWN = 0.03
+
+_SLOWER = """
+
+class ModelNew(_Own):
+    def forward(self, *inputs):
+        outputs = super().forward(*inputs)
+        torch.cuda._sleep({cycles})
+        return outputs
+"""
+
+
+def own_candidate(source: str) -> str:
+    return re.sub(r"super\(Model, self\)", "super(ModelNew, self)", re.sub(r"\bclass Model\(", "class ModelNew(", source))
+
+
+def slowed(source: str, cycles: int) -> str:
+    """The task's model, and a kernel that waits `cycles` of the GPU's clock after it."""
+    renamed = re.sub(r"super\(Model, self\)", "super(_Own, self)", re.sub(r"\bclass Model\(", "class _Own(", source))
+    return f"import torch\n{renamed}{_SLOWER.format(cycles=cycles)}"
+
+
+class Bench:
+    def __init__(self, arguments: argparse.Namespace, data_dir: Path):
+        self.arguments = arguments
+        self.device = open_device(arguments.device, data_dir)
+        self.limits = Limits(memory=64 << 30, full_timing=arguments.timing_seconds)
+        self.pool = Pool(self.device, self.limits, spares=SPARES)
+        self.data_dir = data_dir
+        self.out = Path(arguments.out)
+        self.result: dict[str, Any] = {"device": self.device.environment().model_dump(), "shard": arguments.shard, "rows": []}
+        if arguments.resume and self.out.exists():
+            self.result = json.loads(self.out.read_text())
+        self.deadline = time.monotonic() + arguments.limit_seconds
+        self._slow_cycles: dict[str, int] = {}
+
+    def run(self) -> None:
+        found = calibrate(CalibrateJob(seconds=4), self.pool, self.data_dir, lambda event: print(event.detail, flush=True))
+        self.result.setdefault("calibration", found.model_dump())
+        print(found.repeatability, flush=True)
+        index, count = (int(part) for part in self.arguments.shard.split("/"))
+        done = {(row["part"], row["task"], row["repeat"]) for row in self.result["rows"]}
+        for part, task, repeats in self._plan(index, count):
+            missing = [repeat for repeat in repeats if (part, task, repeat) not in done]
+            if missing and time.monotonic() < self.deadline:
+                try:
+                    self._task(part, task, missing)
+                except Exception as error:  # one task must not cost the others
+                    print(f"{part} {task}: {type(error).__name__}: {getattr(error, 'message', error)}"[:600], flush=True)
+                    self.result.setdefault("errors", []).append({"part": part, "task": task, "error": f"{type(error).__name__}: {error}"[:600]})
+                self._save()
+
+    def _plan(self, index: int, count: int) -> list[tuple[str, str, range]]:
+        """Every task on every shard, so that differences between GPUs are in the result: repetitions are dealt out, not tasks."""
+        parts = self.arguments.parts.split(",")
+        plan = []
+        for part, names, times in (("slower", SLOWER, SLOWER_TIMES), ("repeat", REPEATED, REPEAT_TIMES * len(REPEATED)), ("same", TASKS, 0)):
+            if part in parts:
+                each = SAME_TIMES if part == "same" else times // len(names)
+                extra = 0 if part == "same" else times % len(names)
+                for place, name in enumerate(names):
+                    total = each + (place < extra)
+                    plan.append((part, name, range(total * index // count, total * (index + 1) // count)))
+        return plan
+
+    def _task(self, part: str, name: str, repeats: list[int]) -> None:
+        source = (ROOT / name if name.startswith("examples/") else Path(self.arguments.checkout) / "KernelBench" / name).read_text()
+        session = ReferenceSession(self.pool, source, "fp32-strict", "train")
+        try:
+            program = own_candidate(source) if part != "slower" else slowed(source, self._cycles(name, source, session))
+            for repeat in repeats:
+                if time.monotonic() > self.deadline:
+                    return
+                self._refill()
+                begin = time.monotonic()
+                row = self._measure(session, source, program)
+                row |= {"part": part, "task": name, "repeat": repeat, "seconds": round(time.monotonic() - begin, 2)}
+                self.result["rows"].append(row)
+                print(f"{part:7} {name[:44]:44} {repeat:3} {row['ratio']:.4f} [{row['low']:.4f}, {row['high']:.4f}] {row['seconds']} s", flush=True)
+                self._save()
+        finally:
+            session.close()
+
+    def _measure(self, session: ReferenceSession, source: str, program: str) -> dict[str, Any]:
+        trials = Trials(session, secrets.randbits(48), full=False, on_progress=lambda text: None)
+        trials.prepare()
+        job = VerifyJob(task_source=source, program_source=program, tier="full")
+        enlist = partial(self._enlist, program)
+        tournament = Tournament(self.pool, trials, job, secrets.randbits(48), enlist, repeatability(self.data_dir, self.device), others=[])
+        runner = self.pool.take("runner")
+        try:
+            subject = enlist(runner)
+            trials.reconstruct(subject)
+            trials.run(subject) if self.arguments.trials else None
+            timing, problem = tournament.run(subject)
+        finally:
+            tournament.close()
+            self.pool.give_back(runner)
+        comparison = timing.comparisons[0]
+        return {
+            **comparison.speedup.model_dump(),
+            "program_ms": comparison.program_ms,
+            "eager_ms": comparison.baseline_ms,
+            "blocks": comparison.blocks,
+            "pairs": timing.pairs,
+            "problem": problem or (tournament.failed[0].detail if tournament.failed else "") or tournament.burning,
+            "throttled": timing.throttled,
+            "program_samples_ms": _rounded(comparison.program_samples_ms),
+            "eager_samples_ms": _rounded(comparison.baseline_samples_ms),
+            "processes": comparison.processes,
+        }
+
+    def _enlist(self, program: str, runner: Party) -> Subject:
+        variables = self.device.variables("device")
+        runner.ask("import", {"source": program, "artefacts": [], "variables": variables}, self.limits.load)
+        return Subject(runner)
+
+    def _cycles(self, name: str, source: str, session: ReferenceSession) -> int:
+        """Clock cycles that last 3 % of a call: from eager's own time and from the time that two long waits differ by."""
+        if name not in self._slow_cycles:
+            self._refill()
+            waits = []
+            for cycles in (2_000_000, 12_000_000):
+                row = self._measure(session, source, slowed(source, cycles))
+                waits.append(row)
+                self._refill()
+            per_cycle = (waits[1]["program_ms"] - waits[0]["program_ms"]) / 10_000_000
+            self._slow_cycles[name] = int(SLOWDOWN * statistics.mean(row["eager_ms"] for row in waits) / per_cycle)
+            print(f"        {name}: {per_cycle * 1e6:.3f} ns a cycle, {self._slow_cycles[name]} cycles", flush=True)
+        return self._slow_cycles[name]
+
+    def _refill(self) -> None:
+        """Enough processes that have imported torch, before anything is timed."""
+        if len(self.pool.waiting) < 2 * PAIRS["full"] + 2:
+            self.pool.refill()
+            time.sleep(self.arguments.settle_seconds)
+
+    def _save(self) -> None:
+        scratch = self.out.with_suffix(f".{os.getpid()}")
+        scratch.write_text(json.dumps(self.result))
+        os.replace(scratch, self.out)
+
+
+def _rounded(samples: list[list[float]]) -> list[list[float]]:
+    return [[round(value, 5) for value in block] for block in samples]
+
+
+def summary(files: list[str]) -> int:
+    rows = [row for file in files for row in json.loads(Path(file).read_text())["rows"]]
+    for part in ("same", "slower", "repeat"):
+        chosen = [row for row in rows if row["part"] == part]
+        if not chosen:
+            continue
+        print(f"== {part}: {len(chosen)} measurements")
+        for name in dict.fromkeys(row["task"] for row in chosen):
+            of = [row for row in chosen if row["task"] == name]
+            widths = [(row["high"] - row["low"]) / row["ratio"] for row in of]
+            ratios = [row["ratio"] for row in of]
+            good = sum(row["low"] <= 1 <= row["high"] for row in of) if part != "slower" else sum(row["high"] < 1 for row in of)
+            spread = statistics.stdev(ratios) / statistics.mean(ratios) if len(ratios) > 1 else 0.0
+            text = f"{good:3} of {len(of):3}  width {statistics.median(widths):.4f}  ratio {statistics.median(ratios):.4f}  variation {spread:.4f}"
+            print(f"  {name[:60]:60} {statistics.median(row['eager_ms'] for row in of):9.4f} ms  {text}")
+        good = sum(row["low"] <= 1 <= row["high"] for row in chosen) if part != "slower" else sum(row["high"] < 1 for row in chosen)
+        width = statistics.median((row["high"] - row["low"]) / row["ratio"] for row in chosen)
+        print(f"  all: {good} of {len(chosen)}, median width {width:.4f}, problems {sum(bool(row['problem']) for row in chosen)}")
+    return 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("checkout", nargs="?", help="folder of a KernelBench checkout")
+    parser.add_argument("--device", default="cuda:0")
+    parser.add_argument("--shard", default="0/1")
+    parser.add_argument("--out", default="calibration.json")
+    parser.add_argument("--resume", action="store_true")
+    parser.add_argument("--limit-seconds", type=float, default=3600)
+    parser.add_argument("--parts", default="same,slower,repeat")
+    parser.add_argument("--timing-seconds", type=float, default=4)
+    parser.add_argument("--settle-seconds", type=float, default=4, help="after processes were started, before anything is timed")
+    parser.add_argument("--trials", action="store_true", help="run the correctness trials too, every time")
+    parser.add_argument("--summary", nargs="*", metavar="FILE")
+    arguments = parser.parse_args()
+    if arguments.summary:
+        return summary(arguments.summary)
+    random.seed(secrets.randbits(64))
+    with tempfile.TemporaryDirectory(prefix="calibration-") as data:
+        bench = Bench(arguments, Path(data))
+        try:
+            bench.run()
+        finally:
+            bench.pool.close()
+    return summary([arguments.out])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
