@@ -16,7 +16,7 @@ from verifier.session import ReferenceSession, Values
 from verifier.source import Problem, SourceError, sha256
 from verifier.task import Admission, Task, TensorSpec
 from verifier.timing import Caller
-from verifier.trials import is_trivial
+from verifier.triviality import trivial_guess
 
 ESTIMATE_CALLS = 5
 _HINTS = {
@@ -70,7 +70,7 @@ def _examine(session: ReferenceSession, result: Admission, seed: int) -> Admissi
                 Problem(line=forward_line(session.source), message=message, hint="check divisions, logarithms and square roots in forward")
             )
     flags = []
-    if is_trivial(inputs, one.outputs, other, three.outputs):
+    if trivial_guess(inputs, one.outputs, other, three.outputs):
         flags.append("trivial")
     if any(not _same(a, b) for a, b in zip(one.outputs.tensors, two.outputs.tensors, strict=True)):
         flags.append("stochastic")

@@ -1,9 +1,14 @@
-"""Is an output right? A bound that follows PyTorch's own error against fp64, input distributions, and random weights.
+"""Is an output right? A bound that follows PyTorch's own error and plain arithmetic's, both against fp64; input distributions; random weights.
 
 The norm is ``max |a-b| / (|b| + rms(b))``: relative for large elements, and relative to the tensor's size for small ones, so that neither an
-absolute tolerance lets tiny outputs pass nor a cancelled element fails a sound program. The bound is
-``max(K * error of PyTorch at the same policy, W * effect of rounding inputs and weights, ULPS * epsilon)``: a reordered sum, a vectorised exp
-and a one-pass softmax pass; TF32, fp16 or bf16 arithmetic under fp32 is off by one to three orders of magnitude and does not.
+absolute tolerance lets tiny outputs pass nor a cancelled element fails a sound program.
+
+The bound is ``max(K * error of PyTorch at the same policy, W * error of plain arithmetic, ULPS * epsilon)``. Plain arithmetic is what the policy's
+format does to this task with these inputs when every operator rounds once and sums one term after another (`verifier.oracle.Rough`); it is
+measured where the rest of the bound is exceeded. So a reordered or a naive sum passes, and TF32, fp16 or bf16 arithmetic under fp32 does not:
+`bench/error_bounds.py` shows the margins.
+
+Non-floating outputs are equal, except for as many elements as rounding decides otherwise in PyTorch itself (an argmax between equals).
 """
 
 from __future__ import annotations
@@ -14,16 +19,22 @@ from dataclasses import dataclass
 import torch
 
 from verifier.layout import Spec
+from verifier.task import Precision
 
-K = 6.0
-W = 4.0
-ULPS = 64.0
-NO_ORACLE = 256.0  # ulp, where fp64 cannot judge (random numbers, a task that does not run in fp64) and eager itself is compared with
-NORM = f"max |a-b| / (|b| + rms(b)); bound max({K:g} x PyTorch's error, {W:g} x rounding of the inputs, {ULPS:g} ulp)"
+K = {"fp32-strict": 4.0, "tf32": 3.0, "bf16": 3.0, "fp16": 3.0}  # below fp32 the operands' rounding dominates, and that is the same for all
+W, W_SMALL = 2.0, 3.0  # of outputs with fewer than SMALL elements few errors are drawn, so the largest of them says less
+ULPS = 16.0
+SMALL = 4096
+SMALL_DRAWS = 6
+NO_ORACLE = 256 * 2.0**-23  # where fp64 cannot judge (a task that does not run in fp64, chaos) and eager itself is compared with
+NO_ORACLE_ULPS = 8.0  # the same for types of 16 bit
+CHAOTIC, CHAOTIC_16 = 1e-2, 0.5  # an element of eager that is further off than this was decided, not rounded
+FLIPPED = 0.05  # share of elements up to which such decisions are told from noise
+NORM = f"max |a-b| / (|b| + rms(b)); bound max({K['fp32-strict']:g} x PyTorch's error, {W:g} x plain arithmetic's, {ULPS:g} ulp)"
 CHUNK = 1 << 18  # elements that are widened to fp64 at a time: they stay in the cache
 GPU_CHUNK = 1 << 26  # on a GPU: few enough launches, and 0.5 GiB each instead of twice a tensor of any size
-SMALL = 4096  # outputs with fewer elements can be right by luck in eager, so there the effect of rounding is measured as well
-DISTRIBUTIONS = ("negative", "heavy-tailed", "tiny", "large")
+DISTRIBUTIONS = ("spiked", "negative", "heavy-tailed", "tiny", "large")
+SPIKES = (-1.5, 6.0, -0.25)  # in units of the input's root mean square
 
 
 @dataclass
@@ -37,7 +48,7 @@ class Judgement:
 
 
 def epsilon(dtype: torch.dtype) -> float:
-    return torch.finfo(dtype).eps if dtype.is_floating_point else torch.finfo(torch.float32).eps
+    return torch.finfo(dtype if dtype.is_floating_point or dtype.is_complex else torch.float32).eps
 
 
 def real(tensor: torch.Tensor) -> torch.Tensor:
@@ -58,19 +69,20 @@ def root_mean_square(tensor: torch.Tensor) -> float:
 def distance(value: torch.Tensor, expected: torch.Tensor) -> float:
     """The norm, over the elements where `expected` is finite; infinite where the finite masks differ."""
     a, b = _flat(value), _flat(expected)
-    total, count, step = 0.0, 0, chunk(b)
-    for begin in range(0, b.numel(), step):
-        part = b[begin : begin + step].double()
+    total, count = 0.0, 0
+    size = chunk(b)
+    for begin in range(0, b.numel(), size):
+        part = b[begin : begin + size].double()
         finite = part.isfinite()
-        if not torch.equal(finite, a[begin : begin + step].isfinite()):
+        if not torch.equal(finite, a[begin : begin + size].isfinite()):
             return math.inf
         part = part[finite]
         total += float(part.square().sum())
         count += part.numel()
     rms = math.sqrt(total / count) if count else 0.0
     worst = 0.0
-    for begin in range(0, b.numel(), step):
-        x, y = a[begin : begin + step].double(), b[begin : begin + step].double()
+    for begin in range(0, b.numel(), size):
+        x, y = a[begin : begin + size].double(), b[begin : begin + size].double()
         relative = (x - y).abs_().div_((y.abs() + rms).clamp_min_(1e-300))
         worst = max(worst, float(relative.nan_to_num_(0.0, 0.0, 0.0).max()) if relative.numel() else 0.0)
     return worst
@@ -80,33 +92,87 @@ def _flat(tensor: torch.Tensor) -> torch.Tensor:
     return (torch.view_as_real(tensor) if tensor.is_complex() else tensor).flatten()
 
 
-def bound(reference_error: float, wiggle_error: float, dtype: torch.dtype) -> float:
-    finite = [error for error in (K * reference_error, W * wiggle_error) if math.isfinite(error)]
-    return max(*finite, ULPS * epsilon(dtype)) if finite else ULPS * epsilon(dtype)
+def relative(value: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
+    """The norm of every element; infinite where one of the two is finite and the other is not, or where they are infinities of other signs."""
+    a, b = real(value), real(expected)
+    finite = b.isfinite()
+    rms = b[finite].square().mean().sqrt() if bool(finite.any()) else torch.zeros((), dtype=b.dtype, device=b.device)
+    off = (a - b).abs() / (b.abs() + rms).clamp_min(1e-300)
+    same = (a == b) | (a.isnan() & b.isnan())
+    return torch.where(finite & a.isfinite(), off, torch.where(same, 0.0, math.inf))
 
 
-def judge(value: torch.Tensor, expected: torch.Tensor, limit: float) -> Judgement:
-    """`value` of the program against `expected` (fp64 where floating). Non-floating tensors must be equal."""
-    if not value.dtype.is_floating_point and not value.dtype.is_complex:
-        if torch.equal(value, expected.to(value.dtype)):
+def deviation(value: torch.Tensor, expected: torch.Tensor) -> tuple[float, float]:
+    """Error of a run that follows the task, and the share of elements in which it takes another decision than fp64 (an index, a threshold). Those
+    are left out of the error, unless they are so many that the whole is noise."""
+    if not _continuous(value):
+        return 0.0, float((value != expected.to(value.dtype)).double().mean()) if value.numel() else 0.0
+    chaotic = chaotic_error(value.dtype)
+    error = distance(value, expected)
+    if error <= chaotic:
+        return error, 0.0
+    off = relative(value, expected)
+    share = float((off > chaotic).double().mean())
+    if share > FLIPPED:
+        return error, 0.0
+    rest = off[off <= chaotic]
+    return (float(rest.max()) if rest.numel() else 0.0), share
+
+
+def chaotic_error(dtype: torch.dtype) -> float:
+    return CHAOTIC_16 if dtype in (torch.float16, torch.bfloat16) else CHAOTIC
+
+
+def _continuous(tensor: torch.Tensor) -> bool:
+    return tensor.is_floating_point() or tensor.is_complex()
+
+
+def bound(own_error: float, plain_error: float, dtype: torch.dtype, precision: Precision = "fp32-strict", numel: int = SMALL) -> float:
+    """From the error of PyTorch and, where it was measured, that of plain arithmetic (else 0)."""
+    terms = (K[precision] * own_error, (W if numel >= SMALL else W_SMALL) * plain_error)
+    return max(*(term for term in terms if math.isfinite(term)), ULPS * epsilon(dtype), 0.0)
+
+
+def tolerated(own_share: float, plain_share: float, numel: int) -> float:
+    """The share of elements that may be decided otherwise: none where neither PyTorch nor plain arithmetic does so."""
+    share = max(own_share, plain_share)
+    return min(4 * share + 2 / max(numel, 1), 4 * FLIPPED) if share > 0 else 0.0
+
+
+def no_oracle(dtype: torch.dtype) -> float:
+    """The bound against eager itself."""
+    return max(NO_ORACLE, NO_ORACLE_ULPS * epsilon(dtype)) if dtype in (torch.float16, torch.bfloat16) else min(NO_ORACLE, 256 * epsilon(dtype))
+
+
+def judge(value: torch.Tensor, expected: torch.Tensor, limit: float, share: float = 0.0) -> Judgement:
+    """`value` of the program against `expected` (fp64 where floating). Non-floating tensors must be equal. At most `share` of the elements may
+    be further off: where rounding decides."""
+    if not value.numel():
+        return Judgement(True, 0.0, limit)
+    if not _continuous(value):
+        expected = expected.to(value.dtype)
+        if torch.equal(value, expected):
             return Judgement(True, 0.0, 0.0)
-        index = _first((value != expected).flatten(), tuple(value.shape))
+        wrong = value != expected
+        if float(wrong.double().mean()) <= share:
+            return Judgement(True, 0.0, 0.0)
+        index = _first(wrong.flatten(), tuple(value.shape))
         return Judgement(False, None, None, f"at {list(index)}: {value[index].item()} instead of {expected[index].item()}")
     masks = _mask_difference(value, expected)
-    if masks:
+    if masks and not share:
         return Judgement(False, None, limit, masks)
-    error = distance(value, expected)
+    error = math.inf if masks else distance(value, expected)
     if error <= limit:
         return Judgement(True, error, limit)
+    off = relative(value, expected)
+    wrong = off > limit
+    part = float(wrong.double().mean())
+    if part <= share:
+        return Judgement(True, float(off[~wrong].max()) if part < 1 else 0.0, limit)
     a, b = real(value), real(expected)
-    rms = b[b.isfinite()].square().mean().sqrt()
-    relative = torch.where(b.isfinite(), (a - b).abs() / (b.abs() + rms).clamp_min(1e-300), 0)
-    wrong = relative > limit
     index = _first(wrong.flatten(), tuple(b.shape))
-    share = float(wrong.double().mean())
-    return Judgement(
-        False, error, limit, f"{share:.1%} of the elements are off; first at {list(index)}: {a[index].item():.9g} instead of {b[index].item():.9g}"
-    )
+    detail = f"{part:.1%} of the elements are off; first at {list(index)}: {a[index].item():.9g} instead of {b[index].item():.9g}"
+    return Judgement(False, error if math.isfinite(error) else None, limit, detail)
 
 
 def _mask_difference(value: torch.Tensor, expected: torch.Tensor) -> str:
@@ -124,12 +190,7 @@ def _mask_difference(value: torch.Tensor, expected: torch.Tensor) -> str:
 
 
 def _first(mask: torch.Tensor, shape: tuple[int, ...]) -> tuple[int, ...]:
-    flat = int(mask.to(torch.uint8).argmax())
-    index = []
-    for size in reversed(shape):
-        index.append(flat % size)
-        flat //= size
-    return tuple(reversed(index))
+    return _position(int(mask.to(torch.uint8).argmax()), shape)
 
 
 def same_form(value: Spec, expected: Spec, name: str) -> str:
@@ -150,12 +211,28 @@ def reshape_distribution(name: str, tensor: torch.Tensor, generator: torch.Gener
         tensor.mul_(1e-4)
         return
     scale = _scale(tensor)
+    if name == "spiked":
+        # The task's own inputs but for a few elements: a program that looks at part of its input to tell a test from a measurement sees no test.
+        if tensor.numel() >= 16:
+            at = torch.randint(tensor.numel() // 2, tensor.numel(), (len(SPIKES),), generator=generator, device=generator.device).tolist()
+            for index, spike in zip(at, SPIKES, strict=True):
+                tensor[_position(index, tensor.shape)] = spike * scale
+        return
     noise = torch.randn(tensor.shape, generator=generator, dtype=torch.float32, device=generator.device).to(tensor.device)
     if name == "heavy-tailed":
         noise.mul_(noise.abs().clamp_max_(4.0).mul_(0.75).exp_())
         tensor.copy_(noise.mul_(scale))
     elif name == "large":
         tensor.copy_(noise.mul_(64 * scale))
+
+
+def _position(index: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The coordinates of the element that is `index`-th in the order of the shape."""
+    place = []
+    for size in reversed(shape):
+        place.append(index % size)
+        index //= size
+    return tuple(reversed(place))
 
 
 def _scale(tensor: torch.Tensor) -> float:

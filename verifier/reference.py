@@ -15,7 +15,9 @@ from typing import Any
 import torch
 
 from verifier.channel import Frame
+from verifier.gradients import reachable
 from verifier.layout import LayoutError, Spec, encode
+from verifier.oracle import Rough, Wide, default_double, on_cpu, widen, widened
 from verifier.party import load_source
 from verifier.role import Role, map_tensors, seed_everything
 
@@ -120,63 +122,73 @@ class Reference(Role):
         names = self.names if self.mutated is None else self.mutated
         self.before = {name: state[name].detach().clone() for name in names}
         seed_everything(frame.integer("rng"))
-        with torch.no_grad():
-            output = self.model(*inputs)
+        output = self.invoke(self.model, inputs, frame)
         self.device.sync()
         state = self.model.state_dict()
         if self.mutated is None:
             self.mutated = [name for name, value in self.before.items() if not same(value, state[name])]
             self.before = {name: self.before[name] for name in self.mutated}
-        storages = {tensor.untyped_storage().data_ptr() for tensor in given}
         described = self.hold("outputs", output)
         self.held["state_after"] = [state[name].detach() for name in self.mutated]
         return {
             "type": "ok",
             **described,
-            "aliased": [tensor.untyped_storage().data_ptr() in storages for tensor in self.held["outputs"]],
+            "aliased": [bool(self.owner(tensor, given)) for tensor in self.held["outputs"]],
             "changed_inputs": [index for index, (now, then) in enumerate(zip(given, copies, strict=True)) if not same(now, then)],
             "mutated": self.mutated,
             "state_specs": [Spec.of(tensor).model_dump(exclude_none=True) for tensor in self.held["state_after"]],
         }
 
-    def do_oracle(self, frame: Frame) -> dict[str, Any]:
-        """The same call in fp64, on a copy, from the present state. With `wiggle`, inputs and weights differ by up to one unit in the last place of
-        their own type: how far the result then moves is what rounding alone may do to any implementation."""
-        wiggle = frame.message.get("wiggle")
-        generator = torch.Generator(device=self.device.torch_device).manual_seed(int(wiggle or 0))
-
-        def widen(tensor: torch.Tensor) -> torch.Tensor:
-            if not tensor.is_floating_point():
-                return tensor.clone()
-            wide = tensor.to(torch.float64, copy=True)
-            if wiggle is not None and tensor.dtype != torch.float64:
-                noise = torch.rand(wide.shape, generator=generator, dtype=torch.float32, device=generator.device).mul_(2).sub_(1)
-                wide.addcmul_(wide, noise.to(wide.device, torch.float64), value=torch.finfo(tensor.dtype).eps)
-            return wide
-
-        model = copy.deepcopy(self.model)
-        for module in model.modules():
-            for table in (module._parameters, module._buffers):
-                for value in table.values():
-                    if value is not None and value.is_floating_point():
-                        value.data = widen(value.data)
-        inputs = map_tensors(self.inputs(frame), widen)
+    def do_gradients(self, frame: Frame) -> dict[str, Any]:
+        """Which outputs carry gradients, and which inputs and parameters receive them. The state stays."""
+        self.step = "forward"
+        before = copy.deepcopy(self.model.state_dict())
         seed_everything(frame.integer("rng"))
-        default = torch.get_default_dtype()
-        torch.set_default_dtype(torch.float64)  # for tensors that forward makes without a type
-        try:
-            with torch.no_grad():
-                output = model(*inputs)
-        finally:
-            torch.set_default_dtype(default)
+        found = reachable(self.model, map_tensors(self.inputs(frame), lambda tensor: tensor.clone()))
+        self.model.load_state_dict(before)
+        return {"type": "ok", **found}
+
+    def do_oracle(self, frame: Frame) -> dict[str, Any]:
+        """The same call in fp64, on a copy, from the present state: on the device, or on the CPU where the device's memory does not suffice. With
+        `rough`, a seed: with every operator's result disturbed as plain arithmetic of the policy disturbs it."""
+        self.step = "forward"
+        rough = frame.message.get("rough")
+        where = str(frame.message.get("where") or self.device.torch_device)
+        if where != "cpu":
+            try:
+                output, state = self._precise(frame, rough, where)
+            except torch.OutOfMemoryError:
+                where = "cpu"
+        if where == "cpu":
+            self.device.trim()
+            output, state = self._precise(frame, rough, where)
         self.device.sync()
-        state = model.state_dict()
         described = self.hold("oracle", output)
-        del inputs, output
+        del output
         self.device.trim()
         self.held["oracle_state"] = [state[name].detach() for name in self.mutated or []]
         specs = [Spec.of(tensor).model_dump(exclude_none=True) for tensor in self.held["oracle_state"]]
-        return {"type": "ok", **described, "state_specs": specs}
+        return {"type": "ok", **described, "state_specs": specs, "where": where}
+
+    def _precise(self, frame: Frame, rough: int | None, where: str) -> tuple[Any, dict[str, torch.Tensor]]:
+        def moved(tensor: torch.Tensor) -> torch.Tensor:
+            return widen(tensor.to(where))
+
+        given = self.inputs(frame)
+        model = widened(copy.deepcopy(self.model).to(where) if where == self.device.torch_device else on_cpu(self.model))
+        inputs = map_tensors(given, moved)
+        mode = Wide() if rough is None else Rough(int(rough), self._storage(given), tf32=self.precision == "tf32")
+        seed_everything(frame.integer("rng"))
+        with default_double(), mode:
+            output = self.invoke(model, inputs, frame)
+        return output, model.state_dict()
+
+    def _storage(self, given: Any) -> torch.dtype:
+        """The type in which a plain implementation keeps what lies between operators: the coarsest of inputs and weights."""
+        tensors: list[torch.Tensor] = []
+        encode(list(given), tensors)
+        kinds = {tensor.dtype for tensor in [*tensors, *self.model.parameters()] if tensor.is_floating_point()}
+        return max(kinds, key=lambda kind: torch.finfo(kind).eps, default=torch.float32)
 
     def do_rollback(self, frame: Frame) -> dict[str, Any]:
         """Undoes what the last run changed in the state."""

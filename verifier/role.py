@@ -12,6 +12,7 @@ import torch
 
 from verifier.channel import Channel, Frame
 from verifier.devices.base import PartyDevice
+from verifier.gradients import forward_backward
 from verifier.layout import LayoutError, Spec, decode, encode, read_specs, view
 
 
@@ -87,8 +88,7 @@ class Role:
         self.channel.sock.settimeout(None)
         self.device.go(fd)
         try:
-            with torch.no_grad():
-                output = model(*inputs)
+            output = self.invoke(model, inputs, frame)
         except BaseException as error:
             failure = error
         self.device.done(fd)
@@ -113,7 +113,33 @@ class Role:
                 self.store(self.previous, self.arenas[slot["arena"]], again)
             self.device.sync()
         self.previous = tensors
-        return {"type": "outputs", "tree": tree, "specs": [spec.model_dump(exclude_none=True) for spec in specs], "copied": fits}
+        shared = [self.owner(tensor, inputs) for tensor in tensors]
+        return {"type": "outputs", "tree": tree, "specs": [spec.model_dump(exclude_none=True) for spec in specs], "copied": fits, "shared": shared}
+
+    def owner(self, tensor: torch.Tensor, inputs: Any) -> str:
+        """Whose memory an output is: "input 0", a parameter's or a buffer's name, or "" for its own."""
+        if not tensor.numel():
+            return ""
+        begin, end = extent(tensor)
+        given: list[torch.Tensor] = []
+        encode(list(inputs), given)
+        for index, other in enumerate(given):
+            if other.numel() and begin < extent(other)[1] and extent(other)[0] < end:
+                return f"input {index}"
+        storage = tensor.untyped_storage().data_ptr()
+        model = getattr(self.model, "_orig_mod", self.model)
+        for name, other in [*model.named_parameters(), *model.named_buffers()] if isinstance(model, torch.nn.Module) else []:
+            if other.numel() and other.untyped_storage().data_ptr() == storage:
+                return name
+        return ""
+
+    def invoke(self, model: Any, inputs: Any, frame: Frame) -> Any:
+        """What is measured: forward, or with `backward` forward and the gradients."""
+        wanted = frame.message.get("backward")
+        if wanted is None:
+            with torch.no_grad():
+                return model(*inputs)
+        return forward_backward(model, inputs, wanted)
 
     def do_empty(self, frame: Frame) -> dict[str, Any]:
         """An exchange of the same form without a call: calibrates the round trip."""
@@ -129,14 +155,21 @@ class Role:
         """A few calls under a profiler; the trace, where this process holds it, is the answer's raw bytes."""
         from verifier.profiling.calls import profiled_calls
 
-        inputs, model, seed = self.inputs(frame), self.traced_model(), frame.integer("rng")
+        tool = frame.text("tool")
+        inputs, model, seed = self.inputs(frame), self.model if tool == "sanitizer" else self.traced_model(), frame.integer("rng")
+        if tool in ("ncu", "sanitizer"):
+            # They save, restore and watch memory; what another process owns is none of theirs.
+            inputs = map_tensors(list(inputs), lambda tensor: tensor.clone())
+            self.device.sync()
+            for name in list(self.arenas):
+                self.device.detach(self.arenas.pop(name))
 
         seed_everything(seed)  # once: seeding takes longer than many a call
 
         def call() -> None:
             model(*inputs)
 
-        return {"type": "ok", "raw": profiled_calls(call, frame.integer("iterations", 5), frame.text("tool"), self.device.sync)}
+        return {"type": "ok", "raw": profiled_calls(call, frame.integer("iterations", 5), tool, self.device.sync)}
 
     def traced_model(self) -> Any:
         """The model that a profiler watches."""
@@ -154,6 +187,12 @@ class Role:
         dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(self.precision)
         model = model.to(self.device.torch_device)
         return model.to(dtype) if dtype is not None else model
+
+
+def extent(tensor: torch.Tensor) -> tuple[int, int]:
+    """Addresses from the first byte of its elements to behind the last."""
+    last = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
+    return tensor.data_ptr(), tensor.data_ptr() + (last + 1) * tensor.element_size()
 
 
 def _leaves(value: Any) -> list[torch.Tensor]:

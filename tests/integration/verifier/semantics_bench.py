@@ -1,0 +1,83 @@
+"""Trials of a program in a confined runner, without build and timing: what these tests ask is decided before anything is measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from verifier.devices.base import open_device
+from verifier.jobs import AdmitJob
+from verifier.limits import GIB, Limits
+from verifier.pool import Pool
+from verifier.report import Trial
+from verifier.session import ReferenceSession
+from verifier.trials import Subject, Trials, Verdict
+
+LIMITS = Limits(load=30, inputs=20, call=20, memory=3 * GIB)
+
+
+@dataclass
+class Outcome:
+    verdict: Verdict
+    trials: list[Trial]
+    flags: list[str]
+    stage: Trials
+
+    @property
+    def wrong(self) -> str:
+        return self.verdict.wrong
+
+    def __getitem__(self, name: str) -> Trial:
+        return next(trial for trial in self.trials if trial.name.endswith(name))
+
+
+class Semantics:
+    def __init__(self, folder: Path, device: str = "cpu", limits: Limits = LIMITS):
+        self.device = open_device(device, folder)
+        self.pool = Pool(self.device, limits, spares=2)
+
+    def judge(self, program: str, task: str, precision="fp32-strict", mode="train", full=False, backward=False, seed=7) -> Outcome:
+        session = ReferenceSession(self.pool, task, precision, mode)
+        runner = None
+        try:
+            trials = Trials(session, seed, full=full, on_progress=lambda text: None, backward=backward)
+            trials.prepare()
+            runner = self.pool.take("runner", precision, mode)
+            message = {"source": program, "artefacts": [], "variables": self.device.variables("device")}
+            runner.ask("import", message, self.pool.limits.load)
+            verdict = trials.run(Subject(runner))
+            return Outcome(verdict, trials.done, verdict.flags, trials)
+        finally:
+            session.close()
+            if runner is not None:
+                self.pool.give_back(runner)
+
+    def same(self, task: str, **options) -> Outcome:
+        """The task's own model as the program."""
+        return self.judge(task.replace("class Model(", "class ModelNew("), task, **options)
+
+    def changed(self, task: str, old: str, new: str, **options) -> Outcome:
+        assert old in task
+        return self.judge(task.replace("class Model(", "class ModelNew(").replace(old, new), task, **options)
+
+    def admit(self, task: str, **options):
+        from verifier.admission import admit
+
+        return admit(AdmitJob(task_source=task, **options), self.pool, 11)
+
+    def close(self) -> None:
+        self.pool.close()
+        self.device.close()
+
+
+def task(forward: str, inputs: str = "torch.rand(64, 256)", init: str = "", extra: str = "") -> str:
+    """KernelBench's format. `forward` is the body, its lines beginning at no indentation; `init` the constructor's; arguments are x, y, z."""
+    body = "\n".join("        " + line for line in forward.splitlines())
+    start = "\n".join("        " + line for line in init.splitlines())
+    names = ", ".join("xyz"[: inputs.count(";") + 1])
+    listed = ", ".join(part.strip() for part in inputs.split(";"))
+    return (
+        "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n\n\nclass Model(nn.Module):\n"
+        f"    def __init__(self):\n        super().__init__()\n{start}\n\n    def forward(self, {names}):\n{body}\n\n\n"
+        f"def get_inputs():\n    return [{listed}]\n\n\ndef get_init_inputs():\n    return []\n{extra}"
+    )

@@ -1,0 +1,181 @@
+"""What one call of the task must give: the reference's fp64 result with a bound for every output, and eager's own beside it."""
+
+from __future__ import annotations
+
+import random
+import time
+from dataclasses import dataclass
+
+import torch
+
+from verifier.correctness import SMALL, SMALL_DRAWS, bound, chaotic_error, deviation, no_oracle, tolerated
+from verifier.pool import PartyFailure
+from verifier.session import ReferenceSession, Run, Values
+
+REACH = 0.5  # beyond it no bound is worth measuring
+
+
+@dataclass
+class Leaf:
+    """One output, or one entry of the state that the task changes: what to compare with, and within which bound."""
+
+    reference: torch.Tensor
+    alternative: torch.Tensor  # eager's own
+    error: float  # of eager against `reference`
+    share: float  # of elements in which eager decides otherwise
+    limit: float
+    tolerated: float = 0.0  # share of elements that may be off by more
+    precise: bool = True  # whether `reference` is fp64's
+
+
+@dataclass
+class Expected:
+    """What one call of the task gives, and all that is needed to measure what plain arithmetic would make of it."""
+
+    run: Run
+    leaves: list[Leaf]
+    state: list[Leaf]
+    values: Values
+    rng: int
+    oracle: Run | None
+    appealed: bool = False
+
+    @property
+    def outputs(self) -> Values:
+        return self.run.outputs
+
+    def in_reach(self, error: float | None) -> bool:
+        """Whether plain arithmetic could explain an error as large as this one; null: in elements that are not floating."""
+        noisy = any(not leaf.precise for leaf in self.leaves)
+        return error is None or error < REACH or noisy
+
+
+class Skipped(Exception):
+    """A distribution that the task itself does not bear."""
+
+
+class Expectations:
+    """Asks the reference, and remembers what later calls are measured by."""
+
+    def __init__(self, reference: ReferenceSession, draws: random.Random):
+        self.reference = reference
+        self.draws = draws
+        self.first: Expected | None = None  # of the first trial
+        self.bounds: list[float] = []  # per output, the largest over trials with the task's inputs; PyTorch's own errors; tolerated shares
+        self.errors: list[float] = []
+        self.shares: list[float] = []
+        self.no_oracle = ""  # why fp64 could not be run
+        self.noise = False  # the task's outputs are rounding noise, with the weights that its constructor makes
+
+    def expect(self, values: Values, rng: int, strict: bool) -> Expected:
+        """Runs the reference: fp64 first, from the present state, then eager, which moves the state on. Raises `Skipped` where the task does not
+        bear these inputs and `strict` is false."""
+        reference = self.reference
+        oracle = None
+        try:
+            oracle = reference.oracle(values, rng)
+        except PartyFailure as failure:
+            if failure.kind != "raised":
+                raise
+            self.no_oracle = f"the task does not run in fp64: {first_lines(failure.message)[:200]}"
+            if not strict:
+                raise Skipped("the task does not accept such inputs") from None
+        try:
+            eager = reference.eager(values, rng)
+        except PartyFailure as failure:
+            if failure.kind == "raised" and not strict:
+                reference.rollback()
+                raise Skipped("the task does not accept such inputs") from None
+            raise
+        if oracle is not None and [s.shape for s in oracle.outputs.specs] != [s.shape for s in eager.outputs.specs]:
+            oracle = None
+        precise = oracle.outputs.tensors if oracle is not None else eager.outputs.tensors
+        try:
+            leaves = [self._leaf(own, exact, strict) for own, exact in zip(eager.outputs.tensors, precise, strict=True)]
+        except Skipped:
+            reference.rollback()
+            raise
+        exact_state = oracle.state if oracle is not None and len(oracle.state) == len(eager.state) else eager.state
+        state = [self._leaf(own, exact, True) for own, exact in zip(eager.state, exact_state, strict=True)]
+        return Expected(eager, leaves, state, values, rng, oracle)
+
+    def _leaf(self, own: torch.Tensor, precise: torch.Tensor, strict: bool) -> Leaf:
+        floating = own.is_floating_point() or own.is_complex()
+        if not strict and floating and not (bool(own.isfinite().all()) and bool(precise.isfinite().all())):
+            raise Skipped("the task itself does not stay finite")
+        if precise is own:
+            return Leaf(own, own, 0.0, 0.0, no_oracle(own.dtype) if floating else 0.0, precise=False)
+        error, share = deviation(own, precise)
+        if floating and not error <= chaotic_error(own.dtype):
+            if not strict:
+                raise Skipped("PyTorch itself is far from fp64 for these inputs")
+            # Noise: fp64 cannot judge, unless plain arithmetic turns out to be as far away (`appeal`).
+            return Leaf(own, own, error, 0.0, no_oracle(own.dtype), precise=False)
+        limit = bound(error, 0.0, own.dtype, self.reference.precision, own.numel()) if floating else 0.0
+        return Leaf(precise, own, error, share, limit, tolerated(share, 0.0, own.numel()))
+
+    def appeal(self, expected: Expected) -> None:
+        """Widens the bounds to what plain arithmetic makes of this task with these inputs: measured only now, as it takes further runs in fp64.
+        The reference stands after its eager call, before and after."""
+        if expected.appealed or expected.oracle is None:
+            return
+        expected.appealed = True
+        reference, oracle = self.reference, expected.oracle
+        exact = [*oracle.outputs.tensors, *oracle.state]
+        leaves = [*expected.leaves, *expected.state]
+        small = any(leaf.alternative.numel() < SMALL for leaf in leaves)
+        reference.rollback()
+        errors, shares = [0.0] * len(exact), [0.0] * len(exact)
+        begin = time.monotonic()
+        for draw in range(SMALL_DRAWS if small else 1):
+            if draw and time.monotonic() - begin > self.reference.limits.oracle / 4:
+                break
+            try:
+                rough = reference.oracle(expected.values, expected.rng, rough=self.draws.getrandbits(32))
+            except PartyFailure as failure:
+                if failure.kind != "raised":
+                    raise
+                break
+            found = [*rough.outputs.tensors, *rough.state]
+            if [tensor.shape for tensor in found] != [tensor.shape for tensor in exact]:
+                break
+            for index, (got, want) in enumerate(zip(found, exact, strict=True)):
+                error, share = deviation(got, want)
+                errors[index], shares[index] = max(errors[index], error), max(shares[index], share)
+        reference.eager(expected.values, expected.rng)
+        for leaf, tensor, error, share in zip(leaves, exact, errors, shares, strict=True):
+            own = leaf.alternative
+            if not own.is_floating_point() and not own.is_complex():
+                leaf.tolerated = tolerated(leaf.share, share, own.numel())
+            elif leaf.precise:
+                leaf.limit = bound(leaf.error, error, own.dtype, reference.precision, own.numel())
+                leaf.tolerated = tolerated(leaf.share, share, own.numel())
+            elif error > chaotic_error(own.dtype):
+                leaf.reference, leaf.limit = tensor, bound(leaf.error, error, own.dtype, reference.precision, own.numel())
+                self.noise = True
+
+    def timed_bounds(self, appeal: bool = False) -> tuple[list[float], list[float]]:
+        """Bounds and shares for outputs of timed calls, which are compared with eager's: the largest that the task's own inputs had, and
+        eager's own error, with room for calls that were not among the trials."""
+        if appeal and self.first is not None and not self.first.appealed:
+            # The task as it was constructed: the state that the timed calls moved on is the timed parties', not this one's.
+            self.reference.take_state(self.reference.state_tensors)
+            self.reference.eager(self.first.values, self.first.rng)
+            self.appeal(self.first)
+            self.remember(self.first)
+        limits = [1.5 * limit + 1.5 * error for limit, error in zip(self.bounds, self.errors, strict=True)]
+        return limits, [min(2 * share, 0.5) for share in self.shares]
+
+    def remember(self, expected: Expected) -> None:
+        """What `timed_bounds` needs of a trial with the task's own inputs."""
+        self.first = self.first or expected
+        leaves = expected.leaves
+        fresh = not self.bounds or len(self.bounds) != len(leaves)
+        before = [(0.0, 0.0, 0.0)] * len(leaves) if fresh else list(zip(self.bounds, self.errors, self.shares, strict=True))
+        self.bounds = [max(leaf.limit, old[0]) for leaf, old in zip(leaves, before, strict=True)]
+        self.errors = [max(leaf.error if leaf.precise else 0.0, old[1]) for leaf, old in zip(leaves, before, strict=True)]
+        self.shares = [max(leaf.tolerated, old[2]) for leaf, old in zip(leaves, before, strict=True)]
+
+
+def first_lines(text: str) -> str:
+    return " ".join(line.strip() for line in text.splitlines())[:400]

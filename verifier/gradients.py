@@ -1,0 +1,80 @@
+"""Forward and backward as one call, for measurements with `backward`: the gradients of floating inputs and parameters for given gradients of the
+outputs. The same function runs the task (also in fp64) and the program, whose gradients may come from its own `torch.autograd.Function`."""
+
+# sandboxed: calls the models that tasks and programs define
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from verifier.layout import decode, encode
+
+
+class NoGradient(RuntimeError):
+    """The model does not support autograd where gradients are wanted."""
+
+
+def sources(model: Any, inputs: list[Any]) -> tuple[list[Any], dict[str, torch.Tensor]]:
+    """`inputs` with every floating tensor as a leaf that wants a gradient (no copy), and by name all that may receive one."""
+    tensors: list[torch.Tensor] = []
+    tree = encode(list(inputs), tensors)
+    leaves = [tensor.detach().requires_grad_(tensor.is_floating_point() or tensor.is_complex()) for tensor in tensors]
+    named = {f"input {index}": leaf for index, leaf in enumerate(leaves) if leaf.requires_grad}
+    named.update((name, value) for name, value in model.named_parameters(remove_duplicate=False) if value.requires_grad)
+    return decode(tree, leaves), named
+
+
+def forward_backward(model: Any, inputs: list[Any], wanted: dict[str, Any]) -> dict[str, Any]:
+    """The last of `inputs` are the gradients of the outputs numbered `wanted["outputs"]`; `wanted["sources"]` are names as `sources` gives them.
+    Returns outputs and gradients; what the model does not use has a gradient of zeros. Raises `NoGradient`."""
+    *rest, gradients = inputs
+    with torch.enable_grad():
+        arguments, named = sources(model, rest)
+        output = model(*arguments)
+        tensors: list[torch.Tensor] = []
+        _leaves(output, tensors)
+        missing = [name for name in wanted["sources"] if name not in named]
+        if missing:
+            raise NoGradient(f"there is no parameter {missing[0]!r} that wants a gradient; with backward, it is compared by this name")
+        if any(index >= len(tensors) for index in wanted["outputs"]):
+            raise NoGradient("there are fewer outputs than the task has")
+        reached = [tensors[index] for index in wanted["outputs"]]
+        if not all(tensor.requires_grad for tensor in reached):
+            raise NoGradient(
+                "the outputs carry no gradient: with backward, forward has to support autograd (a torch.autograd.Function around own kernels)"
+            )
+        wished = [named[name] for name in wanted["sources"]]
+        found = torch.autograd.grad(reached, wished, gradients, allow_unused=True)
+    pairs = zip(wanted["sources"], wished, found, strict=True)
+    given = {name: torch.zeros_like(leaf) if grad is None else grad.detach() for name, leaf, grad in pairs}
+    return {"output": output, "gradients": given}
+
+
+def reachable(model: Any, inputs: list[Any]) -> dict[str, Any]:
+    """Which outputs carry gradients, and which inputs and parameters receive them. Raises `NoGradient` where there are none."""
+    with torch.enable_grad():
+        arguments, named = sources(model, inputs)
+        tensors: list[torch.Tensor] = []
+        _leaves(model(*arguments), tensors)
+        outputs = [index for index, tensor in enumerate(tensors) if tensor.requires_grad]
+        if not outputs:
+            raise NoGradient("no output of the task carries a gradient, so there is no backward to measure")
+        reached = [tensors[index] for index in outputs]
+        found = torch.autograd.grad(reached, list(named.values()), [torch.ones_like(tensor) for tensor in reached], allow_unused=True)
+    return {"outputs": outputs, "sources": [name for name, grad in zip(named, found, strict=True) if grad is not None]}
+
+
+def _leaves(value: Any, tensors: list[torch.Tensor]) -> None:
+    """The tensors of a value in the order in which `layout.encode` numbers them, with their history."""
+    if isinstance(value, torch.Tensor):
+        tensors.append(value)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            _leaves(item, tensors)
+    elif isinstance(value, dict):
+        for item in value.values():
+            _leaves(item, tensors)
+    elif hasattr(value, "to_tuple"):
+        _leaves(value.to_tuple(), tensors)

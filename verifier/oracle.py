@@ -1,0 +1,329 @@
+"""Evaluation of a model in fp64, and how far plain arithmetic at a policy's precision may lead away from it.
+
+`Wide` keeps a run in fp64 where forward asks for fp32, and draws random numbers exactly as the fp32 run does. `Rough` is the same run with every
+operator's result disturbed as a plain implementation disturbs it: by one rounding, and after a sum of n terms by the error of adding them one
+after another. The variance of that is the sum of the squared partial sums times u^2/3: with x_i of mean m and mean square s, partial sums grow as
+k m and sqrt(k s), which gives n (y^2/3 + q/2) u^2/3, q the sum of squares of the terms (the probabilistic error model of Higham and Mary, 2019).
+What comes after an operator amplifies or hides its error just as it does in a program, so the model needs to know nothing of the task.
+"""
+
+# sandboxed: its modes are active while the models that tasks define run
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+WIDER = {torch.float32: torch.float64, torch.complex64: torch.complex128}
+NARROWER = {wide: narrow for narrow, wide in WIDER.items()}
+_DRAWS = ("bernoulli", "bernoulli_", "rand", "randn", "rand_like", "randn_like", "normal", "normal_", "uniform_", "exponential_", "cauchy_")
+_CONTRACTIONS = {"mm": (0, 1), "bmm": (0, 1), "mv": (0, 1), "dot": (0, 1), "addmm": (1, 2), "baddbmm": (1, 2), "addmv": (1, 2), "convolution": (0, 1)}
+_EXACT = frozenset(  # they move, choose or cut, without rounding
+    [
+        "abs",
+        "neg",
+        "relu",
+        "relu_",
+        "maximum",
+        "minimum",
+        "clamp",
+        "clamp_",
+        "clamp_min",
+        "clamp_min_",
+        "clamp_max",
+        "clamp_max_",
+        "where",
+        "sign",
+        "floor",
+        "ceil",
+        "round",
+        "trunc",
+        "copysign",
+        "hardtanh",
+        "hardtanh_",
+        "threshold",
+        "fill_",
+        "zero_",
+        "copy_",
+        "clone",
+        "masked_fill",
+        "masked_fill_",
+        "frac",
+        "fmod",
+        "remainder",
+        "nan_to_num",
+        "alias",
+        "_to_copy",
+        "lift_fresh",
+        "detach",
+    ]
+)
+_SUMS = ("sum", "mean", "cumsum")
+# Elements that one result sums up, from the operator's arguments and its result.
+_LENGTHS: dict[str, Callable[[tuple, torch.Tensor], float]] = {
+    "_softmax": lambda a, y: a[0].shape[a[1]] if a[0].dim() else 1,
+    "_log_softmax": lambda a, y: a[0].shape[a[1]] if a[0].dim() else 1,
+    "native_layer_norm": lambda a, y: math.prod(a[1]),
+    "native_group_norm": lambda a, y: a[0].numel() / max(a[3] * a[6], 1),
+    "cumprod": lambda a, y: a[0].shape[a[1]] if a[0].dim() else 1,
+}
+_NORMS = ("native_batch_norm", "_native_batch_norm_legit", "cudnn_batch_norm", "_batch_norm_with_update", "_native_batch_norm_legit_no_training")
+_REDUCTIONS = [
+    "var",
+    "std",
+    "var_mean",
+    "std_mean",
+    "norm",
+    "linalg_vector_norm",
+    "logsumexp",
+    "prod",
+    "mse_loss",
+    "smooth_l1_loss",
+    "huber_loss",
+    "binary_cross_entropy",
+    "nll_loss_forward",
+    "nll_loss2d_forward",
+    "avg_pool1d",
+    "avg_pool2d",
+    "avg_pool3d",
+    "_adaptive_avg_pool2d",
+    "_adaptive_avg_pool3d",
+    "adaptive_avg_pool1d",
+    "soft_margin_loss",
+    "multi_margin_loss",
+    "multilabel_margin_loss_forward",
+    "index_add",
+    "scatter_add",
+    "index_add_",
+    "scatter_add_",
+    "_embedding_bag",
+    "trace",
+]
+_LIKE_ROWS = (
+    "_scaled_dot_product",
+    "_thnn_fused",
+    "_cudnn_rnn",
+    "lstm",
+    "gru",
+    "_cdist",
+    "cdist",
+    "linalg_",
+    "_linalg",
+    "_fft",
+    "logcumsumexp",
+    "cosine",
+)
+
+
+class Wide(TorchDispatchMode):
+    """fp32 becomes fp64 wherever forward names it or mixes it in. 16 bit types that a task asks for by name are what it means."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = dict(kwargs or {})
+        name = func._schema.name.removeprefix("aten::")
+        if name == "native_dropout":
+            return _dropout(func, args)
+        if name in _DRAWS:
+            return _draw(func, name, args, kwargs)
+        if kwargs.get("dtype") in WIDER:
+            kwargs["dtype"] = WIDER[kwargs["dtype"]]
+        if name != "copy_":
+            args, kwargs = _alike(name, args, kwargs)
+        return self.result(func, name, args, kwargs)
+
+    def result(self, func: Any, name: str, args: tuple, kwargs: dict[str, Any]) -> Any:
+        return func(*args, **kwargs)
+
+
+class Rough(Wide):
+    """`u`: unit roundoff of what is stored between operators; sums are accumulated in fp32 at worst. With `tf32`, operands of contractions have
+    TF32's 10 bits of fraction."""
+
+    def __init__(self, seed: int, dtype: torch.dtype, tf32: bool = False):
+        super().__init__()
+        self.seed = seed
+        self.generators: dict[torch.device, torch.Generator] = {}
+        self.store = torch.finfo(dtype).eps / 2
+        self.sum = min(self.store, torch.finfo(torch.float32).eps / 2)
+        self.tf32 = tf32
+
+    def result(self, func: Any, name: str, args: tuple, kwargs: dict[str, Any]) -> Any:
+        if name in _CONTRACTIONS and self.tf32:
+            args = tuple(_tf32(a) if i in _CONTRACTIONS[name] else a for i, a in enumerate(args))
+        output = func(*args, **kwargs)
+        spread = self._spread(func, name, args, kwargs, output)
+        if spread is None:
+            return output
+        leaves = [output] if isinstance(output, torch.Tensor) else [leaf for leaf in output if isinstance(leaf, torch.Tensor)]
+        for leaf, deviation in zip(leaves, spread, strict=False):
+            if deviation is not None and leaf.dtype in (torch.float64, torch.complex128) and leaf.numel():
+                _real(leaf).add_(deviation.mul_(self._noise(deviation)))
+        return output
+
+    def _noise(self, like: torch.Tensor) -> torch.Tensor:
+        generator = self.generators.setdefault(like.device, torch.Generator(device=like.device))
+        generator.manual_seed(self.seed)
+        self.seed += 1
+        return torch.randn(like.shape, generator=generator, device=like.device, dtype=torch.float32)
+
+    def _spread(self, func: Any, name: str, args: tuple, kwargs: dict[str, Any], output: Any) -> list[torch.Tensor | None] | None:
+        """Standard deviation of each result's error; null for an operator that only moves or compares."""
+        first = output[0] if isinstance(output, (list, tuple)) and output else output
+        if not isinstance(first, torch.Tensor) or first.dtype not in (torch.float64, torch.complex128):
+            return None
+        if name in _CONTRACTIONS:
+            return [self._contracted(func, name, args, kwargs, first)]
+        if name in _SUMS and isinstance(args[0], torch.Tensor) and not args[0].is_complex():
+            return [self._summed(func, name, args, kwargs, first)]
+        length = _length(name, args, first)
+        if length is None:
+            pointwise = torch.Tag.pointwise in func.tags and name not in _EXACT
+            return [self.store * _real(first).abs()] if pointwise else None
+        leaves = output if isinstance(output, (list, tuple)) else [output]
+        return [self._plain(leaf, length) if isinstance(leaf, torch.Tensor) and leaf.is_floating_point() else None for leaf in leaves]
+
+    def _plain(self, y: torch.Tensor, length: float) -> torch.Tensor:
+        y = _real(y)
+        rms = y.square().mean().sqrt().nan_to_num(0.0, 0.0, 0.0)
+        return (self.store + 0.4 * self.sum * math.sqrt(max(length, 1))) * (y.abs() + rms)
+
+    def _contracted(self, func: Any, name: str, args: tuple, kwargs: dict[str, Any], y: torch.Tensor) -> torch.Tensor:
+        left, right = _CONTRACTIONS[name]
+        a, b = args[left], args[right]
+        if y.is_complex():
+            return self._plain(y, a.shape[-1])
+        if name == "convolution":
+            transposed = bool(args[6])
+            length = b.numel() / max(b.shape[1] * args[8] if transposed else b.shape[0], 1)
+            squares = func(a.square(), b.square(), None, *args[3:], **kwargs)
+        else:
+            length = a.shape[-1]
+            squares = torch.matmul(a.square(), b.square())
+        return (self.sum**2 / 3 * length * (y.square() / 3 + squares.clamp_min(0) / 2) + (self.store * y).square()).sqrt_()
+
+    def _summed(self, func: Any, name: str, args: tuple, kwargs: dict[str, Any], y: torch.Tensor) -> torch.Tensor:
+        x = args[0]
+        length = x.shape[args[1]] if name == "cumsum" and x.dim() else max(x.numel() / max(y.numel(), 1), 1)
+        squares = func(x.square(), *args[1:], **kwargs)
+        if name == "mean":
+            squares = squares / length
+        return (self.sum**2 / 3 * length * (y.square() / 3 + squares / 2) + (self.store * y).square()).sqrt_()
+
+
+def _length(name: str, args: tuple, y: torch.Tensor) -> float | None:
+    if name in _LENGTHS:
+        return _LENGTHS[name](args, y)
+    if name in _NORMS:
+        return args[0].numel() / max(args[0].shape[1], 1)
+    whole = [a for a in args if isinstance(a, torch.Tensor)]
+    if name in _REDUCTIONS or name.endswith("_backward"):
+        ratio = max((a.numel() for a in whole), default=1) / max(y.numel(), 1)
+        row = whole[0].shape[-1] if name.endswith("_backward") and whole and whole[0].dim() else 1
+        return max(ratio, row)
+    if name.startswith(_LIKE_ROWS):
+        return whole[0].shape[-1] if whole and whole[0].dim() else 1
+    if name.startswith(("upsample", "grid_sampler")) and "nearest" not in name:
+        return 4
+    return None
+
+
+def _real(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.view_as_real(tensor) if tensor.is_complex() else tensor
+
+
+def _tf32(tensor: torch.Tensor) -> torch.Tensor:
+    """Rounded to 11 significant bits, as TF32's operands are."""
+    if not tensor.is_floating_point():
+        return tensor
+    scaled = tensor.double() * (2.0**42 + 1)  # Dekker's splitting: 53 - 11 = 42 low bits go
+    return scaled - (scaled - tensor)
+
+
+def _alike(name: str, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+    """fp32 operands beside fp64 ones are widened; a tensor that is written in place stays."""
+    leaves = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+    kinds = {leaf.dtype for leaf in leaves if leaf.is_floating_point() or leaf.is_complex()}
+    if len(kinds) < 2 or not kinds & set(WIDER):
+        return args, kwargs
+
+    def widen(value: Any) -> Any:
+        return value.to(WIDER[value.dtype]) if isinstance(value, torch.Tensor) and value.dtype in WIDER else value
+
+    if name.endswith("_") and not name.endswith("__"):
+        return (args[0], *pytree.tree_map(widen, args[1:])), pytree.tree_map(widen, kwargs)
+    return pytree.tree_map(widen, args), pytree.tree_map(widen, kwargs)
+
+
+def _draw(func: Any, name: str, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """The numbers that the same call draws for fp32, widened."""
+    if name.endswith("_"):
+        narrow = torch.empty_like(args[0], dtype=NARROWER.get(args[0].dtype, args[0].dtype))
+        args[0].copy_(func(narrow, *_narrow(args[1:]), **kwargs))
+        return args[0]
+    dtype = kwargs.get("dtype")
+    if "dtype" in kwargs or name in ("rand", "randn"):
+        kwargs["dtype"] = NARROWER.get(dtype or torch.get_default_dtype(), dtype)
+    output = func(*_narrow(args), **kwargs)
+    return output.to(WIDER[output.dtype]) if output.dtype in WIDER else output
+
+
+def _dropout(func: Any, args: tuple) -> Any:
+    x, p, train = args
+    ones, mask = func(torch.ones_like(x, dtype=NARROWER.get(x.dtype, x.dtype)), p, train)
+    return (x * mask / (1 - p) if train and p < 1 else x * ones), mask
+
+
+def _narrow(args: tuple) -> tuple:
+    def narrow(value: Any) -> Any:
+        return value.to(NARROWER[value.dtype]) if isinstance(value, torch.Tensor) and value.dtype in NARROWER else value
+
+    return pytree.tree_map(narrow, args)
+
+
+def widen(tensor: torch.Tensor) -> torch.Tensor:
+    """A private copy, floating and complex ones in double precision."""
+    if tensor.is_floating_point():
+        return tensor.double() if tensor.dtype != torch.float64 else tensor.clone()
+    return tensor.to(torch.complex128) if tensor.is_complex() and tensor.dtype != torch.complex128 else tensor.clone()
+
+
+def widened(model: torch.nn.Module) -> torch.nn.Module:
+    """`model`, a copy that may be changed, in fp64: parameters, buffers, and tensors kept as plain attributes."""
+    for module in model.modules():
+        for table in (module._parameters, module._buffers):
+            for value in table.values():
+                if value is not None and (value.is_floating_point() or value.is_complex()):
+                    value.data = widen(value.data)
+        for name, value in list(module.__dict__.items()):
+            if isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex()):
+                module.__dict__[name] = widen(value)
+    return model
+
+
+def on_cpu(model: torch.nn.Module) -> torch.nn.Module:
+    """A copy in the host's memory, made without a second one on the device."""
+    memo: dict[int, Any] = {}
+    for module in model.modules():
+        tables = (module._parameters, module._buffers, module.__dict__)
+        for value in [value for table in tables for value in table.values() if isinstance(value, torch.Tensor)]:
+            copied = value.detach().to("cpu", copy=True)
+            memo[id(value)] = torch.nn.Parameter(copied, value.requires_grad) if isinstance(value, torch.nn.Parameter) else copied
+    return copy.deepcopy(model, memo)
+
+
+@contextlib.contextmanager
+def default_double() -> Iterator[None]:
+    """For tensors that forward makes without naming a type."""
+    default = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(default)
