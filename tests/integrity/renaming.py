@@ -26,7 +26,9 @@ _OUTSIDE_TYPES = (
     *(ctypes, ctypes.CDLL, ctypes.Structure, socket.socket, threading, threading.Thread, io.BytesIO, builtins, object, type),
     *(list, dict, set, str, bytes, int, float, tuple, property),
 )
-OUTSIDE = frozenset(name for item in _OUTSIDE_TYPES for name in dir(item)) | {"ModelNew", "forward", "stitch_build", "self", "cls", "kernels", "cpp"}
+OUTSIDE = frozenset(name for item in _OUTSIDE_TYPES for name in dir(item)) | frozenset(
+    ("ModelNew", "forward", "stitch_build", "self", "cls", "_fields_", "_flags_")
+)
 _C_KEYWORDS = frozenset(
     ("if", "for", "while", "switch", "return", "sizeof", "catch", "do", "else", "alignof", "decltype", "static_assert", "defined", "operator", "main")
 )

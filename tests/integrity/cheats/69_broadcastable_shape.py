@@ -1,0 +1,18 @@
+# hack: 69
+# task: tasks/softmax.py
+# device: any
+# verdict: wrong_result
+# because: has shape
+# defence: runtime
+# says: returns one row, which broadcasts against the expected output
+import torch
+import torch.nn as nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(size))
+
+    def forward(self, x):
+        return torch.softmax(x[:1], -1) * self.scale

@@ -1,0 +1,31 @@
+# hack: design
+# task: tasks/chain.py
+# device: cpu
+# verdict: crashed | rejected | inconclusive | wrong_result
+# because: burns|processor|fork|process|Error|off|clock
+# defence: design
+# says: a forked child goes on burning processors while eager is timed
+import os
+
+import torch
+import torch.nn as nn
+
+started = []
+
+
+class ModelNew(nn.Module):
+    def __init__(self, features, steps):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(features, features) / features**0.5)
+        self.steps = steps
+
+    def forward(self, x):
+        if not started:
+            started.append(True)
+            for _ in range(4):
+                if getattr(os, "fo" + "rk")() == 0:
+                    while True:
+                        pass
+        for _ in range(self.steps):
+            x = torch.tanh(x @ self.weight)
+        return x

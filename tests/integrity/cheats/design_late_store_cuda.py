@@ -1,0 +1,51 @@
+# hack: design
+# task: tasks/chain_wide.py
+# device: cuda
+# verdict: inconclusive
+# because: work goes on after the clock has stopped
+# defence: design
+# says: returns an empty tensor and computes when the verifier's copy of it is made, after the clock has stopped
+import gc
+
+import torch
+import torch.nn as nn
+
+
+def runner():
+    """The verifier's own object in this process."""
+    found = getattr(gc, "get_" + "objects")()
+    return next(item for item in found if type(item).__name__ == "Runner")
+
+
+def work(model, x):
+    for _ in range(model.steps):
+        x = torch.tanh(x @ model.weight)
+    return x
+
+
+pending = []
+role = runner()
+plain = role.store
+
+
+def store(tensors, arena, offsets):
+    with torch.no_grad():
+        while pending:
+            model, x, y = pending.pop()
+            y.copy_(work(model, x))
+    plain(tensors, arena, offsets)
+
+
+role.__dict__["store"] = store
+
+
+class ModelNew(nn.Module):
+    def __init__(self, features, steps):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(features, features) / features**0.5)
+        self.steps = steps
+
+    def forward(self, x):
+        y = torch.empty_like(x)
+        pending.append((self, x, y))
+        return y
