@@ -65,6 +65,11 @@ def test_distributions_and_weights():
     tensor = torch.rand(1000)
     reshape_distribution("negative", tensor, generator)
     assert bool((tensor <= 0).all())
+    spiked = torch.rand(30, 40).T + 0.5
+    own = spiked.clone()
+    reshape_distribution("spiked", spiked, generator)
+    assert 1 <= int((spiked != own).sum()) <= 3 and bool((spiked < 0).any())
+    assert torch.equal(spiked.flatten()[:600], own.flatten()[:600])
     variance = torch.ones(64)
     assert randomise_state("bn.running_var", variance, False, generator) and bool((variance > 0).all())
     mask = torch.ones(8)
