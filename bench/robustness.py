@@ -1,0 +1,234 @@
+"""Many verifications in a row on one warm verifier, every tenth one of a program that hangs, crashes, eats memory or forks without end.
+
+    python bench/robustness.py --device cpu|cuda:0 --count 200 --out FILE.json [--resume] [--limit-seconds 540] [--spares N]
+
+Every verdict is known beforehand. After each run the free GPU memory (NVML) and the processes under the judge are looked at; at the end the verifier
+is closed, and nothing may be left. The static stage is off, so that all of it reaches the sandbox. Written after each run; `--resume` goes on.
+Exit status 1 where a verdict was not the expected one, or something was left behind.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import re
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "bench")]
+
+from robustness_programs import Case, series, task  # noqa: E402
+
+from verifier.client import Verifier  # noqa: E402
+from verifier.devices.cuda_driver import Nvml, driver, facts  # noqa: E402
+from verifier.jobs import VerifyJob  # noqa: E402
+from verifier.limits import GIB, Limits  # noqa: E402
+
+PATIENCE = 3.0  # seconds until a killed process has left the process table
+OVERALL = 120.0  # one verification; more, and the verifier itself hangs
+
+
+def limits(kind: str) -> Limits:
+    short = {
+        "load": 15,
+        "inputs": 8,
+        "build": 90,
+        "memory": (4 if kind == "cuda" else 2) * GIB,
+        "temporary": GIB,
+        "processes": 256,
+        "output_flood": 8 << 20,
+    }
+    return Limits(call=4, quick_timing=1.0 if kind == "cuda" else 0.3, correctness=8, **short)
+
+
+def processes() -> dict[int, tuple[int, str]]:
+    """Parent and command line of everything that is alive."""
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            state, parent = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()[:2]
+            command = (folder / "cmdline").read_text(errors="replace").replace("\0", " ")
+        except OSError:
+            continue
+        if state != "Z":
+            found[int(folder.name)] = (int(parent), command)
+    return found
+
+
+def below(ancestor: int) -> set[int]:
+    tree = processes()
+    family, grew = {ancestor}, True
+    while grew:
+        more = {pid for pid, (parent, _) in tree.items() if parent in family} - family
+        grew, family = bool(more), family | more
+    return family - {ancestor}
+
+
+def in_groups(judge: int) -> set[int]:
+    """Whatever is in a control group that the judge made."""
+    found: set[int] = set()
+    for base in ("", "memory", "pids", "unified"):
+        for file in (Path("/sys/fs/cgroup") / base).glob(f"stitchwork-{judge}-*/cgroup.procs"):
+            try:
+                found |= {int(line) for line in file.read_text().split()}
+            except (OSError, ValueError):
+                continue
+    return found
+
+
+class Memory:
+    """Free GPU memory as the driver tells it, without a context of our own; null on the CPU."""
+
+    def __init__(self, device: str):
+        self.nvml = Nvml(facts(int(device.partition(":")[2] or 0)).uuid) if device.startswith("cuda") and driver() is not None else None
+
+    def free(self) -> int | None:
+        return self.nvml.free_bytes() if self.nvml is not None else None
+
+
+class Series:
+    def __init__(self, arguments: argparse.Namespace, folder: Path):
+        self.arguments = arguments
+        self.kind = "cuda" if arguments.device.startswith("cuda") else "cpu"
+        self.spares = arguments.spares or (6 if self.kind == "cuda" else 2)
+        self.verifier = Verifier(arguments.device, folder, limits=limits(self.kind), spares=self.spares, without_static=True)
+        self.memory = Memory(arguments.device)
+        self.plan = series(self.kind, arguments.count, arguments.every)
+        self.rows: list[dict] = []
+        self.facts: dict = {}
+        self.left_at_end = 0
+        self.at_rest: list[int | None] = [None, None]  # free GPU memory before the verifier started and after it was closed
+
+    async def run(self) -> int:
+        if self.arguments.resume and self.arguments.out.exists():
+            kept = json.loads(self.arguments.out.read_text())
+            self.rows, self.facts = [row for row in kept["runs"] if row["right"]], kept["environment"]
+        done = {row["number"] for row in self.rows}
+        self.at_rest[0] = self.memory.free()
+        begin = time.monotonic()
+        await self.verifier.ready()
+        judge = self.verifier.judge_pid or 0
+        first = await self._verify(self.plan[0])  # the reference is warm, the library is built
+        if first.report is not None:
+            protection = first.report.protection
+            self.facts = {**first.report.environment.model_dump(), "layers": protection.layers, "missing": protection.missing}
+        everyone = {judge} | below(judge)
+        for number, case in enumerate(self.plan):
+            if number in done:
+                continue
+            if time.monotonic() - begin > self.arguments.limit_seconds:
+                print(f"stopped after {self.arguments.limit_seconds:g} s; --resume goes on")
+                break
+            self.rows.append(await self._one(number, case))
+            everyone |= below(self.verifier.judge_pid or 0)
+            self._write(time.monotonic() - begin)
+        await self.verifier.close()
+        deadline = time.monotonic() + 3 * PATIENCE
+        while time.monotonic() < deadline and self._left(everyone, judge):
+            await asyncio.sleep(0.2)
+        self.left_at_end = len(self._left(everyone, judge))
+        self.at_rest[1] = self.memory.free()
+        summary = self._write(time.monotonic() - begin)
+        print(json.dumps(summary))
+        complete = summary["of"] == self.arguments.count
+        return 0 if complete and summary["right"] == summary["of"] and not summary["processes_left"] and not summary["leaked_bytes"] else 1
+
+    async def _verify(self, case: Case):
+        job = VerifyJob(task_source=task(self.kind), program_source=case.source)
+        return await asyncio.wait_for(self.verifier.run(job), OVERALL)
+
+    async def _one(self, number: int, case: Case) -> dict:
+        before, judge = self.memory.free(), self.verifier.judge_pid
+        begin = time.monotonic()
+        tries = []
+        # A verdict that the machine was too busy is no wrong one, and no right one: measured once more.
+        for _ in range(2):
+            try:
+                result = await self._verify(case)
+                report = result.report
+                status, message = (report.status, report.message) if report is not None else ("error", result.error)
+                reasons = report.reasons if report is not None else {}
+            except TimeoutError:
+                status, message, reasons = "hung", f"no verdict in {OVERALL:g} s", {}
+            tries.append(status)
+            if status != "inconclusive":
+                break
+        seconds = time.monotonic() - begin
+        right = status in case.statuses and re.search(case.because, message) is not None
+        extra = await self._extra()
+        row = {
+            "number": number,
+            "program": case.name,
+            "expected": list(case.statuses),
+            "got": status,
+            "right": right,
+            "message": message[:200],
+            "seconds": round(seconds, 3),
+            "free_before": before,
+            "free_after": self.memory.free(),
+            "processes_left": extra,
+            "judge_stayed": judge == self.verifier.judge_pid,
+            "tries": tries,
+        }
+        if "gpu_memory" in reasons:
+            row["leak_reported"] = reasons["gpu_memory"]
+        if not right or extra or not row["judge_stayed"]:
+            print(f"{number}: {case.name}: {status}, expected {'|'.join(case.statuses)}; {extra} processes too many; {message[:150]}", flush=True)
+        return row
+
+    async def _extra(self) -> int:
+        """Processes under the judge beyond its spare parties and the waiting reference, each of them bubblewrap twice and an interpreter."""
+        judge = self.verifier.judge_pid or 0
+        allowed = 3 * (self.spares + 1)
+        deadline = time.monotonic() + PATIENCE
+        while (count := len(below(judge) | in_groups(judge))) > allowed and time.monotonic() < deadline:
+            await asyncio.sleep(0.05)
+        return max(count - allowed, 0)
+
+    @staticmethod
+    def _left(everyone: set[int], judge: int) -> set[int]:
+        alive = processes()
+        return {pid for pid in everyone if pid in alive and ("verifier" in alive[pid][1] or "bwrap" in alive[pid][1])} | in_groups(judge)
+
+    def _write(self, seconds: float) -> dict:
+        rows = sorted(self.rows, key=lambda row: row["number"])
+        before, after = self.at_rest
+        steady = [row["free_after"] for row in rows if row["free_after"] is not None and row["expected"] == ["passed"]]
+        summary = {
+            "right": sum(row["right"] for row in rows),
+            "of": len(rows),
+            "leaked_bytes": max(before - after, 0) if before is not None and after is not None else 0 if self.kind == "cpu" else None,
+            "drift_bytes": max(steady[0] - min(steady[-3:]), 0) if len(steady) > 3 else None,
+            "processes_left": self.left_at_end + sum(row["processes_left"] for row in rows),
+            "judge_deaths": sum(not row["judge_stayed"] for row in rows),
+            "seconds": round(seconds, 1),
+        }
+        document = {"device": self.arguments.device, "environment": self.facts, "summary": summary, "runs": rows}
+        scratch = self.arguments.out.with_suffix(".part")
+        scratch.write_text(json.dumps(document, indent=1))
+        os.replace(scratch, self.arguments.out)
+        return summary
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--count", type=int, default=200)
+    parser.add_argument("--every", type=int, default=10, help="each how many-th program is a faulty one")
+    parser.add_argument("--spares", type=int, default=0, help="parties that wait with torch imported (6 on a GPU, 2 on the CPU)")
+    parser.add_argument("--resume", action="store_true", help="keep the right verdicts of --out and go on")
+    parser.add_argument("--limit-seconds", type=float, default=540.0, help="no further verification is begun after this")
+    parser.add_argument("--out", type=Path, required=True)
+    arguments = parser.parse_args()
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="robustness-") as folder:
+        return asyncio.run(Series(arguments, Path(folder)).run())
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
