@@ -56,6 +56,12 @@ def parser() -> argparse.ArgumentParser:
     doctor.add_argument("--json", action="store_true", help="machine-readable")
     doctor.add_argument("--device", default=None, help="only this one (default: all)")
 
+    prepare = commands.add_parser(
+        "prepare", help="precompiled headers for the bindings of extensions, made once a host, so that the first build has them"
+    )
+    prepare.add_argument("--device", default="cpu", help="cpu or cuda:0 (default: cpu)")
+    prepare.add_argument("--data-dir", type=Path, default=None, help="where they are kept (default: $DATA_DIR/verifier or .data/verifier)")
+
     judge = commands.add_parser("judge")  # the process that Verifier starts; not for people
     judge.add_argument("--device", required=True)
     judge.add_argument("--data-dir", type=Path, required=True)
@@ -82,6 +88,10 @@ def main(argv: list[str] | None = None) -> int:
 
         limits = Limits.model_validate_json(arguments.limits)
         return judge(arguments.device, arguments.data_dir, arguments.fd, limits, arguments.spares, arguments.without_static)
+    if arguments.command == "prepare":
+        from verifier.prepare import main as prepare
+
+        return prepare(arguments.device, arguments.data_dir or _data_folder())
     if arguments.command == "doctor":
         from verifier.doctor import main as doctor
 
@@ -94,7 +104,7 @@ def main(argv: list[str] | None = None) -> int:
     except UnicodeDecodeError:
         print("a source is not UTF-8 text", file=sys.stderr)
         return EXIT_HOST
-    data_dir = arguments.data_dir or Path(os.environ.get("DATA_DIR", ".data")) / "verifier"
+    data_dir = arguments.data_dir or _data_folder()
     try:
         result = asyncio.run(_run(job, arguments.device, data_dir, quiet=arguments.quiet or arguments.json))
     except KeyboardInterrupt:
@@ -112,6 +122,10 @@ def _job(arguments: argparse.Namespace) -> Job:
         program = arguments.program.read_text(encoding="utf-8") if arguments.program else None
         return ProfileJob(**common, program_source=program, iterations=arguments.iterations)
     return AdmitJob(**common) if arguments.command == "admit" else CaptureJob(**common)
+
+
+def _data_folder() -> Path:
+    return Path(os.environ.get("DATA_DIR", ".data")) / "verifier"
 
 
 async def _run(job: Job, device: str, data_dir: Path, quiet: bool) -> JobResult:

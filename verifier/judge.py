@@ -162,7 +162,7 @@ class Judge:
             on_stage(StageEvent(stage="capture", status="started"))
             return self._capture(job)
         if isinstance(job, VerifyJob):
-            evaluation = Evaluation(job, self.pool, self.data_dir, self._session, on_stage, self.without_static)
+            evaluation = Evaluation(job, self.pool, self.data_dir, self._session, on_stage, self.without_static, self.headers)
             try:
                 return JobResult(report=evaluation.run())
             except TaskUnusable as error:

@@ -6,6 +6,7 @@ import threading
 import time
 from typing import Any
 
+from verifier.build.headers import Headers
 from verifier.build.store import Artefacts, Store, checked_index, compiler_problems, trimmed
 from verifier.channel import MAX_ARTEFACTS, Frame
 from verifier.devices.base import Device
@@ -31,8 +32,9 @@ class BuildFailed(Exception):
 class Building:
     """Begins at once (a party dies with the thread that spawned it, so the builder is taken here, in the judge's own). `close` must follow."""
 
-    def __init__(self, pool: Pool, store: Store, program: Program):
+    def __init__(self, pool: Pool, store: Store, program: Program, headers: Headers | None = None):
         self.pool = pool
+        self.headers = headers
         self.store = store
         self.program = program
         self.seconds = 0.0  # that the stage took, whatever else went on
@@ -102,7 +104,8 @@ class Building:
     def _ask(self) -> tuple[Artefacts, BuildInfo]:
         builder, device = self._builder, self.pool.device
         assert builder is not None
-        request = {"source": self.program.source, "variables": device.variables("builder")}
+        headers = self.headers.shown if self.headers is not None else ""
+        request = {"source": self.program.source, "variables": device.variables("builder"), "headers": headers}
         try:
             frame = builder.ask("build", request, self.pool.limits.build, max_raw=MAX_ARTEFACTS)
         except PartyFailure as failure:
@@ -111,6 +114,8 @@ class Building:
             status: Status = "timed_out" if failure.kind == "timed_out" else "crashed"
             raise BuildFailed(status, f"while the program was built, {failure.message}") from None
         artefacts, info = self._taken(frame)
+        if self.headers is not None:
+            self.headers.want(frame.message.get("wanted"))
         failed = frame.message.get("failure")
         if isinstance(failed, dict) and not needs_gpu(failed, device):
             raise failure_of(failed, builder.spawned.text(), self._missing, info, self.program.source)
@@ -125,7 +130,9 @@ class Building:
             raise BuildFailed("crashed", str(error)) from None
         seconds = frame.message.get("seconds")
         artefacts = Artefacts(index, frame.raw, round(float(seconds), 3) if isinstance(seconds, (int, float)) else 0.0)
-        return artefacts, BuildInfo(seconds=artefacts.seconds, cached=False)
+        notes = frame.message.get("notes")
+        kept = [note[:300] for note in notes[:32] if isinstance(note, str)] if isinstance(notes, list) else []
+        return artefacts, BuildInfo(seconds=artefacts.seconds, cached=False, notes=kept)
 
 
 def failure_of(failure: dict[str, Any], printed: str, missing: str, info: BuildInfo, source: str) -> BuildFailed:

@@ -1,4 +1,4 @@
-"""`torch.utils.cpp_extension.load_inline` as a request: the builder compiles it, the runner only looks it up."""
+"""`torch.utils.cpp_extension.load_inline` and `load` as requests: the builder compiles them, the runner only looks them up."""
 
 # sandboxed: loads libraries that programs asked for
 
@@ -14,6 +14,8 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+from verifier.build.extension import Accelerator
+
 
 def request_key(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> str:
     """Both sides name a request by what is compiled, not by where or how loudly."""
@@ -21,13 +23,19 @@ def request_key(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps([arguments, kept], sort_keys=True, default=str).encode()).hexdigest()[:32]
 
 
-def install_build(folder: str) -> None:
-    """In the builder: compiles into `folder`, and keeps only the library of each request."""
+def install_build(folder: str, headers: str = "") -> Accelerator:
+    """In the builder: compiles into `folder`, and keeps only the library of each request. `headers`: the folder of precompiled ones."""
     from torch.utils import cpp_extension
 
-    plain = cpp_extension.load_inline
+    accelerator = Accelerator(headers, cpp_extension._run_ninja_build)
+    accelerator.install()
+    for name in ("load_inline", "load"):
+        setattr(cpp_extension, name, _building(getattr(cpp_extension, name), folder))
+    return accelerator
 
-    def load_inline(*arguments: Any, **keywords: Any) -> Any:
+
+def _building(plain: Callable[..., Any], folder: str) -> Callable[..., Any]:
+    def request(*arguments: Any, **keywords: Any) -> Any:
         key = request_key(arguments, keywords)
         scratch = os.path.join(os.path.dirname(folder), "inline-" + key)
         os.makedirs(scratch, exist_ok=True)
@@ -40,17 +48,17 @@ def install_build(folder: str) -> None:
                 os.replace(library, os.path.join(folder, key, os.path.basename(library)))
         return module
 
-    cpp_extension.load_inline = load_inline
+    return request
 
 
 def install_lookup(folder: str, wrap: Callable[[ModuleType], ModuleType] = lambda module: module) -> None:
     """In the runner: finds the library that the builder made for the same request."""
     from torch.utils import cpp_extension
 
-    def load_inline(*arguments: Any, **keywords: Any) -> Any:
+    def find(*arguments: Any, **keywords: Any) -> Any:
         found = glob.glob(os.path.join(folder, request_key(arguments, keywords), "*.so"))
         if not found:
-            raise RuntimeError("this source was not built beforehand: call load_inline when the module is imported")
+            raise RuntimeError("this source was not built beforehand: call load_inline or load when the module is imported")
         name = os.path.basename(found[0]).removesuffix(".so")
         if keywords.get("is_python_module", True):
             spec = importlib.util.spec_from_file_location(name, found[0])
@@ -64,4 +72,4 @@ def install_lookup(folder: str, wrap: Callable[[ModuleType], ModuleType] = lambd
         torch.ops.load_library(found[0])
         return found[0]
 
-    cpp_extension.load_inline = load_inline
+    cpp_extension.load_inline = cpp_extension.load = find

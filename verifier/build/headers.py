@@ -1,0 +1,152 @@
+"""Precompiled headers for the bindings of extensions: made once a host by a builder of their own, kept by the judge, read-only for the rest."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import re
+import shutil
+import sys
+import tempfile
+import threading
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from verifier.build.light import BINDING_HEADER, precompiled_key
+from verifier.channel import MAX_ARTEFACTS
+from verifier.devices.base import Bind
+from verifier.pool import Party, PartyFailure, Pool, data_folder
+from verifier.sandbox import INSIDE, bubblewrap
+from verifier.source import sha256
+
+KEPT = 6  # of about 250 MB each
+SHOWN = f"{INSIDE}/headers"
+# What a builder may ask a header for. It decides nothing beyond the flags: the header is made in a sandbox that no program has entered.
+_FLAG = re.compile(
+    r"-O([0-3sg]|fast)?|-std=[\w+]+|-f(?!plugin)[\w=-]+|-m[\w=.-]+|-W[\w=+-]*|-w|-pthread|-g[0-3]?|-[DU]\w+(=[\w.\"]*)?|-isystem|/[\w./+-]+"
+)
+USUAL = ([], ["-O2"], ["-O3"])  # `extra_cflags` of most programs
+
+
+@dataclass(frozen=True)
+class Made:
+    key: str
+    seconds: float  # of the compiler
+    nbytes: int
+
+
+class Headers:
+    """`folder/<versions>/<key>/stitch_binding.h` and `.gch`."""
+
+    def __init__(self, data_dir: Path, *versions: str):
+        top = data_folder(data_dir, "headers")
+        script = Path(__file__).with_name("light.py").read_bytes()  # the header's text comes from there
+        ours = hashlib.sha256("\0".join([*versions, platform.python_version(), sys.prefix, sha256(script)]).encode()).hexdigest()[:24]
+        self.folder = top / ours
+        self.folder.mkdir(mode=0o700, exist_ok=True)
+        for other in top.iterdir():  # of another torch or compiler
+            if other != self.folder and not other.name.startswith("."):
+                shutil.rmtree(other, ignore_errors=True)
+        self._check()
+        self.wanted: dict[str, list[str]] = {}
+        self._work: threading.Thread | None = None
+
+    @property
+    def bind(self) -> Bind:
+        return Bind(str(self.folder), SHOWN)
+
+    @property
+    def shown(self) -> str:
+        """Where a builder sees the folder."""
+        return SHOWN if bubblewrap() else str(self.folder)
+
+    def want(self, told: object) -> None:
+        """Remembers flags for which a builder lacked a header; what is unsound is dropped."""
+        for flags in told if isinstance(told, list) else []:
+            if not isinstance(flags, list) or not all(isinstance(flag, str) for flag in flags):
+                continue
+            flags = [flag for flag in flags if not flag.startswith("-DTORCH_EXTENSION_NAME=")]
+            key = precompiled_key(flags)
+            if all(_FLAG.fullmatch(flag) for flag in flags) and not (self.folder / key).exists() and len(self.wanted) < KEPT:
+                self.wanted[key] = flags
+
+    def prepare(self, pool: Pool, extra: tuple[list[str], ...] = USUAL) -> list[Made]:
+        """The headers for the usual flags, as far as they are not there yet, all at the same time. Raises `PartyFailure`."""
+        party = pool.take("builder")
+        try:
+            message = {"extra": list(extra), "variables": party.device.variables("builder")}
+            self.want(party.ask("flags", message, party.limits.build).message.get("flags"))
+        finally:
+            pool.give_back(party)
+        wanted, self.wanted = list(self.wanted.values()), {}
+        parties = [pool.take("builder") for _ in wanted]
+        try:
+            return pool.at_once([partial(self._made, party, flags) for party, flags in zip(parties, wanted, strict=True)])
+        finally:
+            for party in parties:
+                pool.give_back(party)
+
+    def begin(self, pool: Pool) -> None:
+        """One header that is wanted, in a thread of its own; called when nothing is measured."""
+        if not self.wanted or (self._work is not None and self._work.is_alive()):
+            return
+        key, flags = next(iter(self.wanted.items()))
+        party = pool.take("builder")
+
+        def work() -> None:
+            try:
+                self._made(party, flags)
+            except (PartyFailure, OSError):
+                pass  # without it a binding takes some seconds more
+            finally:
+                self.wanted.pop(key, None)
+                pool.give_back(party)
+
+        self._work = threading.Thread(target=work, daemon=True)
+        self._work.start()
+
+    def wait(self) -> None:
+        """Until the compiler is at rest again."""
+        if self._work is not None:
+            self._work.join()
+
+    def _made(self, party: Party, flags: list[str]) -> Made:
+        message = {"flags": flags, "variables": party.device.variables("builder")}
+        frame = party.ask("precompile", message, party.limits.build, max_raw=MAX_ARTEFACTS)
+        key = precompiled_key(flags)
+        scratch = Path(tempfile.mkdtemp(dir=self.folder.parent, prefix=".new-"))
+        (scratch / BINDING_HEADER).write_text(frame.text("text"))
+        (scratch / f"{BINDING_HEADER}.gch").write_bytes(frame.raw)
+        (scratch / "index.json").write_text(json.dumps({"nbytes": len(frame.raw), "sha256": sha256(frame.raw)}))
+        scratch.chmod(0o755)
+        try:
+            os.rename(scratch, self.folder / key)
+        except OSError:  # another judge was first
+            shutil.rmtree(scratch, ignore_errors=True)
+        entries = sorted(self._entries(), key=lambda entry: entry.stat().st_mtime)
+        for old in entries[:-KEPT]:
+            shutil.rmtree(old, ignore_errors=True)
+        seconds = frame.message.get("seconds")
+        return Made(key, round(float(seconds), 3) if isinstance(seconds, (int, float)) else 0.0, len(frame.raw))
+
+    def count(self) -> int:
+        return len(self._entries())
+
+    def _entries(self) -> list[Path]:
+        return [entry for entry in self.folder.iterdir() if entry.is_dir()]
+
+    def _check(self) -> None:
+        """Entries that are cut short or damaged go; they are made again when they are next wanted."""
+        for entry in self._entries():
+            try:
+                index = json.loads((entry / "index.json").read_text())
+                data = entry / f"{BINDING_HEADER}.gch"
+                with open(data, "rb") as file:
+                    sound = data.stat().st_size == index["nbytes"] and hashlib.file_digest(file, "sha256").hexdigest() == index["sha256"]
+            except (OSError, ValueError, KeyError, TypeError):
+                sound = False
+            if not sound:
+                shutil.rmtree(entry, ignore_errors=True)

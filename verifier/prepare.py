@@ -1,0 +1,35 @@
+"""`python -m verifier prepare`: what a host makes once, before its first build needs it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from verifier.build.headers import Headers
+from verifier.devices.base import DeviceError, open_device
+from verifier.limits import Limits
+from verifier.pool import PartyFailure, Pool
+
+
+def main(device_name: str, data_dir: Path) -> int:
+    """0: all there; 2: this host cannot make them, with the reason."""
+    data_dir.mkdir(parents=True, exist_ok=True)
+    try:
+        device = open_device(device_name, data_dir)
+    except (DeviceError, ImportError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    environment = device.environment()
+    headers = Headers(data_dir, environment.torch, environment.compiler)
+    pool = Pool(device, Limits(), spares=0, builder_binds=[headers.bind])
+    try:
+        for made in headers.prepare(pool):
+            print(f"a precompiled header of {made.nbytes >> 20} MiB, in {made.seconds:.1f} s of the compiler")
+    except PartyFailure as failure:
+        print(f"no precompiled header: {failure.message} {failure.detail[-1000:]}".strip(), file=sys.stderr)
+        return 2
+    finally:
+        pool.close()
+        device.close()
+    print(f"{headers.count()} precompiled header(s) for the bindings of extensions")
+    return 0
