@@ -1,4 +1,4 @@
-"""The command line: `check`, `admit`, `capture`, `profile`, `doctor`. The same verdicts as on the pages, without a database."""
+"""The command line: `check`, `admit`, `capture`, `profile`, `sanitize`, `doctor`. The same verdicts as on the pages, without a database."""
 
 from __future__ import annotations
 
@@ -8,8 +8,22 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Any, get_args
 
-from verifier.jobs import AdmitJob, CalibrateJob, CaptureJob, Job, JobResult, ProfileJob, StageEvent, VerifyJob
+from verifier.jobs import (
+    AdmitJob,
+    CalibrateJob,
+    CaptureJob,
+    Job,
+    JobResult,
+    ProfileJob,
+    Sanitized,
+    SanitizeJob,
+    SanitizerTool,
+    Section,
+    StageEvent,
+    VerifyJob,
+)
 from verifier.limits import Limits
 from verifier.report import Report
 
@@ -40,8 +54,17 @@ def parser() -> argparse.ArgumentParser:
     profile.add_argument("task", type=Path, metavar="TASK.py")
     profile.add_argument("program", type=Path, nargs="?", metavar="PROGRAM.py")
     profile.add_argument("--iterations", type=int, default=5)
+    profile.add_argument("--counters", action="store_true", help="also hardware counters of the longest kernels, by Nsight Compute")
+    profile.add_argument("--sections", nargs="+", choices=get_args(Section), default=[], help="of counters (default: all)")
     profile.add_argument("--timeline", type=Path, metavar="FILE", help="where to write the timeline's bytes")
     _common(profile)
+
+    sanitize = commands.add_parser("sanitize", help="wrong accesses, races and reads of what was never written, in a program or in the task itself")
+    sanitize.add_argument("task", type=Path, metavar="TASK.py")
+    sanitize.add_argument("program", type=Path, nargs="?", metavar="PROGRAM.py")
+    sanitize.add_argument("--tools", nargs="+", choices=get_args(SanitizerTool), default=[], help="default: all that the device has")
+    sanitize.add_argument("--calls", type=int, choices=[1, 2], default=1)
+    _common(sanitize)
 
     calibrate = commands.add_parser(
         "calibrate", help="learn how much processes of the same code differ on this host; intervals are as wide as that needs"
@@ -120,7 +143,11 @@ def _job(arguments: argparse.Namespace) -> Job:
         return VerifyJob(**common, program_source=arguments.program.read_text(encoding="utf-8"), tier=arguments.tier, seed=arguments.seed)
     if arguments.command == "profile":
         program = arguments.program.read_text(encoding="utf-8") if arguments.program else None
-        return ProfileJob(**common, program_source=program, iterations=arguments.iterations)
+        counters = {"counters": arguments.counters, "sections": arguments.sections}
+        return ProfileJob(**common, program_source=program, iterations=arguments.iterations, **counters)
+    if arguments.command == "sanitize":
+        program = arguments.program.read_text(encoding="utf-8") if arguments.program else None
+        return SanitizeJob(**common, program_source=program, tools=arguments.tools, calls=arguments.calls)
     return AdmitJob(**common) if arguments.command == "admit" else CaptureJob(**common)
 
 
@@ -155,10 +182,12 @@ def _print(result: JobResult, arguments: argparse.Namespace) -> int:
         return EXIT_OK
     if result.profile is not None and arguments.command == "profile" and arguments.timeline and result.timeline:
         arguments.timeline.write_bytes(result.timeline)
-    found = result.report or result.admission or result.capture or result.profile
+    found = result.report or result.admission or result.capture or result.profile or result.sanitized
     assert found is not None
     if arguments.json or result.capture is not None or result.profile is not None:
         print(found.model_dump_json(indent=2))
+    elif result.sanitized is not None:
+        print(faults(result.sanitized))
     elif result.report is not None:
         print(table(result.report))
     elif result.admission is not None:
@@ -170,7 +199,20 @@ def _print(result: JobResult, arguments: argparse.Namespace) -> int:
             print(f"  eager about {admission.eager_ms:.2f} ms, {admission.parameters} parameters")
     if result.report is not None:
         return EXIT_OK if result.report.status == "passed" else EXIT_HOST if result.report.status == "infrastructure_error" else EXIT_VERDICT
+    if result.sanitized is not None:
+        return EXIT_OK if result.sanitized.clean else EXIT_VERDICT if result.sanitized.faults else EXIT_HOST
     return EXIT_OK if result.admission is None or result.admission.ok else EXIT_VERDICT
+
+
+def faults(found: Sanitized) -> str:
+    """What sanitizers found, for a terminal."""
+    lines = [f"{'CLEAN' if found.clean else 'FAULTS' if found.faults else 'NOTHING RAN'}  {', '.join(found.ran)} {found.tool_version}".rstrip()]
+    for fault in found.faults:
+        where = f" in {fault.kernel}" if fault.kernel else ""
+        line = f", line {fault.line}" if fault.line else ""
+        lines.append(f"  {fault.tool}: {fault.kind}{where}{line}: {fault.message}" + (f" ({fault.count} times)" if fault.count > 1 else ""))
+    lines += [f"  {tool} did not run: {why}" for tool, why in found.missing.items()]
+    return "\n".join(lines)
 
 
 def table(report: Report) -> str:

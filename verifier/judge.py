@@ -28,7 +28,7 @@ from verifier.capturing import CaptureBroken, take_capture
 from verifier.channel import Channel, ChannelError, Frame
 from verifier.devices.base import Device, DeviceError, open_device
 from verifier.evaluation import Evaluation, TaskUnusable
-from verifier.jobs import AdmitJob, CalibrateJob, CaptureJob, Job, JobResult, ProfileJob, StageEvent, VerifyJob
+from verifier.jobs import AdmitJob, CalibrateJob, CaptureJob, Job, JobResult, ProfileJob, SanitizeJob, StageEvent, VerifyJob
 from verifier.layout import LayoutError
 from verifier.limits import Limits
 from verifier.pool import Cancelled, PartyFailure, Pool
@@ -174,6 +174,10 @@ class Judge:
         if isinstance(job, CalibrateJob):
             on_stage(StageEvent(stage="calibrate", status="started"))
             return self._calibrate(job, on_stage)
+        if isinstance(job, SanitizeJob):
+            from verifier.profiling.sanitize import sanitize_job
+
+            return JobResult(sanitized=sanitize_job(job, self.pool, self.data_dir, on_stage))
         return self._profile(job, on_stage)
 
     def _calibrate(self, job: CalibrateJob, on_stage: Any) -> JobResult:

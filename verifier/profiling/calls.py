@@ -18,19 +18,24 @@ WARM_UP = 3
 
 
 def profiled_calls(call: Callable[[], Any], iterations: int, tool: str, sync: Callable[[], None]) -> bytes:
-    """Under "nsys" the ranges are NVTX's and the result is empty (the profiler around this process holds the recording); else the Chrome trace of
-    torch.profiler."""
+    """Under "nsys" and "ncu" the ranges are NVTX's and the result is empty (the profiler around this process holds the recording), under "sanitizer"
+    the calls are all there is; else the Chrome trace of torch.profiler."""
     with torch.no_grad():
+        if tool == "sanitizer":
+            for _ in range(iterations):
+                call()
+                sync()
+            return b""
         for _ in range(WARM_UP):
             call()
         sync()
-        if tool == "nsys":
-            _under_nsys(call, iterations, sync)
+        if tool in ("nsys", "ncu"):
+            _under_nsight(call, iterations, sync)
             return b""
         return _under_torch(call, iterations, sync)
 
 
-def _under_nsys(call: Callable[[], Any], iterations: int, sync: Callable[[], None]) -> None:
+def _under_nsight(call: Callable[[], Any], iterations: int, sync: Callable[[], None]) -> None:
     torch.cuda.profiler.start()
     for _ in range(iterations):
         torch.cuda.nvtx.range_push(ITERATION)

@@ -1,37 +1,42 @@
-"""The job `profile`: a timeline and a digest of a few calls of a program, or of the reference."""
+"""The job `profile`: a timeline and a digest of a few calls of a program, or of the reference; on request hardware counters of its kernels."""
 
 from __future__ import annotations
 
-import contextlib
+import re
 import secrets
-import shutil
-import subprocess
-import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 
 from verifier.build.store import Artefacts
-from verifier.devices.base import Bind, DeviceError
+from verifier.capturing import known_capture
+from verifier.devices.base import DeviceError
 from verifier.evaluation import Ended, Evaluation
-from verifier.jobs import Profile, ProfileJob, StageEvent, VerifyJob
+from verifier.jobs import Profile, ProfileJob, Roofline, SanitizeJob, StageEvent, VerifyJob
 from verifier.layout import LayoutError
-from verifier.pool import Party, PartyFailure, Pool
+from verifier.pool import PartyFailure, Pool
+from verifier.profiling import ncu_import, resource_rows
 from verifier.profiling.digest import digest
 from verifier.profiling.kineto import import_kineto
-from verifier.profiling.nsys import INSIDE_REPORT, Nsys, find_nsys
+from verifier.profiling.metrics import requested
+from verifier.profiling.ncu import LOG, find_ncu
+from verifier.profiling.nsys import Nsys, find_nsys
 from verifier.profiling.nsys_import import ImportProblem
 from verifier.profiling.own_kernels import is_own, own_kernel_names
+from verifier.profiling.redact import last_lines, redacted
+from verifier.profiling.subject import MAX_TRACE, Ran, Subject
 from verifier.profiling.timeline import Timeline
-from verifier.sandbox import bubblewrap, import_path, protection
-from verifier.session import ReferenceSession, Values, give
+from verifier.sandbox import import_path, protection
+from verifier.session import ReferenceSession
 from verifier.source import sha256
 
-MAX_TRACE = 256 << 20
-FINISH = 180.0  # seconds in which nsys writes, exports and leaves the timeline
+COUNTED_KERNELS = 8  # the longest, the program's own first
+COUNTED_LAUNCHES = 24
+COUNTING = 90.0  # seconds for the counted call, replays included
 OnStage = Callable[[StageEvent], None]
 
 
@@ -45,135 +50,109 @@ class _Recorded:
 
 def profile_job(job: ProfileJob, pool: Pool, data_dir: Path, on_stage: OnStage) -> tuple[Profile, bytes]:
     """Raises `DeviceError` with the cause where the task or the program does not run (what is profiled has passed before), and `Cancelled`."""
+    on_stage(StageEvent(stage="profile", status="started"))
+    with watched(job, pool, data_dir, on_stage, "profile") as subject:
+        recorded = _record(subject, on_stage)
+        profile, timeline = _profile(job, pool, recorded)
+        profile.kernels = resource_rows.attach(profile.kernels, subject.artefacts, pool.device)
+        profile.roofline = _roofline(job, pool, data_dir, subject)
+        if job.counters:
+            _count(profile, subject, on_stage)
+        else:
+            profile.counters_reason = "not asked for"
+    return profile, timeline
+
+
+@contextmanager
+def watched(
+    job: ProfileJob | SanitizeJob, pool: Pool, data_dir: Path, on_stage: OnStage, what: str, artefacts: Artefacts | None = None
+) -> Iterator[Subject]:
+    """The subject of a job, built and with inputs; failures of task and program become a `DeviceError` that names them."""
     try:
-        on_stage(StageEvent(stage="profile", status="started"))
-        artefacts = _artefacts(job, pool, data_dir, on_stage)
+        if artefacts is None and job.program_source is not None:
+            artefacts = _built(job, pool, data_dir, on_stage, what)
         reference = ReferenceSession(pool, job.task_source, job.precision, job.mode)
         try:
             seed = secrets.randbits(32)
             reference.load(seed)
-            subject = _Subject(job, pool, reference, reference.inputs(seed + 1), seed, artefacts)
-            recorded = subject.record(on_stage)
+            yield Subject(job, pool, reference, reference.inputs(seed + 1), seed, artefacts)
         finally:
             reference.close()
     except PartyFailure as failure:
         where = f"line {failure.line}: " if failure.line else ""
-        raise DeviceError(f"the profile could not be taken: {where}{failure.message}") from None
+        raise DeviceError(f"the {what} could not be taken: {where}{redacted(failure.message)}") from None
     except (LayoutError, ImportProblem) as error:
-        raise DeviceError(f"the profile could not be taken: {error}") from None
-    return _profile(job, pool, recorded)
+        raise DeviceError(f"the {what} could not be taken: {redacted(str(error))}") from None
 
 
-def _artefacts(job: ProfileJob, pool: Pool, data_dir: Path, on_stage: OnStage) -> Artefacts | None:
-    if job.program_source is None:
-        return None
+def _built(job: ProfileJob | SanitizeJob, pool: Pool, data_dir: Path, on_stage: OnStage, what: str) -> Artefacts:
+    assert job.program_source is not None
     verify = VerifyJob(task_source=job.task_source, program_source=job.program_source, precision=job.precision, mode=job.mode)
     try:
         return Evaluation(verify, pool, data_dir, lambda job: _no_session(), on_stage).built()
     except Ended as ended:
-        raise DeviceError(f"the program cannot be profiled: {ended.message}") from None
+        raise DeviceError(f"the {what} could not be taken: {redacted(ended.message)}") from None
 
 
 def _no_session() -> ReferenceSession:
     raise AssertionError("building asks for no reference")
 
 
-@dataclass
-class _Subject:
-    """The program, or the reference, with the inputs of the calls that are watched."""
+# The timeline
 
-    job: ProfileJob
-    pool: Pool
-    reference: ReferenceSession
-    inputs: Values
-    seed: int
-    artefacts: Artefacts | None
 
-    def record(self, on_stage: OnStage) -> _Recorded:
-        if self.pool.device.kind == "cpu":
-            return self._by_torch("Nsight Systems records GPUs; this is the CPU")
-        nsys, why = find_nsys()
-        if nsys is None or why:
-            return self._by_torch(why)
+def _record(subject: Subject, on_stage: OnStage) -> _Recorded:
+    if subject.pool.device.kind == "cpu":
+        return _by_torch(subject, "Nsight Systems records GPUs; this is the CPU")
+    nsys, why = find_nsys()
+    if nsys is None or why:
+        return _by_torch(subject, why)
+    try:
+        return _by_nsys(subject, nsys)
+    except _NsysFailed as error:
+        why = f"nsys {nsys.version} gave no timeline: {error}"
+        on_stage(StageEvent(stage="profile", status="progress", detail=why[:300]))
+        return _by_torch(subject, why[:600])
+
+
+def _by_torch(subject: Subject, why: str) -> _Recorded:
+    party = subject.party()
+    try:
+        frame = subject.ask(party, "torch", _iterations(subject), _limit(subject))
+    finally:
+        subject.pool.give_back(party)
+    timeline = import_kineto(frame.raw)
+    on_cpu = subject.pool.device.kind == "cpu"
+    return _Recorded(timeline, "torch-profiler" if on_cpu else "cupti", f"torch {torch.__version__}", why)
+
+
+def _by_nsys(subject: Subject, nsys: Nsys) -> _Recorded:
+    def script(folder: str, wrapped: bool) -> str:
+        return nsys.script(folder, import_path(), wrapped)
+
+    with subject.under(script, nsys.binds(), "nsys", _iterations(subject), _limit(subject)) as ran:
+        if ran.failure is not None:
+            raise _NsysFailed(_said(11, ran.failure.detail or ran.failure.message))
+        path = ran.folder / "timeline"
+        if ran.status != 0 or not path.is_file() or path.is_symlink() or path.stat().st_size > MAX_TRACE:
+            raise _NsysFailed(_said(ran.status, ran.printed))
         try:
-            return self._by_nsys(nsys)
-        except (PartyFailure, _NsysFailed) as error:
-            said = _said(11, error.detail) if isinstance(error, PartyFailure) else str(error)
-            why = f"nsys {nsys.version} gave no timeline: {said}"
-            on_stage(StageEvent(stage="profile", status="progress", detail=why[:300]))
-            return self._by_torch(why[:600])
+            timeline = Timeline.from_bytes(path.read_bytes())
+        except ValueError as error:
+            raise _NsysFailed(str(error)) from None
+        if not timeline.events:
+            raise _NsysFailed("its recording is empty")
+        timeline.warnings = [redacted(text) for text in timeline.warnings if not text.startswith("version ")]
+        return _Recorded(timeline, "nsys", nsys.version)
 
-    def _by_torch(self, why: str) -> _Recorded:
-        party = self._party()
-        try:
-            frame = self._ask(party, "torch")
-        finally:
-            self.pool.give_back(party)
-        timeline = import_kineto(frame.raw)
-        on_cpu = self.pool.device.kind == "cpu"
-        return _Recorded(timeline, "torch-profiler" if on_cpu else "cupti", f"torch {torch.__version__}", why)
 
-    def _by_nsys(self, nsys: Nsys) -> _Recorded:
-        folder = tempfile.mkdtemp(prefix="stitch-nsys-")
-        wrapped = bool(bubblewrap())
-        inside = INSIDE_REPORT if wrapped else folder
-        prefix = ["/bin/sh", "-c", nsys.script(inside, import_path(), wrapped), "sh"]
-        try:
-            party = self._party(prefix, [Bind(folder, inside)] if wrapped else [], nsys.binds() if wrapped else [])
-            try:
-                self._ask(party, "nsys")
-                party.send("exit", {}, 10)
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    party.spawned.process.wait(FINISH)
-                status = party.spawned.process.poll()
-            finally:
-                self.pool.give_back(party)
-            path = Path(folder) / "timeline"
-            if status != 0 or not path.is_file() or path.is_symlink() or path.stat().st_size > MAX_TRACE:
-                raise _NsysFailed(_said(status, party.spawned.text()))
-            try:
-                timeline = Timeline.from_bytes(path.read_bytes())
-            except ValueError as error:
-                raise _NsysFailed(str(error)) from None
-            if not timeline.events:
-                raise _NsysFailed("its recording is empty")
-            timeline.warnings = [text for text in timeline.warnings if not text.startswith("version ")]
-            return _Recorded(timeline, "nsys", nsys.version)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+def _iterations(subject: Subject) -> int:
+    assert isinstance(subject.job, ProfileJob)
+    return subject.job.iterations
 
-    def _party(self, prefix: list[str] | None = None, writable: list[Bind] | None = None, binds: list[Bind] | None = None) -> Party:
-        """A fresh party in its role, with the model constructed."""
-        job, pool, reference = self.job, self.pool, self.reference
-        role = "baseline" if self.artefacts is None else "runner"
-        party = pool.spawn("device", prefix, writable, binds)
-        with pool.lock:
-            pool.busy.append(party)
-        try:
-            party.become(role, job.precision, job.mode)
-            if self.artefacts is None:
-                party.ask("load", {"source": job.task_source, "seed": self.seed}, pool.limits.load)
-                return party
-            message: dict[str, Any] = {"source": job.program_source, "artefacts": self.artefacts.index, "variables": pool.device.variables("device")}
-            party.ask("import", message, pool.limits.load, raw=self.artefacts.data)
-            specs = [entry.spec for entry in reference.state]
-            message = {
-                "seed": self.seed,
-                "init": {"tree": reference.init.tree, **give(party, "init", reference.init.tensors, reference.init.specs)},
-                "names": [entry.name for entry in reference.state],
-                "state": give(party, "state", reference.state_tensors, specs),
-            }
-            party.ask("construct", message, pool.limits.load)
-            return party
-        except PartyFailure:
-            pool.give_back(party)
-            raise
 
-    def _ask(self, party: Party, tool: str) -> Any:
-        message = {"tree": self.inputs.tree, "rng": 1, "iterations": self.job.iterations, "tool": tool}
-        message |= give(party, "in", self.inputs.tensors, self.inputs.specs)
-        calls = self.job.iterations + 4
-        return party.ask("profile", message, self.pool.limits.call * calls, max_raw=MAX_TRACE)
+def _limit(subject: Subject) -> float:
+    return subject.pool.limits.call * (_iterations(subject) + 4)
 
 
 class _NsysFailed(RuntimeError):
@@ -182,8 +161,7 @@ class _NsysFailed(RuntimeError):
 
 def _said(status: int | None, printed: str) -> str:
     step = {11: "its run failed", 12: "its export failed", 13: "its export could not be read", None: "it did not finish in time"}
-    last = [line for line in printed.splitlines() if line.strip()][-4:]
-    return f"{step.get(status, f'it ended with status {status}')}: {' / '.join(last)[:400]}"
+    return f"{step.get(status, f'it ended with status {status}')}: {last_lines(printed)}"
 
 
 def _profile(job: ProfileJob, pool: Pool, recorded: _Recorded) -> tuple[Profile, bytes]:
@@ -202,7 +180,7 @@ def _profile(job: ProfileJob, pool: Pool, recorded: _Recorded) -> tuple[Profile,
         program=sha256(job.program_source) if job.program_source is not None else None,
         tool=recorded.tool,
         tool_version=recorded.version,
-        fallback_reason=recorded.fallback_reason,
+        fallback_reason=redacted(recorded.fallback_reason),
         iterations=found.iterations,
         wall_us_per_iteration=found.wall_us_per_iteration,
         device_busy=found.device_busy,
@@ -213,3 +191,79 @@ def _profile(job: ProfileJob, pool: Pool, recorded: _Recorded) -> tuple[Profile,
         warnings=timeline.warnings,
     )
     return profile, timeline.to_bytes()
+
+
+def _roofline(job: ProfileJob, pool: Pool, data_dir: Path, subject: Subject) -> Roofline:
+    """From the task's captured graph where there is one; else the bytes of its inputs and weights alone."""
+    capture = known_capture(data_dir, sha256(job.task_source), job.mode)
+    ceiling = pool.device.ceiling(job.precision)
+    weights = sum(entry.spec.nbytes for entry in subject.reference.state if entry.alias is None)
+    nbytes = (capture.bytes_min if capture else None) or subject.inputs.nbytes + weights or None
+    flops = capture.flops if capture else None
+    memory = nbytes / ceiling.bytes_per_second * 1e3 if nbytes and ceiling.bytes_per_second else None
+    compute = flops / ceiling.flops_per_second * 1e3 if flops and ceiling.flops_per_second else None
+    bound = None if memory is None or compute is None else "memory" if memory >= compute else "compute"
+    return Roofline(bytes=nbytes, flops=flops, memory_ms=memory, compute_ms=compute, bound=bound, ceilings=ceiling.source)
+
+
+# Counters
+
+
+def _count(profile: Profile, subject: Subject, on_stage: OnStage) -> None:
+    """Adds what Nsight Compute measured to the profile's kernels, or says why there is nothing."""
+    if subject.pool.device.kind == "cpu":
+        profile.counters_reason = "Nsight Compute counts on GPUs; this is the CPU"
+        return
+    ncu, why = find_ncu()
+    if ncu is None:
+        profile.counters_reason = why
+        return
+    assert isinstance(subject.job, ProfileJob)
+    wanted = _wanted(profile)
+    if not wanted:
+        profile.counters_reason = "no kernel ran within the calls that were watched"
+        return
+    on_stage(StageEvent(stage="profile", status="progress", detail=f"counters of {len(wanted)} kernels"))
+    profile.counters_version = ncu.version
+    metrics, launches = requested(subject.job.sections), COUNTED_LAUNCHES
+    for _ in range(3):
+
+        def script(folder: str, wrapped: bool, metrics: list[str] = metrics, launches: int = launches) -> str:
+            return ncu.script(folder, metrics, wanted, launches)
+
+        with subject.under(script, ncu.binds(), "ncu", 1, COUNTING, load=subject.pool.limits.load * 2) as ran:
+            log = ran.read(LOG)
+            measured = ncu_import.attach(profile.kernels, ncu_import.read_launches(log))
+            if any(kernel.metrics for kernel in measured):
+                profile.counters_tool, profile.kernels = "ncu", measured
+                profile.counters_reason = _not_counted(profile, wanted)
+                profile.warnings += ncu_import.warnings(log)
+                return
+            profile.counters_reason = _why_not(ran, log)
+            unknown = ncu_import.unknown_metrics(log, metrics)
+            if unknown:
+                metrics = [name for name in metrics if name not in unknown]
+                profile.warnings.append(f"this GPU or this version of Nsight Compute does not know {', '.join(unknown)[:300]}")
+            elif ran.failure is not None and ran.failure.kind == "timed_out" and launches > 4:
+                launches = 4
+            else:
+                break
+    on_stage(StageEvent(stage="profile", status="progress", detail=f"no counters: {profile.counters_reason}"[:300]))
+
+
+def _wanted(profile: Profile) -> list[str]:
+    """Unqualified names of the kernels to count: the longest, the program's own first."""
+    names = [ncu_import.short(kernel.name) for kernel in sorted(profile.kernels, key=lambda kernel: (not kernel.own, -kernel.total_us))]
+    return list(dict.fromkeys(name for name in names if re.fullmatch(r"\w{1,200}", name)))[:COUNTED_KERNELS]
+
+
+def _not_counted(profile: Profile, wanted: list[str]) -> str:
+    missed = [name for name in wanted if not any(kernel.metrics and ncu_import.short(kernel.name) == name for kernel in profile.kernels)]
+    return f"of {COUNTED_LAUNCHES} launches at most; none of {', '.join(missed)[:300]} was among them" if missed else ""
+
+
+def _why_not(ran: Ran, log: str) -> str:
+    reason = ncu_import.problem(log, ran.printed)
+    if ran.failure is not None and ran.failure.kind == "timed_out":
+        return f"it did not finish within {COUNTING:g} s: {reason}"
+    return reason

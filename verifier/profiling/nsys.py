@@ -27,7 +27,6 @@ USUAL = (
     "/usr/local/cuda*/nsight-systems*/bin/nsys",
     "/usr/lib/nsight-systems/target-linux-x64/nsys",
 )
-INSIDE_REPORT = "/report"  # where the sandbox shows the one folder that it may write the report to
 INSIDE_LIBRARIES = "/opt/nsys-libraries"
 _WRAPPER = re.compile(r"exec\s+\"?(?P<command>/\S*nsys)\b")
 _WRAPPED_LIBRARIES = re.compile(r"LD_LIBRARY_PATH=\"?(?P<folder>/[^\s:$\"]+)")

@@ -1,0 +1,87 @@
+"""Finds Nsight Compute on this host and says how to run it around a confined party.
+
+`STITCH_NCU` names the command for hosts where it is in no usual place. Only launches between cudaProfilerStart and Stop are replayed, of the kernels
+that are asked for, so that a profile takes seconds.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from verifier.devices.base import Bind
+
+USUAL = (
+    "/opt/nvidia/nsight-compute/*/ncu",
+    "/usr/local/cuda*/nsight-compute*/ncu",
+    "/usr/lib/nsight-compute/ncu",
+    "/usr/local/cuda*/bin/ncu",
+)
+LOG = "counters.csv"
+NOT_FOUND = "Nsight Compute (ncu) is not installed: apt-get install nsight-compute from NVIDIA's repository, or set STITCH_NCU"
+
+
+@dataclass(frozen=True)
+class Ncu:
+    command: str
+    root: str  # the folder that must be visible for it to run
+    version: str
+
+    def binds(self) -> list[Bind]:
+        """What a sandbox must show for it, read-only."""
+        return [] if self.root.startswith("/usr/") else [Bind(self.root, self.root)]
+
+    def script(self, folder: str, metrics: list[str], kernels: list[str], launches: int) -> str:
+        """A shell script: run "$@" under it and leave its table in `folder`. `kernels`: unqualified names; empty: any. Clocks stay as they are: to
+        set them takes rights over the whole GPU."""
+        options = [
+            "--csv --page raw --print-units base --clock-control none --replay-mode kernel --target-processes application-only",
+            f"--profile-from-start off --launch-count {launches} --metrics {','.join(metrics)}",
+        ]
+        if kernels:
+            options.append(f"--kernel-name-base function --kernel-name 'regex:\\b({'|'.join(kernels)})$'")
+        return f'"{self.command}" {" ".join(options)} --log-file {folder}/{LOG} "$@" || exit 11'
+
+
+@cache
+def find_ncu() -> tuple[Ncu | None, str]:
+    """Nsight Compute, or null; and why it cannot be used ("" where it can)."""
+    chosen = os.environ.get("STITCH_NCU", "")
+    on_path = shutil.which("ncu")
+    candidates = [chosen, on_path or ""] + [path for pattern in USUAL for path in sorted(glob.glob(pattern), reverse=True)]
+    for candidate in candidates:
+        command = os.path.realpath(candidate) if candidate else ""
+        # The toolkit's `ncu` only looks for the product elsewhere: in a sandbox that shows one product, the product's own is the one to run.
+        if not os.access(command, os.X_OK) or (product_root(command) is None and candidate != chosen):
+            continue
+        version = _version(command)
+        if version:
+            return Ncu(command, product_root(command) or str(Path(command).parent), version), ""
+    if on_path or chosen:
+        return None, f"{os.path.basename(chosen or on_path or 'ncu')} is there, but Nsight Compute itself is not, or does not start: set STITCH_NCU"
+    return None, NOT_FOUND
+
+
+def product_root(command: str) -> str | None:
+    """The folder of the product that a command belongs to: the one that holds its `target` folder."""
+    for parent in list(Path(command).parents)[:3]:
+        if (parent / "target").is_dir():
+            return str(parent)
+    return None
+
+
+def _version(command: str) -> str:
+    try:
+        done = subprocess.run(
+            [command, "--version"], capture_output=True, text=True, timeout=30, env={"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/tmp"}
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    version = re.search(r"\d{4}\.\d+(?:\.\d+)*", done.stdout)
+    return version[0] if done.returncode == 0 and version else ""

@@ -1,0 +1,127 @@
+"""What a profiler or a sanitizer watches: the program, or the reference, in a fresh party with inputs of the task."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from verifier.build.store import Artefacts
+from verifier.channel import Frame
+from verifier.devices.base import Bind
+from verifier.jobs import ProfileJob, SanitizeJob
+from verifier.pool import Party, PartyFailure, Pool
+from verifier.sandbox import bubblewrap
+from verifier.session import ReferenceSession, Values, give
+
+INSIDE_REPORT = "/report"  # where the sandbox shows the one folder that a tool may write to
+MAX_TRACE = 256 << 20
+FINISH = 180.0  # seconds in which a tool writes and leaves its report
+
+
+@dataclass
+class Ran:
+    """A tool's run around a party. `failure` is why the party gave no answer, if it did not."""
+
+    folder: Path
+    status: int | None  # null: it did not end in time
+    printed: str
+    failure: PartyFailure | None
+
+    def read(self, name: str, limit: int = 32 << 20) -> str:
+        """A text that the tool left; empty where there is none. A party may have written it: never through a link, never more than `limit`."""
+        path = self.folder / name
+        if path.is_symlink() or not path.is_file():
+            return ""
+        with path.open("rb") as file:
+            return file.read(limit).decode("utf-8", "replace")
+
+
+@dataclass
+class Subject:
+    job: ProfileJob | SanitizeJob
+    pool: Pool
+    reference: ReferenceSession
+    inputs: Values
+    seed: int
+    artefacts: Artefacts | None  # null: the reference itself
+
+    def party(
+        self,
+        prefix: list[str] | None = None,
+        writable: list[Bind] | None = None,
+        binds: list[Bind] | None = None,
+        load: float | None = None,
+    ) -> Party:
+        """A fresh party in its role, with the model constructed. `load`: seconds for each step, where a tool slows them."""
+        job, pool, reference = self.job, self.pool, self.reference
+        load = load or pool.limits.load
+        role = "baseline" if self.artefacts is None else "runner"
+        party = pool.spawn("device", prefix, writable, binds)
+        with pool.lock:
+            pool.busy.append(party)
+        try:
+            party.become(role, job.precision, job.mode)
+            if self.artefacts is None:
+                party.ask("load", {"source": job.task_source, "seed": self.seed}, load)
+                return party
+            message: dict[str, Any] = {"source": job.program_source, "artefacts": self.artefacts.index, "variables": pool.device.variables("device")}
+            party.ask("import", message, load, raw=self.artefacts.data)
+            specs = [entry.spec for entry in reference.state]
+            message = {
+                "seed": self.seed,
+                "init": {"tree": reference.init.tree, **give(party, "init", reference.init.tensors, reference.init.specs)},
+                "names": [entry.name for entry in reference.state],
+                "state": give(party, "state", reference.state_tensors, specs),
+            }
+            party.ask("construct", message, load)
+            return party
+        except PartyFailure:
+            pool.give_back(party)
+            raise
+
+    def ask(self, party: Party, tool: str, calls: int, limit: float) -> Frame:
+        """Calls under `tool` ("torch", "nsys", "ncu", "sanitizer")."""
+        message = {"tree": self.inputs.tree, "rng": 1, "iterations": calls, "tool": tool}
+        message |= give(party, "in", self.inputs.tensors, self.inputs.specs)
+        return party.ask("profile", message, limit, max_raw=MAX_TRACE)
+
+    @contextmanager
+    def under(
+        self, script: Callable[[str, bool], str], binds: list[Bind], tool: str, calls: int, limit: float, load: float | None = None
+    ) -> Iterator[Ran]:
+        """A tool's shell script around a party: `script(folder, wrapped)` runs "$@" and leaves files in `folder`, which goes when this ends."""
+        folder = tempfile.mkdtemp(prefix="stitch-profile-")
+        wrapped = bool(bubblewrap())
+        inside = INSIDE_REPORT if wrapped else folder
+        prefix = ["/bin/sh", "-c", script(inside, wrapped), "sh"]
+        try:
+            failure, status, printed = None, None, ""
+            try:
+                party = self.party(prefix, [Bind(folder, inside)] if wrapped else [], binds if wrapped else [], load)
+                try:
+                    self.ask(party, tool, calls, limit)
+                    party.send("exit", {}, 10)
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        party.spawned.process.wait(FINISH)
+                    status = party.spawned.process.poll()
+                except PartyFailure as error:
+                    failure = error
+                    if error.kind == "raised":  # the tool has still to write what it saw
+                        with contextlib.suppress(PartyFailure, subprocess.TimeoutExpired):
+                            party.send("exit", {}, 10)
+                            party.spawned.process.wait(30)
+                finally:
+                    self.pool.give_back(party)
+                    printed = party.spawned.text()
+            except PartyFailure as error:
+                failure = error
+            yield Ran(Path(folder), status, printed, failure)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
