@@ -52,6 +52,7 @@ _DOWNLOAD_MODULES = {"socket", "urllib", "http", "requests", "ftplib", "aiohttp"
 _DOWNLOAD_CALLS = {("torch.hub", "load"), ("torch.hub", "load_state_dict_from_url"), ("torch.hub", "download_url_to_file")}
 _TIMERS = {"time", "torch.cuda", "torch.utils.benchmark", "timeit"}
 _PATCHED_ROOTS = {"torch", "F", "nn", "time", "builtins", "ctypes", "sys", "gc", "statistics"}
+_UNPICKLERS = {"pickle", "_pickle", "marshal", "dill", "cloudpickle"}
 _DECODERS = {"b64decode", "b32decode", "b85decode", "a85decode", "unhexlify", "fromhex", "decompress", "loads"}
 _LIBRARY_CALL = re.compile(r"\b(at::(matmul|mm|bmm|addmm|linear|conv\w*|softmax|layer_norm)|cublas\w+|cudnn\w+|cblas_\w+|mkl_\w+|dlsym|dlopen)\b")
 _KERNEL = re.compile(r"__global__|extern\s+\"C\"")
@@ -140,6 +141,8 @@ def _call_findings(node: ast.Call, names: dict[str, str]) -> list[tuple[str, str
         if decoded:
             return [("obfuscation", "refuse", f"{called} of text that is decoded at run time: the source must show what it runs")]
         return [("dynamic-code", "note", f"{called} of text made at run time")]
+    if owner in _UNPICKLERS and name in ("load", "loads", "Unpickler"):
+        return [("obfuscation", "refuse", f"{called} runs whatever the bytes say: the source must show what it runs")]
     if name in _PROCESS.get(owner, ()):
         return [("process-control", "refuse", f"calls {called}: a program must not start or end processes")]
     if (owner, name) in _FRAMES:

@@ -19,6 +19,7 @@ def refused(source: str) -> list[str]:
     [
         ("import base64\nexec(base64.b64decode('eA=='))", "obfuscation"),
         ("exec(''.join(chr(c) for c in [112]))", "obfuscation"),
+        ("import pickle\nrun = pickle.loads(b'x')", "obfuscation"),
         ("import os\nos.system('ls')", "process-control"),
         ("from subprocess import run\nrun(['ls'])", "process-control"),
         ("import sys\nsys._getframe()", "frames"),
