@@ -5,8 +5,6 @@
 # because: burns|processor|threads|busy|while
 # defence: design
 # says: native threads that burn every core whenever it is not its own turn, so that eager is timed on what is left
-import ctypes
-
 import torch
 import torch.nn as nn
 
@@ -14,6 +12,7 @@ import torch.nn as nn
 # --- stitchwork build helper 1: embedded verbatim; a verifier recognises it by its hash ---
 def stitch_build(language, source, flags=()):
     """Compile `source` (plain C ABI; "cpp" by g++ with OpenMP, "cuda" by nvcc) and load it. The same source is compiled once."""
+    import ctypes
     import hashlib
     import os
     import shutil
