@@ -85,6 +85,8 @@ def parser() -> argparse.ArgumentParser:
     prepare.add_argument("--device", default="cpu", help="cpu or cuda:0 (default: cpu)")
     prepare.add_argument("--data-dir", type=Path, default=None, help="where they are kept (default: $DATA_DIR/verifier or .data/verifier)")
 
+    prepare.add_argument("--plain", action="store_true", help="only for programs without flags of their own")
+
     judge = commands.add_parser("judge")  # the process that Verifier starts; not for people
     judge.add_argument("--device", required=True)
     judge.add_argument("--data-dir", type=Path, required=True)
@@ -114,7 +116,7 @@ def main(argv: list[str] | None = None) -> int:
     if arguments.command == "prepare":
         from verifier.prepare import main as prepare
 
-        return prepare(arguments.device, arguments.data_dir or _data_folder())
+        return prepare(arguments.device, arguments.data_dir or _data_folder(), arguments.plain)
     if arguments.command == "doctor":
         from verifier.doctor import main as doctor
 

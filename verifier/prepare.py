@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from verifier.build.headers import Headers
+from verifier.build.headers import USUAL, Headers
 from verifier.devices.base import DeviceError, open_device
 from verifier.limits import Limits
 from verifier.pool import PartyFailure, Pool
 
 
-def main(device_name: str, data_dir: Path) -> int:
+def main(device_name: str, data_dir: Path, plain: bool = False) -> int:
     """0: all there; 2: this host cannot make them, with the reason."""
     data_dir.mkdir(parents=True, exist_ok=True)
     try:
@@ -23,7 +23,7 @@ def main(device_name: str, data_dir: Path) -> int:
     headers = Headers(data_dir, environment.torch, environment.compiler)
     pool = Pool(device, Limits(), spares=0, builder_binds=[headers.bind])
     try:
-        for made in headers.prepare(pool):
+        for made in headers.prepare(pool, ([],) if plain else USUAL):
             print(f"a precompiled header of {made.nbytes >> 20} MiB, in {made.seconds:.1f} s of the compiler")
     except PartyFailure as failure:
         print(f"no precompiled header: {failure.message} {failure.detail[-1000:]}".strip(), file=sys.stderr)

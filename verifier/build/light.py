@@ -60,13 +60,8 @@ _STANDARD = (
     *("sstream", "stdexcept", "string", "tuple", "type_traits", "unordered_map", "utility", "vector"),
 )
 _BASIC = ("ATen/core/Tensor.h", "c10/core/ScalarType.h", "c10/util/ArrayRef.h", "c10/util/Exception.h")
-# The header that is precompiled once a host: what `PYBIND11_MODULE` and `torch::wrap_pybind_function` need, with the whole class Tensor and what
-# C++ code on tensors names most.
-_BINDING = (
-    *_BASIC,
-    *("torch/csrc/Exceptions.h", "torch/csrc/utils/pybind.h", "ATen/TensorOperators.h", "ATen/Dispatch.h", "ATen/Parallel.h"),
-    *(f"ATen/ops/{name}.h" for name in ("empty", "empty_like", "full", "ones", "ones_like", "zeros", "zeros_like")),
-)
+# The header that is precompiled once a host: what `PYBIND11_MODULE` and `torch::wrap_pybind_function` need, with the whole class Tensor.
+_BINDING = (*_BASIC, "torch/csrc/Exceptions.h", "torch/csrc/utils/pybind.h")
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:[^\"\\\n]|\\.)*\"", re.DOTALL)
 _BLOCK = re.compile(r"^// aten::(\w+)[^\n]*\ninline [^\n]*?\bTensor::(\w+)\([^\n]*\n.*?^\}\n", re.DOTALL | re.MULTILINE)
