@@ -96,6 +96,29 @@ class Roofline(BaseModel):
     ceilings: str = ""  # where bandwidth and rate come from
 
 
+class Moved(BaseModel):
+    """Copies of one direction, or fills."""
+
+    count: float = 0.0
+    us: float = 0.0
+    bytes: float = 0.0
+
+
+class HostCalls(BaseModel):
+    """What the host's side of a program does in one call. Times in microseconds."""
+
+    waits: float = 0.0  # of the program, for the device
+    wait_us: float = 0.0
+    allocations: float = 0.0  # by the driver, both ways
+    allocation_us: float = 0.0
+    copies: dict[str, Moved] = {}  # "HtoD", "DtoH", "DtoD"
+    fills: Moved = Moved()
+    streams: int = 0  # on which kernels ran
+    device_us: float = 0.0  # in which anything ran on the device
+    kernel_us: float = 0.0  # sum over kernels: more than `device_us` where they overlap
+    begin_us: float = 0.0  # until the first work on the device
+
+
 class Profile(BaseModel):
     """What the job `profile` returns beside the timeline's bytes (`profiling/timeline.py`)."""
 
@@ -114,6 +137,7 @@ class Profile(BaseModel):
     counters_version: str = ""
     counters_reason: str = ""  # why there are no counters, or of which kernels there are none
     roofline: Roofline | None = None
+    host: HostCalls | None = None  # null where the tool saw no calls of the CUDA interface
     protection: Protection | None = None
     warnings: list[str] = []
 

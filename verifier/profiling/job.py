@@ -21,6 +21,7 @@ from verifier.layout import LayoutError
 from verifier.pool import PartyFailure, Pool
 from verifier.profiling import ncu_import, resource_rows
 from verifier.profiling.digest import digest
+from verifier.profiling.host_calls import host_calls
 from verifier.profiling.kineto import import_kineto
 from verifier.profiling.metrics import requested
 from verifier.profiling.ncu import LOG, find_ncu
@@ -187,6 +188,7 @@ def _profile(job: ProfileJob, pool: Pool, recorded: _Recorded) -> tuple[Profile,
         launches_per_iteration=found.launches_per_iteration,
         gap_us_p50=found.gap_us_p50,
         kernels=found.kernels,
+        host=host_calls(timeline) if on_device else None,
         protection=protection(),
         warnings=timeline.warnings,
     )

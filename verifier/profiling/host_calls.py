@@ -1,0 +1,100 @@
+"""What a program's host side does in a call, from a timeline: waits, allocations, copies, fills, streams. Figures are means over the watched calls.
+
+The call that a profiler watches ends with one wait of the profiler's own (`calls.py`), which is left out.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from verifier.jobs import HostCalls, Moved
+from verifier.profiling.digest import ITERATION
+from verifier.profiling.timeline import KINDS, Timeline
+
+_KERNEL, _COPY, _SET, _API, _NVTX, _GRAPH = (KINDS.index(kind) for kind in ("kernel", "memcpy", "memset", "api", "nvtx", "graph"))
+WAITS = ("cudaDeviceSynchronize", "cudaStreamSynchronize", "cudaEventSynchronize", "cuCtxSynchronize", "cuStreamSynchronize", "cuEventSynchronize")
+ALLOCATIONS = ("cudaMalloc", "cudaFree", "cudaMallocHost", "cudaFreeHost", "cudaHostAlloc", "cuMemAlloc", "cuMemFree", "cudaMallocManaged")
+BLOCKING = ("cudaMemcpy", "cuMemcpyDtoH", "cuMemcpyHtoD")  # copies that wait by themselves
+
+
+def host_calls(timeline: Timeline) -> HostCalls | None:
+    """Null where no ranges named `iter` bound the watched calls."""
+    columns = timeline.columns
+    start, end, kind, name = columns["start"], columns["start"] + columns["duration"], columns["kind"], columns["name"]
+    bounds = (kind == _NVTX) & np.isin(name, [index for index, text in enumerate(timeline.names) if text == ITERATION])
+    if not bounds.any():
+        return None
+    order = np.argsort(start[bounds])
+    begins, ends = start[bounds][order], end[bounds][order]
+    count = len(begins)
+    inside = np.searchsorted(begins, start, side="right") - 1
+    inside = np.where((inside >= 0) & (start <= ends[np.maximum(inside, 0)]), inside, -1)
+    found = HostCalls()
+    # A correlated call and a device event stand in the timeline each by itself: those of the API are the host's, the others the device's.
+    for index in np.flatnonzero((kind == _API) & (inside >= 0)).tolist():
+        text, us = timeline.names[name[index]].partition("_")[0], float(end[index] - start[index]) / 1e3
+        if text in WAITS or text in BLOCKING:
+            found.waits += 1
+            found.wait_us += us
+        elif text in ALLOCATIONS:
+            found.allocations += 1
+            found.allocation_us += us
+    own_waits = _last_waits(timeline, inside, count)
+    found.waits = max(found.waits - len(own_waits), 0.0)
+    found.wait_us = max(found.wait_us - sum(own_waits), 0.0)
+    copies: dict[str, Moved] = {}
+    for index in np.flatnonzero(np.isin(kind, (_COPY, _SET)) & (inside >= 0)).tolist():
+        text = timeline.names[name[index]]
+        moved = found.fills if kind[index] == _SET else copies.setdefault(_direction(text), Moved())
+        detail = timeline.details[int(columns["detail"][index]) - 1] if columns["detail"][index] else {}
+        moved.count += 1
+        moved.us += float(end[index] - start[index]) / 1e3
+        moved.bytes += float(detail.get("bytes") or 0)
+    kernels = np.flatnonzero((kind == _KERNEL) & (inside >= 0))
+    found.streams = len(set(columns["row"][kernels].tolist()))
+    found.kernel_us = float((end[kernels] - start[kernels]).sum()) / 1e3
+    device = np.flatnonzero(np.isin(kind, (_KERNEL, _COPY, _SET, _GRAPH)) & (inside >= 0))
+    found.device_us = _union(start[device], end[device]) / 1e3
+    firsts = [float(start[device][inside[device] == i].min() - begins[i]) / 1e3 for i in range(count) if (inside[device] == i).any()]
+    found.begin_us = float(np.mean(firsts)) * count if firsts else 0.0
+    return _per_call(found, copies, count)
+
+
+def _last_waits(timeline: Timeline, inside: np.ndarray, count: int) -> list[float]:
+    """Durations of each watched call's last wait, which is the profiler's."""
+    columns = timeline.columns
+    waits = [index for index, text in enumerate(timeline.names) if text.partition("_")[0] in WAITS]
+    chosen = np.flatnonzero((columns["kind"] == _API) & np.isin(columns["name"], waits) & (inside >= 0))
+    last: dict[int, tuple[float, float]] = {}
+    for index in chosen.tolist():
+        begin = float(columns["start"][index])
+        if begin >= last.get(int(inside[index]), (-1.0, 0.0))[0]:
+            last[int(inside[index])] = (begin, float(columns["duration"][index]) / 1e3)
+    return [duration for _, duration in last.values()][:count]
+
+
+def _direction(text: str) -> str:
+    for direction in ("HtoD", "DtoH", "DtoD"):
+        if direction in text:
+            return direction
+    return "other"
+
+
+def _union(start: np.ndarray, end: np.ndarray) -> float:
+    if not len(start):
+        return 0.0
+    order = np.argsort(start)
+    start, end = start[order], end[order]
+    reached = np.concatenate(([-np.inf], np.maximum.accumulate(end)[:-1]))
+    return float(np.maximum(end - np.maximum(start, reached), 0.0).sum())
+
+
+def _per_call(found: HostCalls, copies: dict[str, Moved], count: int) -> HostCalls:
+    def each(moved: Moved) -> Moved:
+        return Moved(count=moved.count / count, us=moved.us / count, bytes=moved.bytes / count)
+
+    figures = {
+        name: round(value / count, 3) for name, value in found.model_dump(include={"waits", "wait_us", "allocations", "allocation_us"}).items()
+    }
+    figures |= {name: round(getattr(found, name) / count, 3) for name in ("device_us", "kernel_us", "begin_us")}
+    return found.model_copy(update={**figures, "fills": each(found.fills), "copies": {name: each(moved) for name, moved in copies.items()}})
