@@ -18,7 +18,7 @@ import time
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from verifier import cgroup, landlock, seccomp
 from verifier.channel import Channel, pair
@@ -42,6 +42,7 @@ BOOT = "import sys; sys.path.insert(0, sys.argv[1]); import verifier.party as pa
 # fresh pages for a dozen calls before it reuses freed ones: a call that faults in 16 MiB took 4 to 35 ms here instead of 1. So thresholds are
 # fixed, and each party starts with a heap whose pages it has touched (`party.grow_heap`).
 HEAP = 256 << 20
+GUARD_SECONDS = 0.2
 SURVIVAL = 30.0  # seconds after SIGKILL; what is there then is held by a driver, and the device cannot be trusted
 ALLOCATOR = "glibc.malloc.mmap_threshold=33554432:glibc.malloc.trim_threshold=1099511627776:glibc.malloc.top_pad=67108864:glibc.malloc.hugetlb=1"
 
@@ -132,7 +133,7 @@ def protection() -> Protection:
         layers.append(landlock.layer())
     kind = cgroup.version()
     (layers if kind else missing).append(cgroup.layer() if kind else cgroup.lack())
-    layers += ["rlimits", "time limits"]
+    layers += ["rlimits", *([] if kind else ["memory and processes counted by the judge"]), "time limits"]
     return Protection(sandbox="bubblewrap" if wrapped else "process", layers=layers, missing=missing)
 
 
@@ -150,11 +151,29 @@ class Spawned:
     total: int = 0
     flooded: bool = False
     drain: threading.Thread | None = None
+    over: Literal["", "memory", "processes"] = ""  # what it took too much of, where no cgroup stands guard
     ended: bool = False
 
     def start_drain(self) -> None:
         self.drain = threading.Thread(target=self._drain, daemon=True)
         self.drain.start()
+        if self.group is None:
+            threading.Thread(target=self._guard, daemon=True).start()
+
+    def _guard(self) -> None:
+        """Without a cgroup: root's processes are under no limit of number, and CUDA's under none of memory. Looks now and then."""
+        page = os.sysconf("SC_PAGE_SIZE")
+        while not self.ended and self.process.poll() is None:
+            family = _family(self.process.pid)
+            resident = 0
+            for pid in family:
+                with contextlib.suppress(OSError, ValueError, IndexError):
+                    resident += int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * page
+            if resident > self.limits.memory or len(family) > self.limits.processes:
+                self.over = "memory" if resident > self.limits.memory else "processes"
+                self.kill()
+                return
+            time.sleep(GUARD_SECONDS)
 
     def _drain(self) -> None:
         """Reads what the party prints so that it never blocks, and keeps the last of it."""
@@ -184,12 +203,16 @@ class Spawned:
 
     def kill(self) -> None:
         """SIGKILL to everything that belongs to the party; safe from any thread, and more than once."""
+        family = _family(self.process.pid) if self.group is None and not self.wrapped else []
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
         if self.group is not None:
             self.group.kill()
         with contextlib.suppress(OSError):
             self.process.kill()
+        for pid in family:  # what left the session; a namespace ends as a whole
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
 
     def end(self) -> int | None:
         """Kills what is left, frees everything, and returns the exit status (negative: a signal). What does not die is remembered (`survivors`)."""
