@@ -1,0 +1,67 @@
+# task: tasks/cumsum.py
+# device: cpu
+# says: running sums in double, rows shared among the threads
+import ctypes
+
+import torch
+import torch.nn as nn
+
+# --- stitchwork build helper 1: embedded verbatim; a verifier recognises it by its hash ---
+def stitch_build(language, source, flags=()):
+    """Compile `source` (plain C ABI; "cpp" by g++ with OpenMP, "cuda" by nvcc) and load it. The same source is compiled once."""
+    import ctypes
+    import hashlib
+    import os
+    import shutil
+    import subprocess
+    import tempfile
+
+    if language == "cuda":
+        compiler = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
+        base = ["-O3", "-std=c++17", "-shared", "-Xcompiler=-fPIC", "-arch=" + os.environ.get("STITCH_CUDA_ARCH", "native")]
+    else:
+        compiler = shutil.which("g++") or "g++"
+        base = ["-O3", "-march=native", "-std=c++17", "-fopenmp", "-fPIC", "-shared", "-fno-math-errno", "-fno-trapping-math"]
+    command = [compiler, *base, *flags]
+    key = hashlib.sha256("\0".join([language, source, *command[1:]]).encode()).hexdigest()
+    folder = os.environ.get("STITCH_BUILD_DIR") or os.path.join(tempfile.gettempdir(), "stitch-build-%d" % os.getuid())
+    library = os.path.join(folder, key + ".so")
+    if not os.path.exists(library):
+        if os.environ.get("STITCH_BUILD") == "lookup":
+            raise RuntimeError("this source was not built beforehand: call stitch_build when the module is imported")
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder) as scratch:
+            unit = os.path.join(scratch, "kernels.cu" if language == "cuda" else "kernels.cpp")
+            with open(unit, "w") as file:
+                file.write(source)
+            done = subprocess.run([*command, unit, "-o", unit + ".so"], capture_output=True, text=True)
+            if done.returncode != 0:
+                raise RuntimeError("%s failed:\n%s" % (os.path.basename(compiler), done.stderr))
+            os.replace(unit + ".so", library)
+    return ctypes.CDLL(library)
+
+
+# --- end of the stitchwork build helper ---
+
+SOURCE = r"""
+#include <cstdint>
+
+extern "C" void cumsum(const float* x, float* y, int64_t rows, int64_t n) {
+#pragma omp parallel for
+  for (int64_t r = 0; r < rows; ++r) {
+    double sum = 0;
+    for (int64_t i = 0; i < n; ++i) y[r * n + i] = float(sum += x[r * n + i]);
+  }
+}
+"""
+LIB = stitch_build("cpp", SOURCE)
+LIB.cumsum.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64]
+LIB.cumsum.restype = None
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        x = x.contiguous()
+        y = torch.empty_like(x)
+        LIB.cumsum(x.data_ptr(), y.data_ptr(), *x.shape)
+        return y
