@@ -109,7 +109,7 @@ def _common(command: argparse.ArgumentParser) -> None:
 def main(argv: list[str] | None = None) -> int:
     arguments = parser().parse_args(argv)
     if arguments.command == "judge":
-        from verifier.judge import main as judge
+        from verifier.opening import main as judge
 
         limits = Limits.model_validate_json(arguments.limits)
         return judge(arguments.device, arguments.data_dir, arguments.fd, limits, arguments.spares, arguments.without_static)

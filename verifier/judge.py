@@ -6,13 +6,9 @@ It imports no task and no program, and it unpickles nothing. When its client goe
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import queue
 import secrets
-import signal
-import socket
-import sys
 import threading
 import time
 import traceback
@@ -21,16 +17,14 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from verifier import cgroup
 from verifier.admission import admit, task_failure
 from verifier.build.headers import Headers
 from verifier.capturing import CaptureBroken, take_capture
 from verifier.channel import Channel, ChannelError, Frame
-from verifier.devices.base import Device, DeviceError, open_device
+from verifier.devices.base import DeviceError
 from verifier.evaluation import Evaluation, TaskUnusable
 from verifier.jobs import AdmitJob, CalibrateJob, CaptureJob, Job, JobResult, ProfileJob, SanitizeJob, StageEvent, VerifyJob
 from verifier.layout import LayoutError
-from verifier.limits import Limits
 from verifier.pool import Cancelled, PartyFailure, Pool
 from verifier.sandbox import SURVIVAL, survivors
 from verifier.session import ReferenceSession
@@ -38,22 +32,20 @@ from verifier.source import SourceError, sha256
 from verifier.task import Task
 
 JOB: TypeAdapter[Job] = TypeAdapter(Job)
-MAX_JOB = 16 << 20
 SESSION_BYTES = 8 << 30  # of device memory that a waiting reference may hold: context, task, cached blocks
 LEAK_BYTES = 512 << 20  # of device memory; the judge itself loads kernels as it goes
 GIVEN_BACK_SECONDS = 10.0
 
 
 class Judge:
-    def __init__(self, device: Device, data_dir: Path, channel: Channel, limits: Limits, spares: int, without_static: bool = False):
-        self.device = device
+    def __init__(self, data_dir: Path, channel: Channel, pool: Pool, headers: Headers, without_static: bool = False):
+        self.device = pool.device
         self.data_dir = data_dir
         self.channel = channel
-        self.limits = limits
+        self.limits = pool.limits
         self.without_static = without_static
-        environment = device.environment()
-        self.headers = Headers(data_dir, environment.torch, environment.compiler)
-        self.pool = Pool(device, limits, spares, [self.headers.bind])
+        self.headers = headers
+        self.pool = pool
         self.inbox: queue.Queue[Frame | None] = queue.Queue()
         self.session: ReferenceSession | None = None
         self.session_key: tuple[str, ...] = ()
@@ -261,23 +253,3 @@ class Judge:
         self.pool.close()
         with contextlib.suppress(RuntimeError):  # of a device that failed
             self.device.close()
-
-
-def main(device_name: str, data_dir: Path, fd: int, limits: Limits, spares: int, without_static: bool = False) -> int:
-    """The process: `fd` is the client's socket."""
-    libc = ctypes.CDLL(None)
-    libc.prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
-    libc.prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE: nobody of the same user reads this memory or environment
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the client's to handle
-    channel = Channel(socket.socket(fileno=fd), max_json=MAX_JOB)
-    os.set_inheritable(fd, False)
-    cgroup.sweep()
-    data_dir.mkdir(parents=True, exist_ok=True)
-    try:
-        device = open_device(device_name, data_dir)
-    except (DeviceError, ImportError) as error:
-        channel.send({"type": "unusable", "error": str(error)})
-        return 1
-    Judge(device, data_dir, channel, limits, spares, without_static).serve()
-    sys.stdout.flush()
-    return 0

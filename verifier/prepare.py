@@ -15,12 +15,11 @@ def main(device_name: str, data_dir: Path, plain: bool = False) -> int:
     """0: all there; 2: this host cannot make them, with the reason."""
     data_dir.mkdir(parents=True, exist_ok=True)
     try:
-        device = open_device(device_name, data_dir)
+        device = open_device(device_name, data_dir, later=True)
     except (DeviceError, ImportError) as error:
         print(error, file=sys.stderr)
         return 2
-    environment = device.environment()
-    headers = Headers(data_dir, environment.torch, environment.compiler)
+    headers = Headers(data_dir)
     pool = Pool(device, Limits(), spares=0, builder_binds=[headers.bind])
     try:
         for made in headers.prepare(pool, ([],) if plain else USUAL):

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.metadata
 import json
 import os
 import platform
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from verifier.build.light import BINDING_HEADER, precompiled_key
@@ -41,10 +43,10 @@ class Made:
 class Headers:
     """`folder/<versions>/<key>/stitch_binding.h` and `.gch`."""
 
-    def __init__(self, data_dir: Path, *versions: str):
+    def __init__(self, data_dir: Path):
         top = data_folder(data_dir, "headers")
         script = Path(__file__).with_name("light.py").read_bytes()  # the header's text comes from there
-        ours = hashlib.sha256("\0".join([*versions, platform.python_version(), sys.prefix, sha256(script)]).encode()).hexdigest()[:24]
+        ours = hashlib.sha256("\0".join([*_versions(), sys.prefix, sha256(script)]).encode()).hexdigest()[:24]
         self.folder = top / ours
         self.folder.mkdir(mode=0o700, exist_ok=True)
         for other in top.iterdir():  # of another torch or compiler
@@ -84,7 +86,8 @@ class Headers:
         wanted, self.wanted = list(self.wanted.values()), {}
         parties = [pool.take("builder") for _ in wanted]
         try:
-            return pool.at_once([partial(self._made, party, flags) for party, flags in zip(parties, wanted, strict=True)])
+            with ThreadPoolExecutor(max(len(parties), 1)) as threads:
+                return list(threads.map(self._made, parties, wanted))
         finally:
             for party in parties:
                 pool.give_back(party)
@@ -150,3 +153,14 @@ class Headers:
                 sound = False
             if not sound:
                 shutil.rmtree(entry, ignore_errors=True)
+
+
+def _versions() -> list[str]:
+    """Of torch (without importing it, which takes seconds), Python and the compiler."""
+    try:
+        torch = importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:
+        torch = ""
+    compiler = shutil.which("g++") or shutil.which("c++") or ""
+    done = subprocess.run([compiler, "-v"], capture_output=True, text=True, timeout=30) if compiler else None
+    return [torch, platform.python_version(), done.stderr if done else ""]

@@ -81,6 +81,9 @@ class Device(ABC):
     torch_device: str  # for the judge's own comparisons
     lost = False  # `check` found that this process can no longer use the device; another one may
 
+    def open(self) -> None:  # noqa: B027  a device that needs no torch is open when it is there
+        """The part that needs torch, and seconds: contexts, probes. Before it, parties can already be started. Raises `DeviceError`."""
+
     @abstractmethod
     def environment(self) -> Environment: ...
 
@@ -196,17 +199,21 @@ class PartyDevice(ABC):
         return None
 
 
-def open_device(name: str, data_dir: Path) -> Device:
-    """`cpu` or `cuda[:N]`. Raises `DeviceError` with what to install where this host has no such device."""
+def open_device(name: str, data_dir: Path, later: bool = False) -> Device:
+    """`cpu` or `cuda[:N]`. Raises `DeviceError` with what to install where this host has no such device. With `later` the caller opens it."""
     if name == "cpu":
         from verifier.devices.cpu import CpuDevice
 
-        return CpuDevice(data_dir)
-    if name == "cuda" or name.startswith("cuda:"):
+        device: Device = CpuDevice(data_dir)
+    elif name == "cuda" or name.startswith("cuda:"):
         from verifier.devices.cuda import CudaDevice
 
-        return CudaDevice(name, data_dir)
-    raise DeviceError(f"there is no device {name!r}; use cpu or cuda:0")
+        device = CudaDevice(name, data_dir)
+    else:
+        raise DeviceError(f"there is no device {name!r}; use cpu or cuda:0")
+    if not later:
+        device.open()
+    return device
 
 
 def party_device(config: dict[str, Any]) -> PartyDevice:

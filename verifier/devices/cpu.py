@@ -11,13 +11,14 @@ import shutil
 import subprocess
 import time
 from pathlib import Path
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from verifier.devices.base import Arena, Bind, Ceiling, Device, DeviceError
 from verifier.report import Environment
 from verifier.shim.clock import ClockError, build_clock
+
+if TYPE_CHECKING:  # importing it takes a second, in which parties are already started
+    import torch
 
 _ADD_SEALS, _SEAL_SEAL, _SEAL_SHRINK, _SEAL_GROW = 1033, 1, 2, 4
 SETTLE_SECONDS = 0.012
@@ -27,6 +28,8 @@ class CpuArena(Arena):
     """A sealed memfd: a party that maps it can write to it, but can neither cut it short nor make it grow."""
 
     def __init__(self, nbytes: int):
+        import torch
+
         self.nbytes = max(nbytes, mmap.PAGESIZE)
         fd = os.memfd_create("arena", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         try:
@@ -60,10 +63,14 @@ class CpuDevice(Device):
     def __init__(self, data_dir: Path):
         self.data_dir = data_dir
         self.threads = len(os.sched_getaffinity(0))
-        torch.set_num_threads(self.threads)
         self._flush: torch.Tensor | None = None
         self._ceiling: Ceiling | None = None
         self.shim = self._build_shim()
+
+    def open(self) -> None:
+        import torch
+
+        torch.set_num_threads(self.threads)
 
     def _build_shim(self) -> Path | None:
         """Compiled once a host; without a compiler the clock is Python's, and the report says so."""
@@ -73,6 +80,8 @@ class CpuDevice(Device):
             return None
 
     def environment(self) -> Environment:
+        import torch
+
         return Environment(
             device=self.name,
             device_name=_cpu_name(),
@@ -94,6 +103,8 @@ class CpuDevice(Device):
 
     def flush_caches(self) -> None:
         if self._flush is None:
+            import torch
+
             self._flush = torch.zeros(min(2 * _last_level_cache(), 64 << 20), dtype=torch.uint8)
         self._flush.add_(1)
 
@@ -179,6 +190,8 @@ def _last_level_cache() -> int:
 
 
 def _measure_ceiling() -> dict[str, float]:
+    import torch
+
     source = torch.ones(16 << 20)  # 64 MiB
     target = torch.empty_like(source)
     left, right = torch.rand(1024, 1024), torch.rand(1024, 1024)

@@ -75,10 +75,6 @@ class CudaDevice(Device):
             raise DeviceError(f"no GPU found: {cuda_driver.why_no_driver()}")
         if int(index) >= cuda_driver.gpu_count():
             raise DeviceError(f"there is no {name}: this host has {cuda_driver.gpu_count()} GPU(s)")
-        import torch
-
-        if not torch.cuda.is_available():
-            raise DeviceError("this torch has no CUDA: install the CUDA build of torch")
         self.index = int(index)
         self.name = self.torch_device = f"cuda:{self.index}"
         self.facts: GpuFacts = cuda_driver.facts(self.index)
@@ -88,13 +84,19 @@ class CudaDevice(Device):
             self.clock = build_clock(data_dir / "shim")
         except ClockError as error:
             raise DeviceError(str(error)) from None
+        self._flush_bytes = 3 * max(self.facts.l2_bytes, 64 << 20)
+
+    def open(self) -> None:
+        import torch
+
+        if not torch.cuda.is_available():
+            raise DeviceError("this torch has no CUDA: install the CUDA build of torch")
         torch.cuda.set_device(self.index)
         torch.zeros(1, device=self.torch_device)  # creates the primary context through torch
         cuda_driver.use_primary_context(self.index)
         self._torch = torch
         self._processors = processors(self.index, cuda_driver.gpu_count())
         self._flush: Any = None
-        self._flush_bytes = 3 * max(self.facts.l2_bytes, 64 << 20)
         self._slowed: bool | None = None
         self._probe = torch.zeros(32, device=self.torch_device)
         self._usual_wait_ns = int(statistics.median(self.wait_ns() for _ in range(25)))
