@@ -37,6 +37,7 @@ def admit(job: AdmitJob, pool: Pool, seed: int) -> Admission:
     except SourceError as error:
         return result.model_copy(update={"problems": error.problems})
     session = ReferenceSession(pool, job.task_source, job.precision, job.mode, watch=True)
+    session.party.give_time(pool.limits.admission)
     try:
         return _examine(session, result, seed)
     except PartyFailure as failure:

@@ -70,6 +70,8 @@ class Party:
         self.source_name: Literal["task", "program"] = "task"
         self.arenas: dict[str, Arena] = {}
         self.alive = True
+        self.total: float | None = None  # seconds that all its requests together may take, once `give_time` was called
+        self.deadline = float("inf")
         self.born = time.monotonic()
 
     def become(self, role: str, precision: str, mode: str) -> None:
@@ -81,6 +83,13 @@ class Party:
         self.source_name = "task" if role in ("reference", "baseline") else "program"
         self.ask("role", {"role": role, "device": self.device.config(), "precision": precision, "mode": mode}, self.limits.start)
 
+    def give_time(self, seconds: float) -> None:
+        """From now on all requests together take at most `seconds`, whatever each of them may take."""
+        self.total, self.deadline = seconds, time.monotonic() + seconds
+
+    def _left(self, limit: float) -> float:
+        return min(limit, max(self.deadline - time.monotonic(), 0.01))
+
     def ask(
         self,
         kind: str,
@@ -91,7 +100,7 @@ class Party:
         max_raw: int = 0,
     ) -> Frame:
         """Sends a request and waits for its answer at most `limit` seconds."""
-        limit = self.limits.call if limit is None else limit
+        limit = self._left(self.limits.call if limit is None else limit)
         self.send(kind, message or {}, limit, raw, fds)
         return self.receive(limit, max_raw, kind)
 
@@ -128,6 +137,7 @@ class Party:
         return max(exchange.wall - exchange.inner, 0)
 
     def _exchange(self, kind: str, message: dict[str, Any], limit: float, hand_over: Callable[[], None]) -> Exchange:
+        limit = self._left(limit)
         self.device.settle()
         if self.ask(kind, message, limit).message.get("type") != "ready":
             raise self.failure(kind, ChannelError("an answer out of turn"), limit)
@@ -206,6 +216,8 @@ class Party:
             return PartyFailure("memory", f"it started more than {spawned.limits.processes} processes", line, "", "", request)
         if memory or spawned.over or (spawned.group is None and status in (-signal.SIGKILL, 137)):
             return PartyFailure("memory", f"it used more than {spawned.limits.memory / (1 << 30):.1f} GiB of memory", line, "", "", request)
+        if isinstance(error, ChannelTimeout) and time.monotonic() >= self.deadline:
+            return PartyFailure("timed_out", f"all its calls together took more than {self.total:g} s", line, "", "", request)
         if isinstance(error, ChannelTimeout):
             return PartyFailure("timed_out", f"it did not finish within {limit:g} s", line, "", "", request)
         if isinstance(error, ChannelClosed):
