@@ -30,7 +30,8 @@ def main(argument: str) -> None:
     os.chdir(boot["home"])
     channel = Channel(socket.socket(fileno=boot["fd"]), accept_fds=True)
     faulthandler.enable()
-    import torch  # noqa: F401  the point of waiting: a role starts at once
+    if boot["torch"]:
+        import torch  # noqa: F401  the point of waiting: a role starts at once
 
     grow_heap(boot["heap"])
 
@@ -110,9 +111,13 @@ def serve(channel: Channel, home: str) -> None:
 
 
 def make_role(frame: Frame, channel: Channel, home: str) -> Any:
+    name = frame.text("role")
+    if name == "compiler":
+        from verifier.build.compiler import Compiler
+
+        return Compiler(channel, home)
     from verifier.devices.base import party_device
 
-    name = frame.text("role")
     if name == "builder":
         from verifier.build.builder import Builder
 

@@ -273,13 +273,30 @@ class Pool:
         self.cancelled = False
 
     def spawn(
-        self, role: str = "device", prefix: list[str] | None = None, writable: list[Bind] | None = None, binds: list[Bind] | None = None
+        self,
+        role: str = "device",
+        prefix: list[str] | None = None,
+        writable: list[Bind] | None = None,
+        binds: list[Bind] | None = None,
+        bare: bool = False,
     ) -> Party:
         """`role` is "builder" (never sees the device) or "device"; `prefix`, `writable` and further `binds` are for profilers."""
         device = self.device
         shown = [*device.binds(role), *(self.builder_binds if role == "builder" else []), *(binds or [])]
-        spawned = spawn(self.limits, shown, device.variables(role), device.kind == "cpu", prefix, writable)
+        spawned = spawn(self.limits, shown, device.variables(role), device.kind == "cpu" and prefix is None, prefix, writable, bare)
         return Party(spawned, device, self.limits)
+
+    def start(self, role: Literal["builder", "compiler"]) -> Party:
+        """A party that is still starting: whoever uses it, in whichever thread, first lets it `become` its role. A compiler has no torch."""
+        if self.cancelled:
+            raise Cancelled
+        spare = next((party for party in self.builders if party.spawned.process.poll() is None), None) if role == "builder" else None
+        if spare is not None:
+            self.builders.remove(spare)
+        party = spare or self.spawn("builder", bare=role == "compiler")
+        with self.lock:
+            self.busy.append(party)
+        return party
 
     def take(self, role: str, precision: str = "fp32-strict", mode: str = "train") -> Party:
         """A party in its role: "reference", "baseline", "runner" or "builder"."""

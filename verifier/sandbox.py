@@ -310,9 +310,11 @@ def spawn(
     data_limit: bool,
     prefix: list[str] | None = None,
     writable: list[Bind] | None = None,
+    bare: bool = False,
 ) -> Spawned:
     """Starts a party. `data_limit` puts a ceiling on private memory, so that an allocation fails where it stands in the source (not with CUDA,
-    which reserves address space). `prefix` is a profiler's command line inside the sandbox. Raises `OSError`."""
+    which reserves address space). `prefix` is a profiler's command line inside the sandbox. `bare`: a party that imports no torch.
+    Raises `OSError`."""
     ours, theirs = pair()
     wrap = bubblewrap()
     group = cgroup.Cgroup.create(cgroup.version(), limits.memory, limits.processes) if cgroup.version() else None  # type: ignore[arg-type]
@@ -342,7 +344,8 @@ def spawn(
         "home": home,
         "parent": 0 if wrap else os.getpid(),
         "path": import_path()[1:],
-        "heap": HEAP if data_limit else 0,
+        "heap": HEAP if data_limit and not bare else 0,
+        "torch": not bare,
         "landlock": _rules(bool(wrap), home, binds, writable or [], inward=prefix is None),
     }
     python = [sys.executable, "-I", "-c", BOOT]

@@ -26,6 +26,11 @@ class Builder:
         precompiled header was missing."""
         folder = os.path.join(self.home, "build")
         os.makedirs(folder, exist_ok=True)
+        at = 0
+        for name, size in frame.message["artefacts"]:  # raw libraries that are compiled already
+            with open(os.path.join(folder, name), "wb") as file:
+                file.write(frame.raw[at : at + size])
+            at += size
         os.environ.update({"STITCH_BUILD_DIR": folder, **frame.message["variables"]})
         accelerator = install_build(folder, frame.text("headers"))
         begin = time.monotonic()

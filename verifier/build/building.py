@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import threading
 import time
 from typing import Any
 
 from verifier.build.headers import Headers
+from verifier.build.raw import raw_requests
 from verifier.build.store import Artefacts, Store, checked_index, compiler_problems, trimmed
 from verifier.channel import MAX_ARTEFACTS, Frame
 from verifier.devices.base import Device
@@ -15,6 +17,7 @@ from verifier.program import Program
 from verifier.report import BuildInfo, Status
 from verifier.source import Problem
 
+MAX_KERNELS = 64  # in the report
 GRACE = 2.0  # seconds that the reference has to end a request once the program is known not to build
 
 
@@ -48,11 +51,13 @@ class Building:
         known = store.get(program.sha)
         if known is not None:
             self._artefacts = known
-            self._info = BuildInfo(seconds=known.seconds, cached=True)
+            self._info = BuildInfo(seconds=known.seconds, cached=True, resources=self._resources(known))
             self._end()
             return
         self._missing = pool.device.missing_compiler()
-        self._builder = pool.take("builder")
+        self._requests = raw_requests(ast.parse(program.source))
+        self._compiler = pool.start("compiler") if self._requests else None
+        self._builder = pool.start("builder")
         self._thread = threading.Thread(target=self._work, daemon=True)
         self._thread.start()
 
@@ -76,9 +81,12 @@ class Building:
         """Ends what still works."""
         self._watched = None
         if self._builder is not None:
-            self._builder.spawned.kill()
+            parties = [party for party in (self._compiler, self._builder) if party is not None]
+            for party in parties:
+                party.spawned.kill()
             self._thread.join(timeout=10)
-            self.pool.give_back(self._builder)
+            for party in parties:
+                self.pool.give_back(party)
             self._builder = None
 
     # In the thread
@@ -104,23 +112,54 @@ class Building:
     def _ask(self) -> tuple[Artefacts, BuildInfo]:
         builder, device = self._builder, self.pool.device
         assert builder is not None
+        raw = self._compiled() if self._compiler is not None else Artefacts([], b"", 0.0)
         headers = self.headers.shown if self.headers is not None else ""
-        request = {"source": self.program.source, "variables": device.variables("builder"), "headers": headers}
+        request = {"source": self.program.source, "variables": device.variables("builder"), "headers": headers, "artefacts": raw.index}
         try:
-            frame = builder.ask("build", request, self.pool.limits.build, max_raw=MAX_ARTEFACTS)
+            builder.become("builder")
+            frame = builder.ask("build", request, self.pool.limits.build, raw=raw.data, max_raw=MAX_ARTEFACTS)
         except PartyFailure as failure:
             if self.pool.cancelled:
                 raise Cancelled from None
+            if failure.request in ("start", "role"):
+                raise  # not the program's fault
             status: Status = "timed_out" if failure.kind == "timed_out" else "crashed"
             raise BuildFailed(status, f"while the program was built, {failure.message}") from None
         artefacts, info = self._taken(frame)
+        info.seconds = max(info.seconds, raw.seconds)
+        if raw.index:
+            info.notes.append(f"{len(raw.index)} raw librar{'y' if len(raw.index) == 1 else 'ies'}: compiled while torch was being imported")
         if self.headers is not None:
             self.headers.want(frame.message.get("wanted"))
         failed = frame.message.get("failure")
         if isinstance(failed, dict) and not needs_gpu(failed, device):
             raise failure_of(failed, builder.spawned.text(), self._missing, info, self.program.source)
+        info.resources = self._resources(artefacts)
         self.store.put(self.program.sha, artefacts)
         return artefacts, info
+
+    def _resources(self, artefacts: Artefacts) -> list[dict[str, int | float | str]]:
+        """Registers, spills, shared memory and stack of each kernel, out of the machine code."""
+        if self.pool.device.kind != "cuda":
+            return []
+        from verifier.profiling.resource_rows import compiled_kernels
+
+        arch = self.pool.device.variables("builder").get("STITCH_CUDA_ARCH", "")
+        return [kernel.row() for kernel in compiled_kernels(artefacts, arch)[:MAX_KERNELS]]
+
+    def _compiled(self) -> Artefacts:
+        """Raw kernels, made before the builder has torch. Whatever fails here is left to the builder."""
+        compiler, device = self._compiler, self.pool.device
+        assert compiler is not None
+        begin = time.monotonic()
+        wanted = [(request.language, request.source, list(request.flags)) for request in self._requests]
+        try:
+            compiler.become("compiler")
+            message = {"requests": wanted, "variables": device.variables("builder")}
+            frame = compiler.ask("compile", message, self.pool.limits.build, max_raw=MAX_ARTEFACTS)
+            return Artefacts(checked_index(frame.message.get("artefacts"), len(frame.raw)), frame.raw, round(time.monotonic() - begin, 3))
+        except (PartyFailure, ValueError):
+            return Artefacts([], b"", 0.0)
 
     def _taken(self, frame: Frame) -> tuple[Artefacts, BuildInfo]:
         """What the builder made, as far as its account of it is sound."""
