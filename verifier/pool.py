@@ -74,7 +74,7 @@ class Party:
         self.deadline = float("inf")
         self.born = time.monotonic()
 
-    def become(self, role: str, precision: str, mode: str) -> None:
+    def become(self, role: str, precision: str = "fp32-strict", mode: str = "train") -> None:
         """Waits until the interpreter is ready, then hands over the role."""
         ready = self.receive(self.limits.start, 0, "start")
         if ready.text("landlock_failed"):
