@@ -1,0 +1,86 @@
+"""When a runner counts as burning the machine while others are timed."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from verifier import idleness
+from verifier.idleness import Watch
+
+
+class Clock:
+    now = 0
+
+    def monotonic_ns(self):
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(idleness, "time", clock)
+    return clock
+
+
+def watched(used, waits=None):
+    """A watch on a party whose processor time and waits for the GPU are the given sequences."""
+    used, waits = iter(used), iter(waits or [])
+    device = SimpleNamespace(usual_wait_ns=lambda: 20_000, wait_ns=lambda: next(waits, None))
+    return Watch(SimpleNamespace(device=device, spawned=SimpleNamespace(cpu_ns=lambda: next(used))))
+
+
+def windows(watch, clock, count, nanoseconds):
+    for _ in range(count):
+        watch.open()
+        clock.now += nanoseconds
+        watch.close()
+        clock.now += nanoseconds
+
+
+def test_a_runner_at_rest_is_fine(clock):
+    watch = watched([5] * 40)
+    windows(watch, clock, 20, 2_000_000)
+    assert watch.finding() == ""
+
+
+def test_one_late_tick_is_no_crime(clock):
+    watch = watched([0, 2_500_000, *[2_500_000] * 18])
+    windows(watch, clock, 10, 100_000)
+    assert watch.finding() == ""
+
+
+def test_a_busy_thread_is_found(clock):
+    used = [at * 1_000_000 for at in range(40)]
+    watch = watched(used)
+    windows(watch, clock, 20, 1_000_000)
+    assert "100% of a processor" in watch.finding()
+
+
+def test_what_runs_between_the_windows_does_not_count(clock):
+    used = [(at + 1) // 2 * 10_000_000 for at in range(40)]  # 0, 10, 10, 20, 20: grows while a window is open
+    watch = watched(used)
+    windows(watch, clock, 20, 1_000_000)
+    assert watch.finding()
+    watch = watched([at // 2 * 10_000_000 for at in range(40)])  # 0, 0, 10, 10: grows while none is
+    windows(watch, clock, 20, 1_000_000)
+    assert watch.finding() == ""
+
+
+def test_a_gpu_that_is_always_taken_is_found(clock):
+    assert "GPU was busy in 12 of 12" in _gpu(clock, [2_000_000] * 12).finding()
+    assert _gpu(clock, [30_000] * 12).finding() == ""
+    assert _gpu(clock, [2_000_000, 2_000_000, *[30_000] * 10]).finding() == ""
+
+
+def _gpu(clock, waits):
+    watch = watched([0] * 40, waits)
+    windows(watch, clock, 12, 1_000_000)
+    return watch
+
+
+def test_a_host_that_tells_nothing_accuses_nobody(clock):
+    watch = watched([None] * 40)
+    windows(watch, clock, 20, 1_000_000)
+    assert watch.finding() == "" and watch.open_ns == 0
