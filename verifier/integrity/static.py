@@ -47,6 +47,8 @@ _FRAMES = {
     ("sys", "settrace"),
     ("traceback", "walk_stack"),
 }
+_COLLECTOR = {"collect", "enable", "disable", "isenabled", "freeze", "unfreeze", "get_threshold", "set_threshold"}  # what a program may do with gc
+_GUARDED = {"gc", "sys", "os", "builtins", "inspect", "signal", "subprocess", "ctypes"}  # modules of which no attribute is named at run time
 _FRAME_ATTRIBUTES = {"f_back", "f_locals", "f_globals", "tb_frame", "gi_frame", "cr_frame", "__subclasses__"}
 _DOWNLOAD_MODULES = {"socket", "urllib", "http", "requests", "ftplib", "aiohttp", "httpx", "ssl", "smtplib", "telnetlib", "huggingface_hub"}
 _DOWNLOAD_CALLS = {("torch.hub", "load"), ("torch.hub", "load_state_dict_from_url"), ("torch.hub", "download_url_to_file")}
@@ -113,8 +115,12 @@ def _node_findings(node: ast.AST, names: dict[str, str]) -> list[tuple[str, str,
         for module in modules:
             if module.split(".")[0] in _DOWNLOAD_MODULES:
                 found.append(("download", "refuse", f"imports {module!r}: a program must not reach for the network"))
+        if any(module.split(".")[0] == "verifier" for module in modules):
+            found.append(("harness", "refuse", "imports the verifier: a program must not reach for what measures it"))
     elif isinstance(node, ast.Call):
         found += _call_findings(node, names)
+    elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and names.get(node.value.id) == "gc" and node.attr not in _COLLECTOR:
+        found.append(("frames", "refuse", f"reads gc.{node.attr}: a program must not search the objects of its process"))
     elif isinstance(node, ast.Attribute) and node.attr in _FRAME_ATTRIBUTES:
         found.append(("frames", "refuse", f"reads {node.attr!r}: a program must not look into its caller"))
     elif isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Delete)):
@@ -127,6 +133,8 @@ def _node_findings(node: ast.AST, names: dict[str, str]) -> list[tuple[str, str,
                     found.append(("patching", "refuse", f"assigns to {dotted}: a program must not change the libraries or clocks it runs on"))
                 if target.attr in ("__code__", "__globals__", "__class__") and dotted.split(".")[0] != "self":
                     found.append(("patching", "refuse", f"assigns to {target.attr}"))
+    elif isinstance(node, ast.Constant) and isinstance(node.value, str) and re.match(r"verifier(\.\w+)+$", node.value):
+        found.append(("harness", "refuse", f"names {node.value!r}: a program must not reach for what measures it"))
     elif isinstance(node, ast.Constant) and isinstance(node.value, str) and re.match(r"/proc(/|$)|/sys/fs/cgroup|/dev/mem", node.value):
         found.append(("proc", "refuse", f"names {node.value[:60]!r}: a program must not look at processes"))
     return found
@@ -143,6 +151,9 @@ def _call_findings(node: ast.Call, names: dict[str, str]) -> list[tuple[str, str
         return [("dynamic-code", "note", f"{called} of text made at run time")]
     if owner in _UNPICKLERS and name in ("load", "loads", "Unpickler"):
         return [("obfuscation", "refuse", f"{called} runs whatever the bytes say: the source must show what it runs")]
+    named = len(node.args) > 1 and isinstance(node.args[1], ast.Constant)
+    if called in ("getattr", "vars") and node.args and not named and _dotted(node.args[0], names) in _GUARDED:
+        return [("obfuscation", "refuse", f"{called} on {_dotted(node.args[0], names)}: the source must show what it calls")]
     if name in _PROCESS.get(owner, ()):
         return [("process-control", "refuse", f"calls {called}: a program must not start or end processes")]
     if (owner, name) in _FRAMES:

@@ -23,6 +23,10 @@ def refused(source: str) -> list[str]:
         ("import os\nos.system('ls')", "process-control"),
         ("from subprocess import run\nrun(['ls'])", "process-control"),
         ("import sys\nsys._getframe()", "frames"),
+        ("import gc\nseen = gc.get_stats()", "frames"),
+        ("import gc\nseen = getattr(gc, 'get_' + 'objects')()", "obfuscation"),
+        ("import sys\nrole = sys.modules['verifier.role']", "harness"),
+        ("import verifier.correctness", "harness"),
         ("def f(e):\n    return e.__traceback__.tb_frame", "frames"),
         ("open('/proc/self/maps')", "proc"),
         ("import torch\ntorch.softmax = None", "patching"),
@@ -43,6 +47,8 @@ def test_the_hard_tier(line, rule):
         "import ctypes\nlib = ctypes.CDLL('x')\nlib.run.restype = None",
         "import torch\nmodel = object()\nmodel.eval()",
         "import time\nstart = time.perf_counter()",
+        "import gc\ngc.collect()\ngc.freeze()",
+        "import os\nfolder = getattr(os, 'sep', '/')",
     ],
 )
 def test_what_is_lawful(line):
