@@ -202,7 +202,7 @@ class Evaluation:
             reference = self.session_for(self.job)
             reference.checkpoint = building.raise_failure
             building.watch(reference.party)
-            trials = Trials(reference, self.seed, full=self.job.tier == "full", on_progress=self._progress)
+            trials = Trials(reference, self.seed, self.job.tier == "full", self._progress, backward=self.job.backward)
             trials.prepare()
         except PartyFailure as failure:
             building.raise_failure()  # then the reference was ended for that
@@ -229,7 +229,7 @@ class Evaluation:
                 report.findings.append(Finding(rule="crash", severity="note", message=f"the first runner died: {failure.message}", source="runtime"))
                 self._drop_runner()
         report.trials, report.weights = trials.done, verdict.weights
-        report.flags = verdict.flags
+        report.flags, report.backward, report.oracle = verdict.flags, self.job.backward, trials.expectations.place()
         report.findings += verdict.findings
         if verdict.wrong:
             raise Ended("wrong_result", verdict.wrong)
@@ -298,11 +298,12 @@ class Evaluation:
             evidence = ask(trials)
         except PartyFailure as failure:
             report.reasons["own_share"] = f"the observed call failed: {failure.message.splitlines()[0] if failure.message else failure.kind}"
+            report.program_class = "orchestration"  # what was not seen counts for nothing
             return
         program_ms = report.timing.program_ms if report.timing else 0.0
         judged = judge_evidence(evidence, self.program.source, artefacts, self.device.kind, program_ms)
         report.kernels, report.torch_compute = judged.kernels, judged.torch_compute
-        report.own_share, report.program_class = judged.own_share, judged.program_class
+        report.own_share, report.program_class = judged.own_share, judged.program_class or "orchestration"
         report.findings += judged.findings
         if judged.reason:
             report.reasons["own_share"] = judged.reason

@@ -20,6 +20,7 @@ DTYPES: dict[str, torch.dtype] = {
 }
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
 MAX_TENSORS = 4096
+MAX_DEPTH = 16  # of nested lists, tuples and dicts; a peer's tree may be deeper than the stack
 MAX_BYTES = 64 << 30
 
 
@@ -116,8 +117,8 @@ def view(flat: torch.Tensor, spec: Spec, offset: int) -> torch.Tensor:
 
 def encode(value: Any, tensors: list[torch.Tensor], depth: int = 0) -> Any:
     """The tree of a value; its tensors are appended to `tensors`. Raises `LayoutError` naming what cannot cross."""
-    if depth > 16:
-        raise LayoutError("values are nested more than 16 deep")
+    if depth > MAX_DEPTH:
+        raise LayoutError(f"values are nested more than {MAX_DEPTH} deep")
     if isinstance(value, torch.Tensor):
         if value.layout is not torch.strided:
             raise LayoutError(f"a tensor of layout {value.layout} is not supported")
@@ -138,8 +139,10 @@ def encode(value: Any, tensors: list[torch.Tensor], depth: int = 0) -> Any:
     raise LayoutError(f"a value of type {type(value).__name__!r} cannot be passed on; use tensors, numbers, strings, lists, tuples and dicts")
 
 
-def decode(tree: Any, tensors: list[Any]) -> Any:
+def decode(tree: Any, tensors: list[Any], depth: int = 0) -> Any:
     """The value of a tree. Raises `LayoutError` where the tree is malformed."""
+    if depth > MAX_DEPTH:
+        raise LayoutError(f"values are nested more than {MAX_DEPTH} deep")
     if isinstance(tree, dict) and len(tree) == 1:
         (kind, body), *_ = tree.items()
         if kind == "t" and isinstance(body, int) and 0 <= body < len(tensors):
@@ -149,24 +152,24 @@ def decode(tree: Any, tensors: list[Any]) -> Any:
         if kind == "dtype" and body in DTYPES:
             return DTYPES[body]
         if kind in ("l", "u") and isinstance(body, list):
-            items = [decode(item, tensors) for item in body]
+            items = [decode(item, tensors, depth + 1) for item in body]
             return items if kind == "l" else tuple(items)
         if kind == "d" and isinstance(body, dict):
-            return {key: decode(item, tensors) for key, item in body.items()}
+            return {key: decode(item, tensors, depth + 1) for key, item in body.items()}
     raise LayoutError("a value is malformed")
 
 
-def describe(tree: Any) -> str:
+def describe(tree: Any, depth: int = 0) -> str:
     """A tree for people: "tensor", "(tensor, tensor)", "{'y': tensor}". Lists and tuples of outputs read alike."""
-    if not isinstance(tree, dict) or len(tree) != 1:
+    if not isinstance(tree, dict) or len(tree) != 1 or depth > MAX_DEPTH:
         return "?"
     (kind, body), *_ = tree.items()
     if kind == "t":
         return "tensor"
     if kind in ("l", "u") and isinstance(body, list):
-        return "(" + ", ".join(describe(item) for item in body) + ("," if len(body) == 1 else "") + ")"
+        return "(" + ", ".join(describe(item, depth + 1) for item in body) + ("," if len(body) == 1 else "") + ")"
     if kind == "d" and isinstance(body, dict):
-        return "{" + ", ".join(f"{key!r}: {describe(item)}" for key, item in body.items()) + "}"
+        return "{" + ", ".join(f"{key!r}: {describe(item, depth + 1)}" for key, item in body.items()) + "}"
     return str(body)
 
 
