@@ -45,7 +45,7 @@ def renamed(source: str, task_source: str = "") -> str:
     has_helper = HELPER in source
     tree = ast.parse(source.replace(HELPER, f"{_PLACE} = 0") if has_helper else source)
     _drop_docstrings(tree)
-    kept = OUTSIDE | set(_WORD.findall(task_source)) | _keywords(tree) | _in_code_strings(tree) | {_PLACE}
+    kept = OUTSIDE | set(_WORD.findall(task_source)) | _keywords(tree) | _overridden(tree) | _in_code_strings(tree) | {_PLACE}
     native = _native_names(tree)
     attributes = _own_attributes(tree)
     class_level = _class_level(tree)
@@ -73,6 +73,12 @@ def _drop_docstrings(tree: ast.Module) -> None:
 def _keywords(tree: ast.Module) -> set[str]:
     """Names by which some call passes an argument: whose parameter it is cannot be told."""
     return {node.arg for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg}
+
+
+def _overridden(tree: ast.Module) -> set[str]:
+    """Parameters of methods that an outside class calls, perhaps by keyword."""
+    methods = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name in OUTSIDE - {"forward", "__init__"}]
+    return {part.arg for method in methods for part in ast.walk(method.args) if isinstance(part, ast.arg)}
 
 
 def _in_code_strings(tree: ast.Module) -> set[str]:
