@@ -35,17 +35,17 @@ class Steps:
 
 
 def run_nvcc(command: list[str], folder: str) -> Done:
-    """`command` begins with the compiler's path; `folder` holds its temporary files and must exist."""
+    """`command` begins with the compiler's path and runs in `folder`, which also holds its temporary files."""
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         environment = {**os.environ, "TMPDIR": scratch}
-        dry = subprocess.run([*command, "--dryrun"], capture_output=True, text=True, env=environment)
+        dry = subprocess.run([*command, "--dryrun"], capture_output=True, text=True, env=environment, cwd=folder)
         steps = read_steps(dry.stderr) if dry.returncode == 0 else None
         if steps is None:
-            done = subprocess.run(command, capture_output=True, text=True, env=environment)
+            done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=folder)
             return Done(done.returncode, done.stdout + done.stderr)
         with open(steps.module_id, "w") as file:
             file.write(_module_id(command))
-        return _run(steps, environment)
+        return _run(steps, environment, folder)
 
 
 def read_steps(text: str) -> Steps | None:
@@ -88,9 +88,9 @@ def _module_id(command: list[str]) -> str:
     return f"_{text[:8]}_{len(name)}_{name}_{text[8:16]}"
 
 
-def _run(steps: Steps, environment: dict[str, str]) -> Done:
+def _run(steps: Steps, environment: dict[str, str], folder: str) -> Done:
     environment = {**environment, **{name: _unquoted(value) for name, value in steps.variables.items()}}
-    halves: list[_Half] = [_Half(steps.host, environment), _Half(steps.device, environment)]
+    halves: list[_Half] = [_Half(steps.host, environment, folder), _Half(steps.device, environment, folder)]
     for half in halves:
         half.start()
     for half in halves:
@@ -98,7 +98,7 @@ def _run(steps: Steps, environment: dict[str, str]) -> Done:
     failed = next((half for half in halves if half.returncode), None)
     if failed is not None:  # both halves say the same of a fault of the source
         return Done(failed.returncode, failed.output)
-    rest = _Half(steps.rest, environment)
+    rest = _Half(steps.rest, environment, folder)
     rest.run()
     return Done(rest.returncode, "".join(half.output for half in (*halves, rest)))
 
@@ -106,16 +106,17 @@ def _run(steps: Steps, environment: dict[str, str]) -> Done:
 class _Half(threading.Thread):
     """Commands one after another, until one fails."""
 
-    def __init__(self, commands: list[str], environment: dict[str, str]):
+    def __init__(self, commands: list[str], environment: dict[str, str], folder: str):
         super().__init__(daemon=True)
         self.commands = commands
         self.environment = environment
+        self.folder = folder
         self.returncode = 0
         self.output = ""
 
     def run(self) -> None:
         for command in self.commands:
-            done = subprocess.run(["/bin/sh", "-c", "exec " + command], capture_output=True, text=True, env=self.environment)
+            done = subprocess.run(["/bin/sh", "-c", "exec " + command], capture_output=True, text=True, env=self.environment, cwd=self.folder)
             self.output += done.stdout + done.stderr
             self.returncode = done.returncode
             if done.returncode != 0:
