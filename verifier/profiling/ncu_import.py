@@ -80,8 +80,14 @@ def short(kernel: str) -> str:
 
 
 def _spelled(kernel: str) -> str:
-    """A demangled name without what profilers print differently: namespaces, spaces, return type, parameters."""
-    text = re.sub(r"\(anonymous namespace\)|<unnamed>", "", kernel.partition("(")[0])
+    """A demangled name without what profilers print differently: namespaces, casts, spaces, return type, parameters."""
+    text = re.sub(r"\(anonymous namespace\)|<unnamed>|\([\w :]+\)(?=[\d-])", "", kernel)
+    depth = 0
+    for index, character in enumerate(text):
+        depth += (character == "<") - (character == ">")
+        if character == "(" and depth <= 0:
+            text = text[:index]
+            break
     return re.sub(r"\s+|\b\w+::|^void\b", "", text)
 
 

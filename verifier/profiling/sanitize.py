@@ -142,7 +142,12 @@ def _rebuilt(subject: Subject, variables: dict[str, str], binds: list[Bind], pre
         pool.busy.append(party)
     try:
         party.become("builder", subject.job.precision, subject.job.mode)
-        message = {"source": subject.job.program_source, "variables": {**pool.device.variables("builder"), **variables}, "headers": "", "artefacts": []}
+        message = {
+            "source": subject.job.program_source,
+            "variables": {**pool.device.variables("builder"), **variables},
+            "headers": "",
+            "artefacts": [],
+        }
         frame = party.ask("build", message, pool.limits.build, max_raw=MAX_ARTEFACTS)
         index = checked_index(frame.message.get("artefacts"), len(frame.raw))
         if not index:

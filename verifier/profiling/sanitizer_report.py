@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from verifier.jobs import Fault, SanitizerTool
+from verifier.profiling.own_kernels import base_name
 from verifier.profiling.redact import redacted
 
 MAX_FAULTS = 100
@@ -93,7 +94,7 @@ def _gpu_fault(block: list[str], tool: SanitizerTool) -> Fault | None:
 
 
 def _kernel(name: str) -> str:
-    return redacted(name.partition("(")[0].removeprefix("void ").strip())[:160]
+    return redacted(base_name(name))[:160]
 
 
 # On the CPU

@@ -1,0 +1,116 @@
+"""The reading of Nsight Compute's tables, on a real one of an H200 (one library GEMM)."""
+
+from pathlib import Path
+
+import pytest
+
+from verifier.jobs import KernelProfile
+from verifier.profiling import counters
+from verifier.profiling.metrics import CUDAFORGE, SECTIONS, completed, normal, requested
+from verifier.profiling.ncu_import import Launch, attach, problem, read_launches, unknown_metrics, warnings
+
+TABLE = (Path(__file__).parents[3] / "data" / "ncu-gemm-h200.csv").read_text()
+GEMM = "void cutlass::Kernel2<cutlass_80_simt_sgemm_256x128_8x4_nn_align1>(cutlass_80_simt_sgemm_256x128_8x4_nn_align1::Params)"
+
+
+def kernel(name, **values):
+    return KernelProfile(**{"name": name, "own": False, "calls": 1, "total_us": 1.0, "mean_us": 1.0, "share": 1.0} | values)
+
+
+def test_a_real_table():
+    (launch,) = read_launches(TABLE)
+    assert launch.kernel.startswith("void Kernel2<cutlass_80_simt_sgemm") and launch.grid == (128, 1, 1) and launch.block == (256, 1, 1)
+    assert launch.metrics[counters.TIME] == 343_040 and launch.metrics[counters.DRAM_READ] == 16_851_712
+    assert launch.metrics[counters.REGISTERS] == 202
+    # What says where it ran is not taken.
+    assert not any("127.0.0.1" in str(value) or "python" in str(value) for value in vars(launch).values())
+
+
+def test_counters_reach_the_kernel_whatever_namespaces_are_printed():
+    (measured,) = attach([kernel(GEMM, grid=(128, 1, 1), block=(256, 1, 1))], read_launches(TABLE))
+    assert (measured.occupancy, measured.occupancy_possible, measured.occupancy_limit) == (0.125, 0.125, "registers")
+    assert next(iter(measured.stalls)) == "selected" and sum(measured.stalls.values()) == pytest.approx(1, abs=0.01)
+    assert measured.registers == 202
+
+
+def test_all_24_published_counters_are_there():
+    (measured,) = attach([kernel(GEMM)], read_launches(TABLE))
+    assert len(CUDAFORGE) == 24
+    assert [name for name in CUDAFORGE if name not in measured.metrics] == []
+    assert measured.metrics["sm__inst_executed_pipe_fp32.avg.pct_of_peak_sustained_active"] == 79.05
+    stall = "smsp__warp_issue_stalled_{}_per_warp_active.pct"
+    assert measured.metrics[stall.format("memory_dependency")] == measured.metrics[stall.format("long_scoreboard")] == pytest.approx(0.88, abs=0.01)
+
+
+def test_what_the_diagnosis_reads_is_asked_for():
+    asked = set(requested([])) | set(completed(dict.fromkeys(requested([]), 1.0)))
+    assert set(counters.METRICS) <= asked
+    assert set(requested(["launch"])) >= set(SECTIONS["launch"]) and len(requested(["launch"])) < len(requested([]))
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "expected"),
+    [
+        ("1,234.5", "", 1234.5),
+        ("1.5", "us", 1500),
+        ("2", "msecond", 2e6),
+        ("3.19", "Ghz", 3.19e9),
+        ("53.58", "Gbyte/s", 53.58e9),
+        ("12", "Kbyte/block", 12_000),
+        ("100", "%", 100),
+        ("4", "sector", 4),
+        ("n/a", "%", None),
+        ("nan", "", None),
+        ("", "byte", None),
+    ],
+)
+def test_units(value, unit, expected):
+    assert normal(value, unit) == (None if expected is None else pytest.approx(expected))
+
+
+def test_instances_of_a_template_are_told_apart():
+    kernels = [kernel("void k<4>(float*)", grid=(8, 1, 1), block=(64, 1, 1)), kernel("void k<8>(float*)", grid=(16, 1, 1), block=(64, 1, 1))]
+    launches = [
+        Launch("void k<8>(float *)", (16, 1, 1), (64, 1, 1), {counters.TIME: 10.0}),
+        Launch("void k<8>(float *)", (16, 1, 1), (64, 1, 1), {counters.TIME: 30.0}),
+        Launch("void ns::k<(int)4>(float *)", (2, 1, 1), (32, 1, 1), {counters.TIME: 5.0}),
+        Launch("void other(float *)", (2, 1, 1), (32, 1, 1), {counters.TIME: 7.0}),
+    ]
+    first, second = attach(kernels, launches)
+    assert first.metrics[counters.TIME] == 5.0 and second.metrics[counters.TIME] == 20.0
+
+
+def test_rubbish_is_no_table():
+    assert read_launches("") == [] == read_launches("==ERROR== nothing\n") == read_launches('"ID","Kernel Name"\n"","",\n"0"\n')
+    assert read_launches('"ID","Kernel Name"\n"","\n') == []
+
+
+@pytest.mark.parametrize(
+    ("log", "said"),
+    [
+        (
+            "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU Performance Counters",
+            "NVreg_RestrictProfilingToAdminUsers=0",
+        ),
+        ("==ERROR== Profiling failed because a driver resource was unavailable. Ensure that no other tool (like DCGM)", "dcgmi profile --pause"),
+        ("==ERROR== Failed to initialize the profiler: LibraryNotLoaded", "virtual machine or gVisor"),
+        ("==WARNING== No kernels were profiled.", "no kernel ran"),
+        ("==ERROR== something odd in /home/someone/x.so", "something odd in x.so"),
+        ("", "it wrote nothing"),
+    ],
+)
+def test_failures_are_named(log, said):
+    assert said in problem(log, "")
+
+
+def test_unknown_counters_are_found_so_that_the_rest_can_be_taken():
+    asked = ["sm__cycles_active.avg", "smsp__sass_thread_inst_executed_op_integer_pred_on.sum"]
+    assert unknown_metrics("==ERROR== Failed to find metric smsp__sass_thread_inst_executed_op_integer_pred_on.sum\n", asked) == asked[1:]
+    assert unknown_metrics("==ERROR== Failed to find metric sm__cycles_active\n", asked) == asked[:1]
+    assert unknown_metrics("==PROF== Connected to process 7\n", asked) == []
+
+
+def test_warnings_that_matter():
+    assert warnings("==WARNING== Note: Running with unmodified GPU clocks. If\n==WARNING== Backing up 9 GB takes long\n") == [
+        "Backing up 9 GB takes long"
+    ]
