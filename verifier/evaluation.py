@@ -68,7 +68,8 @@ class Evaluation:
         self.data_dir = data_dir
         self.headers = headers
         environment = self.device.environment()
-        self.store = Store(data_folder(data_dir, "builds"), environment.compiler, environment.torch, environment.device_model, environment.cuda or "")
+        arch = self.device.variables("builder").get("STITCH_CUDA_ARCH", environment.device_name)  # on the CPU code is made for this model
+        self.store = Store(data_folder(data_dir, "builds"), environment.compiler, environment.torch, environment.device_model, arch)
         self.seed = job.seed if job.seed is not None else secrets.randbits(48)
         self.report = Report(
             task="",

@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +20,8 @@ _ERROR = re.compile(
     r"^(?P<file>[^\s:(]+)[:(](?P<line>\d+)(?:[:,](?P<column>\d+))?\)?:\s*(?P<kind>fatal error|error|catastrophic error)\s*:?\s*(?P<text>.*)$"
 )
 MAX_TEXT = 4000
+MAX_BYTES = 4 << 30
+STALE_SECONDS = 3600
 
 
 @dataclass(frozen=True)
@@ -31,11 +34,13 @@ class Artefacts:
 
 
 class Store:
-    """`folder/<key>/`: the key holds the program's source, the compiler, the architecture and torch."""
+    """`folder/<key>/`: the key holds the program's source (flags stand in it), the compiler, torch, the processor and the architecture. Judges of
+    one host share it; no party ever sees it. At most `limit` bytes: what was not used for longest goes first."""
 
-    def __init__(self, folder: Path, *versions: str):
+    def __init__(self, folder: Path, *versions: str, limit: int = MAX_BYTES):
         self.folder = folder
         self.versions = versions
+        self.limit = limit
 
     def key(self, program_sha: str) -> str:
         return hashlib.sha256("\0".join([program_sha, *self.versions]).encode()).hexdigest()
@@ -45,23 +50,58 @@ class Store:
         try:
             meta = json.loads((entry / "index.json").read_text())
             data = (entry / "libraries").read_bytes()
-        except (OSError, ValueError):
-            return None
-        if sha256(data) != meta["sha256"]:  # a torn write or a damaged disk: build again
+            index = checked_index(meta["index"], len(data))
+            sound = meta["sha256"] == _digest(index, data)
+            seconds = float(meta["seconds"])
+            os.utime(entry)
+        except FileNotFoundError:
+            if not entry.exists():
+                return None
+            sound = False
+        except (OSError, ValueError, TypeError, KeyError):
+            sound = False
+        if not sound:  # a torn write, a damaged disk, a changed file: build again
             shutil.rmtree(entry, ignore_errors=True)
             return None
-        return Artefacts([(name, size) for name, size in meta["index"]], data, float(meta["seconds"]))
+        return Artefacts(index, data, seconds)
 
     def put(self, program_sha: str, artefacts: Artefacts) -> None:
         entry = self.folder / self.key(program_sha)
         scratch = Path(tempfile.mkdtemp(dir=self.folder, prefix=".new-"))
         (scratch / "libraries").write_bytes(artefacts.data)
-        meta = {"index": artefacts.index, "sha256": sha256(artefacts.data), "seconds": artefacts.seconds}
+        meta = {"index": artefacts.index, "sha256": _digest(artefacts.index, artefacts.data), "seconds": artefacts.seconds}
         (scratch / "index.json").write_text(json.dumps(meta))
         try:
             os.rename(scratch, entry)
         except OSError:  # another judge was first
             shutil.rmtree(scratch, ignore_errors=True)
+        self._trim()
+
+    def _trim(self) -> None:
+        """Other judges may do the same at the same time: whatever is gone meanwhile is gone."""
+        entries: list[tuple[float, int, Path]] = []
+        now = time.time()
+        for entry in self.folder.iterdir():
+            try:
+                status = entry.stat()
+                if entry.name.startswith("."):
+                    if now - status.st_mtime > STALE_SECONDS:  # of a judge that was killed in the middle
+                        shutil.rmtree(entry, ignore_errors=True)
+                    continue
+                entries.append((status.st_mtime, (entry / "libraries").stat().st_size, entry))
+            except OSError:
+                continue
+        total = sum(size for _, size, _ in entries)
+        for _, size, entry in sorted(entries):
+            if total <= self.limit:
+                break
+            shutil.rmtree(entry, ignore_errors=True)
+            total -= size
+
+
+def _digest(index: list[tuple[str, int]], data: bytes) -> str:
+    """Over the names as well: they say where in the data a library is."""
+    return sha256(json.dumps([list(item) for item in index]).encode() + data)
 
 
 def checked_index(values: object, total: int) -> list[tuple[str, int]]:
