@@ -29,8 +29,8 @@ ATTEMPTS = 3  # a verdict that only says that the machine was too busy is asked 
 PATIENCE = 300.0  # seconds for one verification
 _FIELD = re.compile(r"#\s*([a-z]+):\s*(.+?)\s*$")
 _FIELDS = {
-    "cheats": {"hack", "task", "device", "verdict", "because", "defence", "precision", "mode", "tier", "says"},
-    "honest": {"task", "device", "verdict", "because", "precision", "mode", "tier", "says"},
+    "cheats": {"hack", "task", "device", "verdict", "because", "defence", "precision", "mode", "tier", "call", "says"},
+    "honest": {"task", "device", "verdict", "because", "precision", "mode", "tier", "call", "says"},
 }
 _NEEDED = {"cheats": {"hack", "task", "device", "verdict", "because", "defence", "says"}, "honest": {"task", "device", "says"}}
 
@@ -55,6 +55,7 @@ class Entry:
     precision: Precision
     mode: Mode
     tier: Tier
+    call: float  # seconds that one call may take; a program that compiles in its first call needs more
     says: str
 
     @property
@@ -114,6 +115,8 @@ def read_entry(path: Path) -> Entry:
         wrong.append(f"hack is {hack!r}; it must be a number of the taxonomy (1 to 73) or design")
     if hack and not path.stem.startswith(f"{int(hack):02d}_" if hack.isdigit() else "design_"):
         wrong.append(f"the file of hack {hack} must begin with {f'{int(hack):02d}_' if hack.isdigit() else 'design_'}")
+    if not re.fullmatch(r"\d+(\.\d+)?", fields.get("call", "1")):
+        wrong.append(f"call is {fields['call']!r}; it must be a number of seconds")
     try:
         re.compile(fields.get("because", ""))
     except re.error as error:
@@ -133,6 +136,7 @@ def read_entry(path: Path) -> Entry:
         precision=fields.get("precision", "fp32-strict"),  # type: ignore[arg-type]
         mode=fields.get("mode", "train"),  # type: ignore[arg-type]
         tier=fields.get("tier", "quick"),  # type: ignore[arg-type]
+        call=float(fields.get("call", LIMITS.call)),
         says=fields["says"],
     )
 
@@ -207,22 +211,33 @@ class Desk:
     def __init__(self, device: str, data_dir: Path, limits: Limits = LIMITS, spares: int = 2):
         self.device = device
         self.loop = asyncio.new_event_loop()
-        self._make = lambda off: Verifier(device, data_dir / ("off" if off else "on"), limits=limits, spares=spares, without_static=off)
-        self._verifiers: dict[bool, Verifier] = {}
+        self.data_dir = data_dir
+        self.limits = limits
+        self.spares = spares
+        self._verifiers: dict[tuple[bool, float], Verifier] = {}
+
+    def _verifier(self, off: bool, call: float) -> Verifier:
+        """The one for these limits; a third one takes the place of the last."""
+        key = (off, max(call, self.limits.call))
+        if key not in self._verifiers:
+            for other in [other for other in self._verifiers if other[1] != self.limits.call]:
+                self.loop.run_until_complete(self._verifiers.pop(other).close())
+            limits = self.limits.model_copy(update={"call": key[1], "correctness": max(self.limits.correctness, key[1] / 2)})
+            folder = self.data_dir / ("off" if off else "on")
+            self._verifiers[key] = Verifier(self.device, folder, limits=limits, spares=self.spares, without_static=off)
+        return self._verifiers[key]
 
     def check(self, entry: Entry, form: Form = "as is") -> Outcome:
         task = entry.task.read_text(encoding="utf-8")
         source = renamed(entry.source, task) if form == "renamed" else entry.source
         job = VerifyJob(task_source=task, program_source=source, tier=entry.tier, precision=entry.precision, mode=entry.mode)
-        off = form != "as is"
-        if off not in self._verifiers:
-            self._verifiers[off] = self._make(off)
+        verifier = self._verifier(form != "as is", entry.call)
         begin = time.monotonic()
         outcome = Outcome(entry.name, entry.kind, form, self.device, False, "error", expected=" | ".join(entry.verdicts))
         for attempt in range(1, ATTEMPTS + 1):
             outcome.attempts = attempt
             try:
-                result = self.loop.run_until_complete(asyncio.wait_for(self._verifiers[off].run(job), PATIENCE))
+                result = self.loop.run_until_complete(asyncio.wait_for(verifier.run(job), PATIENCE))
             except TimeoutError:
                 outcome.message = f"no verdict within {PATIENCE:g} s"
                 continue
