@@ -92,8 +92,6 @@ def test_a_program_that_burns_the_processor_while_others_are_timed(strict):
     spin = "import threading\n\n\ndef spin():\n    a = torch.ones(8)\n    while True:\n        a.add_(0)\n\n\nclass ModelNew"
     started = "threading.Thread(target=spin, daemon=True).start()\n        self.scale = nn"
     program = PROGRAM.replace("class ModelNew", spin).replace("self.scale = nn", started)
-        "self.scale = nn", "threading.Thread(target=spin, daemon=True).start()\n        self.scale = nn"
-    )
     report = strict.verify(program)
     assert report.status == "rejected" and "of a processor" in report.message, (report.status, report.message)
     assert [finding.rule for finding in report.findings if finding.source == "runtime"].count("burns-cpu") == 2
