@@ -42,6 +42,7 @@ def parser() -> argparse.ArgumentParser:
     check.add_argument("task", type=Path, metavar="TASK.py")
     check.add_argument("program", type=Path, metavar="PROGRAM.py")
     check.add_argument("--tier", choices=["quick", "full"], default="quick", help="quick: against eager; full: torch.compile too, and more trials")
+    check.add_argument("--backward", action="store_true", help="gradients too: compared with autograd's, and in the measured call on both sides")
     check.add_argument("--seed", type=int, help="repeat a measurement under the seed of its report (default: drawn secretly)")
     _common(check)
 
@@ -142,7 +143,8 @@ def _job(arguments: argparse.Namespace) -> Job:
         return CalibrateJob(seconds=arguments.seconds)
     common = {"task_source": arguments.task.read_text(encoding="utf-8"), "precision": arguments.precision, "mode": arguments.mode}
     if arguments.command == "check":
-        return VerifyJob(**common, program_source=arguments.program.read_text(encoding="utf-8"), tier=arguments.tier, seed=arguments.seed)
+        program = arguments.program.read_text(encoding="utf-8")
+        return VerifyJob(**common, program_source=program, tier=arguments.tier, backward=arguments.backward, seed=arguments.seed)
     if arguments.command == "profile":
         program = arguments.program.read_text(encoding="utf-8") if arguments.program else None
         counters = {"counters": arguments.counters, "sections": arguments.sections}

@@ -22,9 +22,10 @@ from verifier.layout import Spec
 from verifier.task import Precision
 
 K = {"fp32-strict": 4.0, "tf32": 3.0, "bf16": 3.0, "fp16": 3.0}  # below fp32 the operands' rounding dominates, and that is the same for all
-W, W_SMALL = 2.0, 3.0  # of outputs with fewer than SMALL elements few errors are drawn, so the largest of them says less
+W, W_FEW = 1.5, 3.0  # the second where few elements decide the largest error: what was drawn then says less about the next draw
 ULPS = 16.0
-SMALL = 4096
+STEADY = 1.5  # largest over smallest of the drawn errors, up to which many elements decide
+SMALL = 4096  # outputs with fewer elements are drawn more often
 DRAWS, SMALL_DRAWS = 3, 8
 NO_ORACLE = 256 * 2.0**-23  # where fp64 cannot judge (a task that does not run in fp64, chaos) and eager itself is compared with
 NO_ORACLE_ULPS = 8.0  # the same for types of 16 bit
@@ -127,10 +128,12 @@ def _continuous(tensor: torch.Tensor) -> bool:
     return tensor.is_floating_point() or tensor.is_complex()
 
 
-def bound(own_error: float, plain_error: float, dtype: torch.dtype, precision: Precision = "fp32-strict", numel: int = SMALL) -> float:
-    """From the error of PyTorch and, where it was measured, that of plain arithmetic (else 0)."""
-    terms = (K[precision] * own_error, (W if numel >= SMALL else W_SMALL) * plain_error)
-    return max(*(term for term in terms if math.isfinite(term)), ULPS * epsilon(dtype), 0.0)
+def bound(own_error: float, plain_errors: list[float], dtype: torch.dtype, precision: Precision = "fp32-strict") -> float:
+    """From the error of PyTorch and, where they were measured, those of plain arithmetic, one a draw."""
+    drawn = [error for error in plain_errors if math.isfinite(error)]
+    steady = len(drawn) > 1 and max(drawn) <= STEADY * min(drawn)
+    plain = (W if steady else W_FEW) * max(drawn, default=0.0)
+    return max(K[precision] * own_error if math.isfinite(own_error) else 0.0, plain, ULPS * epsilon(dtype))
 
 
 def tolerated(own_share: float, plain_share: float, numel: int) -> float:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
-from verifier.correctness import SMALL, SMALL_DRAWS, bound, chaotic_error, deviation, no_oracle, tolerated
+from verifier.correctness import DRAWS, SMALL, SMALL_DRAWS, bound, chaotic_error, deviation, no_oracle, tolerated
 from verifier.pool import PartyFailure
 from verifier.session import ReferenceSession, Run, Values
 
@@ -67,6 +67,10 @@ class Expectations:
         self.no_oracle = ""  # why fp64 could not be run
         self.noise = False  # the task's outputs are rounding noise, with the weights that its constructor makes
 
+    def place(self) -> str:
+        """Where fp64 was computed, or why it was not."""
+        return self.no_oracle or self.reference.oracle_place or self.reference.pool.device.name
+
     def expect(self, values: Values, rng: int, strict: bool) -> Expected:
         """Runs the reference: fp64 first, from the present state, then eager, which moves the state on. Raises `Skipped` where the task does not
         bear these inputs and `strict` is false."""
@@ -111,7 +115,7 @@ class Expectations:
                 raise Skipped("PyTorch itself is far from fp64 for these inputs")
             # Noise: fp64 cannot judge, unless plain arithmetic turns out to be as far away (`appeal`).
             return Leaf(own, own, error, 0.0, no_oracle(own.dtype), precise=False)
-        limit = bound(error, 0.0, own.dtype, self.reference.precision, own.numel()) if floating else 0.0
+        limit = bound(error, [], own.dtype, self.reference.precision) if floating else 0.0
         return Leaf(precise, own, error, share, limit, tolerated(share, 0.0, own.numel()))
 
     def appeal(self, expected: Expected) -> None:
@@ -125,9 +129,10 @@ class Expectations:
         leaves = [*expected.leaves, *expected.state]
         small = any(leaf.alternative.numel() < SMALL for leaf in leaves)
         reference.rollback()
-        errors, shares = [0.0] * len(exact), [0.0] * len(exact)
+        errors: list[list[float]] = [[] for _ in exact]
+        shares = [0.0] * len(exact)
         begin = time.monotonic()
-        for draw in range(SMALL_DRAWS if small else 1):
+        for draw in range(SMALL_DRAWS if small else DRAWS):
             if draw and time.monotonic() - begin > self.reference.limits.oracle / 4:
                 break
             try:
@@ -141,17 +146,18 @@ class Expectations:
                 break
             for index, (got, want) in enumerate(zip(found, exact, strict=True)):
                 error, share = deviation(got, want)
-                errors[index], shares[index] = max(errors[index], error), max(shares[index], share)
+                errors[index].append(error)
+                shares[index] = max(shares[index], share)
         reference.eager(expected.values, expected.rng)
-        for leaf, tensor, error, share in zip(leaves, exact, errors, shares, strict=True):
+        for leaf, tensor, drawn, share in zip(leaves, exact, errors, shares, strict=True):
             own = leaf.alternative
             if not own.is_floating_point() and not own.is_complex():
                 leaf.tolerated = tolerated(leaf.share, share, own.numel())
             elif leaf.precise:
-                leaf.limit = bound(leaf.error, error, own.dtype, reference.precision, own.numel())
+                leaf.limit = bound(leaf.error, drawn, own.dtype, reference.precision)
                 leaf.tolerated = tolerated(leaf.share, share, own.numel())
-            elif error > chaotic_error(own.dtype):
-                leaf.reference, leaf.limit = tensor, bound(leaf.error, error, own.dtype, reference.precision, own.numel())
+            elif max(drawn, default=0.0) > chaotic_error(own.dtype):
+                leaf.reference, leaf.limit = tensor, bound(leaf.error, drawn, own.dtype, reference.precision)
                 self.noise = True
 
     def timed_bounds(self, appeal: bool = False) -> tuple[list[float], list[float]]:

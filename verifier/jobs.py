@@ -32,6 +32,7 @@ class VerifyJob(_Job):
     kind: Literal["verify"] = "verify"
     program_source: str
     tier: Tier = "quick"
+    backward: bool = False  # also the gradients of inputs and parameters: right, and within the measured call, for program and baselines alike
     seed: int | None = None  # null: drawn secretly; given only to repeat a measurement
 
 

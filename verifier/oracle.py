@@ -22,6 +22,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 WIDER = {torch.float32: torch.float64, torch.complex64: torch.complex128}
+LONGEST = 1 << 15  # terms that a plain program adds one after another: more are spread over threads
 NARROWER = {wide: narrow for narrow, wide in WIDER.items()}
 _DRAWS = ("bernoulli", "bernoulli_", "rand", "randn", "rand_like", "randn_like", "normal", "normal_", "uniform_", "exponential_", "cauchy_")
 _CONTRACTIONS = {"mm": (0, 1), "bmm": (0, 1), "mv": (0, 1), "dot": (0, 1), "addmm": (1, 2), "baddbmm": (1, 2), "addmv": (1, 2), "convolution": (0, 1)}
@@ -187,12 +188,16 @@ class Rough(Wide):
             pointwise = torch.Tag.pointwise in func.tags and name not in _EXACT
             return [self.store * _real(first).abs()] if pointwise else None
         leaves = output if isinstance(output, (list, tuple)) else [output]
-        return [self._plain(leaf, length) if isinstance(leaf, torch.Tensor) and leaf.is_floating_point() else None for leaf in leaves]
+        return [
+            self._plain(leaf, length, name in _REDUCTIONS) if isinstance(leaf, torch.Tensor) and leaf.is_floating_point() else None for leaf in leaves
+        ]
 
-    def _plain(self, y: torch.Tensor, length: float) -> torch.Tensor:
+    def _plain(self, y: torch.Tensor, length: float, positive: bool = False) -> torch.Tensor:
+        """Where the sum of squares of the terms is not at hand: nothing where all terms are positive, else what the mean square of results says."""
         y = _real(y)
-        rms = y.square().mean().sqrt().nan_to_num(0.0, 0.0, 0.0)
-        return (self.store + 0.4 * self.sum * math.sqrt(max(length, 1))) * (y.abs() + rms)
+        squares = 0.0 if positive else y.square().mean().nan_to_num(0.0, 0.0, 0.0)
+        grown = self.sum**2 / 3 * min(length, LONGEST)
+        return (grown * (y.square() / 3 + squares / 2) + (self.store * y).square()).sqrt_()
 
     def _contracted(self, func: Any, name: str, args: tuple, kwargs: dict[str, Any], y: torch.Tensor) -> torch.Tensor:
         left, right = _CONTRACTIONS[name]
@@ -206,7 +211,7 @@ class Rough(Wide):
         else:
             length = a.shape[-1]
             squares = torch.matmul(a.square(), b.square())
-        return (self.sum**2 / 3 * length * (y.square() / 3 + squares.clamp_min(0) / 2) + (self.store * y).square()).sqrt_()
+        return (self.sum**2 / 3 * min(length, LONGEST) * (y.square() / 3 + squares.clamp_min(0) / 2) + (self.store * y).square()).sqrt_()
 
     def _summed(self, func: Any, name: str, args: tuple, kwargs: dict[str, Any], y: torch.Tensor) -> torch.Tensor:
         x = args[0]
@@ -214,7 +219,7 @@ class Rough(Wide):
         squares = func(x.square(), *args[1:], **kwargs)
         if name == "mean":
             squares = squares / length
-        return (self.sum**2 / 3 * length * (y.square() / 3 + squares / 2) + (self.store * y).square()).sqrt_()
+        return (self.sum**2 / 3 * min(length, LONGEST) * (y.square() / 3 + squares / 2) + (self.store * y).square()).sqrt_()
 
 
 def _length(name: str, args: tuple, y: torch.Tensor) -> float | None:

@@ -28,6 +28,7 @@ class Reference(Role):
     module: Any = None
     mutated: list[str] | None = None  # state-dict names that forward changes, known after the first run
     before: dict[str, torch.Tensor] = {}
+    graphed = autotuned = False
 
     def do_put(self, frame: Frame) -> dict[str, Any]:
         """What was fetched once is not kept: with inputs of gigabytes every copy counts."""
@@ -73,10 +74,11 @@ class Reference(Role):
         if frame.text("baseline") == "cuda-graph":
             from verifier.devices.cuda_graph import Graphed
 
-            self.model = Graphed(self.model)
+            self.model, self.graphed = Graphed(self.model, frame.message.get("backward")), True
             return {"type": "ok"}
         options = {"compile": {}, "compile-max-autotune": {"mode": "max-autotune"}}[frame.text("baseline")]
         self.model = torch.compile(self.model, **options)
+        self.autotuned = frame.text("baseline") == "compile-max-autotune" and self.device.torch_device != "cpu"
         return {"type": "ok"}
 
     def do_take_state(self, frame: Frame) -> dict[str, Any]:
@@ -200,7 +202,15 @@ class Reference(Role):
 
     def do_call(self, frame: Frame) -> dict[str, Any]:
         self.step = "forward"
+        if self.autotuned:
+            torch.compiler.cudagraph_mark_step_begin()  # its CUDA graphs may overwrite what the call before returned
         return super().do_call(frame)
+
+    def invoke(self, model: Any, inputs: Any, frame: Frame) -> Any:
+        if self.graphed:
+            with torch.no_grad():  # the graph holds the gradients as well
+                return model(*inputs)
+        return super().invoke(model, inputs, frame)
 
     def do_capture(self, frame: Frame) -> dict[str, Any]:
         from verifier.capture import capture

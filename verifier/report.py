@@ -147,6 +147,8 @@ class Report(BaseModel):
     protection: Protection
     stages: list[Stage] = []
     weights: Literal["loaded", "seeded"] | None = None
+    backward: bool = False  # gradients were compared too, and every time is forward and backward
+    oracle: str = ""  # where fp64 was computed ("cuda:0", "cpu"), or why it was not
     build: BuildInfo | None = None
     trials: list[Trial] = []
     findings: list[Finding] = []

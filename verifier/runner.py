@@ -87,11 +87,7 @@ class Runner(Role):
         foreign = foreign_libraries(self.libraries, self.home, os.environ["STITCH_BUILD_DIR"])
         model = self.traced_model()
 
-        def forward() -> Any:
-            with torch.no_grad():
-                return model(*inputs)
-
-        seen = observe(self.device, forward, lambda: seed_everything(frame.integer("rng")), self.settings)
+        seen = observe(self.device, lambda: self.invoke(model, inputs, frame), lambda: seed_everything(frame.integer("rng")), self.settings)
         return {"type": "ok", "evidence": seen | {"foreign": foreign}}
 
     def traced_model(self) -> Any:

@@ -231,13 +231,13 @@ class Tournament:
         except PartyFailure as failure:
             failure.request, failure.message = "start", f"the {name} baseline failed: {failure.message}"
             raise
-        side = Side(name, Caller(party, trials.expected_specs, trials.limits.call))
+        side = Side(name, Caller(party, trials.expected_specs, trials.limits.call, backward=reference.backward))
         if name != "eager":
-            values = trials.first_inputs
-            example = {"tree": values.tree, **give(party, "in", values.tensors, values.specs)}
-            party.ask("compile", {"baseline": name, **example}, trials.limits.compile_baseline)
+            party.ask("compile", {"baseline": name, "backward": reference.backward}, trials.limits.call)
             side.caller.limit = trials.limits.compile_baseline
-            side.caller.call(values, 1, flush=False)  # compiles; the state that it changes is set back
+            off = trials.baseline_off(side.caller)  # its first call compiles; the state that it changes is set back
+            if off:
+                raise PartyFailure("raised", f"its output is off, so it is no baseline: {off}", request="compile")
             side.caller.limit = trials.limits.call
             self._set_state(party)
         return side

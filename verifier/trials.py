@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -57,6 +58,7 @@ class Trials:
         self.seed = seed
         self.full = full
         self.backward = backward
+        self.lock = threading.Lock()  # baselines come up side by side, the reference is one
         self.on_progress = on_progress
         self.draws = random.Random(seed)  # a seed's every use is a number of its own, in a fixed order
         self.weight_seed = self.draws.getrandbits(32)
@@ -115,6 +117,8 @@ class Trials:
             trial = self._one(step, subject)
             if trial is None:
                 continue
+            if self.backward:
+                trial.name = f"grad {trial.name}"
             self.done.append(trial)
             if trial.ok:
                 continue
@@ -283,17 +287,7 @@ class Trials:
         return trial
 
     def _judged(self, name: str, seed: int, call: Call, expected: Expected) -> Trial:
-        leaves = expected.leaves
-        trial = compare_outputs(
-            name,
-            seed,
-            call,
-            expected.outputs,
-            [leaf.reference for leaf in leaves],
-            [leaf.alternative for leaf in leaves],
-            [leaf.limit for leaf in leaves],
-            [leaf.tolerated for leaf in leaves],
-        )
+        trial = self._compared(name, seed, call, expected)
         if not trial.ok:
             return trial
         trial.norm = NORM
@@ -310,6 +304,12 @@ class Trials:
         if state is not None:
             return trial.model_copy(update=state)
         return trial
+
+    def _compared(self, name: str, seed: int, call: Call, expected: Expected) -> Trial:
+        leaves = expected.leaves
+        references, alternatives = [leaf.reference for leaf in leaves], [leaf.alternative for leaf in leaves]
+        limits, shares = [leaf.limit for leaf in leaves], [leaf.tolerated for leaf in leaves]
+        return compare_outputs(name, seed, call, expected.outputs, references, alternatives, limits, shares)
 
     def _shared(self, call: Call, expected: Expected) -> str:
         """Outputs that are memory of an input or of what the model keeps, where the task's are not: the next call would overwrite them."""
@@ -350,6 +350,22 @@ class Trials:
         return None
 
     # After the trials
+
+    def baseline_off(self, caller: Caller) -> str:
+        """Empty, or how a baseline's output for the first inputs, with the weights of the constructor, is off: then it is no baseline."""
+        expected = self.expectations.first
+        if expected is None:
+            caller.call(self.first_inputs, 1, flush=False)
+            return ""
+        call = caller.call(expected.values, expected.rng, flush=False)
+        if self.stochastic:
+            return ""  # a compiler may draw other numbers
+        trial = self._compared("baseline", 0, call, expected)
+        if not trial.ok and trial.bound is not None and expected.in_reach(trial.error):
+            with self.lock:
+                self.expectations.appeal(expected)
+            trial = self._compared("baseline", 0, call, expected)
+        return "" if trial.ok else trial.detail
 
     def peak_bytes(self) -> int | None:
         assert self.subject is not None

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from verifier.gradients import forward_backward
 from verifier.layout import decode, encode
 
 WARM_UP = 3  # on a side stream, so that libraries choose algorithms and allocate before the capture
@@ -19,8 +20,9 @@ class Graphed:
     Raises `RuntimeError` where the model cannot be captured (it waits for the device, copies from the host, ...) or is called with other shapes.
     """
 
-    def __init__(self, model: Any):
+    def __init__(self, model: Any, backward: dict[str, Any] | None = None):
         self._orig_mod = model
+        self.backward = backward
         self.graph: torch.cuda.CUDAGraph | None = None
 
     def __call__(self, *inputs: Any) -> Any:
@@ -36,6 +38,9 @@ class Graphed:
         self.graph.replay()
         return decode(self.output_tree, [tensor.clone() for tensor in self.outputs])
 
+    def _run(self, arguments: list[Any]) -> Any:
+        return self._orig_mod(*arguments) if self.backward is None else forward_backward(self._orig_mod, arguments, self.backward)
+
     def _capture(self, tree: Any, given: list[torch.Tensor]) -> None:
         self.static = [tensor.clone() for tensor in given]
         arguments = decode(tree, self.static)
@@ -44,11 +49,11 @@ class Graphed:
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             for _ in range(WARM_UP):
-                self._orig_mod(*arguments)
+                self._run(arguments)
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            output = self._orig_mod(*arguments)
+            output = self._run(arguments)
         self.outputs: list[torch.Tensor] = []
         self.output_tree = encode(output, self.outputs)
         self.graph = graph

@@ -55,7 +55,7 @@ def ask(trials: Trials) -> Evidence:
     """A few calls of the program under the profiler. Raises `PartyFailure`."""
     assert trials.subject is not None
     runner, values = trials.subject.runner, trials.first_inputs
-    message = {"tree": values.tree, "rng": 1, **give(runner, "in", values.tensors, values.specs)}
+    message = {"tree": values.tree, "rng": 1, "backward": trials.reference.backward, **give(runner, "in", values.tensors, values.specs)}
     answer = runner.ask("observe", message, trials.limits.call * 3).message
     try:
         return Evidence.model_validate(answer.get("evidence"))
