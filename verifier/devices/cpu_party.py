@@ -44,6 +44,7 @@ class CpuPartyDevice(PartyDevice):
         return torch.frombuffer(memory, dtype=torch.uint8)
 
     def configure(self, precision: str) -> None:
+        """A CPU has no TF32 (policy `tf32` computes in fp32, within the wider bound); bf16 and fp16 are types of tensors."""
         torch.set_num_threads(self.threads)
 
     def _awake(self) -> None:

@@ -60,11 +60,13 @@ class CudaPartyDevice(PartyDevice):
             torch.cuda.empty_cache()
 
     def configure(self, precision: str) -> None:
-        tf32 = precision == "tf32"
-        torch.backends.cuda.matmul.allow_tf32 = tf32
-        torch.backends.cudnn.allow_tf32 = tf32
-        torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = precision == "fp16"
-        torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = precision == "bf16"
+        """TF32 by policy, for matrix products, convolutions and RNNs; everything else as PyTorch comes: no deterministic algorithms, reduced-precision
+        reductions of 16 bit products allowed, `cudnn.benchmark` off (KernelBench's setting as well: cuDNN's heuristics choose, the same on
+        both sides and in every process; measuring algorithms anew in each process would make processes differ).
+
+        `allow_tf32` sets the newer `fp32_precision` of every operator along; the reverse leaves the older flags unreadable, and torch.compile (up to
+        2.13 at least) still reads them."""
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
         torch.backends.cudnn.benchmark = False
         torch.set_num_threads(4)
 
