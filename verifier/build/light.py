@@ -160,7 +160,7 @@ def _names(include: str) -> str:
 def _tensor_body(names: frozenset[str], include: str) -> str:
     """`ATen/core/TensorBody.h` with those generated methods of the class that `names` holds or that its other members call."""
     text = _read(f"{include}/ATen/core/TensorBody.h")
-    begin, end = text.find("\nclass TORCH_API Tensor"), text.find("\n};\n")
+    begin, end = text.find("\nclass TORCH_API Tensor"), text.find("\n};\n", text.find("\nclass TORCH_API Tensor"))
     blocks = list(_BLOCK.finditer(text, end))
     if begin < 0 or end < begin or len(blocks) < 500 or "#include <ATen/MethodOperators.h>" not in text:
         raise NotLight("ATen/core/TensorBody.h is not as expected")
