@@ -1,180 +1,50 @@
-"""What holds a program back: one bottleneck by fixed rules, with the three or four figures that prove it.
-
-Raw counters make agents worse (KernelPro: 1.77x raw, 4.00x digested), so nobody sees more than this. Thresholds are those of a roofline:
-a resource that is used at half its ceiling or more sets the pace; where none is, latency, launches or a lack of parallel work does.
-"""
+"""The verifier's diagnosis with the methods that the catalogue allows against it, in order."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
-
-from pydantic import BaseModel
-
-from verifier.jobs import KernelProfile, Profile
+from agents.strategies.catalogue import CATALOGUE
+from agents.strategies.strategy import Facts
+from verifier.jobs import Profile
+from verifier.profiling.diagnosis import Bottleneck, Cause, Ceilings, Diagnosis, Evidence, defect
+from verifier.profiling.diagnosis import diagnose as diagnose_program
+from verifier.profiling.task_facts import TaskFacts
 from verifier.report import Report
 
-Bottleneck = Literal["memory", "compute", "latency", "launch", "occupancy", "defect", "none"]
+__all__ = ["Bottleneck", "Cause", "Ceilings", "Diagnosis", "Evidence", "defect", "diagnose"]
 
-FLOOR_REACHED = 0.95  # of the floor: what is left is within the noise of the ceilings
-SETS_THE_PACE = 0.5  # share of a ceiling
-LAUNCH_SHARE = 0.3  # of the program's time
-BUSY_ENOUGH = 0.8
-WAITING = 0.5  # of the wall time in which a GPU worked: below it, the host's launches set the pace
-FLOOR_BEATEN = 0.9  # a program clearly below the floor shows that its data stayed in a cache: then the floor is none
+SHOWN_METHODS = 6
 
 
-class Evidence(BaseModel):
-    figure: str
-    value: float | str
-    unit: str = ""
-    means: str = ""
-
-
-class Diagnosis(BaseModel):
-    bottleneck: Bottleneck
-    headroom: float | None = None  # time over floor; null where there is no floor
-    evidence: list[Evidence] = []
-    text: str = ""
-
-
-@dataclass(frozen=True)
-class Ceilings:
-    """What the device can do at most."""
-
-    kind: str  # "cpu", "cuda"
-    bandwidth_gbs: float  # 1e9 bytes a second
-    gflops: float  # fp32
-    launch_us: float
-    workers: int  # threads, or multiprocessors
-
-
-def diagnose(report: Report, profile: Profile | None, ceilings: Ceilings, *, bytes_min: int | None, flops: int | None, floor_ms: float | None):
-    """Diagnosis of one verified program. `bytes_min` and `flops` are those of the task, for one call."""
-    if report.status != "passed" or report.timing is None:
-        return defect(report)
-    time_us = report.timing.program_ms * 1e3
-    floor_ms = report.floor_ms or floor_ms
-    headroom = report.timing.program_ms / floor_ms if floor_ms else None
-    beaten = headroom is not None and headroom < FLOOR_BEATEN
-    memory = bytes_min / (ceilings.bandwidth_gbs * 1e3 * time_us) if bytes_min else 0.0
-    compute = flops / (ceilings.gflops * 1e3 * time_us) if flops else 0.0
-    top = max(profile.kernels, key=lambda k: k.share, default=None) if profile else None
-    launches = profile.launches_per_iteration if profile else None
-    evidence = [_time(report, time_us)]
-    if headroom is not None:
-        evidence.append(_floor(floor_ms, headroom))
-    bottleneck = _classify(time_us, memory, compute, launches, profile, top, ceilings, None if beaten else headroom)
-    if bottleneck in ("memory", "none", "latency", "occupancy") and bytes_min:
-        value = round(100 * memory, 1)
-        means = f"{_bytes(bytes_min)} at least must move in a call; the device can carry {ceilings.bandwidth_gbs:.0f} GB/s"
-        evidence.append(Evidence(figure="bandwidth used", value=value, unit="%", means=means))
-    if bottleneck in ("compute", "latency") and flops:
-        means = f"{flops / 1e9:.3g} GFLOP a call; the device can do {ceilings.gflops:.0f} GFLOP/s in fp32"
-        evidence.append(Evidence(figure="arithmetic used", value=round(100 * compute, 1), unit="%", means=means))
-    if bottleneck in ("launch", "latency") and launches is not None:
-        means = f"about {ceilings.launch_us:g} us each: {100 * launches * ceilings.launch_us / time_us:.0f} % of the time"
-        evidence.append(Evidence(figure="launches a call", value=round(launches, 1), means=means))
-    if profile is not None and profile.device_busy is not None and bottleneck in ("launch", "latency"):
-        means = "share of the wall time in which the device worked"
-        evidence.append(Evidence(figure="device busy", value=round(100 * profile.device_busy, 1), unit="%", means=means))
-    if top is not None and len(evidence) < 5:
-        means = "the longest of the program's own kernels" if top.own else "the longest, from the library"
-        evidence.append(Evidence(figure=f"share of {top.name[:80]}", value=round(100 * top.share, 1), unit="%", means=means))
-    return Diagnosis(bottleneck=bottleneck, headroom=headroom, evidence=evidence, text=_sentence(bottleneck, headroom, memory, compute))
-
-
-def defect(report: Report) -> Diagnosis:
-    """What is wrong with a program that did not pass."""
-    evidence = [Evidence(figure="status", value=report.status, means=report.message[:1000])]
-    for stage in report.stages:
-        if stage.status == "failed":
-            evidence.append(Evidence(figure=f"stage {stage.name}", value="failed", means=stage.detail[:500]))
-    trial = next((t for t in report.trials if not t.ok), None)
-    if trial is not None:
-        if trial.error is not None and trial.bound is not None:
-            means = f"bound {trial.bound:.3g}, {trial.norm}; {trial.output}"
-            evidence.append(Evidence(figure=f"error in {trial.name}", value=trial.error, means=means))
-        else:
-            evidence.append(Evidence(figure=f"trial {trial.name}", value="failed", means=trial.detail[:500]))
-    for problem in report.problems[:2]:
-        evidence.append(Evidence(figure="problem", value=f"line {problem.line}" if problem.line else "program", means=problem.message[:500]))
-    text = {
-        "build_failed": "The program does not compile",
-        "wrong_result": "The program computes something else than the model",
-        "crashed": "The program crashed",
-        "timed_out": "The program did not end in time",
-        "rejected": "The program was refused",
-        "inconclusive": "The measurement says nothing: its interval is too wide, or its clocks disagree",
-    }.get(report.status, "The program could not be measured")
-    return Diagnosis(bottleneck="defect", evidence=evidence[:4], text=f"{text}. {report.message[:1000]}".strip())
-
-
-def _classify(
-    time_us: float,
-    memory: float,
-    compute: float,
-    launches: float | None,
+def diagnose(
+    report: Report,
     profile: Profile | None,
-    top: KernelProfile | None,
     ceilings: Ceilings,
-    headroom: float | None,
-) -> Bottleneck:
-    if headroom is not None and headroom <= 1 / FLOOR_REACHED:
-        return "none"
-    busy = profile.device_busy if profile else None
-    idle = busy is None or busy < BUSY_ENOUGH
-    if launches is not None and launches >= 4 and idle and launches * ceilings.launch_us / time_us >= LAUNCH_SHARE:
-        return "launch"
-    if ceilings.kind == "cuda" and launches is not None and launches >= 2 and busy is not None and busy < WAITING:
-        return "launch"  # the device waits for the host between launches
-    if max(memory, compute) >= SETS_THE_PACE:
-        return "memory" if memory >= compute else "compute"
-    if ceilings.kind == "cuda":
-        if top is not None and top.share >= SETS_THE_PACE and _threads(top) and _threads(top) < ceilings.workers * 1024:
-            return "occupancy"
-        if busy is not None and busy < 0.6:
-            return "latency"
-    if max(memory, compute) >= SETS_THE_PACE / 2:
-        return "memory" if memory >= compute else "compute"
-    return "latency"
+    *,
+    bytes_min: int | None,
+    flops: int | None,
+    floor_ms: float | None,
+    facts: TaskFacts | None = None,
+) -> Diagnosis:
+    """Diagnosis of one verified program. `bytes_min` and `flops` are those of the task, for one call."""
+    found = diagnose_program(report, profile, ceilings, bytes_min=bytes_min, flops=flops, floor_ms=floor_ms, facts=facts)
+    known = Facts(
+        device=ceilings.kind,
+        bottleneck=found.bottleneck,
+        precision=report.precision,
+        program_us=report.timing.program_ms * 1e3 if report.timing else None,
+        headroom=found.headroom,
+        launches=profile.launches_per_iteration if profile else None,
+        device_busy=profile.device_busy if profile else None,
+        own_share=report.own_share,
+        reductions=facts.reductions if facts else None,
+        faults=tuple(cause.name for cause in found.faults),
+    )
+    return found.model_copy(update={"methods": allowed(known)})
 
 
-def _threads(kernel: KernelProfile) -> int:
-    if kernel.grid is None or kernel.block is None:
-        return 0
-    blocks = kernel.grid[0] * kernel.grid[1] * kernel.grid[2]
-    return blocks * kernel.block[0] * kernel.block[1] * kernel.block[2]
-
-
-def _time(report: Report, time_us: float) -> Evidence:
-    eager = report.against("eager")
-    means = f"eager takes {eager.baseline_ms * 1e3:.1f} us" if eager else ""
-    return Evidence(figure="time a call", value=round(time_us, 2), unit="us", means=means)
-
-
-def _floor(floor_ms: float, headroom: float) -> Evidence:
-    if headroom < FLOOR_BEATEN:
-        means = f"the floor by memory bandwidth is {floor_ms * 1e3:.1f} us: the data must stay in a cache, so the floor says nothing here"
-        return Evidence(figure="time over floor", value=round(headroom, 3), unit="x", means=means)
-    means = f"the floor is {floor_ms * 1e3:.1f} us: {100 / headroom:.0f} % of it is reached"
-    return Evidence(figure="time over floor", value=round(headroom, 3), unit="x", means=means)
-
-
-def _sentence(bottleneck: str, headroom: float | None, memory: float, compute: float) -> str:
-    left = f"; {headroom:.2f}x above the floor" if headroom is not None and headroom >= FLOOR_BEATEN else ""
-    return {
-        "none": f"At the floor{left}: nothing worth having is left.",
-        "memory": f"Memory bound: {100 * memory:.0f} % of the bandwidth with the least traffic possible{left}.",
-        "compute": f"Compute bound: {100 * compute:.0f} % of the fp32 arithmetic{left}.",
-        "launch": f"Launch bound: the device waits for the host's launches{left}.",
-        "occupancy": f"Too little parallel work: the longest kernel does not fill the device{left}.",
-        "latency": f"Latency bound: neither memory ({100 * memory:.0f} %) nor arithmetic ({100 * compute:.0f} %) is at its ceiling{left}.",
-    }[bottleneck]
-
-
-def _bytes(count: int) -> str:
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= size:
-            return f"{count / size:.3g} {unit}"
-    return f"{count} bytes"
+def allowed(facts: Facts) -> list[str]:
+    """Methods that undo a fault that was named, in the order of the faults; then those that answer the class. None that its own rules refuse."""
+    curing = [strategy for fault in facts.faults for strategy in CATALOGUE if fault in strategy.cures and strategy.cures_when(facts)]
+    answering = [strategy for strategy in CATALOGUE if facts.bottleneck in strategy.answers and not strategy.only_cures]
+    names = [strategy.name for strategy in (*curing, *answering) if strategy.refuses(facts) is None]
+    return list(dict.fromkeys(names))[:SHOWN_METHODS]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from agents.strategies.cures import CURES
 from agents.strategies.strategy import Facts, Strategy
 
 
@@ -38,6 +39,8 @@ CATALOGUE: tuple[Strategy, ...] = (
         cuda="one grid-stride kernel, 128-bit loads where all operands are aligned; intermediates live in registers",
         triton="one program a block of elements; `tl.load` once for each input, one `tl.store`",
         references=("arXiv 2603.02637", "Jia et al., TASO, SOSP 2019"),
+        cures=("split-fusion",),
+        cures_when=lambda facts: not facts.reductions,
     ),
     Strategy(
         name="fuse-row-reduction",
@@ -51,6 +54,8 @@ CATALOGUE: tuple[Strategy, ...] = (
         cuda="a warp or a block a row, warp shuffles for the reduction, one shared-memory step a block",
         triton="one program a row, `tl.sum`/`tl.max` over a block that covers the row, or a loop over blocks",
         references=("Welford 1962", "arXiv 1805.02867"),
+        cures=("split-fusion",),
+        cures_when=lambda facts: bool(facts.reductions),
     ),
     Strategy(
         name="fuse-matmul-tail",
@@ -103,6 +108,7 @@ CATALOGUE: tuple[Strategy, ...] = (
         cuda="`float4` loads and stores with a scalar tail",
         triton="contiguous blocks with `tl.multiple_of` and `tl.max_contiguous`",
         references=("NVIDIA CUDA C++ Best Practices Guide, memory coalescing",),
+        cures=("scalar-access",),
     ),
     Strategy(
         name="parallel-split",
@@ -116,6 +122,7 @@ CATALOGUE: tuple[Strategy, ...] = (
         cuda="several blocks a row write partial results, a second small kernel merges them in a fixed order",
         triton="a two-dimensional grid with a second kernel for the merge",
         references=("CUB device reduction",),
+        cures=("few-blocks",),
     ),
     Strategy(
         name="non-temporal-stores",
@@ -184,6 +191,7 @@ CATALOGUE: tuple[Strategy, ...] = (
         triton="BLOCK sizes, `num_warps`",
         references=("Ansor, arXiv 2006.06762",),
     ),
+    *CURES,
 )
 
 _BY_NAME = {strategy.name: strategy for strategy in CATALOGUE}

@@ -22,6 +22,8 @@ class Facts:
     bandwidth_share: float | None = None  # least traffic over what the memory could carry in the program's time
     own_share: float | None = None  # of the program's time in its own kernels
     static_shapes: bool = True
+    reductions: bool | None = None  # the task reduces over rows
+    faults: tuple[str, ...] = ()  # that the diagnosis named, those that cost most first
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,9 @@ class Strategy:
     references: tuple[str, ...] = ()
     veto: Callable[[Facts], str | None] = lambda facts: None
     devices: tuple[str, ...] = ("cpu", "cuda")
+    cures: tuple[str, ...] = ()  # faults that it undoes, by the diagnosis's names
+    cures_when: Callable[[Facts], bool] = lambda facts: True  # which of several cures fits
+    only_cures: bool = False  # of no use where its fault was not named
 
     def refuses(self, facts: Facts) -> str | None:
         """Why it may not be tried now, or null."""

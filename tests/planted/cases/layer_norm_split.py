@@ -1,7 +1,7 @@
 # fault: split fusion
 # class: memory
 # diagnosis: split-fusion
-# method: fuse-row-reduction | fuse-pointwise
+# method: fuse-row-reduction
 # says: mean and scale, normalisation, and the gelu behind it are three kernels that each read the tensor again
 
 import torch

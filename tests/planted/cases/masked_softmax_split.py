@@ -1,7 +1,7 @@
 # fault: split fusion
 # class: memory
 # diagnosis: split-fusion
-# method: fuse-row-reduction | fuse-pointwise
+# method: fuse-row-reduction
 # says: scaling and bias are a kernel of their own before softmax, and the gain behind it another
 
 import torch

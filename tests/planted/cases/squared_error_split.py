@@ -1,7 +1,7 @@
 # fault: split fusion
 # class: memory
 # diagnosis: split-fusion
-# method: fuse-row-reduction | fuse-pointwise
+# method: fuse-row-reduction
 # says: the difference and its square are tensors in memory before their rows are summed
 
 import torch

@@ -1,0 +1,299 @@
+"""Planted bottlenecks: good CUDA programs with one fault put in. Is the fault named, and does the method that is allowed first undo it?
+
+    python bench/planted.py --device cuda:0 --shard 1/4 --out PART.json [--resume] [--limit-seconds 480]
+    python bench/planted.py --merge PART.json ... --out bench/results/verifier-planted.json
+    python bench/planted.py --rediagnose bench/results/verifier-planted.json [--facts FACTS.json] [--out FILE.json]
+    python bench/planted.py --facts FACTS.json --device cpu     # the tasks' graphs, once, without a GPU
+
+Each case (`tests/planted/cases`) is verified as the good program, the faulty one and those that other methods lead to (tier quick); the faulty one is
+profiled by Nsight Systems and Nsight Compute. A row keeps everything that was measured, so that the rules can be run again without a GPU.
+Recovered is (faulty - mended) / (faulty - good), where mended is what the method leads to that the diagnosis allows first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import base64
+import json
+import os
+import sys
+import tempfile
+import time
+import zlib
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from agents.compiler import DeviceFigures  # noqa: E402
+from agents.diagnosis import Ceilings, diagnose  # noqa: E402
+from tests.planted.case import Case, cases  # noqa: E402
+from verifier.client import Verifier  # noqa: E402
+from verifier.jobs import CaptureJob, Profile, ProfileJob, VerifyJob  # noqa: E402
+from verifier.limits import Limits  # noqa: E402
+from verifier.profiling.task_facts import TaskFacts, task_facts  # noqa: E402
+from verifier.report import Report  # noqa: E402
+from verifier.source import sha256  # noqa: E402
+
+GIB = 1 << 30
+LIMITS = {"quick_timing": 1.0, "correctness": 3, "load": 40, "inputs": 40, "call": 30, "oracle": 40, "memory": 20 * GIB, "temporary": 4 * GIB}
+JOB_SECONDS = 60.0  # a job that takes longer is given up; the case goes on without it
+ENOUGH = 12.0  # seconds that have to be left for another case
+KEPT_TIMELINE = 400_000  # bytes, compressed
+WORTH = 1.3  # a fault that costs less is none
+NAMED, RECOVERED, RECOVERED_SHARE = 0.9, 0.8, 0.8
+
+
+class Series:
+    def __init__(self, arguments: argparse.Namespace):
+        self.arguments = arguments
+        self.begin = time.monotonic()
+        self.content: dict[str, Any] = {"what": "planted bottlenecks", "made": now(), "device": "", "ceilings": {}, "rows": {}}
+        if arguments.resume and arguments.out.exists():
+            self.content = json.loads(arguments.out.read_text())
+
+    def left(self) -> float:
+        return self.arguments.limit_seconds - (time.monotonic() - self.begin)
+
+    def write(self) -> None:
+        scratch = self.arguments.out.with_suffix(".new")
+        scratch.write_text(json.dumps(self.content) + "\n")
+        os.replace(scratch, self.arguments.out)
+
+    async def run(self, verifier: Verifier, chosen: list[Case]) -> None:
+        environment = await verifier.ready()
+        figures = DeviceFigures.of({**environment.model_dump(), **await verifier.figures()}, self.arguments.device)
+        self.content["device"] = environment.device_name
+        self.content["environment"] = environment.model_dump(mode="json", exclude={"device"})
+        self.content["ceilings"] = {
+            "kind": figures.kind,
+            "bandwidth_gbs": figures.bandwidth_gbs,
+            "gflops": figures.fp32_gflops,
+            "launch_us": figures.launch_us,
+            "workers": figures.units,
+        }
+        for case in chosen:
+            row = self.content["rows"].setdefault(case.name, {})
+            if row.get("done") and row.get("faulty_program") == sha256(case.program("faulty")):
+                continue
+            if self.left() < ENOUGH:
+                print(f"cut: {case.name} and what follows are left for another run (--resume)", flush=True)
+                return
+            begin = time.monotonic()
+            row.clear()
+            await self.one(verifier, case, row)
+            row["seconds"] = round(time.monotonic() - begin, 1)
+            row["done"] = True
+            self.write()
+            judged = judge(row, case, self.content, self.arguments.known)
+            print(f"{case.name:32} {line(judged)}  {row['seconds']:.0f} s", flush=True)
+
+    async def one(self, verifier: Verifier, case: Case, row: dict[str, Any]) -> None:
+        """Everything that is measured of one case; each step is kept as it comes."""
+        row |= {"task": sha256(case.task), "faulty_program": sha256(case.program("faulty")), "precision": case.precision, "programs": {}}
+        for variant in ("good", "faulty", *(f"mended {method}" for method in case.mended)):
+            job = VerifyJob(task_source=case.task, program_source=case.program(variant), precision=case.precision, tier="quick")
+            result = await self.job(verifier, job)
+            report = result.report if result is not None else None
+            row["programs"][variant] = digest_of(report, result.error if result is not None else "given up")
+        sides = ("faulty", "good") if self.arguments.good_too else ("faulty",)
+        for side in sides:
+            job = ProfileJob(task_source=case.task, program_source=case.program(side), precision=case.precision, iterations=3, counters=True)
+            result = await self.job(verifier, job)
+            if result is None or result.profile is None:
+                row[f"profile_{side}"] = {"error": result.error if result is not None else "given up"}
+                continue
+            row[f"profile_{side}"] = result.profile.model_dump(mode="json", exclude={"protection"})
+            packed = zlib.compress(result.timeline or b"", 6)
+            if side == "faulty" and len(packed) <= KEPT_TIMELINE:
+                row["timeline"] = base64.b64encode(packed).decode()
+
+    async def job(self, verifier: Verifier, job: Any) -> Any:
+        try:
+            async with asyncio.timeout(min(JOB_SECONDS, max(self.left(), 5.0))):
+                return await verifier.run(job)
+        except TimeoutError:
+            return None
+
+
+def digest_of(report: Report | None, error: str) -> dict[str, Any]:
+    if report is None:
+        return {"status": "error", "message": error}
+    kept = report.model_dump(mode="json", exclude={"trials", "protection", "environment", "problems"})
+    for comparison in (kept.get("timing") or {}).get("comparisons", []):
+        comparison["program_samples_ms"] = [[round(v, 5) for v in block] for block in comparison["program_samples_ms"]]
+        comparison["baseline_samples_ms"] = [[round(v, 5) for v in block] for block in comparison["baseline_samples_ms"]]
+    return kept
+
+
+# The rules, on what was recorded
+
+
+def judge(row: dict[str, Any], case: Case, content: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
+    """What the diagnosis says of the faulty program, against what the case's header says. The rules see neither the header nor the case's name."""
+    found: dict[str, Any] = {"fault": case.fault, "expected": list(case.diagnoses), "methods": list(case.methods)}
+    programs = row.get("programs", {})
+    times = {variant: (report.get("timing") or {}).get("program_ms") for variant, report in programs.items()}
+    found["ms"] = times
+    broken = [
+        f"{variant}: {report['status']} {report.get('message', '')[:160]}" for variant, report in programs.items() if report["status"] != "passed"
+    ]
+    if broken or not times.get("good") or not times.get("faulty"):
+        return {**found, "problem": "; ".join(broken) or "not measured"}
+    found["cost"] = times["faulty"] / times["good"]
+    profile = row.get("profile_faulty", {"error": "no profile"})
+    if "error" in profile:
+        return {**found, "problem": f"no profile: {profile['error'][:200]}"}
+    facts = TaskFacts.model_validate(known[row["task"]]) if row["task"] in known else None
+    diagnosis = diagnose(
+        report_of(programs["faulty"], content),
+        Profile.model_validate(profile),
+        Ceilings(**content["ceilings"]),
+        bytes_min=facts.bytes_min if facts else None,
+        flops=facts.flops if facts else None,
+        floor_ms=None,
+        facts=facts,
+    )
+    found["diagnosis"] = diagnosis.model_dump(mode="json")
+    found["named"] = diagnosis.faults[0].name if diagnosis.faults else None
+    found["named_right"] = found["named"] in case.diagnoses
+    found["class_right"] = diagnosis.bottleneck in case.classes
+    first = diagnosis.methods[0] if diagnosis.methods else None
+    found["first_method"] = first
+    after = None
+    if first in case.methods:
+        after = times["good"]
+    elif first is not None:
+        after = times.get(f"mended {first}")
+    lost = times["faulty"] - times["good"]
+    found["recovered"] = (times["faulty"] - after) / lost if after is not None and lost > 0 else 0.0
+    return found
+
+
+def report_of(kept: dict[str, Any], content: dict[str, Any]) -> Report:
+    protection = {"sandbox": "process", "layers": []}
+    return Report.model_validate({**kept, "environment": {**content["environment"], "device": "cuda:0"}, "protection": protection})
+
+
+def line(judged: dict[str, Any]) -> str:
+    if "problem" in judged:
+        return f"PROBLEM {judged['problem'][:150]}"
+    ms, mark = judged["ms"], "right" if judged["named_right"] else f"WRONG (is {judged['expected'][0]})"
+    return (
+        f"{ms['good'] * 1e3:8.1f} -> {ms['faulty'] * 1e3:8.1f} us ({judged['cost']:5.2f}x)  {judged['diagnosis']['bottleneck']:9} "
+        f"{judged['named'] or '-':20} {mark}; first {judged['first_method'] or '-'}: {judged['recovered']:.0%}"
+    )
+
+
+def summary(judged: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    usable = [row for row in judged.values() if "problem" not in row]
+    worth = [row for row in usable if row["cost"] >= WORTH]
+    named = sum(row["named_right"] for row in worth)
+    recovered = sum(row["recovered"] >= RECOVERED for row in worth)
+    count = max(len(worth), 1)
+    return {
+        "cases": len(judged),
+        "usable": len(usable),
+        f"cost at least {WORTH}x": len(worth),
+        "fault named": named,
+        "class right": sum(row["class_right"] for row in worth),
+        f"recovered {RECOVERED:.0%} or more": recovered,
+        "named_share": round(named / count, 3),
+        "recovered_share": round(recovered / count, 3),
+        "shown": len(worth) >= 40 and named / count >= NAMED and recovered / count >= RECOVERED_SHARE,
+    }
+
+
+def rediagnose(content: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
+    """Runs the rules again over the recorded rows and prints them."""
+    known_cases = {case.name: case for case in cases()}
+    judged = {name: judge(row, known_cases[name], content, known) for name, row in sorted(content["rows"].items()) if name in known_cases}
+    for name, row in judged.items():
+        print(f"{name:32} {line(row)}")
+    content["judged"], content["summary"] = judged, summary(judged)
+    print(json.dumps(content["summary"], indent=1))
+    return content
+
+
+# Commands
+
+
+async def record(arguments: argparse.Namespace) -> int:
+    index, of = (int(part) for part in arguments.shard.split("/"))
+    chosen = [case for case in cases() if not arguments.cases or case.name in arguments.cases][index - 1 :: of]
+    series = Series(arguments)
+    with tempfile.TemporaryDirectory(prefix="stitch-planted-") as data:
+        verifier = Verifier(arguments.device, Path(data), Limits(**LIMITS), spares=3)
+        try:
+            await series.run(verifier, chosen)
+        finally:
+            series.write()
+            await verifier.close()
+    done = sum(bool(series.content["rows"].get(case.name, {}).get("done")) for case in chosen)
+    print(f"{done} of {len(chosen)} cases recorded in {time.monotonic() - series.begin:.0f} s on {arguments.device}")
+    return 0
+
+
+async def capture(arguments: argparse.Namespace) -> int:
+    """The facts of every task, by the job `capture`, which needs no GPU."""
+    known = arguments.known
+    with tempfile.TemporaryDirectory(prefix="stitch-planted-") as data:
+        verifier = Verifier(arguments.device, Path(data), Limits(**{**LIMITS, "capture": 240}), spares=1)
+        try:
+            for case in cases():
+                if sha256(case.task) in known or (arguments.cases and case.name not in arguments.cases):
+                    continue
+                result = await verifier.run(CaptureJob(task_source=case.task))
+                if result.capture is None:
+                    print(f"{case.name}: {result.error[:200]}", flush=True)
+                    continue
+                known[sha256(case.task)] = task_facts(result.capture).model_dump(mode="json")
+                print(f"{case.name}: {known[sha256(case.task)]}", flush=True)
+                arguments.facts.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
+        finally:
+            await verifier.close()
+    return 0
+
+
+def merge(parts: list[Path]) -> dict[str, Any]:
+    content: dict[str, Any] = {}
+    for part in parts:
+        found = json.loads(part.read_text())
+        content = {**found, "rows": {**content.get("rows", {}), **{name: row for name, row in found["rows"].items() if row.get("done")}}}
+    return content
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cuda:0")
+    parser.add_argument("--shard", default="1/1", metavar="I/N")
+    parser.add_argument("--cases", nargs="+", metavar="NAME", help="only these")
+    parser.add_argument("--good-too", action="store_true", help="profile the good programs as well")
+    parser.add_argument("--resume", action="store_true", help="keep the rows that the file has already")
+    parser.add_argument("--limit-seconds", type=float, default=480)
+    parser.add_argument("--facts", type=Path, default=ROOT / "tests" / "planted" / "facts.json", help="what is known of the tasks' graphs")
+    parser.add_argument("--merge", type=Path, nargs="+", metavar="PART.json")
+    parser.add_argument("--rediagnose", type=Path, metavar="FILE.json")
+    parser.add_argument("--out", type=Path, metavar="FILE.json")
+    arguments = parser.parse_args()
+    arguments.known = json.loads(arguments.facts.read_text()) if arguments.facts.exists() else {}
+    if arguments.merge or arguments.rediagnose:
+        content = merge(arguments.merge) if arguments.merge else json.loads(arguments.rediagnose.read_text())
+        content = rediagnose(content, arguments.known)
+        if arguments.out:
+            arguments.out.write_text(json.dumps(content) + "\n")
+        return 0
+    if arguments.out is None:
+        return asyncio.run(capture(arguments))
+    return asyncio.run(record(arguments))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

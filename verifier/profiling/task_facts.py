@@ -1,0 +1,148 @@
+"""What a task's captured graph says about any program for it: bytes and operations at least, branches, work by kind.
+
+A diagnosis compares what a program did with what the task asks for; these are facts about the task, never about a program's source.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from pydantic import BaseModel
+
+from verifier.graph import Capture, Graph, Node
+
+_PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "linear", "convolution", "matmul")
+_REDUCTIONS = ("sum", "mean", "amax", "amin", "max", "min", "var", "var_mean", "prod", "_softmax", "_log_softmax", "softmax", "native_layer_norm")
+_REDUCTIONS += ("native_group_norm", "cumsum", "argmax", "argmin", "logsumexp", "norm", "linalg_vector_norm", "_cdist_forward", "bincount")
+_SPECIAL = ("exp", "log", "log1p", "expm1", "sin", "cos", "tan", "tanh", "atan", "asin", "acos", "erf", "sigmoid", "gelu", "silu", "mish", "softplus")
+_SPECIAL += ("pow", "elu", "_softmax", "_log_softmax", "logsumexp", "log_sigmoid_forward")
+# They move or name data, or make it from nothing: no arithmetic.
+_MOVES = ("view", "reshape", "_unsafe_view", "permute", "transpose", "t", "unsqueeze", "squeeze", "expand", "select", "slice", "clone", "alias")
+_MOVES += (
+    "unbind",
+    "split",
+    "split_with_sizes",
+    "getitem",
+    "cat",
+    "stack",
+    "constant_pad_nd",
+    "_to_copy",
+    "empty",
+    "full",
+    "zeros",
+    "ones",
+    "arange",
+)
+_MOVES += (
+    "zeros_like",
+    "ones_like",
+    "full_like",
+    "detach",
+    "lift_fresh_copy",
+    "roll",
+    "flip",
+    "index",
+    "repeat",
+    "copy",
+    "embedding",
+    "upsample_nearest2d",
+)
+
+
+class TaskFacts(BaseModel):
+    bytes_min: int | None = None  # inputs and weights read once, outputs written once
+    flops: int | None = None  # of matrix products and convolutions
+    arithmetic: int | None = None  # elements that pointwise operators and reductions take or give
+    special: int = 0  # of these, elements of transcendental functions
+    special_small: int = 0  # elements of transcendental functions on tensors much smaller than the largest
+    largest: int = 0  # elements of the largest tensor
+    operators: int = 0  # that compute something
+    reductions: bool = False  # over rows, among the operators
+    branches: int = 1  # of products, reductions or outputs that do not depend on each other
+
+
+def task_facts(capture: Capture) -> TaskFacts:
+    facts = TaskFacts(bytes_min=capture.bytes_min, flops=capture.flops)
+    graph = capture.graph
+    if graph is None:
+        return facts
+    sizes = {entry.name: _elements(entry.spec.shape) for entry in graph.inputs if entry.spec is not None}
+    sizes |= {node.name: max((_elements(spec.shape) for spec in node.outputs), default=0) for node in graph.nodes}
+    facts.largest = max(sizes.values(), default=0)
+    computing = [node for node in graph.nodes if _kind(node) not in _MOVES]
+    facts.operators = len(computing)
+    facts.reductions = any(_kind(node) in _REDUCTIONS for node in computing)
+    facts.arithmetic = 0
+    for node in computing:
+        kind = _kind(node)
+        if kind in _PRODUCTS:
+            continue
+        work = max([sizes[node.name], *(sizes.get(name, 0) for name in _inputs(node))])
+        facts.arithmetic += work
+        if kind in _SPECIAL:
+            facts.special += work
+            if work * 16 <= facts.largest:
+                facts.special_small += work
+    facts.branches = max(_width(graph, [node for node in computing if _kind(node) in _PRODUCTS + _REDUCTIONS]), _separate_outputs(graph))
+    return facts
+
+
+def _kind(node: Node) -> str:
+    """ "aten.sum.dim_IntList" -> "sum"."""
+    parts = node.op.split(".")
+    return parts[1] if len(parts) > 1 else parts[0]
+
+
+def _elements(shape: tuple[int, ...]) -> int:
+    return math.prod(shape)
+
+
+def _inputs(node: Node) -> list[str]:
+    found: list[str] = []
+
+    def look(value: Any) -> None:
+        if isinstance(value, dict):
+            if "ref" in value:
+                found.append(value["ref"])
+            else:
+                for part in value.values():
+                    look(part)
+        elif isinstance(value, list):
+            for part in value:
+                look(part)
+
+    look(node.args)
+    look(node.kwargs)
+    return found
+
+
+def _width(graph: Graph, heavy: list[Node]) -> int:
+    """At how many places at most heavy operators stand at one depth of such operators: those do not depend on each other."""
+    names = {node.name for node in heavy}
+    depth: dict[str, int] = {}
+    for node in graph.nodes:
+        before = max((depth.get(name, 0) for name in _inputs(node)), default=0)
+        depth[node.name] = before + (node.name in names)
+    count: dict[int, int] = {}
+    for name in names:
+        count[depth[name]] = count.get(depth[name], 0) + 1
+    return max(count.values(), default=1)
+
+
+def _separate_outputs(graph: Graph) -> int:
+    """Outputs that share no computing operator with another."""
+    made = {node.name: node for node in graph.nodes}
+    behind: list[set[str]] = []
+    for leaf in graph.outputs:
+        if not (isinstance(leaf, dict) and leaf.get("ref") in made):
+            continue
+        seen: set[str] = set()
+        left = [leaf["ref"]]
+        while left:
+            name = left.pop()
+            if name in made and name not in seen:
+                seen.add(name)
+                left += _inputs(made[name])
+        behind.append({name for name in seen if _kind(made[name]) not in _MOVES})
+    return max(sum(all(not (mine & other) for other in behind if other is not mine) for mine in behind), 1) if behind else 1
