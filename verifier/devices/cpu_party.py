@@ -15,7 +15,7 @@ import torch
 from verifier.devices.base import REFRESHED, PartyDevice
 
 _I64 = struct.Struct("<q")
-AWAKE_SECONDS = 0.004
+AWAKE_SECONDS = 0.0005  # no longer: a program that rewrites this process could compute meanwhile; the judge's flush has kept processors awake
 
 
 class CpuPartyDevice(PartyDevice):
@@ -48,7 +48,7 @@ class CpuPartyDevice(PartyDevice):
         torch.set_num_threads(self.threads)
 
     def _awake(self) -> None:
-        """All threads at work for some milliseconds, on a few kilobytes: a processor that slept (above all a virtual one, which its host has put
+        """All threads at work for a moment, on a few kilobytes: a processor that slept (above all a virtual one, which its host has put
         aside) takes up to 8 ms to come back, and that would be charged to the call."""
         end = time.perf_counter() + AWAKE_SECONDS
         while time.perf_counter() < end:
