@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import random
 import statistics
 import time
+from dataclasses import dataclass
 
 import torch
 
 from verifier.devices.base import DeviceError
+from verifier.expectation import Expectations
 from verifier.jobs import AdmitJob
 from verifier.layout import LayoutError, Spec, decode, describe
 from verifier.pool import PartyFailure, Pool
@@ -19,6 +22,7 @@ from verifier.timing import Caller
 from verifier.triviality import trivial_guess
 
 ESTIMATE_CALLS = 5
+SLOW_SECONDS = 15.0  # of loading and three eager calls, after which no fp64 run is begun
 _HINTS = {
     "timed_out": "make it smaller, or end the loop",
     "memory": "use smaller tensors",
@@ -49,6 +53,7 @@ def admit(job: AdmitJob, pool: Pool, seed: int) -> Admission:
 
 
 def _examine(session: ReferenceSession, result: Admission, seed: int) -> Admission:
+    begin = time.monotonic()
     session.load(seed)
     inputs = session.inputs(seed + 1, count=True)
     one = session.eager(inputs, 1)
@@ -70,11 +75,18 @@ def _examine(session: ReferenceSession, result: Admission, seed: int) -> Admissi
             problems.append(
                 Problem(line=forward_line(session.source), message=message, hint="check divisions, logarithms and square roots in forward")
             )
-    flags = []
-    if trivial_guess(inputs, one.outputs, other, three.outputs):
-        flags.append("trivial")
+    again = session.eager(inputs, 1)
+    session.rollback()
+    eager_peak = _peak(session)
+    precise = _precise(session, inputs, seed) if time.monotonic() - begin < SLOW_SECONDS else Precise(oracle="eager calls are too slow for it")
+    guess = trivial_guess(inputs, one.outputs, other, three.outputs, precise.limits) or precise.noise
+    flags = ["trivial"] if guess else []
     if any(not _same(a, b) for a, b in zip(one.outputs.tensors, two.outputs.tensors, strict=True)):
         flags.append("stochastic")
+    need, free = _memory(session, inputs, one.outputs, eager_peak)
+    if need is not None and free is not None and need > free:
+        message = f"a verification needs about {need / 2**30:.1f} GiB of device memory (with the fp64 run), and {free / 2**30:.1f} GiB are there"
+        problems.append(Problem(line=forward_line(session.source), message=message, hint="use smaller tensors"))
     state = session.state
     update = {
         "ok": not problems,
@@ -85,10 +97,53 @@ def _examine(session: ReferenceSession, result: Admission, seed: int) -> Admissi
         "output_tree": describe(one.outputs.tree),
         "parameters": sum(entry.spec.numel for entry in state if entry.spec.floating and entry.alias is None),
         "state_bytes": sum(entry.spec.nbytes for entry in state if entry.alias is None),
+        "trivial_by": guess,
+        "deterministic": all(_same(a, b) for a, b in zip(one.outputs.tensors, again.outputs.tensors, strict=True)),
+        "oracle": precise.oracle,
+        "memory_bytes": need,
         "mutates": mutated,
         "eager_ms": _estimate(session, inputs, one.outputs.specs) if not problems else None,
     }
     return Admission.model_validate({**result.model_dump(), **update})
+
+
+@dataclass
+class Precise:
+    """What the run in fp64 says of a task."""
+
+    limits: list[float] | None = None
+    noise: str = ""
+    oracle: str = ""
+
+
+def _precise(session: ReferenceSession, inputs: Values, seed: int) -> Precise:
+    expectations = Expectations(session, random.Random(seed))
+    expected = expectations.expect(inputs, 1, strict=True)
+    session.rollback()
+    floating = [leaf for leaf in expected.leaves if leaf.alternative.is_floating_point()]
+    noisy = expected.oracle is not None and bool(floating) and all(not leaf.precise for leaf in floating)
+    limits = [leaf.limit for leaf in expected.leaves] if expected.oracle is not None and not noisy else None
+    return Precise(limits, "rounding noise: PyTorch and fp64 agree in nothing" if noisy else "", expectations.place())
+
+
+def _peak(session: ReferenceSession) -> int | None:
+    value = session.party.ask("peak", {}, session.limits.call).message.get("bytes")
+    return value if isinstance(value, int) else None
+
+
+def _memory(session: ReferenceSession, inputs: Values, outputs: Values, eager_peak: int | None) -> tuple[int | None, int | None]:
+    """Bytes that a verification needs at a time, and those that it may have. The reference with its fp64 run, beside it the program and a baseline
+    with their own places for inputs and outputs; the judge keeps a few copies. On the CPU every process has a limit of its own."""
+    peak, device = _peak(session), session.pool.device
+    if peak is None or eager_peak is None:
+        return None, None
+    if device.kind == "cpu":
+        return peak, session.limits.memory
+    exchanged = inputs.nbytes + outputs.nbytes
+    arenas = sum(arena.nbytes for arena in session.party.arenas.values())
+    need = peak + arenas + 2 * (eager_peak + 2 * exchanged) + 3 * exchanged + 3 * device.process_bytes
+    free = device.free_bytes()
+    return need, None if free is None else free + peak + arenas + device.process_bytes
 
 
 def _estimate(session: ReferenceSession, inputs: Values, outputs: list[Spec]) -> float:

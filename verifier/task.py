@@ -77,5 +77,9 @@ class Admission(BaseModel):
     parameters: int = 0  # number of floating elements in the state dict
     state_bytes: int = 0
     eager_ms: float | None = None  # median of a few calls; an estimate for the page, never a result
+    trivial_by: str = ""  # with the flag `trivial`: the guess that passes, e.g. "zeros"
+    deterministic: bool | None = None  # the same call gives the same bits
+    oracle: str = ""  # where fp64 was computed ("cuda:0", "cpu"), or why it was not
+    memory_bytes: int | None = None  # that a verification needs of the device at a time, about; measured, with the fp64 run
     mutates: list[str] = []  # state-dict names that forward changes (running statistics)
     protection: list[str] = []  # what confined the run
