@@ -34,9 +34,9 @@ class Stack:
         self.process: subprocess.Popen[str] | None = None
         self.link = ""
 
-    def start(self) -> Stack:
+    def start(self, *arguments: str) -> Stack:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "webapp.supervisor"],
+            [sys.executable, "-m", "webapp.supervisor", *arguments],
             env=self.environment, cwd=ROOT, stdout=subprocess.PIPE, stderr=(self.data.parent / "supervisor.err").open("ab"), text=True,
         )  # fmt: skip
         assert self.process.stdout is not None
