@@ -35,7 +35,7 @@ class Verifier:
 
     `without_static` is for tests of the later stages: no job can ask for it, and its reports are marked as never a result."""
 
-    def __init__(self, device: str, data_dir: Path | str, limits: Limits | None = None, spares: int = 2, without_static: bool = False):
+    def __init__(self, device: str, data_dir: Path | str, limits: Limits | None = None, spares: int = 3, without_static: bool = False):
         self.device = device
         self.data_dir = Path(data_dir)
         self.limits = limits or Limits()

@@ -126,7 +126,8 @@ class Evaluation:
             if self.report.without_static:
                 stage.status, stage.detail = "skipped", "switched off for a test: this report is no result"
         with self._stage("build") as stage, self._building(stage) as building:
-            # The reference loads the task, draws inputs and runs it while the compiler is at work.
+            # The reference loads the task, draws inputs and runs it while the compiler is at work; runner and baseline get ready meanwhile.
+            self.pool.anticipate([("runner", self.job.precision, self.job.mode)])
             trials, prepared = self._prepare(building)
             artefacts = self._built(building)
             stage.detail = "cached" if self.report.build and self.report.build.cached else ""
@@ -203,6 +204,8 @@ class Evaluation:
             reference = self.session_for(self.job)
             reference.checkpoint = building.raise_failure
             building.watch(reference.party)
+            if reference.eager_party is None:
+                self.pool.anticipate([("baseline", self.job.precision, self.job.mode)])
             trials = Trials(reference, self.seed, self.job.tier == "full", self._progress, backward=self.job.backward)
             trials.prepare()
         except PartyFailure as failure:

@@ -71,6 +71,7 @@ class Judge:
                     continue
                 self.current, self.pool.cancelled = number, False
             result = self._job(frame)
+            self.pool.forget()
             leaked = self._leaked()
             if leaked and result.report is not None:
                 result.report.reasons["gpu_memory"] = leaked

@@ -258,6 +258,29 @@ def _fatal_line(printed: str, source: str) -> int | None:
     return int(found[0]) if found else None
 
 
+class Coming:
+    """A party that takes its role in a thread of its own, for whoever will soon want one."""
+
+    def __init__(self, party: Party, terms: tuple[Role, str, str]):
+        self.party = party
+        self.terms = terms
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._become, daemon=True)
+        self._thread.start()
+
+    def _become(self) -> None:
+        try:
+            self.party.become(*self.terms)
+        except BaseException as failure:
+            self._failure = failure
+
+    def arrive(self) -> None:
+        """Waits. Raises `PartyFailure`."""
+        self._thread.join()
+        if self._failure is not None:
+            raise self._failure
+
+
 class Pool:
     """Fresh parties that have imported torch and wait for a role; every one is used once. Spawns from one thread: a party dies with it."""
 
@@ -269,6 +292,7 @@ class Pool:
         self.waiting: list[Party] = []
         self.builders: list[Party] = []  # one waits where spares do: it is confined otherwise
         self.busy: list[Party] = []
+        self.coming: list[Coming] = []
         self.lock = threading.Lock()
         self.cancelled = False
 
@@ -302,6 +326,15 @@ class Pool:
         """A party in its role: "reference", "baseline", "runner" or "builder"."""
         if self.cancelled:
             raise Cancelled
+        coming = self._claim((role, precision, mode))
+        if coming is not None:
+            try:
+                coming.arrive()
+                return coming.party
+            except PartyFailure:
+                self.give_back(coming.party)
+                if self.cancelled:
+                    raise
         spares = self.builders if role == "builder" else self.waiting
         spare = spares.pop(0) if spares else None
         party = spare or self.spawn("builder" if role == "builder" else "device")
@@ -320,18 +353,43 @@ class Pool:
         """Parties for (role, precision, mode), all started before any is waited for. On a failure none stays."""
         if self.cancelled:
             raise Cancelled
-        started = []
-        for _ in wanted:
-            started.append(self.waiting.pop(0) if self.waiting else self.spawn())
-        with self.lock:
-            self.busy += started
+        started: list[Party] = []
+        waits: list[Callable[[], None]] = []
+        for terms in wanted:
+            coming = self._claim(terms)
+            party = coming.party if coming is not None else self._fresh()
+            started.append(party)
+            waits.append(coming.arrive if coming is not None else partial(party.become, *terms))
         try:
-            self.at_once([partial(party.become, *terms) for party, terms in zip(started, wanted, strict=True)])
+            self.at_once(waits)
         except BaseException:
             for party in started:
                 self.give_back(party)
             raise
         return started
+
+    def anticipate(self, wanted: list[tuple[Role, str, str]]) -> None:
+        """Lets parties that will soon be taken begin to take their roles (on a GPU a context costs half a second), while the caller goes on."""
+        if not self.cancelled:
+            self.coming += [Coming(self._fresh(), terms) for terms in wanted]
+
+    def forget(self) -> None:
+        """Ends those that nobody took."""
+        coming, self.coming = self.coming, []
+        for one in coming:
+            self.give_back(one.party)
+
+    def _claim(self, terms: tuple[str, str, str]) -> Coming | None:
+        found = next((one for one in self.coming if one.terms == terms), None)
+        if found is not None:
+            self.coming.remove(found)
+        return found
+
+    def _fresh(self) -> Party:
+        party = self.waiting.pop(0) if self.waiting else self.spawn()
+        with self.lock:
+            self.busy.append(party)
+        return party
 
     def at_once(self, work: list[Callable[[], Result]]) -> list[Result]:
         """Waits for several parties in threads of their own. The first exception is raised, when all have ended."""
@@ -366,7 +424,7 @@ class Pool:
     def close(self) -> None:
         for party in [*self.waiting, *self.builders, *self.busy]:
             party.end()
-        self.waiting, self.builders, self.busy = [], [], []
+        self.waiting, self.builders, self.busy, self.coming = [], [], [], []
 
 
 def data_folder(data_dir: Path, name: str) -> Path:

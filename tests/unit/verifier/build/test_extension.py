@@ -115,6 +115,7 @@ def test_several_architectures_are_left_to_nvcc():
 
 @needs_nvcc
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_light_headers_compile_a_usual_program(flags):
     code, notes = extension_bench.accelerated(flags(extension_bench.ADD))
     assert notes == ["cuda.cu: light headers"] and list(code) == ["_Z3addPKfS0_Pfi"]
@@ -122,6 +123,7 @@ def test_light_headers_compile_a_usual_program(flags):
 
 @needs_nvcc
 @pytest.mark.slow
+@pytest.mark.timeout(1500)
 def test_the_machine_code_is_that_of_the_ordinary_build(flags):
     """Two programs in one unit, as the ordinary headers cost more than a minute here."""
     source = extension_bench.MANY + extension_bench.ADD.replace("torch::Tensor run(", "torch::Tensor add_them(").replace(extension_bench.HEAD, "")
