@@ -1,6 +1,6 @@
 """The corpus of cheating and honest programs against the verifier: every form of every file, as JSON.
 
-    python bench/corpus.py --device cpu|cuda:0 [--kind cheats|honest|all] [--only REGEX] [--forms all|short|"as is"] [--shard 0/4]
+    python bench/corpus.py --device cpu|cuda:0 [--kind cheats|honest|all] [--only REGEX] [--forms all|short|"as is"] [--shard 0/4] [--needs-gpu]
                            [--limit-seconds S] [--resume] --out FILE.json
 
 Cheats with a runtime or design defence are tried as they are, with the static stage off, and with it off under other names (`--static-off` leaves
@@ -32,6 +32,7 @@ def main() -> int:
     parser.add_argument("--kind", choices=["cheats", "honest", "all"], default="all")
     parser.add_argument("--only", default="", help="a regular expression for file names")
     parser.add_argument("--forms", choices=["all", "short", "as is"], default="all")
+    parser.add_argument("--needs-gpu", action="store_true", help="only programs that have no twin on the CPU")
     parser.add_argument("--static-off", action="store_true", help="only the forms without the static stage")
     parser.add_argument("--shard", default="0/1", help="i/n: the ith of n parts, counted from 0")
     parser.add_argument("--limit-seconds", type=float, default=float("inf"), help="no further file is begun after this")
@@ -41,6 +42,7 @@ def main() -> int:
     shard, shards = (int(part) for part in arguments.shard.split("/"))
 
     entries = [entry for entry in read_corpus(arguments.kind) if entry.runs_on(arguments.device) and re.search(arguments.only, entry.name)]
+    entries = [entry for entry in entries if entry.device == "cuda" or not arguments.needs_gpu]
     size = -(-len(entries) // shards)
     entries = entries[shard * size : (shard + 1) * size]  # neighbours share a task
     wanted = []

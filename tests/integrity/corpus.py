@@ -25,6 +25,7 @@ FORMS: tuple[Form, ...] = get_args(Form)
 DEVICES = ("cpu", "cuda", "any")
 DEFENCES = ("static", "runtime", "design")
 LIMITS = Limits(load=20, inputs=10, call=6, build=120, correctness=8, quick_timing=0.5, memory=3 * GIB)
+GPU_LIMITS = LIMITS.model_copy(update={"call": 10.0, "build": 300.0, "quick_timing": 1.0, "memory": 16 * GIB})
 ATTEMPTS = 3  # a verdict that only says that the machine was too busy is asked for again
 PATIENCE = 300.0  # seconds for one verification
 _FIELD = re.compile(r"#\s*([a-z]+):\s*(.+?)\s*$")
@@ -208,11 +209,11 @@ def judged(entry: Entry, form: Form, report: Report) -> tuple[bool, str]:
 class Desk:
     """Verifiers on one device, kept warm for many entries: one whole, one with the static stage off."""
 
-    def __init__(self, device: str, data_dir: Path, limits: Limits = LIMITS, spares: int = 2):
+    def __init__(self, device: str, data_dir: Path, limits: Limits | None = None, spares: int = 2):
         self.device = device
         self.loop = asyncio.new_event_loop()
         self.data_dir = data_dir
-        self.limits = limits
+        self.limits = limits or (LIMITS if device == "cpu" else GPU_LIMITS)
         self.spares = spares
         self._verifiers: dict[tuple[bool, float], Verifier] = {}
 
