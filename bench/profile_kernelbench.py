@@ -3,8 +3,9 @@
     python bench/profile_kernelbench.py CHECKOUT --device cuda:0 --shard 1/4 --limit-seconds 420 --out PART.json
     python bench/profile_kernelbench.py --merge PART.json ... --out bench/results/verifier-profiles.json
 
-A part is written after every profile and continued where its file exists. The merged result also becomes a Markdown table (same name, .md) with the
-figures and the diagnosis side by side, and an empty column for what a person finds when checking them.
+A part is written after every profile and continued where its file exists; it keeps all that the rules need, and merging diagnoses anew. The merged
+result also becomes a Markdown table (same name, .md) with the figures and the diagnosis side by side, and a column for what a person finds when
+checking them: `--notes NOTES.json` ({"levelN/M_name.py": {"reference": "...", "program": "..."}}) fills it.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from verifier.client import Verifier  # noqa: E402
 from verifier.jobs import CaptureJob, JobResult, Profile, ProfileJob, VerifyJob  # noqa: E402
 from verifier.limits import Limits  # noqa: E402
 from verifier.profiling import counters  # noqa: E402
+from verifier.profiling.task_facts import TaskFacts, task_facts  # noqa: E402
 from verifier.report import Report  # noqa: E402
 
 # A mixture that a diagnosis should tell apart; dealt out to shards in turn, so that each has long and short ones.
@@ -96,7 +98,7 @@ def kernels_of(profile: Profile) -> list[dict[str, Any]]:
                 "spill_bytes": kernel.resources.get("spill_store_bytes"),
                 "widest_load_bytes": kernel.resources.get("widest_load_bytes"),
                 "counters": {short: round(kernel.metrics[name], 3) for short, name in SHOWN.items() if name in kernel.metrics},
-                "counted": len(kernel.metrics),
+                "metrics": {name: float(f"{value:.6g}") for name, value in kernel.metrics.items()},
             }
         )
     return found
@@ -119,6 +121,38 @@ def digest_of(profile: Profile, seconds: float) -> dict[str, Any]:
         "warnings": profile.warnings,
         "seconds": round(seconds, 1),
     }
+
+
+def kept_report(report: Report | None) -> dict[str, Any] | None:
+    if report is None:
+        return None
+    kept = report.model_dump(mode="json", exclude={"trials", "problems"})
+    for comparison in (kept.get("timing") or {}).get("comparisons", []):
+        comparison["program_samples_ms"] = comparison["baseline_samples_ms"] = []
+    return kept
+
+
+def add_diagnosis(row: dict[str, Any], side: str) -> None:
+    """The rules' answer, from what the row keeps."""
+    known = row.get("known", {})
+    kept, profile = known.get("report"), row.get("profiles", {}).get(side)
+    if not kept or not profile:
+        return
+    report = Report.model_validate(kept)
+    if report.timing is None:
+        return
+    report = report if side == "program" else as_reference(report)
+    figures, facts = DeviceFigures.model_validate(known["figures"]), TaskFacts.model_validate(known["facts"])
+    found = diagnose(
+        report,
+        Profile.model_validate(profile),
+        Ceilings(figures.kind, figures.bandwidth_gbs, figures.fp32_gflops, figures.launch_us, figures.units),
+        bytes_min=facts.bytes_min,
+        flops=facts.flops,
+        floor_ms=known["floor_ms"],
+        facts=facts,
+    )
+    row[side] |= {"diagnosis": found.model_dump(mode="json"), "call_us": round(report.timing.program_ms * 1e3, 2)}
 
 
 def as_reference(report: Report) -> Report:
@@ -175,8 +209,9 @@ class Series:
             return
         plan = make_plan(captured.capture, source, figures)
         row |= {"flops": captured.capture.flops, "bytes_min": captured.capture.bytes_min, "groups": [group.title for group in plan.own]}
+        row["known"] = {"facts": task_facts(captured.capture).model_dump(mode="json"), "floor_ms": plan.floor_ms, "figures": figures.model_dump()}
         program, report = await self.program(verifier, source, plan, row)
-        ceilings = Ceilings(figures.kind, figures.bandwidth_gbs, figures.fp32_gflops, figures.launch_us, figures.units)
+        row["known"]["report"] = kept_report(report)
         for side, text in (("reference", None), ("program", program)):
             if side == "program" and text is None:
                 continue
@@ -187,11 +222,8 @@ class Series:
                 self.write()
                 continue
             row[side] = digest_of(result.profile, time.monotonic() - begin)
-            if report is not None and report.timing is not None:
-                shown = report if side == "program" else as_reference(report)
-                limits = {"bytes_min": captured.capture.bytes_min, "flops": captured.capture.flops, "floor_ms": plan.floor_ms}
-                row[side]["diagnosis"] = diagnose(shown, result.profile, ceilings, **limits).model_dump(mode="json")
-                row[side]["call_us"] = round(shown.timing.program_ms * 1e3, 2) if shown.timing else None
+            row.setdefault("profiles", {})[side] = result.profile.model_dump(mode="json", exclude={"protection"})
+            add_diagnosis(row, side)
             self.write()
 
     async def program(self, verifier: Verifier, source: str, plan: Any, row: dict[str, Any]) -> tuple[str | None, Report | None]:
@@ -225,14 +257,23 @@ def summary(row: dict[str, Any]) -> str:
         elif "error" in found:
             parts.append(f"{side}: {found['error'][:120]}")
         else:
-            counted = sum(bool(kernel["counted"]) for kernel in found["kernels"])
+            counted = sum(bool(kernel["metrics"]) for kernel in found["kernels"])
             why = f" [{found['counters_reason'][:80]}]" if not counted else ""
             diagnosis = found.get("diagnosis", {})
             parts.append(f"{side}: {found['tool']}, {counted} kernels counted{why}, {diagnosis.get('bottleneck', 'no diagnosis')}")
     return "; ".join(parts)
 
 
-def table(content: dict[str, Any]) -> str:
+def diagnosed(found: dict[str, Any]) -> str:
+    diagnosis = found.get("diagnosis")
+    if not diagnosis:
+        return ""
+    faults = ", ".join(fault["name"] for fault in diagnosis["faults"][:3])
+    first = f"; first: {diagnosis['methods'][0]}" if diagnosis["methods"] else ""
+    return f"**{diagnosis['bottleneck']}** {faults}{first}. {diagnosis['text']}"
+
+
+def table(content: dict[str, Any], notes: dict[str, Any]) -> str:
     lines = [
         "# KernelBench tasks under Nsight Systems and Nsight Compute",
         "",
@@ -264,8 +305,8 @@ def table(content: dict[str, Any]) -> str:
                 number(counted.get("sm_pct")),
                 percent(top["occupancy"]) if top and top["occupancy"] is not None else "",
                 f"{stall[0]} {stall[1]:.0%}" if stall else "",
-                f"{found.get('diagnosis', {}).get('bottleneck', '')}: {found.get('diagnosis', {}).get('text', '')}".replace("|", "/"),
-                "",
+                diagnosed(found).replace("|", "/"),
+                notes.get(task, {}).get(side, "").replace("|", "/"),
             ]
             lines.append("| " + " | ".join(cells) + " |")
     reasons = {
@@ -291,14 +332,19 @@ def merge(arguments: argparse.Namespace) -> int:
     for part in arguments.merge:
         found = json.loads(part.read_text())
         content = {**found, "tasks": {**content.get("tasks", {}), **found["tasks"]}}
+    notes = json.loads(arguments.notes.read_text()) if arguments.notes else {}
     content["tasks"] = {task: content["tasks"][task] for task in dict.fromkeys([*TASKS, *content["tasks"]]) if task in content["tasks"]}
+    for row in content["tasks"].values():
+        for side in ("reference", "program"):
+            add_diagnosis(row, side)
+        row.pop("profiles", None)  # the parts keep them
     arguments.out.write_text(json.dumps(content, indent=1) + "\n")
-    arguments.out.with_suffix(".md").write_text(table(content))
+    arguments.out.with_suffix(".md").write_text(table(content, notes))
     both = sum(
         any(row.get(side, {}).get("tool") == "nsys" and row[side].get("counters_tool") == "ncu" for side in ("reference", "program"))
         for row in content["tasks"].values()
     )
-    print(table(content))
+    print(table(content, notes))
     print(f"{both} of {len(content['tasks'])} tasks by nsys and ncu")
     return 0
 
@@ -327,6 +373,7 @@ def main() -> int:
     parser.add_argument("--limit-seconds", type=float, default=480)
     parser.add_argument("--tasks", nargs="+", metavar="levelN/M_name.py", help="instead of the chosen mixture")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE.json")
+    parser.add_argument("--notes", type=Path, metavar="NOTES.json", help="what a person found, for the table")
     parser.add_argument("--merge", type=Path, nargs="+", metavar="PART.json")
     arguments = parser.parse_args()
     if arguments.merge:
