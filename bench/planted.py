@@ -223,7 +223,7 @@ def rediagnose(content: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]
 
 async def record(arguments: argparse.Namespace) -> int:
     index, of = (int(part) for part in arguments.shard.split("/"))
-    chosen = [case for case in cases() if not arguments.cases or case.name in arguments.cases][index - 1 :: of]
+    chosen = [case for case in cases() if not arguments.cases or case.name in arguments.cases][index % of :: of]
     series = Series(arguments)
     with tempfile.TemporaryDirectory(prefix="stitch-planted-") as data:
         verifier = Verifier(arguments.device, Path(data), Limits(**LIMITS), spares=3)

@@ -12,41 +12,26 @@ from pydantic import BaseModel
 
 from verifier.graph import Capture, Graph, Node
 
-_PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "linear", "convolution", "matmul")
-_REDUCTIONS = ("sum", "mean", "amax", "amin", "max", "min", "var", "var_mean", "prod", "_softmax", "_log_softmax", "softmax", "native_layer_norm")
-_REDUCTIONS += ("native_group_norm", "cumsum", "argmax", "argmin", "logsumexp", "norm", "linalg_vector_norm", "_cdist_forward", "bincount")
-_SPECIAL = ("exp", "log", "log1p", "expm1", "sin", "cos", "tan", "tanh", "atan", "asin", "acos", "erf", "sigmoid", "gelu", "silu", "mish", "softplus")
-_SPECIAL += ("pow", "elu", "_softmax", "_log_softmax", "logsumexp", "log_sigmoid_forward")
-# They move or name data, or make it from nothing: no arithmetic.
-_MOVES = ("view", "reshape", "_unsafe_view", "permute", "transpose", "t", "unsqueeze", "squeeze", "expand", "select", "slice", "clone", "alias")
-_MOVES += (
-    "unbind",
-    "split",
-    "split_with_sizes",
-    "getitem",
-    "cat",
-    "stack",
-    "constant_pad_nd",
-    "_to_copy",
-    "empty",
-    "full",
-    "zeros",
-    "ones",
-    "arange",
+_PRODUCTS = frozenset(("mm addmm bmm baddbmm linear convolution matmul conv1d conv2d conv3d einsum ").split())
+_REDUCTIONS = frozenset(
+    (
+        "sum mean amax amin max min var var_mean std prod softmax _softmax log_softmax _log_softmax layer_norm native_layer_norm group_norm "
+        "native_group_norm rms_norm instance_norm cumsum argmax argmin logsumexp norm linalg_vector_norm _cdist_forward bincount cross_entropy_loss "
+    ).split()
 )
-_MOVES += (
-    "zeros_like",
-    "ones_like",
-    "full_like",
-    "detach",
-    "lift_fresh_copy",
-    "roll",
-    "flip",
-    "index",
-    "repeat",
-    "copy",
-    "embedding",
-    "upsample_nearest2d",
+_SPECIAL = frozenset(
+    (
+        "exp log log1p expm1 sin cos tan tanh atan asin acos erf sigmoid gelu silu mish softplus pow elu softmax _softmax log_softmax _log_softmax "
+        "logsumexp log_sigmoid_forward log_sigmoid "
+    ).split()
+)
+# They move or name data, or make it from nothing: no arithmetic.
+_MOVES = frozenset(
+    (
+        "view reshape _unsafe_view permute transpose t unsqueeze squeeze expand select slice clone alias unbind split split_with_sizes getitem cat "
+        "stack pad constant_pad_nd _to_copy empty full zeros ones arange zeros_like ones_like full_like detach lift_fresh_copy roll flip index repeat "
+        "copy embedding upsample_nearest2d pixel_shuffle tril triu "
+    ).split()
 )
 
 
@@ -80,11 +65,11 @@ def task_facts(capture: Capture) -> TaskFacts:
             continue
         work = max([sizes[node.name], *(sizes.get(name, 0) for name in _inputs(node))])
         facts.arithmetic += work
-        if kind in _SPECIAL:
+        if kind in _SPECIAL and not (kind == "pow" and _small_power(node)):
             facts.special += work
             if work * 16 <= facts.largest:
                 facts.special_small += work
-    facts.branches = max(_width(graph, [node for node in computing if _kind(node) in _PRODUCTS + _REDUCTIONS]), _separate_outputs(graph))
+    facts.branches = max(_width(graph, [node for node in computing if _kind(node) in _PRODUCTS | _REDUCTIONS]), _separate_outputs(graph))
     return facts
 
 
@@ -92,6 +77,10 @@ def _kind(node: Node) -> str:
     """ "aten.sum.dim_IntList" -> "sum"."""
     parts = node.op.split(".")
     return parts[1] if len(parts) > 1 else parts[0]
+
+
+def _small_power(node: Node) -> bool:
+    return len(node.args) == 2 and node.args[1] in (2, 3, -1)
 
 
 def _elements(shape: tuple[int, ...]) -> int:
