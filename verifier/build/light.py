@@ -22,7 +22,6 @@ _CONTEXTS = {
     "ATen/Context.h": r"\b(globalContext|Context|hasCUDA|manual_seed|detail)\b",
     "ATen/TensorUtils.h": r"\b(TensorArg|TensorGeometryArg|check(Dim|Size|SameSize|SameType|SameGPU|Contiguous|Defined|AllSame\w*|ScalarTypes?))\b",
     "ATen/TracerMode.h": r"\btracer\b",
-    "ATen/DeviceGuard.h": r"\b(Optional)?DeviceGuard\b|\bdevice_of\b",
 }
 # What the umbrella headers bring along beside operators: included where a source names it.
 _ON_DEMAND = {
@@ -43,6 +42,8 @@ _ON_DEMAND = {
     "c10/util/complex.h": r"\bc10::complex\b",
     "c10/util/Optional.h": r"\bc10::(optional|nullopt|make_optional)\b",
 }
+# Not called by a source, but by torch's headers for lists and values, which some of its headers bring along.
+_SPARSE = {"_values", "_indices", "values", "indices", "crow_indices", "col_indices", "ccol_indices", "row_indices"}
 # With any of these a source wants the front end, the binding or autograd: the ordinary headers.
 _FRONT_END = (
     r"\btorch::(nn|autograd|jit|optim|data|indexing|serialize|tensor|Library|CustomClassHolder|class_|from_file|save|load)\b"
@@ -83,7 +84,8 @@ def light_headers(source: str, include: str) -> dict[str, str]:
     for header, wanted in _CONTEXTS.items():
         if not re.search(wanted, code):
             files[header] = "#pragma once\n#include <c10/util/Exception.h>\n"
-    lines = [f"#include <{name}>" for name in [*_STANDARD, *_BASIC]]
+    files["ATen/DeviceGuard.h"] = _device_guard(include)
+    lines = [f"#include <{name}>" for name in [*_STANDARD, *_BASIC, "ATen/DeviceGuard.h"]]
     lines += _called(code, include)
     files["stitch_light.h"] = "#pragma once\n" + "\n".join(lines) + "\n" + _names(include)
     for header in UMBRELLAS:
@@ -157,6 +159,15 @@ def _names(include: str) -> str:
     return found[0] + "\n"
 
 
+def _device_guard(include: str) -> str:
+    """`ATen/DeviceGuard.h` without the form for lists, whose header brings all of torch's values."""
+    text = _read(f"{include}/ATen/DeviceGuard.h")
+    forms = re.findall(
+        r"^inline [\w:<>]+ device_of\(const (?:Tensor|std::optional<Tensor>|c10::optional<Tensor>)& \w+\) \{.*?^\}\n", text, re.DOTALL | re.MULTILINE
+    )
+    return "#pragma once\n#include <ATen/core/Tensor.h>\n#include <c10/core/DeviceGuard.h>\nnamespace at {\n" + "".join(forms) + "}\n"
+
+
 def _tensor_body(names: frozenset[str], include: str) -> str:
     """`ATen/core/TensorBody.h` with those generated methods of the class that `names` holds or that its other members call."""
     text = _read(f"{include}/ATen/core/TensorBody.h")
@@ -169,7 +180,7 @@ def _tensor_body(names: frozenset[str], include: str) -> str:
     declared = [match[1] if (match := _DECLARATION.match(line)) and match[1] in generated else "" for line in lines]
     members = "\n".join(line for line, name in zip(lines, declared, strict=True) if not name)
     rest = _BLOCK.sub("", text[end:])
-    kept = {name for name in generated if name in names} | (set(re.findall(r"\b(\w+)(?:<[^<>()]*>)?\(", members + rest)) & generated)
+    kept = ((names | _SPARSE) & generated) | (set(re.findall(r"\b(\w+)(?:<[^<>()]*>)?\(", members + rest)) & generated)
     body = "\n".join(line for line, name in zip(lines, declared, strict=True) if not name or name in kept)
     operators = sorted({_operator_header(block[1], include) for block in blocks if block[2] in kept})
     head = text[:begin].replace("#include <ATen/MethodOperators.h>", "\n".join(f"#include <ATen/ops/{name}_ops.h>" for name in operators))
