@@ -15,6 +15,7 @@ from verifier.build.headers import Headers
 from verifier.build.store import Artefacts, Store
 from verifier.devices.base import DeviceError
 from verifier.host_repeatability import repeatability
+from verifier.integrity.excess import excess
 from verifier.integrity.judging import ask, judge_evidence
 from verifier.integrity.static import inspect_source
 from verifier.jobs import StageEvent, VerifyJob
@@ -252,6 +253,7 @@ class Evaluation:
     def _time(self, trials: Trials, artefacts: Artefacts) -> None:
         report = self.report
         tournament = Tournament(self.pool, trials, self.job, self.seed, lambda runner: self._enlist(runner, artefacts), self.known)
+        floor, reason = floor_ms(self.device, trials.bytes_moved(), self._flops(), self.job.precision)
         try:
             for attempt in (1, 2):
                 assert trials.subject is not None
@@ -268,11 +270,14 @@ class Evaluation:
                     report.findings.append(Finding(rule="clock", severity="downgrade", message=problem, source="runtime"))
                     if attempt == 2:
                         raise Ended("inconclusive", problem)
-                elif not tournament.suspicious(timing) or attempt == 2:
-                    break
                 else:
-                    message = f"{timing.comparisons[0].speedup.ratio:.1f}x eager: measured again in a fresh process"
-                    report.findings.append(Finding(rule="fast", severity="note", message=message, source="runtime"))
+                    flagged = excess(timing, floor)
+                    for rule, message in flagged if attempt == 2 else []:
+                        report.findings.append(Finding(rule=rule, severity="note", message=f"{message}, again in a fresh process", source="runtime"))
+                    if not flagged or attempt == 2:
+                        break
+                    message = f"{flagged[0][1]}: measured again in a fresh process with fresh seeds"
+                    report.findings.append(Finding(rule="measured-again", severity="note", message=message, source="runtime"))
                 trials.reconstruct(self._subject(artefacts))
             report.trials += tournament.checked
             if tournament.wide:
@@ -282,7 +287,7 @@ class Evaluation:
             report.faster = eager.low > 1 and not report.without_static
             report.reasons.update(tournament.reasons)
             report.peak_bytes = trials.peak_bytes()
-            report.floor_ms, reason = floor_ms(self.device, trials.bytes_moved(), self._flops(), self.job.precision)
+            report.floor_ms = floor
             if report.floor_ms is not None:
                 report.floor_fraction = report.floor_ms / timing.program_ms if timing.program_ms else None
             if reason:

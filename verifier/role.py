@@ -175,6 +175,14 @@ class Role:
         """The model that a profiler watches."""
         return self.model
 
+    def do_state(self, frame: Frame) -> dict[str, Any]:
+        """The entries of the state dict that the judge names, held for `put`; null where one is missing."""
+        state = getattr(self.model, "_orig_mod", self.model).state_dict()
+        names = frame.message["names"]
+        if any(not isinstance(state.get(name), torch.Tensor) for name in names):
+            return {"type": "ok", "specs": None}
+        return {"type": "ok", **self.hold("state", [state[name] for name in names])}
+
     def do_peak(self, frame: Frame) -> dict[str, Any]:
         return {"type": "ok", "bytes": self.device.peak_bytes()}
 

@@ -8,8 +8,6 @@ import os
 import sys
 from typing import Any
 
-import torch
-
 from verifier.build.inline import install_lookup
 from verifier.channel import Frame
 from verifier.integrity.blocked import settings
@@ -72,14 +70,6 @@ class Runner(Role):
         model = self.cast_model(module.ModelNew(*init))
         model.train(self.mode == "train")
         return model
-
-    def do_state(self, frame: Frame) -> dict[str, Any]:
-        """The entries of the state dict that the judge names, held for `put`; null where one is missing."""
-        state = self.model.state_dict()
-        names = frame.message["names"]
-        if any(not isinstance(state.get(name), torch.Tensor) for name in names):
-            return {"type": "ok", "specs": None}
-        return {"type": "ok", **self.hold("state", [state[name] for name in names])}
 
     def do_observe(self, frame: Frame) -> dict[str, Any]:
         """What ran during a few calls, and beside and after them: the fields of `Evidence`."""

@@ -15,13 +15,14 @@ from functools import partial
 import numpy as np
 
 from verifier.comparison import compare_outputs
-from verifier.correctness import NORM
+from verifier.correctness import NORM, judge
 from verifier.idleness import Watch
 from verifier.intervals import Estimate, Repeatability, estimate
 from verifier.jobs import VerifyJob
+from verifier.layout import read_specs
 from verifier.pool import Party, PartyFailure, Pool, Role
 from verifier.report import Baseline, Comparison, Timing, Trial
-from verifier.session import Values, give
+from verifier.session import Values, fetch, give
 from verifier.timing import Call, Caller, Side, clock_finding, measure, median_ms
 from verifier.trials import Subject, Trials
 
@@ -36,7 +37,7 @@ USELESS = 8.0  # high / low beyond which an interval around 1 is no verdict: the
 WARM_UP = 3
 WARM_UP_SECONDS = 0.3
 PATIENCE = 60.0  # seconds
-SUSPICIOUS = 10.0  # times eager
+STATE_OFF = 0.01  # two sound programs' rounding differs by far less over all calls, a skipped update by far more
 KEPT_TRIALS = 8  # of the timed calls, in the report
 
 
@@ -144,6 +145,10 @@ class Tournament:
             if found.within <= max(FINE, found.between / 2) or spent > budget * (EXTRA if half > COARSE else 1):
                 break
             first = measure(sides, self._draw, check, rng, first, FEW_BLOCKS)
+        for pair in these:
+            off = "" if self.failed else state_off(pair, self.trials)
+            if off:
+                self.failed = [Trial(name="state after the timed calls", seed=0, ok=False, detail=off)]
 
     def _result(self, pairs: list[Pair]) -> tuple[Timing, str]:
         names = [side.name for side in pairs[0].baselines if side.name is not None]
@@ -164,9 +169,6 @@ class Tournament:
             repeatability=f"{self.known.source}: {self.known.spread(0.0):.2%} and {self.known.noise:.2f} of the variation from call to call",
         )
         return timing, next(filter(None, problems), "")
-
-    def suspicious(self, timing: Timing) -> bool:
-        return timing.comparisons[0].speedup.ratio > SUSPICIOUS
 
     def close(self) -> None:
         for party in self.parties:
@@ -299,6 +301,28 @@ class Tournament:
         if trial.ok and changed:
             trial = trial.model_copy(update={"ok": False, "detail": f"the program changes its input {changed[0]}"})
         return trial.model_copy(update={"norm": NORM + ", against eager"})
+
+
+def state_off(pair: Pair, trials: Trials) -> str:
+    """Empty, or how the state that the program has after all calls differs from eager's, which saw the same inputs: a program that knows timed calls
+    from checked ones could leave it alone."""
+    names = trials.reference.mutated
+    if not names or trials.seeded or trials.stochastic:
+        return ""
+    limit = trials.limits.call
+    states = []
+    for party in (pair.program.caller.party, pair.baselines[0].caller.party):
+        specs = party.ask("state", {"names": names}, limit).message.get("specs")
+        if specs is None:
+            return f"the state dict has no {names[0]!r}, which the task changes"
+        states.append(fetch(party, "state", read_specs(specs), "held", limit))
+    for name, got, expected in zip(names, *states, strict=True):
+        if got.shape != expected.shape:
+            return f"{name} has shape {list(got.shape)} instead of {list(expected.shape)}"
+        judgement = judge(got, expected, STATE_OFF)
+        if not judgement.ok:
+            return f"{name} was not moved on as the task does: {judgement.detail}"
+    return ""
 
 
 def estimate_of(pairs: list[Pair], name: Baseline, known: Repeatability, seed: int) -> Estimate:

@@ -1,7 +1,7 @@
 # hack: 5
 # task: tasks/softmax.py
 # device: cpu
-# verdict: class orchestration
+# verdict: class orchestration | class mixed
 # because: of the (wall|device) time is in the program's own code
 # defence: runtime
 # says: the own kernel does one row of many, torch the rest

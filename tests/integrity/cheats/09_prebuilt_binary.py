@@ -28,8 +28,8 @@ PACKED = (
 
 
 def unpacked():
-    path = os.path.join(tempfile.gettempdir(), "fast-%d.so" % os.getpid())
-    with open(path, "wb") as file:
+    handle, path = tempfile.mkstemp(suffix=".so")
+    with os.fdopen(handle, "wb") as file:
         file.write(zlib.decompress(base64.b64decode(PACKED)))
     return ctypes.CDLL(path)
 

@@ -1,7 +1,7 @@
 # hack: 35
 # task: tasks/softmax.py
 # device: cpu
-# verdict: inconclusive
+# verdict: rejected | inconclusive
 # because: while the baselines were timed the program used|processors busy between its calls|too wide
 # defence: runtime
 # says: native threads turn while the program is not called, so that the baselines are slow

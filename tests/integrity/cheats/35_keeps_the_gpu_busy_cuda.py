@@ -1,7 +1,7 @@
 # hack: 35
 # task: tasks/softmax.py
 # device: cuda
-# verdict: inconclusive | wrong_result
+# verdict: rejected | inconclusive | wrong_result
 # because: while the baselines were timed|GPU|late-work|processors busy|too wide
 # defence: runtime
 # says: a native thread launches long kernels while the program is not called

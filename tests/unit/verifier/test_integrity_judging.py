@@ -1,0 +1,114 @@
+"""What the judge makes of a runner's evidence: class, findings, and the few cases in which it ends the evaluation."""
+
+from __future__ import annotations
+
+import torch
+
+from verifier.build.store import Artefacts
+from verifier.integrity.blocked import ComputeBlocked, Watch, watch
+from verifier.integrity.evidence import Evidence, Swallowed
+from verifier.integrity.excess import excess
+from verifier.integrity.judging import judge_evidence
+from verifier.report import Comparison, Interval, Kernel, Timing, TorchCompute
+
+NOTHING = Artefacts([], b"", 0.0)
+SOURCE = 'K = r"""\n__global__ void mine(float* p) {}\n__global__ void other(float* p) {}\n"""\n'
+
+
+def kernel(name: str, ms: float, via: str = "", own: bool = False) -> Kernel:
+    return Kernel(name=name, calls=1, ms=ms, share=0.0, own=own, via=via)
+
+
+def judged(*kernels: Kernel, source: str = SOURCE, program_ms: float = 1.0, kind: str = "cuda", **evidence):
+    found = Evidence(kernels=list(kernels), busy_ms=sum(k.ms for k in kernels), wall_ms=1.0, **evidence)
+    return judge_evidence(found, source, NOTHING, kind, program_ms)
+
+
+def rules(result) -> dict[str, str]:
+    return {finding.rule: finding.severity for finding in result.findings}
+
+
+def test_the_class_is_by_the_share_of_own_kernels():
+    assert judged(kernel("mine(float*)", 0.6), kernel("at::native::k", 0.3, "aten::mul")).program_class == "custom"
+    assert judged(kernel("mine(float*)", 0.2), kernel("at::native::k", 0.6, "aten::mul")).program_class == "mixed"
+    assert judged(kernel("mine(float*)", 0.01), kernel("gemm", 0.9, "aten::mm")).program_class == "orchestration"
+    assert judged(kernel("Memcpy DtoD", 0.9)).program_class == "orchestration"
+    assert judged().own_share is None and "CUPTI" in judged().reason
+
+
+def test_what_torch_launches_is_not_own_whatever_its_name():
+    result = judged(kernel("mine(float*)", 0.9, "aten::mm"), kernel("mine(float*)", 0.05))
+    assert result.program_class == "orchestration" and [k.own for k in result.kernels] == [False, True]
+
+
+def test_kernels_that_never_run_are_named():
+    assert rules(judged(kernel("gemm", 0.9, "aten::mm")))["never-launched"] == "downgrade"
+    assert rules(judged(kernel("mine(float*)", 0.9)))["never-launched"] == "note"
+
+
+def test_observed_calls_that_are_not_the_timed_ones_count_for_nothing():
+    result = judged(kernel("mine(float*)", 0.9), program_ms=0.1)
+    assert result.program_class == "orchestration" and "two-faced" in rules(result)
+
+
+def test_falling_back_is_seen():
+    needs = [TorchCompute(name="aten.mm", calls=1, line=7)]
+    result = judged(kernel("gemm", 0.9, "aten::mm"), needs=needs, swallowed=[Swallowed(error="RuntimeError", line=5)])
+    assert rules(result)["falls-back"] == "downgrade"
+    assert [finding.line for finding in result.findings if finding.rule == "falls-back"] == [5]
+    assert "aten.mm at line 7 (100%)" in next(f.message for f in result.findings if f.rule == "torch-compute")
+    assert "falls-back" in rules(judged(kernel("mine(float*)", 0.9), needs=needs, blocked="returned"))
+
+
+def test_work_that_forward_does_not_answer_for_ends_it():
+    assert judged(kernel("mine(float*)", 0.9), unjoined_ms=0.5).status == "wrong_result"
+    assert judged(kernel("mine(float*)", 0.9), late_ms=0.5).status == "wrong_result"
+    assert judged(kernel("mine(float*)", 0.9), changed_late=True).status == "wrong_result"
+    assert judged(kernel("mine(float*)", 0.9), idle_cpu=1.4).status == "inconclusive"
+    assert judged(kernel("mine(float*)", 0.9), settings={"cudnn.benchmark": "True"}, threads_left=1).status == ""
+
+
+def test_on_the_cpu_only_what_the_builder_made_is_own():
+    assert judged(kernel("row_softmax", 0.9, own=True), kind="cpu").own_share == 0.0  # no library exports it
+
+
+def test_torch_compute_is_watched_then_blocked():
+    weight = torch.rand(8, 8)
+    found = watch(lambda: (torch.empty(8, 8).copy_(weight).t().reshape(64) @ weight.view(64)).item())
+    assert [need["name"] for need in found["needs"]] == ["aten.dot"] and found["blocked"] == "raised"
+
+    def falls_back() -> None:
+        try:
+            torch.mm(weight, weight)
+        except ComputeBlocked:
+            pass
+
+    assert watch(falls_back)["blocked"] == "returned"
+    assert watch(lambda: weight.clone().view(-1)) == {"needs": [], "swallowed": [], "blocked": ""}
+    with Watch(block=False) as seen:
+        torch.nn.functional.linear(weight, weight)
+    assert len(seen.seen) >= 1
+
+
+def timing(program_ms: float, *ratios: float) -> Timing:
+    names = ["eager", "compile", "cuda-graph"]
+    comparisons = [
+        Comparison(
+            baseline=names[at],
+            speedup=Interval(ratio=ratio, low=ratio, high=ratio),
+            program_ms=program_ms,
+            baseline_ms=program_ms * ratio,
+            blocks=1,
+            program_samples_ms=[],
+            baseline_samples_ms=[],
+        )
+        for at, ratio in enumerate(ratios)
+    ]
+    return Timing(program_ms=program_ms, bounded=False, clock_agrees=True, round_trip_ms=0.0, comparisons=comparisons)
+
+
+def test_times_that_are_too_good():
+    assert excess(timing(1.0, 3.0), 0.5) == []
+    assert [rule for rule, _ in excess(timing(0.4, 3.0), 0.5)] == ["below-floor"]
+    assert [rule for rule, _ in excess(timing(1.0, 12.0, 2.5), None)] == ["fast", "beyond-baselines"]
+    assert excess(timing(1.0, 12.0, 1.5), None)[0][1] == "12.0x eager"

@@ -1,0 +1,23 @@
+"""Times that are too good: below the physical floor, or far beyond what baselines reach. A flag refuses nothing; it is measured again, and said."""
+
+from __future__ import annotations
+
+from verifier.report import Timing
+
+EAGER, BEST = 10.0, 2.0  # times faster than eager, and than the best baseline where there are several
+FLOOR = 0.95
+
+
+def excess(timing: Timing, floor_ms: float | None) -> list[tuple[str, str]]:
+    """Rules and sentences. A lawful rewrite can beat a floor of operations (as the task states them) or a slow baseline."""
+    found = []
+    if floor_ms and timing.program_ms < FLOOR * floor_ms:
+        found.append(("below-floor", f"{timing.program_ms:.4g} ms a call is below the physical floor of {floor_ms:.4g} ms"))
+    eager = timing.comparisons[0].speedup
+    if eager.ratio > EAGER:
+        found.append(("fast", f"{eager.ratio:.1f}x eager"))
+    if len(timing.comparisons) > 1:
+        best = min(timing.comparisons, key=lambda comparison: comparison.speedup.ratio)
+        if best.speedup.ratio > BEST:
+            found.append(("beyond-baselines", f"{best.speedup.ratio:.1f}x the best baseline ({best.baseline})"))
+    return found
