@@ -10,7 +10,7 @@ import torch
 
 from verifier.correctness import DRAWS, SMALL, SMALL_DRAWS, bound, chaotic_error, deviation, no_oracle, tolerated
 from verifier.pool import PartyFailure
-from verifier.session import ReferenceSession, Run, Values
+from verifier.session import LARGE, ReferenceSession, Run, Values
 
 REACH = 0.5  # beyond it no bound is worth measuring
 
@@ -60,7 +60,9 @@ class Expectations:
     def __init__(self, reference: ReferenceSession, draws: random.Random):
         self.reference = reference
         self.draws = draws
-        self.first: Expected | None = None  # of the first trial
+        self.first: Expected | None = None  # of the first trial, unless it is gigabytes; then it is made anew
+        self.first_call: tuple[Values, int] | None = None
+        self.timed_appeal = False
         self.bounds: list[float] = []  # per output, the largest over trials with the task's inputs; PyTorch's own errors; tolerated shares
         self.errors: list[float] = []
         self.shares: list[float] = []
@@ -151,6 +153,10 @@ class Expectations:
         reference.eager(expected.values, expected.rng)
         for leaf, tensor, drawn, share in zip(leaves, exact, errors, shares, strict=True):
             own = leaf.alternative
+            if own.dtype in (torch.float64, torch.complex128):
+                # Plain arithmetic was that of the inputs' type; what the task computes in fp64 from them is finer.
+                finer = torch.finfo(own.dtype).eps / max((torch.finfo(s.torch_dtype).eps for s in expected.values.specs if s.floating), default=1.0)
+                drawn = [error * min(finer, 1.0) for error in drawn]
             if not own.is_floating_point() and not own.is_complex():
                 leaf.tolerated = tolerated(leaf.share, share, own.numel())
             elif leaf.precise:
@@ -163,18 +169,32 @@ class Expectations:
     def timed_bounds(self, appeal: bool = False) -> tuple[list[float], list[float]]:
         """Bounds and shares for outputs of timed calls, which are compared with eager's: the largest that the task's own inputs had, and
         eager's own error, with room for calls that were not among the trials."""
-        if appeal and self.first is not None and not self.first.appealed:
-            # The task as it was constructed: the state that the timed calls moved on is the timed parties', not this one's.
-            self.reference.take_state(self.reference.state_tensors)
-            self.reference.eager(self.first.values, self.first.rng)
-            self.appeal(self.first)
-            self.remember(self.first)
+        if appeal and not self.timed_appeal:
+            self.timed_appeal = True
+            first = self.recall()
+            if first is not None and not first.appealed:
+                self.appeal(first)
+            if first is not None:
+                self.remember(first)
         limits = [1.5 * limit + 1.5 * error for limit, error in zip(self.bounds, self.errors, strict=True)]
         return limits, [min(2 * share, 0.5) for share in self.shares]
 
+    def recall(self) -> Expected | None:
+        """The first trial's expectation, with the reference as it stood after it: constructed anew, and called once."""
+        if self.first_call is None:
+            return None
+        values, rng = self.first_call
+        self.reference.take_state(self.reference.state_tensors)
+        if self.first is None:
+            return self.expect(values, rng, strict=True)
+        self.reference.eager(values, rng)
+        return self.first
+
     def remember(self, expected: Expected) -> None:
         """What `timed_bounds` needs of a trial with the task's own inputs."""
-        self.first = self.first or expected
+        if self.first_call is None:
+            self.first_call = expected.values, expected.rng
+            self.first = expected if expected.outputs.nbytes < LARGE else None
         leaves = expected.leaves
         fresh = not self.bounds or len(self.bounds) != len(leaves)
         before = [(0.0, 0.0, 0.0)] * len(leaves) if fresh else list(zip(self.bounds, self.errors, self.shares, strict=True))
