@@ -353,7 +353,7 @@ def main() -> None:
         for kind in ("right", "reduced"):
             print(f"{name:32} {kind:8}", "  ".join(f"{row['program']} {row['margin']:.2g}" for row in found if row["kind"] == kind), flush=True)
         if options.json:
-            options.json.write_text(json.dumps(rows, indent=1))
+            options.json.write_text(json.dumps(rows))
     right = max(row["margin"] for row in rows if row["kind"] == "right")
     reduced = min(row["margin"] for row in rows if row["kind"] == "reduced")
     print(f"right programs: at most {right:.2f} of the bound; reduced ones: at least {reduced:.2f} times the bound")
