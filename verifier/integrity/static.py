@@ -57,6 +57,15 @@ _PATCHED_ROOTS = {"torch", "F", "nn", "time", "builtins", "ctypes", "sys", "gc",
 _UNPICKLERS = {"pickle", "_pickle", "marshal", "dill", "cloudpickle"}
 _DECODERS = {"b64decode", "b32decode", "b85decode", "a85decode", "unhexlify", "fromhex", "decompress", "loads"}
 _LIBRARY_CALL = re.compile(r"\b(at::(matmul|mm|bmm|addmm|linear|conv\w*|softmax|layer_norm)|cublas\w+|cudnn\w+|cblas_\w+|mkl_\w+|dlsym|dlopen)\b")
+_TAMPERING = re.compile(r"\b(dl_iterate_phdr|mprotect|pkey_mprotect|ptrace|process_vm_readv|process_vm_writev|userfaultfd|LD_PRELOAD)\b")
+_NATIVE_NOTES = (
+    ("threads", re.compile(r"\b(pthread_create|std::thread|std::jthread|std::async)\b"), "starts a thread: work must be done when forward returns"),
+    ("l2-persist", re.compile(r"\b(accessPolicyWindow|cudaAccessPropertyPersisting|cudaLimitPersistingL2CacheSize)\b"), "pins lines in L2"),
+    ("timer", re.compile(r"\b(clock_gettime|gettimeofday|cudaEventElapsedTime)\b"), "reads a clock"),
+    ("exit-handler", re.compile(r"\b(atexit|__attribute__\s*\(\(\s*destructor)\b"), "runs code when the process ends"),
+)
+_SENSES = {"_profiler_enabled", "_is_profiler_enabled", "_autograd_enter_dual_level", "_len_torch_dispatch_stack", "_get_current_dispatch_mode"}
+_C_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 _KERNEL = re.compile(r"__global__|extern\s+\"C\"")
 
 
@@ -121,6 +130,8 @@ def _node_findings(node: ast.AST, names: dict[str, str]) -> list[tuple[str, str,
         found += _call_findings(node, names)
     elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and names.get(node.value.id) == "gc" and node.attr not in _COLLECTOR:
         found.append(("frames", "refuse", f"reads gc.{node.attr}: a program must not search the objects of its process"))
+    elif isinstance(node, ast.Attribute) and node.attr in _SENSES:
+        found.append(("senses", "downgrade", f"reads {node.attr!r}: the program looks whether it is watched"))
     elif isinstance(node, ast.Attribute) and node.attr in _FRAME_ATTRIBUTES:
         found.append(("frames", "refuse", f"reads {node.attr!r}: a program must not look into its caller"))
     elif isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Delete)):
@@ -162,6 +173,14 @@ def _call_findings(node: ast.Call, names: dict[str, str]) -> list[tuple[str, str
         return [("download", "refuse", f"calls {called}: a program must not reach for the network")]
     if called == "setattr" and node.args and _dotted(node.args[0], names).split(".")[0] in _PATCHED_ROOTS:
         return [("patching", "refuse", f"setattr on {_dotted(node.args[0], names)}: a program must not change the libraries it runs on")]
+    if called in ("getattr", "builtins.getattr") and len(node.args) > 1 and not isinstance(node.args[1], (ast.Constant, ast.Name)):
+        root = _dotted(node.args[0], names)
+        if root.split(".")[0] == "torch":
+            return [("dynamic-name", "note", f"an operator of {root} by a name that is put together at run time")]
+    if called in ("os.dup", "os.dup2", "os.fdopen", "os.write", "os.read", "os.sendfile"):
+        return [("descriptor", "note", f"calls {called}: a program has no business with descriptors that it did not open")]
+    if called in ("sys.setswitchinterval", "os.sched_setaffinity", "os.nice", "os.setpriority"):
+        return [("scheduling", "note", f"calls {called}")]
     if name in ("record", "Event", "elapsed_time", "synchronize") and owner in _TIMERS:
         return [("timer", "note", f"calls {called}")]
     if owner == "threading" and name == "Thread":
@@ -188,6 +207,7 @@ def _evidence(tree: ast.Module, source: str, helper: range) -> list[Finding]:
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             if _KERNEL.search(node.value):
                 kernels = True
+                findings += _native_findings(node)
                 for match in _LIBRARY_CALL.finditer(node.value):
                     line = node.lineno + node.value.count("\n", 0, match.start())
                     findings.append(Finding(rule="library-in-kernel", severity="note", message=f"native code names {match[0]}", line=line))
@@ -204,3 +224,19 @@ def _evidence(tree: ast.Module, source: str, helper: range) -> list[Finding]:
     if not kernels:
         findings.append(Finding(rule="no-kernel", severity="note", message="the source defines no kernel of its own"))
     return findings
+
+
+def _native_findings(node: ast.Constant) -> list[Finding]:
+    """Of native code within a string, comments aside. What reaches into other code of the process is never part of a kernel."""
+    text = _C_COMMENT.sub(lambda comment: re.sub(r"[^\n]", " ", comment[0]), str(node.value))
+
+    def line(match: re.Match[str]) -> int:
+        return node.lineno + text.count("\n", 0, match.start())
+
+    found = [
+        Finding(rule="tampering", severity="refuse", message=f"native code names {m[0]}: a program must not reach into other code", line=line(m))
+        for m in _TAMPERING.finditer(text)
+    ]
+    for rule, pattern, message in _NATIVE_NOTES:
+        found += [Finding(rule=rule, severity="note", message=f"native code {message}", line=line(m)) for m in pattern.finditer(text)]
+    return found

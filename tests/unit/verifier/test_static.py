@@ -65,3 +65,32 @@ def test_a_library_call_in_native_code_is_noted_with_its_line():
     source = 'K = r"""\nextern "C" void f() {\n  cblas_sgemm();\n}\n"""\n'
     notes = [(finding.rule, finding.line) for finding in inspect_source(ast.parse(source), source)]
     assert ("library-in-kernel", 3) in notes
+
+
+NATIVE = 'K = r"""\n#include <pthread.h>\nextern "C" void f() {\n  // mprotect is only named here\n  %s;\n}\n"""\n'
+
+
+@pytest.mark.parametrize("call", ["mprotect(p, 4096, 3)", "dl_iterate_phdr(f, 0)", "ptrace(0, 0, 0, 0)", "process_vm_writev(1, a, 1, b, 1, 0)"])
+def test_native_code_that_reaches_into_other_code(call):
+    source = NATIVE % call
+    found = [(finding.rule, finding.severity, finding.line) for finding in inspect_source(ast.parse(source), source) if finding.rule == "tampering"]
+    assert found == [("tampering", "refuse", 5)]
+
+
+@pytest.mark.parametrize(
+    ("line", "rule"),
+    [
+        ("import torch\nf = getattr(torch.ops.aten, 'm' + 'm')", "dynamic-name"),
+        ("import os\nos.dup2(1, 3)", "descriptor"),
+        ("import torch\ntorch._C._autograd._profiler_enabled", "senses"),
+        (NATIVE % "pthread_create(&t, 0, w, 0)", "threads"),
+        (NATIVE % "value.accessPolicyWindow.hitRatio = 1", "l2-persist"),
+    ],
+)
+def test_evidence_that_refuses_nothing(line, rule):
+    assert rule in [finding.rule for finding in inspect_source(ast.parse(line), line)] and refused(line) == []
+
+
+def test_a_comment_in_native_code_is_no_evidence():
+    source = NATIVE % "g()"
+    assert not {"tampering", "threads"} & {finding.rule for finding in inspect_source(ast.parse(source), source)}
