@@ -15,6 +15,7 @@ from verifier.jobs import JobResult, Profile
 from verifier.report import Report
 from webapp.runs import artefacts, diff, diff_table
 from webapp.runs.access import run_for
+from webapp.runs.counter_rows import counter_rows, not_measured
 from webapp.runs.evidence import chosen_verification, evidence_of
 from webapp.runs.models import Candidate, Run
 
@@ -122,6 +123,8 @@ def kernels_context(candidate: Candidate, report: Report | None) -> dict:
         "profile": profile,
         "profiled": kernels,
         "launched": launched,
+        "counter_rows": counter_rows(profile),
+        "counters_missing": not_measured(profile),
         "resource_names": names,
         "resource_rows": [[row.get(name) for name in names] for row in resources],
     }
