@@ -22,7 +22,8 @@ def sources(model: Any, inputs: list[Any]) -> tuple[list[Any], dict[str, torch.T
     tree = encode(list(inputs), tensors)
     leaves = [tensor.detach().requires_grad_(tensor.is_floating_point() or tensor.is_complex()) for tensor in tensors]
     named = {f"input {index}": leaf for index, leaf in enumerate(leaves) if leaf.requires_grad}
-    named.update((name, value) for name, value in model.named_parameters(remove_duplicate=False) if value.requires_grad)
+    own = getattr(model, "_orig_mod", model)  # of torch.compile
+    named.update((name, value) for name, value in own.named_parameters(remove_duplicate=False) if value.requires_grad)
     return decode(tree, leaves), named
 
 
