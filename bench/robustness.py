@@ -30,7 +30,8 @@ from verifier.jobs import VerifyJob  # noqa: E402
 from verifier.limits import GIB, Limits  # noqa: E402
 
 PATIENCE = 3.0  # seconds until a killed process has left the process table
-OVERALL = 120.0  # one verification; more, and the verifier itself hangs
+OVERALL = {"cpu": 300.0, "cuda": 100.0}  # one verification; more, and the verifier itself hangs
+OTHERS = 6  # parties beside the spares that may be there between two jobs: references, a builder, the next runner and baselines on their way
 
 
 def limits(kind: str) -> Limits:
@@ -102,6 +103,7 @@ class Series:
         self.rows: list[dict] = []
         self.facts: dict = {}
         self.left_at_end = 0
+        self.under_judge = 0
         self.at_rest: list[int | None] = [None, None]  # free GPU memory before the verifier started and after it was closed
 
     async def run(self) -> int:
@@ -140,7 +142,7 @@ class Series:
 
     async def _verify(self, case: Case):
         job = VerifyJob(task_source=task(self.kind), program_source=case.source)
-        return await asyncio.wait_for(self.verifier.run(job), OVERALL)
+        return await asyncio.wait_for(self.verifier.run(job), OVERALL[self.kind])
 
     async def _one(self, number: int, case: Case) -> dict:
         before, judge = self.memory.free(), self.verifier.judge_pid
@@ -154,7 +156,7 @@ class Series:
                 status, message = (report.status, report.message) if report is not None else ("error", result.error)
                 reasons = report.reasons if report is not None else {}
             except TimeoutError:
-                status, message, reasons = "hung", f"no verdict in {OVERALL:g} s", {}
+                status, message, reasons = "hung", f"no verdict in {OVERALL[self.kind]:g} s", {}
             tries.append(status)
             if status != "inconclusive":
                 break
@@ -172,6 +174,7 @@ class Series:
             "free_before": before,
             "free_after": self.memory.free(),
             "processes_left": extra,
+            "processes": self.under_judge,
             "judge_stayed": judge == self.verifier.judge_pid,
             "tries": tries,
         }
@@ -182,12 +185,15 @@ class Series:
         return row
 
     async def _extra(self) -> int:
-        """Processes under the judge beyond its spare parties and the waiting reference, each of them bubblewrap twice and an interpreter."""
-        judge = self.verifier.judge_pid or 0
-        allowed = 3 * (self.spares + 1)
+        """Processes under the judge beyond its waiting parties, each of them bubblewrap twice and an interpreter."""
+        judge = self.verifier.judge_pid
+        if judge is None:
+            return 0  # it was ended just now; what it left is counted at the end
+        allowed = 3 * (self.spares + OTHERS)
         deadline = time.monotonic() + PATIENCE
         while (count := len(below(judge) | in_groups(judge))) > allowed and time.monotonic() < deadline:
             await asyncio.sleep(0.05)
+        self.under_judge = count
         return max(count - allowed, 0)
 
     @staticmethod

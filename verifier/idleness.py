@@ -14,8 +14,8 @@ from verifier.pool import Party
 
 BUSY = 0.15  # share of one processor over all windows
 LEAST_NS = 3_000_000  # below that a single tick of the scheduler, charged late, could be all of it
-GPU_BUSY = 0.3  # share of the windows in which the GPU was not free at once
 GPU_WINDOWS = 8
+GPU_TIMES, GPU_LEAST_NS = 5, 600_000  # of the usual wait, and a part of a time slice (2 ms): contexts that both have work take turns
 
 
 @dataclass
@@ -26,7 +26,7 @@ class Watch:
     used_ns: int = 0
     open_ns: int = 0
     waits_ns: list[int] = field(default_factory=list)  # of the judge's tiny kernel, one a window; empty on the CPU
-    usual_wait_ns: int = 0
+    usual_wait_ns: int | None = None
     _opened: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
@@ -53,12 +53,13 @@ class Watch:
         if self.used_ns > max(BUSY * self.open_ns, LEAST_NS):
             share = self.used_ns / max(self.open_ns, 1)
             return f"while the baselines were timed the program used {share:.0%} of a processor: it must be at rest between its calls"
-        # Two contexts take turns of milliseconds: a kernel of a few microseconds that waits longer than ten times its usual wait found the GPU taken.
-        taken = sum(wait > max(10 * self.usual_wait_ns, 500_000) for wait in self.waits_ns)
-        if len(self.waits_ns) >= GPU_WINDOWS and taken > GPU_BUSY * len(self.waits_ns):
-            wait = statistics.median(self.waits_ns) / 1e6
-            return (
-                f"while the baselines were timed the GPU was busy in {taken} of {len(self.waits_ns)} windows (a tiny kernel waited {wait:.2f} ms): "
-                "the program must leave it alone between its calls"
-            )
-        return ""
+        if self.usual_wait_ns is None or len(self.waits_ns) < GPU_WINDOWS:
+            return ""
+        wait = statistics.median(self.waits_ns)
+        if wait <= max(GPU_TIMES * self.usual_wait_ns, GPU_LEAST_NS):
+            return ""
+        usual = self.usual_wait_ns / 1e6
+        return (
+            f"while the baselines were timed a tiny kernel of the judge's waited {wait / 1e6:.2f} ms for the GPU, usually {usual:.2f}: "
+            "the program must leave the GPU alone between its calls"
+        )

@@ -6,6 +6,7 @@ It imports no task and no program, and it unpickles nothing. When its client goe
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import queue
 import secrets
@@ -33,7 +34,7 @@ from verifier.task import Task
 
 JOB: TypeAdapter[Job] = TypeAdapter(Job)
 SESSION_BYTES = 8 << 30  # of device memory that a waiting reference may hold: context, task, cached blocks
-LEAK_BYTES = 512 << 20  # of device memory; the judge itself loads kernels as it goes
+LEAK_BYTES, FIRST_BYTES = 512 << 20, 2 << 30  # of device memory; the judge itself loads kernels and libraries with its first jobs
 GIVEN_BACK_SECONDS = 10.0
 
 
@@ -50,6 +51,7 @@ class Judge:
         self.session: ReferenceSession | None = None
         self.session_key: tuple[str, ...] = ()
         self.free_at_rest: int | None = None  # bytes of device memory when no party held any
+        self.settled = False  # the judge has loaded its own kernels and libraries, which stay
         self.current: int | None = None
         self.lock = threading.Lock()
 
@@ -222,15 +224,20 @@ class Judge:
             return ""
         if free < before - SESSION_BYTES:
             self._end_session()
+            gc.collect()  # tensors that an exception's frames still hold
         if self.session is not None:
             return ""
         deadline = time.monotonic() + GIVEN_BACK_SECONDS
         while free is not None and free < before - LEAK_BYTES and time.monotonic() < deadline:
+            gc.collect()
             time.sleep(0.1)  # the driver frees what a killed process held a moment after its end
             free = self.device.free_bytes()
         if free is None or free >= before - LEAK_BYTES:
+            self.settled = True
             return ""
-        self.free_at_rest = free  # said once
+        first, self.free_at_rest, self.settled = not self.settled, free, True  # said once
+        if first and before - free < FIRST_BYTES:
+            return ""
         return f"{(before - free) / 2**30:.2f} GiB of GPU memory were not given back in {GIVEN_BACK_SECONDS:g} s, or another process has taken them"
 
     # The reference stays for the next evaluation of the same task

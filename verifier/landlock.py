@@ -72,7 +72,7 @@ def restrict(rules: dict[str, Any]) -> None:
     if ruleset < 0:
         raise OSError(ctypes.get_errno(), "landlock_create_ruleset")
     try:
-        for name, access in (("read", READ), ("write", READ | CHANGE), ("device", DEVICE), ("update", READ | WRITE_FILE)):
+        for name, access in (("read", READ), ("write", READ | CHANGE), ("device", DEVICE), ("update", READ | WRITE_FILE | TRUNCATE)):
             for path in rules.get(name, []):
                 _allow(libc, ruleset, path, access & files)
         if libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0) != 0:

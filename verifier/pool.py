@@ -70,6 +70,7 @@ class Party:
         self.source_name: Literal["task", "program"] = "task"
         self.arenas: dict[str, Arena] = {}
         self.alive = True
+        self.has_program = False
         self.total: float | None = None  # seconds that all its requests together may take, once `give_time` was called
         self.deadline = float("inf")
         self.born = time.monotonic()
@@ -105,6 +106,7 @@ class Party:
         return self.receive(limit, max_raw, kind)
 
     def send(self, kind: str, message: dict[str, Any], limit: float, raw: bytes = b"", fds: tuple[int, ...] = ()) -> None:
+        self.has_program = self.has_program or kind == "import"
         try:
             self.channel.send({**message, "type": kind, "limit": limit}, raw, fds, timeout=max(limit, 10))
         except ChannelError as error:

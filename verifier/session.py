@@ -186,6 +186,8 @@ class ReferenceSession:
         """One call, which moves the model's state on."""
         self._check()
         answer = self.party.ask("run", self._given(values, rng), self.limits.call).message
+        if not any(party.has_program for party in self.pool.busy):
+            self.party.device.learn_wait()
         run = self._run(answer, "outputs", "state_after")
         run.aliased = [bool(flag) for flag in answer.get("aliased", [])]
         run.changed_inputs = [int(index) for index in answer.get("changed_inputs", [])]

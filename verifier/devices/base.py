@@ -115,9 +115,12 @@ class Device(ABC):
         no such queue."""
         return None
 
-    def usual_wait_ns(self) -> int:
-        """The same on the device at rest."""
-        return 0
+    def learn_wait(self) -> None:  # noqa: B027  there is no queue to wait in
+        """Called when no program is there and another process's context was at work just now: what a wait usually is."""
+
+    def usual_wait_ns(self) -> int | None:
+        """The median of what was learned; null where nothing was."""
+        return None
 
     def free_bytes(self) -> int | None:
         """Device memory that is free while the judge keeps nothing that it does not use; null where the host's memory is meant."""

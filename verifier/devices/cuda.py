@@ -10,6 +10,7 @@ import shutil
 import statistics
 import subprocess
 import time
+from collections import deque
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -99,7 +100,9 @@ class CudaDevice(Device):
         self._flush: Any = None
         self._slowed: bool | None = None
         self._probe = torch.zeros(32, device=self.torch_device)
-        self._usual_wait_ns = int(statistics.median(self.wait_ns() for _ in range(25)))
+        self._waits: deque[int] = deque(maxlen=64)
+        for _ in range(5):
+            self.wait_ns()  # the first ones load the kernel
 
     @cached_property
     def _compiler(self) -> str:
@@ -137,8 +140,11 @@ class CudaDevice(Device):
         self.sync()
         return time.monotonic_ns() - begin
 
-    def usual_wait_ns(self) -> int:
-        return self._usual_wait_ns
+    def learn_wait(self) -> None:
+        self._waits.append(self.wait_ns())
+
+    def usual_wait_ns(self) -> int | None:
+        return int(statistics.median(self._waits)) if self._waits else None
 
     def free_bytes(self) -> int | None:
         try:

@@ -68,10 +68,11 @@ def test_what_runs_between_the_windows_does_not_count(clock):
     assert watch.finding() == ""
 
 
-def test_a_gpu_that_is_always_taken_is_found(clock):
-    assert "GPU was busy in 12 of 12" in _gpu(clock, [2_000_000] * 12).finding()
+def test_a_gpu_that_is_taken_is_found(clock):
+    assert "waited 2.00 ms for the GPU, usually 0.02" in _gpu(clock, [2_000_000] * 12).finding()
     assert _gpu(clock, [30_000] * 12).finding() == ""
     assert _gpu(clock, [2_000_000, 2_000_000, *[30_000] * 10]).finding() == ""
+    assert _gpu(clock, [2_000_000] * 7).finding() == ""  # too few to say
 
 
 def _gpu(clock, waits):
