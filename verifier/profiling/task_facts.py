@@ -12,117 +12,27 @@ from pydantic import BaseModel
 
 from verifier.graph import Capture, Graph, Node
 
-_PRODUCTS = frozenset(["mm", "addmm", "bmm", "baddbmm", "linear", "convolution", "matmul", "conv1d", "conv2d", "conv3d", "einsum"])
-_REDUCTIONS = frozenset(
-    [
-        "sum",
-        "mean",
-        "amax",
-        "amin",
-        "max",
-        "min",
-        "var",
-        "var_mean",
-        "std",
-        "prod",
-        "softmax",
-        "_softmax",
-        "log_softmax",
-        "_log_softmax",
-        "layer_norm",
-        "native_layer_norm",
-        "group_norm",
-        "native_group_norm",
-        "rms_norm",
-        "instance_norm",
-        "cumsum",
-        "argmax",
-        "argmin",
-        "logsumexp",
-        "norm",
-        "linalg_vector_norm",
-        "_cdist_forward",
-        "bincount",
-        "cross_entropy_loss",
-    ]
-)
-_SPECIAL = frozenset(
-    [
-        "exp",
-        "log",
-        "log1p",
-        "expm1",
-        "sin",
-        "cos",
-        "tan",
-        "tanh",
-        "atan",
-        "asin",
-        "acos",
-        "erf",
-        "sigmoid",
-        "gelu",
-        "silu",
-        "mish",
-        "softplus",
-        "pow",
-        "elu",
-        "softmax",
-        "_softmax",
-        "log_softmax",
-        "_log_softmax",
-        "logsumexp",
-        "log_sigmoid_forward",
-        "log_sigmoid",
-    ]
-)
+# fmt: off
+_PRODUCTS = frozenset([
+    "mm", "addmm", "bmm", "baddbmm", "linear", "convolution", "matmul", "conv1d", "conv2d", "conv3d", "einsum",
+])
+_REDUCTIONS = frozenset([
+    "sum", "mean", "amax", "amin", "max", "min", "var", "var_mean", "std", "prod", "softmax", "_softmax", "log_softmax", "_log_softmax",
+    "layer_norm", "native_layer_norm", "group_norm", "native_group_norm", "rms_norm", "instance_norm", "cumsum", "argmax", "argmin", "logsumexp",
+    "norm", "linalg_vector_norm", "_cdist_forward", "bincount", "cross_entropy_loss",
+])
+_SPECIAL = frozenset([
+    "exp", "log", "log1p", "expm1", "sin", "cos", "tan", "tanh", "atan", "asin", "acos", "erf", "sigmoid", "gelu", "silu", "mish", "softplus",
+    "pow", "elu", "softmax", "_softmax", "log_softmax", "_log_softmax", "logsumexp", "log_sigmoid_forward", "log_sigmoid",
+])
 # They move or name data, or make it from nothing: no arithmetic.
-_MOVES = frozenset(
-    [
-        "view",
-        "reshape",
-        "_unsafe_view",
-        "permute",
-        "transpose",
-        "t",
-        "unsqueeze",
-        "squeeze",
-        "expand",
-        "select",
-        "slice",
-        "clone",
-        "alias",
-        "unbind",
-        "split",
-        "split_with_sizes",
-        "getitem",
-        "cat",
-        "stack",
-        "pad",
-        "constant_pad_nd",
-        "_to_copy",
-        "empty",
-        "full",
-        "zeros",
-        "ones",
-        "arange",
-        "zeros_like",
-        "ones_like",
-        "full_like",
-        "detach",
-        "lift_fresh_copy",
-        "roll",
-        "flip",
-        "index",
-        "repeat",
-        "copy",
-        "embedding",
-        "upsample_nearest2d",
-        "pixel_shuffle",
-        "tril",
-        "triu",
-    ]
-)
+_MOVES = frozenset([
+    "view", "reshape", "_unsafe_view", "permute", "transpose", "t", "unsqueeze", "squeeze", "expand", "select", "slice", "clone", "alias",
+    "unbind", "split", "split_with_sizes", "getitem", "cat", "stack", "pad", "constant_pad_nd", "_to_copy", "empty", "full", "zeros", "ones",
+    "arange", "zeros_like", "ones_like", "full_like", "detach", "lift_fresh_copy", "roll", "flip", "index", "repeat", "copy", "embedding",
+    "upsample_nearest2d", "pixel_shuffle", "tril", "triu",
+])
+# fmt: on
 
 
 class TaskFacts(BaseModel):

@@ -1,7 +1,7 @@
 # fault: needless synchronisation
 # class: launch | latency
-# diagnosis: needless-sync | host-round-trip
-# method: drop-sync | keep-on-device
+# diagnosis: needless-sync
+# method: drop-sync
 # says: a norm goes to the host and back as an argument in each of 12 steps
 
 import torch

@@ -1,7 +1,7 @@
 # fault: needless synchronisation
 # class: launch | latency
-# diagnosis: needless-sync | host-round-trip
-# method: drop-sync | keep-on-device
+# diagnosis: needless-sync
+# method: drop-sync
 # says: .item() brings the scale of each of 16 layers to the host before its next kernel is launched
 
 import torch

@@ -1,6 +1,6 @@
 # fault: host copies
 # class: latency | launch
-# diagnosis: host-copies | host-round-trip | needless-sync
+# diagnosis: host-copies | needless-sync
 # method: keep-on-device | drop-sync
 # says: sums of rows go to the host to be turned into weights there, and come back
 

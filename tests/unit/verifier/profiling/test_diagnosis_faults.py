@@ -1,0 +1,158 @@
+"""Rules for named faults, on the counters that each fault shows (an H200: 132 multiprocessors, 4000 GB/s)."""
+
+from __future__ import annotations
+
+import pytest
+
+from verifier.jobs import HostCalls, KernelProfile, Moved, Profile
+from verifier.profiling import counters as c
+from verifier.profiling.cause import Ceilings
+from verifier.profiling.diagnosis import FAULT_CLASS, find_faults
+from verifier.profiling.ncu_import import Launch, attach
+from verifier.profiling.task_facts import TaskFacts
+
+H200 = Ceilings("cuda", 4000.0, 60000.0, 3.0, 132)
+STREAM = {  # reads 64 MB and writes 64 MB in 36 us, four floats a lane: nothing to find
+    c.TIME: 36e3,
+    c.DRAM_READ: 64e6,
+    c.DRAM_WRITE: 64e6,
+    c.GLOBAL_SECTORS["ld"]: 2e6,
+    c.GLOBAL_SECTORS["st"]: 2e6,
+    c.GLOBAL_REQUESTS["ld"]: 125e3,
+    c.GLOBAL_REQUESTS["st"]: 125e3,
+    c.BYTES_PER_SECTOR["ld"]: 32.0,
+    c.BYTES_PER_SECTOR["st"]: 32.0,
+    c.INSTRUCTIONS: 3e6,
+    c.ACTIVE_THREADS: 32.0,
+    c.ISSUE_SHARE: 20.0,
+    c.OCCUPANCY: 85.0,
+    c.OCCUPANCY_POSSIBLE: 100.0,
+    c.SM_CYCLES["avg"]: 60e3,
+    c.SM_CYCLES["max"]: 62e3,
+    c.SM_CYCLES_ELAPSED: 63e3,
+    c.STALL["long_scoreboard"]: 9.0,
+    c.STALL["selected"]: 1.0,
+}
+SLOW = {**STREAM, c.TIME: 200e3}  # the same traffic in five times the time
+FACTS = TaskFacts(bytes_min=128_000_000, arithmetic=16_000_000, largest=16_000_000)
+
+
+def kernel(name="k", us=36.0, launches=1, own=True, grid=(8192, 1, 1), block=(256, 1, 1), metrics=None, **more) -> KernelProfile:
+    made = KernelProfile(name=name, own=own, calls=launches, total_us=us * launches, mean_us=us, share=1.0, grid=grid, block=block, **more)
+    return attach([made], [Launch(name, grid, block, metrics)])[0] if metrics else made
+
+
+def names(kernels, facts=FACTS, time_us=None, precision="fp32-strict", **host) -> list[str]:
+    device_us = sum(k.total_us for k in kernels)
+    profile = Profile(
+        task="t",
+        program="p",
+        tool="nsys",
+        iterations=1,
+        wall_us_per_iteration=device_us + 20,
+        launches_per_iteration=sum(k.calls for k in kernels),
+        kernels=kernels,
+        host=HostCalls(**{"device_us": device_us, "kernel_us": device_us, "streams": 1, **host}),
+    )
+
+    class Report:
+        pass
+
+    report = Report()
+    report.precision = precision
+    time_us = time_us or device_us + 20
+    return [cause.name for cause in find_faults(report, profile, H200, facts, time_us) if cause.lost_us >= 0.1 * time_us]
+
+
+def test_a_kernel_that_streams_has_no_fault():
+    assert names([kernel(metrics=STREAM)]) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "shape", "expected"),
+    [
+        ({c.GLOBAL_SECTORS["st"]: 16e6, c.GLOBAL_REQUESTS["st"]: 5e5, c.BYTES_PER_SECTOR["st"]: 4.0}, {}, "uncoalesced-access"),
+        (
+            {c.SHARED_WAVEFRONTS["ld"]: 16e6, c.BANK_CONFLICTS["ld"]: 15e6, c.SM_CYCLES_ELAPSED: 2e5},
+            {},
+            "bank-conflicts",
+        ),
+        ({c.LOCAL_SECTORS["ld"]: 8e6, c.LOCAL_SECTORS["st"]: 8e6}, {}, "register-spills"),
+        ({c.OCCUPANCY: 6.0, c.OCCUPANCY_POSSIBLE: 6.25, c.OCCUPANCY_LIMIT["shared_mem"]: 1, c.OCCUPANCY_LIMIT["warps"]: 16}, {}, "low-occupancy"),
+        ({c.SM_CYCLES["avg"]: 4e3}, {"grid": (8, 1, 1)}, "few-blocks"),
+        ({c.SM_CYCLES["avg"]: 15e3}, {}, "load-imbalance"),
+        ({c.GLOBAL_REQUESTS["ld"]: 70e6, c.GLOBAL_SECTORS["ld"]: 170e6, c.INSTRUCTIONS: 200e6}, {}, "no-data-reuse"),
+        ({c.GLOBAL_REQUESTS["ld"]: 2e6, c.GLOBAL_SECTORS["ld"]: 2e6}, {}, "scalar-access"),
+        ({c.GLOBAL_REQUESTS["red"]: 5e5}, {}, "atomic-contention"),
+        ({c.STALL["barrier"]: 15.0}, {}, "barrier-stalls"),
+        ({c.ACTIVE_THREADS: 5.0}, {}, "warp-divergence"),
+        ({c.ACTIVE_THREADS: 5.0, c.OCCUPANCY: 20.0}, {}, "serial-section"),
+        ({}, {"grid": (1, 1, 1), "block": (1, 1, 1)}, "serial-section"),
+        ({c.FP64_SHARE: 80.0}, {}, "fp64-arithmetic"),
+        ({c.INSTRUCTIONS: 2e8, c.ISSUE_SHARE: 80.0, c.THREAD_OPS["integer"]: 4e9}, {}, "integer-overhead"),
+        ({c.INSTRUCTIONS: 2e8, c.ISSUE_SHARE: 80.0, c.THREAD_OPS["integer"]: 4e8}, {}, "slow-functions"),
+        ({c.DRAM_READ: 500e6, c.TIME: 160e3}, {}, "cache-thrashing"),
+    ],
+)
+def test_one_fault_is_named_by_its_counters(changes, shape, expected):
+    found = names([kernel(us=200.0, metrics={**SLOW, **changes}, **shape)])
+    assert found and found[0] == expected
+
+
+def test_what_depends_on_a_column_alone_is_told_from_costly_functions():
+    busy = {**SLOW, c.INSTRUCTIONS: 2e8, c.ISSUE_SHARE: 80.0}
+    facts = FACTS.model_copy(update={"special": 4096, "special_small": 4096})
+    assert names([kernel(us=200.0, metrics=busy)], facts)[0] == "redundant-arithmetic"
+    needed = FACTS.model_copy(update={"special": 160_000_000})
+    assert "slow-functions" not in names([kernel(us=200.0, metrics=busy)], needed)
+
+
+def test_tensor_cores_are_asked_for_where_the_policy_allows_them():
+    busy = {**SLOW, c.PIPE["fma"]: 75.0, c.ISSUE_SHARE: 80.0, c.TENSOR_SHARE: 0.0}
+    facts = FACTS.model_copy(update={"flops": 10**11})
+    assert names([kernel(us=200.0, metrics=busy)], facts, precision="bf16")[0] == "no-tensor-cores"
+    assert names([kernel(us=200.0, metrics=busy)], facts, precision="fp32-strict") == []
+
+
+def test_kernels_that_could_be_one():
+    chain = [kernel(name, metrics=STREAM) for name in ("a", "b", "c")]
+    assert names(chain)[0] == "split-fusion"
+    assert names([k.model_copy(update={"metrics": {}}) for k in chain])[0] == "split-fusion"  # from launches and the roofline
+
+
+@pytest.mark.parametrize(
+    ("host", "time_us", "expected"),
+    [
+        ({"waits": 24.0}, 600.0, "needless-sync"),
+        ({"waits": 2.0, "copies": {"HtoD": Moved(count=1, us=900, bytes=16e6)}}, 1100.0, "host-copies"),
+        ({"waits": 1.0, "allocations": 2.0, "allocation_us": 300.0}, 420.0, "cold-allocation"),
+        ({"fills": Moved(count=1, us=30, bytes=64e6)}, 120.0, "needless-fill"),
+        ({"copies": {"DtoD": Moved(count=1, us=30, bytes=64e6)}}, 120.0, "needless-copy"),
+    ],
+)
+def test_faults_of_the_host_side(host, time_us, expected):
+    facts = TaskFacts()
+    assert names([kernel("a", metrics=STREAM), kernel("b", metrics=STREAM)], facts, time_us, **host)[0] == expected
+
+
+def test_one_kernel_launched_for_each_row():
+    facts = TaskFacts(bytes_min=30_000_000)
+    assert names([kernel(us=2.5, launches=512, grid=(1, 1, 1), block=(1024, 1, 1))], facts, time_us=1500.0)[0] == "tiny-launches"
+
+
+def test_branches_that_run_one_after_another():
+    four = [kernel(name, us=200.0, grid=(16, 1, 1), metrics=SLOW) for name in "abcd"]
+    assert names(four, TaskFacts(bytes_min=5_000_000, branches=4))[0] == "serialised-streams"
+    assert names(four, TaskFacts(bytes_min=5_000_000, branches=1))[0] == "few-blocks"
+    assert "serialised-streams" not in names(four, TaskFacts(bytes_min=5_000_000, branches=4), streams=4)
+
+
+def test_without_counters_shapes_and_compiled_code_tell():
+    spilled = kernel(us=200.0, resources={"spill_load_bytes": 256, "spill_store_bytes": 256})
+    assert names([spilled])[0] == "register-spills"
+    assert names([kernel(us=200.0, grid=(4, 1, 1))])[0] == "few-blocks"
+    assert names([kernel(us=200.0, resources={"widest_load_bytes": 1})])[0] == "scalar-access"
+
+
+def test_every_fault_has_a_class():
+    assert set(FAULT_CLASS.values()) == {"memory", "compute", "latency", "occupancy", "launch"}
