@@ -21,6 +21,7 @@ _LIBRARY = re.compile(
 )
 _LIBRARY_INSIDE = re.compile(r"cutlass_?_?\d+[a-z]?_|__5x_c|_cublas\b|cublasLt|cudnn::|at::native::|at::cuda::")
 _GLOBAL = re.compile(r"__global__\b(?P<head>[^;{}]*?)\b(?P<name>[A-Za-z_]\w*)\s*\((?!\s*\d+\s*[,)])", re.DOTALL)
+_MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+\w+\((?P<arguments>[^)]*)\)", re.MULTILINE)
 _ATTRIBUTE = re.compile(r"__launch_bounds__\s*\([^()]*(?:\([^()]*\)[^()]*)*\)|__cluster_dims__\s*\([^()]*\)|__attribute__\s*\(\(.*?\)\)", re.DOTALL)
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 _WORD = re.compile(r"(?<!\w)[A-Za-z_]\w*")
@@ -41,7 +42,7 @@ class OwnKernels:
     names: frozenset[str]  # unqualified
     triton: frozenset[str]
     words: frozenset[str]
-    pasted: bool  # the text may make names that do not stand in it: ## or an f-string
+    pasted: bool  # the text may make names that do not stand in it behind `__global__`: ##, a macro's argument, or an f-string
     symbols: tuple[str, ...] = ()
 
     @classmethod
@@ -54,9 +55,11 @@ class OwnKernels:
         for node in ast.walk(tree):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and _native(node.value):
                 text = _ATTRIBUTE.sub(" ", _COMMENT.sub(" ", node.value))
-                names.update(match["name"] for match in _GLOBAL.finditer(text))
+                here = {match["name"] for match in _GLOBAL.finditer(text)}
+                names |= here
                 words.update(_WORD.findall(text))
-                pasted = pasted or ("##" in text and "__global__" in text)
+                arguments = {word for match in _MACRO.finditer(text) for word in _WORD.findall(match["arguments"])}
+                pasted = pasted or ("##" in text and "__global__" in text) or bool(here & arguments)
             elif isinstance(node, ast.JoinedStr):
                 pasted = pasted or any(isinstance(part, ast.Constant) and "__global__" in str(part.value) for part in node.values)
             elif isinstance(node, ast.FunctionDef) and any("jit" in ast.unparse(d) or "autotune" in ast.unparse(d) for d in node.decorator_list):

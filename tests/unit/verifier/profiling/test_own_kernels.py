@@ -98,3 +98,11 @@ def test_mangled_names_are_read():
 
 def test_a_prebuilt_library_is_not_the_source():
     assert not OwnKernels.of("x = 1", ["_Z6secretPf"]).owns("secret(float*)")
+
+
+def test_a_kernel_that_a_macro_names_by_its_argument_is_own():
+    source = "SOURCE = r'''\n#define POINTWISE(NAME, E) __global__ void NAME(float* x) { *x = E; }\nPOINTWISE(left, 1.f)\n'''\n"
+    assert OwnKernels.of(source, ("_Z4leftPf",)).owns("left(float*)")
+    assert not OwnKernels.of(source, ("_Z4leftPf",)).owns("other(float*)")
+    plain = source.replace("NAME(float", "named(float")
+    assert not OwnKernels.of(plain, ("_Z4leftPf",)).owns("left(float*)")
