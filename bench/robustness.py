@@ -29,6 +29,7 @@ from verifier.devices.cuda_driver import Nvml, driver, facts  # noqa: E402
 from verifier.jobs import VerifyJob  # noqa: E402
 from verifier.limits import GIB, Limits  # noqa: E402
 
+NOISE = 16 << 20  # bytes by which the driver's own figure moves on an idle GPU
 PATIENCE = 3.0  # seconds until a killed process has left the process table
 OVERALL = {"cpu": 300.0, "cuda": 100.0}  # one verification; more, and the verifier itself hangs
 OTHERS = 6  # parties beside the spares that may be there between two jobs: references, a builder, the next runner and baselines on their way
@@ -134,11 +135,13 @@ class Series:
         while time.monotonic() < deadline and self._left(everyone, judge):
             await asyncio.sleep(0.2)
         self.left_at_end = len(self._left(everyone, judge))
-        self.at_rest[1] = self.memory.free()
+        deadline = time.monotonic() + 10
+        while (missing := self._missing()) and time.monotonic() < deadline:
+            await asyncio.sleep(0.5)  # the driver is done with a killed process a moment later
         summary = self._write(time.monotonic() - begin)
         print(json.dumps(summary))
         complete = summary["of"] == self.arguments.count
-        return 0 if complete and summary["right"] == summary["of"] and not summary["processes_left"] and not summary["leaked_bytes"] else 1
+        return 0 if complete and summary["right"] == summary["of"] and not summary["processes_left"] and missing <= NOISE else 1
 
     async def _verify(self, case: Case):
         job = VerifyJob(task_source=task(self.kind), program_source=case.source)
@@ -200,6 +203,12 @@ class Series:
     def _left(everyone: set[int], judge: int) -> set[int]:
         alive = processes()
         return {pid for pid in everyone if pid in alive and ("verifier" in alive[pid][1] or "bwrap" in alive[pid][1])} | in_groups(judge)
+
+    def _missing(self) -> int:
+        """Bytes of GPU memory that were free before the verifier started and are not now."""
+        self.at_rest[1] = self.memory.free()
+        before, after = self.at_rest
+        return max(before - after, 0) if before is not None and after is not None else 0
 
     def _write(self, seconds: float) -> dict:
         rows = sorted(self.rows, key=lambda row: row["number"])

@@ -196,8 +196,8 @@ def usual(kind: str) -> list[Case]:
 
 
 def faulty(kind: str) -> list[Case]:
-    """What comes every tenth time. A fork bomb ends by the clock, or earlier by what its processes' page tables cost; host memory by its limit, or on a
-    slow machine by the clock."""
+    """What comes every tenth time. A fork bomb ends by the clock, or earlier by what its processes' page tables cost; a hog of host memory by the
+    limit, or on a slow machine by the clock."""
     bombed = {"because": "did not finish within|more than"}
     cases = [
         _case(kind, "hang in Python", "while True: pass", "timed_out", because="line [0-9]+: it did not finish"),
