@@ -39,7 +39,7 @@ def _passing(one: torch.Tensor, two: torch.Tensor, inputs: list[torch.Tensor], l
         return "ones"
     if near(one):
         return "the outputs for other inputs"
-    if near(torch.full_like(two, float(one.double().mean()))):
+    if near(torch.full_like(two, float(one.mean(dtype=torch.float64)))):
         return "their mean"
     for index, tensor in enumerate(inputs):
         if tensor.is_floating_point() and (near(tensor) or (tensor.dim() and tensor.numel() and near(tensor.mean(dim=-1)))):
