@@ -176,8 +176,9 @@ class Span:
         return await self.job(VerifyJob(**self._common(), program_source=source, tier=tier), candidate, last=last)
 
     async def profile(self, source: str | None, candidate: int | None) -> Done:
-        """Profile a candidate, or the reference; attaches timeline and profile where the profiler gave them."""
-        done = await self.job(ProfileJob(**self._common(), program_source=source), candidate, last=True)
+        """Profile a candidate, or the reference, on a GPU with hardware counters; attaches timeline and profile where the profiler gave them."""
+        counters = self.run.settings.device.startswith("cuda")
+        done = await self.job(ProfileJob(**self._common(), program_source=source, counters=counters), candidate, last=True)
         profile = done.result.profile
         if profile is not None:
             attached: dict[str, Any] = {"candidate": candidate, "tool": profile.tool}

@@ -19,7 +19,9 @@ from verifier import cgroup, landlock, sandbox, seccomp
 from verifier.devices import cuda_driver
 from verifier.devices.base import Device, DeviceError, open_device
 from verifier.devices.cuda import nvcc_version
+from verifier.profiling.ncu import find_ncu
 from verifier.profiling.nsys import find_nsys
+from verifier.profiling.sanitizers import find_compute_sanitizer
 from verifier.report import Protection
 
 
@@ -152,7 +154,8 @@ def tools() -> list[Tool]:
     bwrap = _version(["bwrap", "--version"])
     works = bool(sandbox.bubblewrap())
     ninja = _version(["ninja", "--version"])
-    ncu = _first([shutil.which("ncu") or "", *sorted(map(str, Path("/opt/nvidia/nsight-compute").glob("*/ncu")), reverse=True)])
+    ncu, no_ncu = find_ncu()
+    sanitizer, no_sanitizer = find_compute_sanitizer()
     return [
         Tool(name="g++", found=bool(gcc), version=gcc, needed_for="CPU programs, and nvcc", hint="apt-get install g++", needed=True),
         Tool(
@@ -193,10 +196,17 @@ def tools() -> list[Tool]:
         ),
         Tool(
             name="ncu",
-            found=bool(ncu),
-            version=_version([ncu, "--version"]) if ncu else "",
-            needed_for="counters per kernel",
-            hint="install Nsight Compute",
+            found=ncu is not None,
+            version=ncu.version if ncu else "",
+            needed_for="counters per kernel (without it: what the compiled code says)",
+            hint=no_ncu,
+        ),
+        Tool(
+            name="compute-sanitizer",
+            found=sanitizer is not None,
+            version=sanitizer.version if sanitizer else "",
+            needed_for="wrong accesses and races of CUDA kernels, on request",
+            hint=no_sanitizer,
         ),
         Tool(name="Triton", found=_has_module("triton"), version=_package_version("triton"), needed_for="Triton programs", hint="pip install triton"),
         Tool(
@@ -264,10 +274,6 @@ def _package_version(name: str) -> str:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return ""
-
-
-def _first(paths: list[str]) -> str:
-    return next((path for path in paths if path and os.access(path, os.X_OK)), "")
 
 
 def in_words(doctor: Doctor) -> str:
