@@ -14,11 +14,11 @@ exchange differs from the shim's by one round trip.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from verifier.report import Environment, Kernel
+from verifier.report import Environment
 
 GO = b"G"
 REFRESH, REFRESHED = b"F", b"f"
@@ -61,16 +61,6 @@ class Ceiling:
     bytes_per_second: float | None
     flops_per_second: float | None
     source: str  # "measured on this host", "data sheet"
-
-
-@dataclass
-class Observation:
-    """One call seen by the device's profiler, inside the party: it may refuse or downgrade a program, never clear it."""
-
-    kernels: list[Kernel] = field(default_factory=list)
-    own_share: float | None = None
-    reason: str = ""  # why `own_share` is null
-    threads_left: int = 0  # threads that were still running after the call
 
 
 class Device(ABC):

@@ -124,17 +124,24 @@ def compiled_graphs() -> int:
 def settings() -> dict[str, str]:
     """torch's switches that trade precision or determinism for time, and what it runs on."""
     cuda, cudnn = torch.backends.cuda, torch.backends.cudnn
-    return {
-        "cuda.matmul.allow_tf32": str(cuda.matmul.allow_tf32),
-        "cudnn.allow_tf32": str(cudnn.allow_tf32),
-        "cudnn.benchmark": str(cudnn.benchmark),
-        "cudnn.enabled": str(cudnn.enabled),
-        "allow_fp16_reduced_precision_reduction": str(cuda.matmul.allow_fp16_reduced_precision_reduction),
-        "allow_bf16_reduced_precision_reduction": str(cuda.matmul.allow_bf16_reduced_precision_reduction),
-        "float32_matmul_precision": torch.get_float32_matmul_precision(),
-        "mkldnn.enabled": str(torch.backends.mkldnn.enabled),
-        "deterministic_algorithms": str(torch.are_deterministic_algorithms_enabled()),
-        "num_threads": str(torch.get_num_threads()),
-        "default_dtype": str(torch.get_default_dtype()),
-        "flush_denormal": str(bool(torch.tensor(1e-40).mul(1.0).item() == 0.0)),
+    switches: dict[str, Callable[[], Any]] = {
+        "cuda.matmul.allow_tf32": lambda: cuda.matmul.allow_tf32,
+        "cudnn.allow_tf32": lambda: cudnn.allow_tf32,
+        "cudnn.benchmark": lambda: cudnn.benchmark,
+        "cudnn.enabled": lambda: cudnn.enabled,
+        "allow_fp16_reduced_precision_reduction": lambda: cuda.matmul.allow_fp16_reduced_precision_reduction,
+        "allow_bf16_reduced_precision_reduction": lambda: cuda.matmul.allow_bf16_reduced_precision_reduction,
+        "float32_matmul_precision": torch.get_float32_matmul_precision,
+        "mkldnn.enabled": lambda: torch.backends.mkldnn.enabled,
+        "deterministic_algorithms": torch.are_deterministic_algorithms_enabled,
+        "num_threads": torch.get_num_threads,
+        "default_dtype": torch.get_default_dtype,
+        "flush_denormal": lambda: torch.tensor(1e-40, dtype=torch.float32).mul(1.0).item() == 0.0,
     }
+    found = {}
+    for name, read in switches.items():
+        try:
+            found[name] = str(read())
+        except (RuntimeError, AttributeError):  # torch refuses to tell where its old and its new interface were both used
+            found[name] = "not to be told"
+    return found

@@ -20,7 +20,7 @@ from verifier.integrity.launches import by_library
 from verifier.profiling.own_kernels import OwnKernels, classified
 from verifier.report import Class, Finding, Kernel, TorchCompute
 from verifier.session import give
-from verifier.trials import Trials
+from verifier.trials import Subject, Trials
 
 CUSTOM, MIXED = 0.5, 0.1
 FITS, FITS_MS = {"cuda": 1.3, "cpu": 4.0}, {"cuda": 0.05, "cpu": 5.0}  # observed work against the timed call: a profiler slows a CPU
@@ -51,10 +51,9 @@ class Judged:
             self.status, self.message = status, message
 
 
-def ask(trials: Trials) -> Evidence:
+def ask(trials: Trials, subject: Subject) -> Evidence:
     """A few calls of the program under the profiler. Raises `PartyFailure`."""
-    assert trials.subject is not None
-    runner, values = trials.subject.runner, trials.first_inputs
+    runner, values = subject.runner, trials.first_inputs
     message = {"tree": values.tree, "rng": 1, "backward": trials.reference.backward, **give(runner, "in", values.tensors, values.specs)}
     answer = runner.ask("observe", message, trials.limits.call * 3).message
     try:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 CALL, HANDOVER = "stitch::call", "stitch::handover"
-SLACK_US = 2.0  # of two streams' time stamps
+SLACK_US = 5.0  # of two streams' time stamps
 _DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
 _HOST = ("cuda_runtime", "cuda_driver")
 _LIBRARY_OPERATORS = ("aten::", "prims::", "triton_", "cudnn::", "mkldnn::", "quantized::", "torchvision::", "inductor::", "c10d::")
@@ -37,8 +37,8 @@ class Launch:
 
 @dataclass
 class Seen:
-    """All calls together. `late_ms`: device work that was asked for after forward had returned; `unjoined_ms`: work on other streams that was
-    still running when the outputs were handed over; `busy_ms`: a call's union of device work."""
+    """All calls together. `late_ms`: device work that another thread asked for after forward had returned; `unjoined_ms`: work on other streams that
+    was still running when the outputs were handed over; `busy_ms`: a call's union of device work."""
 
     calls: int = 0
     launches: list[Launch] = field(default_factory=list)
@@ -60,10 +60,11 @@ def read_launches(trace: dict[str, Any]) -> Seen:
     if not isinstance(events, list):
         raise ValueError("this is not a trace of torch.profiler")
     operators: dict[int, str] = {}
-    hosts: dict[int, float] = {}
+    hosts: dict[int, tuple[float, Any]] = {}
     calls: list[tuple[float, float]] = []
     handovers: list[tuple[float, float]] = []
     device: list[dict[str, Any]] = []
+    thread: Any = None  # that makes the calls
     for event in events:
         if not isinstance(event, dict) or event.get("ph") != "X" or not isinstance(event.get("ts"), (int, float)):
             continue
@@ -73,23 +74,25 @@ def read_launches(trace: dict[str, Any]) -> Seen:
         if category in _DEVICE:
             device.append(event)
         elif category in _HOST and arguments.get("correlation"):
-            hosts.setdefault(int(arguments["correlation"]), begin)
+            hosts.setdefault(int(arguments["correlation"]), (begin, event.get("tid")))
         elif category in ("cpu_op", "user_annotation"):
             if name == CALL:
                 calls.append((begin, end))
+                thread = event.get("tid")
             elif name == HANDOVER:
                 handovers.append((begin, end))
             elif arguments.get("External id") is not None:
                 operators[int(arguments["External id"])] = name
-    return _assigned(device, operators, hosts, sorted(calls), sorted(handovers))
+    return _assigned(device, operators, hosts, sorted(calls), sorted(handovers), thread)
 
 
 def _assigned(
     device: list[dict[str, Any]],
     operators: dict[int, str],
-    hosts: dict[int, float],
+    hosts: dict[int, tuple[float, Any]],
     calls: list[tuple[float, float]],
     handovers: list[tuple[float, float]],
+    thread: Any,
 ) -> Seen:
     seen = Seen(calls=len(calls))
     markers: dict[int, Launch] = {}
@@ -98,7 +101,9 @@ def _assigned(
         arguments = event.get("args") or {}
         start = float(event["ts"])
         correlation = arguments.get("correlation")
-        asked = hosts.get(int(correlation), start) if correlation else start
+        # Some of the driver's functions leave no record on the host: then only the device's own time is known.
+        known = hosts.get(int(correlation)) if correlation else None
+        asked, asker = known if known is not None else (start, thread)
         external = arguments.get("External id")
         via = operators.get(int(external), "") if external is not None else ""
         stream = arguments.get("stream", event.get("tid"))
@@ -111,14 +116,16 @@ def _assigned(
             via,
             asked,
         )
-        marker = _within(handovers, asked)
+        marker = _within(handovers, asked) if known is not None and asker == thread else None
         if marker is not None:
             markers[marker] = launch
             continue
         call = _within(calls, asked)
+        if call is None and known is None:
+            call = max((number for number, (begin, _) in enumerate(calls) if begin <= start), default=None)
         if call is not None:
             owners.append((call, launch))
-        elif calls and asked > calls[0][0]:
+        elif calls and asked > calls[0][0] and asker != thread:
             seen.late_ms += launch.ms
             seen.launches.append(launch)
     seen.launches += [launch for _, launch in owners]
