@@ -29,7 +29,7 @@ def test_operands_of_eleven_bits_are_tf32_and_of_eight_are_not(semantics):
     def rounded(bits: int) -> str:
         return f"cut(x, {bits}) @ cut(self.w, {bits})"
 
-    cut = "\n\ndef cut(t, bits):\n    k = 2.0 ** (24 - bits) + 1\n    high = t * k\n    return high - (high - t)\n\n\nclass ModelNew("  # Dekker's splitting
+    cut = "\n\ndef cut(t, bits):\n    k = 2.0 ** (24 - bits) + 1\n    high = t * k\n    return high - (high - t)\n\n\nclass ModelNew("
     program = PRODUCT.replace("\n\n\nclass Model(", cut)
     right = semantics.judge(program.replace("x @ self.w", rounded(11)), PRODUCT, precision="tf32")
     assert not right.wrong, right.wrong
