@@ -127,13 +127,6 @@ def test_an_extension_passes_with_light_headers_and_is_built_once(run):
     assert again.build.cached and again.build.resources == report.build.resources
 
 
-def test_what_light_headers_cannot_do_is_built_in_the_ordinary_way(run):
-    """Arithmetic between tensors in C++ needs operators that light headers leave out."""
-    report = run(PROGRAM.replace("    return out;\n}\n", "    return out + torch::zeros_like(out);\n}\n").replace("add_streams", "add_fallback"))
-    assert report.status in ("passed", "inconclusive"), report.message
-    assert any(note.startswith("cuda.cu: ordinary headers: it does not compile with light ones") for note in report.build.notes)
-
-
 def test_an_error_in_the_kernel_names_its_line(run):
     report = run(PROGRAM.replace("float4 x = a[i], y = b[i];", "float4 x = a[i], y = b[indx];").replace("add_streams", "add_wrong"))
     assert report.status == "build_failed"

@@ -52,9 +52,11 @@ class Headers:
         for other in top.iterdir():  # of another torch or compiler
             if other != self.folder and not other.name.startswith("."):
                 shutil.rmtree(other, ignore_errors=True)
-        self._check()
         self.wanted: dict[str, list[str]] = {}
         self._work: threading.Thread | None = None
+        # Hashing some hundred megabytes takes the time in which the judge imports torch.
+        self._checking = threading.Thread(target=self._check, daemon=True)
+        self._checking.start()
 
     @property
     def bind(self) -> Bind:
@@ -134,6 +136,11 @@ class Headers:
             shutil.rmtree(old, ignore_errors=True)
         seconds = frame.message.get("seconds")
         return Made(key, round(float(seconds), 3) if isinstance(seconds, (int, float)) else 0.0, len(frame.raw))
+
+    def checked(self) -> Headers:
+        """Itself, once every entry has been compared with its hash."""
+        self._checking.join()
+        return self
 
     def count(self) -> int:
         return len(self._entries())

@@ -5,7 +5,7 @@ from pathlib import Path
 import extension_bench
 import pytest
 
-from verifier.build import extension, light
+from verifier.build import extension, light, steps
 from verifier.build.extension import Accelerator, NotOurs, is_final, read_ninja
 from verifier.build.steps import read_steps, run_nvcc
 
@@ -133,3 +133,32 @@ def test_the_machine_code_is_that_of_the_ordinary_build(flags):
     slow = extension_bench.ordinary(ninja)
     assert fast.keys() == slow.keys() and len(slow) >= 9
     assert all(fast[name] == slow[name] for name in slow)
+
+
+def test_what_light_headers_cannot_do_is_compiled_in_the_ordinary_way(tmp_path, monkeypatch):
+    """With compilers that only look at their command: the detour is taken once, and said."""
+    include = str(tmp_path / "include")
+    Path(include, "ATen", "core").mkdir(parents=True)
+    Path(include, "ATen", "core", "TensorBody.h").write_text("")
+    source = tmp_path / "cuda.cu"
+    source.write_text("torch::Tensor twice(torch::Tensor x) { return x + x; }\n")
+    text = f"nvcc = nvcc\ncxx = g++\ncflags = -isystem {include}\ncuda_cflags = -O3\nbuild cuda.cuda.o: cuda_compile {source}\nbuild x.so: link cuda.cuda.o\n"
+    Path(tmp_path, "build.ninja").write_text(text)
+    monkeypatch.setattr(extension, "light_headers", lambda source, include: {"torch/extension.h": ""})
+    commands = []
+
+    def compile_ordinary(command, folder):
+        commands.append(command)
+        light_one = "-I" in command
+        return steps.Done(1 if light_one else 0, 'cuda.cu(1): error: no operator "+" matches these operands\n' if light_one else "")
+
+    linked = []
+    monkeypatch.setattr(extension, "run_nvcc", compile_ordinary)
+    monkeypatch.setattr(
+        extension.subprocess, "run", lambda command, **_: linked.append(command) or extension.subprocess.CompletedProcess(command, 0, "", "")
+    )
+    accelerator = Accelerator("", lambda *_: None)
+    accelerator.build(str(tmp_path), False, "Error building extension 'x'")
+    assert [("-I" in command) for command in commands] == [True, False]
+    assert commands[1] == ["nvcc", "-O3", "-c", str(source), "-o", "cuda.cuda.o"] and len(linked) == 1
+    assert accelerator.notes == ['cuda.cu: ordinary headers: it does not compile with light ones: no operator "+" matches these operands']
