@@ -142,7 +142,8 @@ def test_what_light_headers_cannot_do_is_compiled_in_the_ordinary_way(tmp_path, 
     Path(include, "ATen", "core", "TensorBody.h").write_text("")
     source = tmp_path / "cuda.cu"
     source.write_text("torch::Tensor twice(torch::Tensor x) { return x + x; }\n")
-    text = f"nvcc = nvcc\ncxx = g++\ncflags = -isystem {include}\ncuda_cflags = -O3\nbuild cuda.cuda.o: cuda_compile {source}\nbuild x.so: link cuda.cuda.o\n"
+    text = f"nvcc = nvcc\ncxx = g++\ncflags = -isystem {include}\ncuda_cflags = -O3\n"
+    text += f"build cuda.cuda.o: cuda_compile {source}\nbuild x.so: link cuda.cuda.o\n"
     Path(tmp_path, "build.ninja").write_text(text)
     monkeypatch.setattr(extension, "light_headers", lambda source, include: {"torch/extension.h": ""})
     commands = []
