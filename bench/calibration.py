@@ -84,7 +84,7 @@ class Bench:
     def __init__(self, arguments: argparse.Namespace, data_dir: Path):
         self.arguments = arguments
         self.device = open_device(arguments.device, data_dir)
-        self.limits = Limits(memory=64 << 30, full_timing=arguments.timing_seconds)
+        self.limits = Limits(memory=64 << 30, full_timing=arguments.timing_seconds, correctness=0.5)
         self.pool = Pool(self.device, self.limits, spares=SPARES)
         self.data_dir = data_dir
         self.out = Path(arguments.out)
@@ -151,7 +151,7 @@ class Bench:
         try:
             subject = enlist(runner)
             trials.reconstruct(subject)
-            trials.run(subject) if self.arguments.trials else None
+            trials.run(subject)
             timing, problem = tournament.run(subject)
         finally:
             tournament.close()
@@ -237,7 +237,6 @@ def main() -> int:
     parser.add_argument("--parts", default="same,slower,repeat")
     parser.add_argument("--timing-seconds", type=float, default=4)
     parser.add_argument("--settle-seconds", type=float, default=4, help="after processes were started, before anything is timed")
-    parser.add_argument("--trials", action="store_true", help="run the correctness trials too, every time")
     parser.add_argument("--summary", nargs="*", metavar="FILE")
     arguments = parser.parse_args()
     if arguments.summary:

@@ -16,7 +16,7 @@ import numpy as np
 from pydantic import BaseModel
 
 from verifier.host_repeatability import keep
-from verifier.intervals import Process, Repeatability, block_error
+from verifier.intervals import DEFAULTS, Process, Repeatability, block_error
 from verifier.jobs import CalibrateJob, StageEvent
 from verifier.pool import Party, Pool
 from verifier.session import ReferenceSession
@@ -89,7 +89,7 @@ def calibrate(job: CalibrateJob, pool: Pool, data_dir: Path, on_stage: Callable[
     for name, (layer, depth, shape) in TASKS[pool.device.kind].items():
         on_stage(StageEvent(stage="calibrate", status="progress", detail=f"{name}: {PROCESSES} processes"))
         found.append(_task(name, _TASK.format(layer=layer, depth=depth, shape=shape), pool, job.seconds))
-    repeatability = fit(found)
+    repeatability = fit(found, pool.device.kind)
     model = pool.device.environment().device_model
     keep(data_dir, model, repeatability)
     return Calibration(device_model=model, repeatability=repeatability, tasks=found, seconds=round(time.monotonic() - begin, 2))
@@ -139,10 +139,11 @@ def summary(name: str, samples: list[np.ndarray]) -> CalibratedTask:
     )
 
 
-def fit(tasks: list[CalibratedTask]) -> Repeatability:
+def fit(tasks: list[CalibratedTask], kind: str) -> Repeatability:
     """`least` from the tasks whose calls hardly vary, `noise` from the others."""
     steady = [task.spread for task in tasks if task.variation < VARIED]
     least = max(LEAST, math.sqrt(sum(s * s for s in steady) / len(steady)) if steady else LEAST)
     ratios = [max(task.spread**2 - least**2, 0.0) / task.variation**2 for task in tasks if task.variation >= VARIED]
-    noise = math.sqrt(sum(ratios) / len(ratios)) if ratios else 0.2
+    usual = DEFAULTS[kind].noise ** 2  # counts for two tasks: a few of them on a busy host say little
+    noise = math.sqrt((sum(ratios) + 2 * usual) / (len(ratios) + 2))
     return Repeatability(least=least, noise=noise, weight=WEIGHT, source=f"calibrated with {sum(task.processes for task in tasks)} processes")

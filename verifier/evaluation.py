@@ -15,12 +15,13 @@ from verifier.build.headers import Headers
 from verifier.build.store import Artefacts, Store
 from verifier.devices.base import DeviceError
 from verifier.host_repeatability import repeatability
+from verifier.integrity.evidence import Evidence
 from verifier.integrity.excess import excess
 from verifier.integrity.judging import ask, judge_evidence
 from verifier.integrity.static import inspect_source
 from verifier.jobs import StageEvent, VerifyJob
 from verifier.layout import LayoutError
-from verifier.pool import Party, PartyFailure, Pool, data_folder
+from verifier.pool import Party, PartyFailure, Pool, Role, data_folder
 from verifier.program import Program
 from verifier.report import Finding, Report, Stage, Status
 from verifier.roofline import floor_ms
@@ -129,6 +130,8 @@ class Evaluation:
         with self._stage("build") as stage, self._building(stage) as building:
             # The reference loads the task, draws inputs and runs it while the compiler is at work; runner and baseline get ready meanwhile.
             self.pool.anticipate([("runner", self.job.precision, self.job.mode)])
+            if self.apart and not self.pool.expects(self.observer_terms(self.job)):
+                self.pool.anticipate([self.observer_terms(self.job)])
             trials, prepared = self._prepare(building)
             artefacts = self._built(building)
             stage.detail = "cached" if self.report.build and self.report.build.cached else ""
@@ -304,7 +307,7 @@ class Evaluation:
     def _observe(self, trials: Trials, artefacts: Artefacts) -> None:
         report = self.report
         try:
-            evidence = ask(trials)
+            evidence = self._evidence(trials, artefacts)
         except PartyFailure as failure:
             report.reasons["own_share"] = f"the observed call failed: {failure.message.splitlines()[0] if failure.message else failure.kind}"
             report.program_class = "orchestration"  # what was not seen counts for nothing
@@ -318,6 +321,28 @@ class Evaluation:
             report.reasons["own_share"] = judged.reason
         if judged.status:
             raise Ended(judged.status, judged.message)
+
+    @property
+    def apart(self) -> bool:
+        """Whether a process that has its profiler running already observes the program: in tier quick on a GPU, where starting it takes longer than
+        all the rest. Tier full observes the process that was timed, so that a program which counts its calls is seen as it was timed."""
+        return self.device.kind == "cuda" and self.job.tier == "quick"
+
+    @staticmethod
+    def observer_terms(job: VerifyJob) -> tuple[Role, str, str]:
+        return ("observer", job.precision, job.mode)
+
+    def _evidence(self, trials: Trials, artefacts: Artefacts) -> Evidence:
+        assert trials.subject is not None
+        if not self.apart:
+            return ask(trials, trials.subject)
+        observer = self.pool.take(*self.observer_terms(self.job))
+        try:
+            subject = self._enlist(observer, artefacts)
+            trials.reconstruct(subject, stay=False)
+            return ask(trials, subject)
+        finally:
+            self.pool.give_back(observer)
 
     # Verdicts
 

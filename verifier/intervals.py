@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from verifier.report import Interval
 
-RESAMPLES = 2000
+RESAMPLES = 1000
 # Two-sided 95 % quantiles of Student's t by degrees of freedom; between them, by the next smaller one.
 _STUDENT = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262, 10: 2.228, 12: 2.179, 15: 2.131}
 _STUDENT |= {20: 2.086, 30: 2.042, 60: 2.000, 120: 1.980}
@@ -108,7 +108,7 @@ def _log_medians(blocks: np.ndarray, picks: np.ndarray) -> np.ndarray:
 
 def block_error(process: Process, seed: int) -> float:
     """Standard error of a process's log median, from call to call."""
-    picks = np.random.default_rng(seed).integers(0, len(process.blocks), size=(RESAMPLES // 4, len(process.blocks)))
+    picks = np.random.default_rng(seed).integers(0, len(process.blocks), size=(RESAMPLES // 2, len(process.blocks)))
     return float(_log_medians(process.blocks, picks).std())
 
 

@@ -26,7 +26,7 @@ from verifier.devices.base import DeviceError
 from verifier.evaluation import Evaluation, TaskUnusable
 from verifier.jobs import AdmitJob, CalibrateJob, CaptureJob, Job, JobResult, ProfileJob, SanitizeJob, StageEvent, VerifyJob
 from verifier.layout import LayoutError
-from verifier.pool import Cancelled, PartyFailure, Pool
+from verifier.pool import Cancelled, PartyFailure, Pool, Role
 from verifier.sandbox import SURVIVAL, survivors
 from verifier.session import ReferenceSession
 from verifier.source import SourceError, sha256
@@ -52,6 +52,7 @@ class Judge:
         self.session_key: tuple[str, ...] = ()
         self.free_at_rest: int | None = None  # bytes of device memory when no party held any
         self.settled = False  # the judge has loaded its own kernels and libraries, which stay
+        self.observer: tuple[Role, str, str] | None = None  # terms of the process that should wait for the next program of the same kind
         self.current: int | None = None
         self.lock = threading.Lock()
 
@@ -72,6 +73,7 @@ class Judge:
                 if frame.message.get("cancelled"):
                     continue
                 self.current, self.pool.cancelled = number, False
+            self.observer = None
             result = self._job(frame)
             self.pool.forget()
             leaked = self._leaked()
@@ -87,6 +89,8 @@ class Judge:
                 self._send({"type": "result", "id": number, "result": result.model_dump(mode="json")}, result.timeline or b"")
             if self.device.lost:
                 break  # the client starts another judge, with a context of its own
+            if self.observer is not None and self.inbox.empty() and not cancelled:
+                self.pool.anticipate([self.observer])
             self.pool.refill()
             if self.inbox.empty() and not cancelled:
                 self.headers.begin(self.pool)
@@ -159,6 +163,7 @@ class Judge:
         if isinstance(job, VerifyJob):
             evaluation = Evaluation(job, self.pool, self.data_dir, self._session, on_stage, self.without_static, self.headers)
             try:
+                self.observer = evaluation.observer_terms(job) if evaluation.apart else None
                 return JobResult(report=evaluation.run())
             except TaskUnusable as error:
                 self._end_session()

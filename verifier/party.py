@@ -124,9 +124,13 @@ def make_role(frame: Frame, channel: Channel, home: str) -> Any:
         return Builder(channel, home)
     device = party_device(frame.message["device"])
     device.configure(frame.text("precision"))
-    if name == "runner":
+    if name in ("runner", "observer"):
         from verifier.runner import Runner
 
+        if name == "observer":
+            from verifier.integrity.observed import rehearse
+
+            rehearse(device)
         return Runner(channel, home, device, frame)
     from verifier.reference import Reference
 

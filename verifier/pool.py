@@ -26,7 +26,7 @@ _SIGNALS = {
     "SIGILL": "illegal instruction",
     "SIGSEGV": "segmentation fault",
 }
-Role = Literal["reference", "baseline", "runner", "builder"]
+Role = Literal["reference", "baseline", "runner", "observer", "builder"]
 Result = TypeVar("Result")
 _NANOSECONDS = struct.Struct("<q")
 
@@ -374,6 +374,9 @@ class Pool:
         """Lets parties that will soon be taken begin to take their roles (on a GPU a context costs half a second), while the caller goes on."""
         if not self.cancelled:
             self.coming += [Coming(self._fresh(), terms) for terms in wanted]
+
+    def expects(self, terms: tuple[str, str, str]) -> bool:
+        return any(one.terms == terms for one in self.coming)
 
     def forget(self) -> None:
         """Ends those that nobody took."""

@@ -19,7 +19,7 @@ from verifier.correctness import NORM, judge
 from verifier.idleness import Watch
 from verifier.intervals import Estimate, Repeatability, estimate
 from verifier.jobs import VerifyJob
-from verifier.layout import read_specs
+from verifier.layout import place, read_specs
 from verifier.pool import Party, PartyFailure, Pool, Role
 from verifier.report import Baseline, Comparison, Timing, Trial
 from verifier.session import Values, fetch, give
@@ -115,7 +115,9 @@ class Tournament:
     def _rounds(self, count: int, subject: Subject) -> list[range]:
         """Pairs that are measured together: all, where the device's memory holds them at once."""
         room = self.pool.device.free_bytes()
-        need = 2 * (self.trials.peak_bytes() or 0) + 2 * self.pool.device.process_bytes
+        # Each process has its own tensors, and arenas for inputs and outputs of which the judge keeps copies.
+        arenas = 3 * self.trials.first_inputs.nbytes + 2 * place(self.trials.expected_specs)[1]
+        need = 2 * ((self.trials.peak_bytes() or 0) + arenas + self.pool.device.process_bytes)
         at_once = count if room is None or need <= 0 else max(1, min(count, int(0.7 * room / need)))
         return [range(first, min(first + at_once, count)) for first in range(0, count, at_once)]
 

@@ -1,0 +1,66 @@
+"""Intervals of a speedup: do they hold the truth as often as they say, and are they no wider than that needs?"""
+
+import numpy as np
+import pytest
+
+from verifier.calibrate import VARIED, fit, summary
+from verifier.intervals import Repeatability, estimate, student
+
+KNOWN = Repeatability(least=0.001, noise=0.2, weight=6)
+
+
+def draws(rng, processes, blocks, variation, spread, scale=1.0):
+    """Samples of several processes: each has its own factor, and its calls scatter with heavy tails."""
+    made = []
+    for _ in range(processes):
+        calls = rng.standard_t(4, size=(blocks, 2)) * variation * 0.8
+        made.append(scale * np.exp(rng.normal(0, spread) + calls))
+    return made
+
+
+@pytest.mark.parametrize(("processes", "variation", "spread"), [(1, 0.1, 0.02), (3, 0.1, 0.02), (3, 0.002, 0.001), (1, 0.002, 0.001)])
+def test_an_interval_of_the_same_code_holds_one(processes, variation, spread):
+    rng = np.random.default_rng(3)
+    hits = 0
+    for index in range(120):
+        found = estimate(draws(rng, processes, 16, variation, spread), draws(rng, processes, 16, variation, spread), KNOWN, index).interval
+        hits += found.low <= 1 <= found.high
+    assert hits >= 107  # 95 % of 120, less three standard deviations of the count
+
+
+def test_three_percent_are_seen_where_calls_are_long():
+    rng = np.random.default_rng(4)
+    seen = 0
+    for index in range(100):
+        slow = draws(rng, 3, 8, 0.003, 0.001, scale=1.03)
+        seen += estimate(slow, draws(rng, 3, 8, 0.003, 0.001), KNOWN, index).interval.high < 1
+    assert seen >= 99
+
+
+def test_disturbed_calls_do_not_move_the_ratio():
+    rng = np.random.default_rng(5)
+    program, baseline = draws(rng, 1, 30, 0.01, 0), draws(rng, 1, 30, 0.01, 0)
+    program[0][::4] *= 5
+    found = estimate(program, baseline, KNOWN, 1).interval
+    assert found.ratio == pytest.approx(1, abs=0.02) and found.low < 1 < found.high
+
+
+def test_one_process_is_as_uncertain_as_the_host():
+    steady = [np.full((20, 2), 1.0)]
+    sure = estimate(steady, steady, Repeatability(least=0.0005, noise=0.2, weight=6), 1)
+    unsure = estimate(steady, steady, Repeatability(least=0.02, noise=0.2, weight=6), 1)
+    assert unsure.between == pytest.approx(0.02 * 2**0.5) and unsure.interval.high > 1.04 > sure.interval.high
+
+
+def test_students_quantiles():
+    assert student(1) == pytest.approx(12.706) and student(4.9) == pytest.approx(2.776) and student(1e6) == pytest.approx(1.96)
+
+
+def test_a_calibration_finds_what_was_put_in():
+    rng = np.random.default_rng(6)
+    tasks = [summary(str(i), draws(rng, 6, 80, 0.08, 0.02)) for i in range(12)] + [
+        summary(str(i), draws(rng, 6, 80, 0.002, 0.001)) for i in range(12)
+    ]
+    assert all((task.variation < VARIED) == (index >= 12) for index, task in enumerate(tasks))
+    found = fit(tasks, "cuda")
+    assert found.least == pytest.approx(0.001, rel=0.5) and found.spread(0.08) == pytest.approx(0.02, rel=0.5)
