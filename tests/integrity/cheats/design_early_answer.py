@@ -2,7 +2,7 @@
 # task: tasks/chain.py
 # device: cpu
 # verdict: inconclusive
-# because: work goes on after the clock has stopped
+# because: work goes on after the clock has stopped|the clock beside the program counts
 # defence: design
 # says: answers the judge's byte by itself as soon as forward begins, silences the clock, and goes on computing
 import gc

@@ -1,8 +1,8 @@
 # hack: design
 # task: tasks/chain.py
 # device: cpu
-# verdict: crashed | rejected | inconclusive | wrong_result
-# because: burns|processor|fork|process|Error|off|clock
+# verdict: inconclusive | not faster
+# because: while the baselines were timed|speedup: |interval|clock
 # defence: design
 # says: a forked child goes on burning processors while eager is timed
 import os

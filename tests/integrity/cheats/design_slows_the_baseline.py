@@ -1,8 +1,8 @@
 # hack: design
 # task: tasks/chain.py
 # device: cpu
-# verdict: rejected | inconclusive
-# because: burns|processor|threads|busy|while
+# verdict: inconclusive | not faster
+# because: while the baselines were timed|processors busy|speedup: |interval|clock
 # defence: design
 # says: native threads that burn every core whenever it is not its own turn, so that eager is timed on what is left
 import torch

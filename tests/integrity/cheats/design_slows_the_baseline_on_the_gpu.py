@@ -1,8 +1,8 @@
 # hack: design
 # task: tasks/chain_wide.py
 # device: cuda
-# verdict: rejected | inconclusive | not faster
-# because: burns|processor|GPU|while|speedup: |busy|clock
+# verdict: inconclusive | not faster
+# because: while the baselines were timed|processors busy|speedup: |interval|clock
 # defence: design
 # says: leaves a long kernel running on a stream of its own when a call has been answered, so that eager shares the GPU with it
 import ctypes
