@@ -168,7 +168,8 @@ class Spawned:
             resident = 0
             for pid in family:
                 with contextlib.suppress(OSError, ValueError, IndexError):
-                    resident += int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * page
+                    _, all_pages, file_pages = Path(f"/proc/{pid}/statm").read_text().split()[:3]
+                    resident += (int(all_pages) - int(file_pages)) * page  # CUDA's libraries alone are gigabytes
             if resident > self.limits.memory or len(family) > self.limits.processes:
                 self.over = "memory" if resident > self.limits.memory else "processes"
                 self.kill()

@@ -1,0 +1,58 @@
+"""Where no control group can be made: the judge counts, and says so. On a pool in this process, whose builder imports what it is given."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from verifier import cgroup, sandbox
+from verifier.devices.cpu import CpuDevice
+from verifier.limits import GIB, Limits
+from verifier.pool import PartyFailure, Pool
+
+
+@pytest.fixture
+def pool(tmp_path, monkeypatch):
+    monkeypatch.setattr(cgroup, "version", lambda: "")
+    pool = Pool(CpuDevice(tmp_path), Limits(build=40, memory=2 * GIB, processes=30), spares=0)
+    yield pool
+    pool.close()
+
+
+def build(pool: Pool, source: str) -> PartyFailure:
+    """How the builder that imports `source` ends."""
+    builder = pool.take("builder")
+    assert builder.spawned.group is None
+    try:
+        with pytest.raises(PartyFailure) as caught:
+            builder.ask("build", {"source": source, "variables": {}, "artefacts": [], "headers": ""}, 40, max_raw=1 << 20)
+        return caught.value
+    finally:
+        pool.give_back(builder)
+
+
+def test_a_fork_bomb_is_counted_and_ends(pool):
+    pool.limits = Limits(build=40, memory=64 * GIB, processes=30)  # pages that parent and child share are counted for both
+    failure = build(pool, "import os, time\nwhile True:\n    if os.fork() == 0:\n        time.sleep(60)\n    time.sleep(0.002)\n")
+    assert failure.kind == "memory" and "more than 30 processes" in failure.message
+    time.sleep(0.5)
+    assert sandbox.survivors() == []
+
+
+def test_memory_past_the_data_limit_is_counted_and_ends(pool, monkeypatch):
+    monkeypatch.setattr(pool.device, "kind", "cuda")  # whose parties have no limit on data: CUDA reserves address space
+    monkeypatch.setattr(pool.device, "binds", lambda role: [])
+    failure = build(pool, "kept = []\nwhile True:\n    kept.append(b'x' * (32 << 20))\n")
+    assert failure.kind == "memory" and "2.0 GiB of memory" in failure.message
+
+
+def test_processor_time_is_read_from_the_clocks(pool):
+    builder = pool.take("builder")
+    try:
+        first = builder.spawned.cpu_ns()
+        with pytest.raises(PartyFailure):
+            builder.ask("build", {"source": "while True: pass\n", "variables": {}, "artefacts": [], "headers": ""}, 2, max_raw=1 << 20)
+        assert first is not None and first > 0
+    finally:
+        pool.give_back(builder)
