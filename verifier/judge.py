@@ -94,6 +94,7 @@ class Judge:
             self.pool.refill()
             if self.inbox.empty() and not cancelled:
                 self.headers.begin(self.pool)
+                self.device.rest()
         self.close()
 
     def _read(self) -> None:

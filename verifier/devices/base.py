@@ -149,6 +149,9 @@ class Device(ABC):
     def peak_bytes(self) -> int | None:
         return None
 
+    def rest(self) -> None:  # noqa: B027
+        """Called between jobs, when nobody waits: what is worth measuring again."""
+
     def close(self) -> None:  # noqa: B027
         """Releases what the device holds in this process."""
 

@@ -65,6 +65,7 @@ class CpuDevice(Device):
         self.threads = len(os.sched_getaffinity(0))
         self._flush: torch.Tensor | None = None
         self._ceiling: Ceiling | None = None
+        self._repeat_ceiling = False
         self.shim = self._build_shim()
 
     def open(self) -> None:
@@ -114,21 +115,40 @@ class CpuDevice(Device):
 
     def ceiling(self, precision: str) -> Ceiling:
         """Bandwidth of large streams and rate of a large matrix product: the best that was ever measured on this host, kept in the data folder.
-        Another judge on a quieter machine raises it; load never lowers it."""
+        Only the first judge of a host waits for the measurement; later ones repeat it at rest, and it can only be raised."""
         if self._ceiling is None:
-            path = self.data_dir / "native" / f"ceiling-{self.threads}.json"
-            figures = _measure_ceiling()
-            try:
-                kept = json.loads(path.read_text())
-                figures = {name: max(value, float(kept[name])) for name, value in figures.items()}
-            except (OSError, ValueError, KeyError, TypeError):
-                pass  # the first judge of this host, or a damaged file: written anew
-            path.parent.mkdir(parents=True, exist_ok=True)
-            scratch = path.with_suffix(f".{os.getpid()}")
-            scratch.write_text(json.dumps(figures))
-            os.replace(scratch, path)
-            self._ceiling = Ceiling(figures["bytes_per_second"], figures["flops_per_second"], "measured on this host")
+            kept = self._kept_ceiling()
+            self._ceiling = kept or self._measured_ceiling()
+            self._repeat_ceiling = kept is not None
         return self._ceiling
+
+    def rest(self) -> None:
+        if self._repeat_ceiling:
+            self._repeat_ceiling = False
+            self._ceiling = self._measured_ceiling()
+
+    def _kept_ceiling(self) -> Ceiling | None:
+        try:
+            kept = json.loads(self._ceiling_path.read_text())
+            return Ceiling(float(kept["bytes_per_second"]), float(kept["flops_per_second"]), "measured on this host")
+        except (OSError, ValueError, KeyError, TypeError):
+            return None  # the first judge of this host, or a damaged file: written anew
+
+    def _measured_ceiling(self) -> Ceiling:
+        figures = _measure_ceiling()
+        kept = self._kept_ceiling()
+        if kept is not None:
+            figures = {name: max(value, getattr(kept, name)) for name, value in figures.items()}
+        path = self._ceiling_path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        scratch = path.with_suffix(f".{os.getpid()}")
+        scratch.write_text(json.dumps(figures))
+        os.replace(scratch, path)
+        return Ceiling(figures["bytes_per_second"], figures["flops_per_second"], "measured on this host")
+
+    @property
+    def _ceiling_path(self) -> Path:
+        return self.data_dir / "native" / f"ceiling-{self.threads}.json"
 
     def config(self) -> dict[str, Any]:
         shim = {"shim": self._shim_target(), "shim_host": str(self.shim)} if self.shim else {}
