@@ -34,14 +34,14 @@ _HINTS = {
 def admit(job: AdmitJob, pool: Pool, seed: int) -> Admission:
     """Never raises for the task's faults: they are problems with a line. Raises `Cancelled` and `DeviceError`."""
     sha = sha256(job.task_source)
-    protected = [*protection().layers, *(f"missing: {layer}" for layer in protection().missing)]
-    result = Admission(task=sha, ok=False, protection=protected)
+    result = Admission(task=sha, ok=False, protection=_protected())
     try:
         Task.read(job.task_source)
     except SourceError as error:
         return result.model_copy(update={"problems": error.problems})
     session = ReferenceSession(pool, job.task_source, job.precision, job.mode, watch=True)
     session.party.give_time(pool.limits.admission)
+    result = result.model_copy(update={"protection": _protected()})  # its first party may have said that a layer failed
     try:
         return _examine(session, result, seed)
     except PartyFailure as failure:
@@ -50,6 +50,11 @@ def admit(job: AdmitJob, pool: Pool, seed: int) -> Admission:
         return result.model_copy(update={"problems": [Problem(message=str(error))]})
     finally:
         session.close()
+
+
+def _protected() -> list[str]:
+    found = protection()
+    return [*found.layers, *(f"missing: {layer}" for layer in found.missing)]
 
 
 def _examine(session: ReferenceSession, result: Admission, seed: int) -> Admission:

@@ -109,6 +109,7 @@ class Evaluation:
             report.status, report.message = "crashed", f"the program's answer cannot be used: {error}"
         finally:
             self._drop_runner()
+            report.protection = protection()  # a party may have said that a layer failed
         if report.status != "passed":
             report.timing, report.faster = None, False
             report.reasons.setdefault("timing", "performance exists only on a program that passed")
