@@ -15,7 +15,7 @@ def main(device_name: str, data_dir: Path, plain: bool = False) -> int:
     """0: all there; 2: this host cannot make them, with the reason."""
     data_dir.mkdir(parents=True, exist_ok=True)
     try:
-        device = open_device(device_name, data_dir, later=True)
+        device = open_device(device_name, data_dir, later=True)  # compilers need none of it open
     except (DeviceError, ImportError) as error:
         print(error, file=sys.stderr)
         return 2
@@ -29,6 +29,5 @@ def main(device_name: str, data_dir: Path, plain: bool = False) -> int:
         return 2
     finally:
         pool.close()
-        device.close()
     print(f"{headers.count()} precompiled header(s) for the bindings of extensions")
     return 0
