@@ -79,13 +79,13 @@ class Expectations:
         reference = self.reference
         oracle = None
         try:
-            oracle = reference.oracle(values, rng)
+            oracle = None if self.no_oracle else reference.oracle(values, rng)
         except PartyFailure as failure:
             if failure.kind != "raised":
                 raise
-            self.no_oracle = f"the task does not run in fp64: {first_lines(failure.message)[:200]}"
             if not strict:
                 raise Skipped("the task does not accept such inputs") from None
+            self.no_oracle = f"no fp64: {failure.error_class}: {first_lines(failure.message)[:200]}"
         try:
             eager = reference.eager(values, rng)
         except PartyFailure as failure:

@@ -21,6 +21,7 @@ from verifier.oracle import Rough, Wide, default_double, on_cpu, widen, widened
 from verifier.party import load_source
 from verifier.role import Role, map_tensors, seed_everything
 
+CPU_FLOPS = 500_000_000_000  # of an fp64 run that a CPU does within the oracle's limit, convolutions included
 PRINT_LIMIT = 64 * 1024  # bytes that a task may print while it is admitted
 
 
@@ -160,6 +161,8 @@ class Reference(Role):
             try:
                 output, state = self._precise(frame, rough, where)
             except torch.OutOfMemoryError:
+                if rough is not None or self._flops(frame) > CPU_FLOPS:
+                    raise
                 where = "cpu"
         if where == "cpu":
             self.device.trim()
@@ -184,6 +187,21 @@ class Reference(Role):
         with default_double(), mode:
             output = self.invoke(model, inputs, frame)
         return output, model.state_dict()
+
+    def _flops(self, frame: Frame) -> int:
+        """Of matrix products, convolutions and attention in one call, which the state does not notice."""
+        from torch.utils.flop_counter import FlopCounterMode
+
+        self.device.trim()
+        state = self.model.state_dict()
+        before = {name: state[name].clone() for name in self.names if self.mutated is None or name in self.mutated}
+        inputs = map_tensors(self.inputs(frame), lambda tensor: tensor.clone())
+        with FlopCounterMode(display=False) as counter:
+            self.invoke(self.model, inputs, frame)
+        with torch.no_grad():
+            for name, value in before.items():
+                state[name].copy_(value)
+        return int(counter.get_total_flops())
 
     def _storage(self, given: Any) -> torch.dtype:
         """The type in which a plain implementation keeps what lies between operators: the coarsest of inputs and weights."""
