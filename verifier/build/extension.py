@@ -14,6 +14,7 @@ import os
 import re
 import shlex
 import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -93,6 +94,9 @@ class Accelerator:
         from torch.utils import cpp_extension
 
         cpp_extension._run_ninja_build = self.build
+        # Ninja itself is needed for unusual builds only; where it came with the interpreter's packages, it is beside the interpreter.
+        cpp_extension.verify_ninja_availability = lambda: None
+        os.environ["PATH"] = os.pathsep.join([os.environ.get("PATH", os.defpath), os.path.dirname(sys.executable)])
 
     def build(self, build_directory: str, verbose: bool, error_prefix: str) -> None:
         """Raises `RuntimeError` with the compilers' output, as torch does."""
