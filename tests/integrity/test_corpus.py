@@ -65,6 +65,7 @@ def verdict(desk: Desk, entry: Entry, form: Form) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(("entry", "form"), cases("cpu"))
 def test_on_the_cpu(cpu_desk, entry, form):
     verdict(cpu_desk, entry, form)
@@ -72,6 +73,7 @@ def test_on_the_cpu(cpu_desk, entry, form):
 
 @pytest.mark.gpu
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(("entry", "form"), cases("cuda"))
 def test_on_a_gpu(cuda_desk, entry, form):
     verdict(cuda_desk, entry, form)
