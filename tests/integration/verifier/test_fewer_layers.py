@@ -1,4 +1,4 @@
-"""Where no control group can be made: the judge counts, and says so. On a pool in this process, whose builder imports what it is given."""
+"""Where a layer is missing it is said, and without a control group the judge counts. On a pool in this process, whose builder imports programs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from verifier import cgroup, sandbox
+from verifier import cgroup, landlock, sandbox
 from verifier.devices.cpu import CpuDevice
 from verifier.limits import GIB, Limits
 from verifier.pool import PartyFailure, Pool
@@ -56,3 +56,20 @@ def test_processor_time_is_read_from_the_clocks(pool):
         assert first is not None and first > 0
     finally:
         pool.give_back(builder)
+
+
+@pytest.mark.skipif(not landlock.supported(), reason="no Landlock to refuse")
+def test_rules_that_the_kernel_refuses_are_said_to_be_missing(pool, monkeypatch):
+    genuine = sandbox._rules
+
+    def odd(*rest, **more):
+        rules = genuine(*rest, **more)
+        return {**rules, "read": [*rules["read"], "/proc/self/ns/user"]}  # of no file system that Landlock could rule
+
+    monkeypatch.setattr(sandbox, "_rules", odd)
+    monkeypatch.setattr(sandbox, "_failed", {})
+    assert any(layer.startswith("Landlock") for layer in sandbox.protection().layers)
+    pool.give_back(pool.take("builder"))
+    protection = sandbox.protection()
+    assert any(layer.startswith("Landlock: the kernel has it, and refused the rules") for layer in protection.missing)
+    assert not any(layer.startswith("Landlock") for layer in protection.layers)
