@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,25 +18,21 @@ from verifier.evaluation import Ended, Evaluation
 from verifier.jobs import Profile, ProfileJob, Roofline, SanitizeJob, StageEvent, VerifyJob
 from verifier.layout import LayoutError
 from verifier.pool import PartyFailure, Pool
-from verifier.profiling import ncu_import, resource_rows
+from verifier.profiling import resource_rows
+from verifier.profiling.counting import count
 from verifier.profiling.digest import digest
 from verifier.profiling.host_calls import host_calls
 from verifier.profiling.kineto import import_kineto
-from verifier.profiling.metrics import requested
-from verifier.profiling.ncu import LOG, find_ncu
 from verifier.profiling.nsys import Nsys, find_nsys
 from verifier.profiling.nsys_import import ImportProblem
 from verifier.profiling.own_kernels import is_own, own_kernel_names
 from verifier.profiling.redact import last_lines, redacted
-from verifier.profiling.subject import MAX_TRACE, Ran, Subject
+from verifier.profiling.subject import MAX_TRACE, Subject
 from verifier.profiling.timeline import Timeline
 from verifier.sandbox import import_path, protection
 from verifier.session import ReferenceSession
 from verifier.source import sha256
 
-COUNTED_KERNELS = 8  # the longest, the program's own first
-COUNTED_LAUNCHES = 24
-COUNTING = 90.0  # seconds for the counted call, replays included
 OnStage = Callable[[StageEvent], None]
 
 
@@ -58,7 +53,7 @@ def profile_job(job: ProfileJob, pool: Pool, data_dir: Path, on_stage: OnStage) 
         profile.kernels = resource_rows.attach(profile.kernels, subject.artefacts, pool.device)
         profile.roofline = _roofline(job, pool, data_dir, subject)
         if job.counters:
-            _count(profile, subject, on_stage)
+            count(profile, subject, on_stage)
         else:
             profile.counters_reason = "not asked for"
     return profile, timeline
@@ -206,66 +201,3 @@ def _roofline(job: ProfileJob, pool: Pool, data_dir: Path, subject: Subject) -> 
     compute = flops / ceiling.flops_per_second * 1e3 if flops and ceiling.flops_per_second else None
     bound = None if memory is None or compute is None else "memory" if memory >= compute else "compute"
     return Roofline(bytes=nbytes, flops=flops, memory_ms=memory, compute_ms=compute, bound=bound, ceilings=ceiling.source)
-
-
-# Counters
-
-
-def _count(profile: Profile, subject: Subject, on_stage: OnStage) -> None:
-    """Adds what Nsight Compute measured to the profile's kernels, or says why there is nothing."""
-    if subject.pool.device.kind == "cpu":
-        profile.counters_reason = "Nsight Compute counts on GPUs; this is the CPU"
-        return
-    ncu, why = find_ncu()
-    if ncu is None:
-        profile.counters_reason = why
-        return
-    assert isinstance(subject.job, ProfileJob)
-    wanted = _wanted(profile)
-    if not wanted:
-        profile.counters_reason = "no kernel ran within the calls that were watched"
-        return
-    on_stage(StageEvent(stage="profile", status="progress", detail=f"counters of {len(wanted)} kernels"))
-    profile.counters_version = ncu.version
-    metrics, launches = requested(subject.job.sections), COUNTED_LAUNCHES
-    for _ in range(3):
-
-        def script(folder: str, wrapped: bool, metrics: list[str] = metrics, launches: int = launches) -> str:
-            return ncu.script(folder, metrics, wanted, launches)
-
-        with subject.under(script, ncu.binds(), "ncu", 1, COUNTING, load=subject.pool.limits.load * 2) as ran:
-            log = ran.read(LOG)
-            measured = ncu_import.attach(profile.kernels, ncu_import.read_launches(log))
-            if any(kernel.metrics for kernel in measured):
-                profile.counters_tool, profile.kernels = "ncu", measured
-                profile.counters_reason = _not_counted(profile, wanted)
-                profile.warnings += ncu_import.warnings(log)
-                return
-            profile.counters_reason = _why_not(ran, log)
-            unknown = ncu_import.unknown_metrics(log, metrics)
-            if unknown:
-                metrics = [name for name in metrics if name not in unknown]
-                profile.warnings.append(f"this GPU or this version of Nsight Compute does not know {', '.join(unknown)[:300]}")
-            elif ran.failure is not None and ran.failure.kind == "timed_out" and launches > 4:
-                launches = 4
-            else:
-                break
-    on_stage(StageEvent(stage="profile", status="progress", detail=f"no counters: {profile.counters_reason}"[:300]))
-
-
-def _wanted(profile: Profile) -> list[str]:
-    """Unqualified names of the kernels to count: the longest, the program's own first."""
-    names = [ncu_import.short(kernel.name) for kernel in sorted(profile.kernels, key=lambda kernel: (not kernel.own, -kernel.total_us))]
-    return list(dict.fromkeys(name for name in names if re.fullmatch(r"\w{1,200}", name)))[:COUNTED_KERNELS]
-
-
-def _not_counted(profile: Profile, wanted: list[str]) -> str:
-    missed = [name for name in wanted if not any(kernel.metrics and ncu_import.short(kernel.name) == name for kernel in profile.kernels)]
-    return f"of {COUNTED_LAUNCHES} launches at most; none of {', '.join(missed)[:300]} was among them" if missed else ""
-
-
-def _why_not(ran: Ran, log: str) -> str:
-    reason = ncu_import.problem(log, ran.printed)
-    if ran.failure is not None and ran.failure.kind == "timed_out":
-        return f"it did not finish within {COUNTING:g} s: {reason}"
-    return reason

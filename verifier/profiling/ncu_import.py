@@ -8,7 +8,9 @@ from __future__ import annotations
 import csv
 import io
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from verifier.jobs import KernelProfile
 from verifier.profiling import counters
@@ -101,6 +103,29 @@ def attach(kernels: list[KernelProfile], launches: list[Launch]) -> list[KernelP
     return [_measured(kernel, groups.get(index, [])) for index, kernel in enumerate(kernels)]
 
 
+def kernels_of(launches: list[Launch], own: Callable[[str], bool]) -> list[KernelProfile]:
+    """The kernels of a call of which nothing is known but these launches; the longest first. Times are those of the replay."""
+    groups: dict[tuple[Any, ...], list[Launch]] = {}
+    for launch in launches:
+        groups.setdefault((launch.kernel, launch.grid, launch.block), []).append(launch)
+    times = {key: sum(launch.metrics.get(counters.TIME, 0.0) for launch in group) / 1e3 for key, group in groups.items()}
+    total = sum(times.values()) or 1.0
+    found = [
+        KernelProfile(
+            name=kernel[:2000],
+            own=own(kernel),
+            calls=len(groups[kernel, grid, block]),
+            total_us=time,
+            mean_us=time / len(groups[kernel, grid, block]),
+            share=time / total,
+            grid=grid,
+            block=block,
+        )
+        for (kernel, grid, block), time in times.items()
+    ]
+    return sorted(found, key=lambda kernel: -kernel.total_us)
+
+
 def _whose(kernels: list[KernelProfile], launch: Launch) -> int | None:
     """By function name; among instances of one template by its arguments, then by grid and block, then the longest."""
     name = short(launch.kernel)
@@ -171,6 +196,11 @@ def unknown_metrics(log: str, asked: list[str]) -> list[str]:
     """Those of the counters asked for that this GPU or this version does not know."""
     said = " ".join(match["rest"] for match in _UNKNOWN_METRIC.finditer(log))
     return [name for name in asked if name in said or re.search(rf"\b{re.escape(name.partition('.')[0])}\b(?![.\w])", said)]
+
+
+def refused_metrics(log: str) -> bool:
+    """Whether an error is about counters, without saying which."""
+    return any(line.startswith("==ERROR==") and "metric" in line.lower() for line in log.splitlines())
 
 
 def warnings(log: str) -> list[str]:

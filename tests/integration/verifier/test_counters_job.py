@@ -14,7 +14,7 @@ from verifier.devices.cpu import CpuDevice
 from verifier.jobs import KernelProfile, Profile, ProfileJob, SanitizeJob
 from verifier.limits import Limits
 from verifier.pool import Pool
-from verifier.profiling import job as profile_module
+from verifier.profiling import counting
 from verifier.profiling.job import watched
 from verifier.profiling.ncu import Ncu
 from verifier.profiling.sanitizers import find_address_sanitizer
@@ -85,10 +85,10 @@ def counted(tmp_path_factory):
         kernel = KernelProfile(name=GEMM, own=False, calls=1, total_us=1, mean_us=1, share=1)
         profile = Profile(task="", program=None, tool="nsys", iterations=1, wall_us_per_iteration=1, kernels=[kernel])
         with watched(job, pool, data, lambda event: None, "profile") as subject:
-            monkeypatch.setattr(profile_module, "find_ncu", lambda: (ncu, ""))
+            monkeypatch.setattr(counting, "find_ncu", lambda: (ncu, ""))
             monkeypatch.setattr(device, "kind", "cuda", raising=False)
             monkeypatch.setattr(type(subject), "ask", lambda self, party, tool, calls, limit: party.ask("empty_profile", {}, 5))
-            profile_module._count(profile, subject, lambda event: None)
+            counting.count(profile, subject, lambda event: None)
         return profile
 
     yield count

@@ -7,7 +7,7 @@ import pytest
 from verifier.jobs import KernelProfile
 from verifier.profiling import counters
 from verifier.profiling.metrics import CUDAFORGE, SECTIONS, completed, normal, requested
-from verifier.profiling.ncu_import import Launch, attach, problem, read_launches, unknown_metrics, warnings
+from verifier.profiling.ncu_import import Launch, attach, kernels_of, problem, read_launches, refused_metrics, unknown_metrics, warnings
 
 TABLE = (Path(__file__).parents[3] / "data" / "ncu-gemm-h200.csv").read_text()
 GEMM = "void cutlass::Kernel2<cutlass_80_simt_sgemm_256x128_8x4_nn_align1>(cutlass_80_simt_sgemm_256x128_8x4_nn_align1::Params)"
@@ -78,6 +78,18 @@ def test_instances_of_a_template_are_told_apart():
     ]
     first, second = attach(kernels, launches)
     assert first.metrics[counters.TIME] == 5.0 and second.metrics[counters.TIME] == 20.0
+
+
+def test_kernels_that_only_the_counters_saw():
+    launches = [Launch("void own<4>(float *)", (2, 1, 1), (32, 1, 1), {counters.TIME: 3000.0})] * 2
+    launches += [Launch("gemm", (9, 1, 1), (128, 1, 1), {counters.TIME: 2000.0})]
+    first, second = kernels_of(launches, lambda name: "own" in name)
+    assert (first.own, first.calls, first.total_us, first.mean_us, first.share) == (True, 2, 6.0, 3.0, 0.75)
+    assert not second.own and attach([first, second], launches)[1].metrics[counters.TIME] == 2000.0
+
+
+def test_an_error_about_counters_is_told_from_others():
+    assert refused_metrics("==ERROR== Unrecognised metrics were asked for\n") and not refused_metrics("==ERROR== no device\n")
 
 
 def test_rubbish_is_no_table():
