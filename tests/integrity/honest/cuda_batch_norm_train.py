@@ -8,6 +8,7 @@ import ctypes
 import torch
 import torch.nn as nn
 
+
 # --- stitchwork build helper 1: embedded verbatim; a verifier recognises it by its hash ---
 def stitch_build(language, source, flags=()):
     """Compile `source` (plain C ABI; "cpp" by g++ with OpenMP, "cuda" by nvcc) and load it. The same source is compiled once."""
@@ -86,8 +87,8 @@ extern "C" int run(const float* x, const float* w, const float* b, float* mean, 
 }
 """
 LIB = stitch_build("cuda", SOURCE)
-P, I, F = ctypes.c_void_p, ctypes.c_int, ctypes.c_float
-LIB.run.argtypes = [P] * 6 + [I, I, F, F, P]
+P, N, F = ctypes.c_void_p, ctypes.c_int, ctypes.c_float
+LIB.run.argtypes = [P] * 6 + [N, N, F, F, P]
 
 
 class ModelNew(nn.Module):

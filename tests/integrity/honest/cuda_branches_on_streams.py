@@ -6,6 +6,7 @@ import ctypes
 import torch
 import torch.nn as nn
 
+
 # --- stitchwork build helper 1: embedded verbatim; a verifier recognises it by its hash ---
 def stitch_build(language, source, flags=()):
     """Compile `source` (plain C ABI; "cpp" by g++ with OpenMP, "cuda" by nvcc) and load it. The same source is compiled once."""
@@ -60,8 +61,8 @@ extern "C" int run(float* left, const float* right, const float* bl, const float
 }
 """
 LIB = stitch_build("cuda", SOURCE)
-P, I = ctypes.c_void_p, ctypes.c_int
-LIB.run.argtypes = [P, P, P, P, I, I, P]
+P, N = ctypes.c_void_p, ctypes.c_int
+LIB.run.argtypes = [P, P, P, P, N, N, P]
 
 
 class ModelNew(nn.Module):
@@ -84,6 +85,7 @@ class ModelNew(nn.Module):
         main.wait_event(done)
         right.record_stream(main)
         x.record_stream(self.side)
-        if LIB.run(left.data_ptr(), right.data_ptr(), self.left.bias.data_ptr(), self.right.bias.data_ptr(), left.numel(), left.shape[1], main.cuda_stream):
+        pointers = [t.data_ptr() for t in (left, right, self.left.bias, self.right.bias)]
+        if LIB.run(*pointers, left.numel(), left.shape[1], main.cuda_stream):
             raise RuntimeError("the kernel was not launched")
         return left

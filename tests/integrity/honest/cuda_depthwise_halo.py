@@ -7,6 +7,7 @@ import ctypes
 import torch
 import torch.nn as nn
 
+
 # --- stitchwork build helper 1: embedded verbatim; a verifier recognises it by its hash ---
 def stitch_build(language, source, flags=()):
     """Compile `source` (plain C ABI; "cpp" by g++ with OpenMP, "cuda" by nvcc) and load it. The same source is compiled once."""
@@ -71,13 +72,14 @@ __global__ void depthwise(const float* __restrict__ x, const float* __restrict__
 }
 
 extern "C" int run(const float* x, const float* w, float* y, int batch, int channels, int height, int width, void* stream) {
-  depthwise<<<dim3((width + W - 1) / W, (height + H - 1) / H, batch * channels), dim3(W, H), 0, (cudaStream_t)stream>>>(x, w, y, channels, height, width);
+  dim3 grid((width + W - 1) / W, (height + H - 1) / H, batch * channels);
+  depthwise<<<grid, dim3(W, H), 0, (cudaStream_t)stream>>>(x, w, y, channels, height, width);
   return (int)cudaGetLastError();
 }
 """
 LIB = stitch_build("cuda", SOURCE)
-P, I = ctypes.c_void_p, ctypes.c_int
-LIB.run.argtypes = [P, P, P, I, I, I, I, P]
+P, N = ctypes.c_void_p, ctypes.c_int
+LIB.run.argtypes = [P, P, P, N, N, N, N, P]
 
 
 class ModelNew(nn.Module):

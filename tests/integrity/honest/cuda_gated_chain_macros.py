@@ -48,7 +48,8 @@ def stitch_build(language, source, flags=()):
 CODE = r"""
 #include <cuda_runtime.h>
 #define EACH(i, n) for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < (n); i += (size_t)gridDim.x * blockDim.x)
-#define POINTWISE(NAME, EXPRESSION) __global__ void NAME(const float* __restrict__ x, const float* __restrict__ g, const float* __restrict__ s, float* y, size_t n, float alpha) { EACH(i, n) { float a = x[i], b = g[i]; y[i] = (EXPRESSION); } }
+#define POINTWISE(NAME, EXPRESSION) __global__ void NAME(const float* __restrict__ x, const float* g, const float* __restrict__ s, \
+    float* y, size_t n, float alpha) { EACH(i, n) { float a = x[i], b = g[i]; y[i] = (EXPRESSION); } }
 #define SIGMOID(v) (1.f / (1.f + expf(-(v))))
 
 POINTWISE(left,  tanhf(a + *s) * SIGMOID(alpha * b))

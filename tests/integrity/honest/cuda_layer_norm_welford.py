@@ -104,8 +104,8 @@ extern "C" int run(const float* x, const float* w, const float* b, float* y, int
 }
 """
 LIB = stitch_build("cuda", SOURCE)
-P, I = ctypes.c_void_p, ctypes.c_int
-LIB.run.argtypes = [P, P, P, P, I, I, ctypes.c_float, P]
+P, N = ctypes.c_void_p, ctypes.c_int
+LIB.run.argtypes = [P, P, P, P, N, N, ctypes.c_float, P]
 
 
 class ModelNew(nn.Module):

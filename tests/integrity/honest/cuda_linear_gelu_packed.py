@@ -97,9 +97,9 @@ extern "C" int run(const float* x, const float* w, const float* bias, float* y, 
 }
 """
 LIB = stitch_build("cuda", SOURCE)
-P, I = ctypes.c_void_p, ctypes.c_int
-LIB.pack.argtypes = [P, P, I, I, P]
-LIB.run.argtypes = [P, P, P, P, I, I, I, P]
+P, N = ctypes.c_void_p, ctypes.c_int
+LIB.pack.argtypes = [P, P, N, N, P]
+LIB.run.argtypes = [P, P, P, P, N, N, N, P]
 
 
 class ModelNew(nn.Module):

@@ -7,6 +7,7 @@ import ctypes
 import torch
 import torch.nn as nn
 
+
 # --- stitchwork build helper 1: embedded verbatim; a verifier recognises it by its hash ---
 def stitch_build(language, source, flags=()):
     """Compile `source` (plain C ABI; "cpp" by g++ with OpenMP, "cuda" by nvcc) and load it. The same source is compiled once."""
@@ -71,8 +72,8 @@ extern "C" int run(const float* x, const bool* mask, float* y, int batch, int le
 }
 """
 LIB = stitch_build("cuda", SOURCE)
-P, I = ctypes.c_void_p, ctypes.c_int
-LIB.run.argtypes = [P, P, P, I, I, I, P]
+P, N = ctypes.c_void_p, ctypes.c_int
+LIB.run.argtypes = [P, P, P, N, N, N, P]
 
 
 class ModelNew(nn.Module):

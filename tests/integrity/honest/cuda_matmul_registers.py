@@ -99,8 +99,8 @@ extern "C" int run(const float* a, const float* b, float* c, int m, int n, int k
 }
 """
 LIB = stitch_build("cuda", SOURCE)
-P, I = ctypes.c_void_p, ctypes.c_int
-LIB.run.argtypes = [P, P, P, I, I, I, P]
+P, N = ctypes.c_void_p, ctypes.c_int
+LIB.run.argtypes = [P, P, P, N, N, N, P]
 
 
 class ModelNew(nn.Module):

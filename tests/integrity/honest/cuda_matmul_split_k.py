@@ -81,8 +81,8 @@ extern "C" int run(const float* a, const float* b, float* work, float* c, int m,
 }
 """
 LIB = stitch_build("cuda", SOURCE)
-P, I = ctypes.c_void_p, ctypes.c_int
-LIB.run.argtypes = [P, P, P, P, I, I, I, I, P]
+P, N = ctypes.c_void_p, ctypes.c_int
+LIB.run.argtypes = [P, P, P, P, N, N, N, N, P]
 
 
 class ModelNew(nn.Module):

@@ -8,6 +8,7 @@ import ctypes
 import torch
 import torch.nn as nn
 
+
 # --- stitchwork build helper 1: embedded verbatim; a verifier recognises it by its hash ---
 def stitch_build(language, source, flags=()):
     """Compile `source` (plain C ABI; "cpp" by g++ with OpenMP, "cuda" by nvcc) and load it. The same source is compiled once."""
@@ -55,7 +56,8 @@ __device__ uint32_t pair(const __nv_bfloat16* low, const __nv_bfloat16* high) {
 }
 
 // A warp makes 16 x 8 results by mma.m16n8k16: lane = 4 * group + thread; a's rows are group and group + 8, b's and c's columns follow the lane.
-__global__ void product(const __nv_bfloat16* __restrict__ a, const __nv_bfloat16* __restrict__ b, __nv_bfloat16* __restrict__ c, int m, int n, int k) {
+__global__ void product(const __nv_bfloat16* __restrict__ a, const __nv_bfloat16* __restrict__ b, __nv_bfloat16* __restrict__ c, int m, int n,
+                        int k) {
   int tile = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32, across = n / 8;
   if (tile >= m / 16 * across) return;
   int row = tile / across * 16, column = tile % across * 8;
@@ -89,8 +91,8 @@ extern "C" int run(const void* a, const void* b, void* c, int m, int n, int k, v
 }
 """
 LIB = stitch_build("cuda", SOURCE)
-P, I = ctypes.c_void_p, ctypes.c_int
-LIB.run.argtypes = [P, P, P, I, I, I, P]
+P, N = ctypes.c_void_p, ctypes.c_int
+LIB.run.argtypes = [P, P, P, N, N, N, P]
 
 
 class ModelNew(nn.Module):

@@ -72,7 +72,8 @@ __device__ float block_sum(float v) {
 }
 
 // work: BLOCKS partial sums; tickets: one counter, zero before and after each launch
-__global__ void mean_square(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ out, float* work, unsigned* tickets, int n) {
+__global__ void mean_square(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ out, float* work, unsigned* tickets,
+                            int n) {
   __shared__ bool last;
   float sum = 0.f, lost = 0.f;
   for (int i = blockIdx.x * THREADS + threadIdx.x; i < n; i += BLOCKS * THREADS) {

@@ -6,6 +6,7 @@ import ctypes
 import torch
 import torch.nn as nn
 
+
 # --- stitchwork build helper 1: embedded verbatim; a verifier recognises it by its hash ---
 def stitch_build(language, source, flags=()):
     """Compile `source` (plain C ABI; "cpp" by g++ with OpenMP, "cuda" by nvcc) and load it. The same source is compiled once."""
@@ -65,9 +66,9 @@ extern "C" int residual(float* y, const float* bias, const float* x, int n, int 
 }
 """
 LIB = stitch_build("cuda", SOURCE)
-P, I = ctypes.c_void_p, ctypes.c_int
-LIB.relu.argtypes = [P, P, I, I, P]
-LIB.residual.argtypes = [P, P, P, I, I, P]
+P, N = ctypes.c_void_p, ctypes.c_int
+LIB.relu.argtypes = [P, P, N, N, P]
+LIB.residual.argtypes = [P, P, P, N, N, P]
 
 
 class ModelNew(nn.Module):

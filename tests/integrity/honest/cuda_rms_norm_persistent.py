@@ -82,8 +82,8 @@ extern "C" int run(const float* x, const float* gain, float* y, int rows, int co
 }
 """
 LIB = stitch_build("cuda", SOURCE)
-P, I = ctypes.c_void_p, ctypes.c_int
-LIB.run.argtypes = [P, P, P, I, I, ctypes.c_float, P, P]
+P, N = ctypes.c_void_p, ctypes.c_int
+LIB.run.argtypes = [P, P, P, N, N, ctypes.c_float, P, P]
 
 
 class ModelNew(nn.Module):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 import torch.nn as nn
 
+
 # --- stitchwork build helper 1: embedded verbatim; a verifier recognises it by its hash ---
 def stitch_build(language, source, flags=()):
     """Compile `source` (plain C ABI; "cpp" by g++ with OpenMP, "cuda" by nvcc) and load it. The same source is compiled once."""
@@ -110,8 +111,8 @@ extern "C" int run(const float* x, float* mean, float* variance, float* low, flo
 }
 """
 LIB = stitch_build("cuda", SOURCE)
-P, I = ctypes.c_void_p, ctypes.c_int
-LIB.run.argtypes = [P] * 6 + [I, I, P]
+P, N = ctypes.c_void_p, ctypes.c_int
+LIB.run.argtypes = [P] * 6 + [N, N, P]
 
 
 @dataclass

@@ -107,8 +107,8 @@ extern "C" int run(const float* x, float* scratch, float* y, int rows, int colum
 }
 """
 LIB = stitch_build("cuda", SOURCE)
-P, I = ctypes.c_void_p, ctypes.c_int
-LIB.run.argtypes = [P, P, P, I, I, I, P]
+P, N = ctypes.c_void_p, ctypes.c_int
+LIB.run.argtypes = [P, P, P, N, N, N, P]
 SPLITS = 4
 
 

@@ -84,8 +84,8 @@ extern "C" int run(const float* x, const float* scale, float* y, int rows, int c
 }
 """
 LIB = stitch_build("cuda", SOURCE)
-P, I = ctypes.c_void_p, ctypes.c_int
-LIB.run.argtypes = [P, P, P, I, I, P]
+P, N = ctypes.c_void_p, ctypes.c_int
+LIB.run.argtypes = [P, P, P, N, N, P]
 
 
 class ModelNew(nn.Module):

@@ -2,7 +2,6 @@
 # device: cuda
 # verdict: class custom
 # says: load_inline with the current stream, a device guard and checks of arguments
-import torch
 import torch.nn as nn
 from torch.utils.cpp_extension import load_inline
 
@@ -26,7 +25,8 @@ __device__ T block_sum(T v) {
   return sum;
 }
 
-__global__ void norm_rows(const float* __restrict__ x, const float* __restrict__ w, const float* __restrict__ b, float* __restrict__ y, int n, float eps) {
+__global__ void norm_rows(const float* __restrict__ x, const float* __restrict__ w, const float* __restrict__ b, float* __restrict__ y, int n,
+                          float eps) {
   const float* row = x + (size_t)blockIdx.x * n;
   float sum = 0.f;
   for (int i = threadIdx.x; i < n; i += blockDim.x) sum += row[i];

@@ -2,7 +2,6 @@
 # device: cuda
 # verdict: class custom
 # says: load_inline with two kernels and a workspace from PyTorch's allocator
-import torch
 import torch.nn as nn
 from torch.utils.cpp_extension import load_inline
 
