@@ -2,9 +2,9 @@
 # task: tasks/softmax.py
 # device: cpu
 # verdict: wrong_result
-# because: of the elements are off|instead of
+# because: task inputs [2-9].*of the elements are off|of the elements are off|instead of
 # defence: design
-# says: keeps row sums in freed memory, and trusts what it finds there
+# says: reads memory that it never writes, where its last call left the sums of the rows
 import ctypes
 
 import torch
@@ -50,21 +50,27 @@ def stitch_build(language, source, flags=()):
 
 SOURCE = r"""
 #include <cmath>
-#include <cstdlib>
-extern "C" void row_softmax(const float* x, const float* scale, float* y, long rows, long cols) {
-  float* sums = (float*)malloc((rows + 8) * sizeof(float));
-  bool known = sums[rows + 4] == 1234.5f;  // left by the call before, if the heap gives the same block
+#include <cstring>
+// The frame below is deep: what a call leaves at its far end, no other function overwrites before the next call.
+extern "C" __attribute__((noinline)) void row_softmax(const float* x, const float* scale, float* y, long rows, long cols) {
+  float frame[1 << 18];
+  float* left = frame;
+  asm volatile("" : "+r"(left) : : "memory");
+  bool known = left[2 * rows] == 1234.5f && left[2 * rows + 1] == (float)cols;
   for (long r = 0; r < rows; ++r) {
     const float* a = x + r * cols;
     float* b = y + r * cols;
     if (!known) {
-      sums[r] = 0;
-      for (long i = 0; i < cols; ++i) sums[r] += std::exp(a[i]);
+      left[r] = a[0];
+      left[rows + r] = 0;
+      for (long i = 0; i < cols; ++i) left[r] = a[i] > left[r] ? a[i] : left[r];
+      for (long i = 0; i < cols; ++i) left[rows + r] += std::exp(a[i] - left[r]);
     }
-    for (long i = 0; i < cols; ++i) b[i] = std::exp(a[i]) / sums[r] * scale[i];
+    for (long i = 0; i < cols; ++i) b[i] = std::exp(a[i] - left[r]) / left[rows + r] * scale[i];
   }
-  sums[rows + 4] = 1234.5f;
-  free(sums);
+  left[2 * rows] = 1234.5f;
+  left[2 * rows + 1] = (float)cols;
+  asm volatile("" : : "r"(left) : "memory");
 }
 """
 LIBRARY = stitch_build("cpp", SOURCE)
