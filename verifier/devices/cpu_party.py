@@ -7,7 +7,7 @@ import mmap
 import os
 import struct
 import sys
-import time
+from time import perf_counter, perf_counter_ns  # bound now: a program may replace those of the module
 from typing import Any
 
 import torch
@@ -27,7 +27,7 @@ class CpuPartyDevice(PartyDevice):
         self._scratch = torch.zeros(self.threads * 40_000, dtype=torch.uint8)  # just enough that torch shares it among its threads
         if path is None:
             # Saved now, before any stranger's source can replace them.
-            self._read, self._write, self._now, self._begin = os.read, os.write, time.perf_counter_ns, 0
+            self._read, self._write, self._now, self._begin = os.read, os.write, perf_counter_ns, 0
             self._inputs, self._refreshed, self._go, self._done = self._plain_inputs, self._plain_refreshed, self._plain_go, self._plain_done
         else:
             shim = ctypes.PyDLL(path)  # keeps the interpreter's lock: no Python thread that a program left behind runs while the party waits
@@ -50,8 +50,8 @@ class CpuPartyDevice(PartyDevice):
     def _awake(self) -> None:
         """All threads at work for a moment, on a few kilobytes: a processor that slept (above all a virtual one, which its host has put
         aside) takes up to 8 ms to come back, and that would be charged to the call."""
-        end = time.perf_counter() + AWAKE_SECONDS
-        while time.perf_counter() < end:
+        end = perf_counter() + AWAKE_SECONDS
+        while perf_counter() < end:
             self._scratch.add_(1)
 
     def sync(self) -> None:
