@@ -31,7 +31,7 @@ from verifier.limits import Limits  # noqa: E402
 GIB = 1 << 30
 # Bytes of GPU memory that an evaluation needs for each byte of inputs, outputs and state: fp64 copies, the arenas of three parties, the judge's own.
 PER_INPUT, PER_OUTPUT, PER_STATE, FIXED = 7.0, 9.0, 8.0, 4 * GIB
-LIMITS = {"quick_timing": 0.4, "load": 60, "inputs": 60, "call": 40, "oracle": 120, "correctness": 12, "memory": 20 * GIB, "temporary": 4 * GIB}
+LIMITS = {"quick_timing": 0.4, "load": 60, "inputs": 60, "call": 40, "oracle": 120, "correctness": 12, "memory": 64 * GIB, "temporary": 4 * GIB}
 TASK_SECONDS = 170  # after which one task is given up
 AGAIN = ("infrastructure_error", "inconclusive", "error", "crashed", "timed_out")  # tried once more, alone on the GPU
 
