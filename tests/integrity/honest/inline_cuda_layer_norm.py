@@ -39,7 +39,7 @@ __global__ void norm_rows(const float* __restrict__ x, const float* __restrict__
 
 }  // namespace
 
-torch::Tensor norm(torch::Tensor x, torch::Tensor w, torch::Tensor b, double eps) {
+torch::Tensor layer_norm_forward(torch::Tensor x, torch::Tensor w, torch::Tensor b, double eps) {
   TORCH_CHECK(x.is_cuda() && x.dim() == 2, "a matrix on the GPU");
   TORCH_CHECK(x.size(1) == w.numel(), "one weight a column");
   const c10::cuda::CUDAGuard guard(x.device());
@@ -51,8 +51,8 @@ torch::Tensor norm(torch::Tensor x, torch::Tensor w, torch::Tensor b, double eps
   return y;
 }
 """
-CPP = "torch::Tensor norm(torch::Tensor x, torch::Tensor w, torch::Tensor b, double eps);"
-extension = load_inline("honest_layer_norm", cpp_sources=CPP, cuda_sources=CUDA, functions=["norm"], extra_cuda_cflags=["-O3"])
+CPP = "torch::Tensor layer_norm_forward(torch::Tensor x, torch::Tensor w, torch::Tensor b, double eps);"
+extension = load_inline("honest_layer_norm", cpp_sources=CPP, cuda_sources=CUDA, functions=["layer_norm_forward"], extra_cuda_cflags=["-O3"])
 
 
 class ModelNew(nn.Module):
@@ -61,4 +61,4 @@ class ModelNew(nn.Module):
         self.norm = nn.LayerNorm(features)
 
     def forward(self, x):
-        return extension.norm(x, self.norm.weight, self.norm.bias, self.norm.eps)
+        return extension.layer_norm_forward(x, self.norm.weight, self.norm.bias, self.norm.eps)
