@@ -10,9 +10,10 @@ import time
 from pathlib import Path
 
 import pytest
-from verifier_bench import PROGRAM, TASK, Bench, forward
+from verifier_bench import LIMITS, PROGRAM, TASK, Bench, forward
 
 from verifier import sandbox
+from verifier.client import Verifier
 from verifier.jobs import VerifyJob
 
 SECRET = "stitch-planted-secret-7f3a91"
@@ -46,10 +47,11 @@ def raising(expression: str) -> str:
 
 @pytest.fixture
 def planted(bench, monkeypatch, tmp_path):
-    """A judge whose client has a secret in its environment."""
+    """A judge whose client has a secret in its environment, and who does not look at sources: what the sandbox alone does."""
     monkeypatch.setenv("ANTHROPIC_API_KEY", SECRET)
     monkeypatch.setenv("STITCH_SECRET", SECRET)
     fresh = Bench(tmp_path / "data")
+    fresh.verifier = Verifier("cpu", tmp_path / "data", limits=LIMITS, without_static=True)
     yield fresh
     fresh.wait(fresh.verifier.close())
     fresh.loop.close()
@@ -70,8 +72,7 @@ def test_a_task_finds_no_secret_and_no_process(planted):
 
 @wrapped
 def test_a_program_finds_no_secret_and_no_process(planted):
-    # In a file that the static rules would refuse, so below them: what the sandbox alone does.
-    lines = raising("listing").replace("gc.get_objects()", "getattr(gc, 'get_' + 'objects')()").replace('"/proc', '"/" + "proc')
+    lines = raising("listing")
     program = PROGRAM.replace("return torch.softmax", "\n        ".join(lines.splitlines()) + "\n        return torch.softmax")
     report = planted.verify(program)
     assert report.status == "crashed" and "found []" in report.message, report.message
