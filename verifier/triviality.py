@@ -25,10 +25,8 @@ def trivial_guess(inputs: Values, outputs: Values, other_inputs: Values, other_o
 
 
 def _passing(one: torch.Tensor, two: torch.Tensor, inputs: list[torch.Tensor], limit: float | None) -> str:
-    if one.shape == two.shape and torch.equal(one, two):
-        return "the outputs for other inputs"
     if not two.is_floating_point():
-        return ""
+        return "the outputs for other inputs" if torch.equal(one, two) else ""
 
     def near(guess: torch.Tensor) -> bool:
         return guess.shape == two.shape and guess.is_floating_point() and distance(guess, two) < max(PASSES, limit or 0.0)
@@ -37,7 +35,7 @@ def _passing(one: torch.Tensor, two: torch.Tensor, inputs: list[torch.Tensor], l
         return "zeros"
     if near(torch.ones_like(two)):
         return "ones"
-    if near(one):
+    if torch.equal(one, two) or near(one):
         return "the outputs for other inputs"
     if near(torch.full_like(two, float(one.mean(dtype=torch.float64)))):
         return "their mean"
