@@ -24,7 +24,7 @@ Form = Literal["as is", "static off", "renamed"]
 FORMS: tuple[Form, ...] = get_args(Form)
 DEVICES = ("cpu", "cuda", "any")
 DEFENCES = ("static", "runtime", "design")
-LIMITS = Limits(load=20, inputs=10, call=6, build=120, correctness=8, quick_timing=0.5, memory=3 * GIB)
+LIMITS = Limits(load=20, inputs=10, call=6, build=120, correctness=8, quick_timing=0.5, memory=6 * GIB)
 GPU_LIMITS = LIMITS.model_copy(update={"call": 10.0, "build": 300.0, "quick_timing": 1.0, "memory": 16 * GIB})
 ATTEMPTS = 3  # a verdict that only says that the machine was too busy is asked for again
 PATIENCE = 300.0  # seconds for one verification
