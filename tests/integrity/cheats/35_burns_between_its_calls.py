@@ -2,7 +2,7 @@
 # task: tasks/softmax.py
 # device: cpu
 # verdict: rejected | inconclusive
-# because: while the baselines were timed the program used|processors busy between its calls|too wide
+# because: while the baselines were timed the program used|processors busy between its calls|too wide|fetching the program|the clock beside
 # defence: runtime
 # says: native threads turn while the program is not called, so that the baselines are slow
 import torch
