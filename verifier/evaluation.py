@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from verifier.admission import task_failure
-from verifier.build.building import BuildFailed, Building
+from verifier.build.building import BuildFailed, Building, resources_of_cubins
 from verifier.build.headers import Headers
 from verifier.build.store import Artefacts, Store
+from verifier.channel import MAX_ARTEFACTS
 from verifier.devices.base import DeviceError
 from verifier.host_repeatability import repeatability
 from verifier.integrity.evidence import Evidence
@@ -318,10 +319,20 @@ class Evaluation:
         report.kernels, report.torch_compute = judged.kernels, judged.torch_compute
         report.own_share, report.program_class = judged.own_share, judged.program_class or "orchestration"
         report.findings += judged.findings
+        self._triton(trials)
         if judged.reason:
             report.reasons["own_share"] = judged.reason
         if judged.status:
             raise Ended(judged.status, judged.message)
+
+    def _triton(self, trials: Trials) -> None:
+        """What Triton compiled in the runner: evidence about its kernels, for there is no build of them that the judge could keep."""
+        report = self.report
+        if self.device.kind != "cuda" or report.build is None or "triton" not in self.program.source or trials.subject is None:
+            return
+        with contextlib.suppress(PartyFailure, ValueError):
+            frame = trials.subject.runner.ask("cubins", {}, self.limits.call, max_raw=MAX_ARTEFACTS)
+            report.build.resources += resources_of_cubins(frame.message.get("index"), frame.raw, self.device)
 
     @property
     def apart(self) -> bool:

@@ -31,7 +31,13 @@ def main(argument: str) -> None:
     channel = Channel(socket.socket(fileno=boot["fd"]), accept_fds=True)
     faulthandler.enable()
     if boot["torch"]:
-        import torch  # noqa: F401  the point of waiting: a role starts at once
+        # The point of waiting: a role starts at once.
+        import torch.utils.cpp_extension  # noqa: F401
+
+        import verifier.build.builder
+        import verifier.devices.base
+        import verifier.reference
+        import verifier.runner  # noqa: F401
 
     grow_heap(boot["heap"])
 

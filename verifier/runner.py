@@ -9,6 +9,7 @@ import sys
 from typing import Any
 
 from verifier.build.inline import install_lookup
+from verifier.build.triton_cache import cubins
 from verifier.channel import Frame
 from verifier.integrity.blocked import settings
 from verifier.integrity.observed import foreign_libraries, mapped_libraries, observe
@@ -70,6 +71,10 @@ class Runner(Role):
         model = self.cast_model(module.ModelNew(*init))
         model.train(self.mode == "train")
         return model
+
+    def do_cubins(self, frame: Frame) -> dict[str, Any]:
+        """What Triton compiled for this program."""
+        return cubins()
 
     def do_observe(self, frame: Frame) -> dict[str, Any]:
         """What ran during a few calls, and beside and after them: the fields of `Evidence`."""

@@ -140,12 +140,7 @@ class Building:
 
     def _resources(self, artefacts: Artefacts) -> list[dict[str, int | float | str]]:
         """Registers, spills, shared memory and stack of each kernel, out of the machine code."""
-        if self.pool.device.kind != "cuda":
-            return []
-        from verifier.profiling.resource_rows import compiled_kernels
-
-        arch = self.pool.device.variables("builder").get("STITCH_CUDA_ARCH", "")
-        return [kernel.row() for kernel in compiled_kernels(artefacts, arch)[:MAX_KERNELS]]
+        return rows(artefacts, self.pool.device) if self.pool.device.kind == "cuda" else []
 
     def _compiled(self) -> Artefacts:
         """Raw kernels, made before the builder has torch. Whatever fails here is left to the builder."""
@@ -199,3 +194,18 @@ def needs_gpu(failure: dict[str, Any], device: Device) -> bool:
     return device.kind == "cuda" and any(
         phrase in text for phrase in ("No CUDA GPUs", "NVIDIA driver", "CUDA driver", "libcuda", "CUDA error", "0 active drivers")
     )
+
+
+def rows(artefacts: Artefacts, device: Device) -> list[dict[str, int | float | str]]:
+    from verifier.profiling.resource_rows import compiled_kernels
+
+    arch = device.variables("builder").get("STITCH_CUDA_ARCH", "")
+    return [kernel.row() for kernel in compiled_kernels(artefacts, arch)[:MAX_KERNELS]]
+
+
+def resources_of_cubins(index: object, data: bytes, device: Device) -> list[dict[str, int | float | str]]:
+    """Of what a runner says that Triton compiled. Raises `ValueError` where its account is unsound."""
+    sizes = [pair[1] if isinstance(pair, list) and len(pair) == 2 else -1 for pair in index] if isinstance(index, list) else [-1]
+    if any(not isinstance(size, int) or isinstance(size, bool) or size < 0 for size in sizes) or sum(sizes) != len(data):
+        raise ValueError("the runner's list of cubins is malformed")
+    return [{**row, "told_by": "runner"} for row in rows(Artefacts([("triton", size) for size in sizes], data, 0.0), device)]

@@ -109,18 +109,19 @@ def ninja_file(folder: Path, cuda_source: str, monkeypatch, **options) -> NinjaF
     return read_ninja(str(folder))
 
 
-def machine_code(ninja: NinjaFile) -> dict[str, bytes]:
-    """Of each kernel in the CUDA unit's object; names without the module's id, which differs from run to run."""
-    unit = next(unit for unit in ninja.units if unit.rule == "cuda_compile")
-    found = kernels(Path(ninja.folder, unit.target).read_bytes())
+def machine_code(path: Path) -> dict[str, bytes]:
+    """Of each kernel in an object or cubin; names without the module's id, which differs from run to run."""
+    found = kernels(path.read_bytes())
     return {re.sub(r"_[0-9a-f]{8}_\d+_\w+?_cu_[0-9a-f]{8}(_\d+)?", "_ID", kernel.symbol): kernel.code for kernel in found}
 
 
 def ordinary(ninja: NinjaFile) -> dict[str, bytes]:
+    """torch's own command with its ordinary headers, but only as far as the device's code: the host's half takes as long again, and gigabytes."""
     unit = next(unit for unit in ninja.units if unit.rule == "cuda_compile")
-    done = subprocess.run(ninja.command(unit), cwd=ninja.folder, capture_output=True, text=True)
+    command = ["-cubin" if word == "-c" else unit.target + ".cubin" if word == unit.target else word for word in ninja.command(unit)]
+    done = subprocess.run(command, cwd=ninja.folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
-    return machine_code(ninja)
+    return machine_code(Path(ninja.folder, unit.target + ".cubin"))
 
 
 def accelerated(ninja: NinjaFile) -> tuple[dict[str, bytes], list[str]]:
@@ -129,7 +130,7 @@ def accelerated(ninja: NinjaFile) -> tuple[dict[str, bytes], list[str]]:
     accelerator = Accelerator("", lambda *_, **__: None)
     done = accelerator._unit(ninja, unit)
     assert done.returncode == 0, done.output[-3000:]
-    return machine_code(ninja), accelerator.notes
+    return machine_code(Path(ninja.folder, unit.target)), accelerator.notes
 
 
 def has_nvcc() -> bool:

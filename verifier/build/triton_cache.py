@@ -1,0 +1,22 @@
+"""What Triton compiled in a runner: its cubins, handed over as evidence for the report's resources."""
+
+# sandboxed: reads files that a program may have written
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+MAX_FILES = 64
+MAX_BYTES = 8 << 20  # of one
+
+
+def cubins() -> dict[str, Any]:
+    """Names and sizes, and the bytes one after another."""
+    folder = Path(os.environ.get("TRITON_CACHE_DIR") or os.path.join(os.path.expanduser("~"), ".triton", "cache"))
+    found: list[tuple[str, bytes]] = []
+    for path in sorted(folder.glob("*/*.cubin"))[:MAX_FILES]:
+        if path.is_file() and not path.is_symlink() and path.stat().st_size <= MAX_BYTES:
+            found.append((path.stem, path.read_bytes()))
+    return {"type": "cubins", "index": [(name, len(data)) for name, data in found], "raw": b"".join(data for _, data in found)}
