@@ -385,10 +385,12 @@ class Pool:
             self.give_back(one.party)
 
     def _claim(self, terms: tuple[str, str, str]) -> Coming | None:
-        found = next((one for one in self.coming if one.terms == terms), None)
-        if found is not None:
+        while (found := next((one for one in self.coming if one.terms == terms), None)) is not None:
             self.coming.remove(found)
-        return found
+            if found.party.spawned.process.poll() is None:
+                return found
+            self.give_back(found.party)  # it died while it waited
+        return None
 
     def _fresh(self) -> Party:
         party = self.waiting.pop(0) if self.waiting else self.spawn()
