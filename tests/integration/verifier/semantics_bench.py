@@ -13,7 +13,7 @@ from verifier.report import Trial
 from verifier.session import ReferenceSession
 from verifier.trials import Subject, Trials, Verdict
 
-LIMITS = Limits(load=30, inputs=20, call=20, memory=3 * GIB)
+LIMITS = Limits(load=30, inputs=20, call=20, admission=200, memory=3 * GIB)
 
 
 @dataclass
