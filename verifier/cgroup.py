@@ -7,6 +7,7 @@ import contextlib
 import itertools
 import os
 import signal
+import threading
 import time
 from dataclasses import dataclass, field
 from functools import cache
@@ -104,6 +105,7 @@ class Cgroup:
     kind: Kind
     procs: list[int] = field(default_factory=list)  # open cgroup.procs files; a child writes "0" to enter
     usage: int = -1  # open file of the processor time
+    _closing: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     @classmethod
     def create(cls, kind: Kind, memory: int, pids: int) -> Cgroup | None:
@@ -195,10 +197,11 @@ class Cgroup:
 
     def remove(self) -> bool:
         """Whether it is gone; a killed process leaves its group a moment later."""
-        for fd in (*self.procs, self.usage):
+        with self._closing:  # a failure in one thread and an end in another both come here
+            open_files, self.procs, self.usage = [*self.procs, self.usage], [], -1
+        for fd in open_files:
             if fd >= 0:
                 os.close(fd)
-        self.procs, self.usage = [], -1
         gone = [_removed(folder) for folder in self.folders]
         return all(gone)
 

@@ -30,11 +30,12 @@ PAIRS = {"quick": 1, "full": 3}  # fresh processes of the program, and as many o
 MIN_BLOCKS = {"quick": 8, "full": 8}  # for each pair
 MAX_BLOCKS = {"quick": 200, "full": 200}
 FEW_BLOCKS = 6  # for calls so slow that more would take minutes, and at a time once the least are done
-FINE = 0.0025  # standard error from call to call, relative, that needs no more calls
+FINE, ROUGH = 0.0025, 0.005  # standard error from call to call, relative, that needs no more calls: tiers full and quick
 COARSE = 0.03  # half a width beyond which up to `EXTRA` budgets go into more calls
 EXTRA = 1.5
 USELESS = 8.0  # high / low beyond which an interval around 1 is no verdict: the machine is too busy to measure on
 WARM_UP = 3
+MOST_WARM_UP = {"quick": 5, "full": 10}
 WARM_UP_SECONDS = 0.3
 PATIENCE = 60.0  # seconds
 STATE_OFF = 0.01  # two sound programs' rounding differs by far less over all calls, a skipped update by far more
@@ -144,7 +145,7 @@ class Tournament:
             found = estimate_of(before + these, "eager", self.known, self.seed)
             spent = time.monotonic() - begin
             half = (found.interval.high - found.interval.low) / 2 / found.interval.ratio
-            if found.within <= max(FINE, found.between / 2) or spent > budget * (EXTRA if half > COARSE else 1):
+            if found.within <= (max(ROUGH, found.between) if tier == "quick" else max(FINE, found.between / 2)) or spent > budget * (EXTRA if half > COARSE else 1):
                 break
             first = measure(sides, self._draw, check, rng, first, FEW_BLOCKS)
         for pair in these:
@@ -257,7 +258,7 @@ class Tournament:
         check = self._check(pairs)
         begin = time.monotonic()
         number = 0
-        while number < WARM_UP or (number < 10 and time.monotonic() - begin < WARM_UP_SECONDS * len(pairs)):
+        while number < WARM_UP or (number < MOST_WARM_UP[self.job.tier] and time.monotonic() - begin < WARM_UP_SECONDS * len(pairs)):
             values, seed = self._draw(number)
             for pair in pairs:
                 for side in pair.sides:
