@@ -57,6 +57,9 @@ def real(tensor: torch.Tensor) -> torch.Tensor:
     return torch.view_as_real(tensor.to(torch.complex128)) if tensor.is_complex() else tensor.double()
 
 
+_NARROW = (torch.float32, torch.float16, torch.bfloat16)
+
+
 def chunk(tensor: torch.Tensor) -> int:
     return GPU_CHUNK if tensor.is_cuda else CHUNK
 
@@ -70,6 +73,8 @@ def root_mean_square(tensor: torch.Tensor) -> float:
 def distance(value: torch.Tensor, expected: torch.Tensor) -> float:
     """The norm, over the elements where `expected` is finite; infinite where the finite masks differ."""
     a, b = _flat(value), _flat(expected)
+    if a.dtype == b.dtype and a.dtype in _NARROW and (near := _finite_distance(a, b)) is not None:
+        return near
     total, count = 0.0, 0
     size = chunk(b)
     for begin in range(0, b.numel(), size):
@@ -86,6 +91,19 @@ def distance(value: torch.Tensor, expected: torch.Tensor) -> float:
         x, y = a[begin : begin + size].double(), b[begin : begin + size].double()
         relative = (x - y).abs_().div_((y.abs() + rms).clamp_min_(1e-300))
         worst = max(worst, float(relative.nan_to_num_(0.0, 0.0, 0.0).max()) if relative.numel() else 0.0)
+    return worst
+
+
+def _finite_distance(a: torch.Tensor, b: torch.Tensor) -> float | None:
+    """The same for two tensors of one type, fp32 or less, in half the passes; null where an element is not finite. The difference of two close
+    numbers is exact in their own type, and the quotient needs no more digits than it is shown with."""
+    sizes = [torch.linalg.vector_norm(tensor, dtype=torch.float64) for tensor in (a, b)]
+    if not b.numel() or not bool((sizes[0] + sizes[1]).isfinite()):
+        return None
+    rms, worst = float(sizes[1]) / math.sqrt(b.numel()), 0.0
+    for begin in range(0, b.numel(), chunk(b)):
+        x, y = a[begin : begin + chunk(b)].float(), b[begin : begin + chunk(b)].float()
+        worst = max(worst, float((x - y).abs_().div_((y.abs() + rms).clamp_min_(1e-30)).max()))
     return worst
 
 
@@ -161,6 +179,10 @@ def judge(value: torch.Tensor, expected: torch.Tensor, limit: float, share: floa
             return Judgement(True, 0.0, 0.0)
         index = _first(wrong.flatten(), tuple(value.shape))
         return Judgement(False, None, None, f"at {list(index)}: {value[index].item()} instead of {expected[index].item()}")
+    if value.dtype == expected.dtype and value.dtype in _NARROW and value.numel():
+        near = _finite_distance(_flat(value), _flat(expected))
+        if near is not None and near <= limit:
+            return Judgement(True, near, limit)
     masks = _mask_difference(value, expected)
     if masks and not share:
         return Judgement(False, None, limit, masks)

@@ -145,7 +145,8 @@ class Tournament:
             found = estimate_of(before + these, "eager", self.known, self.seed)
             spent = time.monotonic() - begin
             half = (found.interval.high - found.interval.low) / 2 / found.interval.ratio
-            if found.within <= (max(ROUGH, found.between) if tier == "quick" else max(FINE, found.between / 2)) or spent > budget * (EXTRA if half > COARSE else 1):
+            enough = max(ROUGH, found.between) if tier == "quick" else max(FINE, found.between / 2)
+            if found.within <= enough or spent > budget * (EXTRA if half > COARSE else 1):
                 break
             first = measure(sides, self._draw, check, rng, first, FEW_BLOCKS)
         for pair in these:

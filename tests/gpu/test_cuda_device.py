@@ -60,7 +60,9 @@ def test_the_full_tier_has_every_baseline(run):
     result = run(VerifyJob(task_source=NORM, program_source=NORM_PROGRAM, tier="full"))
     report = result.report
     assert report.status == "passed", report.message
-    assert [comparison.baseline for comparison in report.timing.comparisons] == ["eager", "compile", "compile-max-autotune", "cuda-graph"], report.reasons
+    assert [comparison.baseline for comparison in report.timing.comparisons] == ["eager", "compile", "compile-max-autotune", "cuda-graph"], (
+        report.reasons
+    )
     assert report.program_class == "orchestration"  # the task itself: not one kernel of its own
 
 

@@ -23,6 +23,7 @@ from verifier.shim.clock import ClockError, build_clock
 
 _CLOCK = "/opt/stitchwork/cuda-clock.so"  # where a sandbox shows it
 KEPT_BYTES = 2 << 30  # of the judge's own, beyond which it gives back: parties on the same GPU need them
+SHORT = 0.3  # of the device's memory free, below which the judge gives back what it keeps
 MINIMUM_FREE = 2 << 30  # bytes; less, and a task of ordinary size has no room
 _NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset", "/dev/nvidia-caps")
 # Dense floating-point operations per clock and multiprocessor: (fp32 on CUDA cores, TF32, 16 bit on tensor cores).
@@ -155,8 +156,10 @@ class CudaDevice(Device):
             return None  # `check` says what is wrong
 
     def trim(self) -> None:
+        """Only where memory is short: what is given back has to be mapped again at the next call, which took half of the time of all calls."""
         torch = self._torch
-        if torch.cuda.memory_reserved(self.index) - torch.cuda.memory_allocated(self.index) > KEPT_BYTES:
+        free, total = cuda_driver.free_memory()
+        if free < SHORT * total and torch.cuda.memory_reserved(self.index) - torch.cuda.memory_allocated(self.index) > KEPT_BYTES:
             torch.cuda.empty_cache()
 
     def flush_caches(self) -> None:

@@ -17,6 +17,7 @@ from verifier.shim.clock import Clock, ClockError
 DISPATCHES = 3  # a host that slept since the last call has torch's launch path out of its caches: 100 us of the first launch
 WARM_MS = 3.0  # an idle GPU lowers its clocks, and between two calls the host draws new inputs
 KEPT_BYTES = 2 << 30
+SHORT = 0.3  # of the device's memory free
 _ERRORS = {
     2: "out of memory",
     700: "a kernel read or wrote an illegal memory address",
@@ -56,16 +57,14 @@ class CudaPartyDevice(PartyDevice):
         cuda_driver.close_memory(arena.data_ptr())
 
     def trim(self) -> None:
-        if torch.cuda.memory_reserved() - torch.cuda.memory_allocated() > KEPT_BYTES:
+        free, total = cuda_driver.free_memory()
+        if free < SHORT * total and torch.cuda.memory_reserved() - torch.cuda.memory_allocated() > KEPT_BYTES:
             torch.cuda.empty_cache()
 
     def configure(self, precision: str) -> None:
-        """TF32 by policy, for matrix products, convolutions and RNNs; everything else as PyTorch comes: no deterministic algorithms, reduced-precision
-        reductions of 16 bit products allowed, `cudnn.benchmark` off (KernelBench's setting as well: cuDNN's heuristics choose, the same on
-        both sides and in every process; measuring algorithms anew in each process would make processes differ).
-
-        `allow_tf32` sets the newer `fp32_precision` of every operator along; the reverse leaves the older flags unreadable, and torch.compile (up to
-        2.13 at least) still reads them."""
+        """TF32 by policy, for matrix products, convolutions and RNNs; everything else as PyTorch comes: no deterministic algorithms,
+        reduced-precision reductions of 16 bit products allowed, `cudnn.benchmark` off (KernelBench's setting as well: cuDNN's heuristics
+        choose, the same on both sides and in every process; measuring algorithms anew in each process would make processes differ)."""
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
         torch.backends.cudnn.benchmark = False
         torch.set_num_threads(4)

@@ -10,7 +10,6 @@ import torch
 from verifier.build.store import Artefacts, Store, checked_index, compiler_problems, trimmed
 from verifier.channel import HEADER, Channel, ChannelClosed, ChannelError, ChannelTimeout, pair
 from verifier.layout import LayoutError, Spec, decode, describe, encode, leaf_names, place, read_specs, view
-from verifier.timing import interval
 
 
 @pytest.fixture
@@ -113,10 +112,3 @@ def test_compiler_text_is_cut_to_errors_with_the_program_line():
     text = "k.cpp:1:1: warning: w\n  1 | x\nk.cpp: In function 'int f()':\nk.cpp:3:10: error: 'missing' was not declared\n    3 |   return missing;\n"
     assert "warning" not in trimmed(text) and "missing" in trimmed(text)
     assert compiler_problems(text, program)[0].line == 4
-
-
-def test_the_interval_holds_the_ratio_and_narrows():
-    few = interval([[1.0], [1.1], [0.9]], [[2.0], [2.2], [1.8]], 1)
-    assert few.low <= few.ratio <= few.high and few.ratio == pytest.approx(2.0)
-    same = interval([[1.0, 1.0]] * 12, [[3.0, 3.0]] * 12, 1)
-    assert same.low == same.high == pytest.approx(3.0)
