@@ -17,18 +17,25 @@ if TYPE_CHECKING:
 BUSY = 0.5  # share of issue slots, or of a pipe: the arithmetic holds the kernel back
 NOT_MEMORY = 0.6
 FP64_BUSY = 0.15
+ARITHMETIC_PIPES = ("alu", "fma", "fp64", "xu")  # not the loads and stores
 NEEDED_OPERATOR, NEEDED_SPECIAL, NEEDED_ELEMENT = 4, 35, 8  # instructions
 EXCESS = 2.0
 INTEGER = 0.45  # of the instructions
 MATMUL_FLOPS = 1e8
 
 
-def arithmetic_fault(view: View, precision: str) -> Cause | None:
+def double_precision(view: View) -> Cause | None:
+    """The fp64 pipe is busy. Functions of double take issue slots and conversions beside it, which go as well: half as much again."""
     fp64 = max(view.get(counters.FP64_SHARE), view.get(counters.PIPE["fp64"])) / 100
-    if fp64 >= FP64_BUSY:
-        says = "Arithmetic runs in double precision."
-        return view.cause("fp64-arithmetic", _above_memory(view), says, ("fp64 pipe", 100 * fp64, "%", "of its peak; half the rate of fp32 at best"))
-    pipe = max(view.get(name) for name in counters.PIPE.values()) / 100
+    if fp64 < FP64_BUSY:
+        return None
+    says = "Arithmetic runs in double precision."
+    share = min(_above_memory(view), 1.5 * fp64)
+    return view.cause("fp64-arithmetic", share, says, ("fp64 pipe", 100 * fp64, "%", "of its peak; half the rate of fp32 at best"))
+
+
+def arithmetic_fault(view: View, precision: str) -> Cause | None:
+    pipe = max(view.get(counters.PIPE[name]) for name in ARITHMETIC_PIPES) / 100
     if max(view.issue_share, pipe) < BUSY or view.dram_share >= NOT_MEMORY:
         return None
     flops = view.facts.flops or 0

@@ -12,6 +12,8 @@ from verifier.profiling.task_facts import TaskFacts
 from verifier.report import Report
 
 HOST_FLOOR_US = 15.0  # of a call: Python, one launch, the final wait; nothing wins it back
+HOST_MOST_US = 100.0  # of the time before the device begins that is Python; beyond, something else is in it
+RAMP_US = 1.5  # in which a kernel starts and drains: a kernel that does nothing takes about as long
 WAIT_COSTS_US = 20.0
 LEAST = 0.05  # of the call: what costs less is not named
 MANY_LAUNCHES = 8
@@ -26,12 +28,13 @@ _FILLS = ("FillFunctor", "fill_kernel", "zero_kernel")
 def host_faults(report: Report, profile: Profile, ceilings: Ceilings, facts: TaskFacts, time_us: float) -> list[Cause]:
     host = profile.host or _from_digest(profile)
     launches = profile.launches_per_iteration or 0.0
-    idle_us = max(time_us - host.device_us - HOST_FLOOR_US, 0.0)
+    floor_us = max(HOST_FLOOR_US, min(host.begin_us, HOST_MOST_US))
+    idle_us = max(time_us - host.device_us - floor_us, 0.0)
     found = [
         _allocation(host),
         _host_copies(host),
         _waits(host, idle_us, launches),
-        _tiny_launches(profile, host, ceilings, launches, time_us),
+        _tiny_launches(profile, host, ceilings, launches, time_us - floor_us),
         _serialised(profile, host, ceilings, facts, launches),
         _moved(profile, host, fills=True),
         _moved(profile, host, fills=False),
@@ -83,7 +86,7 @@ def _waits(host: HostCalls, idle_us: float, launches: float) -> Cause | None:
     return Cause(name="needless-sync", lost_us=min(idle_us, host.waits * WAIT_COSTS_US), evidence=evidence, says=says)
 
 
-def _tiny_launches(profile: Profile, host: HostCalls, ceilings: Ceilings, launches: float, time_us: float) -> Cause | None:
+def _tiny_launches(profile: Profile, host: HostCalls, ceilings: Ceilings, launches: float, above_us: float) -> Cause | None:
     """Many short launches: of one kernel again and again with little work each, and not because the host waits in between."""
     if launches < MANY_LAUNCHES or host.waits * 4 >= launches:
         return None
@@ -91,8 +94,8 @@ def _tiny_launches(profile: Profile, host: HostCalls, ceilings: Ceilings, launch
     count = sum(k.calls for k in again) / profile.iterations
     if count < launches / 2:
         return None
-    # Together they would take the part of the device's time that they fill.
-    merged = sum(k.total_us / profile.iterations * min(1.0, _fill(k, ceilings)) for k in again)
+    # Together they would take the part of the device's time that they fill, and would start and drain once.
+    merged = sum(k.calls / profile.iterations * max(k.mean_us - RAMP_US, k.mean_us / 4) * min(1.0, _fill(k, ceilings)) for k in again)
     rest = sum(k.total_us for k in profile.kernels if k not in again) / profile.iterations
     evidence = [
         Evidence(figure="launches a call", value=round(launches, 1), means=f"{count:.0f} of kernels that are launched again and again"),
@@ -100,7 +103,7 @@ def _tiny_launches(profile: Profile, host: HostCalls, ceilings: Ceilings, launch
         Evidence(figure="device filled by one", value=round(100 * max(_fill(k, ceilings) for k in again), 1), unit="%", means=FILLED),
     ]
     says = "The work is cut into many tiny launches."
-    return Cause(name="tiny-launches", lost_us=max(time_us - merged - rest - HOST_FLOOR_US, 0.0), evidence=evidence, says=says)
+    return Cause(name="tiny-launches", lost_us=max(above_us - merged - rest, 0.0), evidence=evidence, says=says)
 
 
 def _serialised(profile: Profile, host: HostCalls, ceilings: Ceilings, facts: TaskFacts, launches: float) -> Cause | None:

@@ -6,6 +6,8 @@ Where thresholds come from:
 - a resource at 60 % of its peak or more is what Nsight Compute calls well used (its speed-of-light rule); below, latency is the suspect.
 - occupancy of a quarter to a half hides memory latency in streaming kernels (Little's law: 4 TB/s times 0.7 us are 2.8 MB in flight, 10 bytes for
   each of an H200's 270,000 threads). Below, the kernel waits.
+- what is used most sets the pace. A kernel whose issue slots are busier than its memory path gains nothing from fewer sectors, and a kernel that is
+  launched again and again for a few microseconds spends them on starting and draining, whatever its shape.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from dataclasses import dataclass
 
 from verifier.jobs import KernelProfile, Profile
 from verifier.profiling import counters
-from verifier.profiling.arithmetic_faults import arithmetic_fault
+from verifier.profiling.arithmetic_faults import arithmetic_fault, double_precision
 from verifier.profiling.cause import Cause, Ceilings, Evidence
 from verifier.profiling.counters import read, total
 from verifier.profiling.task_facts import TaskFacts
@@ -28,14 +30,17 @@ CONFLICTS, CONFLICT_TIME = 0.3, 0.15  # share of wavefronts, share of the kernel
 LOCAL_SHARE = 0.2  # of a kernel's sectors in the L1 cache
 LOAD_SHARE, REUSE = 0.12, 8.0  # loads among instructions; bytes asked for over bytes there are
 NARROW = 2.0  # bytes a thread and load
+DENSE = 24.0  # used bytes of a sector: lanes read neighbours; of a broadcast, 4 are used
+ISSUING = 0.5  # share of issue slots: instructions, not loads, set the pace
 LOW_OCCUPANCY, VERY_LOW_OCCUPANCY = 0.5, 0.3
 IMBALANCE = 0.7  # mean over longest of the multiprocessors' active cycles
-BARRIER = 0.33  # share of a warp's time
+BARRIER = 0.25  # share of a warp's time; block-wide sums of streaming kernels stay below 0.2
 ATOMICS = 0.2  # atomic requests over load requests
-DIVERGENT, SERIAL = 22.0, 14.0  # active threads of 32
+DIVERGENT, SERIAL = 22.0, 18.0  # active threads of 32
 FINISHED_EARLY = 0.6  # measured over possible occupancy, where most of a block's warps are done
 EXCESS_TRAFFIC = 1.4  # times the bytes that have to move
 BUSY_MEMORY = 0.35
+REPEATED, BRIEF_US = 4, 10.0  # launches in a call, mean time of one: its shape decides nothing
 
 
 @dataclass(frozen=True)
@@ -85,6 +90,21 @@ class View:
         return self.get(counters.ISSUE_SHARE) / 100
 
     @property
+    def memory_share(self) -> float:
+        """Of the best used part of the memory path, from the L1 cache on."""
+        return max(self.get(name) for name in (counters.L1_SHARE, counters.L2_SHARE, counters.LSU_WAVEFRONTS)) / 100
+
+    @property
+    def balance(self) -> float:
+        """Active cycles of a multiprocessor, mean over longest."""
+        longest = self.get(counters.SM_CYCLES["max"])
+        return self.get(counters.SM_CYCLES["avg"]) / longest if longest else 1.0
+
+    @property
+    def brief(self) -> bool:
+        return self.launches > REPEATED and self.kernel.mean_us < BRIEF_US
+
+    @property
     def cycles(self) -> float:
         return self.get(counters.SM_CYCLES_ELAPSED) or self.get(counters.SM_CYCLES["max"])
 
@@ -110,7 +130,7 @@ def kernel_faults(report: Report, profile: Profile, ceilings: Ceilings, facts: T
     for view in views:
         if not view.kernel.own:
             continue
-        shape = [fault for fault in (_serial(view), _few_blocks(view), _imbalance(view), _occupancy(view)) if fault is not None]
+        shape = [fault for fault in (_serial(view), _few_blocks(view), _imbalance(view), _occupancy(view)) if fault is not None and not view.brief]
         if not view.counted:
             found += shape + [fault for fault in (_static_spills(view), _static_narrow(view)) if fault is not None]
             continue
@@ -125,10 +145,10 @@ def kernel_faults(report: Report, profile: Profile, ceilings: Ceilings, facts: T
             _divergence(view),
         )
         mine = shape + [fault for fault in access if fault is not None]
-        if max((fault.lost_us for fault in mine), default=0.0) < 0.3 * view.us:
-            excess = arithmetic_fault(view, report.precision)
-            mine += [excess] if excess is not None else []
-        found += mine
+        # Costly functions branch by range: what their lanes lose goes with them, so divergence does not speak against the functions.
+        held = max((fault.lost_us for fault in mine if fault.name != "warp-divergence"), default=0.0)
+        excess = double_precision(view) or (arithmetic_fault(view, report.precision) if held < 0.3 * view.us else None)
+        found += [*mine, excess] if excess is not None else mine
     traffic = _traffic(views, profile, facts)
     return found + ([traffic] if traffic is not None else [])
 
@@ -143,7 +163,8 @@ def _serial(view: View) -> Cause | None:
         return view.cause("serial-section", 1 - 1 / view.ceilings.workers, "A kernel runs in a single thread or warp.", figures)
     active = view.get(counters.ACTIVE_THREADS, 32.0)
     measured, possible = view.kernel.occupancy, view.kernel.occupancy_possible
-    if active > SERIAL or measured is None or not possible or measured / possible > FINISHED_EARLY:
+    filled = view.blocks * view.threads >= view.ceilings.workers * 2048 * possible if possible else False  # else few warps are there from the start
+    if active > SERIAL or measured is None or not possible or not filled or measured / possible > FINISHED_EARLY:
         return None
     return view.cause(
         "serial-section",
@@ -163,11 +184,10 @@ def _few_blocks(view: View) -> Cause | None:
 
 
 def _imbalance(view: View) -> Cause | None:
-    mean, longest = view.get(counters.SM_CYCLES["avg"]), view.get(counters.SM_CYCLES["max"])
-    if not longest or view.blocks < 0.75 * view.ceilings.workers or mean / longest > IMBALANCE:
+    if view.blocks < 0.75 * view.ceilings.workers or view.balance > IMBALANCE:
         return None
     says = "Some multiprocessors work long after the others have finished."
-    return view.cause("load-imbalance", 1 - mean / longest, says, ("active cycles, mean over longest", 100 * mean / longest, "%", "multiprocessors"))
+    return view.cause("load-imbalance", 1 - view.balance, says, ("active cycles, mean over longest", 100 * view.balance, "%", "multiprocessors"))
 
 
 def _occupancy(view: View) -> Cause | None:
@@ -182,7 +202,7 @@ def _occupancy(view: View) -> Cause | None:
         return None
     return view.cause(
         "low-occupancy",
-        (1 - used / STREAMING) if view.counted else 0.5,
+        (1 - used / STREAMING) * min(view.balance, 1.0) if view.counted else 0.5,  # multiprocessors that have nothing left to do gain nothing
         f"Too few warps are resident to hide latency; {view.kernel.occupancy_limit or 'the grid'} limits them.",
         ("occupancy", 100 * (measured if measured is not None else possible), "%", f"{100 * possible:.0f} % are possible"),
         ("threads a block", float(view.threads), "", f"{view.blocks} blocks"),
@@ -203,7 +223,7 @@ def _uncoalesced(view: View) -> Cause | None:
         if requests and sectors / requests >= STRIDED_SECTORS and used <= STRIDED_BYTES:
             wasted += sectors * (1 - used / 32)
             worst = max(worst, (op, sectors / requests, used), key=lambda item: item[1])
-    if not whole or wasted / whole < 0.25:
+    if not whole or wasted / whole < 0.25 or view.issue_share > max(view.memory_share, ISSUING):
         return None
     what = "load" if worst[0] == "ld" else "store"
     return view.cause(
@@ -277,8 +297,9 @@ def _narrow(view: View) -> Cause | None:
     requests, sectors = view.get(counters.GLOBAL_REQUESTS["ld"]), view.get(counters.GLOBAL_SECTORS["ld"])
     if not requests or view.dram_share >= STREAMING or view.requested_bytes > 8 * (view.facts.bytes_min or view.dram_bytes or 1):
         return None
-    lane = sectors / requests * view.get(counters.BYTES_PER_SECTOR["ld"], 32.0) / 32
-    if lane > NARROW or lane <= 0 or sectors / requests > 4:
+    used = view.get(counters.BYTES_PER_SECTOR["ld"], 32.0)
+    lane = sectors / requests * used / 32
+    if lane > NARROW or lane <= 0 or sectors / requests > 4 or used < DENSE or view.issue_share >= ISSUING:
         return None
     return view.cause(
         "scalar-access",
