@@ -7,5 +7,13 @@ import sys
 if __name__ == "__main__":
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "webapp.settings")
     from django.core.management import execute_from_command_line
+    from django.db import OperationalError
+    from psycopg_pool import PoolTimeout
 
-    execute_from_command_line(sys.argv)
+    try:
+        execute_from_command_line(sys.argv)
+    except OperationalError as error:
+        if not isinstance(error.__cause__, PoolTimeout):
+            raise
+        where = "DATABASE_URL" if os.environ.get("DATABASE_URL") else "the embedded Postgres of this DATA_DIR (`make run` starts it)"
+        sys.exit(f"manage.py: the database does not answer; tried {where}")
