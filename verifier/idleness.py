@@ -32,10 +32,10 @@ class Watch:
     def __post_init__(self) -> None:
         self.usual_wait_ns = self.party.device.usual_wait_ns()
 
-    def open(self) -> None:
-        wait = self.party.device.wait_ns()
-        if wait is not None:
-            self.waits_ns.append(wait)
+    def open(self, waited: int | None) -> None:
+        """`waited`: for how long a tiny kernel of the judge's waited just now."""
+        if waited is not None:
+            self.waits_ns.append(waited)
         used = self.party.spawned.cpu_ns()
         self._opened = None if used is None else (time.monotonic_ns(), used)
 

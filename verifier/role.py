@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import random
+import sys
 from typing import Any
 
 import torch
@@ -149,6 +151,15 @@ class Role:
         self.channel.sock.settimeout(None)
         self.device.go(fd)
         self.device.done(fd)
+        return {"type": "ok"}
+
+    def do_rest(self, frame: Frame) -> dict[str, Any]:
+        """Ends the idle compilers that torch.compile keeps in processes of its own: what they do is not the model's work, and nobody is to work while
+        another side is timed. A later compilation starts them again."""
+        compilers = sys.modules.get("torch._inductor.async_compile")
+        if compilers is not None:
+            with contextlib.suppress(Exception):  # a program may have changed it
+                compilers.shutdown_compile_workers()
         return {"type": "ok"}
 
     def do_profile(self, frame: Frame) -> dict[str, Any]:

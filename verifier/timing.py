@@ -66,8 +66,9 @@ class Caller:
 
         def hand_over() -> None:
             nonlocal handing
+            waited = device.wait_ns()  # before every side's call: it makes the GPU change to the judge's context, and that is in the time ahead
             for watch in self.watches:
-                watch.open()
+                watch.open(waited)
             begin = time.monotonic_ns()
             write(party, message, values.tensors, values.specs)
             if flush:

@@ -128,6 +128,7 @@ class Tournament:
         sides = [side for pair in these for side in pair.sides]
         first = self._warm_up(these)
         for side in sides:
+            side.caller.party.ask("rest")
             side.calibrate()
         for pair in these:
             for baseline in pair.baselines:

@@ -87,6 +87,7 @@ class CudaDevice(Device):
         except ClockError as error:
             raise DeviceError(str(error)) from None
         self._flush_bytes = 3 * max(self.facts.l2_bytes, 64 << 20)
+        self._processors = processors(self.index, cuda_driver.gpu_count())
 
     def open(self) -> None:
         import torch
@@ -97,7 +98,6 @@ class CudaDevice(Device):
         torch.zeros(1, device=self.torch_device)  # creates the primary context through torch
         cuda_driver.use_primary_context(self.index)
         self._torch = torch
-        self._processors = processors(self.index, cuda_driver.gpu_count())
         self._flush: Any = None
         self._slowed: bool | None = None
         self._probe = torch.zeros(32, device=self.torch_device)

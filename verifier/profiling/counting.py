@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
+import numpy as np
+
 from verifier.jobs import Profile, ProfileJob, Section, StageEvent
 from verifier.profiling import ncu_import
+from verifier.profiling.digest import ITERATION
 from verifier.profiling.metrics import requested
 from verifier.profiling.ncu import LOG, find_ncu
 from verifier.profiling.own_kernels import is_own, own_kernel_names
 from verifier.profiling.subject import Ran, Subject
+from verifier.profiling.timeline import KINDS, Timeline
 
 COUNTED_KERNELS = 8  # the longest, the program's own first
-COUNTED_LAUNCHES = 24
+COUNTED_LAUNCHES = 24  # at most: each is replayed some forty times
+SAMPLES = 2  # launches of each kernel that are enough
 COUNTING = 90.0  # seconds for the counted call, replays included
 PLAIN: list[Section] = ["speed-of-light", "occupancy", "launch"]  # what every GPU since Volta knows
 OnStage = Callable[[StageEvent], None]
 
 
-def count(profile: Profile, subject: Subject, on_stage: OnStage) -> None:
-    """Adds what Nsight Compute measured to the profile's kernels, or says why there is nothing."""
+def count(profile: Profile, subject: Subject, on_stage: OnStage, timeline: Timeline | None = None) -> None:
+    """Adds what Nsight Compute measured to the profile's kernels, or says why there is nothing. `timeline`: of the same calls, if there is one."""
     if subject.pool.device.kind == "cpu":
         profile.counters_reason = "Nsight Compute counts on GPUs; this is the CPU"
         return
@@ -37,7 +43,7 @@ def count(profile: Profile, subject: Subject, on_stage: OnStage) -> None:
         return
     on_stage(StageEvent(stage="profile", status="progress", detail=f"counters of {len(wanted) or 'all'} kernels"))
     profile.counters_version = ncu.version
-    metrics, launches = requested(subject.job.sections), COUNTED_LAUNCHES
+    metrics, launches = requested(subject.job.sections), COUNTED_LAUNCHES if timeline is None else enough_launches(timeline, wanted)
     for _ in range(3):
 
         def script(folder: str, wrapped: bool, metrics: list[str] = metrics, launches: int = launches) -> str:
@@ -67,6 +73,32 @@ def count(profile: Profile, subject: Subject, on_stage: OnStage) -> None:
             else:
                 break
     on_stage(StageEvent(stage="profile", status="progress", detail=f"no counters: {profile.counters_reason}"[:300]))
+
+
+def enough_launches(timeline: Timeline, wanted: list[str]) -> int:
+    """How many launches of a call, in their order, show each of the wanted kernels (each with its shape) `SAMPLES` times, or as often as it runs.
+
+    Where a graph hides launches, or nothing bounds a call, as many as are allowed."""
+    columns = timeline.columns
+    ranges = columns["kind"] == KINDS.index("nvtx")
+    begins = np.sort(columns["start"][ranges & np.isin(columns["name"], [i for i, text in enumerate(timeline.names) if text == ITERATION])])
+    if not wanted or not len(begins) or (columns["kind"] == KINDS.index("graph")).any():
+        return COUNTED_LAUNCHES
+    end = begins[1] if len(begins) > 1 else np.inf
+    chosen = [index for index, text in enumerate(timeline.names) if ncu_import.short(text) in wanted]
+    inside = (
+        (columns["start"] >= begins[0]) & (columns["start"] < end) & (columns["kind"] == KINDS.index("kernel")) & np.isin(columns["name"], chosen)
+    )
+    launched = np.flatnonzero(inside)
+    launched = launched[np.argsort(columns["start"][launched], kind="stable")]
+    seen: Counter[tuple[int, int]] = Counter()
+    needed = 0
+    for position, index in enumerate(launched.tolist(), start=1):
+        kernel = (int(columns["name"][index]), int(columns["detail"][index]))
+        seen[kernel] += 1
+        if seen[kernel] <= SAMPLES:
+            needed = position
+    return min(needed, COUNTED_LAUNCHES) or COUNTED_LAUNCHES
 
 
 def _wanted(profile: Profile) -> list[str]:

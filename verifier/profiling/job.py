@@ -53,7 +53,7 @@ def profile_job(job: ProfileJob, pool: Pool, data_dir: Path, on_stage: OnStage) 
         profile.kernels = resource_rows.attach(profile.kernels, subject.artefacts, pool.device)
         profile.roofline = _roofline(job, pool, data_dir, subject)
         if job.counters:
-            count(profile, subject, on_stage)
+            count(profile, subject, on_stage, Timeline.from_bytes(timeline))
         else:
             profile.counters_reason = "not asked for"
     return profile, timeline

@@ -1,10 +1,10 @@
 # hack: 27
 # task: tasks/mlp.py
 # device: cuda
-# verdict: wrong_result
-# because: unjoined: .* of work on another stream|of the elements are off
+# verdict: wrong_result | not faster
+# because: unjoined: .* of work on another stream|of the elements are off|speedup: 
 # defence: runtime
-# says: the products run on a side stream that nobody waits for
+# says: the products run on a side stream that nobody waits for; where the host launches slowly nothing is left unjoined, and the clock counted all
 import torch
 import torch.nn as nn
 

@@ -26,14 +26,14 @@ def clock(monkeypatch):
 
 def watched(used, waits=None):
     """A watch on a party whose processor time and waits for the GPU are the given sequences."""
-    used, waits = iter(used), iter(waits or [])
-    device = SimpleNamespace(usual_wait_ns=lambda: 20_000, wait_ns=lambda: next(waits, None))
+    used = iter(used)
+    device = SimpleNamespace(usual_wait_ns=lambda: 20_000, waits=iter(waits or []))
     return Watch(SimpleNamespace(device=device, spawned=SimpleNamespace(cpu_ns=lambda: next(used))))
 
 
 def windows(watch, clock, count, nanoseconds):
     for _ in range(count):
-        watch.open()
+        watch.open(next(watch.party.device.waits, None))
         clock.now += nanoseconds
         watch.close()
         clock.now += nanoseconds
