@@ -168,10 +168,10 @@ class Pass:
         again = [(e["seq"], e["kind"]) for e in self.client.events_over_http(run)]
         same = again == [(e["seq"], e["kind"]) for e in events]
         self.result["events"] |= how | {"bytes": sum(len(json.dumps(e)) for e in events), "same_over_http": same}
-        verdicts = [(e["payload"]["candidate"], e["payload"].get("tier"), verdict(e)) for e in events if verdict(e)]
+        said = ("candidate", "tier", "status", "message", "seconds")
         finished = events[-1]["payload"]
         self.result["run"] = {name: finished.get(name) for name in ("outcome", "reason", "best", "speedup")}
-        self.result["run"]["verdicts"] = [{"candidate": number, "tier": tier, "status": status} for number, tier, status in verdicts]
+        self.result["run"]["verdicts"] = [{name: e["payload"].get(name) for name in said} for e in events if verdict(e)]
         self.write()
         self.events = events
         if not same:
