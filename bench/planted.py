@@ -7,6 +7,7 @@
 
 Each case (`tests/planted/cases`) is verified as the good program, the faulty one and those that other methods lead to (tier quick); the faulty one is
 profiled by Nsight Systems and Nsight Compute. A row keeps everything that was measured, so that the rules can be run again without a GPU.
+With --good-too the good programs are profiled as well, also those of rows that are done: what the rules find in them is a false alarm.
 Recovered is (faulty - mended) / (faulty - good), where mended is what the method leads to that the diagnosis allows first.
 """
 
@@ -29,11 +30,13 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from agents.compiler import DeviceFigures  # noqa: E402
-from agents.diagnosis import Ceilings, diagnose  # noqa: E402
+from agents.diagnosis import Ceilings, Diagnosis, diagnose  # noqa: E402
 from tests.planted.case import Case, cases  # noqa: E402
 from verifier.client import Verifier  # noqa: E402
 from verifier.jobs import CaptureJob, Profile, ProfileJob, VerifyJob  # noqa: E402
 from verifier.limits import Limits  # noqa: E402
+from verifier.profiling import counters  # noqa: E402
+from verifier.profiling.bound import MEMORY_SHARE  # noqa: E402
 from verifier.profiling.task_facts import TaskFacts, task_facts  # noqa: E402
 from verifier.report import Report  # noqa: E402
 from verifier.source import sha256  # noqa: E402
@@ -42,6 +45,9 @@ GIB = 1 << 30
 LIMITS = {"quick_timing": 0.6, "correctness": 2, "load": 40, "inputs": 40, "call": 30, "oracle": 40, "memory": 20 * GIB, "temporary": 4 * GIB}
 JOB_SECONDS = 60.0  # a job that takes longer is given up; the case goes on without it
 ENOUGH = 30.0  # seconds that have to be left for another case
+SPARES = 8  # parties that start while a profiler runs: as many as a case's verifications use, so that none of them waits for an interpreter
+KEPT_METRICS = {*counters.METRICS, MEMORY_SHARE}
+FALSE_ALARM = 0.3  # of a good program's time: a fault that is said to cost more
 KEPT_TIMELINE = 400_000  # bytes, compressed
 WORTH = 1.3  # a fault that costs less is none
 NAMED, RECOVERED, RECOVERED_SHARE = 0.9, 0.8, 0.8
@@ -77,46 +83,67 @@ class Series:
         }
         for case in chosen:
             row = self.content["rows"].setdefault(case.name, {})
-            if row.get("done") and row.get("faulty_program") == sha256(case.program("faulty")):
+            done = bool(row.get("done")) and current(row, case)
+            if done and (not self.arguments.good_too or "profile_good" in row):
                 continue
             if self.left() < ENOUGH:
                 print(f"cut: {case.name} and what follows are left for another run (--resume)", flush=True)
                 return
             begin = time.monotonic()
-            row.clear()
-            await self.one(verifier, case, row)
-            row["seconds"] = round(time.monotonic() - begin, 1)
+            if done:
+                await self.profile(verifier, case, row, "good")
+            else:
+                row.clear()
+                await self.one(verifier, case, row)
+                row["seconds"] = round(time.monotonic() - begin, 1)
             row["done"] = "given up" not in json.dumps([row["programs"], row.get("profile_faulty")])
             self.write()
             judged = judge(row, case, self.content, self.arguments.known)
-            print(f"{case.name:32} {line(judged)}  {row['seconds']:.0f} s", flush=True)
+            print(f"{case.name:32} {line(judged)}  {time.monotonic() - begin:.0f} s {row['steps']}", flush=True)
 
     async def one(self, verifier: Verifier, case: Case, row: dict[str, Any]) -> None:
         """Everything that is measured of one case; each step is kept as it comes."""
-        row |= {"task": sha256(case.task), "faulty_program": sha256(case.program("faulty")), "precision": case.precision, "programs": {}}
+        row |= {"task": sha256(case.task), "faulty_program": sha256(case.program("faulty")), "precision": case.precision, "programs": {}, "steps": {}}
         for variant in ("good", "faulty", *(f"mended {method}" for method in case.mended)):
             job = VerifyJob(task_source=case.task, program_source=case.program(variant), precision=case.precision, tier="quick")
-            result = await self.job(verifier, job)
+            result = await self.job(verifier, job, row, variant)
             report = result.report if result is not None else None
             row["programs"][variant] = digest_of(report, result.error if result is not None else "given up")
-        sides = ("faulty", "good") if self.arguments.good_too else ("faulty",)
-        for side in sides:
-            job = ProfileJob(task_source=case.task, program_source=case.program(side), precision=case.precision, iterations=3, counters=True)
-            result = await self.job(verifier, job)
-            if result is None or result.profile is None:
-                row[f"profile_{side}"] = {"error": result.error if result is not None else "given up"}
-                continue
-            row[f"profile_{side}"] = result.profile.model_dump(mode="json", exclude={"protection"})
-            packed = zlib.compress(result.timeline or b"", 6)
-            if side == "faulty" and len(packed) <= KEPT_TIMELINE:
-                row["timeline"] = base64.b64encode(packed).decode()
+        for side in ("faulty", "good") if self.arguments.good_too else ("faulty",):
+            await self.profile(verifier, case, row, side)
 
-    async def job(self, verifier: Verifier, job: Any) -> Any:
+    async def profile(self, verifier: Verifier, case: Case, row: dict[str, Any], side: str) -> None:
+        job = ProfileJob(task_source=case.task, program_source=case.program(side), precision=case.precision, iterations=3, counters=True)
+        result = await self.job(verifier, job, row, f"profile {side}")
+        if result is None or result.profile is None:
+            row[f"profile_{side}"] = {"error": result.error if result is not None else "given up"}
+            return
+        row[f"profile_{side}"] = kept_profile(result.profile.model_dump(mode="json", exclude={"protection"}))
+        packed = zlib.compress(result.timeline or b"", 6)
+        if side == "faulty" and len(packed) <= KEPT_TIMELINE:
+            row["timeline"] = base64.b64encode(packed).decode()
+
+    async def job(self, verifier: Verifier, job: Any, row: dict[str, Any], step: str) -> Any:
+        begin = time.monotonic()
         try:
             async with asyncio.timeout(min(JOB_SECONDS, max(self.left(), 5.0))):
                 return await verifier.run(job)
         except TimeoutError:
             return None
+        finally:
+            row.setdefault("steps", {})[step] = round(time.monotonic() - begin, 1)
+
+
+def current(row: dict[str, Any], case: Case) -> bool:
+    """Whether a row is of the case as it stands now."""
+    return row.get("task") == sha256(case.task) and row.get("faulty_program") == sha256(case.program("faulty"))
+
+
+def kept_profile(profile: dict[str, Any]) -> dict[str, Any]:
+    """Of the counters, those that a rule can read: the rest are attributes of the device."""
+    for kernel in profile.get("kernels", []):
+        kernel["metrics"] = {name: float(f"{value:.6g}") for name, value in kernel["metrics"].items() if name in KEPT_METRICS}
+    return profile
 
 
 def digest_of(report: Report | None, error: str) -> dict[str, Any]:
@@ -148,15 +175,10 @@ def judge(row: dict[str, Any], case: Case, content: dict[str, Any], known: dict[
     if "error" in profile:
         return {**found, "problem": f"no profile: {profile['error'][:200]}"}
     facts = TaskFacts.model_validate(known[row["task"]]) if row["task"] in known else None
-    diagnosis = diagnose(
-        report_of(programs["faulty"], content),
-        Profile.model_validate(profile),
-        Ceilings(**content["ceilings"]),
-        bytes_min=facts.bytes_min if facts else None,
-        flops=facts.flops if facts else None,
-        floor_ms=None,
-        facts=facts,
-    )
+    diagnosis = diagnosed(programs["faulty"], profile, content, facts)
+    if "kernels" in row.get("profile_good", {}):
+        alarms = diagnosed(programs["good"], row["profile_good"], content, facts).faults
+        found["good_program"] = {cause.name: round(cause.lost_us / (times["good"] * 1e3), 3) for cause in reversed(alarms)}
     found["diagnosis"] = diagnosis.model_dump(mode="json")
     found["named"] = diagnosis.faults[0].name if diagnosis.faults else None
     found["named_right"] = found["named"] in case.diagnoses
@@ -173,6 +195,18 @@ def judge(row: dict[str, Any], case: Case, content: dict[str, Any], known: dict[
     return found
 
 
+def diagnosed(report: dict[str, Any], profile: dict[str, Any], content: dict[str, Any], facts: TaskFacts | None) -> Diagnosis:
+    return diagnose(
+        report_of(report, content),
+        Profile.model_validate({**profile, "protection": {"sandbox": "process", "layers": []}}),
+        Ceilings(**content["ceilings"]),
+        bytes_min=facts.bytes_min if facts else None,
+        flops=facts.flops if facts else None,
+        floor_ms=None,
+        facts=facts,
+    )
+
+
 def report_of(kept: dict[str, Any], content: dict[str, Any]) -> Report:
     protection = {"sandbox": "process", "layers": []}
     return Report.model_validate({**kept, "environment": {**content["environment"], "device": "cuda:0"}, "protection": protection})
@@ -185,6 +219,7 @@ def line(judged: dict[str, Any]) -> str:
     return (
         f"{ms['good'] * 1e3:8.1f} -> {ms['faulty'] * 1e3:8.1f} us ({judged['cost']:5.2f}x)  {judged['diagnosis']['bottleneck']:9} "
         f"{judged['named'] or '-':20} {mark}; first {judged['first_method'] or '-'}: {judged['recovered']:.0%}"
+        f"{'; good program: ' + str(judged['good_program']) if judged.get('good_program') else ''}"
     )
 
 
@@ -194,6 +229,7 @@ def summary(judged: dict[str, dict[str, Any]]) -> dict[str, Any]:
     named = sum(row["named_right"] for row in worth)
     recovered = sum(row["recovered"] >= RECOVERED for row in worth)
     count = max(len(worth), 1)
+    watched = [row["good_program"] for row in usable if "good_program" in row]
     return {
         "cases": len(judged),
         "usable": len(usable),
@@ -201,6 +237,8 @@ def summary(judged: dict[str, dict[str, Any]]) -> dict[str, Any]:
         "fault named": named,
         "class right": sum(row["class_right"] for row in worth),
         f"recovered {RECOVERED:.0%} or more": recovered,
+        "good programs profiled": len(watched),
+        f"of them, with a fault that is said to cost {FALSE_ALARM:.0%}": sum(max(found.values(), default=0.0) > FALSE_ALARM for found in watched),
         "named_share": round(named / count, 3),
         "recovered_share": round(recovered / count, 3),
         "shown": len(worth) >= 40 and named / count >= NAMED and recovered / count >= RECOVERED_SHARE,
@@ -211,6 +249,8 @@ def rediagnose(content: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]
     """Runs the rules again over the recorded rows and prints them."""
     known_cases = {case.name: case for case in cases()}
     judged = {name: judge(row, known_cases[name], content, known) for name, row in sorted(content["rows"].items()) if name in known_cases}
+    for name in [name for name in judged if not current(content["rows"][name], known_cases[name])]:
+        print(f"{name:32} has changed since it was recorded: {line(judged.pop(name))}")
     for name, row in judged.items():
         print(f"{name:32} {line(row)}")
     content["judged"], content["summary"] = judged, summary(judged)
@@ -226,7 +266,7 @@ async def record(arguments: argparse.Namespace) -> int:
     chosen = [case for case in cases() if not arguments.cases or case.name in arguments.cases][index % of :: of]
     series = Series(arguments)
     with tempfile.TemporaryDirectory(prefix="stitch-planted-") as data:
-        verifier = Verifier(arguments.device, Path(data), Limits(**LIMITS), spares=3)
+        verifier = Verifier(arguments.device, Path(data), Limits(**LIMITS), spares=SPARES)
         try:
             await series.run(verifier, chosen)
         finally:
@@ -262,6 +302,10 @@ def merge(parts: list[Path]) -> dict[str, Any]:
     content: dict[str, Any] = {}
     for part in parts:
         found = json.loads(part.read_text())
+        for row in found["rows"].values():
+            for side in ("profile_faulty", "profile_good"):
+                if side in row:
+                    row[side] = kept_profile(row[side])
         content = {**found, "rows": {**content.get("rows", {}), **{name: row for name, row in found["rows"].items() if row.get("done")}}}
     return content
 

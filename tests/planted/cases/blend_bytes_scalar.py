@@ -14,7 +14,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randint(0, 256, (32768, 1024), dtype=torch.uint8), torch.randint(0, 256, (32768, 1024), dtype=torch.uint8)]
+    return [torch.randint(0, 256, (65536, 1024), dtype=torch.uint8), torch.randint(0, 256, (65536, 1024), dtype=torch.uint8)]
 
 
 def get_init_inputs():

@@ -2,7 +2,7 @@
 # class: compute
 # diagnosis: redundant-arithmetic | slow-functions
 # method: hoist
-# says: a factor that depends on the column alone is computed again for each of 8192 rows
+# says: a factor that depends on the column alone is computed again for each of 16384 rows
 
 import torch
 import torch.nn.functional as F
@@ -19,7 +19,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(8192, 2048)]
+    return [torch.randn(16384, 2048)]
 
 
 def get_init_inputs():

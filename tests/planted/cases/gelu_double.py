@@ -2,7 +2,7 @@
 # class: compute
 # diagnosis: fp64-arithmetic
 # method: single-precision
-# says: literals without f make a gelu's arithmetic and its tanh double
+# says: literals without f make a gelu's arithmetic and its complementary error function double
 
 import torch
 import torch.nn.functional as F
@@ -11,11 +11,11 @@ from torch import nn
 
 class Model(nn.Module):
     def forward(self, x):
-        return F.gelu(x, approximate="tanh")
+        return F.gelu(x)
 
 
 def get_inputs():
-    return [torch.randn(4096, 4096)]
+    return [torch.randn(8192, 8192)]
 
 
 def get_init_inputs():
@@ -24,15 +24,15 @@ def get_init_inputs():
 
 # [program]
 SOURCE = r"""
-// gelu by its tanh formula
+// x times the normal distribution's integral up to x
 __global__ void gelu(const float* __restrict__ x, float* __restrict__ y, int n) {
     const int i = blockIdx.x * 256 + threadIdx.x;
     if (i >= n) return;
     const float v = x[i];
 // [good]
-    y[i] = 0.5f * v * (1.0f + tanhf(0.79788456f * (v + 0.044715f * v * v * v)));
+    y[i] = 0.5f * v * (1.0f + erff(v * 0.70710678f));
 // [faulty]
-    y[i] = 0.5 * v * (1.0 + tanh(0.7978845608028654 * (v + 0.044715 * v * v * v)));
+    y[i] = 0.5 * v * erfc(v * -0.7071067811865476);
 // [end]
 }
 

@@ -20,7 +20,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(16777216)]
+    return [torch.randn(33554432)]
 
 
 def get_init_inputs():

@@ -15,7 +15,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(4096, 4096)]
+    return [torch.randn(8192, 4096)]
 
 
 def get_init_inputs():

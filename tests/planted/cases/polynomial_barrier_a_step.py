@@ -16,7 +16,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(4096, 2048)]
+    return [torch.randn(4096, 4096)]
 
 
 def get_init_inputs():

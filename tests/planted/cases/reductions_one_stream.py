@@ -14,7 +14,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(12, 262144) for _ in range(6)]
+    return [torch.randn(12, 524288) for _ in range(6)]
 
 
 def get_init_inputs():

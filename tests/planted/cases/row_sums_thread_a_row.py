@@ -14,7 +14,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(131072, 128)]
+    return [torch.randn(262144, 128)]
 
 
 def get_init_inputs():

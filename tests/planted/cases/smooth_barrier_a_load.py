@@ -2,7 +2,7 @@
 # class: latency | memory
 # diagnosis: barrier-stalls
 # method: fewer-barriers
-# says: a reduction meets at a barrier after every single load, so that loads do not overlap
+# says: eight warps stage each tile of a sum in shared memory while the others wait for them at a barrier, twice for every load
 
 import torch
 from torch import nn
@@ -27,14 +27,18 @@ SOURCE = r"""
 __global__ void __launch_bounds__(1024) means(const float* x, float* out) {
     const float* row = x + (size_t)blockIdx.x * 32768;
     float sum = 0.0f;
-#pragma unroll 8
-    for (int i = threadIdx.x; i < 32768; i += 1024) {
-        sum += fabsf(row[i]);
 // [good]
+#pragma unroll 8
+    for (int i = threadIdx.x; i < 32768; i += 1024) sum += fabsf(row[i]);
 // [faulty]
+    __shared__ float4 tile[256];
+    for (int i = 0; i < 32768; i += 1024) {
+        if (threadIdx.x < 256) tile[threadIdx.x] = reinterpret_cast<const float4*>(row + i)[threadIdx.x];
         __syncthreads();
-// [end]
+        sum += fabsf(reinterpret_cast<const float*>(tile)[threadIdx.x]);
+        __syncthreads();
     }
+// [end]
     sum = block_sum(sum);
     if (threadIdx.x == 0) out[blockIdx.x] = sum / 32768.0f;
 }

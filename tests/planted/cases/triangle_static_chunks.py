@@ -10,7 +10,7 @@ from torch import nn
 
 class Model(nn.Module):
     def forward(self, x):
-        return torch.tril(torch.tanh(x) * torch.sin(x) + torch.erf(x) * torch.cos(x)).sum(dim=1)
+        return torch.tril(torch.tanh(x) * torch.sin(x) + torch.erf(x) * torch.cos(x) + torch.log1p(x * x) * torch.atan(x)).sum(dim=1)
 
 
 def get_inputs():
@@ -23,7 +23,7 @@ def get_init_inputs():
 
 # [program]
 SOURCE = r"""
-// out[i] = sum over j <= i of tanh(v) sin(v) + erf(v) cos(v), v = x[i, j]: 132 blocks, 32 rows each, a warp a row
+// out[i] = sum over j <= i of tanh(v) sin(v) + erf(v) cos(v) + log(1 + v^2) atan(v), v = x[i, j]: 132 blocks, 32 rows each, a warp a row
 #define N 4224
 __global__ void __launch_bounds__(1024) rows(const float* __restrict__ x, float* __restrict__ out) {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(1024) rows(const float* __restrict__ x, float*
 #pragma unroll 2
     for (int j = lane; j <= row; j += 32) {
         const float v = x[(size_t)row * N + j];
-        sum += tanhf(v) * sinf(v) + erff(v) * cosf(v);
+        sum += tanhf(v) * sinf(v) + erff(v) * cosf(v) + log1pf(v * v) * atanf(v);
     }
     sum = warp_sum(sum);
     if (lane == 0) out[row] = sum;
