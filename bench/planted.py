@@ -1,13 +1,14 @@
 """Planted bottlenecks: good CUDA programs with one fault put in. Is the fault named, and does the method that is allowed first undo it?
 
     python bench/planted.py --device cuda:0 --shard 1/4 --out PART.json [--resume] [--limit-seconds 480]
-    python bench/planted.py --merge PART.json ... --out bench/results/verifier-planted.json
+    python bench/planted.py --merge bench/results/verifier-planted.json PART.json ... --out bench/results/verifier-planted.json
     python bench/planted.py --rediagnose bench/results/verifier-planted.json [--facts FACTS.json] [--out FILE.json]
     python bench/planted.py --facts FACTS.json --device cpu     # the tasks' graphs, once, without a GPU
 
 Each case (`tests/planted/cases`) is verified as the good program, the faulty one and those that other methods lead to (tier quick); the faulty one is
 profiled by Nsight Systems and Nsight Compute. A row keeps everything that was measured, so that the rules can be run again without a GPU.
-With --good-too the good programs are profiled as well, also those of rows that are done: what the rules find in them is a false alarm.
+What --base (the results) holds of a case as it stands now is not recorded again. With --good-too the good programs are profiled as well, also
+those of cases that are recorded: what the rules find in them is a false alarm.
 Recovered is (faulty - mended) / (faulty - good), where mended is what the method leads to that the diagnosis allows first.
 """
 
@@ -83,9 +84,11 @@ class Series:
         }
         for case in chosen:
             row = self.content["rows"].setdefault(case.name, {})
-            done = bool(row.get("done")) and current(row, case)
-            if done and (not self.arguments.good_too or "profile_good" in row):
+            if recorded(row, case, self.arguments.good_too):
                 continue
+            if recorded(self.arguments.known_rows.get(case.name, {}), case):
+                row |= self.arguments.known_rows[case.name]  # lacks the good program's profile alone
+            done = recorded(row, case)
             if self.left() < ENOUGH:
                 print(f"cut: {case.name} and what follows are left for another run (--resume)", flush=True)
                 return
@@ -137,6 +140,10 @@ class Series:
 def current(row: dict[str, Any], case: Case) -> bool:
     """Whether a row is of the case as it stands now."""
     return row.get("task") == sha256(case.task) and row.get("faulty_program") == sha256(case.program("faulty"))
+
+
+def recorded(row: dict[str, Any], case: Case, good_too: bool = False) -> bool:
+    return bool(row.get("done")) and current(row, case) and (not good_too or "profile_good" in row)
 
 
 def kept_profile(profile: dict[str, Any]) -> dict[str, Any]:
@@ -263,7 +270,9 @@ def rediagnose(content: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]
 
 async def record(arguments: argparse.Namespace) -> int:
     index, of = (int(part) for part in arguments.shard.split("/"))
-    chosen = [case for case in cases() if not arguments.cases or case.name in arguments.cases][index % of :: of]
+    arguments.known_rows = json.loads(arguments.base.read_text())["rows"] if arguments.base.exists() else {}
+    left = [case for case in cases() if not recorded(arguments.known_rows.get(case.name, {}), case, arguments.good_too)]
+    chosen = [case for case in left if not arguments.cases or case.name in arguments.cases][index % of :: of]
     series = Series(arguments)
     with tempfile.TemporaryDirectory(prefix="stitch-planted-") as data:
         verifier = Verifier(arguments.device, Path(data), Limits(**LIMITS), spares=SPARES)
@@ -320,6 +329,7 @@ def main() -> int:
     parser.add_argument("--shard", default="1/1", metavar="I/N")
     parser.add_argument("--cases", nargs="+", metavar="NAME", help="only these")
     parser.add_argument("--good-too", action="store_true", help="profile the good programs as well")
+    parser.add_argument("--base", type=Path, default=ROOT / "bench" / "results" / "verifier-planted.json", help="rows that are recorded already")
     parser.add_argument("--resume", action="store_true", help="keep the rows that the file has already")
     parser.add_argument("--limit-seconds", type=float, default=480)
     parser.add_argument("--facts", type=Path, default=ROOT / "tests" / "planted" / "facts.json", help="what is known of the tasks' graphs")

@@ -335,8 +335,9 @@ def _barriers(view: View) -> Cause | None:
     share = counters.stall_shares(view.kernel).get("barrier", 0.0)
     if share < BARRIER or view.dram_share >= WELL_USED:
         return None
-    says = "Warps wait for each other at barriers most of the time."
-    return view.cause("barrier-stalls", share, says, ("time at barriers", 100 * share, "%", "of a warp's"))
+    says = "Warps wait for each other at barriers for much of the time."
+    lost = share * (1 - view.dram_share / STREAMING)
+    return view.cause("barrier-stalls", lost, says, ("time at barriers", 100 * share, "%", "of a warp's"))
 
 
 def _divergence(view: View) -> Cause | None:
