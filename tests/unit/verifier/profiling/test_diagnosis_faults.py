@@ -140,6 +140,30 @@ def test_one_kernel_launched_for_each_row():
     assert names([kernel(us=2.5, launches=512, grid=(1, 1, 1), block=(1024, 1, 1))], facts, time_us=1500.0)[0] == "tiny-launches"
 
 
+def test_brief_kernels_launched_again_and_again_have_no_fault_of_shape():
+    sparse = {**SLOW, c.TIME: 2.2e3, c.DRAM_READ: 5e5, c.DRAM_WRITE: 2e5, c.OCCUPANCY: 20.0}
+    steps = [kernel(us=2.2, launches=128, grid=(512, 1, 1), block=(128, 1, 1), metrics=sparse)]
+    assert names(steps, TaskFacts(bytes_min=34_000_000), time_us=450.0, begin_us=90.0) == ["tiny-launches"]
+
+
+def test_few_warps_are_what_is_left_of_unequal_work():
+    uneven = {**SLOW, c.SM_CYCLES["avg"]: 8e3, c.OCCUPANCY: 15.0}
+    assert names([kernel(us=200.0, grid=(257, 1, 1), metrics=uneven)])[0] == "load-imbalance"
+
+
+def test_what_is_used_most_sets_the_pace():
+    gather = {c.GLOBAL_SECTORS["ld"]: 16e6, c.GLOBAL_REQUESTS["ld"]: 1e6, c.BYTES_PER_SECTOR["ld"]: 6.0}
+    assert names([kernel(us=200.0, metrics={**SLOW, **gather, c.L2_SHARE: 80.0})])[0] == "uncoalesced-access"
+    assert "uncoalesced-access" not in names([kernel(us=200.0, metrics={**SLOW, **gather, c.L2_SHARE: 30.0, c.ISSUE_SHARE: 80.0})])
+    broadcast = {c.GLOBAL_REQUESTS["ld"]: 2e6, c.GLOBAL_SECTORS["ld"]: 2e6, c.BYTES_PER_SECTOR["ld"]: 4.0}
+    assert "scalar-access" not in names([kernel(us=200.0, metrics={**SLOW, **broadcast})])
+
+
+def test_double_precision_comes_before_the_branches_of_its_functions():
+    double = {**SLOW, c.FP64_SHARE: 54.0, c.ACTIVE_THREADS: 20.0}
+    assert names([kernel(us=200.0, metrics=double)]) == ["fp64-arithmetic", "warp-divergence"]
+
+
 def test_branches_that_run_one_after_another():
     four = [kernel(name, us=200.0, grid=(16, 1, 1), metrics=SLOW) for name in "abcd"]
     assert names(four, TaskFacts(bytes_min=5_000_000, branches=4))[0] == "serialised-streams"
