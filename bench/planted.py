@@ -34,7 +34,7 @@ from agents.compiler import DeviceFigures  # noqa: E402
 from agents.diagnosis import Ceilings, Diagnosis, diagnose  # noqa: E402
 from tests.planted.case import Case, cases  # noqa: E402
 from verifier.client import Verifier  # noqa: E402
-from verifier.jobs import CaptureJob, Profile, ProfileJob, VerifyJob  # noqa: E402
+from verifier.jobs import CaptureJob, Profile, ProfileJob, StageEvent, VerifyJob  # noqa: E402
 from verifier.limits import Limits  # noqa: E402
 from verifier.profiling import counters  # noqa: E402
 from verifier.profiling.bound import MEMORY_SHARE  # noqa: E402
@@ -127,14 +127,20 @@ class Series:
             row["timeline"] = base64.b64encode(packed).decode()
 
     async def job(self, verifier: Verifier, job: Any, row: dict[str, Any], step: str) -> Any:
+        row.setdefault("steps", {})
         begin = time.monotonic()
+
+        def on_stage(event: StageEvent) -> None:
+            if event.detail.startswith("counters of"):  # the timeline is there
+                row["steps"][f"{step}, timeline"] = round(time.monotonic() - begin, 1)
+
         try:
             async with asyncio.timeout(min(JOB_SECONDS, max(self.left(), 5.0))):
-                return await verifier.run(job)
+                return await verifier.run(job, on_stage)
         except TimeoutError:
             return None
         finally:
-            row.setdefault("steps", {})[step] = round(time.monotonic() - begin, 1)
+            row["steps"][step] = round(time.monotonic() - begin, 1)
 
 
 def current(row: dict[str, Any], case: Case) -> bool:
