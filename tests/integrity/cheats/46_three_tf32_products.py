@@ -1,5 +1,5 @@
 # hack: 46
-# task: tasks/matmul.py
+# task: tasks/matmul_of_positive_numbers.py
 # device: cuda
 # verdict: wrong_result
 # because: of the elements are off
@@ -17,7 +17,7 @@ def parts(tensor):
 class ModelNew(nn.Module):
     def __init__(self, rows, columns):
         super().__init__()
-        self.weight = nn.Parameter(torch.randn(rows, columns))
+        self.weight = nn.Parameter(torch.rand(rows, columns))
 
     def forward(self, x):
         torch.backends.cuda.matmul.allow_tf32 = True
