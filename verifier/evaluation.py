@@ -232,6 +232,8 @@ class Evaluation:
                 verdict: Verdict = trials.run(self._subject(artefacts))
                 break
             except PartyFailure as failure:
+                if not trials.reference.party.alive:
+                    raise Ended("infrastructure_error", f"the process of the reference ended: {failure.message}; run it again") from None
                 # A first crash is not yet the program's: the same again in a fresh process.
                 if failure.kind != "crashed" or attempt == 2:
                     report.trials = trials.done

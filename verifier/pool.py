@@ -107,6 +107,8 @@ class Party:
 
     def send(self, kind: str, message: dict[str, Any], limit: float, raw: bytes = b"", fds: tuple[int, ...] = ()) -> None:
         self.has_program = self.has_program or kind == "import"
+        if not self.alive:
+            raise PartyFailure("crashed", "it had ended before", request=kind)
         try:
             self.channel.send({**message, "type": kind, "limit": limit}, raw, fds, timeout=max(limit, 10))
         except ChannelError as error:
