@@ -111,8 +111,8 @@ def test_the_repository_and_the_data_are_not_there(bench):
 
 
 def test_a_killed_runner_gives_a_verdict(bench):
-    """kill -9 in the middle of an evaluation: one retry, then a verdict, and the next job runs. (Where it is the reference that is killed, that is what
-    the verdict says: not the program's fault.)"""
+    """kill -9 in the middle of an evaluation: one retry, then a verdict, and the next job runs. (Where it is the reference that is
+    killed, that is what the verdict says: not the program's fault.)"""
     slow = PROGRAM.replace("return torch", "import time; time.sleep(0.3)\n        return torch")
     killed = []
 
