@@ -20,7 +20,7 @@ class Limits(BaseModel):
     capture: float = 55
     admission: float = 50  # the whole job
     quick_timing: float = 4  # seconds spent on timed blocks
-    full_timing: float = 15
+    full_timing: float = 8
     correctness: float = 20  # no further trial is begun after this
     memory: int = 8 * GIB
     processes: int = 512
