@@ -26,7 +26,7 @@ DEVICES = ("cpu", "cuda", "any")
 DEFENCES = ("static", "runtime", "design")
 LIMITS = Limits(load=20, inputs=10, call=6, build=120, correctness=8, quick_timing=0.5, memory=6 * GIB)
 GPU_LIMITS = LIMITS.model_copy(update={"call": 10.0, "build": 300.0, "quick_timing": 1.0, "memory": 16 * GIB})
-ATTEMPTS = 3  # a verdict that only says that the machine was too busy is asked for again
+ATTEMPTS = {"cheats": 3, "honest": 6}  # a verdict that only says that the machine was too busy is asked for again
 PATIENCE = 300.0  # seconds for one verification
 _FIELD = re.compile(r"#\s*([a-z]+):\s*(.+?)\s*$")
 _FIELDS = {
@@ -235,7 +235,7 @@ class Desk:
         verifier = self._verifier(form != "as is", entry.call)
         begin = time.monotonic()
         outcome = Outcome(entry.name, entry.kind, form, self.device, False, "error", expected=" | ".join(entry.verdicts))
-        for attempt in range(1, ATTEMPTS + 1):
+        for attempt in range(1, ATTEMPTS[entry.kind] + 1):
             outcome.attempts = attempt
             try:
                 result = self.loop.run_until_complete(asyncio.wait_for(verifier.run(job), PATIENCE))
