@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Protocol
 
 from agents.events import ArtefactRef, Event, NewEvent
+from agents.llm.messages import Delta, Reply, Request
 from verifier.jobs import Job, JobResult
 
 
@@ -48,3 +49,18 @@ class VerifierPort(Protocol):
     device: str
 
     async def run(self, job: Job, *, key: str, span: str, candidate: str | None = None) -> JobResult: ...
+
+
+class ModelPort(Protocol):
+    """Asks language models by the name of their profile (`agents.llm`)."""
+
+    def known(self, profile: str) -> bool:
+        """Whether the profile is configured here."""
+
+    def estimate(self, profile: str, request: Request) -> dict[str, float]:
+        """What a call may cost at most, in units of the budget (`calls`, `tokens`, `dollars` where prices are known): for the reservation."""
+
+    async def ask(self, profile: str, request: Request, *, key: str, run: str, on_delta: Callable[[Delta], Awaitable[None]]) -> Reply:
+        """One reply, streamed; raises `ModelFailure` after the profile's own retries. `key` and `run` tell apart requests that wait for a
+        person (mailbox) or are played from a recording. After a retry the text begins again: `on_delta` is then given only what is new
+        beyond the text that it already has, or the reply's text replaces it in the end."""

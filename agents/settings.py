@@ -21,9 +21,11 @@ class Budget(BaseModel):
 
 
 class Settings(BaseModel):
-    workflow: Literal["stitch", "verify"] = "stitch"
+    workflow: Literal["stitch", "verify", "forge", "pilot", "branch", "descend", "random"] = "stitch"
     planner: str = "built-in"  # or the name of an LLM profile
     coder: str = "built-in"
+    judge: str = "built-in"  # the Verifier's agent
+    language: Literal["cuda", "triton", "cpp"] | None = None  # of the program; null: CUDA C++ on a GPU, C++ on the CPU
     device: str = "cpu"  # "cpu", "cuda", or one device such as "cuda:0"
     precision: Precision = "fp32-strict"
     mode: Mode = "train"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -27,6 +28,19 @@ class Plan:
 
 
 @dataclass(frozen=True)
+class Idea:
+    """A strategy for the whole program, apart from code: what populations and idea lists are made of. `data` is the author's own form of it."""
+
+    title: str
+    text: str  # a paragraph: what to do, in which order, and why it should pay
+    strategies: tuple[str, ...] = ()  # of the catalogue, as far as it names them
+    expected: float | None = None  # speedup over eager
+    parents: tuple[int, ...] = ()  # numbers of the ideas it was made from
+    number: int = 0  # within the run; given by the workflow
+    data: Any = None
+
+
+@dataclass(frozen=True)
 class Edit:
     """A program and how it came to be. `options` is the coder's own state of it."""
 
@@ -37,6 +51,7 @@ class Edit:
     strategy: str = ""
     step: str = ""
     options: Any = None
+    idea: Idea | None = None  # that it realises
 
 
 @dataclass(frozen=True)
@@ -44,11 +59,20 @@ class Advice:
     """The Verifier's answer to an attempt: what holds it back, what to do about it, what that should bring."""
 
     diagnosis: Diagnosis
-    route: str  # repair, optimise, re-plan, stop
+    route: str  # repair, optimise, next-step, re-plan, stop
     reason: str
     method: str | None = None  # a strategy
     expected: float | None = None  # speedup over the parent
     move: Any = None  # what the coder is to carry out, in its own terms
+
+
+@dataclass(frozen=True)
+class Knob:
+    """A number of a finished program: block size, elements a thread, unroll, tile."""
+
+    name: str
+    values: tuple[int, ...]  # in order
+    value: int  # now
 
 
 @dataclass
@@ -89,7 +113,17 @@ class Situation:
 class Planner(Protocol):
     name: str
 
-    async def plan(self, span: Span, situation: Situation) -> Plan: ...
+    async def plan(self, span: Span, situation: Situation) -> Plan:
+        """The first plan, or, where `situation.plan` and attempts are there, a new one that learns from them."""
+
+    async def ideas(self, span: Span, situation: Situation, count: int, known: Sequence[Idea]) -> list[Idea]:
+        """Up to `count` ideas that differ from those known and from each other; fewer, or none, where there are no more."""
+
+    async def cross(self, span: Span, situation: Situation, first: Idea, second: Idea) -> Idea:
+        """One idea out of two: crossover of strategies, not of code."""
+
+    async def align(self, span: Span, situation: Situation, idea: Idea, attempt: Attempt) -> Idea:
+        """The idea rewritten so that it says what the surviving program does."""
 
 
 class Coder(Protocol):
@@ -97,6 +131,15 @@ class Coder(Protocol):
 
     async def write(self, span: Span, situation: Situation, parent: Attempt | None, advice: Advice | None) -> Edit | None:
         """The first program (no parent), or the parent changed as the advice asks; null where it has no answer left."""
+
+    async def realise(self, span: Span, situation: Situation, idea: Idea, parent: Attempt | None) -> Edit | None:
+        """The idea as a program, starting from the parent's where there is one."""
+
+    def knobs(self, situation: Situation, attempt: Attempt) -> list[Knob]:
+        """Numbers of the attempt's program that can be changed without changing what it does."""
+
+    async def tune(self, span: Span, situation: Situation, attempt: Attempt, values: Mapping[str, int]) -> Edit | None:
+        """The same program with knobs at other values; null where that is not possible."""
 
 
 class Verifier(Protocol):

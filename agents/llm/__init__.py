@@ -1,0 +1,1 @@
+"""Language models: what a request and a reply are (`messages`), how they can fail (`errors`), and the clients that speak to servers and people."""
