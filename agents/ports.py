@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from agents.events import ArtefactRef, Event, NewEvent
@@ -49,6 +50,22 @@ class VerifierPort(Protocol):
     device: str
 
     async def run(self, job: Job, *, key: str, span: str, candidate: str | None = None) -> JobResult: ...
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A piece of a document that somebody added to the installation's knowledge."""
+
+    id: str
+    title: str
+    text: str
+
+
+class Library(Protocol):
+    """Documents that a diagnosis may cite."""
+
+    async def search(self, query: str, count: int) -> list[Passage]:
+        """Passages nearest to the query by full-text search, best first."""
 
 
 class ModelPort(Protocol):

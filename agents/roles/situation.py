@@ -7,12 +7,21 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from agents.diagnosis import Diagnosis
+from agents.ports import Passage
 from agents.settings import Settings
 from agents.span import Span
 from verifier.graph import Capture
 from verifier.jobs import Profile
 from verifier.report import Report
 from verifier.task import Admission
+
+
+class Unusable(Exception):
+    """A model's replies held nothing that could be used, its corrections included: a failed attempt, whose `reason` the next prompt shows."""
+
+    def __init__(self, reason: str):
+        super().__init__(reason)
+        self.reason = reason
 
 
 @dataclass(frozen=True)
@@ -64,6 +73,7 @@ class Advice:
     method: str | None = None  # a strategy
     expected: float | None = None  # speedup over the parent
     move: Any = None  # what the coder is to carry out, in its own terms
+    documents: tuple[Passage, ...] = ()  # that the diagnosis used
 
 
 @dataclass(frozen=True)
@@ -83,6 +93,7 @@ class Attempt:
     report: Report | None = None
     profile: Profile | None = None
     realises: int | None = None  # seq of the decision that asked for it
+    expected: float | None = None  # speedup over the parent that the advice behind it promised
 
     @property
     def passed(self) -> bool:
@@ -104,6 +115,8 @@ class Situation:
     reference: Profile | None = None
     plan: Plan | None = None
     attempts: list[Attempt] = field(default_factory=list)
+    step: dict[str, Any] | None = None  # of the plan, that is worked on now; null: the program as a whole
+    refusals: list[str] = field(default_factory=list)  # why replies could not be used, since the last program
 
     @property
     def best(self) -> Attempt | None:

@@ -1,0 +1,152 @@
+"""One attempt: a program is written, verified, profiled, diagnosed, and it is decided what comes next. Every workflow is made of these."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from agents.diagnosis import Diagnosis, Evidence
+from agents.roles.situation import Advice, Attempt, Edit, Roles, Situation, Unusable
+from agents.run import Engine
+from agents.span import Span
+from agents.workflows.measuring import measure, verdict
+
+Stopping = Callable[[Engine, Situation, Advice], Advice]
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What one attempt came to. `attempt` is null where the coder's replies held no program that could be verified."""
+
+    attempt: Attempt | None
+    advice: Advice
+    decision: int | None  # seq of the decision that gave the advice
+
+    @property
+    def passed(self) -> bool:
+        return self.attempt is not None and self.attempt.passed
+
+
+async def attempt_once(
+    run: Engine,
+    situation: Situation,
+    roles: Roles,
+    path: str,
+    parent: Attempt | None,
+    advice: Advice | None,
+    decision: int | None,
+    *,
+    stopping: Stopping | None = None,
+) -> Turn | None:
+    """One candidate as the advice asks, with the decision what comes next; null where the coder has nothing left to write."""
+    async with run.span(path, f"Candidate {next_number(run, situation)}", "coder") as span:
+        try:
+            edit = await roles.coder.write(span, situation, parent, advice)
+        except Unusable as refused:
+            return await unusable(span, situation, refused, advice, decision)
+        if edit is None:
+            span.skip("the coder has no further program")
+            return None
+        attempt = await try_edit(run, span, situation, edit, parent)
+        if decision is not None and advice is not None:
+            await settle(span, attempt, parent, advice, decision)
+        following, decided = await advise(run, span, situation, roles, attempt, stopping)
+    return Turn(attempt, following, decided)
+
+
+async def try_edit(run: Engine, span: Span, situation: Situation, edit: Edit, parent: Attempt | None, *, profile: bool = True) -> Attempt:
+    """Put an edit on record, verify it in tier quick and, where it passes, profile it. Adds it to the situation's attempts."""
+    if edit.says:
+        await span.say("coder", *edit.says)
+    attempt = Attempt(next_number(run, situation), parent.number if parent else None, edit)
+    recorded = run.replay.ahead(span.path)
+    if not recorded:
+        situation.attempts.append(attempt)  # before anything is awaited: of workers in parallel no two take one number
+    try:
+        proposed = await span.propose(
+            edit.source, number=attempt.number, parent=attempt.parent, title=edit.title, step=edit.step, changes=edit.changes, strategy=edit.strategy
+        )
+    except BaseException:
+        if not recorded:
+            situation.attempts.remove(attempt)
+        raise
+    if recorded:
+        attempt.number = proposed.payload["candidate"]  # workers in parallel come in another order after a resume
+        situation.attempts.append(attempt)
+        situation.attempts.sort(key=lambda a: a.number)
+    situation.refusals.clear()
+    attempt.report = await measure(span, edit.source, attempt.number, "quick")
+    if attempt.passed:
+        if profile:
+            attempt.profile = (await span.profile(edit.source, attempt.number)).result.profile
+        span.summary = verdict(attempt.report)
+    else:
+        span.fail(verdict(attempt.report))
+    return attempt
+
+
+def next_number(run: Engine, situation: Situation) -> int:
+    """The number of the next candidate: beyond all on record, those that a resume has not come to yet included."""
+    known = [candidate.number for candidate in run.summary.candidates] + [attempt.number for attempt in situation.attempts]
+    return max(known, default=0) + 1
+
+
+async def settle(span: Span, attempt: Attempt, parent: Attempt | None, advice: Advice, decision: int) -> None:
+    """Hold what a decision brought against what it was to bring."""
+    attempt.realises, attempt.expected = decision, advice.expected
+    realised = attempt.report.speedup.ratio / parent.report.speedup.ratio if attempt.passed and parent and parent.passed else None
+    outcome = f"candidate {attempt.number}: {verdict(attempt.report)}"[:1000]
+    payload = {"of": decision, "route": advice.route, "reason": outcome, "expected": advice.expected, "realised": realised}
+    await span.emit("decision.made", payload, agent="engine")
+
+
+async def advise(
+    run: Engine, span: Span, situation: Situation, roles: Roles, attempt: Attempt, stopping: Stopping | None = None
+) -> tuple[Advice, int]:
+    """The Verifier's diagnosis and route, after the engine's own reasons to stop; with the decision's seq."""
+    advice = await roles.verifier.advise(span, situation, attempt)
+    diagnosis = advice.diagnosis
+    await span.emit(
+        "diagnosis.made", {"candidate": attempt.number, **diagnosis.model_dump(), "method": advice.method, **cited(advice)}, agent="verifier"
+    )
+    if stopping is not None:
+        advice = stopping(run, situation, advice)
+    await span.say("verifier", diagnosis.text + "\n", advice.reason)
+    payload = {"route": advice.route, "reason": advice.reason, "expected": advice.expected, "method": advice.method}
+    decided = await span.emit("decision.made", payload, agent="verifier")
+    return advice, decided.seq
+
+
+def cited(advice: Advice) -> dict[str, list[dict[str, str]]]:
+    """Passages of documents that the diagnosis used, where it used any."""
+    return {"documents": [{"id": p.id, "title": p.title} for p in advice.documents]} if advice.documents else {}
+
+
+async def unusable(span: Span, situation: Situation, refused: Unusable, advice: Advice | None, decision: int | None) -> Turn:
+    """A model's replies that held no program: a failed attempt, whose reason the next prompt shows."""
+    span.fail(f"no usable program: {refused.reason}"[:500])
+    situation.refusals.append(refused.reason)
+    await span.emit("error", {"message": f"no usable program: {refused.reason}"[:4000], "where": span.path, "kept": "everything up to here"})
+    if advice is None:
+        evidence = Evidence(figure="reply", value="refused", means=refused.reason[:1000])
+        advice = Advice(Diagnosis(bottleneck="defect", evidence=[evidence], text=refused.reason[:1000]), "repair", "There is no program yet.")
+    return Turn(None, advice, decision)
+
+
+Writing = Callable[[Span], Awaitable[Edit | None]]
+
+
+async def write_and_try(
+    run: Engine, situation: Situation, path: str, parent: Attempt | None, write: Writing, *, profile: bool = True
+) -> Attempt | None:
+    """A candidate by any of the coder's ways (`write`), verified but not diagnosed; null where there was no program, with the reason on the span."""
+    async with run.span(path, f"Candidate {next_number(run, situation)}", "coder") as span:
+        try:
+            edit = await write(span)
+        except Unusable as refused:
+            await unusable(span, situation, refused, None, None)
+            return None
+        if edit is None:
+            span.skip("the coder has no further program")
+            return None
+        return await try_edit(run, span, situation, edit, parent, profile=profile)

@@ -1,0 +1,43 @@
+"""The end of every workflow: the winner is measured again before it is called the result."""
+
+from __future__ import annotations
+
+from agents.budget import OutOfBudget
+from agents.roles.situation import Attempt, Situation
+from agents.run import Engine, Finish
+from agents.workflows.measuring import measure, verdict
+
+MAX_CONFIRMED = 3  # winners that are tried in tier full before the run gives up
+
+
+async def confirm(run: Engine, situation: Situation, reason: str, spent: bool) -> Finish:
+    """Measure the winner again, against all baselines and on fresh seeds; where it does not hold, the next. `spent`: a budget ended the search."""
+    ranked = sorted((a for a in situation.attempts if a.passed), key=lambda a: -a.score)
+    if not ranked:
+        last = situation.attempts[-1].report if situation.attempts else None
+        return Finish(
+            "out_of_budget" if spent else "failed", f"no program passed; {reason}" + (f" (the last: {verdict(last)})"[:1500] if last else "")
+        )
+    try:
+        return await confirm_one_of(run, ranked[:MAX_CONFIRMED], reason)
+    except OutOfBudget as error:
+        best = ranked[0]
+        return Finish("out_of_budget", f"{error}: candidate {best.number} ({verdict(best.report)}, tier quick) is not confirmed", best.number)
+
+
+async def confirm_one_of(run: Engine, ranked: list[Attempt], reason: str) -> Finish:
+    async with run.span("confirm", "Confirm the winner on fresh seeds", "verifier") as span:
+        for attempt in ranked:
+            report = await measure(span, attempt.edit.source, attempt.number, "full")
+            await span.say("verifier", f"Candidate {attempt.number}, confirmed against all baselines: {verdict(report)}.")
+            if report.status != "passed" or report.speedup is None:
+                continue
+            if attempt.profile is None:
+                await span.profile(attempt.edit.source, attempt.number)
+            span.summary = verdict(report)
+            outcome = "improved" if report.speedup.low > 1 else "matched"
+            said = "is faster" if outcome == "improved" else "is correct, but not faster"
+            return Finish(outcome, f"candidate {attempt.number} {said}: {verdict(report)}. {reason}", attempt.number, report.speedup)
+        span.fail("no candidate held on fresh seeds")
+    best = ranked[0].number if report.status == "inconclusive" else None
+    return Finish("failed", f"no candidate was confirmed: {verdict(report)}"[:2000], best)

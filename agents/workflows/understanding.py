@@ -1,0 +1,42 @@
+"""What every search begins with: the graph of the task, a profile of the reference, and a plan."""
+
+from __future__ import annotations
+
+from agents.roles.situation import Roles, Situation
+from agents.run import Engine
+from agents.span import Ended
+
+
+async def understand(run: Engine, situation: Situation) -> None:
+    """Graph and profile of the reference: all that planners ever see of a task at run time."""
+    async with run.span("capture", "Capture the graph", "verifier") as span:
+        capture = (await span.capture()).result.capture
+        if capture is None:
+            raise Ended("failed", "the verifier gave no capture")
+        situation.capture = capture
+        if capture.graph is None:
+            span.fail(f"torch.export could not capture the model: {capture.reason}"[:500])
+            await span.say("verifier", f"The graph could not be captured: {capture.reason}")
+        else:
+            operators = sum(node.op != "getitem" for node in capture.graph.nodes)
+            span.summary = f"{operators} operator{'s' if operators != 1 else ''}"
+            await span.say("verifier", f"Captured {span.summary} in the functional ATen graph.")
+    async with run.span("reference", "Profile the reference", "verifier") as span:
+        profile = (await span.profile(None, None)).result.profile
+        situation.reference = profile
+        if profile is None:
+            span.skip("no profile of the reference")
+        else:
+            top = max(profile.kernels, key=lambda k: k.share, default=None)
+            span.summary = f"{profile.wall_us_per_iteration:.0f} us a call by {profile.tool}"
+            said = f"The reference takes {profile.wall_us_per_iteration:.0f} us a call under {profile.tool}"
+            said += f", most of it ({100 * top.share:.0f} %) in {top.name[:100]}." if top else "."
+            await span.say("verifier", said)
+
+
+async def plan(run: Engine, situation: Situation, roles: Roles) -> None:
+    async with run.span("plan", "Plan", "planner") as span:
+        situation.plan = await roles.planner.plan(span, situation)
+        await span.say("planner", *situation.plan.says)
+        await span.emit("plan.proposed", situation.plan.payload)
+        span.summary = situation.plan.payload.get("summary", "")
