@@ -33,6 +33,7 @@ class Forward:
         self.lines: list[str] = []
         self.kernels: list[tuple[Kernel, Shape, list[str]]] = []
         self.bodies: dict[str, str] = {}  # printed kernel without its name -> its name
+        self.groups_of: dict[str, list[str]] = {}  # kernel -> groups that launch it
         self.scratch: dict[str, int] = {}  # floats of scratch memory that a launcher takes
         self.own_groups: set[str] = set()
         self.refused: dict[str, str] = {}
@@ -166,6 +167,7 @@ class Forward:
             extras += f", device={self._device()}" if self.cuda else ""
             self.lines.append(f"{name} = torch.empty({tuple(spec.shape)}{extras})")
         name = self._kernel_name(group, kernel, shape, moved)
+        self.groups_of.setdefault(name, []).append(group.id)
         pointers = ", ".join(self._pointer(argument) for argument in kernel.arguments.values())
         if floats := self.scratch.get(name):
             self.lines.append(f"scratch = torch.empty({floats}, device={self._device()})")

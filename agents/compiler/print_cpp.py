@@ -8,8 +8,6 @@ from agents.compiler.kernels.math_cpp import STREAM, sources
 from agents.compiler.kernels.schedule import Pass, Schedule, schedule
 from agents.compiler.kernels.shape import Shape
 
-LINE = 4096  # elements finished in the cache before they are written past it
-BLOCK = 512  # elements summed in single precision before they join a double
 STACK_FLOATS = 16384  # longest line kept on a thread's stack
 START = {"sum": "0.0f", "max": "-INFINITY", "min": "INFINITY", "amax": "-INFINITY", "amin": "INFINITY"}
 CLAUSE = {"sum": "+", "max": "max", "min": "min", "amax": "max", "amin": "min"}
@@ -67,11 +65,19 @@ class CppKernel:
         name = self.variables[axis]
         self.open(f"for (long {name} = 0; {name} < {self.kernel.sizes[axis]}; ++{name})")
 
+    def static(self) -> str:
+        """The clauses of a parallel loop: who takes which iterations."""
+        share = f"schedule(static, {self.shape.chunk})" if self.shape.chunk else "schedule(static)"
+        return share + (f" num_threads({self.shape.workers})" if self.shape.workers else "")
+
+    def simdlen(self) -> str:
+        return f" simdlen({self.shape.simd})" if self.shape.simd else ""
+
     def outer_loops(self) -> int:
         """Opens the loops over rows, in parallel; returns how many braces are open."""
         if self.shape.parallel and self.kernel.outer:
             collapse = f" collapse({len(self.kernel.outer)})" if len(self.kernel.outer) > 1 else ""
-            self.put(f"#pragma omp parallel for{collapse} schedule(static)")
+            self.put(f"#pragma omp parallel for{collapse} {self.static()}")
         for axis in self.kernel.outer:
             self.loop(axis)
         if not self.kernel.outer:
@@ -91,31 +97,31 @@ class CppKernel:
             return
         name = self.variables[last]
         if not rest:
-            self.put("#pragma omp parallel for simd schedule(static)" if self.shape.parallel else "#pragma omp simd")
+            self.put(f"#pragma omp parallel for simd{self.simdlen()} {self.static()}" if self.shape.parallel else f"#pragma omp simd{self.simdlen()}")
             self.open(f"for (long {name} = 0; {name} < {kernel.sizes[last]}; ++{name})")
         else:
             if self.shape.parallel:
-                self.put(f"#pragma omp parallel for{f' collapse({len(rest)})' if len(rest) > 1 else ''} schedule(static)")
+                self.put(f"#pragma omp parallel for{f' collapse({len(rest)})' if len(rest) > 1 else ''} {self.static()}")
             for axis in rest:
                 self.loop(axis)
-            self.put("#pragma omp simd")
+            self.put(f"#pragma omp simd{self.simdlen()}")
             self.loop(last)
         self.statements(step, {})
         self.close(len(rest) + 1)
 
     def streamed_elements(self, rest: list[int], last: int, step: Pass) -> None:
-        """Lines of at most LINE elements, finished in the cache and then written past it."""
+        """Lines of elements, finished in the cache and then written past it."""
         kernel, name = self.kernel, self.variables[last]
         size = kernel.sizes[last]
-        block = min(size, LINE)
+        block = min(size, self.shape.line)
         if self.shape.parallel:
-            self.put(f"#pragma omp parallel for{f' collapse({len(rest) + 1})' if rest else ''} schedule(static)")
+            self.put(f"#pragma omp parallel for{f' collapse({len(rest) + 1})' if rest else ''} {self.static()}")
         for axis in rest:
             self.loop(axis)
         self.open(f"for (long start = 0; start < {size}; start += {block})")
         self.put(f"const long end = start + {block} < {size} ? start + {block} : {size};")
         self.put(f"alignas(64) float line[{block}];")
-        self.put("#pragma omp simd")
+        self.put(f"#pragma omp simd{self.simdlen()}")
         self.open(f"for (long {name} = start; {name} < end; ++{name})")
         store = step.stores[0]
         self.statements(step, {}, {id(store): f"line[{name} - start]"})
@@ -160,8 +166,8 @@ class CppKernel:
         """One loop nest over the elements of a row, the innermost loop in SIMD lanes and, where rows are long, in blocks."""
         kernel = self.kernel
         *rest, last = kernel.inner
-        size, name = kernel.sizes[last], self.variables[last]
-        blocked = size > BLOCK and bool(step.reduces) or (parallel and not rest and size > BLOCK)
+        size, name, block = kernel.sizes[last], self.variables[last], self.shape.block
+        blocked = size > block and bool(step.reduces) or (parallel and not rest and size > block)
         nested = blocked or bool(rest)
         for op in step.reduces:
             kind = "double" if op.attr == "sum" and nested else "float"
@@ -172,12 +178,12 @@ class CppKernel:
             clauses = "".join(f" reduction({CLAUSE[op.attr]} : {op.name})" for op in step.reduces)
             clauses += "".join(f" reduction(| : {op.name}_nan)" for op in step.reduces if op.attr in ("amax", "amin"))
             if nested:
-                self.put(f"#pragma omp parallel for{clauses} schedule(static)")
+                self.put(f"#pragma omp parallel for{clauses} {self.static()}")
         for axis in rest:
             self.loop(axis)
         if blocked:
-            self.open(f"for (long start = 0; start < {size}; start += {BLOCK})")
-            self.put(f"const long end = start + {BLOCK} < {size} ? start + {BLOCK} : {size};")
+            self.open(f"for (long start = 0; start < {size}; start += {block})")
+            self.put(f"const long end = start + {block} < {size} ? start + {block} : {size};")
         partial = {}
         for op in step.reduces if nested else []:
             if op.attr == "sum":
@@ -186,7 +192,7 @@ class CppKernel:
         names = {op.name: partial.get(op.name, op.name) for op in step.reduces}
         clauses = "".join(f" reduction({CLAUSE[op.attr]} : {names[op.name]})" for op in step.reduces)
         clauses += "".join(f" reduction(| : {op.name}_nan)" for op in step.reduces if op.attr in ("amax", "amin"))
-        self.put(f"#pragma omp simd{clauses}")
+        self.put(f"#pragma omp simd{self.simdlen()}{clauses}")
         begin, end = ("start", "end") if blocked else ("0", str(size))
         self.open(f"for (long {name} = {begin}; {name} < {end}; ++{name})")
         self.statements(step, known, target, names)
@@ -204,10 +210,11 @@ class CppKernel:
         kernel = self.kernel
         *rest, last = kernel.outer
         if self.shape.parallel and rest:
-            self.put(f"#pragma omp parallel for{f' collapse({len(rest)})' if len(rest) > 1 else ''} schedule(static)")
+            self.put(f"#pragma omp parallel for{f' collapse({len(rest)})' if len(rest) > 1 else ''} {self.static()}")
         for axis in rest:
             self.loop(axis)
-        self.put("#pragma omp parallel for simd schedule(static)" if self.shape.parallel and not rest else "#pragma omp simd")
+        simd = f"simd{self.simdlen()}"
+        self.put(f"#pragma omp parallel for {simd} {self.static()}" if self.shape.parallel and not rest else f"#pragma omp {simd}")
         self.loop(last)
         known: dict[str, str] = {}
         for step in self.plan.passes:
@@ -230,8 +237,8 @@ class CppKernel:
         names = [self.variables[axis] for axis in kernel.outer]
         together = len(names) == 1 and lanes > 1
         if self.shape.parallel and names:
-            self.put("#pragma omp parallel for schedule(static)" if together or len(names) == 1
-                     else f"#pragma omp parallel for collapse({len(names)}) schedule(static)")  # fmt: skip
+            self.put(f"#pragma omp parallel for {self.static()}" if together or len(names) == 1
+                     else f"#pragma omp parallel for collapse({len(names)}) {self.static()}")  # fmt: skip
         if together:
             self.open(f"for (long first = 0; first < {rows}; first += {lanes})")
         else:

@@ -13,7 +13,6 @@ from agents.compiler.kernels.shape import Shape
 HOW = {"sum": "Sum", "max": "Max", "min": "Min", "amax": "Max", "amin": "Min"}
 START = {"sum": "0.0f", "max": "-INFINITY", "min": "INFINITY", "amax": "-INFINITY", "amin": "INFINITY"}
 REGISTERS = 32  # values of a row that one thread keeps
-CHUNKS = 32  # blocks that share a row (split)
 
 
 def print_source(kernels: list[tuple[Kernel, Shape, list[str]]]) -> str:
@@ -29,7 +28,7 @@ class CudaKernel:
     def __init__(self, kernel: Kernel, shape: Shape):
         self.kernel, self.shape = kernel, shape
         self.team = 32 if shape.warp_rows else shape.threads
-        self.width = vector_width(kernel) if shape.style in ("elements", "rows", "split") else 1
+        self.width = vector_width(kernel) if shape.vector == 4 and shape.style in ("elements", "rows", "split") else 1
         per_thread = -(-kernel.length // self.team)
         self.resident = shape.style == "rows" and shape.cache and per_thread <= REGISTERS
         self.plan: Schedule = schedule(kernel, self.resident)
@@ -66,7 +65,7 @@ class CudaKernel:
             return "\n".join([*head, *self.split(), ""])
         {"elements": self.elements, "rows": self.rows, "lanes": self.lanes, "scan": self.scan}[self.shape.style]()
         grid = {
-            "elements": self.grid_of(product(self.kernel.sizes) // self.width),
+            "elements": self.grid_of(-(-product(self.kernel.sizes) // (self.width * self.shape.work))),
             "rows": -(-self.kernel.rows // (self.shape.threads // self.team)),
             "lanes": -(-self.kernel.rows // self.shape.threads),
             "scan": self.kernel.rows,
@@ -78,7 +77,8 @@ class CudaKernel:
         return max(1, min(-(-work // self.shape.threads), 65535))
 
     def function(self, name: str, parameters: list[str]) -> list[str]:
-        lines = [f"__global__ void __launch_bounds__({self.shape.threads}) {name}({', '.join(parameters)}) {{", *self.lines, "}"]
+        bounds = f"{self.shape.threads}, {self.shape.resident}" if self.shape.resident else f"{self.shape.threads}"
+        lines = [f"__global__ void __launch_bounds__({bounds}) {name}({', '.join(parameters)}) {{", *self.lines, "}"]
         self.lines, self.depth = [], 1
         return lines
 
@@ -129,6 +129,8 @@ class CudaKernel:
             self.close()
             return
         work = product(kernel.sizes) // self.width
+        if self.shape.work > 1:
+            self.put(f"#pragma unroll {self.shape.work}")
         self.open(f"for (long at = (long)blockIdx.x * {self.shape.threads} + threadIdx.x; at < {work}; at += (long)gridDim.x * {self.shape.threads})")
         self.vector_body(step, {}, f"at * {self.width}" if self.width > 1 else "at", "long")
         self.close()
@@ -149,7 +151,7 @@ class CudaKernel:
 
     def split(self) -> list[str]:
         """Each pass is a kernel: blocks sum up their chunk of a row into `scratch`, the next pass sums up the chunks."""
-        kernel, lines, launches = self.kernel, [], []
+        kernel, lines, launches, chunks = self.kernel, [], [], self.shape.chunks
         parameters = [*self.parameters(), "float* __restrict__ scratch"]
         slots: dict[str, int] = {}
         finished: list[Op] = []
@@ -157,14 +159,14 @@ class CudaKernel:
         total = len(self.plan.passes) + (1 if self.plan.row_stores and self.plan.passes[-1].reduces else 0)
         for at in range(total):
             step = self.plan.passes[at] if at < len(self.plan.passes) else Pass()
-            self.put(f"const long row = blockIdx.x / {CHUNKS};")
-            self.put(f"const int chunk = blockIdx.x % {CHUNKS}, thread = threadIdx.x;")
+            self.put(f"const long row = blockIdx.x / {chunks};")
+            self.put(f"const int chunk = blockIdx.x % {chunks}, thread = threadIdx.x;")
             if len(kernel.outer) > 1:
                 self.unravel("row", kernel.outer, "long")
             known: dict[str, str] = {}
             for op in finished:
                 self.put(
-                    f"float {op.name} = thread < {CHUNKS} ? scratch[({slots[op.name]} * {kernel.rows} + row) * {CHUNKS} + thread] : {START[op.attr]};"
+                    f"float {op.name} = thread < {chunks} ? scratch[({slots[op.name]} * {kernel.rows} + row) * {chunks} + thread] : {START[op.attr]};"
                 )
                 self.put(f"{op.name} = over_block<{HOW[op.attr]}, {self.shape.threads}>({op.name}, {START[op.attr]});")
                 known[op.name] = op.name
@@ -172,11 +174,11 @@ class CudaKernel:
                 for earlier in self.plan.passes[: at + 1]:
                     self.row_values(earlier.rows, known)
                 self.declare(step)
-                self.items_loop(step, known, self.shape.threads * CHUNKS, kernel.length, f"(chunk * {self.shape.threads} + thread)")
+                self.items_loop(step, known, self.shape.threads * chunks, kernel.length, f"(chunk * {self.shape.threads} + thread)")
             for op in step.reduces:
                 slots[op.name] = len(slots)
                 self.combine(op, known)
-                self.put(f"if (thread == 0) scratch[({slots[op.name]} * {kernel.rows} + row) * {CHUNKS} + chunk] = {known[op.name]};")
+                self.put(f"if (thread == 0) scratch[({slots[op.name]} * {kernel.rows} + row) * {chunks} + chunk] = {known[op.name]};")
             finished += step.reduces
             if at == total - 1:
                 if not step.elements:
@@ -184,14 +186,14 @@ class CudaKernel:
                         self.row_values(earlier.rows, known)
                 self.finish(known, "chunk == 0 && thread == 0")
             name = f"{kernel.name}_pass{at + 1}"
-            launches.append((name, kernel.rows * CHUNKS))
+            launches.append((name, kernel.rows * chunks))
             lines += [*self.function(name, parameters), ""]
         assert last_full < total
         return [*lines, *self.launcher(launches, scratch=True)]
 
     def scratch_floats(self) -> int:
         """Length of the scratch tensor that the launcher takes; 0 where it takes none."""
-        return sum(len(step.reduces) for step in self.plan.passes) * self.kernel.rows * CHUNKS if self.shape.style == "split" else 0
+        return sum(len(step.reduces) for step in self.plan.passes) * self.kernel.rows * self.shape.chunks if self.shape.style == "split" else 0
 
     def lanes(self) -> None:
         kernel = self.kernel
@@ -207,6 +209,8 @@ class CudaKernel:
             if step.elements or step.stores:
                 for axis in kernel.inner:
                     name = self.variables[axis]
+                    if self.shape.unroll and axis == kernel.inner[-1]:
+                        self.put(f"#pragma unroll {self.shape.unroll}")
                     self.open(f"for (long {name} = 0; {name} < {kernel.sizes[axis]}; ++{name})")
                 self.statements(step, known, {})
                 self.close(len(kernel.inner))
@@ -214,21 +218,22 @@ class CudaKernel:
         self.finish(known, "")
 
     def scan(self) -> None:
-        """Tiles of four elements a thread; what came before a thread is summed over the block, what came before the tile is carried."""
+        """Tiles of a few elements a thread; what came before a thread is summed over the block, what came before the tile is carried."""
         kernel, step = self.kernel, self.plan.passes[0]
         self.open_rows()
         known: dict[str, str] = {}
         self.row_values([*step.rows, *self.plan.tail], known)
         scans = [op for op in step.elements if op.kind == "scan"]
-        tile, size = self.shape.threads * 4, kernel.length
+        each, size = self.shape.tile, kernel.length
+        tile = self.shape.threads * each
         for op in scans:
             self.put(f"double {op.name}_carry = 0.0;")
         self.open(f"for (long tile = 0; tile < {size}; tile += {tile})")
         for op in scans:
-            self.put(f"double {op.name}_part[4], {op.name}_total, {op.name}_sum = 0.0;")
+            self.put(f"double {op.name}_part[{each}], {op.name}_total, {op.name}_sum = 0.0;")
         self.put("#pragma unroll")
-        self.open("for (int lane = 0; lane < 4; ++lane)")
-        self.put("const long at = tile + thread * 4 + lane;")
+        self.open(f"for (int lane = 0; lane < {each}; ++lane)")
+        self.put(f"const long at = tile + thread * {each} + lane;")
         guard = size % tile != 0
         if guard:
             self.open(f"if (at < {size})")
@@ -245,8 +250,8 @@ class CudaKernel:
             self.put(f"const double {op.name}_before = {op.name}_carry + before_in_block<{self.shape.threads}>({op.name}_sum, {op.name}_total);")
             self.put(f"{op.name}_carry += {op.name}_total;")
         self.put("#pragma unroll")
-        self.open("for (int lane = 0; lane < 4; ++lane)")
-        self.put("const long at = tile + thread * 4 + lane;")
+        self.open(f"for (int lane = 0; lane < {each}; ++lane)")
+        self.put(f"const long at = tile + thread * {each} + lane;")
         if guard:
             self.put(f"if (at >= {size}) break;")
         self.unravel("at", kernel.inner, "long")
@@ -301,6 +306,8 @@ class CudaKernel:
             self.close(1 + guarded)
             self.drop_unused(begin)
         else:
+            if self.shape.unroll:
+                self.put(f"#pragma unroll {self.shape.unroll}")
             self.open(f"for ({kind} at = {first}; at < {length}; at += {stride})")
             self.vector_body(step, known, "at", kind)
             self.close()

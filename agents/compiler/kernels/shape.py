@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from agents.compiler.figures import DeviceFigures
@@ -24,6 +24,17 @@ class Shape:
     lanes: int = 8  # rows whose running sums advance together (scan)
     threads: int = 256  # GPU: threads of a block
     warp_rows: bool = False  # GPU: one row in each warp
+    vector: int = 4  # GPU: floats that one load takes, where they lie side by side and aligned (1 or 4)
+    work: int = 1  # GPU, elements: loads in flight a thread
+    unroll: int = 0  # GPU: steps of the loop over a row that are unrolled; 0: the compiler's choice
+    chunks: int = 32  # GPU, split: blocks that share a row
+    tile: int = 4  # GPU, scan: neighbouring elements a thread takes at once
+    resident: int = 0  # GPU: blocks that a multiprocessor is to hold, which bounds the registers of a thread; 0: the compiler's choice
+    workers: int = 0  # CPU: threads; 0: all
+    chunk: int = 0  # CPU: iterations that a thread takes at once; 0: each thread one equal part
+    simd: int = 0  # CPU: floats in a SIMD step; 0: the compiler's choice
+    block: int = 512  # CPU: elements summed in single precision before they join a double
+    line: int = 4096  # CPU: elements finished in the cache before they are written past it
 
 
 PARALLEL_WORK = 16384  # elements below which a parallel region costs more than it gives
@@ -32,9 +43,23 @@ PARALLEL_WORK = 16384  # elements below which a parallel region costs more than 
 def shape_of(kernel: Kernel, figures: DeviceFigures, options: Options, group: str) -> Shape:
     work = product(kernel.sizes)
     cache = options.on("row-cache", group)
-    if figures.kind == "cpu":
-        return _cpu(kernel, figures, options, group, work, cache)
-    return _cuda(kernel, figures, options, group, cache)
+    shape = _cpu(kernel, figures, options, group, work, cache) if figures.kind == "cpu" else _cuda(kernel, figures, options, group, cache)
+    return _numbers(shape, options, group)
+
+
+NUMBERS = {  # knob: field of Shape
+    "vector": "vector", "work": "work", "unroll": "unroll", "row-blocks": "chunks", "tile": "tile", "resident-blocks": "resident",
+    "threads": "workers", "chunk": "chunk", "simd": "simd", "sum-block": "block", "line": "line",
+}  # fmt: skip
+
+
+def _numbers(shape: Shape, options: Options, group: str) -> Shape:
+    """The shape with the numbers that the options ask for; each is correct for every kernel, whatever it does to its speed."""
+    chosen = {field: options.knob(name, group, getattr(shape, field)) for name, field in NUMBERS.items()}
+    chosen["chunks"] = min(chosen["chunks"], shape.threads)
+    if shape.threads * chosen["resident"] > 2048:  # more threads than a multiprocessor holds
+        chosen["resident"] = 0
+    return replace(shape, **chosen)
 
 
 def _cpu(kernel: Kernel, figures: DeviceFigures, options: Options, group: str, work: int, cache: bool) -> Shape:
@@ -59,7 +84,8 @@ def _cuda(kernel: Kernel, figures: DeviceFigures, options: Options, group: str, 
         return Shape("scan", threads=options.knob("block", group, 256 if kernel.length > 1024 else 128))
     if strided_rows(kernel):
         return Shape("lanes", threads=options.knob("block", group, 256))
-    if kernel.length <= 1024 and kernel.rows >= figures.units * 4:
+    short = kernel.length <= 1024 and kernel.rows >= figures.units * 4
+    if options.knob("warp-row", group, int(short)):
         return Shape("rows", cache=cache, threads=options.knob("block", group, 128), warp_rows=True)
     if options.on("parallel-split", group) or (kernel.rows < figures.units and kernel.length >= 1 << 14):
         return Shape("split", cache=False, threads=options.knob("block", group, 256))
