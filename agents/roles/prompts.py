@@ -1,0 +1,194 @@
+"""Prompts: Markdown files with a header that says for whom, when, with which variables and for which form of reply.
+
+    ---
+    role: coder
+    situation: repair
+    variables: reference, program, evidence, notes
+    reply: program
+    ---
+    # System
+    ...text, {{> rules}} includes parts/rules.md, {{program}} is a variable...
+    # User
+    ...{{#notes}} this is left out where `notes` is empty {{/notes}}...
+
+A file uses exactly the variables that it declares, those of its parts included, and a caller gives exactly those: anything else is an error
+before a model is asked. Substitution is one pass over the file's own text, so that a value that looks like a variable stays as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from agents.llm.messages import Message
+
+FOLDER = Path(__file__).resolve().parents[1] / "prompts"
+PARTS = FOLDER / "parts"
+REPLIES = ("plan", "ideas", "idea", "program", "diagnosis", "judgement", "any")
+HEADER = ("role", "situation", "variables", "reply")
+
+_PIECE = re.compile(r"\{\{\s*([#/>]?)\s*([a-z][a-z0-9_]*)\s*\}\}")
+
+
+class PromptError(ValueError):
+    """A prompt file that does not hold what it declares, or a call that gives it something else."""
+
+
+@dataclass(frozen=True)
+class Text:
+    text: str
+
+
+@dataclass(frozen=True)
+class Variable:
+    name: str
+
+
+@dataclass(frozen=True)
+class Block:
+    """Kept where its variable is not empty."""
+
+    name: str
+    inner: tuple[Piece, ...]
+
+
+Piece = Text | Variable | Block
+
+
+@dataclass(frozen=True)
+class Prompt:
+    role: str
+    situation: str
+    variables: frozenset[str]
+    reply: str
+    system: tuple[Piece, ...]
+    user: tuple[Piece, ...]
+
+    @property
+    def purpose(self) -> str:
+        return f"{self.role}/{self.situation}"
+
+    def messages(self, values: Mapping[str, str]) -> list[Message]:
+        """System and user message. Raises `PromptError` where not exactly the declared variables are given."""
+        given = frozenset(values)
+        if given != self.variables:
+            missing, unknown = sorted(self.variables - given), sorted(given - self.variables)
+            raise PromptError(f"{self.purpose}: missing {missing or 'nothing'}, not declared {unknown or 'nothing'}")
+        texts = [(author, _tidy(_render(pieces, values))) for author, pieces in (("system", self.system), ("user", self.user))]
+        return [Message(role=author, content=text) for author, text in texts if text]
+
+
+@cache
+def prompt(purpose: str) -> Prompt:
+    """The prompt of a role and situation, such as "coder/repair"."""
+    role, _, situation = purpose.partition("/")
+    return read(FOLDER / f"{role}_{situation}.md")
+
+
+@cache
+def part(name: str) -> str:
+    """The text of parts/NAME.md, for a variable that is chosen at run time, such as the rules of a language. It has no variables of its own."""
+    text = (PARTS / f"{name}.md").read_text().strip()
+    if _PIECE.search(text):
+        raise PromptError(f"parts/{name}.md has variables, so it can only be included")
+    return text
+
+
+def read(path: Path) -> Prompt:
+    """Parse a prompt file; raises `PromptError` with the file's name."""
+    header, body = _split(path)
+    role, situation = header["role"], header["situation"]
+    if path.stem != f"{role}_{situation}":
+        raise PromptError(f"{path.name}: its header says {role}/{situation}")
+    if header["reply"] not in REPLIES:
+        raise PromptError(f"{path.name}: reply {header['reply']!r} is none of {', '.join(REPLIES)}")
+    declared = frozenset(name.strip() for name in header["variables"].split(",") if name.strip())
+    system, user = _parse(body["System"], path.name), _parse(body["User"], path.name)
+    used = _names(system) | _names(user)
+    if used != declared:
+        raise PromptError(f"{path.name}: declared but not used {sorted(declared - used)}, used but not declared {sorted(used - declared)}")
+    return Prompt(role, situation, declared, header["reply"], system, user)
+
+
+def _split(path: Path) -> tuple[dict[str, str], dict[str, str]]:
+    found = re.fullmatch(r"---\n(.*?)\n---\n(.*)", path.read_text(), re.DOTALL)
+    if not found:
+        raise PromptError(f"{path.name}: it does not begin with a header between two lines of ---")
+    header = dict(re.findall(r"^(\w+):[ \t]*(.*)$", found[1], re.MULTILINE))
+    if tuple(header) != HEADER:
+        raise PromptError(f"{path.name}: the header has {', '.join(header)} instead of {', '.join(HEADER)}")
+    sections = re.fullmatch(r"\s*# System\n(.*?)^# User\n(.*)", found[2], re.DOTALL | re.MULTILINE)
+    if not sections:
+        raise PromptError(f"{path.name}: after the header come `# System` and `# User`, in this order")
+    return header, {"System": sections[1].strip(), "User": sections[2].strip()}
+
+
+def _parse(text: str, name: str, inside: tuple[str, ...] = ()) -> tuple[Piece, ...]:
+    """Pieces of a text; `inside` are the parts that it was included from, so that no part includes itself."""
+    stack: list[tuple[str, list[Piece]]] = [("", [])]
+    at = 0
+    for found in _PIECE.finditer(text):
+        stack[-1][1].append(Text(text[at : found.start()]))
+        at = found.end()
+        mark, word = found[1], found[2]
+        if mark == "":
+            stack[-1][1].append(Variable(word))
+        elif mark == ">":
+            path = PARTS / f"{word}.md"
+            if word in inside or not path.is_file():
+                raise PromptError(
+                    f"{name}: there is no parts/{word}.md to include" if word not in inside else f"{name}: parts/{word}.md includes itself"
+                )
+            stack[-1][1].extend(_parse(path.read_text().strip(), f"parts/{word}.md", (*inside, word)))
+        elif mark == "#":
+            stack.append((word, []))
+        elif stack[-1][0] == word:
+            _, inner = stack.pop()
+            stack[-1][1].append(Block(word, tuple(inner)))
+        else:
+            raise PromptError(f"{name}: {{{{/{word}}}}} closes no {{{{#{word}}}}}")
+    if len(stack) > 1:
+        raise PromptError(f"{name}: {{{{#{stack[-1][0]}}}}} is never closed")
+    stack[0][1].append(Text(text[at:]))
+    return tuple(stack[0][1])
+
+
+def _names(pieces: tuple[Piece, ...]) -> set[str]:
+    names: set[str] = set()
+    for piece in pieces:
+        if isinstance(piece, Variable):
+            names.add(piece.name)
+        elif isinstance(piece, Block):
+            names |= {piece.name} | _names(piece.inner)
+    return names
+
+
+def _render(pieces: tuple[Piece, ...], values: Mapping[str, str]) -> str:
+    said = []
+    for piece in pieces:
+        if isinstance(piece, Text):
+            said.append(piece.text)
+        elif isinstance(piece, Variable):
+            said.append(values[piece.name])
+        elif values[piece.name].strip():
+            said.append(_render(piece.inner, values))
+    return "".join(said)
+
+
+def _tidy(text: str) -> str:
+    return text.strip()
+
+
+def fenced(text: str, language: str = "") -> str:
+    """A fence that the text cannot close, whatever backticks it holds."""
+    longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{language}\n{text.rstrip()}\n{fence}"
+
+
+def check_all() -> list[Prompt]:
+    """Every prompt of the folder; raises at the first that is wrong."""
+    return [read(path) for path in sorted(FOLDER.glob("*.md"))]
