@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+from typing import Any
+
 from pydantic import BaseModel
 
+from agents.events import Event
 from agents.settings import Budget
 
 
@@ -35,15 +39,23 @@ class OutOfBudget(Exception):
 
 
 class Ledger:
-    """Reservations of calls in flight count as spent, so that parallel workers together cannot overshoot by more than those calls."""
+    """Reservations of calls in flight count as spent, so that parallel workers together cannot overshoot by more than those calls.
+
+    Except for wall time the ledger is a projection of the trace: `account` takes in every event once, those of a former session included,
+    so that after a resume the whole of what was spent stands there before the first call is made.
+    """
 
     def __init__(self, limits: Budget):
         self.limits = limits
         self.spent = Spent()
-        self._reserved = Spent()
+        self.usual_seconds: dict[str, float] = {}  # of jobs, by "kind.tier": the estimate for a reservation
+        self._held: dict[str, dict[str, float]] = {}  # reservations, by the key of the effect
+        self._asked: dict[str, dict[str, float]] = {}  # estimates of exchanges that have no end in the trace yet, by key
+        self._begun: dict[str, str] = {}  # jobs, by key: when they were queued, or their first stage began
+        self._waiting: set[str] = set()
 
-    def reserve(self, amounts: dict[str, float], keep: dict[str, float] | None = None) -> dict[str, float]:
-        """Set `amounts` aside or raise `OutOfBudget`. `keep` is what must remain afterwards, such as for confirming the winner.
+    def reserve(self, key: str, amounts: dict[str, float], keep: dict[str, float] | None = None) -> None:
+        """Set `amounts` aside under `key` or raise `OutOfBudget`. `keep` is what must remain afterwards, such as for confirming the winner.
 
         An amount is an estimate and may be 0: a unit that the call needs and that is used up is refused even then. Units that the call
         does not name are not its concern, wall time apart.
@@ -52,18 +64,61 @@ class Ledger:
             limit = getattr(self.limits, unit)
             if limit is None or not (unit in amounts or unit == "seconds" or unit in (keep or {})):
                 continue
-            used = getattr(self.spent, unit) + getattr(self._reserved, unit)
+            used = getattr(self.spent, unit) + sum(held.get(unit, 0) for held in self._held.values())
             wanted = amounts.get(unit, 0) + (keep or {}).get(unit, 0)
             if used >= limit or used + wanted > limit:
                 raise OutOfBudget(unit, used, limit)
-        self._add(self._reserved, amounts, 1)
-        return amounts
+        self._held[key] = dict(amounts)
 
-    def release(self, amounts: dict[str, float]) -> None:
-        self._add(self._reserved, amounts, -1)
+    def release(self, key: str) -> None:
+        self._held.pop(key, None)
 
     def spend(self, amounts: dict[str, float]) -> None:
-        self._add(self.spent, amounts, 1)
+        for unit, amount in amounts.items():
+            setattr(self.spent, unit, getattr(self.spent, unit) + amount)
+
+    def account(self, event: Event) -> None:
+        """Count what an event says was spent; the reservation of its effect ends in the same moment."""
+        handler = ACCOUNTS.get(event.kind)
+        if handler is not None:
+            handler(self, event, event.payload)
+
+    def write_off(self) -> None:
+        """Exchanges that were begun and never ended, because a process died over them: the server may have charged for all of them."""
+        for amounts in self._asked.values():
+            self.spend(amounts)
+        self._asked.clear()
+
+    def _queued(self, event: Event, p: dict[str, Any]) -> None:
+        self._begun[p["key"]] = event.at
+        self._waiting.add(p["key"])
+
+    def _stage(self, event: Event, p: dict[str, Any]) -> None:
+        if p["key"] in self._waiting:
+            self._begun[p["key"]] = event.at
+            self._waiting.discard(p["key"])
+
+    def _verified(self, event: Event, p: dict[str, Any]) -> None:
+        seconds = p.get("seconds")
+        if seconds is None:
+            begun = self._begun.get(p["key"], event.at)
+            seconds = (datetime.fromisoformat(event.at) - datetime.fromisoformat(begun)).total_seconds()
+        self.usual_seconds[f"{p.get('job', '')}.{p.get('tier') or ''}"] = seconds
+        self.release(p["key"])
+        self.spend({"verifier_seconds": seconds})
+
+    def _proposed(self, event: Event, p: dict[str, Any]) -> None:
+        self.release(p.get("key", ""))
+        self.spend({"candidates": 1})
+
+    def _requested(self, event: Event, p: dict[str, Any]) -> None:
+        self.spend(self._asked.pop(p["key"], {}))  # asked before by a process that died in the middle
+        self._asked[p["key"]] = p.get("estimate") or {}
+
+    def _replied(self, event: Event, p: dict[str, Any]) -> None:
+        self._asked.pop(p["key"], None)
+        self.release(p["key"])
+        self.spend(p.get("spent") or {})
 
     def raise_limits(self, limits: dict[str, float | None]) -> None:
         """Limits by unit; null lifts one. A lower value than the present one is left out: a budget is raised, not cut."""
@@ -76,7 +131,13 @@ class Ledger:
                 known[unit] = value
         self.limits = Budget.model_validate({**self.limits.model_dump(), **known})
 
-    @staticmethod
-    def _add(total: Spent, amounts: dict[str, float], sign: int) -> None:
-        for unit, amount in amounts.items():
-            setattr(total, unit, getattr(total, unit) + sign * amount)
+
+ACCOUNTS = {
+    "verification.queued": Ledger._queued,
+    "verification.stage": Ledger._stage,
+    "verification.finished": Ledger._verified,
+    "candidate.proposed": Ledger._proposed,
+    "llm.requested": Ledger._requested,
+    "llm.completed": Ledger._replied,
+    "llm.failed": Ledger._replied,
+}

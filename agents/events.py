@@ -12,7 +12,7 @@ MAX_PAYLOAD_BYTES = 16 * 1024  # more is an artefact
 Kind = Literal[
     "run.started", "run.paused", "run.resumed", "run.forked", "run.finished",
     "span.opened", "span.closed",
-    "llm.requested", "llm.completed",
+    "llm.requested", "llm.completed", "llm.failed",
     "message.delta", "message.completed",
     "note.added",
     "plan.proposed", "plan.edited",

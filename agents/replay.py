@@ -15,7 +15,8 @@ from agents.events import Event
 BESIDE = frozenset(
     {
         "run.paused", "run.resumed", "message.delta", "note.added", "verification.queued", "verification.stage", "verification.finished",
-        "effect.completed", "budget.updated", "control.requested", "llm.requested", "llm.completed",
+        "effect.completed", "budget.updated", "control.requested", "llm.requested", "llm.completed", "llm.failed",
+        "run.forked", "plan.edited",
     }
 )  # fmt: skip
 
@@ -33,6 +34,7 @@ class Replay:
         self.messages: dict[str, str] = {}  # text already streamed, by message
         self.replied: dict[str, Event] = {}  # llm.completed by key
         self._order: dict[str, deque[Event]] = defaultdict(deque)
+        self._furthest: dict[str, int] = {}  # number of the last effect that was begun, by span
         for event in events:
             self.absorb(event)
             if event.kind not in BESIDE:
@@ -40,6 +42,9 @@ class Replay:
 
     def absorb(self, event: Event) -> None:
         payload = event.payload
+        span, _, number = str(payload.get("key") or payload.get("message") or "").rpartition("#")
+        if number.isdigit():
+            self._furthest[span] = max(self._furthest.get(span, 0), int(number))
         if event.kind == "verification.finished":
             self.finished.setdefault(payload["key"], event)
         elif event.kind == "effect.completed":
@@ -53,6 +58,11 @@ class Replay:
     def ahead(self, span: str) -> bool:
         """Whether the journal holds a further event of this span."""
         return bool(self._order.get(span))
+
+    def passed(self, key: str) -> bool:
+        """Whether the journal shows that the workflow went on beyond this effect."""
+        span, _, number = key.rpartition("#")
+        return self.ahead(span) or self._furthest.get(span, 0) > int(number)
 
     def next(self, span: str, kind: str) -> Event | None:
         """The recorded event that the workflow is about to write, or null where it is past the journal's end."""

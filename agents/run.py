@@ -5,25 +5,31 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from agents.budget import Ledger, OutOfBudget
 from agents.events import Agent, Event, NewEvent
-from agents.ports import Journal, LeaseLost, VerifierPort
+from agents.llm.errors import ModelFailure
+from agents.notes import Notes
+from agents.ports import Journal, LeaseLost, Library, ModelPort, VerifierPort
 from agents.projection import Summary, apply
 from agents.replay import Replay
 from agents.settings import Settings
 from agents.span import Ended, Span
-from verifier.jobs import Job
 from verifier.report import Interval
 from verifier.source import sha256
 
-log = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from agents.memory.inspirations import Inspirations, Split
 
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+RECORDED = ("workflow", "planner", "coder", "judge", "language", "device", "precision", "mode", "target", "seed")
 CONFIRM_FACTOR = 3.0  # tier full has more trials and baselines: what the search keeps back, in units of the last quick verification
 
 
@@ -58,35 +64,63 @@ class Engine:
         program_source: str | None = None,  # workflow "verify"
         workflow: Workflow | None = None,  # null: the one that the settings name
         roles: Any = None,  # agents.roles.Roles; null: those that the settings name
+        models: ModelPort | None = None,
+        on_model_failure: Literal["wait", "stop"] = "wait",  # for a person to resume the run, or return with the run paused
+        library: Library | None = None,  # documents that a diagnosis may look up
+        inspirations: Inspirations | None = None,  # what earlier runs can teach
+        split: Split | None = None,  # of a benchmark that is being scored: what may not come back; null: this task alone
     ):
         self.journal, self.verifier, self.settings = journal, verifier, settings
         self.task_source, self.task_name, self.program_source = task_source, task_name, program_source
-        self.roles = roles
+        self.roles, self.models, self.on_model_failure = roles, models, on_model_failure
+        self.library, self.inspirations, self.split = library, inspirations, split
         self.ledger = Ledger(settings.budget)
         self.replay = Replay()
+        self.notes = Notes()
         self.summary = Summary()
-        self.usual_seconds: dict[str, float] = {}  # of jobs, by "kind.tier": the estimate for a reservation
         self._workflow = workflow
         self._seen = 0
         self._io = asyncio.Lock()
         self._running = asyncio.Event()
         self._running.set()
+        self._pausing = asyncio.Lock()
+        self._resumed_by = "a person"
         self._cancelled_by: str | None = None
-        self._lost = False
+        self._allotted = 0
+        self._lost = self._left = False
         self._worker: asyncio.Task | None = None
         self._since = time.monotonic()
 
     def span(self, path: str, title: str, agent: Agent = "engine") -> Span:
         return Span(self, path, title, agent)
 
+    async def parallel(self, *calls: Coroutine[Any, Any, T]) -> list[T | OutOfBudget]:
+        """Run workers side by side, each with spans of its own, to the end of all of them. Where the budget refused one its place holds the
+        `OutOfBudget`; any other exception cancels the rest and is raised."""
+        tasks = [asyncio.ensure_future(_refusable(call)) for call in calls]
+        try:
+            return list(await asyncio.gather(*tasks))
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def allot(self, number: int | None = None) -> int:
+        """The number of a new candidate: the given one, or the next that nobody has."""
+        if number is None:
+            number = max([self._allotted, *(c.number for c in self.summary.candidates)]) + 1
+        self._allotted = max(self._allotted, number)
+        return number
+
     async def execute(self) -> Summary:
-        """Run or resume to the end."""
+        """Run or resume to the end, or until it stands still for want of a model (`on_model_failure="stop"`)."""
         recorded = await self.journal.load()
         self.replay = Replay(recorded)
         for event in recorded:
             self._absorb(event)
         if self.summary.state == "finished":
             return self.summary
+        self.ledger.write_off()
         self.ledger.spent.seconds = seconds_worked(recorded)
         self._since = time.monotonic()
         try:
@@ -109,6 +143,8 @@ class Engine:
         except asyncio.CancelledError:
             if self._lost:
                 raise LeaseLost(f"run {self.journal.run} has another owner") from None
+            if self._left:
+                return self.summary
             if self._cancelled_by is None:
                 await _stop(self._worker)
                 raise
@@ -148,7 +184,7 @@ class Engine:
         payload = {
             "task": {"sha": sha256(self.task_source), "name": self.task_name},
             "source": source.model_dump(),
-            **{n: getattr(settings, n) for n in ("workflow", "planner", "coder", "device", "precision", "mode", "target", "seed")},
+            **{n: getattr(settings, n) for n in RECORDED},
             "budget": settings.budget.model_dump(),
         }
         if self.program_source is not None:
@@ -194,8 +230,12 @@ class Engine:
         self._seen = event.seq
         apply(self.summary, event)
         self.replay.absorb(event)
+        self.ledger.account(event)
+        self.notes.absorb(event)
         if event.kind == "control.requested":
             self._control(event.payload)
+        elif event.kind == "run.paused" and event.payload.get("kind"):
+            self._running.clear()  # for want of something: it stays so after an interruption, until a person resumes it
 
     # control
 
@@ -204,6 +244,7 @@ class Engine:
         if action == "pause":
             self._running.clear()
         elif action == "resume":
+            self._resumed_by = str(payload.get("by") or "a person")
             self._running.set()
         elif action == "cancel" and self._cancelled_by is None:
             self._cancelled_by = str(payload.get("by") or "a person")
@@ -224,39 +265,43 @@ class Engine:
     async def gate(self) -> None:
         """Before every call that is really made: stop here while the run is paused."""
         await self.refresh()
-        if self._running.is_set():
-            return
-        self.count_time()
-        if self.summary.state != "paused":
-            await self.append([NewEvent(kind="run.paused", agent="engine", payload={"reason": "paused by a person"})])
-        await self._running.wait()
-        self._since = time.monotonic()
-        await self.append([NewEvent(kind="run.resumed", agent="engine", payload={"reason": "resumed by a person"})])
+        if not self._running.is_set():
+            await self._pause({"reason": "paused by a person"})
+
+    async def hold(self, failure: ModelFailure, profile: str) -> None:
+        """Pause for want of a model, until a person resumes the run."""
+        self._running.clear()
+        payload = {"reason": failure.message[:2000], "kind": failure.kind, "hint": failure.hint[:1000], "profile": profile}
+        await self._pause(payload, leave=self.on_model_failure == "stop")
+
+    async def _pause(self, payload: dict[str, Any], *, leave: bool = False) -> None:
+        async with self._pausing:  # however many workers stop here, the trace says it once
+            if self._running.is_set():
+                return
+            if self.summary.state != "paused":
+                self.count_time()
+                await self.append([self.budget_event(), NewEvent(kind="run.paused", agent="engine", payload=payload)])
+            if leave:
+                self._left = True
+                self._worker.cancel()
+            await self._running.wait()
+            self._since = time.monotonic()
+            await self.append([NewEvent(kind="run.resumed", agent="engine", payload={"reason": f"resumed by {self._resumed_by}"})])
 
     # the budget
 
     def count_time(self) -> None:
         now = time.monotonic()
-        self.ledger.spend({"seconds": now - self._since})
+        if self.summary.state != "paused":
+            self.ledger.spend({"seconds": now - self._since})
         self._since = now
 
     def kept_back(self) -> dict[str, float]:
         """What the search must leave so that the winner can still be confirmed."""
-        quick = self.usual_seconds.get("verify.quick", 0.0)
+        quick = self.ledger.usual_seconds.get("verify.quick", 0.0)
         return {"verifier_seconds": CONFIRM_FACTOR * quick, "seconds": CONFIRM_FACTOR * quick}
 
-    async def spend_on(self, job: Job, finished: Event, *, live: bool) -> None:
-        """Count a job that has ended; `live`: it ended in this session, so its cost is news."""
-        seconds = finished.payload.get("seconds")
-        if seconds is None:
-            begun = self.summary.queued_at.get(finished.payload["key"], finished.at)
-            seconds = (datetime.fromisoformat(finished.at) - datetime.fromisoformat(begun)).total_seconds()
-        self.usual_seconds[f"{job.kind}.{getattr(job, 'tier', '')}"] = seconds
-        self.ledger.spend({"verifier_seconds": seconds})
-        if live:
-            await self.append([self._budget_event(finished.span)])
-
-    def _budget_event(self, span: str = "") -> NewEvent:
+    def budget_event(self, span: str = "") -> NewEvent:
         self.count_time()
         spent = {unit: round(value, 3) for unit, value in self.ledger.spent.model_dump().items()}
         return NewEvent(kind="budget.updated", span=span, agent="engine", payload={"spent": spent, "limits": self.ledger.limits.model_dump()})
@@ -293,7 +338,7 @@ class Engine:
         }
         if self.summary.state == "queued":  # cancelled before it began: a trace starts with run.started all the same
             closing.insert(0, NewEvent(kind="run.started", agent="engine", payload=await self._started()))
-        closing += [self._budget_event(), NewEvent(kind="run.finished", agent="engine", payload=payload)]
+        closing += [self.budget_event(), NewEvent(kind="run.finished", agent="engine", payload=payload)]
         await self.append(closing)
 
 
@@ -310,6 +355,13 @@ def seconds_worked(events: Sequence[Event]) -> float:
             since = None if event.kind == "run.paused" else at
         before = at
     return seconds + ((before - since).total_seconds() if since and before else 0.0)
+
+
+async def _refusable(call: Coroutine[Any, Any, T]) -> T | OutOfBudget:
+    try:
+        return await call
+    except OutOfBudget as refusal:
+        return refusal
 
 
 async def _stop(task: asyncio.Task) -> None:

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from agents.asking import DELTA_CHARACTERS, ask
 from agents.budget import OutOfBudget
 from agents.events import MAX_PAYLOAD_BYTES, Agent, Event, Kind, NewEvent
+from agents.llm.messages import Reply, Request
 from verifier.jobs import AdmitJob, CaptureJob, Job, JobResult, ProfileJob, VerifyJob
 from verifier.report import Tier
 from verifier.source import sha256
@@ -17,7 +19,6 @@ if TYPE_CHECKING:
     from agents.run import Engine
 
 TEXT_LIMIT = MAX_PAYLOAD_BYTES // 2  # bytes of text that go into an event; JSON escapes may double them
-DELTA_CHARACTERS = 2000
 
 
 class Ended(Exception):
@@ -135,7 +136,31 @@ class Span:
             await self.run.append([NewEvent(kind="effect.completed", span=self.path, agent="engine", payload=recorded)])
         return recorded["value"]
 
-    async def reserve(self, key: str, amounts: dict[str, float], keep: dict[str, float] | None = None) -> dict[str, float]:
+    async def ask(self, agent: Agent, profile: str, request: Request) -> Reply:
+        """Ask a language model, once: its reply streams into the trace, and is found in the journal ever after.
+
+        People's notes to that agent go along. Raises `OutOfBudget` before the call; a model that does not answer pauses the run.
+        """
+        return await ask(self, self.key(), agent, profile, request)
+
+    async def notes(self, agent: Agent) -> list[str]:
+        """What people wrote to that agent since its last prompt, for prompts that have a place of their own for it. Each note is given once:
+        `ask` brings along only those that were not taken here."""
+        key = self.key()
+        recorded = self.run.replay.effects.get(key)
+        if recorded is None:
+            if self.run.replay.passed(key):
+                return []  # there were none, and no event says so
+            await self.run.gate()
+            with self.run.notes.claimed(agent, key) as noted:
+                if not noted:
+                    return []
+                value = {"agent": agent, "notes": [note["seq"] for note in noted]}
+                recorded = {"key": key, "name": "notes", "value": value}
+                await self.run.append([NewEvent(kind="effect.completed", span=self.path, agent="engine", payload=recorded)])
+        return [self.run.notes.text(seq) for seq in recorded["value"]["notes"]]
+
+    async def reserve(self, key: str, amounts: dict[str, float], keep: dict[str, float] | None = None) -> None:
         """Set a budget aside before a call. A refusal is an effect: after a resume the run must take the same way again."""
         refused = self.run.replay.effects.get(key)
         if refused is not None:
@@ -144,23 +169,26 @@ class Span:
         await self.run.gate()
         self.run.count_time()
         try:
-            return self.run.ledger.reserve(amounts, keep)
+            self.run.ledger.reserve(key, amounts, keep)
         except OutOfBudget as error:
             value = {"unit": error.unit, "spent": error.spent, "limit": error.limit}
             payload = {"key": key, "name": "budget.refused", "value": value}
             await self.run.append([NewEvent(kind="effect.completed", span=self.path, agent="engine", payload=payload)])
             raise
 
-    async def propose(self, source: str, *, number: int, parent: int | None, title: str, step: str, changes: str, strategy: str) -> Event:
-        """Put a candidate on record; counts against the budget of programs."""
+    async def propose(
+        self, source: str, *, number: int | None = None, parent: int | None, title: str, step: str, changes: str, strategy: str
+    ) -> Event:
+        """Put a candidate on record; counts against the budget of programs. Without a `number` (workers in parallel) it gets the next free
+        one, and keeps it when the run is resumed: read it from the event's payload."""
         key = self.key()
-        if key in self.run.replay.effects or not self.run.replay.ahead(self.path):
-            quick = self.run.usual_seconds.get("verify.quick", 0.0)
-            wanted = {"candidates": 1, "verifier_seconds": quick}
-            self.run.ledger.release(await self.reserve(key, wanted, self.run.kept_back()))
-        self.run.ledger.spend({"candidates": 1})
+        run = self.run
+        if key in run.replay.effects or not run.replay.ahead(self.path):
+            wanted = {"candidates": 1, "verifier_seconds": run.ledger.usual_seconds.get("verify.quick", 0.0)}
+            await self.reserve(key, wanted, run.kept_back())
+            number = run.allot(number)
         payload = {
-            "candidate": number, "parent": parent, "title": title, "step": step, "changes": changes, "strategy": strategy,
+            "key": key, "candidate": number, "parent": parent, "title": title, "step": step, "changes": changes, "strategy": strategy,
             "sha": sha256(source), "program": Blob(source.encode(), "text/x-python", f"candidate-{number}.py"),
         }  # fmt: skip
         return await self.emit("candidate.proposed", payload)
@@ -211,22 +239,21 @@ class Span:
         key = self.key()
         run = self.run
         finished = run.replay.finished.get(key)
-        if finished is None:
-            wanted = {"verifier_seconds": run.usual_seconds.get(f"{job.kind}.{getattr(job, 'tier', '')}", 0.0)}
-            reserved = await self.reserve(key, wanted, None if last else run.kept_back())
-            try:
-                result = await run.verifier.run(job, key=key, span=self.path, candidate=None if candidate is None else str(candidate))
-            finally:
-                run.ledger.release(reserved)
-            await run.refresh()
-            finished = run.replay.finished.get(key)
-            if finished is None:
-                raise RuntimeError(f"the verifier returned from {key} without a verification.finished in the trace")
-            await run.spend_on(job, finished, live=True)
-        else:
+        if finished is not None:
             data = await run.journal.get(finished.payload["result"]["sha"])
-            result = JobResult.model_validate_json(data)
-            await run.spend_on(job, finished, live=False)
+            return Done(JobResult.model_validate_json(data), finished.payload)
+        wanted = {"verifier_seconds": run.ledger.usual_seconds.get(f"{job.kind}.{getattr(job, 'tier', '')}", 0.0)}
+        await self.reserve(key, wanted, None if last else run.kept_back())
+        try:
+            result = await run.verifier.run(job, key=key, span=self.path, candidate=None if candidate is None else str(candidate))
+        except BaseException:
+            run.ledger.release(key)
+            raise
+        await run.refresh()
+        finished = run.replay.finished.get(key)
+        if finished is None:
+            raise RuntimeError(f"the verifier returned from {key} without a verification.finished in the trace")
+        await run.append([run.budget_event(self.path)])
         return Done(result, finished.payload)
 
     def _common(self) -> dict[str, Any]:

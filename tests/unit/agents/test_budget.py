@@ -14,29 +14,30 @@ def ledger(**limits) -> Ledger:
 
 def test_reservations_of_calls_in_flight_count():
     book = ledger(calls=3)
-    held = [book.reserve({"calls": 1}) for _ in range(3)]
+    for key in "abc":
+        book.reserve(key, {"calls": 1})
     with pytest.raises(OutOfBudget, match="3 model calls"):
-        book.reserve({"calls": 1})
-    book.release(held[0])
-    book.reserve({"calls": 1})
+        book.reserve("d", {"calls": 1})
+    book.release("a")
+    book.reserve("d", {"calls": 1})
 
 
 def test_what_is_kept_back_cannot_be_reserved():
     book = ledger(verifier_seconds=100)
     book.spend({"verifier_seconds": 60})
     with pytest.raises(OutOfBudget):
-        book.reserve({"verifier_seconds": 20}, keep={"verifier_seconds": 30})
-    book.reserve({"verifier_seconds": 20})
+        book.reserve("k", {"verifier_seconds": 20}, keep={"verifier_seconds": 30})
+    book.reserve("k", {"verifier_seconds": 20})
 
 
 def test_a_used_up_unit_refuses_only_calls_that_need_it():
     book = ledger(calls=0, verifier_seconds=10)
-    book.reserve({"verifier_seconds": 0})
+    book.reserve("k", {"verifier_seconds": 0})
     with pytest.raises(OutOfBudget):
-        book.reserve({"calls": 1})
+        book.reserve("k", {"calls": 1})
     book.spend({"verifier_seconds": 11})
     with pytest.raises(OutOfBudget) as refusal:
-        book.reserve({"verifier_seconds": 0})
+        book.reserve("k", {"verifier_seconds": 0})
     assert (refusal.value.unit, refusal.value.spent, refusal.value.limit) == ("verifier_seconds", 11, 10)
 
 

@@ -1,0 +1,205 @@
+"""One exchange with a language model as an effect of a run: reserved, journalled, streamed into the trace, found there ever after."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any
+
+from agents.events import Agent, Event, NewEvent
+from agents.llm.errors import ModelFailure
+from agents.llm.messages import Delta, Message, Reply, Request
+
+if TYPE_CHECKING:
+    from agents.span import Span
+
+DELTA_CHARACTERS = 2000
+DELTA_SECONDS = 0.075  # pieces that arrive within that time become one event
+WRITING_SHARE = 5  # where the journal is slow, a stream waits so many times as long as the last write took
+CHARACTERS_A_TOKEN = 4  # where the server does not count
+NO_MODELS = "set up a profile (`python -m agents llm check` says how), or start the run with the role built-in"
+
+
+async def ask(span: Span, key: str, agent: Agent, profile: str, request: Request) -> Reply:
+    """The reply under `key`: out of the journal where it stands there, else asked for.
+
+    A `ModelFailure` does not leave this function: the run pauses with its reason, and the model is asked again when a person resumes it.
+    Raises `OutOfBudget` before a call, never in the middle.
+    """
+    run = span.run
+    done = run.replay.replied.get(key)
+    if done is not None:
+        return await recall(span, done)
+    while True:
+        await run.gate()
+        with run.notes.claimed(agent, key) as noted:
+            asked = with_notes(request, noted)
+            streamed = Streamed(span, key, agent)
+            begun = time.monotonic()
+            try:
+                if run.models is None:
+                    raise ModelFailure("configuration", f"no language models are set up here, {profile!r} among them", NO_MODELS, attempts=0)
+                estimate = run.models.estimate(profile, asked)
+                await span.reserve(key, estimate, run.kept_back())
+                await _requested(span, key, agent, profile, asked, estimate, [note["seq"] for note in noted])
+                async with streamed:
+                    reply = await run.models.ask(profile, asked, key=key, run=run.journal.run, on_delta=streamed.add)
+                    await streamed.replace(reply.text)
+            except ModelFailure as error:
+                failure = error
+                await _failed(span, key, profile, asked, failure, streamed.text)
+            except BaseException:
+                run.ledger.release(key)
+                raise
+            else:
+                await _completed(span, key, agent, profile, asked, reply, estimate, time.monotonic() - begun)
+                return reply
+        await run.hold(failure, profile)
+
+
+async def recall(span: Span, done: Event) -> Reply:
+    journal, payload = span.run.journal, done.payload
+    reply = Reply.model_validate_json(await journal.get(payload["reply"]["sha"]))
+    if payload.get("reasoning"):
+        reply = reply.model_copy(update={"reasoning": (await journal.get(payload["reasoning"]["sha"])).decode()})
+    return reply
+
+
+def with_notes(request: Request, notes: list[dict[str, Any]]) -> Request:
+    """People's notes at the end of the last message, each with the name of who wrote it."""
+    if not notes:
+        return request
+    said = "\n".join(f"- {note.get('by') or 'somebody'}: {note['text']}" for note in notes)
+    last = request.messages[-1]
+    message = Message(role=last.role, content=f"{last.content}\n\nNotes from the people who follow this run; heed them:\n{said}")
+    return request.model_copy(update={"messages": [*request.messages[:-1], message]})
+
+
+async def _requested(span: Span, key: str, agent: Agent, profile: str, request: Request, estimate: dict[str, float], noted: list[int]) -> None:
+    kept = await span.run.journal.put(request.model_dump_json().encode(), "application/json", "request.json")
+    payload: dict[str, Any] = {
+        "key": key, "profile": profile, "purpose": request.purpose, "request": kept.model_dump(), "estimate": estimate,
+    }  # fmt: skip
+    if noted:
+        payload["notes"] = noted
+    await span.run.append([NewEvent(kind="llm.requested", span=span.path, agent=agent, payload=payload)])
+
+
+async def _completed(
+    span: Span, key: str, agent: Agent, profile: str, request: Request, reply: Reply, estimate: dict[str, float], seconds: float
+) -> None:
+    run = span.run
+    bare = reply.model_copy(update={"reasoning": ""})
+    payload: dict[str, Any] = {
+        "key": key, "profile": profile, "purpose": request.purpose, "model": reply.model[:200], "finish": reply.finish,
+        "usage": reply.usage.model_dump() if reply.usage else None, "dollars": reply.dollars, "attempts": reply.attempts,
+        "seconds": round(seconds, 3), "spent": cost(request, reply, estimate),
+        "reply": (await run.journal.put(bare.model_dump_json().encode(), "application/json", "reply.json")).model_dump(),
+    }  # fmt: skip
+    if reply.reasoning:
+        payload["reasoning"] = (await run.journal.put(reply.reasoning.encode(), "text/plain", "reasoning.txt")).model_dump()
+    await run.append([NewEvent(kind="llm.completed", span=span.path, agent=agent, payload=payload)])
+    await run.append([run.budget_event(span.path)])
+
+
+async def _failed(span: Span, key: str, profile: str, request: Request, failure: ModelFailure, text: str) -> None:
+    spent: dict[str, float] = {"calls": failure.attempts}
+    if text:  # the server had begun to answer, and charges for that
+        spent["tokens"] = tokens_in(request, text)
+    payload = {
+        "key": key, "profile": profile, "purpose": request.purpose, "kind": failure.kind, "message": failure.message[:2000],
+        "hint": failure.hint[:1000], "attempts": failure.attempts, "spent": spent,
+    }  # fmt: skip
+    await span.run.append([NewEvent(kind="llm.failed", span=span.path, agent="engine", payload=payload)])
+    await span.run.append([span.run.budget_event(span.path)])
+
+
+def cost(request: Request, reply: Reply, estimate: dict[str, float]) -> dict[str, float]:
+    """An exchange in units of the budget. Where the server did not count, tokens are taken from the characters, dollars in proportion."""
+    tokens = reply.usage.input_tokens + reply.usage.output_tokens if reply.usage else tokens_in(request, reply.text + reply.reasoning)
+    spent = {"calls": max(reply.attempts, 1), "tokens": tokens}
+    dollars = reply.dollars
+    if dollars is None and estimate.get("dollars") and estimate.get("tokens"):
+        dollars = estimate["dollars"] * min(1.0, tokens / estimate["tokens"])
+    return {**spent, "dollars": dollars} if dollars is not None else spent
+
+
+def tokens_in(request: Request, reply: str) -> int:
+    return (sum(len(message.content) for message in request.messages) + len(reply)) // CHARACTERS_A_TOKEN
+
+
+class Streamed:
+    """The text of a reply on its way into the trace: `async with`, `add` pieces as they come, `replace` by the whole text in the end.
+
+    A delta says where it begins; one that begins before the end of what readers have replaces the rest. So a stream that is begun again,
+    after a retry of the client or an interruption of ours, writes down only what differs.
+    """
+
+    def __init__(self, span: Span, key: str, agent: Agent):
+        self.span, self.key, self.agent = span, key, agent
+        self.text = ""
+        self._written = span.run.replay.messages.get(key, "")
+        self._news = asyncio.Event()
+        self._writer: asyncio.Task | None = None
+
+    async def __aenter__(self) -> Streamed:
+        self._writer = asyncio.create_task(self._write_on())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stop()
+
+    async def add(self, delta: Delta) -> None:
+        """`agents.ports.ModelPort`'s `on_delta`. Raises what went wrong in writing, so that a run that lost its lease stops the stream."""
+        if delta.kind == "text" and delta.text:
+            self.text += delta.text
+            self._news.set()
+        if self._writer.done():
+            self._writer.result()
+
+    async def replace(self, text: str) -> None:
+        """Bring the trace to the whole text, whatever was streamed before."""
+        await self._stop()
+        self.text = text
+        await self._write()
+        if len(self._written) > len(text):
+            await self._delta(len(text), "")
+
+    async def _stop(self) -> None:
+        self._writer.cancel()
+        await asyncio.wait([self._writer])  # not `await`: a cancellation of ours must not be taken for its
+        if not self._writer.cancelled():
+            self._writer.exception()  # whatever it is, the next append meets it too
+
+    async def _write_on(self) -> None:
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            begun = time.monotonic()
+            await self._write()
+            await asyncio.sleep(max(DELTA_SECONDS, WRITING_SHARE * (time.monotonic() - begun)))
+
+    async def _write(self) -> None:
+        text = self.text
+        if self._written.startswith(text):
+            return  # as far as it goes it stands there already
+        offset = _common(self._written, text)
+        for start in range(offset, len(text), DELTA_CHARACTERS):
+            await self._delta(start, text[start : start + DELTA_CHARACTERS])
+
+    async def _delta(self, offset: int, text: str) -> None:
+        payload = {"message": self.key, "offset": offset, "text": text}
+        self._written = self._written[:offset] + text
+        await self.span.run.append([NewEvent(kind="message.delta", span=self.span.path, agent=self.agent, payload=payload)])
+
+
+def _common(a: str, b: str) -> int:
+    """Characters that both begin with."""
+    length = min(len(a), len(b))
+    if a[:length] == b[:length]:
+        return length
+    low, high = 0, length
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if a[:middle] == b[:middle] else (low, middle - 1)
+    return low

@@ -1,0 +1,54 @@
+"""Notes that people send to an agent while it works: each goes into the next prompt of that role, exactly once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from agents.events import Agent, Event
+
+MAX_NOTE = 4000  # characters
+TO = ("all", "planner", "coder", "verifier")
+
+
+class Notes:
+    """A projection of the trace: `note.added` brings a note, `llm.requested` (or the effect "notes") says that it was given to a role.
+
+    A request that was not answered does not use a note up: it is asked again with the same key and the same notes.
+    """
+
+    def __init__(self) -> None:
+        self._notes: dict[int, dict[str, Any]] = {}  # by seq
+        self._given: dict[tuple[str, int], str] = {}  # (role, seq): key of the exchange
+        self._claimed: dict[tuple[str, int], str] = {}  # the same, while it is being asked
+
+    def absorb(self, event: Event) -> None:
+        payload = event.payload
+        if event.kind == "note.added":
+            self._notes[event.seq] = {"seq": event.seq, "to": payload.get("to", "all"), "text": payload["text"], "by": payload.get("by", "")}
+        elif event.kind == "llm.requested":
+            for seq in payload.get("notes", ()):
+                self._given[event.agent, seq] = payload["key"]
+        elif event.kind == "effect.completed" and payload["name"] == "notes":
+            for seq in payload["value"]["notes"]:
+                self._given[payload["value"]["agent"], seq] = payload["key"]
+
+    @contextmanager
+    def claimed(self, agent: Agent, key: str) -> Iterator[list[dict[str, Any]]]:
+        """The notes for the prompt of `key`, oldest first; no other prompt of that role gets them meanwhile."""
+        mine = [note for seq, note in sorted(self._notes.items()) if note["to"] in (agent, "all") and self._owner(agent, seq) in (None, key)]
+        fresh = [(agent, note["seq"]) for note in mine]
+        self._claimed.update(dict.fromkeys(fresh, key))
+        try:
+            yield mine
+        finally:
+            for claim in fresh:
+                self._claimed.pop(claim, None)
+
+    def text(self, seq: int) -> str:
+        note = self._notes[seq]
+        return f"{note['by']}: {note['text']}" if note["by"] else note["text"]
+
+    def _owner(self, agent: str, seq: int) -> str | None:
+        return self._given.get((agent, seq)) or self._claimed.get((agent, seq))
