@@ -15,7 +15,7 @@ Kind = Literal[
     "llm.requested", "llm.completed", "llm.failed",
     "message.delta", "message.completed",
     "note.added",
-    "plan.proposed", "plan.edited",
+    "plan.proposed", "plan.edited", "idea.proposed",
     "candidate.proposed",
     "verification.queued", "verification.stage", "verification.finished",
     "profile.attached", "artefact.attached",

@@ -30,6 +30,15 @@ class Options(BaseModel):
             return self.model_copy(update={"strategies": [*self.strategies, strategy]})
         return self.model_copy(update={"groups": {**self.groups, group: [*self.groups.get(group, []), strategy]}})
 
+    def choose(self, strategy: str, group: str, on: bool) -> Options:
+        """The strategy on or off for one group ("" for the whole program), whatever was chosen before."""
+        rest = [s for s in self.groups.get(group, []) if s not in (strategy, f"-{strategy}")]
+        if not group:
+            kept = [s for s in self.strategies if s != strategy]
+            return self.model_copy(update={"strategies": [*kept, strategy] if on else kept})
+        plain = self.model_copy(update={"groups": {**{g: s for g, s in self.groups.items() if g != group}, **({group: rest} if rest else {})}})
+        return plain if plain.on(strategy, group) is on else plain.with_strategy(strategy if on else f"-{strategy}", group)
+
     def with_knob(self, name: str, value: int, group: str) -> Options:
         return self.model_copy(update={"group_knobs": {**self.group_knobs, group: {**self.group_knobs.get(group, {}), name: value}}})
 
