@@ -77,7 +77,7 @@ class Prompt:
         if given != self.variables:
             missing, unknown = sorted(self.variables - given), sorted(given - self.variables)
             raise PromptError(f"{self.purpose}: missing {missing or 'nothing'}, not declared {unknown or 'nothing'}")
-        texts = [(author, _tidy(_render(pieces, values))) for author, pieces in (("system", self.system), ("user", self.user))]
+        texts = [(author, _render(pieces, values).strip()) for author, pieces in (("system", self.system), ("user", self.user))]
         return [Message(role=author, content=text) for author, text in texts if text]
 
 
@@ -138,10 +138,10 @@ def _parse(text: str, name: str, inside: tuple[str, ...] = ()) -> tuple[Piece, .
             stack[-1][1].append(Variable(word))
         elif mark == ">":
             path = PARTS / f"{word}.md"
-            if word in inside or not path.is_file():
-                raise PromptError(
-                    f"{name}: there is no parts/{word}.md to include" if word not in inside else f"{name}: parts/{word}.md includes itself"
-                )
+            if word in inside:
+                raise PromptError(f"{name}: parts/{word}.md includes itself")
+            if not path.is_file():
+                raise PromptError(f"{name}: there is no parts/{word}.md to include")
             stack[-1][1].extend(_parse(path.read_text().strip(), f"parts/{word}.md", (*inside, word)))
         elif mark == "#":
             stack.append((word, []))
@@ -176,10 +176,6 @@ def _render(pieces: tuple[Piece, ...], values: Mapping[str, str]) -> str:
         elif values[piece.name].strip():
             said.append(_render(piece.inner, values))
     return "".join(said)
-
-
-def _tidy(text: str) -> str:
-    return text.strip()
 
 
 def fenced(text: str, language: str = "") -> str:

@@ -39,7 +39,7 @@ async def attempt_once(
     stopping: Stopping | None = None,
 ) -> Turn | None:
     """One candidate as the advice asks, with the decision what comes next; null where the coder has nothing left to write."""
-    async with run.span(path, f"Candidate {next_number(run, situation)}", "coder") as span:
+    async with run.span(path, f"Candidate {next_number(situation)}", "coder") as span:
         try:
             edit = await roles.coder.write(span, situation, parent, advice)
         except Unusable as refused:
@@ -58,22 +58,11 @@ async def try_edit(run: Engine, span: Span, situation: Situation, edit: Edit, pa
     """Put an edit on record, verify it in tier quick and, where it passes, profile it. Adds it to the situation's attempts."""
     if edit.says:
         await span.say("coder", *edit.says)
-    attempt = Attempt(next_number(run, situation), parent.number if parent else None, edit)
-    recorded = run.replay.ahead(span.path)
-    if not recorded:
-        situation.attempts.append(attempt)  # before anything is awaited: of workers in parallel no two take one number
-    try:
-        proposed = await span.propose(
-            edit.source, number=attempt.number, parent=attempt.parent, title=edit.title, step=edit.step, changes=edit.changes, strategy=edit.strategy
-        )
-    except BaseException:
-        if not recorded:
-            situation.attempts.remove(attempt)
-        raise
-    if recorded:
-        attempt.number = proposed.payload["candidate"]  # workers in parallel come in another order after a resume
-        situation.attempts.append(attempt)
-        situation.attempts.sort(key=lambda a: a.number)
+    number = parent.number if parent else None
+    proposed = await span.propose(edit.source, parent=number, title=edit.title, step=edit.step, changes=edit.changes, strategy=edit.strategy)
+    attempt = Attempt(proposed.payload["candidate"], number, edit)
+    situation.attempts.append(attempt)
+    situation.attempts.sort(key=lambda a: a.number)  # workers in parallel come in another order after a resume
     situation.refusals.clear()
     attempt.report = await measure(span, edit.source, attempt.number, "quick")
     if attempt.passed:
@@ -85,10 +74,9 @@ async def try_edit(run: Engine, span: Span, situation: Situation, edit: Edit, pa
     return attempt
 
 
-def next_number(run: Engine, situation: Situation) -> int:
-    """The number of the next candidate: beyond all on record, those that a resume has not come to yet included."""
-    known = [candidate.number for candidate in run.summary.candidates] + [attempt.number for attempt in situation.attempts]
-    return max(known, default=0) + 1
+def next_number(situation: Situation) -> int:
+    """Of a workflow that writes one candidate after the other."""
+    return max((attempt.number for attempt in situation.attempts), default=0) + 1
 
 
 async def settle(span: Span, attempt: Attempt, parent: Attempt | None, advice: Advice, decision: int) -> None:
@@ -137,10 +125,10 @@ Writing = Callable[[Span], Awaitable[Edit | None]]
 
 
 async def write_and_try(
-    run: Engine, situation: Situation, path: str, parent: Attempt | None, write: Writing, *, profile: bool = True
+    run: Engine, situation: Situation, path: str, parent: Attempt | None, write: Writing, *, title: str = "Write and measure", profile: bool = True
 ) -> Attempt | None:
     """A candidate by any of the coder's ways (`write`), verified but not diagnosed; null where there was no program, with the reason on the span."""
-    async with run.span(path, f"Candidate {next_number(run, situation)}", "coder") as span:
+    async with run.span(path, title, "coder") as span:
         try:
             edit = await write(span)
         except Unusable as refused:

@@ -1,0 +1,174 @@
+"""What models answer: strict schemas, and how the JSON is found in a reply. `Refused` says exactly what is wrong and where, for the model to read."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from agents.llm.messages import Reply
+
+MAX_STEPS = 12
+PROBLEMS_SHOWN = 6
+NEAR = 60  # characters of the place of a JSON error
+
+
+class Refused(ValueError):
+    """A reply that cannot be used; the message is shown to the model that wrote it."""
+
+
+class Strict(BaseModel):
+    """Unknown keys are errors: a key that is misspelt would otherwise be lost without a word."""
+
+    model_config = ConfigDict(extra="forbid", str_strip_whitespace=True)
+
+
+class StepReply(Strict):
+    id: str = Field(min_length=1, max_length=40, pattern=r"^[\w.-]+$")
+    title: str = Field(min_length=1, max_length=200)
+    operators: list[str] = Field(default=[], max_length=200)
+    space: Literal["own kernel", "library", "pytorch"]
+    strategies: list[str] = Field(default=[], max_length=12)
+    contract: str = Field(default="", max_length=2000)
+    expected: str = Field(default="", max_length=1000)
+    risk: str = Field(default="", max_length=1000)
+    reason: str = Field(default="", max_length=2000)
+
+    @field_validator("expected", mode="before")
+    @classmethod
+    def _words(cls, value: object) -> object:
+        """A gain may be given as a number: "1.3" and 1.3 say the same."""
+        return f"{value:g}x" if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+class PlanReply(Strict):
+    summary: str = Field(min_length=1, max_length=2000)
+    steps: list[StepReply] = Field(min_length=1, max_length=MAX_STEPS)
+
+    @field_validator("steps")
+    @classmethod
+    def _unique(cls, steps: list[StepReply]) -> list[StepReply]:
+        ids = [step.id for step in steps]
+        twice = sorted({i for i in ids if ids.count(i) > 1})
+        if twice:
+            raise ValueError(f"two steps have the id {', '.join(twice)}")
+        if all(step.space == "pytorch" for step in steps):
+            raise ValueError('every step is left in "pytorch": at least one has to change something')
+        return steps
+
+
+class IdeaReply(Strict):
+    title: str = Field(min_length=1, max_length=200)
+    text: str = Field(min_length=1, max_length=4000)
+    strategies: list[str] = Field(default=[], max_length=12)
+    expected: float | None = Field(default=None, gt=0, le=1000, allow_inf_nan=False)
+
+
+class IdeasReply(Strict):
+    ideas: list[IdeaReply] = Field(max_length=50)
+
+
+class DiagnosisReply(Strict):
+    bottleneck: str = Field(min_length=1, max_length=600)
+    route: Literal["optimise", "next-step", "re-plan", "stop"]
+    method: str | None = Field(default=None, max_length=80)
+    change: str = Field(default="", max_length=1200)
+    expected: float | None = Field(default=None, gt=0, le=1000, allow_inf_nan=False)
+    documents: list[str] = Field(default=[], max_length=8)
+
+
+class JudgementReply(Strict):
+    defect: str = Field(min_length=1, max_length=600)
+    why: str = Field(default="", max_length=1000)
+    fix: str = Field(min_length=1, max_length=1200)
+    route: Literal["repair", "next-step", "re-plan", "stop"]
+    documents: list[str] = Field(default=[], max_length=8)
+
+
+T = TypeVar("T", bound=BaseModel)
+
+FORMS = {  # what is asked once more, by a prompt's `reply`
+    "plan": 'Reply with one JSON object with the keys "summary" and "steps".',
+    "ideas": 'Reply with one JSON object with the key "ideas".',
+    "idea": 'Reply with one JSON object with the keys "title", "text", "strategies" and "expected".',
+    "program": "Reply with the three lines TITLE, CHANGES and STRATEGY and then the whole program in one python fence, or SEARCH/REPLACE blocks.",
+    "diagnosis": 'Reply with one JSON object with the keys "bottleneck", "route", "method", "change", "expected" and "documents".',
+    "judgement": 'Reply with one JSON object with the keys "defect", "why", "fix", "route" and "documents".',
+}
+
+
+def parse(reply: Reply, schema: type[T]) -> T:
+    """The object in a reply, checked; raises `Refused` with each problem and its place."""
+    value = find_object(reply, tuple(schema.model_fields))
+    try:
+        return schema.model_validate(value)
+    except ValidationError as error:
+        raise Refused(f"The JSON does not fit:\n{said(error)}") from None
+
+
+def find_object(reply: Reply, keys: tuple[str, ...]) -> dict:
+    """A reply's JSON object: in a fence, or bare, with prose before and after. Of several the last that has any of `keys`."""
+    text = reply.text
+    if not text.strip():
+        raise Refused("The reply is empty." + cut_off(reply))
+    found: list[dict] = []
+    errors: list[str] = []
+    for candidate in (*fences(text), text):
+        for value, error in objects(candidate):
+            if error:
+                errors.append(error)
+            elif any(key in value for key in keys):
+                found.append(value)
+        if found:
+            return found[-1]
+    if errors:
+        raise Refused(f"The JSON cannot be read: {errors[0]}{cut_off(reply)}")
+    raise Refused(f"There is no JSON object with the keys {', '.join(keys)} in the reply.{cut_off(reply)}")
+
+
+def cut_off(reply: Reply) -> str:
+    return " The reply was cut off at its longest length: be shorter." if reply.finish == "length" else ""
+
+
+def fences(text: str) -> list[str]:
+    """Contents of fenced blocks that may hold JSON, the last first: what comes last is the answer."""
+    found = re.findall(r"^[ \t]*```[ \t]*(\w*)[^\n]*\n(.*?)^[ \t]*```[ \t]*$", text, re.DOTALL | re.MULTILINE)
+    return [body for language, body in reversed(found) if language.lower() in ("", "json", "json5", "jsonc", "javascript")]
+
+
+def objects(text: str) -> Iterator[tuple[dict, str]]:
+    """Outermost JSON objects of a text, in order; for an opening brace at a line's start that holds none, the error with its place."""
+    decoder = json.JSONDecoder(strict=False)  # line ends inside strings are what models write
+    at = text.find("{")
+    while at >= 0:
+        try:
+            value, length = decoder.raw_decode(text[at:])
+        except json.JSONDecodeError as error:
+            if text[:at].rpartition("\n")[2].strip() == "" or at == 0:
+                yield {}, place(text[at:], error)
+            at = text.find("{", at + 1)
+            continue
+        if isinstance(value, dict):
+            yield value, ""
+        at = text.find("{", at + length)
+
+
+def place(text: str, error: json.JSONDecodeError) -> str:
+    near = text[max(error.pos - NEAR, 0) : error.pos + NEAR].replace("\n", "\\n")
+    return f"{error.msg} at line {error.lineno}, column {error.colno}, near `{near}`."
+
+
+def said(error: ValidationError) -> str:
+    """Pydantic's findings as lines with the path of the key."""
+    lines = []
+    for found in error.errors()[:PROBLEMS_SHOWN]:
+        path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in found["loc"]).lstrip(".") or "the object"
+        given = found.get("input")
+        shown = f" (got {json.dumps(given, default=str)[:80]})" if found["type"] not in ("missing", "value_error") else ""
+        message = found["msg"].removeprefix("Value error, ")
+        lines.append(f"- {path}: {'this key does not exist here' if found['type'] == 'extra_forbidden' else message}{shown}")
+    more = error.error_count() - len(lines)
+    return "\n".join(lines + ([f"- and {more} more"] if more > 0 else []))
