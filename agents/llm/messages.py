@@ -30,6 +30,7 @@ class Usage(BaseModel):
     input_tokens: int = 0
     output_tokens: int = 0  # reasoning included
     cached_tokens: int = 0  # of the input, read from the server's cache
+    cache_written_tokens: int = 0  # of the input, written to it; Anthropic has a price of its own for that
     reasoning_tokens: int = 0  # of the output
 
 

@@ -1,0 +1,99 @@
+"""A reply that is arriving: text, reasoning, how it ended, what it cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from agents.llm.messages import Delta, FinishReason, Usage
+
+Kind = Literal["text", "reasoning"]
+OPEN, CLOSE = "<think>", "</think>"
+
+
+@dataclass
+class Answer:
+    """Filled in by a dialect, piece by piece. `ended`: the protocol's own end was seen, nothing follows."""
+
+    finish: FinishReason | None = None
+    model: str = ""
+    usage: Usage | None = None
+    streamed: bool = False
+    ended: bool = False
+    _said: dict[str, list[str]] = field(default_factory=lambda: {"text": [], "reasoning": []})
+    _thoughts: Thoughts = field(default_factory=lambda: Thoughts())
+
+    @property
+    def text(self) -> str:
+        return "".join(self._said["text"])
+
+    @property
+    def reasoning(self) -> str:
+        return "".join(self._said["reasoning"])
+
+    def add(self, kind: Kind, text: str) -> list[Delta]:
+        """Take a piece in; what of it is text and what is reasoning. Servers that do not part the two put <think> tags into the text."""
+        if not text:
+            return []
+        return self._keep([Delta(kind="reasoning", text=text)] if kind == "reasoning" else self._thoughts.split(text))
+
+    def close(self) -> list[Delta]:
+        """At the end: give out what was held back in case it were a tag."""
+        deltas = self._keep(self._thoughts.rest())
+        before, tag, after = self.text.partition(CLOSE)
+        if tag and OPEN not in before and "```" not in before:  # the template opened the tag inside the prompt
+            self._said["reasoning"].append(before)
+            self._said["text"] = [after.lstrip()]
+        return deltas
+
+    def _keep(self, deltas: list[Delta]) -> list[Delta]:
+        for delta in deltas:
+            self._said[delta.kind].append(delta.text)
+        return deltas
+
+
+class Thoughts:
+    """Parts `<think>...</think>` at the beginning of a text from the text itself; later tags are left alone."""
+
+    def __init__(self) -> None:
+        self._state = "start"  # start, inside, gap (white space after the tag), text
+        self._held = ""
+
+    def split(self, piece: str) -> list[Delta]:
+        held, self._held = self._held + piece, ""
+        found: list[Delta] = []
+        if self._state == "start":
+            begun = held.lstrip()
+            if begun.startswith(OPEN):
+                self._state, held = "inside", begun[len(OPEN) :].lstrip("\n")
+            elif OPEN.startswith(begun):
+                self._held = held
+                return []
+            else:
+                self._state = "text"
+        if self._state == "inside":
+            thought, tag, held = held.partition(CLOSE)
+            if not tag:
+                cut = _overlap(thought, CLOSE)
+                thought, self._held = thought[: len(thought) - cut], thought[len(thought) - cut :]
+            else:
+                self._state = "gap"
+            found += [Delta(kind="reasoning", text=thought)] if thought else []
+        if self._state == "gap":
+            held = held.lstrip()
+            if held:
+                self._state = "text"
+        if self._state == "text" and held:
+            found.append(Delta(text=held))
+        return found
+
+    def rest(self) -> list[Delta]:
+        held, self._held = self._held, ""
+        if not held:
+            return []
+        return [Delta(kind="reasoning" if self._state == "inside" else "text", text=held)]
+
+
+def _overlap(text: str, tag: str) -> int:
+    """How many characters at the end of `text` may be the beginning of `tag`."""
+    return next((n for n in range(min(len(tag) - 1, len(text)), 0, -1) if text.endswith(tag[:n])), 0)

@@ -1,0 +1,188 @@
+"""Recordings of exchanges: one JSON line each, found again by what was asked.
+
+Equal requests are told apart by their journal key, and where that does not help by their order: the n-th time a request is asked it gets
+the n-th reply that was recorded for it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import fcntl
+import hashlib
+import json
+import os
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, Field, ValidationError
+
+from agents.events import Event
+from agents.llm.errors import ModelFailure
+from agents.llm.messages import Reply, Request
+
+if TYPE_CHECKING:
+    from agents.ports import Journal  # which imports the messages of this package
+
+VERSION = 1
+
+
+class Exchange(BaseModel):
+    """One line of a cassette."""
+
+    v: int = VERSION
+    profile: str
+    run: str = ""
+    key: str = ""
+    request: Request
+    estimate: dict[str, float] = Field(default_factory=dict)  # what was reserved for it, so that a replay takes the same way
+    reply: Reply
+
+
+def fingerprint(request: Request) -> str:
+    """What makes two requests equal: messages, length, temperature; not the purpose, which is never sent."""
+    asked = request.model_dump(include={"messages", "max_tokens", "temperature"})
+    return hashlib.sha256(json.dumps(asked, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+
+
+class Cassette:
+    """A file of recordings, read once. Lines that are added by others meanwhile are not seen."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.exchanges = read_cassette(path)
+        self._by_request: dict[str, list[Exchange]] = defaultdict(list)
+        for exchange in self.exchanges:
+            self._by_request[fingerprint(exchange.request)].append(exchange)
+        self._played: dict[tuple[str, str], Exchange] = {}  # by run and key: asked again after an interruption, it is the same reply
+        self._used: dict[str, set[int]] = defaultdict(set)  # run and fingerprint: which of the equal ones were played
+
+    def find(self, profile: str, request: Request, *, key: str, run: str) -> Exchange | None:
+        """The recording for this request, or null where there is none (left). Asking again for the same key gives the same one."""
+        mark = fingerprint(request)
+        played = self._played.get((run, key))
+        if played is not None and fingerprint(played.request) == mark:
+            return played
+        equal = self._by_request.get(mark, [])
+        used = self._used[f"{run} {mark}"]
+        free = [i for i in range(len(equal)) if i not in used]
+        if not free:
+            return None
+        chosen = min(free, key=lambda i: (equal[i].key != key, equal[i].profile != profile, i))
+        used.add(chosen)
+        self._played[run, key] = equal[chosen]
+        return equal[chosen]
+
+    def look(self, request: Request) -> Exchange | None:
+        """Any recording for this request, without playing it."""
+        return next(iter(self._by_request.get(fingerprint(request), [])), None)
+
+    def add(self, exchange: Exchange) -> None:
+        append(self.path, [exchange])
+        mark = fingerprint(exchange.request)
+        self.exchanges.append(exchange)
+        self._by_request[mark].append(exchange)
+        self._used[f"{exchange.run} {mark}"].add(len(self._by_request[mark]) - 1)
+        self._played[exchange.run, exchange.key] = exchange
+
+    def missing(self, profile: str, request: Request) -> ModelFailure:
+        """What to say of a request that is not in the recording: how the nearest one differs."""
+        hint = "record it anew (record = ... in the cassette's profile), or run the version of the program that recorded it"
+        equal = self._by_request.get(fingerprint(request), [])
+        if equal:
+            said = f"it was asked more often than the {len(equal)} times that are recorded"
+        elif not self.exchanges:
+            said = "the recording is empty"
+        else:
+            said = _difference(request, nearest(request, self.exchanges))
+        purpose = request.purpose or "a request"
+        return ModelFailure("configuration", f"profile {profile}: {purpose} is not in the recording {self.path.name}: {said}", hint)
+
+
+def read_cassette(path: Path) -> list[Exchange]:
+    """All exchanges of a file, none where there is no file; raises `ModelFailure` where it cannot be read."""
+    try:
+        lines = path.read_bytes().splitlines()
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise ModelFailure("configuration", f"the recording {path} cannot be read: {error.strerror}", "mend file in the profile") from None
+    exchanges = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            exchange = Exchange.model_validate_json(line)
+        except ValidationError as error:
+            found = error.errors(include_url=False, include_input=False)[0]
+            place = ".".join(map(str, found["loc"])) or "the line"
+            message = f"line {number} of the recording {path} is not an exchange: {place}: {found['msg']}"
+            raise ModelFailure("configuration", message, "take that line out, or record anew") from None
+        if exchange.v != VERSION:
+            message = f"line {number} of the recording {path} is of version {exchange.v}, not {VERSION}"
+            raise ModelFailure("configuration", message, "record anew")
+        exchanges.append(exchange)
+    return exchanges
+
+
+def append(path: Path, exchanges: Sequence[Exchange]) -> None:
+    """Add lines; processes that record into one file take turns, and a line that a crash tore is ended first."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+b") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        size = file.seek(0, os.SEEK_END)
+        if size:
+            file.seek(size - 1)
+            if file.read(1) != b"\n":
+                file.write(b"\n")
+        file.write(b"".join(exchange.model_dump_json().encode() + b"\n" for exchange in exchanges))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+async def exchanges_of(journal: Journal) -> list[Exchange]:
+    """The exchanges of a trace, in the order in which they were completed."""
+    requested: dict[str, Event] = {}
+    found = []
+    for event in await journal.load():
+        if event.kind == "llm.requested":
+            requested[event.payload["key"]] = event
+        elif event.kind == "llm.completed" and event.payload.get("reply") and event.payload["key"] in requested:
+            asked = requested[event.payload["key"]].payload
+            request = Request.model_validate_json(await journal.get(asked["request"]["sha"]))
+            reply = Reply.model_validate_json(await journal.get(event.payload["reply"]["sha"]))
+            if event.payload.get("reasoning"):
+                reply.reasoning = (await journal.get(event.payload["reasoning"]["sha"])).decode()
+            found.append(
+                Exchange(
+                    profile=asked["profile"], run=journal.run, key=asked["key"], request=request, estimate=asked.get("estimate") or {}, reply=reply,
+                )
+            )  # fmt: skip
+    return found
+
+
+def nearest(request: Request, exchanges: Sequence[Exchange]) -> Exchange:
+    """The recorded request that has most lines in common with this one, of the same purpose where there is one."""
+    same = [e for e in exchanges if e.request.purpose == request.purpose] or list(exchanges)
+    lines = _lines(request)
+    return max(same, key=lambda e: difflib.SequenceMatcher(None, _lines(e.request), lines, autojunk=False).quick_ratio())
+
+
+def _difference(request: Request, recorded: Exchange) -> str:
+    of = f"the nearest recorded request ({recorded.request.purpose or 'no purpose'}, {recorded.key or recorded.profile})"
+    for name in ("max_tokens", "temperature"):
+        if getattr(request, name) != getattr(recorded.request, name):
+            return f"{of} has {name} {getattr(recorded.request, name)}, not {getattr(request, name)}"
+    asked, was = _lines(request), _lines(recorded.request)
+    at = next((i for i, (a, b) in enumerate(zip(asked, was, strict=False)) if a != b), min(len(asked), len(was)))
+    then, now = (_show(lines[at]) if at < len(lines) else "nothing" for lines in (was, asked))
+    return f"{of} differs first in line {at + 1}: recorded {then}, now {now}"
+
+
+def _lines(request: Request) -> list[str]:
+    return [line for message in request.messages for line in (f"[{message.role}]", *message.content.splitlines())]
+
+
+def _show(line: str) -> str:
+    return repr(line if len(line) <= 120 else line[:117] + "...")

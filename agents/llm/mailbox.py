@@ -1,0 +1,179 @@
+"""Requests that wait for a person: each is offered in a mailbox until somebody puts a reply there.
+
+The file mailbox keeps `RUN/REQUEST.json`, the same as `REQUEST.md` to read and copy, and takes `REQUEST.reply.md` (or `.reply.txt`) as the
+reply. A page offers the same through another `MailboxStore`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import re
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Protocol
+
+from pydantic import BaseModel
+
+from agents.llm.errors import ModelFailure
+from agents.llm.messages import Delta, Reply, Request
+
+POLL_SECONDS = 1.0
+LONGEST_REPLY = 4 << 20  # bytes
+REPLY_ENDS = (".reply.md", ".reply.txt")
+
+
+class Waiting(BaseModel):
+    """A request that waits. `id` is the same whenever the same request of the same run is asked again."""
+
+    id: str
+    run: str
+    key: str  # journal key of the call
+    profile: str
+    asked_at: str  # RFC 3339, UTC
+    request: Request
+
+
+class NotWaiting(LookupError):
+    """There is no such request any more: it has its reply, or the run was cancelled."""
+
+
+class MailboxStore(Protocol):
+    async def put(self, waiting: Waiting) -> None:
+        """Offer a request. Putting it again, also after its reply came, changes nothing."""
+
+    async def list(self, run: str | None = None) -> list[Waiting]:
+        """What waits for a reply, oldest first; of all runs, or of one."""
+
+    async def answer(self, id: str, text: str) -> None:
+        """What a person replies; raises `NotWaiting`."""
+
+    async def reply(self, id: str) -> str | None:
+        """The reply, or null while there is none. It is kept: whoever asks again after a crash gets it again."""
+
+    async def withdraw(self, id: str) -> None:
+        """The request is cancelled and vanishes. Without effect where it has its reply."""
+
+
+def waiting_for(profile: str, request: Request, *, key: str, run: str) -> Waiting:
+    digest = hashlib.sha256(f"{run}\n{key}\n{profile}\n{request.model_dump_json()}".encode()).hexdigest()[:12]
+    readable = _slug(key)[:80]
+    at = datetime.now(UTC).isoformat(timespec="seconds")
+    return Waiting(id=f"{_slug(run)[:64]}/{readable}-{digest}", run=run, key=key, profile=profile, asked_at=at, request=request)
+
+
+async def ask(store: MailboxStore, profile: str, request: Request, *, key: str, run: str, on_delta: Callable[[Delta], Awaitable[None]]) -> Reply:
+    """Wait until a person has replied, for as long as it takes. A cancelled request is withdrawn."""
+    waiting = waiting_for(profile, request, key=key, run=run)
+    try:
+        await store.put(waiting)
+        while (text := await store.reply(waiting.id)) is None:
+            await asyncio.sleep(POLL_SECONDS)
+    except asyncio.CancelledError:
+        with contextlib.suppress(OSError, ModelFailure):
+            await asyncio.shield(store.withdraw(waiting.id))
+        raise
+    await on_delta(Delta(text=text))
+    return Reply(text=text, model="a person", finish="stop")
+
+
+class FileMailbox:
+    """A mailbox in a folder. Whoever writes a reply there with an editor may take the time that needs: a file counts when it has stopped growing."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self._seen: dict[str, tuple[int, int]] = {}  # size and time of a reply's file at the last look
+
+    async def put(self, waiting: Waiting) -> None:
+        path = self._path(waiting.id)
+        if path.with_name(path.name + ".json").exists():
+            return
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _write(path.with_name(path.name + ".md"), page_of(waiting))
+            _write(path.with_name(path.name + ".json"), waiting.model_dump_json(indent=1))
+        except OSError as error:
+            raise self._unusable(error) from None
+
+    async def list(self, run: str | None = None) -> list[Waiting]:
+        found = []
+        for path in self.folder.glob("*/*.json") if run is None else self.folder.glob(f"{_slug(run)[:64]}/*.json"):
+            with contextlib.suppress(OSError, ValueError):  # withdrawn meanwhile, or not ours
+                waiting = Waiting.model_validate_json(path.read_bytes())
+                if self._reply_file(waiting.id) is None:
+                    found.append(waiting)
+        return sorted(found, key=lambda w: (w.asked_at, w.id))
+
+    async def answer(self, id: str, text: str) -> None:
+        path = self._path(id)
+        if not path.with_name(path.name + ".json").exists() or self._reply_file(id) is not None:
+            raise NotWaiting(f"{id} does not wait for a reply any more")
+        _write(path.with_name(path.name + REPLY_ENDS[0]), text)
+
+    async def reply(self, id: str) -> str | None:
+        path = self._reply_file(id)
+        if path is None:
+            return None
+        try:
+            found = path.stat()
+            size = (found.st_size, found.st_mtime_ns)
+            if found.st_size == 0 or self._seen.get(id) != size:
+                self._seen[id] = size
+                return None
+            if found.st_size > LONGEST_REPLY:
+                raise ModelFailure("protocol", f"the reply in {path.name} is longer than {LONGEST_REPLY >> 20} MiB", "put a shorter one there")
+            text = path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
+        except UnicodeDecodeError as error:
+            raise ModelFailure("protocol", f"byte {error.start + 1} of {path.name} is not UTF-8", "save the reply as UTF-8 text") from None
+        except OSError as error:
+            raise self._unusable(error) from None
+        return text if text.strip() else None
+
+    async def withdraw(self, id: str) -> None:
+        if self._reply_file(id) is not None:
+            return
+        path = self._path(id)
+        for end in (".json", ".md"):
+            path.with_name(path.name + end).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            path.parent.rmdir()
+
+    def _path(self, id: str) -> Path:
+        if not re.fullmatch(r"[A-Za-z0-9._-]+/[A-Za-z0-9._-]+", id) or ".." in id:
+            raise NotWaiting(f"{id!r} is no request")
+        return self.folder / id
+
+    def _reply_file(self, id: str) -> Path | None:
+        path = self._path(id)
+        return next((p for end in REPLY_ENDS if (p := path.with_name(path.name + end)).exists()), None)
+
+    def _unusable(self, error: OSError) -> ModelFailure:
+        hint = "make the folder writable for the user that the orchestrator runs as"
+        return ModelFailure("configuration", f"the mailbox {self.folder} cannot be used: {error.strerror}", hint)
+
+
+def page_of(waiting: Waiting) -> str:
+    """The request for a person: what to do, and the prompt to copy, system text first."""
+    name = waiting.id.rpartition("/")[2]
+    prompt = "\n\n".join(m.content if m.role != "assistant" else f"(the reply before)\n\n{m.content}" for m in waiting.request.messages)
+    return (
+        f"<!-- {waiting.request.purpose or 'a request'} of run {waiting.run}, {waiting.key}. Copy what is below this line into a chat,\n"
+        f"     and put the whole reply into {name}{REPLY_ENDS[0]} beside this file. -->\n\n{prompt}\n"
+    )
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", text).strip("-") or "run"
+
+
+def _write(path: Path, text: str) -> None:
+    """Whole or not at all."""
+    scratch = path.with_name(f".{path.name}.{os.getpid()}")
+    with scratch.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    scratch.replace(path)

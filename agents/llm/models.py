@@ -1,0 +1,134 @@
+"""All models that this process knows, by the name of their profile: `agents.ports.ModelPort`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from agents.llm import mailbox
+from agents.llm.call import OnDelta
+from agents.llm.cassette import Cassette, Exchange
+from agents.llm.errors import ModelFailure
+from agents.llm.mailbox import FileMailbox, MailboxStore
+from agents.llm.messages import Delta, Reply, Request
+from agents.llm.profiles import CassetteProfile, MailboxProfile, ProfilesUnusable, ServerProfile, data_dir, profiles_file, read_profiles
+from agents.llm.server import Server
+from agents.llm.tokens import estimate_input
+
+
+class Models:
+    """Reads the file of profiles again when it has changed, so that a run which paused for a wrong profile can be resumed after it is mended.
+
+    `environment` is looked at for keys at each call (pass `os.environ` itself). A file that cannot be used, or none, leaves no models:
+    `problem` says why, and so does the `ModelFailure` of whoever asks.
+    """
+
+    def __init__(
+        self,
+        environment: Mapping[str, str],
+        store: MailboxStore | None = None,  # null: files in DATA_DIR/mailbox
+        transport: httpx.AsyncBaseTransport | None = None,  # null: the network
+    ):
+        self.environment = environment
+        self.store = store or FileMailbox(data_dir(environment) / "mailbox")
+        self.problem = ""
+        self._transport = transport
+        self._profiles: dict[str, Any] = {}
+        self._servers: dict[str, Server] = {}
+        self._cassettes: dict[Path, Cassette] = {}
+        self._read: tuple[Path | None, int, int] | None = None  # file, its time and size when it was read
+
+    @property
+    def file(self) -> Path | None:
+        return profiles_file(self.environment)
+
+    def profiles(self) -> dict[str, Any]:
+        """All profiles by name; none where the file has a `problem`."""
+        path = self.file
+        try:
+            found = path.stat() if path else None
+            state = (path, found.st_mtime_ns if found else 0, found.st_size if found else 0)
+        except OSError:
+            state = (path, 0, 0)
+        if state != self._read:
+            self._read, self.problem = state, ""
+            try:
+                profiles = read_profiles(path) if path else {}
+            except ProfilesUnusable as error:
+                profiles, self.problem = {}, str(error)
+            self._servers = {name: server for name, server in self._servers.items() if profiles.get(name) == server.profile}
+            self._profiles = profiles
+        return self._profiles
+
+    def known(self, profile: str) -> bool:
+        return profile in self.profiles()
+
+    def estimate(self, profile: str, request: Request) -> dict[str, float]:
+        found = self._profile(profile)
+        if isinstance(found, ServerProfile):
+            return self.server(profile).estimate(request)
+        if isinstance(found, CassetteProfile):
+            recorded = self.cassette(found).look(request)
+            if recorded is not None and recorded.estimate:
+                return dict(recorded.estimate)
+            if found.record is not None:
+                return self.estimate(found.record, request)
+            return {"calls": 1, "tokens": estimate_input(request) + request.max_tokens}
+        return {"calls": 1}  # nobody counts what a person reads
+
+    async def ask(self, profile: str, request: Request, *, key: str, run: str, on_delta: OnDelta) -> Reply:
+        found = self._profile(profile)
+        if isinstance(found, MailboxProfile):
+            return await mailbox.ask(self.store, profile, request, key=key, run=run, on_delta=on_delta)
+        if isinstance(found, CassetteProfile):
+            return await self._play(profile, found, request, key=key, run=run, on_delta=on_delta)
+        return await self.server(profile).ask(request, on_delta)
+
+    def server(self, name: str) -> Server:
+        """The client of a profile of kind openai or anthropic; it remembers what its server would not take."""
+        if name not in self._servers:
+            self._servers[name] = Server(name, self._profile(name), self.environment, self._transport)
+        return self._servers[name]
+
+    def cassette(self, profile: CassetteProfile) -> Cassette:
+        base = self.file.parent if self.file else Path()
+        path = base / Path(profile.file).expanduser()
+        if path not in self._cassettes:
+            self._cassettes[path] = Cassette(path)
+        return self._cassettes[path]
+
+    async def _play(self, name: str, profile: CassetteProfile, request: Request, *, key: str, run: str, on_delta: OnDelta) -> Reply:
+        cassette = self.cassette(profile)
+        recorded = cassette.find(name, request, key=key, run=run)
+        if recorded is not None:
+            for kind, text in (("reasoning", recorded.reply.reasoning), ("text", recorded.reply.text)):
+                if text:
+                    await on_delta(Delta(kind=kind, text=text))
+            return recorded.reply
+        if profile.record is None:
+            raise cassette.missing(name, request)
+        estimate = self.estimate(profile.record, request)
+        reply = await self.ask(profile.record, request, key=key, run=run, on_delta=on_delta)
+        cassette.add(Exchange(profile=profile.record, run=run, key=key, request=request, estimate=estimate, reply=reply))
+        return reply
+
+    def _profile(self, name: str) -> Any:
+        found = self.profiles().get(name)
+        if found is not None:
+            return found
+        if self.problem:
+            raise ModelFailure("configuration", f"the profiles cannot be used: {self.problem}", "mend the file, then resume", attempts=0)
+        if self.file is None:
+            hint = "write llm.toml into DATA_DIR (docs/how-to/language-models.md), or set STITCHWORK_LLM_PROFILES to where it is"
+            raise ModelFailure("configuration", f"there is no profile {name}: no model is configured here", hint, attempts=0)
+        names = ", ".join(sorted(self.profiles())) or "none"
+        hint = f"add [profiles.{name}] to {self.file}, or choose another model"
+        raise ModelFailure("configuration", f"there is no profile {name} (there are: {names})", hint, attempts=0)
+
+
+def open_models(environment: Mapping[str, str], store: MailboxStore | None = None) -> Models:
+    """The models that `STITCHWORK_LLM_PROFILES` (else `DATA_DIR/llm.toml`) describes. Never fails: see `Models.problem`."""
+    return Models(environment, store)

@@ -1,0 +1,239 @@
+"""Profiles: which models there are, where, at what price and with which limits. One TOML file; keys are never in it.
+
+[profiles.fast]
+kind = "openai"
+base_url = "https://api.example.com/v1"
+model = "some-model"
+api_key_env = "EXAMPLE_API_KEY"          # the variable's name; its value is read at each call
+prices = { input = 1.25, cached_input = 0.125, output = 10.0 }   # dollars per million tokens
+limits = { concurrency = 4, requests_per_minute = 60 }
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator
+
+from agents.llm.messages import Usage
+
+ROOT = Path(__file__).resolve().parents[2]
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
+RESERVED = ("built-in", "landscape")  # what a role, or the arena, may be besides a profile
+
+
+class ProfilesUnusable(ValueError):
+    """The file of profiles cannot be used; says where, why and what to do."""
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Prices(_Table):
+    """Dollars per million tokens."""
+
+    input: float = Field(ge=0)
+    output: float = Field(ge=0)
+    cached_input: float | None = Field(default=None, ge=0)  # null: as `input`
+    cache_write: float | None = Field(default=None, ge=0)  # null: as `input`
+
+    def dollars(self, usage: Usage) -> float:
+        read = self.input if self.cached_input is None else self.cached_input
+        written = self.input if self.cache_write is None else self.cache_write
+        plain = max(usage.input_tokens - usage.cached_tokens - usage.cache_written_tokens, 0)
+        total = plain * self.input + usage.cached_tokens * read + usage.cache_written_tokens * written + usage.output_tokens * self.output
+        return total / 1e6
+
+
+class Limits(_Table):
+    """What one process may ask of the endpoint, and for how long it waits."""
+
+    concurrency: int = Field(default=8, ge=1)
+    requests_per_minute: int | None = Field(default=None, ge=1)
+    tokens_per_minute: int | None = Field(default=None, ge=1)
+    connect_seconds: float = Field(default=10, gt=0)
+    read_seconds: float = Field(default=300, gt=0)  # of silence; a reasoning model may say nothing for minutes
+    total_seconds: float = Field(default=1800, gt=0)  # of one exchange, from sending to the last byte
+    retries: int = Field(default=5, ge=0)  # after the first attempt
+
+
+class ServerProfile(_Table):
+    """What the two protocols have in common."""
+
+    base_url: str
+    model: str = Field(min_length=1)
+    api_key_env: str | None = Field(default=None, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")  # null: the server asks for no key
+    temperature: float | None = Field(default=None, ge=0)
+    max_tokens: int | None = Field(default=None, ge=1)  # of a reply, where a request asks for more
+    context_tokens: int | None = Field(default=None, ge=1)  # prompt and reply together; null: only the server knows
+    prices: Prices | None = None
+    limits: Limits = Limits()
+    body: dict[str, Any] = Field(default_factory=dict)  # further fields of the request, such as reasoning_effort
+
+    @field_validator("base_url")
+    @classmethod
+    def _address(cls, value: str) -> str:
+        try:
+            parts = urlsplit(value)
+            _ = parts.port
+        except ValueError as error:
+            raise ValueError(f"is not an address: {error}") from None
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError('has to begin with http:// or https:// and a host, such as "https://api.example.com/v1"')
+        if parts.username or parts.password or parts.query or parts.fragment:
+            raise ValueError("may hold no user, password, query or fragment: a key goes into the environment variable that api_key_env names")
+        for end in ("/chat/completions", "/messages"):
+            if parts.path.rstrip("/").endswith(end):
+                raise ValueError(f"ends with {end}, which is added by us: leave that part out")
+        return value.rstrip("/")
+
+    @field_validator("body")
+    @classmethod
+    def _ours(cls, value: dict[str, Any]) -> dict[str, Any]:
+        ours = sorted({"messages", "model", "stream", "system", "n"} & value.keys())
+        if ours:
+            raise ValueError(f"may not hold {', '.join(ours)}: the client sets that")
+        return value
+
+
+class OpenAIProfile(ServerProfile):
+    """Any server of OpenAI's chat completions: OpenAI, vLLM, SGLang, Ollama, DeepSeek, gateways."""
+
+    kind: Literal["openai"]
+
+
+class AnthropicProfile(ServerProfile):
+    """Anthropic's messages, or a gateway that speaks them."""
+
+    kind: Literal["anthropic"]
+
+
+class MailboxProfile(_Table):
+    """A person: each request waits as a file and on a page until somebody puts a reply beside it."""
+
+    kind: Literal["mailbox"]
+
+
+class CassetteProfile(_Table):
+    """A recording. `record`: the profile that is asked for what the recording does not have; its replies are added to the file."""
+
+    kind: Literal["cassette"]
+    file: str = Field(min_length=1)  # relative to the file of profiles
+    record: str | None = None
+
+
+Profile = Annotated[OpenAIProfile | AnthropicProfile | MailboxProfile | CassetteProfile, Field(discriminator="kind")]
+KINDS = {kind: cls for cls in get_args(get_args(Profile)[0]) for kind in get_args(cls.model_fields["kind"].annotation)}
+_PROFILE: TypeAdapter[Any] = TypeAdapter(Profile)
+
+
+def data_dir(environment: Mapping[str, str]) -> Path:
+    """`DATA_DIR`, by default `.data` beside the packages; the same place that the web has."""
+    return Path(environment.get("DATA_DIR") or ROOT / ".data").expanduser().absolute()
+
+
+def profiles_file(environment: Mapping[str, str]) -> Path | None:
+    """Where the profiles are: `STITCHWORK_LLM_PROFILES`, else `DATA_DIR/llm.toml` where there is one."""
+    named = environment.get("STITCHWORK_LLM_PROFILES")
+    if named:
+        return Path(named).expanduser().absolute()
+    usual = data_dir(environment) / "llm.toml"
+    return usual if usual.exists() else None
+
+
+def read_profiles(path: Path) -> dict[str, Any]:
+    """Profiles by name; raises `ProfilesUnusable` with every problem that the file has."""
+    try:
+        text = path.read_bytes().decode()
+    except FileNotFoundError:
+        raise ProfilesUnusable(f"{path}: there is no such file; make it, or mend STITCHWORK_LLM_PROFILES") from None
+    except UnicodeDecodeError as error:
+        raise ProfilesUnusable(f"{path}: byte {error.start + 1} is not UTF-8; save the file as UTF-8 text") from None
+    except OSError as error:
+        raise ProfilesUnusable(f"{path}: it cannot be read ({error.strerror}); mend its permissions, or STITCHWORK_LLM_PROFILES") from None
+    try:
+        tables = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ProfilesUnusable(f"{path}: it is not TOML: {error}; texts need quotes, and a table begins with [profiles.NAME]") from None
+    profiles, problems = _read(tables)
+    if problems:
+        raise ProfilesUnusable(f"{path}: " + "\n".join(problems))
+    return profiles
+
+
+def _read(tables: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    profiles: dict[str, Any] = {}
+    problems = [f"[{name}]: there is no such table; a model is described under [profiles.NAME]" for name in tables if name != "profiles"]
+    given = tables.get("profiles", {})
+    if not isinstance(given, dict):
+        return {}, [*problems, 'key profiles: it has to be a table; write [profiles.NAME] and below it kind = "openai"']
+    for name, table in given.items():
+        place = f"[profiles.{name}]"
+        problem = _problem_of_name(name) or ("it has to be a table" if not isinstance(table, dict) else "")
+        if problem:
+            problems.append(f"{place}: {problem}")
+            continue
+        try:
+            profiles[name] = _PROFILE.validate_python(table)
+        except ValidationError as error:
+            problems.extend(_problems(name, table, error))
+    for name, profile in profiles.items():
+        record = getattr(profile, "record", None)
+        dead = record is not None and (record not in profiles or profiles[record].kind == "cassette")
+        if dead and not problems:  # otherwise the profile it names may be one that has them
+            problems.append(f"[profiles.{name}], key record: {record!r} is no other profile that can be asked; name one that is not a cassette")
+    return profiles, problems
+
+
+def _problem_of_name(name: str) -> str:
+    if name in RESERVED:
+        return f"the name {name!r} has a meaning of its own; choose another"
+    try:
+        TypeAdapter(Annotated[str, Field(pattern=NAME)]).validate_python(name)
+    except ValidationError:
+        return "a name has up to 64 letters, digits, dots, dashes and underscores; choose another"
+    return ""
+
+
+def _problems(name: str, table: dict[str, Any], error: ValidationError) -> Iterator[str]:
+    for found in error.errors(include_url=False):
+        path = [str(part) for part in found["loc"] if str(part) not in KINDS]
+        kind = table.get("kind")
+        if found["type"] in ("union_tag_not_found", "union_tag_invalid"):
+            said = "is missing" if kind is None else f"is {kind!r}, which is none of ours"
+            yield f"[profiles.{name}], key kind: it {said}; write one of {', '.join(f'{k!r}' for k in KINDS)}"
+            continue
+        place = f"[{'.'.join(['profiles', name, *path[:-1]])}], key {path[-1] if path else '?'}"
+        yield f"{place}: {_cause(found, table, path, KINDS.get(str(kind)))}"
+
+
+def _cause(found: Any, table: dict[str, Any], path: list[str], kind: Any) -> str:
+    key = path[-1] if path else ""
+    if found["type"] == "missing":
+        return f"it is missing; add {key} = ..."
+    if found["type"] == "extra_forbidden":
+        if "key" in key.lower():  # never repeat the value: it may be a key
+            return "keys are not kept in this file; put the key into an environment variable and name it with api_key_env"
+        known = _fields(kind, path[:-1])
+        close = difflib.get_close_matches(key, known, 1)
+        return f"there is no such key; {f'did you mean {close[0]}?' if close else 'leave it out (there are ' + ', '.join(known) + ')'}"
+    if found["type"] == "value_error":
+        return f"it {str(found['ctx']['error'])}"
+    if key == "api_key_env":  # somebody may have put the key itself here
+        return "it has to be the name of an environment variable (letters, digits, underscores), not the key"
+    said = found["msg"][0].lower() + found["msg"][1:]
+    value = found.get("input")
+    shown = f" (it is {value!r})" if isinstance(value, (int, float, bool)) or (isinstance(value, str) and len(value) <= 40) else ""
+    return f"{said}{shown}; mend the value"
+
+
+def _fields(kind: Any, path: list[str]) -> list[str]:
+    tables: dict[str, Any] = {"prices": Prices, "limits": Limits}
+    model = tables.get(path[0]) if path else kind
+    return list(model.model_fields) if model is not None else []
