@@ -6,20 +6,17 @@ shown with their figures, and the confirmation of the winner in tier full on fre
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from agents.budget import OutOfBudget
 from agents.roles import Roles, roles_for
 from agents.roles.situation import Advice, Situation
 from agents.run import Engine, Finish
+from agents.stopping import stopping
 from agents.workflows.attempting import attempt_once
 from agents.workflows.confirming import confirm
 from agents.workflows.measuring import admit, verdict
 from agents.workflows.understanding import plan, understand
 
 MAX_REPAIRS = 5  # in a row
-PLATEAU = 3  # programs in a row that bring less than PLATEAU_GAIN
-PLATEAU_GAIN = 1.02
 
 
 async def stitch(run: Engine) -> Finish:
@@ -65,21 +62,3 @@ async def search(run: Engine, situation: Situation, roles: Roles) -> str:
             return f"{MAX_REPAIRS} repairs in a row did not help"
         if advice.route == "stop":
             return advice.reason
-
-
-def stopping(run: Engine, situation: Situation, advice: Advice) -> Advice:
-    """The engine's own reasons to stop, before any advice: the target, or a plateau."""
-    best, target = situation.best, run.settings.target
-    if best is None or advice.route == "stop":
-        return advice
-    if target is not None and best.score >= target:
-        low = f"the lower bound of candidate {best.number} is {best.score:.2f}x"
-        return replace(advice, route="stop", method=None, expected=None, reason=f"The target of {target:g}x is reached: {low}.")
-    tail = situation.attempts[-PLATEAU:]
-    earlier = [a for a in situation.attempts[:-PLATEAU] if a.passed]
-    if len(tail) == PLATEAU and earlier:
-        ceiling = max(a.report.speedup.ratio for a in earlier) * PLATEAU_GAIN
-        if all(not a.passed or a.report.speedup.ratio < ceiling for a in tail):
-            said = f"The last {PLATEAU} programs brought less than {100 * (PLATEAU_GAIN - 1):.0f} % over the best before them: a plateau."
-            return replace(advice, route="stop", method=None, expected=None, reason=said)
-    return advice
