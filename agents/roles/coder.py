@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from agents.compiler import Options, print_program
-from agents.roles.planner import MAX_STEPS, Compiled, size
-from agents.roles.situation import Advice, Attempt, Edit, Situation
+from agents.compiler.knobs import numbers, with_numbers
+from agents.roles.compiled import Compiled
+from agents.roles.compiled_ideas import NUMBER, realised
+from agents.roles.planner import MAX_STEPS, size
+from agents.roles.situation import Advice, Attempt, Edit, Idea, Knob, Situation
 from agents.roles.verifier import sentence
 from agents.span import Span
 from verifier.report import Report
@@ -30,6 +34,36 @@ class BuiltInCoder:
         changes = f"{move.strategy}{where}: {move.expectation}"
         says = (f"On top of candidate {parent.number}: {move.strategy}{where}. ", f"{sentence(move.why)}\n", f"Expected: {move.expectation}.")
         return self._print(compiled, situation, move.options, f"{move.strategy}{where}", changes, says, move.strategy, move.group)
+
+    async def realise(self, span: Span, situation: Situation, idea: Idea, parent: Attempt | None) -> Edit | None:
+        compiled: Compiled = situation.plan.data
+        base = parent.edit.options if parent is not None and parent.edit.options is not None else Options()
+        strategy = idea.strategies[0] if idea.strategies else ""
+        says = (f"Idea {idea.number}{f' on candidate {parent.number}' if parent else ''}: {idea.text}",)
+        edit = self._print(compiled, situation, realised(idea, base), idea.title, idea.text, says, strategy)
+        if any(edit.source == attempt.edit.source for attempt in situation.attempts):
+            return None  # what it asks for changes nothing
+        return replace(edit, idea=idea)
+
+    def knobs(self, situation: Situation, attempt: Attempt) -> list[Knob]:
+        compiled: Compiled = situation.plan.data
+        if attempt.edit.options is None:
+            return []
+        return [Knob(n.name, n.values, n.value) for n in numbers(compiled.plan, situation.task_source, attempt.edit.options)]
+
+    async def tune(self, span: Span, situation: Situation, attempt: Attempt, values: Mapping[str, int]) -> Edit | None:
+        compiled: Compiled = situation.plan.data
+        if attempt.edit.options is None:
+            return None
+        known = {n.name: n for n in numbers(compiled.plan, situation.task_source, attempt.edit.options)}
+        options = with_numbers(attempt.edit.options, list(known.values()), dict(values))
+        if options is None:
+            return None
+        changed = [f"{name} {value} instead of {known[name].value}" for name, value in values.items() if value != known[name].value]
+        title = ", ".join(f"{name} = {value}" for name, value in values.items() if value != known[name].value) or "the same numbers"
+        changes = f"candidate {attempt.number} with {', '.join(changed) or 'the same numbers'}"
+        step = next(iter(values), "").partition(".")[0]
+        return self._print(compiled, situation, options, title, changes[:1000], (f"{changes[0].upper()}{changes[1:]}.",), NUMBER, step[:60])
 
     def _repair(self, compiled: Compiled, situation: Situation, failed: Attempt) -> Edit | None:
         options: Options = failed.edit.options

@@ -3,34 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from agents.compiler import CompilerPlan, DeviceFigures, Group, make_plan
-from agents.diagnosis import Ceilings
+from agents.compiler import DeviceFigures, make_plan
 from agents.events import MAX_PAYLOAD_BYTES
-from agents.roles.situation import Plan, Situation
+from agents.roles import compiled_ideas
+from agents.roles.compiled import Compiled
+from agents.roles.situation import Attempt, Idea, Plan, Situation
 from agents.span import Span
 
 MAX_STEPS = 24  # in an event or a message; the rest is counted
-
-
-@dataclass(frozen=True)
-class Compiled:
-    """What the built-in Coder and Verifier need of the plan."""
-
-    plan: CompilerPlan
-    figures: DeviceFigures
-
-    @property
-    def ceilings(self) -> Ceilings:
-        f = self.figures
-        return Ceilings(f.kind, f.bandwidth_gbs, f.fp32_gflops, f.launch_us, f.units)
-
-    @property
-    def own_groups(self) -> list[Group]:
-        return self.plan.own
 
 
 class BuiltInPlanner:
@@ -50,6 +33,15 @@ class BuiltInPlanner:
             bytes_min=capture.bytes_min,
             flops=capture.flops,
         )
+
+    async def ideas(self, span: Span, situation: Situation, count: int, known: Sequence[Idea]) -> list[Idea]:
+        return compiled_ideas.ideas(situation, count, known)
+
+    async def cross(self, span: Span, situation: Situation, first: Idea, second: Idea) -> Idea:
+        return compiled_ideas.cross(situation, first, second)
+
+    async def align(self, span: Span, situation: Situation, idea: Idea, attempt: Attempt) -> Idea:
+        return compiled_ideas.align(situation, idea, attempt)
 
 
 def payload_of(compiled: Compiled, floor_ms: float | None) -> dict[str, Any]:

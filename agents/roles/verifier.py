@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from agents.compiler import moves
 from agents.diagnosis import Diagnosis, diagnose
-from agents.roles.planner import Compiled
+from agents.roles.compiled import Compiled
 from agents.roles.situation import Advice, Attempt, Situation
 from agents.span import Span
+from agents.stopping import families_to_leave, family
 from agents.strategies import Facts, by_name
 
 
@@ -24,6 +25,7 @@ class BuiltInVerifier:
         compiled: Compiled = situation.plan.data
         tried = {a.edit.options.model_dump_json() for a in situation.attempts}
         facts = facts_of(situation, best, of_best, compiled)
+        left = families_to_leave(situation)
         refused: list[str] = []
         open_moves = []
         for move in moves(compiled.plan, best.edit.options, best.report, best.profile):
@@ -31,6 +33,8 @@ class BuiltInVerifier:
                 continue
             strategy = by_name(move.strategy)
             why_not = f"{move.strategy} is not in the catalogue" if strategy is None else strategy.refuses(facts)
+            if why_not is None and family(move.strategy) in left:
+                why_not = f"{move.strategy} is of a family that brought nothing lately"
             if why_not:
                 refused.append(why_not)
             else:

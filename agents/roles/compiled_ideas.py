@@ -1,0 +1,148 @@
+"""The built-in Planner's ideas: sets of the compiler's choices (a strategy on or off, a number), apart from the program that carries them out.
+
+An idea's `data` is its choices by place: `{"g2 row-cache": 0, " cuda-graph": 1, "g2 block": 512}`, the groups before the space
+(those that share a kernel change its numbers together, "g2,g5 block"), none for the program.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+
+from agents.compiler import Options
+from agents.compiler.builder import Refused
+from agents.compiler.groups.fuse import build
+from agents.compiler.kernels.shape import shape_of, streams
+from agents.compiler.knobs import numbers
+from agents.compiler.moves import moves
+from agents.compiler.network import Network
+from agents.roles.compiled import Compiled
+from agents.roles.situation import Attempt, Idea, Situation
+
+Choices = dict[str, int]
+STRATEGIES = ("row-cache", "parallel-split", "non-temporal-stores", "leave-to-library", "cuda-graph")
+NUMBER = "block-size"  # what the catalogue calls a change of numbers
+MOST_GROUPS = 6  # whose choices are varied: those that move most memory
+TRIES = 200  # draws until as many new ideas are found as were asked for
+
+
+def ideas(situation: Situation, count: int, known: Sequence[Idea]) -> list[Idea]:
+    """The compiler's own choice first, then what its moves expect most of, then single choices, then draws of several together."""
+    compiled: Compiled = situation.plan.data
+    seen = {frozenset(idea.data.items()) for idea in known if isinstance(idea.data, dict)}
+    found: list[Idea] = []
+    for choices, expected in _stream(compiled, situation, len(known)):
+        key = frozenset(choices.items())
+        if key not in seen:
+            seen.add(key)
+            found.append(idea_of(compiled, choices, expected))
+        if len(found) >= count:
+            break
+    return found
+
+
+def cross(situation: Situation, first: Idea, second: Idea) -> Idea:
+    """What both choose, and each other choice of either by the toss of a coin; where that gives one of them again, one choice more."""
+    compiled: Compiled = situation.plan.data
+    a, b = (idea.data if isinstance(idea.data, dict) else {} for idea in (first, second))
+    draw = random.Random(f"{situation.settings.seed}/{first.number}/{second.number}/{sorted(a.items())}/{sorted(b.items())}")
+    child = {}
+    for place in dict.fromkeys([*a, *b]):
+        if place in a and place in b:
+            child[place] = draw.choice((a[place], b[place]))
+        elif draw.random() < 0.5:
+            child[place] = a.get(place, b.get(place))
+    if child in (a, b):
+        child = {**a, **b}
+    if child in (a, b):
+        place, value = draw.choice(list(_singles(compiled, situation)) or [("", 0)])
+        child = {**child, place: value} if place else child
+    return idea_of(compiled, child, None, (first.number, second.number))
+
+
+def align(situation: Situation, idea: Idea, attempt: Attempt) -> Idea:
+    """The choices that the surviving program was printed with: what a repair took away is gone, what was tuned is there."""
+    return idea_of(situation.plan.data, choices_of(attempt.edit.options), attempt.report.speedup.ratio if attempt.passed else None, (idea.number,))
+
+
+def realised(idea: Idea, base: Options) -> Options:
+    """The base with the idea's choices. Of an idea in words only, a model's, it takes the strategies that the compiler knows by name."""
+    options = base
+    choices = idea.data if isinstance(idea.data, dict) else {f" {name}": 1 for name in idea.strategies if name in STRATEGIES}
+    for place, value in choices.items():
+        groups, _, name = place.partition(" ")
+        for group in groups.split(","):
+            options = options.choose(name, group, bool(value)) if name in STRATEGIES else options.with_knob(name, value, group)
+    return options
+
+
+def choices_of(options: Options | None) -> Choices:
+    """Where these options differ from the compiler's own."""
+    plain, found = Options(), {}
+    for name in STRATEGIES if options is not None else ():
+        for group in ("", *options.groups):
+            if options.on(name, group) != plain.on(name, group) and (not group or options.on(name, group) != options.on(name)):
+                found[f"{group} {name}"] = int(options.on(name, group))
+    for group, chosen in options.group_knobs.items() if options is not None else ():
+        found.update({f"{group} {name}": value for name, value in chosen.items()})
+    return found
+
+
+def idea_of(compiled: Compiled, choices: Choices, expected: float | None, parents: tuple[int, ...] = ()) -> Idea:
+    groups = {group.id: group.title for group in compiled.plan.groups}
+    words, strategies = [], []
+    for place, value in choices.items():
+        group, _, name = place.partition(" ")
+        group = group.partition(",")[0]
+        what = f"{name} {'on' if value else 'off'}" if name in STRATEGIES else f"{name} = {value}"
+        words.append(f"{what} in {group} ({groups.get(group, 'gone')})" if group else what)
+        strategies.append(name if name in STRATEGIES else NUMBER)
+    title = ", ".join(words)[:120] or "the compiler's own choice"
+    text = (
+        f"On top of fused groups in own kernels: {'; '.join(words)}." if words else "Fuse what can be fused and leave every number to the compiler."
+    )
+    return Idea(title, text[:2000], tuple(dict.fromkeys(strategies)), expected, parents, data=choices)
+
+
+def _stream(compiled: Compiled, situation: Situation, offset: int) -> Iterator[tuple[Choices, float | None]]:
+    if not compiled.own_groups:
+        return
+    yield {}, None
+    best = situation.best
+    if best is not None and best.edit.options is not None:
+        for move in moves(compiled.plan, best.edit.options, best.report, best.profile):
+            yield choices_of(move.options), round(best.report.speedup.ratio * move.expected_speedup, 3)
+    singles = list(_singles(compiled, situation))
+    strategies = [(place, value) for place, value in singles if place.partition(" ")[2] in STRATEGIES]
+    for place, value in strategies:
+        yield {place: value}, None
+    draw = random.Random(f"{situation.settings.seed}/ideas/{offset}")
+    for _ in range(TRIES if singles else 0):
+        picked = draw.sample(singles, min(len(singles), draw.randint(1, 4)))
+        yield dict(picked), None
+
+
+def _singles(compiled: Compiled, situation: Situation) -> Iterator[tuple[str, int]]:
+    """Every single choice that differs from the compiler's own."""
+    plan = compiled.plan
+    network = Network(plan.graph)
+    own = sorted(compiled.own_groups, key=lambda group: -group.bytes)[:MOST_GROUPS]
+    if compiled.figures.kind == "cuda" and not plan.graph.mutated_inputs:
+        yield " cuda-graph", 1
+    for group in own:
+        try:
+            kernel = build(network, group.operators)
+        except Refused:
+            continue
+        shape = shape_of(kernel, compiled.figures, Options(), group.id)
+        if shape.style == "rows":
+            yield f"{group.id} parallel-split", 1
+            yield f"{group.id} row-cache", 0
+        if compiled.figures.kind == "cpu" and shape.style in ("rows", "elements") and streams(kernel):
+            yield f"{group.id} non-temporal-stores", 1
+    for number in numbers(plan, situation.task_source, Options()):
+        for value in number.values:
+            if value != number.value:
+                yield f"{','.join(number.groups)} {number.name.rpartition('.')[2]}", value
+    for group in own:
+        yield f"{group.id} leave-to-library", 1
