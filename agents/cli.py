@@ -16,6 +16,7 @@ from typing import get_args
 from agents import show
 from agents.events import NewEvent
 from agents.journal import TRACE, FileJournal, TraceDamaged, read_trace
+from agents.llm.cli import add_commands
 from agents.local import LocalVerifier
 from agents.projection import Summary, project
 from agents.results import write_results
@@ -75,12 +76,15 @@ def parser() -> argparse.ArgumentParser:
     control = commands.add_parser("control", help="pause, resume or cancel a run that another process is at")
     control.add_argument("directory", type=Path, metavar="DIR")
     control.add_argument("action", choices=["pause", "resume", "cancel"])
+    add_commands(commands)
     return top
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     args = parser().parse_args(arguments)
     try:
+        if hasattr(args, "act"):
+            return args.act(args)
         if args.command == "solve":
             return asyncio.run(solve(args))
         if args.command == "show":

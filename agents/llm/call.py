@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import urlsplit
 
 import httpx
 
@@ -66,11 +67,11 @@ class Call:
                 raise
             raise broken(f"no whole reply within {limits.total_seconds:g} s") from None
         except httpx.ConnectTimeout:
-            raise broken(f"no connection within {limits.connect_seconds:g} s") from None
+            raise broken(f"no connection to {server_of(self.server.profile.base_url)} within {limits.connect_seconds:g} s") from None
         except httpx.TimeoutException:
             raise broken(f"the server was silent for {limits.read_seconds:g} s") from None
         except httpx.HTTPError as error:
-            raise _of_transport(error) from None
+            raise _of_transport(error, server_of(self.server.profile.base_url)) from None
         return self.answer
 
     async def _exchange(self) -> bool:
@@ -202,12 +203,17 @@ def tls() -> ssl.SSLContext:
     return httpx.create_ssl_context()
 
 
-def _of_transport(error: httpx.HTTPError) -> Fault:
+def server_of(address: str) -> str:
+    """Host and port."""
+    return urlsplit(address).netloc
+
+
+def _of_transport(error: httpx.HTTPError, where: str) -> Fault:
     said = shorten(str(error)) or type(error).__name__
     if "CERTIFICATE_VERIFY_FAILED" in said:
         return Fault("unreachable", f"the server's certificate is not trusted: {said}", "set SSL_CERT_FILE to your authority's certificate")
     if isinstance(error, httpx.ConnectError):
-        return Fault("unreachable", f"no connection: {said}", "look whether the server runs and base_url is right", again=True)
+        return Fault("unreachable", f"no connection to {where}: {said}", "look whether the server runs and base_url is right", again=True)
     return broken(f"the connection broke: {said}")
 
 
