@@ -1,0 +1,168 @@
+"""Documents that people add: what a diagnosis may look up and has to cite. A team's are in Postgres; on the command line they are a folder.
+
+`FolderLibrary` is `agents.ports.Library` over `.md` and `.txt` files, by BM25 over passages. Passages are cut here for both, so that a
+citation means the same everywhere: a heading with its paragraphs, at most PASSAGE_CHARACTERS, never across a heading.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agents.ports import Passage
+
+if TYPE_CHECKING:
+    from agents.span import Span
+
+PASSAGE_CHARACTERS = 1600
+FOUND = 3
+SUFFIXES = (".md", ".markdown", ".txt")
+MOST_BYTES = 1024 * 1024  # of one file
+K1, B = 1.2, 0.75  # BM25's usual constants (Robertson and Zaragoza, 2009)
+WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]+|\d+")
+STOP = frozenset(
+    ["a", "an", "and", "are", "as", "at", "be", "by", "for", "from", "has", "in", "into", "is", "it", "its", "not", "of", "on", "or", "so", "such"]
+    + ["than", "that", "the", "their", "then", "there", "these", "this", "to", "was", "were", "which", "with"]
+)
+
+
+async def look_up(span: Span, query: str, count: int = FOUND) -> list[Passage]:
+    """Passages for a query, as an effect of `span`: a resumed run cites what it cited before. None where there is no library."""
+    library = span.run.library
+    if library is None or not query.strip():
+        return []
+
+    async def search() -> list[dict[str, Any]]:
+        return [asdict(passage) for passage in await library.search(query, count)]
+
+    return [Passage(**row) for row in await span.effect("library", search)]
+
+
+def cited_as(title: str, heading: str) -> str:
+    """How a passage is called where it is cited: the document, and the heading above it."""
+    return f"{title}: {heading}" if heading and heading != title else title
+
+
+@dataclass(frozen=True)
+class Piece:
+    heading: str
+    text: str
+
+
+def pieces(text: str) -> Iterator[Piece]:
+    """A document's passages in order: by headings of Markdown, then by paragraphs, long paragraphs by lines. Fenced code is never cut at a `#`."""
+    for heading, block in _sections(text):
+        held = ""
+        for paragraph in _paragraphs(block):
+            if held and len(held) + len(paragraph) + 2 > PASSAGE_CHARACTERS:
+                yield Piece(heading, held)
+                held = ""
+            held = f"{held}\n\n{paragraph}" if held else paragraph
+        if held:
+            yield Piece(heading, held)
+
+
+def _sections(text: str) -> Iterator[tuple[str, str]]:
+    heading, lines, fenced = "", [], False
+    for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"):
+        if line.lstrip().startswith(("```", "~~~")):
+            fenced = not fenced
+        found = None if fenced else re.match(r"#{1,6}\s+(.*?)\s*#*\s*$", line)
+        if found:
+            yield heading, "\n".join(lines)
+            heading, lines = found[1], []
+        else:
+            lines.append(line)
+    yield heading, "\n".join(lines)
+
+
+def _paragraphs(block: str) -> Iterator[str]:
+    """Paragraphs of at most PASSAGE_CHARACTERS; longer ones are cut at line ends, and lines that are longer still where they must be."""
+    for paragraph in re.split(r"\n\s*\n", block):
+        left = paragraph.strip("\n")
+        while len(left) > PASSAGE_CHARACTERS:
+            cut = max(left.rfind("\n", 0, PASSAGE_CHARACTERS), left.rfind(" ", PASSAGE_CHARACTERS // 2, PASSAGE_CHARACTERS))
+            cut = cut if cut > 0 else PASSAGE_CHARACTERS
+            yield left[:cut].rstrip()
+            left = left[cut:].lstrip("\n ")
+        if left.strip():
+            yield left
+
+
+def words(text: str) -> list[str]:
+    """Words for the search: lower case, compounds such as `cp_async` beside their parts, the commonest left out."""
+    found: list[str] = []
+    for word in WORD.findall(text):
+        small = word.lower()
+        found.append(small)
+        if "_" in small.strip("_"):
+            found += [part for part in small.split("_") if part]
+    return [_stem(word) for word in found if word not in STOP]
+
+
+def _stem(word: str) -> str:
+    """Plurals only: enough for a folder, and it never joins words that differ."""
+    return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is")) else word
+
+
+class FolderLibrary:
+    """Documents of a folder, read when first asked; files that are no text or too large are left out and named in `problems`."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.problems: list[str] = []
+        self._index: _Index | None = None
+
+    async def search(self, query: str, count: int) -> list[Passage]:
+        if self._index is None:
+            self._index = _Index(list(self._entries()))
+        return self._index.search(query, count)
+
+    def _entries(self) -> Iterator[tuple[Passage, str]]:
+        """Each passage with the words that it is found by: its heading counts twice."""
+        for path in sorted(p for p in self.folder.rglob("*") if p.suffix.lower() in SUFFIXES and p.is_file()):
+            name = path.relative_to(self.folder).as_posix()
+            try:
+                if path.stat().st_size > MOST_BYTES:
+                    raise ValueError(f"it is larger than {MOST_BYTES // 1024} KiB")
+                text = path.read_text(encoding="utf-8")
+            except (OSError, ValueError) as error:
+                self.problems.append(f"{name} is left out: {error}")
+                continue
+            title = title_of(text) or path.stem
+            for number, piece in enumerate(pieces(text)):
+                passage = Passage(f"{name}#{number}", cited_as(title, piece.heading), piece.text)
+                yield passage, f"{title} {piece.heading} {piece.heading} {piece.text}"
+
+
+def title_of(text: str) -> str:
+    """The first heading of a Markdown text, or ""."""
+    return next((heading for heading, _ in _sections(text) if heading), "")[:140]
+
+
+class _Index:
+    def __init__(self, entries: Sequence[tuple[Passage, str]]):
+        self.passages = [passage for passage, _ in entries]
+        self.counts = [Counter(words(text)) for _, text in entries]
+        self.mean = sum(map(Counter.total, self.counts)) / len(entries) if entries else 1.0
+        self.holding = Counter(word for counts in self.counts for word in counts)
+
+    def search(self, query: str, count: int) -> list[Passage]:
+        wanted = list(dict.fromkeys(words(query)))
+        scored = [(self._score(counts, wanted), i) for i, counts in enumerate(self.counts)]
+        best = sorted((pair for pair in scored if pair[0] > 0), key=lambda pair: (-pair[0], pair[1]))[:count]
+        return [self.passages[i] for _, i in best]
+
+    def _score(self, counts: Counter, wanted: Sequence[str]) -> float:
+        length = K1 * (1 - B + B * counts.total() / self.mean)
+        total = 0.0
+        for word in wanted:
+            if counts[word]:
+                rarity = math.log(1 + (len(self.passages) - self.holding[word] + 0.5) / (self.holding[word] + 0.5))
+                total += rarity * counts[word] * (K1 + 1) / (counts[word] + length)
+        return total

@@ -1,0 +1,9 @@
+"""What a run learns from its own attempts (`Memory`), and what earlier runs can teach it (`Inspirations`)."""
+
+from __future__ import annotations
+
+from agents.memory.fingerprints import fingerprint
+from agents.memory.inspirations import Inspiration, Inspirations, Split, recall
+from agents.memory.within import Memory
+
+__all__ = ["Inspiration", "Inspirations", "Memory", "Split", "fingerprint", "recall"]

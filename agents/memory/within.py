@@ -1,0 +1,221 @@
+"""Memory within a run: which errors came up, which methods were tried with what success, and the best program of each line of descent.
+
+It is a pure function of the situation, so it needs no journal of its own. Digests are short on purpose: a model that is given everything
+repeats it (KernelMem keeps attempts and repairs apart for the same reason; reflexion lists are AutoKernel's and KernelAgent's).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agents.memory.fingerprints import fingerprint
+from agents.roles.situation import Attempt, Situation
+
+GAIN = 1.02  # over the parent: less is the noise of a quick verification
+LOSS = 0.98
+SHOWN = 8  # lines of each kind in a digest
+SAMPLE_CHARACTERS = 300
+BROKEN = {
+    "wrong_result": "wrong result",
+    "build_failed": "did not build",
+    "crashed": "crashed",
+    "timed_out": "timed out",
+    "rejected": "rejected by the integrity checks",
+    "inconclusive": "could not be measured",
+    "infrastructure_error": "could not be measured",
+}
+
+
+@dataclass(frozen=True)
+class Failure:
+    """One error, however often it came up."""
+
+    fingerprint: str
+    status: str
+    sample: str  # the message as it first came
+    candidates: tuple[int, ...]  # in which it came up
+    fixed_by: int | None = None  # the first candidate after them that passed as their descendant
+
+
+@dataclass(frozen=True)
+class Try:
+    """A method in a place, with what became of it; several attempts at it are one try, and the best of them counts."""
+
+    strategy: str
+    where: str  # a step of the plan, or "" for the whole program
+    operators: tuple[str, ...]
+    candidates: tuple[int, ...]
+    outcome: str  # "gained", "no gain", "slower", or one of BROKEN's words
+    expected: float | None = None  # speedup over the parent
+    realised: float | None = None  # the same, measured; null where no attempt passed
+
+    @property
+    def failed(self) -> bool:
+        return self.outcome not in ("gained", "could not be measured")
+
+
+@dataclass(frozen=True)
+class Lineage:
+    """The best correct program among the descendants of one first program."""
+
+    root: int
+    best: int
+    score: float  # lower bound of the speedup over eager
+    ratio: float
+    strategies: tuple[str, ...]  # from the root to the best
+    programs: int  # descendants in all, the root counted
+
+
+@dataclass(frozen=True)
+class Memory:
+    failures: tuple[Failure, ...] = ()
+    tries: tuple[Try, ...] = ()
+    lineages: tuple[Lineage, ...] = ()  # the best first
+
+    @classmethod
+    def of(cls, situation: Situation) -> Memory:
+        attempts = {attempt.number: attempt for attempt in situation.attempts}
+        return cls(_failures(attempts), _tries(attempts, situation), _lineages(attempts))
+
+    def failed(self, strategy: str, where: str = "") -> Try | None:
+        """The try of this method in this place that did not pay, or null where there is none."""
+        return next((t for t in self.tries if t.strategy == strategy and t.where == where and t.failed), None)
+
+    def known(self, status: str, message: str) -> Failure | None:
+        """An earlier failure of the same kind with the same error."""
+        mark = fingerprint(message)
+        return next((f for f in self.failures if (f.status, f.fingerprint) == (status, mark)), None)
+
+    def digest(self, role: str = "") -> str:
+        """Markdown lists for a prompt, at most SHOWN lines each; empty where there is nothing to say.
+
+        A planner is told of lines and methods, a coder of errors and the best program, a verifier of methods and errors; "" of everything.
+        """
+        parts = {
+            "planner": (self._lines(), self._methods()),
+            "coder": (self._errors(), self._lines()),
+            "verifier": (self._methods(), self._errors()),
+        }.get(role, (self._lines(), self._methods(), self._errors()))
+        return "\n\n".join(part for part in parts if part)
+
+    def _lines(self) -> str:
+        return _section("Best program of each line so far:", list(map(_said_of_line, self.lineages)))
+
+    def _methods(self) -> str:
+        return _section("Methods tried, with what they brought over the program before (do not repeat one that failed as it was):", [
+            _said_of(t) for t in sorted(self.tries, key=lambda t: (not t.failed, -t.candidates[-1]))
+        ])  # fmt: skip
+
+    def _errors(self) -> str:
+        newest = sorted(self.failures, key=lambda f: (f.fixed_by is not None, -f.candidates[-1]))
+        return _section("Errors seen so far, each once:", [_said_of_failure(f) for f in newest])
+
+
+def realised(attempt: Attempt, attempts: dict[int, Attempt]) -> float | None:
+    """Speedup over the nearest ancestor that passed, over eager where there is none; null where the attempt did not pass."""
+    if not attempt.passed:
+        return None
+    ratio = attempt.report.speedup.ratio
+    before = attempts.get(attempt.parent) if attempt.parent is not None else None
+    while before is not None and not before.passed:
+        before = attempts.get(before.parent) if before.parent is not None else None
+    return ratio / before.report.speedup.ratio if before is not None else ratio
+
+
+def ancestors(attempt: Attempt, attempts: dict[int, Attempt]) -> list[Attempt]:
+    """The attempt and those it came from, the latest first."""
+    line, seen = [], set()
+    current: Attempt | None = attempt
+    while current is not None and current.number not in seen:
+        line.append(current)
+        seen.add(current.number)
+        current = attempts.get(current.parent) if current.parent is not None else None
+    return line
+
+
+def _failures(attempts: dict[int, Attempt]) -> tuple[Failure, ...]:
+    found: dict[tuple[str, str], list[Attempt]] = {}
+    for attempt in attempts.values():
+        if attempt.report is not None and attempt.report.status not in ("passed", "inconclusive", "infrastructure_error"):
+            found.setdefault((attempt.report.status, fingerprint(message_of(attempt))), []).append(attempt)
+    passed = [a for a in attempts.values() if a.passed]
+    failures = []
+    for (status, mark), which in found.items():
+        numbers = tuple(a.number for a in which)
+        fixed = next((p.number for p in passed if any(a.number in numbers for a in ancestors(p, attempts)[1:])), None)
+        failures.append(Failure(mark, status, message_of(which[0])[:SAMPLE_CHARACTERS], numbers, fixed))
+    return tuple(failures)
+
+
+def message_of(attempt: Attempt) -> str:
+    """What went wrong: the verdict's sentence and the places in the source."""
+    report = attempt.report
+    if report is None:
+        return ""
+    return "\n".join([report.message, *(problem.message for problem in report.problems)]).strip()
+
+
+def _tries(attempts: dict[int, Attempt], situation: Situation) -> tuple[Try, ...]:
+    operators = operators_of_steps(situation.plan.payload if situation.plan else {})
+    grouped: dict[tuple[str, str], list[Attempt]] = {}
+    for attempt in attempts.values():
+        if attempt.edit.strategy and attempt.report is not None:
+            grouped.setdefault((attempt.edit.strategy, attempt.edit.step), []).append(attempt)
+    tries = []
+    for (strategy, where), which in grouped.items():
+        gains = [gain for a in which if (gain := realised(a, attempts)) is not None]
+        best = max(gains, default=None)
+        expected = next((a.expected for a in reversed(which) if a.expected is not None), None)
+        outcome = _outcome(best) if best is not None else BROKEN.get(which[-1].report.status, which[-1].report.status)
+        tries.append(Try(strategy, where, operators.get(where, ()), tuple(a.number for a in which), outcome, expected, best))
+    return tuple(tries)
+
+
+def _outcome(gain: float) -> str:
+    return "gained" if gain >= GAIN else "slower" if gain < LOSS else "no gain"
+
+
+def operators_of_steps(plan: dict) -> dict[str, tuple[str, ...]]:
+    """Operators that each step of a plan's payload covers."""
+    return {str(step.get("id", "")): tuple(map(str, step.get("operators") or ())) for step in plan.get("steps") or []}
+
+
+def _lineages(attempts: dict[int, Attempt]) -> tuple[Lineage, ...]:
+    lines: dict[int, list[Attempt]] = {}
+    for attempt in attempts.values():
+        lines.setdefault(ancestors(attempt, attempts)[-1].number, []).append(attempt)
+    found = []
+    for root, members in lines.items():
+        best = max((a for a in members if a.passed), key=lambda a: a.score, default=None)
+        if best is not None:
+            methods = [a.edit.strategy for a in reversed(ancestors(best, attempts)) if a.edit.strategy]
+            found.append(Lineage(root, best.number, best.score, best.report.speedup.ratio, tuple(dict.fromkeys(methods)), len(members)))
+    return tuple(sorted(found, key=lambda line: -line.score))
+
+
+def _section(title: str, lines: list[str]) -> str:
+    if not lines:
+        return ""
+    more = [f"- and {len(lines) - SHOWN} more"] if len(lines) > SHOWN else []
+    return "\n".join([title, *lines[:SHOWN], *more])
+
+
+def _said_of_line(line: Lineage) -> str:
+    methods = ", then ".join(line.strategies) or "no named method"
+    count = f"{line.programs} program{'s' if line.programs != 1 else ''} in this line"
+    return f"- candidate {line.best}: {line.ratio:.2f}x over eager (at least {line.score:.2f}x), by {methods}; {count}"
+
+
+def _said_of(t: Try) -> str:
+    place = f" at {t.where}" if t.where else ""
+    over = f" ({', '.join(t.operators[:4])})" if t.operators else ""
+    brought = f", {t.realised:.2f}x" if t.realised is not None else ""
+    hoped = f" where {t.expected:.2f}x was expected" if t.expected is not None else ""
+    return f"- {t.strategy}{place}{over}: {t.outcome}{brought}{hoped}"
+
+
+def _said_of_failure(f: Failure) -> str:
+    times = f"{len(f.candidates)} times, " if len(f.candidates) > 1 else ""
+    after = f"; candidate {f.fixed_by} no longer has it" if f.fixed_by is not None else ""
+    shown = " ".join(f.sample.split())
+    return f"- {BROKEN.get(f.status, f.status)} ({times}last in candidate {f.candidates[-1]}{after}): {shown}"

@@ -1,0 +1,174 @@
+"""Expected against realised gain of every strategy that was tried: a projection of a run's events.
+
+A candidate counts for the strategy it names. What it realised is its speedup over the nearest ancestor that passed (over eager for a first
+program), both in tier quick; what was expected stands in the decision that asked for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import geometric_mean
+from typing import Any, Literal
+
+from pydantic import BaseModel
+
+from agents.events import Event
+
+GAIN = 1.02  # a realised gain below it is within the noise of tier quick
+
+Outcome = Literal["gained", "no gain", "not right", "not measured"]
+
+
+class Entry(BaseModel):
+    """One application of one strategy."""
+
+    run: str
+    task: str = ""  # sha
+    task_name: str = ""
+    device: str = ""  # "cpu", "cuda"
+    precision: str = ""
+    candidate: int
+    strategy: str
+    step: str = ""
+    operators: list[str] = []
+    title: str = ""
+    changes: str = ""
+    program: str = ""  # sha of the program's artefact
+    status: str = ""  # of the verdict in tier quick
+    expected: float | None = None
+    realised: float | None = None
+    speedup: float | None = None  # against eager
+    outcome: Outcome = "not measured"
+    confirmed: bool = False  # the program, or one that was made from it, is the run's result, confirmed in tier full
+
+
+@dataclass(frozen=True)
+class Score:
+    """A strategy's record over entries."""
+
+    tried: int
+    passed: int
+    gained: int
+    mean: float | None  # geometric mean of the realised gains of those that passed
+    expected: float | None  # geometric mean of what was expected of the same ones, where an expectation was written down
+
+    @property
+    def win_rate(self) -> float | None:
+        return self.gained / self.tried if self.tried else None
+
+
+def entries(events: Iterable[Event]) -> list[Entry]:
+    """One entry a candidate with a strategy and a verdict, in order of proposal."""
+    reading = _Reading()
+    for event in events:
+        handler = getattr(reading, "on_" + event.kind.replace(".", "_"), None)
+        if handler is not None:
+            handler(event, event.payload)
+    return reading.entries()
+
+
+def score(of: Sequence[Entry]) -> Score:
+    measured = [e for e in of if e.outcome != "not measured"]
+    gains = [e.realised for e in measured if e.realised]
+    hoped = [e.expected for e in measured if e.realised and e.expected]
+    return Score(
+        tried=len(measured),
+        passed=len(gains),
+        gained=sum(e.outcome == "gained" for e in measured),
+        mean=geometric_mean(gains) if gains else None,
+        expected=geometric_mean(hoped) if hoped else None,
+    )
+
+
+class _Reading:
+    """What the entries need of a trace."""
+
+    def __init__(self) -> None:
+        self.run = ""
+        self.started: dict[str, Any] = {}
+        self.operators: dict[str, list[str]] = {}
+        self.proposed: dict[int, dict[str, Any]] = {}
+        self.verdicts: dict[int, dict[str, Any]] = {}
+        self.expected: dict[int, float | None] = {}
+        self.decisions: dict[int, dict[str, Any]] = {}
+        self.in_span: dict[str, int] = {}  # candidate by the span that proposed it
+        self.best: int | None = None
+        self.held = False
+
+    def on_run_started(self, event: Event, p: dict[str, Any]) -> None:
+        self.run, self.started = event.run, p
+
+    def on_plan_proposed(self, event: Event, p: dict[str, Any]) -> None:
+        for step in p.get("steps") or []:
+            self.operators[str(step.get("id", ""))] = [str(name) for name in step.get("operators") or []]
+
+    on_plan_edited = on_plan_proposed
+
+    def on_candidate_proposed(self, event: Event, p: dict[str, Any]) -> None:
+        self.proposed[p["candidate"]] = p
+        self.in_span[event.span] = p["candidate"]
+
+    def on_verification_finished(self, event: Event, p: dict[str, Any]) -> None:
+        number = p.get("candidate")
+        if p.get("job") == "verify" and number is not None and (p.get("tier") or "quick") == "quick":
+            self.verdicts[number] = p
+
+    def on_decision_made(self, event: Event, p: dict[str, Any]) -> None:
+        if p.get("of") is None:
+            self.decisions[event.seq] = p
+        elif event.span in self.in_span:
+            asked = self.decisions.get(p["of"], p)
+            self.expected[self.in_span[event.span]] = p.get("expected") or asked.get("expected")
+
+    def on_run_finished(self, event: Event, p: dict[str, Any]) -> None:
+        self.best, self.held = p.get("best"), p.get("outcome") in ("improved", "matched") and bool(p.get("speedup"))
+
+    def entries(self) -> list[Entry]:
+        winners = self._line(self.best) if self.held else set()
+        return [self._entry(number, winners) for number, p in self.proposed.items() if p.get("strategy") and number in self.verdicts]
+
+    def _entry(self, number: int, winners: set[int]) -> Entry:
+        p, verdict = self.proposed[number], self.verdicts[number]
+        status, ratio, gain = verdict.get("status") or "", self._ratio(number), self._realised(number)
+        if status in ("inconclusive", "infrastructure_error", "") or (status == "passed" and gain is None):
+            outcome: Outcome = "not measured"
+        elif status != "passed":
+            outcome = "not right"
+        else:
+            outcome = "gained" if gain >= GAIN else "no gain"
+        task = self.started.get("task") or {}
+        return Entry(
+            run=self.run, task=task.get("sha", ""), task_name=task.get("name", ""), device=str(self.started.get("device", "")).partition(":")[0],
+            precision=self.started.get("precision", ""), candidate=number, strategy=p["strategy"], step=p.get("step") or "",
+            operators=self.operators.get(p.get("step") or "") or self._all_operators(), title=p.get("title") or "", changes=p.get("changes") or "",
+            program=(p.get("program") or {}).get("sha", ""), status=status, expected=self.expected.get(number), realised=gain, speedup=ratio,
+            outcome=outcome, confirmed=number in winners,
+        )  # fmt: skip
+
+    def _all_operators(self) -> list[str]:
+        """Of a program that belongs to no single step."""
+        return list(dict.fromkeys(name for names in self.operators.values() for name in names))[:16]
+
+    def _ratio(self, number: int) -> float | None:
+        verdict = self.verdicts.get(number) or {}
+        speedup = verdict.get("speedup") or {}
+        return speedup.get("ratio") if verdict.get("status") == "passed" else None
+
+    def _realised(self, number: int) -> float | None:
+        ratio = self._ratio(number)
+        if ratio is None:
+            return None
+        before = next((r for n in self._ancestors(number)[1:] if (r := self._ratio(n))), None)
+        return ratio / before if before else ratio
+
+    def _line(self, number: int | None) -> set[int]:
+        return set(self._ancestors(number)) if number is not None else set()
+
+    def _ancestors(self, number: int) -> list[int]:
+        line: list[int] = []
+        current: int | None = number
+        while current is not None and current in self.proposed and current not in line:
+            line.append(current)
+            current = self.proposed[current].get("parent")
+        return line
