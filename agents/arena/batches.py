@@ -1,0 +1,80 @@
+"""Many programs' kernels in a few libraries: one compiler run for a batch of them costs little more than one for a single program.
+
+Each program's source stands in a namespace of its own, and its launchers get the program's number behind their names; what the compiler makes of
+a kernel does not depend on its neighbours. Compiled with exactly the flags of the programs' own build helper.
+"""
+
+from __future__ import annotations
+
+import ast
+import ctypes
+import re
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+
+from verifier.build.raw import RawRequest, raw_requests
+
+_HELPER = (Path(__file__).resolve().parents[2] / "verifier" / "build" / "inline_helper.py").read_text().rstrip("\n")
+_LAUNCHER = re.compile(r'^extern "C" (int|void) (\w+)\(', re.MULTILINE)
+COMPILE_SECONDS = 300
+
+
+class BatchFailed(RuntimeError):
+    """The compiler refused a batch; its words are the message."""
+
+
+def request_of(program: str) -> RawRequest | None:
+    """What the program asks its build helper for; null where it has no kernels of its own."""
+    requests = raw_requests(ast.parse(program))
+    return requests[0] if requests else None
+
+
+def batch_source(requests: Mapping[int, RawRequest]) -> str:
+    """One translation unit for the programs of these numbers."""
+    includes: dict[str, None] = {}
+    parts = []
+    for number, request in requests.items():
+        lines = request.source.splitlines()
+        includes.update(dict.fromkeys(line for line in lines if line.startswith("#include")))
+        body = "\n".join(line for line in lines if not line.startswith("#include"))
+        numbered = _LAUNCHER.sub(rf'extern "C" \1 \2__{number}(', body)
+        parts.append(f"namespace program_{number} {{\n{numbered}\n}}\n")
+    return "\n".join([*includes, "", *parts])
+
+
+def compile_batch(requests: Mapping[int, RawRequest], compiler: str, arch: str, library: Path) -> None:
+    """Raises `BatchFailed`. `arch` as nvcc wants it, "sm_90"; of no meaning to g++."""
+    if library.exists():
+        return
+    first = next(iter(requests.values()))
+    unit = library.with_suffix(".cu" if first.language == "cuda" else ".cpp")
+    unit.write_text(batch_source(requests))
+    scratch = library.with_suffix(".new")
+    done = subprocess.run([compiler, *first.options(arch), str(unit), "-o", str(scratch)], capture_output=True, text=True, timeout=COMPILE_SECONDS)
+    if done.returncode != 0:
+        raise BatchFailed(done.stderr[-4000:] or done.stdout[-4000:])
+    scratch.replace(library)
+
+
+def launchers(library: ctypes.CDLL, request: RawRequest, number: int) -> SimpleNamespace:
+    """The program's launchers under their own names, as its build helper would return them."""
+    return SimpleNamespace(**{name: library[f"{name}__{number}"] for name in launcher_names(request)})
+
+
+def launcher_names(request: RawRequest) -> frozenset[str]:
+    return frozenset(name for _, name in _LAUNCHER.findall(request.source))
+
+
+def imported(program: str, kernels: SimpleNamespace | None) -> dict:
+    """The module of a program whose kernels have been compiled already. For programs of our own compiler only: it is executed here."""
+    if _HELPER not in program and kernels is not None:
+        raise BatchFailed("the program does not hold the build helper that this version knows")
+    module = {"__name__": "program", "stitch_build": lambda language, source, flags=(): kernels}
+    exec(compile(program.replace(_HELPER, ""), "program.py", "exec"), module)
+    return module
+
+
+def batches(numbers: Sequence[int], size: int) -> list[list[int]]:
+    return [list(numbers[at : at + size]) for at in range(0, len(numbers), size)]

@@ -1,0 +1,73 @@
+"""Which kernels each of several programs launches in a call, out of one recording of torch.profiler: what the diagnosis wants to know of it."""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.profiler import ProfilerActivity, profile, record_function
+
+from verifier.jobs import KernelProfile, Profile
+from verifier.profiling.digest import ITERATION, digest
+from verifier.profiling.kineto import import_kineto
+
+CALLS = 2
+_NAMESPACE = re.compile(r"\bprogram_\d+::")
+_PASS = re.compile(r"_(kernel|pass\d+)$")  # what the compiler puts behind a launcher's name for its kernels
+
+
+@dataclass
+class Seen:
+    profile: Profile
+    per_call: list[KernelProfile]  # with `calls` of one call of the program
+
+
+def seen(models: list[torch.nn.Module], inputs: list[Any], launchers: list[frozenset[str]]) -> list[Seen | None]:
+    """One entry a program, given with the names of its launchers; null where the recording has nothing of it. Every call ends with a sync, so that
+    what ran within its range is its own."""
+    if not models:
+        return []
+    with torch.no_grad(), profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as recorded:
+        for _ in range(2):  # the first call under a profiler is slow
+            models[0](*inputs)
+            torch.cuda.synchronize()
+        for number, model in enumerate(models):
+            with record_function(f"program:{number}"):
+                for _ in range(CALLS):
+                    with record_function(ITERATION):
+                        model(*inputs)
+                        torch.cuda.synchronize()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "trace.json"
+        recorded.export_chrome_trace(str(path))
+        document = json.loads(path.read_text())
+    events = [event for event in document["traceEvents"] if event.get("ph") == "X"]
+    ranges = {
+        int(event["name"].partition(":")[2]): (float(event["ts"]), float(event["ts"]) + float(event["dur"]))
+        for event in events
+        if event.get("cat") == "user_annotation" and event["name"].startswith("program:")
+    }
+    return [_of(document, events, ranges[number], launchers[number]) if number in ranges else None for number in range(len(models))]
+
+
+def _of(document: dict, events: list[dict], window: tuple[float, float], launchers: frozenset[str]) -> Seen | None:
+    begin, end = window
+    mine = []
+    for event in events:
+        if begin <= float(event["ts"]) <= end and not str(event["name"]).startswith("program:"):
+            mine.append({**event, "name": _NAMESPACE.sub("", str(event["name"]))} if event.get("cat") == "kernel" else event)
+    timeline = import_kineto(json.dumps({"traceEvents": mine, "deviceProperties": document.get("deviceProperties", [])}))
+    found = digest(timeline, lambda name: _PASS.sub("", name.partition("(")[0]) in launchers, True)
+    if not found.kernels:
+        return None
+    whole = Profile(
+        task="", program=None, tool="cupti", iterations=found.iterations, wall_us_per_iteration=found.wall_us_per_iteration,
+        device_busy=found.device_busy, launches_per_iteration=found.launches_per_iteration, gap_us_p50=found.gap_us_p50, kernels=found.kernels,
+    )  # fmt: skip
+    per_call = [kernel.model_copy(update={"calls": max(1, round(kernel.calls / found.iterations))}) for kernel in found.kernels]
+    return Seen(whole, per_call)

@@ -1,0 +1,231 @@
+"""A landscape: every program of one task that a set of choices can make, each with what it takes. Measured once, looked up ever after.
+
+The choices are *axes* (a strategy off or on, a number at one of some values), the programs all their combinations, in the order of an odometer
+whose last axis turns fastest. Times are microseconds. No torch here, and no pydantic: a million look-ups a minute.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+FORMAT = 1
+LARGE = 2 << 20  # bytes; a larger file is compressed
+STATUSES = ("passed", "wrong_result", "build_failed", "crashed", "not_measured")
+PASSED = 0
+
+Point = tuple[int, ...]  # an index into its values for every axis
+
+
+class LandscapeError(ValueError):
+    """A file that is not a landscape, or one that cannot be played; says what to do."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    name: str  # "row-cache", "block"
+    group: str  # of the plan; "" for the whole program
+    values: tuple[int, ...]  # 0 and 1 for a strategy
+    default: int  # index: what the compiler takes by itself
+    strategy: str = ""  # of the catalogue; null for a number that no strategy stands for
+    numeric: bool = False
+
+    @property
+    def label(self) -> str:
+        return f"{self.name} in {self.group}" if self.group else self.name
+
+
+@dataclass
+class Landscape:
+    """One task. Columns have one entry a point; a point whose program was printed before has the figures of that program."""
+
+    name: str
+    what: str  # a sentence
+    axes: tuple[Axis, ...]
+    eager_us: float
+    floor_us: float
+    program: list[int]  # number of the distinct program
+    status: list[int]  # into STATUSES
+    us: list[float | None]  # median
+    spread: list[float | None]  # relative, between blocks
+    bottleneck: list[str]
+    groups: tuple[str, ...] = ()  # own kernels of the plan
+    shares: list[list[float] | None] = field(default_factory=list)  # of the program's time, by group
+    launches: list[float | None] = field(default_factory=list)
+    sha: str = ""  # of the task's source
+    source: str = ""
+    confirmed: list[dict[str, Any]] = field(default_factory=list)  # points that went through the verifier as well
+
+    def __post_init__(self) -> None:
+        count = math.prod(len(axis.values) for axis in self.axes)
+        for name in ("program", "status", "us", "spread", "bottleneck"):
+            if len(getattr(self, name)) != count:
+                raise LandscapeError(f"landscape {self.name}: {len(getattr(self, name))} entries in {name!r} for {count} points")
+
+    def __len__(self) -> int:
+        return len(self.status)
+
+    @cached_property
+    def strides(self) -> tuple[int, ...]:
+        strides, step = [], 1
+        for axis in reversed(self.axes):
+            strides.append(step)
+            step *= len(axis.values)
+        return tuple(reversed(strides))
+
+    def index(self, point: Point) -> int:
+        return sum(at * stride for at, stride in zip(point, self.strides, strict=True))
+
+    def point(self, index: int) -> Point:
+        return tuple(index // stride % len(axis.values) for axis, stride in zip(self.axes, self.strides, strict=True))
+
+    @cached_property
+    def default(self) -> Point:
+        return tuple(axis.default for axis in self.axes)
+
+    @cached_property
+    def best(self) -> int:
+        """Index of the fastest program that is right."""
+        passed = [index for index, status in enumerate(self.status) if status == PASSED and self.us[index]]
+        if not passed:
+            raise LandscapeError(f"landscape {self.name}: no program passed")
+        return min(passed, key=lambda index: self.us[index])
+
+    @property
+    def best_us(self) -> float:
+        return self.us[self.best]
+
+    @property
+    def distinct(self) -> int:
+        return len(set(self.program))
+
+    @property
+    def measured(self) -> int:
+        """Distinct programs with a verdict."""
+        return len({number for number, status in zip(self.program, self.status, strict=True) if STATUSES[status] != "not_measured"})
+
+    def speedup(self, index: int) -> float:
+        """Against eager; 0 for a program that is not right."""
+        return self.eager_us / self.us[index] if self.status[index] == PASSED and self.us[index] else 0.0
+
+    def neighbours(self, point: Point) -> Iterator[tuple[int, int]]:
+        """(axis, value) of every change of one axis."""
+        for number, axis in enumerate(self.axes):
+            for value in range(len(axis.values)):
+                if value != point[number]:
+                    yield number, value
+
+    def describe(self, point: Point) -> str:
+        """What differs from the compiler's own choice."""
+        parts = [
+            f"{axis.label} = {axis.values[at]}" if axis.numeric else f"{axis.label} {'on' if axis.values[at] else 'off'}"
+            for axis, at in zip(self.axes, point, strict=True)
+            if at != axis.default
+        ]
+        return ", ".join(parts) or "the compiler's own choice"
+
+
+@dataclass
+class Table:
+    """Landscapes of one device. `kind` is "measured", or "synthetic" for one that was made up: never reported as measured."""
+
+    kind: str
+    device: dict[str, Any]
+    landscapes: list[Landscape]
+    about: dict[str, Any] = field(default_factory=dict)  # how it was made: commands, times, agreement with the verifier
+
+    def named(self, name: str) -> Landscape:
+        return next(landscape for landscape in self.landscapes if landscape.name == name)
+
+
+def replaced(point: Point, axis: int, value: int) -> Point:
+    return (*point[:axis], value, *point[axis + 1 :])
+
+
+def save(table: Table, path: Path) -> Path:
+    """Compact JSON; compressed, under the name with `.gz`, where it is large. Returns the path written."""
+    content = {
+        "format": FORMAT,
+        "kind": table.kind,
+        "device": table.device,
+        "about": table.about,
+        "tasks": [_plain(landscape) for landscape in table.landscapes],
+    }
+    data = json.dumps(content, separators=(",", ":"), allow_nan=False).encode()
+    scratch = path.with_name(f".{path.name}.new")
+    if len(data) > LARGE:
+        path = path.with_name(path.name.removesuffix(".gz") + ".gz")
+        data = gzip.compress(data, mtime=0)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch.write_bytes(data)
+    scratch.replace(path)
+    return path
+
+
+def _plain(landscape: Landscape) -> dict[str, Any]:
+    axes = [
+        {"name": a.name, "group": a.group, "values": list(a.values), "default": a.default, "strategy": a.strategy, "numeric": a.numeric}
+        for a in landscape.axes
+    ]
+    columns = {name: getattr(landscape, name) for name in ("program", "status", "bottleneck", "shares", "launches")}
+    columns["us"] = [None if value is None else round(value, 3) for value in landscape.us]
+    columns["spread"] = [None if value is None else round(value, 4) for value in landscape.spread]
+    return {
+        "name": landscape.name,
+        "what": landscape.what,
+        "sha": landscape.sha,
+        "source": landscape.source,
+        "axes": axes,
+        "eager_us": round(landscape.eager_us, 3),
+        "floor_us": round(landscape.floor_us, 3),
+        "groups": list(landscape.groups),
+        "statuses": list(STATUSES),
+        **columns,
+        "confirmed": landscape.confirmed,
+    }
+
+
+def load(path: Path) -> Table:
+    """Raises `LandscapeError` where the file is not a table of landscapes."""
+    try:
+        data = path.read_bytes()
+        content = json.loads(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data)
+        if content["format"] != FORMAT:
+            raise LandscapeError(f"{path} has format {content['format']}, this version reads {FORMAT}: measure it again")
+        landscapes = [_landscape(entry) for entry in content["tasks"]]
+        return Table(content["kind"], content["device"], landscapes, content.get("about", {}))
+    except LandscapeError:
+        raise
+    except OSError as error:
+        raise LandscapeError(f"{path} cannot be read: {error.strerror or error}") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise LandscapeError(f"{path} is not a table of landscapes ({type(error).__name__}: {error}); bench/landscapes.py makes them") from None
+
+
+def _landscape(entry: dict[str, Any]) -> Landscape:
+    axes = tuple(Axis(a["name"], a["group"], tuple(a["values"]), a["default"], a["strategy"], a["numeric"]) for a in entry["axes"])
+    keys = ("name", "what", "eager_us", "floor_us", "program", "status", "us", "spread", "bottleneck", "shares", "launches", "sha", "source")
+    return Landscape(axes=axes, groups=tuple(entry["groups"]), confirmed=entry["confirmed"], **{key: entry[key] for key in keys})
+
+
+def merged(tables: Sequence[Table]) -> Table:
+    """Parts of one measurement as one table; a task that several parts hold is taken from the one that knows most of it."""
+    if not tables:
+        raise LandscapeError("there is nothing to merge")
+    kinds = {table.kind for table in tables}
+    models = {str(table.device.get("device_name")) for table in tables}
+    if len(kinds) > 1 or len(models) > 1:
+        raise LandscapeError(f"these are not parts of one measurement: {', '.join(sorted(kinds | models))}")
+    best: dict[str, Landscape] = {}
+    for table in tables:
+        for landscape in table.landscapes:
+            known = best.get(landscape.name)
+            if known is None or (landscape.measured, len(landscape.confirmed)) > (known.measured, len(known.confirmed)):
+                best[landscape.name] = landscape
+    return Table(tables[0].kind, tables[0].device, [best[name] for name in sorted(best)], {"parts": [table.about for table in tables]})

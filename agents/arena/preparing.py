@@ -1,0 +1,65 @@
+"""Before a device is needed: a task's graph, its plan, its programs, and their kernels compiled in batches. Runs in worker processes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from agents.arena.axes import Space, space
+from agents.arena.batches import batches, compile_batch, request_of
+from agents.arena.suite import Subject
+from agents.compiler import CompilerPlan, DeviceFigures, make_plan
+from verifier.build.raw import RawRequest
+
+WANTED = 220  # programs that differ, a task
+MOST = 4096  # points of a task
+BATCH = 16  # programs a compiler run
+
+
+@dataclass
+class Prepared:
+    subject: Subject
+    space: Space
+    plan: CompilerPlan
+    bytes_min: int | None
+    flops: int | None
+    requests: dict[int, RawRequest]  # of the programs that have kernels of their own
+    batches: list[list[int]]
+
+    @property
+    def library_names(self) -> dict[int, str]:
+        """The file that holds a program's kernels."""
+        return {number: f"{self.subject.name}-{at}.so" for at, batch in enumerate(self.batches) for number in batch}
+
+
+def prepare(subject: Subject, figures: DeviceFigures, wanted: int = WANTED, most: int = MOST) -> Prepared:
+    """Runs the task's own code (constructor, inputs, export), on the CPU: for our own tasks only. Raises `ValueError` where it has no graph."""
+    import torch
+
+    from verifier.capture import capture
+
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    module: dict = {"__name__": "task"}
+    exec(compile(subject.source, f"{subject.name}.py", "exec"), module)
+    found = capture(module["Model"](*module["get_init_inputs"]()), module["get_inputs"](), subject.source, "train")
+    if found.graph is None:
+        raise ValueError(f"{subject.name} cannot be captured: {found.reason}")
+    plan = make_plan(found, subject.source, figures)
+    chosen = space(plan, subject.source, wanted, most)
+    requests = {number: request for number, program in enumerate(chosen.sources) if (request := request_of(program)) is not None}
+    return Prepared(subject, chosen, plan, found.bytes_min, found.flops, requests, batches(sorted(requests), BATCH))
+
+
+def compile_one(prepared: Prepared, at: int, compiler: str, arch: str, folder: Path) -> None:
+    """Batch number `at`, into the folder. A batch that does not compile is taken apart, so that only what is broken is missing."""
+    batch = prepared.batches[at]
+    library = folder / f"{prepared.subject.name}-{at}.so"
+    try:
+        compile_batch({number: prepared.requests[number] for number in batch}, compiler, arch, library)
+    except RuntimeError:
+        for number in batch:
+            try:
+                compile_batch({number: prepared.requests[number]}, compiler, arch, folder / f"{prepared.subject.name}-one-{number}.so")
+            except RuntimeError as error:
+                (folder / f"{prepared.subject.name}-one-{number}.txt").write_text(str(error))

@@ -1,0 +1,99 @@
+"""Times calls of programs that are trusted, in this very process, by the clock that the verifier's parties have.
+
+`verifier.shim` flushes the L2 and keeps the GPU at speed before a call, starts its clock, and stops it after a sync of the whole device. What a
+party gets as bytes from the judge, this process writes to itself beforehand.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from verifier.devices.base import GO, REFRESH, Device, open_device
+
+WARM_MS = 0.3  # the GPU is never idle for long here; the verifier's 3 ms bridge the drawing of inputs
+DISPATCHES = 3  # as in the verifier's party: torch's launch path back into the host's caches
+ANSWER_BYTES = 9  # "f" and eight bytes of nanoseconds
+
+
+class DeviceLost(RuntimeError):
+    """This process cannot use its device any more; another one may."""
+
+
+class Stopwatch:
+    """`call` returns what the function returned and its nanoseconds. One device, opened in this process."""
+
+    def __init__(self, device: str, data_dir: Path):
+        self.judge: Device = open_device(device, data_dir)
+        self.cuda = self.judge.kind == "cuda"
+        self.torch_device = self.judge.torch_device
+        self._ours, theirs = socket.socketpair()
+        self._theirs = theirs
+        config = self.judge.config()
+        if self.cuda:
+            from verifier.devices import cuda_driver
+            from verifier.shim.clock import Clock
+
+            if config.get("processors"):
+                os.sched_setaffinity(0, config["processors"])
+            torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+            torch.backends.cudnn.benchmark = False
+            torch.set_num_threads(4)
+            self._tiny = torch.zeros(64, device=self.torch_device)
+            context = cuda_driver.use_primary_context(self.judge.index)
+            self._clock = Clock(Path(config["clock_host"]), context, flush_bytes=int(config["flush_bytes"]), warm_ms=WARM_MS)
+        else:
+            from verifier.devices.cpu_party import CpuPartyDevice
+
+            self._party = CpuPartyDevice(config)
+            self._party.configure("fp32-strict")
+
+    def call(self, function: Callable[[], Any]) -> tuple[Any, int]:
+        self._ours.send(REFRESH + GO)
+        fd = self._theirs.fileno()
+        if self.cuda:
+            for _ in range(DISPATCHES):
+                torch.add(self._tiny, 1)
+            self._clock.prepare()
+            for _ in range(DISPATCHES):
+                torch.add(self._tiny, 1)
+            self._clock.sync()
+            self._clock.go(fd)
+            result = function()
+            nanoseconds = self._clock.done(fd)
+        else:
+            self.judge.flush_caches()
+            self._party.go(fd)
+            result = function()
+            nanoseconds = self._party.done(fd)
+        self._ours.recv(ANSWER_BYTES, socket.MSG_WAITALL)
+        return result, nanoseconds
+
+    def sync(self) -> None:
+        if self.cuda:
+            self._clock.sync()
+
+    def check(self) -> None:
+        """Raises `DeviceLost` where a kernel has left the GPU unusable for this process."""
+        if self.cuda:
+            try:
+                torch.zeros(8, device=self.torch_device).sum().item()
+            except RuntimeError as error:
+                raise DeviceLost(str(error).splitlines()[0]) from None
+
+    def empty(self) -> None:
+        """Gives back what models that are gone have used; a captured graph holds on to itself until the collector comes."""
+        gc.collect()
+        if self.cuda:
+            torch.cuda.empty_cache()
+
+    def close(self) -> None:
+        self._ours.close()
+        self._theirs.close()
+        self.judge.close()

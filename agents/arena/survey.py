@@ -1,0 +1,181 @@
+"""A shard of a survey: tasks are prepared and compiled by worker processes ahead of the one process that has the device."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from agents.arena.landscape import Landscape, Table, load, save
+from agents.arena.preparing import Prepared, compile_one, prepare
+from agents.arena.suite import Subject
+from agents.compiler import DeviceFigures
+
+AHEAD = 4  # tasks that are prepared beyond the one being measured
+MAX_DEATHS = 6  # of the measuring process, after which a shard gives up
+
+
+@dataclass
+class Shard:
+    """Which tasks, where, and what is there already."""
+
+    device: str
+    subjects: Sequence[Subject]
+    out: Path
+    data_dir: Path
+    wanted: int
+    most: int
+    until: float  # time.monotonic
+    cores: list[int]  # for workers; the measuring process has others
+    begun: float = field(default_factory=time.monotonic)
+    spent: dict[str, float] = field(default_factory=dict)  # seconds of the device a task
+
+    @property
+    def flying(self) -> Path:
+        return self.out.with_suffix(".flying")
+
+    def measure(self) -> bool:
+        """Measures until everything is measured (true) or the time is up. Resumes from `out`."""
+        from agents.arena.measuring import Bench, Result, landscape_of, results_of
+        from agents.arena.stopwatch import Stopwatch
+
+        known = {landscape.name: landscape for landscape in load(self.out).landscapes} if self.out.exists() else {}
+        crashed = self.crash()
+        folder = self.data_dir / "landscapes"
+        folder.mkdir(parents=True, exist_ok=True)
+        with self.workers() as pool:
+            ready = self.ready(pool, folder)
+            watch = Stopwatch(self.device, self.data_dir)
+            environment = watch.judge.environment().model_dump(mode="json")
+            complete = True
+            for prepared in ready:
+                name = prepared.subject.name
+                landscape = known.get(name)
+                results = (results_of(landscape, prepared) if landscape else None) or {}
+                eager = [landscape.eager_us] if landscape and results and landscape.eager_us else []
+                if crashed and crashed["task"] == name and crashed["number"] >= 0:
+                    results[crashed["number"]] = Result("crashed", note="the process that ran it died")
+                begin = time.monotonic()
+                bench = Bench(prepared, watch, folder, results, eager)
+
+                def keep(prepared: Prepared = prepared, bench: Bench = bench) -> None:
+                    known[prepared.subject.name] = landscape_of(prepared, bench.results, bench.eager_us)
+                    self.keep(known, environment)
+
+                done = bench.run(self.flying, self.until, keep)
+                keep()
+                self.spent[name] = round(time.monotonic() - begin, 1)
+                self.say(known[name], self.spent[name])
+                del bench
+                watch.empty()
+                complete = complete and done
+                if not done:
+                    break
+            watch.close()
+            pool.shutdown(wait=False, cancel_futures=True)
+        return complete and len(known) == len(self.subjects)
+
+    def crash(self) -> dict[str, Any] | None:
+        """What the process before this one died of."""
+        try:
+            return json.loads(self.flying.read_text())
+        except (OSError, ValueError):
+            return None
+
+    def workers(self) -> ProcessPoolExecutor:
+        return ProcessPoolExecutor(max(1, len(self.cores)), mp_context=get_context("spawn"), initializer=_at_work, initargs=(self.cores,))
+
+    def ready(self, pool: ProcessPoolExecutor, folder: Path) -> Iterator[Prepared]:
+        """Tasks in the order of the shard, each as soon as its kernels are compiled, the following ones being prepared meanwhile."""
+        figures, compiler, arch = self.figures(), self.compiler(), self.arch()
+        preparing: dict[int, Future] = {}
+        compiling: dict[int, list[Future]] = {}
+
+        def begin(at: int) -> None:
+            if at < len(self.subjects) and at not in preparing:
+                preparing[at] = pool.submit(prepare, self.subjects[at], figures, self.wanted, self.most)
+
+        def compile_batches(at: int) -> None:
+            if at in preparing and at not in compiling and preparing[at].done() and preparing[at].exception() is None:
+                prepared = preparing[at].result()
+                compiling[at] = [pool.submit(compile_one, prepared, n, compiler, arch, folder) for n in range(len(prepared.batches))]
+
+        for at in range(len(self.subjects)):
+            for ahead in range(at, at + 1 + AHEAD):
+                begin(ahead)
+            try:
+                prepared = preparing[at].result()
+            except Exception as error:  # one task that cannot be prepared does not stop the survey
+                print(f"  {self.subjects[at].name}: left out ({type(error).__name__}: {str(error)[:300]})", flush=True)
+                continue
+            compile_batches(at)
+            for future in compiling[at]:
+                future.result()
+            for ahead in range(at + 1, at + 1 + AHEAD):
+                compile_batches(ahead)
+            yield prepared
+
+    def figures(self) -> DeviceFigures:
+        if self.device == "cpu":
+            return DeviceFigures.cpu(len(os.sched_getaffinity(0)))
+        from verifier.devices import cuda_driver
+
+        facts = cuda_driver.facts(int(self.device.partition(":")[2] or 0))
+        described = {"device": self.device, "device_name": facts.name, "multiprocessors": facts.multiprocessors, "l2_bytes": facts.l2_bytes}
+        return DeviceFigures.of({**described, "bandwidth_gbs": (facts.bandwidth or 0) / 1e9}, self.device)
+
+    def compiler(self) -> str:
+        if self.device == "cpu":
+            return shutil.which("g++") or "g++"
+        from verifier.devices.cuda import find_nvcc
+
+        return find_nvcc() or "nvcc"
+
+    def arch(self) -> str:
+        if self.device == "cpu":
+            return ""
+        from verifier.devices import cuda_driver
+
+        return cuda_driver.facts(int(self.device.partition(":")[2] or 0)).arch
+
+    def keep(self, known: dict[str, Landscape], environment: dict[str, Any]) -> None:
+        about = {"seconds": round(time.monotonic() - self.begun, 1), "device_seconds": self.spent, "wanted": self.wanted, "most": self.most}
+        table = Table("measured", environment, list(known.values()), about)
+        plain = self.out.with_suffix(".json")
+        written = save(table, plain)
+        if written != self.out:
+            written.replace(self.out)
+
+    def say(self, landscape: Landscape, seconds: float) -> None:
+        passed = [landscape.us[i] for i, status in enumerate(landscape.status) if status == 0]
+        best = f"eager {landscape.eager_us:.1f} us, best {min(passed):.1f} us" if passed else "nothing passed"
+        print(
+            f"  {landscape.name}: {landscape.measured} of {landscape.distinct} programs, {len(landscape)} points, {best}, {seconds:.0f} s", flush=True
+        )
+
+
+def _at_work(cores: list[int]) -> None:
+    os.nice(5)
+    if cores:
+        try:
+            os.sched_setaffinity(0, cores)
+        except OSError:
+            pass  # a container that allows others
+
+
+def restarted(command: Sequence[str], flying: Path, log: Any = None) -> int:
+    """Runs a shard's measuring process; one that dies over a program is started again, and knows over which."""
+    for _ in range(MAX_DEATHS):
+        code = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT if log else None).returncode
+        if code in (0, 2, 3, 130) or not flying.exists():
+            return code
+        print(f"  the measuring process ended with {code} over {flying.read_text()}: started again", flush=True)
+    return code
