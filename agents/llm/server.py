@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
+from asyncio import sleep
 from collections.abc import Mapping
 
 import httpx
@@ -67,7 +67,7 @@ class Server:
                 raise self.failure(fault, call.sent) from None
             if fault.wait is not None:
                 limiter.hold(fault.wait)
-            await asyncio.sleep(wait)
+            await sleep(wait)
         raise AssertionError("unreachable")
 
     def failure(self, fault: Fault, sent: int) -> ModelFailure:
