@@ -1,7 +1,20 @@
 """Search policies: each a short module that decides what to try next, on the one engine."""
 
 from agents.run import Workflow
+from agents.workflows.branch import branch
+from agents.workflows.descend import descend
+from agents.workflows.forge import forge
+from agents.workflows.pilot import pilot
+from agents.workflows.random_search import random_search
 from agents.workflows.stitch import stitch
 from agents.workflows.verify import verify
 
-WORKFLOWS: dict[str, Workflow] = {"stitch": stitch, "verify": verify}
+WORKFLOWS: dict[str, Workflow] = {
+    "stitch": stitch,
+    "forge": forge,
+    "pilot": pilot,
+    "branch": branch,
+    "descend": descend,
+    "random": random_search,
+    "verify": verify,
+}

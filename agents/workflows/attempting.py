@@ -59,7 +59,10 @@ async def try_edit(run: Engine, span: Span, situation: Situation, edit: Edit, pa
     if edit.says:
         await span.say("coder", *edit.says)
     number = parent.number if parent else None
-    proposed = await span.propose(edit.source, parent=number, title=edit.title, step=edit.step, changes=edit.changes, strategy=edit.strategy)
+    proposed = await span.propose(
+        edit.source, parent=number, title=edit.title, step=edit.step, changes=edit.changes, strategy=edit.strategy,
+        idea=edit.idea.number if edit.idea else None,
+    )  # fmt: skip
     attempt = Attempt(proposed.payload["candidate"], number, edit)
     situation.attempts.append(attempt)
     situation.attempts.sort(key=lambda a: a.number)  # workers in parallel come in another order after a resume

@@ -1,0 +1,77 @@
+"""Who was called for what, and from what it was made: the call graph of a run, read from its trace alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from agents.events import Event
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a role. `made` and `parents` are named "idea 3", "candidate 2", "diagnosis of candidate 2", "plan".
+
+    `situation`: of the planner "plan", "ideas", "cross", "align"; of the coder "first", "realise" (an idea translated), "repair" (of a program that
+    did not pass), "optimise", "tune" (other numbers); of the verifier's agent "diagnose"; of the verifier itself "confirm" (tier full).
+    """
+
+    role: str
+    situation: str
+    span: str
+    parents: tuple[str, ...]
+    made: tuple[str, ...]
+
+
+def call_graph(events: Sequence[Event]) -> list[Call]:
+    """All calls in the order of the trace. Calls that gave nothing leave none."""
+    calls: list[Call] = []
+    passed: dict[int, bool] = {}
+    judged: set[int] = set()  # candidates with a diagnosis
+    for event in events:
+        p = event.payload
+        if event.kind == "plan.proposed":
+            calls.append(Call("planner", "plan", event.span, (), ("plan",)))
+        elif event.kind == "idea.proposed":
+            _idea(calls, event, p)
+        elif event.kind == "candidate.proposed":
+            calls.append(Call("coder", *_coder(event, p, passed, judged)))
+        elif event.kind == "verification.finished" and p.get("job") == "verify":
+            passed[p["candidate"]] = p.get("status") == "passed"
+            if p.get("tier") == "full":
+                calls.append(Call("verifier", "confirm", event.span, (f"candidate {p['candidate']}",), ()))
+        elif event.kind == "diagnosis.made":
+            judged.add(p["candidate"])
+            calls.append(Call("judge", "diagnose", event.span, (f"candidate {p['candidate']}",), (f"diagnosis of candidate {p['candidate']}",)))
+    return calls
+
+
+def _idea(calls: list[Call], event: Event, p: dict[str, Any]) -> None:
+    made, parents = f"idea {p['idea']}", tuple(f"idea {n}" for n in p["parents"])
+    if p["situation"] == "align":
+        calls.append(Call("planner", "align", event.span, (made, f"candidate {p['candidate']}"), (made,)))
+    elif p["situation"] == "ideas" and calls and (calls[-1].situation, calls[-1].span) == ("ideas", event.span):
+        calls[-1] = Call("planner", "ideas", event.span, (), (*calls[-1].made, made))  # one call, several ideas
+    else:
+        calls.append(Call("planner", p["situation"], event.span, parents, (made,)))
+
+
+def _coder(event: Event, p: dict[str, Any], passed: dict[int, bool], judged: set[int]) -> tuple[str, str, tuple[str, ...], tuple[str, ...]]:
+    parent, idea = p.get("parent"), p.get("idea")
+    base = (f"candidate {parent}",) if parent is not None else ()
+    made = (f"candidate {p['candidate']}",)
+    if idea is not None:
+        return "realise", event.span, (f"idea {idea}", *base), made
+    if event.span.partition("/")[0] == "descend":
+        return "tune", event.span, base, made
+    if parent is None:
+        return "first", event.span, (), made
+    judgement = (f"diagnosis of candidate {parent}",) if parent in judged else ()
+    if passed.get(parent) and not judgement:  # nobody asked for a change of what it does
+        return "tune", event.span, base, made
+    return ("optimise" if passed.get(parent) else "repair"), event.span, (*base, *judgement), made
+
+
+def as_json(calls: Sequence[Call]) -> list[dict[str, Any]]:
+    return [asdict(call) for call in calls]

@@ -1,0 +1,124 @@
+"""Coordinate descent over the numbers of a finished program: after Droplet Search, as "Explore as a Storm, Exploit as a Raindrop"
+(arXiv 2406.20037) puts it behind a short exploration. From there: start at the best program known, look at neighbours, move to a better one, look
+further away before giving up. Ours: one number at a time, a direction that gained is followed, and a gain has to exceed the noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from math import prod
+
+from agents.budget import OutOfBudget
+from agents.roles.situation import Attempt, Knob, Roles, Situation, Unusable
+from agents.run import Engine
+from agents.stopping import enough
+from agents.workflows.attempting import try_edit
+from agents.workflows.measuring import verdict
+
+GAIN = 1.005  # a smaller one is taken for noise
+SHARE = 3  # of all combinations, one in so many is measured at most
+MOST_MEASURED = 48
+MOST_LAST = 8  # where another workflow calls it at its end
+
+Measure = Callable[[dict[str, int]], Awaitable[float]]
+
+
+async def descend(knobs: Sequence[Knob], score: float, measure: Measure, limit: int) -> dict[str, int]:
+    """The best values found with at most `limit` measurements, from the knobs' present ones, whose score is given (more is better; 0: not correct).
+
+    `measure` is asked once for a combination. Where all neighbours of one step lose, those two steps away are looked at, and so on.
+    """
+    now = {knob.name: knob.values.index(knob.value) for knob in knobs}
+    known = {tuple(now.values()): score}
+    best, step, asked = score, 1, 0
+    turns = [knob for knob in knobs if len(knob.values) > 1]
+    furthest = max((len(knob.values) for knob in turns), default=1)
+    while step < furthest:
+        gained = False
+        for knob in turns:
+            for way in (step, -step):
+                while True:
+                    place = now[knob.name] + way
+                    if not 0 <= place < len(knob.values):
+                        break
+                    there = {**now, knob.name: place}
+                    if tuple(there.values()) not in known:
+                        if asked >= limit:
+                            return values_of(knobs, now)
+                        asked += 1
+                        known[tuple(there.values())] = await measure(values_of(knobs, there))
+                    found = known[tuple(there.values())]
+                    if found < best * GAIN or found <= 0:
+                        break
+                    now, best, gained = there, found, True
+        step = 1 if gained and step > 1 else step if gained else step + 1
+    return values_of(knobs, now)
+
+
+def values_of(knobs: Sequence[Knob], places: dict[str, int]) -> dict[str, int]:
+    return {knob.name: knob.values[places[knob.name]] for knob in knobs}
+
+
+async def descend_numbers(run: Engine, situation: Situation, roles: Roles, start: Attempt, most: int, path: str = "descend") -> str:
+    """Tune the numbers of `start`; the programs are among the situation's attempts. Returns what became of it, a sentence."""
+    knobs = list(roles.coder.knobs(situation, start))
+    combinations = prod(len(knob.values) for knob in knobs)
+    if combinations < 2:
+        return f"candidate {start.number} has no numbers to change"
+    limit = min(most, max(combinations // SHARE, 2))
+    asked = 0
+    async with run.span(path, f"Tune the numbers of candidate {start.number}", "coder") as span:
+        what = ", ".join(f"{k.name} ({len(k.values)} values)" for k in knobs)
+        await span.say("coder", f"Coordinate descent over {what}: {combinations} combinations, of which at most {limit} are measured.")
+
+        async def measure(values: dict[str, int]) -> float:
+            nonlocal asked
+            asked += 1
+            changed = {k.name: values[k.name] for k in knobs if values[k.name] != k.value}
+            return await tried(run, situation, roles, f"{path}/{asked}", start, changed)
+
+        await descend(knobs, speed(start), measure, limit)
+        best = max(situation.attempts, key=speed)
+        said = f"{asked} of {combinations} combinations measured; candidate {best.number} is the fastest"
+        span.summary = f"{said}, {speed(best) / speed(start):.2f}x candidate {start.number}"
+    return span.summary
+
+
+async def tried(run: Engine, situation: Situation, roles: Roles, path: str, start: Attempt, changed: dict[str, int]) -> float:
+    """The speed of `start` with other numbers; 0 where that is no correct program. What prints alike is not measured twice."""
+    async with run.span(path, ", ".join(f"{name} = {value}" for name, value in changed.items()) or "The numbers as they were", "coder") as span:
+        try:
+            edit = await roles.coder.tune(span, situation, start, changed)
+        except Unusable as refused:
+            edit = None
+            span.fail(f"no usable program: {refused.reason}"[:500])
+        if edit is None:
+            span.skip(span.summary or "not a program of these numbers")
+            return 0.0
+        same = next((a for a in situation.attempts if a.edit.source == edit.source), None)
+        if same is not None:
+            span.skip(f"the same program as candidate {same.number}")
+            return speed(same)
+        attempt = await try_edit(run, span, situation, edit, start, profile=False)
+        span.summary = span.summary or verdict(attempt.report)
+    return speed(attempt)
+
+
+async def descend_last(run: Engine, situation: Situation, roles: Roles, reason: str) -> str:
+    """What other workflows end with where they ended by themselves and the budget has something left: a short descent from their best program.
+
+    Returns the reason of the search, with what the descent did. A budget that ends it is no reason to call the search out of budget.
+    """
+    best = situation.best
+    if best is None or enough(run, situation) is not None:
+        return reason
+    try:
+        said = await descend_numbers(run, situation, roles, best, MOST_LAST)
+    except OutOfBudget as error:
+        said = f"tuning numbers ended early, as {error}"
+    return f"{reason.rstrip('.')}. Then {said}."
+
+
+def speed(attempt: Attempt) -> float:
+    """Speedup against eager as measured; 0 where it is not correct."""
+    return attempt.report.speedup.ratio if attempt.passed else 0.0

@@ -1,0 +1,34 @@
+"""The frame of every search: what is known before it, and what is made of what it found."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from agents.budget import OutOfBudget
+from agents.roles.situation import Roles, Situation
+from agents.run import Engine, Finish
+from agents.workflows.confirming import confirm
+from agents.workflows.descending import descend_last
+from agents.workflows.measuring import admit
+from agents.workflows.understanding import plan, understand
+
+Search = Callable[[Engine, Situation, Roles], Awaitable[str]]
+
+
+async def solve(run: Engine, search: Search, *, built_in: tuple[str, ...] = (), tune_last: bool = True) -> Finish:
+    """Admission, graph, profile and plan; then the search, which returns why it ended; then numbers, and the confirmation of the winner.
+
+    `built_in`: roles ("planner", "coder", "judge") that this workflow has no model for, whatever the settings say.
+    """
+    roles = run.cast(built_in)
+    situation = Situation(run.task_source, run.task_name, run.settings)
+    situation.admission = await admit(run)
+    await understand(run, situation)
+    await plan(run, situation, roles)
+    try:
+        reason, spent = await search(run, situation, roles), False
+        if tune_last:
+            reason = await descend_last(run, situation, roles, reason)
+    except OutOfBudget as error:
+        reason, spent = f"{error}, so the search ends here", True
+    return await confirm(run, situation, reason, spent)

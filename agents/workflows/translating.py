@@ -1,0 +1,105 @@
+"""An idea becomes a program: translated, and repaired from what the verifier says while it is wrong. Populations and branches do this."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+
+from agents.roles.situation import Advice, Attempt, Edit, Idea, Roles, Situation, Unusable
+from agents.run import Engine
+from agents.span import Span
+from agents.workflows.attempting import try_edit, unusable
+from verifier.profiling.diagnosis import defect
+
+Writing = Callable[[Span], Awaitable[Edit | None]]
+
+
+async def translate(
+    run: Engine, situation: Situation, roles: Roles, path: str, idea: Idea, parent: Attempt | None, *, seen: Sequence[Attempt], repairs: int
+) -> list[Attempt]:
+    """The programs that came of the idea, starting from the parent's: its translation and at most `repairs` repairs, of which the last counts.
+
+    Workers call this side by side: the coder is shown the attempts that had ended before all of them began (`seen`) and this worker's own, so
+    that what it writes does not depend on which worker is faster.
+    """
+    view = replace(situation, attempts=list(seen), refusals=[])
+    own: list[Attempt] = []
+    title, start = idea.title, parent
+
+    async def write(span: Span) -> Edit | None:
+        if not own:
+            edit = await roles.coder.realise(span, view, idea, start)
+            return replace(edit, idea=idea) if edit is not None else None
+        return await roles.coder.write(span, view, start, to_repair(start))
+
+    while len(own) <= repairs:
+        attempt = await _candidate(run, situation, view, f"{path}/attempt-{len(own) + 1}", title, start, write)
+        if attempt is None:
+            break
+        own.append(attempt)
+        if attempt.passed:
+            break
+        title, start = f"Repair candidate {attempt.number}", attempt
+    return own
+
+
+async def _candidate(
+    run: Engine, situation: Situation, view: Situation, path: str, title: str, parent: Attempt | None, write: Writing
+) -> Attempt | None:
+    async with run.span(path, title[:200], "coder") as span:
+        try:
+            edit = await write(span)
+        except Unusable as refused:
+            await unusable(span, view, refused, None, None)
+            return None
+        if edit is None:
+            span.skip("nothing new came of it")
+            return None
+        attempt = await try_edit(run, span, situation, edit, parent)
+    view.attempts.append(attempt)
+    view.refusals.clear()
+    return attempt
+
+
+def to_repair(attempt: Attempt) -> Advice:
+    """What an error fixer gets: the report's own words, no judge between."""
+    return Advice(defect(attempt.report), "repair", f"Candidate {attempt.number} did not pass.")
+
+
+class Ideas:
+    """All ideas of a run. Workers side by side number theirs before they begin, so that a resume gives the same numbers."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, Idea] = {}
+        self._last = 0
+
+    @property
+    def known(self) -> list[Idea]:
+        return [self._known[number] for number in sorted(self._known)]
+
+    def number(self) -> int:
+        self._last += 1
+        return self._last
+
+    async def add(self, span: Span, situation: str, idea: Idea, number: int, candidate: int | None = None) -> Idea:
+        """Put an idea on record. `situation`: how it came about, "ideas", "cross" or "align" (the number of the idea that it puts right)."""
+        idea = self._known[number] = replace(idea, number=number)
+        payload = {
+            "situation": situation, "idea": number, "parents": list(idea.parents), "title": idea.title[:300], "text": idea.text[:4000],
+            "strategies": list(idea.strategies)[:24], "expected": idea.expected, "candidate": candidate,
+        }  # fmt: skip
+        await span.emit("idea.proposed", payload, agent="planner")
+        return idea
+
+
+async def new_ideas(span: Span, situation: Situation, roles: Roles, ideas: Ideas, wanted: int) -> Sequence[Idea]:
+    """Up to `wanted` ideas that differ from all known; none where the planner has no more."""
+    try:
+        found = await roles.planner.ideas(span, situation, wanted, ideas.known)
+    except Unusable as refused:
+        await span.emit("error", {"message": f"no usable ideas: {refused.reason}"[:4000], "where": span.path, "kept": "everything up to here"})
+        return []
+    added = [await ideas.add(span, "ideas", idea, ideas.number()) for idea in found[:wanted]]
+    if added:
+        await span.say("planner", *(f"Idea {idea.number}: {idea.title}. {idea.text}\n" for idea in added))
+    return added
