@@ -47,14 +47,14 @@ async def ask(span: Span, key: str, agent: Agent, profile: str, request: Request
                     await streamed.replace(reply.text)
             except ModelFailure as error:
                 failure = error
-                await _failed(span, key, profile, asked, failure, streamed.text)
+                await _failed(span, key, agent, profile, asked, failure, streamed.text)
             except BaseException:
                 run.ledger.release(key)
                 raise
             else:
                 await _completed(span, key, agent, profile, asked, reply, estimate, time.monotonic() - begun)
                 return reply
-        await run.hold(failure, profile)
+        await run.hold(failure.message, failure.kind, failure.hint, profile=profile)
 
 
 async def recall(span: Span, done: Event) -> Reply:
@@ -102,12 +102,12 @@ async def _completed(
     await run.append([run.budget_event(span.path)])
 
 
-async def _failed(span: Span, key: str, profile: str, request: Request, failure: ModelFailure, text: str) -> None:
+async def _failed(span: Span, key: str, agent: Agent, profile: str, request: Request, failure: ModelFailure, text: str) -> None:
     spent: dict[str, float] = {"calls": failure.attempts}
     if text:  # the server had begun to answer, and charges for that
         spent["tokens"] = tokens_in(request, text)
     payload = {
-        "key": key, "profile": profile, "purpose": request.purpose, "kind": failure.kind, "message": failure.message[:2000],
+        "key": key, "profile": profile, "role": agent, "purpose": request.purpose, "kind": failure.kind, "message": failure.message[:2000],
         "hint": failure.hint[:1000], "attempts": failure.attempts, "spent": spent,
     }  # fmt: skip
     await span.run.append([NewEvent(kind="llm.failed", span=span.path, agent="engine", payload=payload)])

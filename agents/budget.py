@@ -124,12 +124,17 @@ class Ledger:
         """Limits by unit; null lifts one. A lower value than the present one is left out: a budget is raised, not cut."""
         known = {}
         for unit, value in limits.items():
-            if unit not in UNITS or (value is not None and not isinstance(value, (int, float))):
+            if unit not in UNITS or isinstance(value, bool) or (value is not None and not isinstance(value, (int, float))):
                 continue
             present = getattr(self.limits, unit)
             if present is not None and (value is None or value > present):
                 known[unit] = value
         self.limits = Budget.model_validate({**self.limits.model_dump(), **known})
+
+    def _forked(self, event: Event, p: dict[str, Any]) -> None:
+        """What the parent's workers were in the middle of is the parent's to pay."""
+        self._asked.clear()
+        self._held.clear()
 
 
 ACCOUNTS = {
@@ -140,4 +145,5 @@ ACCOUNTS = {
     "llm.requested": Ledger._requested,
     "llm.completed": Ledger._replied,
     "llm.failed": Ledger._replied,
+    "run.forked": Ledger._forked,
 }

@@ -65,6 +65,21 @@ class SpanRow(BaseModel):
     summary: str = ""
 
 
+class UsageRow(BaseModel):
+    """What one profile did for one role."""
+
+    profile: str
+    role: str
+    calls: int = 0  # requests sent, repeated ones included
+    exchanges: int = 0  # answered
+    failed: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    uncounted: int = 0  # exchanges whose tokens the server did not count
+    dollars: float | None = None  # null: no price is known
+    seconds: float = 0.0
+
+
 class Summary(BaseModel):
     run: str = ""
     state: State = "queued"
@@ -89,6 +104,10 @@ class Summary(BaseModel):
     reference_timeline: ArtefactRef | None = None
     reference_profile: ArtefactRef | None = None
     errors: list[str] = []
+    usage: list[UsageRow] = []
+    pause: dict[str, Any] = {}  # while it is paused: why, and what to do
+    forked: dict[str, Any] = {}  # the payload of the last run.forked
+    inherited: dict[str, float] = {}  # spent by the parent, and part of `spent`
     spent: dict[str, float] = {}
     limits: dict[str, float | None] = {}
     last_seq: int = 0
@@ -134,16 +153,55 @@ def _started(s: Summary, event: Event, p: dict[str, Any]) -> None:
 
 
 def _finished(s: Summary, event: Event, p: dict[str, Any]) -> None:
-    s.state, s.finished_at = "finished", event.at
+    s.state, s.finished_at, s.pause = "finished", event.at, {}
     s.outcome, s.reason, s.best = p["outcome"], p.get("reason", ""), p.get("best")
     s.speedup = Interval.model_validate(p["speedup"]) if p.get("speedup") else None
 
 
-def _state(state: State):
-    def handler(s: Summary, event: Event, p: dict[str, Any]) -> None:
-        s.state = state
+def _paused(s: Summary, event: Event, p: dict[str, Any]) -> None:
+    s.state, s.pause = "paused", p
 
-    return handler
+
+def _resumed(s: Summary, event: Event, p: dict[str, Any]) -> None:
+    s.state, s.pause = "running", {}
+
+
+def _forked(s: Summary, event: Event, p: dict[str, Any]) -> None:
+    """The parent's settings and limits end here, and what its verifiers were in the middle of."""
+    settings = p.get("settings", {})
+    s.state, s.pause, s.forked, s.inherited = "running", {}, p, dict(s.spent)
+    s.started = {**s.started, **settings}
+    s.workflow, s.limits = settings.get("workflow", s.workflow), settings.get("budget", s.limits)
+    s.verifications = [row for row in s.verifications if row.state == "finished"]
+    s._jobs = {row.key: row for row in s.verifications}
+
+
+def _usage(s: Summary, event: Event, p: dict[str, Any], role: str) -> UsageRow:
+    for row in s.usage:
+        if (row.profile, row.role) == (p.get("profile", ""), role):
+            return row
+    s.usage.append(UsageRow(profile=p.get("profile", ""), role=role))
+    return s.usage[-1]
+
+
+def _replied(s: Summary, event: Event, p: dict[str, Any]) -> None:
+    row = _usage(s, event, p, event.agent)
+    row.calls += p.get("attempts", 1)
+    row.exchanges += 1
+    row.seconds = round(row.seconds + (p.get("seconds") or 0.0), 3)
+    if p.get("usage"):
+        row.input_tokens += p["usage"].get("input_tokens", 0)
+        row.output_tokens += p["usage"].get("output_tokens", 0)
+    else:
+        row.uncounted += 1
+    if p.get("dollars") is not None:
+        row.dollars = round((row.dollars or 0.0) + p["dollars"], 6)
+
+
+def _unanswered(s: Summary, event: Event, p: dict[str, Any]) -> None:
+    row = _usage(s, event, p, p.get("role", ""))
+    row.calls += p.get("attempts", 0)
+    row.failed += 1
 
 
 def _span_opened(s: Summary, event: Event, p: dict[str, Any]) -> None:
@@ -251,8 +309,11 @@ def _error(s: Summary, event: Event, p: dict[str, Any]) -> None:
 HANDLERS = {
     "run.started": _started,
     "run.finished": _finished,
-    "run.paused": _state("paused"),
-    "run.resumed": _state("running"),
+    "run.paused": _paused,
+    "run.resumed": _resumed,
+    "run.forked": _forked,
+    "llm.completed": _replied,
+    "llm.failed": _unanswered,
     "span.opened": _span_opened,
     "span.closed": _span_closed,
     "plan.proposed": _plan,

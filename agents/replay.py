@@ -20,6 +20,8 @@ BESIDE = frozenset(
     }
 )  # fmt: skip
 
+UNSETTLED = frozenset({"llm.requested", "llm.completed", "effect.completed", "message.delta"})
+
 
 class TraceDiverged(RuntimeError):
     """The workflow does something else than its journal says: another version of it wrote the trace."""
@@ -29,10 +31,13 @@ class Replay:
     """What the journal held when the engine began, and the results of effects, those of this session included."""
 
     def __init__(self, events: Sequence[Event] = ()):
+        self._void = void(events)
         self.finished: dict[str, Event] = {}  # verification.finished by key
         self.effects: dict[str, Any] = {}  # effect.completed by key: {"name", "value"}
         self.messages: dict[str, str] = {}  # text already streamed, by message
         self.replied: dict[str, Event] = {}  # llm.completed by key
+        self.plans: dict[int, Event] = {}  # plan.edited by seq
+        self._resumed = 0  # seq of the last control.requested that resumes
         self._order: dict[str, deque[Event]] = defaultdict(deque)
         self._furthest: dict[str, int] = {}  # number of the last effect that was begun, by span
         for event in events:
@@ -43,21 +48,40 @@ class Replay:
     def absorb(self, event: Event) -> None:
         payload = event.payload
         span, _, number = str(payload.get("key") or payload.get("message") or "").rpartition("#")
-        if number.isdigit():
+        if number.isdigit() and event.seq not in self._void:
             self._furthest[span] = max(self._furthest.get(span, 0), int(number))
         if event.kind == "verification.finished":
             self.finished.setdefault(payload["key"], event)
+        elif event.kind == "plan.edited":
+            self.plans[event.seq] = event
+        elif event.kind == "control.requested" and payload.get("action") == "resume":
+            self._resumed = event.seq
+        elif event.kind == "message.delta":
+            said = self.messages.get(payload["message"], "")
+            self.messages[payload["message"]] = said[: payload["offset"]] + payload["text"]
+        elif event.seq in self._void:
+            return
         elif event.kind == "effect.completed":
             self.effects.setdefault(payload["key"], payload)
         elif event.kind == "llm.completed":
             self.replied.setdefault(payload["key"], event)
-        elif event.kind == "message.delta":
-            said = self.messages.get(payload["message"], "")
-            self.messages[payload["message"]] = said[: payload["offset"]] + payload["text"]
+
+    def approved(self, proposed: int) -> bool:
+        """Whether a person let the run go on after that event, before an interruption."""
+        return self._resumed > proposed
+
+    def edited(self, proposed: int) -> Event | None:
+        """A person's last version of the plan that was proposed there."""
+        return next((event for seq, event in sorted(self.plans.items(), reverse=True) if seq > proposed), None)
 
     def ahead(self, span: str) -> bool:
         """Whether the journal holds a further event of this span."""
         return bool(self._order.get(span))
+
+    def inherited(self, before: int, span: str | None = None) -> bool:
+        """Whether the workflow has events ahead, of this span or of any, that stand before the event `before`."""
+        orders = self._order.values() if span is None else [self._order.get(span, ())]
+        return any(order and order[0].seq < before for order in orders)
 
     def passed(self, key: str) -> bool:
         """Whether the journal shows that the workflow went on beyond this effect."""
@@ -73,3 +97,15 @@ class Replay:
         if event.kind != kind:
             raise TraceDiverged(f"event {event.seq} of span {span or 'the run'!r} is {event.kind}, but the workflow is at {kind}")
         return event
+
+
+def void(events: Sequence[Event]) -> frozenset[int]:
+    """Exchanges and small effects that had led to no further event of their span when the run was forked (`agents.forking`), by seq."""
+    found: set[int] = set()
+    last: dict[str, int] = {}
+    for event in events:
+        if event.kind == "run.forked":
+            found |= {e.seq for e in events[: event.seq] if e.kind in UNSETTLED and e.seq > last.get(e.span, 0)}
+        elif event.kind not in BESIDE:
+            last[event.span] = event.seq
+    return frozenset(found)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from agents.budget import Ledger, OutOfBudget
 from agents.events import Agent, Event, NewEvent
-from agents.llm.errors import ModelFailure
+from agents.forking import RolesInForce, former, settings_of_fork
 from agents.notes import Notes
 from agents.ports import Journal, LeaseLost, Library, ModelPort, VerifierPort
 from agents.projection import Summary, apply
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-RECORDED = ("workflow", "planner", "coder", "judge", "language", "device", "precision", "mode", "target", "seed")
+RECORDED = ("workflow", "planner", "coder", "coder_mode", "judge", "language", "device", "precision", "mode", "target", "review_plan", "seed")
 CONFIRM_FACTOR = 3.0  # tier full has more trials and baselines: what the search keeps back, in units of the last quick verification
 
 
@@ -65,14 +65,15 @@ class Engine:
         workflow: Workflow | None = None,  # null: the one that the settings name
         roles: Any = None,  # agents.roles.Roles; null: those that the settings name
         models: ModelPort | None = None,
-        on_model_failure: Literal["wait", "stop"] = "wait",  # for a person to resume the run, or return with the run paused
+        on_pause: Literal["wait", "stop"] = "wait",  # for a person to resume the run, or return with the run paused, where it needs one
         library: Library | None = None,  # documents that a diagnosis may look up
         inspirations: Inspirations | None = None,  # what earlier runs can teach
         split: Split | None = None,  # of a benchmark that is being scored: what may not come back; null: this task alone
     ):
-        self.journal, self.verifier, self.settings = journal, verifier, settings
+        self.journal, self.verifier, self._settings = journal, verifier, settings
+        self._former: list[tuple[int, Settings]] = []  # of a forked run: settings, with the seq of the fork that ended them
         self.task_source, self.task_name, self.program_source = task_source, task_name, program_source
-        self.roles, self.models, self.on_model_failure = roles, models, on_model_failure
+        self.roles, self.models, self.on_pause = roles, models, on_pause
         self.library, self.inspirations, self.split = library, inspirations, split
         self.ledger = Ledger(settings.budget)
         self.replay = Replay()
@@ -90,6 +91,25 @@ class Engine:
         self._lost = self._left = False
         self._worker: asyncio.Task | None = None
         self._since = time.monotonic()
+
+    @property
+    def settings(self) -> Settings:
+        """The settings in force: of a forked run those of its parent, until the workflow has passed what was inherited."""
+        return self.settings_for(None)
+
+    def settings_for(self, span: str | None) -> Settings:
+        return next((settings for fork, settings in self._former if self.replay.inherited(fork, span)), self._settings)
+
+    def cast(self, built_in: Sequence[str] = ()) -> Any:
+        """The roles (`agents.roles.Roles`) that the settings name. `built_in`: "planner", "coder", "judge" that a workflow has no model for."""
+        from agents.roles import roles_for  # roles import this module
+
+        def chosen(settings: Settings) -> Any:
+            return roles_for(settings.model_copy(update=dict.fromkeys(built_in, "built-in")))
+
+        if self.roles is not None:
+            return self.roles
+        return RolesInForce(self, chosen) if self._former else chosen(self._settings)
 
     def span(self, path: str, title: str, agent: Agent = "engine") -> Span:
         return Span(self, path, title, agent)
@@ -113,9 +133,10 @@ class Engine:
         return number
 
     async def execute(self) -> Summary:
-        """Run or resume to the end, or until it stands still for want of a model (`on_model_failure="stop"`)."""
+        """Run or resume to the end, or until it stands still for want of a model or a person (`on_pause="stop"`)."""
         recorded = await self.journal.load()
         self.replay = Replay(recorded)
+        self._former = former(recorded)
         for event in recorded:
             self._absorb(event)
         if self.summary.state == "finished":
@@ -124,7 +145,7 @@ class Engine:
         self.ledger.spent.seconds = seconds_worked(recorded)
         self._since = time.monotonic()
         try:
-            if recorded and self._running.is_set() and self.summary.state != "queued":
+            if recorded and self._running.is_set() and self.summary.state != "queued" and recorded[-1].kind != "run.forked":
                 reason = "continued after an interruption"
                 await self.append([NewEvent(kind="run.resumed", agent="engine", payload={"reason": reason})])
             return await self._to_the_end()
@@ -234,6 +255,10 @@ class Engine:
         self.notes.absorb(event)
         if event.kind == "control.requested":
             self._control(event.payload)
+        elif event.kind == "run.forked":  # what the parent was asked to do, and its limits, are not ours
+            self.ledger.limits = settings_of_fork(event).budget
+            self._running.set()
+            self._cancelled_by = None
         elif event.kind == "run.paused" and event.payload.get("kind"):
             self._running.clear()  # for want of something: it stays so after an interruption, until a person resumes it
 
@@ -268,11 +293,11 @@ class Engine:
         if not self._running.is_set():
             await self._pause({"reason": "paused by a person"})
 
-    async def hold(self, failure: ModelFailure, profile: str) -> None:
-        """Pause for want of a model, until a person resumes the run."""
+    async def hold(self, reason: str, kind: str, hint: str = "", **more: Any) -> None:
+        """Pause for want of a model (`kind` of its failure) or of a person's answer ("review"), until a person resumes the run."""
         self._running.clear()
-        payload = {"reason": failure.message[:2000], "kind": failure.kind, "hint": failure.hint[:1000], "profile": profile}
-        await self._pause(payload, leave=self.on_model_failure == "stop")
+        payload = {"reason": reason[:2000], "kind": kind, "hint": hint[:1000], **more}
+        await self._pause(payload, leave=self.on_pause == "stop")
 
     async def _pause(self, payload: dict[str, Any], *, leave: bool = False) -> None:
         async with self._pausing:  # however many workers stop here, the trace says it once
@@ -349,7 +374,7 @@ def seconds_worked(events: Sequence[Event]) -> float:
         at = datetime.fromisoformat(event.at)
         if event.kind == "budget.updated":
             seconds, since = float(event.payload["spent"]["seconds"]), at
-        elif event.kind in ("run.started", "run.resumed", "run.paused"):
+        elif event.kind in ("run.started", "run.resumed", "run.paused", "run.forked"):
             until = at if event.kind == "run.paused" else before  # a resume without a pause follows an interruption
             seconds += (until - since).total_seconds() if since and until else 0.0
             since = None if event.kind == "run.paused" else at

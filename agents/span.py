@@ -160,6 +160,24 @@ class Span:
                 await self.run.append([NewEvent(kind="effect.completed", span=self.path, agent="engine", payload=recorded)])
         return [self.run.notes.text(seq) for seq in recorded["value"]["notes"]]
 
+    async def propose_plan(self, payload: dict[str, Any]) -> dict[str, Any]:
+        """Put a plan on record, and return the one to work by: where the settings ask for it the run waits until a person has read the plan,
+        and has changed it or not (`plan.edited`)."""
+        proposed = await self.emit("plan.proposed", payload)
+        if not self.run.settings.review_plan:
+            return payload
+        key = self.key()
+        recorded = self.run.replay.effects.get(key)
+        if recorded is None:
+            await self.run.refresh()
+            if not self.run.replay.approved(proposed.seq):
+                await self.run.hold("The plan waits for a person to read it.", "review", "Resume the run as it is, or edit the plan first.")
+            edited = self.run.replay.edited(proposed.seq)
+            recorded = {"key": key, "name": "plan.reviewed", "value": {"edited": edited.seq if edited else None}}
+            await self.run.append([NewEvent(kind="effect.completed", span=self.path, agent="person", payload=recorded)])
+        seq = recorded["value"]["edited"]
+        return {**payload, **self.run.replay.plans[seq].payload} if seq is not None else payload
+
     async def reserve(self, key: str, amounts: dict[str, float], keep: dict[str, float] | None = None) -> None:
         """Set a budget aside before a call. A refusal is an effect: after a resume the run must take the same way again."""
         refused = self.run.replay.effects.get(key)
@@ -177,7 +195,16 @@ class Span:
             raise
 
     async def propose(
-        self, source: str, *, number: int | None = None, parent: int | None, title: str, step: str, changes: str, strategy: str
+        self,
+        source: str,
+        *,
+        number: int | None = None,
+        parent: int | None,
+        title: str,
+        step: str,
+        changes: str,
+        strategy: str,
+        idea: int | None = None,
     ) -> Event:
         """Put a candidate on record; counts against the budget of programs. Without a `number` (workers in parallel) it gets the next free
         one, and keeps it when the run is resumed: read it from the event's payload."""
@@ -190,6 +217,7 @@ class Span:
         payload = {
             "key": key, "candidate": number, "parent": parent, "title": title, "step": step, "changes": changes, "strategy": strategy,
             "sha": sha256(source), "program": Blob(source.encode(), "text/x-python", f"candidate-{number}.py"),
+            **({"idea": idea} if idea is not None else {}),
         }  # fmt: skip
         return await self.emit("candidate.proposed", payload)
 

@@ -7,8 +7,7 @@ shown with their figures, and the confirmation of the winner in tier full on fre
 from __future__ import annotations
 
 from agents.budget import OutOfBudget
-from agents.roles import Roles, roles_for
-from agents.roles.situation import Advice, Situation
+from agents.roles.situation import Advice, Roles, Situation
 from agents.run import Engine, Finish
 from agents.stopping import stopping
 from agents.workflows.attempting import attempt_once
@@ -21,7 +20,7 @@ MAX_REPAIRS = 5  # in a row
 
 async def stitch(run: Engine) -> Finish:
     situation = Situation(run.task_source, run.task_name, run.settings)
-    roles = run.roles or roles_for(run.settings)
+    roles = run.cast()
     situation.admission = await admit(run)
     await understand(run, situation)
     await plan(run, situation, roles)

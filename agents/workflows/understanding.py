@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from agents.roles.situation import Roles, Situation
 from agents.run import Engine
 from agents.span import Ended
@@ -38,5 +40,5 @@ async def plan(run: Engine, situation: Situation, roles: Roles) -> None:
     async with run.span("plan", "Plan", "planner") as span:
         situation.plan = await roles.planner.plan(span, situation)
         await span.say("planner", *situation.plan.says)
-        await span.emit("plan.proposed", situation.plan.payload)
+        situation.plan = replace(situation.plan, payload=await span.propose_plan(situation.plan.payload))
         span.summary = situation.plan.payload.get("summary", "")

@@ -21,11 +21,11 @@ from agents.settings import Budget
 pytestmark = pytest.mark.asyncio
 
 
-def engine(journal, models, programs=4, client=None, on_model_failure="wait", **changes) -> Engine:
+def engine(journal, models, programs=4, client=None, on_pause="wait", **changes) -> Engine:
     verifier = LocalVerifier(journal, client or FakeClient(), "cpu")
     roles = AskingRoles(programs).roles()
     chosen = settings(**changes)
-    return Engine(journal, verifier, chosen, TASK, "softmax", roles=roles, models=models, on_model_failure=on_model_failure)
+    return Engine(journal, verifier, chosen, TASK, "softmax", roles=roles, models=models, on_pause=on_pause)
 
 
 def of_kind(journal, *kinds):
@@ -101,7 +101,7 @@ async def test_a_model_that_does_not_answer_pauses_the_run_until_a_person_resume
 async def test_a_run_paused_for_want_of_a_model_stays_so_after_an_interruption():
     journal, models = MemoryJournal(), FakeModels()
     models.failures = [ModelFailure("unreachable", "no connection")]
-    summary = await engine(journal, models, on_model_failure="stop").execute()
+    summary = await engine(journal, models, on_pause="stop").execute()
     assert summary.state == "paused" and journal.events[-1].kind == "run.paused"
     events = len(journal.events)
     task = asyncio.create_task(engine(journal, models).execute())
@@ -113,7 +113,7 @@ async def test_a_run_paused_for_want_of_a_model_stays_so_after_an_interruption()
 
 async def test_without_models_a_run_pauses_with_what_to_do():
     journal = MemoryJournal()
-    summary = await engine(journal, None, on_model_failure="stop").execute()
+    summary = await engine(journal, None, on_pause="stop").execute()
     paused = of_kind(journal, "run.paused")[0].payload
     assert summary.state == "paused" and paused["kind"] == "configuration" and "built-in" in paused["hint"]
     assert summary.spent["calls"] == 0
