@@ -47,16 +47,35 @@ def fingerprint(request: Request) -> str:
 
 
 class Cassette:
-    """A file of recordings, read once. Lines that are added by others meanwhile are not seen."""
+    """A file of recordings; `refresh` reads it again where it has changed."""
 
     def __init__(self, path: Path):
         self.path = path
-        self.exchanges = read_cassette(path)
+        self.exchanges: list[Exchange] = []
         self._by_request: dict[str, list[Exchange]] = defaultdict(list)
-        for exchange in self.exchanges:
-            self._by_request[fingerprint(exchange.request)].append(exchange)
+        self._state: tuple[int, int] | None = None  # the file's size and time when it was read
         self._played: dict[tuple[str, str], Exchange] = {}  # by run and key: asked again after an interruption, it is the same reply
         self._used: dict[str, set[int]] = defaultdict(set)  # run and fingerprint: which of the equal ones were played
+        self.refresh()
+
+    def refresh(self) -> None:
+        state = self._now()
+        if state == self._state:
+            return
+        exchanges = read_cassette(self.path)
+        if exchanges[: len(self.exchanges)] != self.exchanges:  # another recording, not this one grown
+            self._used.clear()
+        self.exchanges, self._state = exchanges, state
+        self._by_request.clear()
+        for exchange in exchanges:
+            self._by_request[fingerprint(exchange.request)].append(exchange)
+
+    def _now(self) -> tuple[int, int] | None:
+        try:
+            found = self.path.stat()
+        except OSError:
+            return None
+        return found.st_size, found.st_mtime_ns
 
     def find(self, profile: str, request: Request, *, key: str, run: str) -> Exchange | None:
         """The recording for this request, or null where there is none (left). Asking again for the same key gives the same one."""
@@ -79,10 +98,14 @@ class Cassette:
         return next(iter(self._by_request.get(fingerprint(request), [])), None)
 
     def add(self, exchange: Exchange) -> None:
-        append(self.path, [exchange])
+        try:
+            append(self.path, [exchange])
+        except OSError as error:
+            raise ModelFailure(
+                "configuration", f"the recording {self.path} cannot be written: {error.strerror}", "mend file in the profile"
+            ) from None
+        self.refresh()
         mark = fingerprint(exchange.request)
-        self.exchanges.append(exchange)
-        self._by_request[mark].append(exchange)
         self._used[f"{exchange.run} {mark}"].add(len(self._by_request[mark]) - 1)
         self._played[exchange.run, exchange.key] = exchange
 

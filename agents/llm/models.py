@@ -98,6 +98,7 @@ class Models:
         path = base / Path(profile.file).expanduser()
         if path not in self._cassettes:
             self._cassettes[path] = Cassette(path)
+        self._cassettes[path].refresh()
         return self._cassettes[path]
 
     async def _play(self, name: str, profile: CassetteProfile, request: Request, *, key: str, run: str, on_delta: OnDelta) -> Reply:
