@@ -167,6 +167,18 @@ def read_profiles(path: Path) -> dict[str, Any]:
     return profiles
 
 
+def key_variables(environment: Mapping[str, str]) -> frozenset[str]:
+    """The environment variables that hold keys, for whoever starts processes that need none. A file with problems is read as far as it goes."""
+    path = profiles_file(environment)
+    try:
+        profiles = tomllib.loads(path.read_text()).get("profiles") if path else None
+    except (OSError, ValueError):
+        return frozenset()
+    tables = profiles.values() if isinstance(profiles, dict) else ()
+    names = (table.get("api_key_env") for table in tables if isinstance(table, dict))
+    return frozenset(name for name in names if isinstance(name, str))
+
+
 def _read(tables: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     profiles: dict[str, Any] = {}
     problems = [f"[{name}]: there is no such table; a model is described under [profiles.NAME]" for name in tables if name != "profiles"]

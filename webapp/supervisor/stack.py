@@ -14,6 +14,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from agents.llm.profiles import key_variables
 from webapp.environment import ROOT, private_dir
 from webapp.supervisor.children import spawn, stop
 from webapp.supervisor.postgres import EmbeddedPostgres
@@ -54,6 +55,7 @@ class Stack:
             "PYTHONUNBUFFERED": "1",
             "STITCHWORK_DEBUG": "1" if debug else "0",
         }
+        self.keys = {name: self.environment.pop(name) for name in key_variables(self.environment) if name in self.environment}
         self.postgres = None if os.environ.get("DATABASE_URL") else EmbeddedPostgres(data)
         self.children = [child for child in self._children() if child.name.split("-")[0] in only]
         self._stop_requested = False
@@ -128,7 +130,7 @@ class Stack:
 
     def _start(self, child: Child) -> None:
         with self._log(child.name) as log:
-            environment = self.environment | {"STITCHWORK_PROCESS": child.name}
+            environment = self.environment | {"STITCHWORK_PROCESS": child.name} | (self.keys if child.name == "orchestrator" else {})
             child.process = spawn(child.command, environment=environment, when_parent_dies=signal.SIGKILL, output=log, directory=ROOT)
         child.started = time.monotonic()
 

@@ -7,7 +7,7 @@ from llm_profiles import models, profile
 
 from agents.llm import Models, open_models
 from agents.llm.messages import Usage
-from agents.llm.profiles import Prices, ProfilesUnusable, profiles_file, read_profiles
+from agents.llm.profiles import Prices, ProfilesUnusable, key_variables, profiles_file, read_profiles
 
 GOOD = """
 [profiles.fast]
@@ -141,3 +141,12 @@ def test_a_mended_file_is_read_again(tmp_path):
     assert found.known("fast") and not found.problem
     (tmp_path / "llm.toml").write_text(profile("faster", base_url="http://h/v1"))
     assert not found.known("fast") and found.known("faster")
+
+
+def test_the_variables_that_hold_keys_are_known_even_of_a_file_with_problems(tmp_path):
+    here = {"DATA_DIR": str(tmp_path)}
+    assert key_variables(here) == frozenset()
+    (tmp_path / "llm.toml").write_text(GOOD + "[profiles.bad]\napi_key_env = 'THIRD'\n[profiles.worse]\napi_key_env = 3\n")
+    assert key_variables(here) == {"EXAMPLE_API_KEY", "OTHER_KEY", "THIRD"}
+    (tmp_path / "llm.toml").write_text("profiles = [")
+    assert key_variables(here) == frozenset()
