@@ -1,0 +1,126 @@
+"""A language model as played on a landscape: how good its proposals are, how it errs, and what its calls cost. All of it is stated here.
+
+Nothing of a landscape's times reaches a workflow but through the verifier. What makes the played model better than chance is `insight` (it answers
+the diagnosis) and `foresight` (of two changes that it considers it prefers the truly better one): a model's knowledge, at a stated strength.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from agents.arena.landscape import Landscape
+from agents.llm.messages import Delta, Reply, Request, Usage
+
+PROFILE = "landscape"
+
+
+@dataclass(frozen=True)
+class Quality:
+    """Probabilities, and lognormal costs of one call: medians with the deviation of their logarithms."""
+
+    name: str
+    insight: float  # a change answers the diagnosed bottleneck, where one does
+    foresight: float  # of two changes considered, the truly better one is proposed
+    family_fault: float  # for each choice: programs with it fail until it has been repaired once in the run, so that trying again does not help
+    program_fault: float  # for each program on its own: it fails until it is repaired
+    repair: float  # a repair that holds the report's evidence removes the fault
+    perturbed: float = 0.3  # for each choice of the first program: it is not the compiler's own
+    tokens_in: float = 6_000
+    tokens_in_log: float = 0.35
+    tokens_out: float = 3_000
+    tokens_out_log: float = 0.5
+    dollars_in: float = 2.0e-6  # a token
+    dollars_out: float = 10.0e-6
+    seconds_first: float = 2.0  # until a reply begins
+    tokens_a_second: float = 80.0
+
+
+QUALITIES = {
+    quality.name: quality
+    for quality in (
+        Quality("weak", insight=0.3, foresight=0.2, family_fault=0.3, program_fault=0.15, repair=0.5),
+        Quality("middling", insight=0.6, foresight=0.5, family_fault=0.2, program_fault=0.1, repair=0.7),
+        Quality("strong", insight=0.85, foresight=0.8, family_fault=0.08, program_fault=0.04, repair=0.9),
+    )
+}
+
+
+class PlayedModel:
+    """`ModelPort`: replies are empty, for the roles of `landscape_roles` know what they want to say; usage and cost are drawn."""
+
+    def __init__(self, quality: Quality, seed: int):
+        self.quality, self._draw = quality, random.Random(seed * 2 + 1)
+        self.seconds = 0.0
+        self.by_purpose: dict[str, int] = {}
+        tokens = quality.tokens_in + quality.tokens_out
+        self._estimate = {"calls": 1, "tokens": tokens, "dollars": quality.tokens_in * quality.dollars_in + quality.tokens_out * quality.dollars_out}
+
+    def known(self, profile: str) -> bool:
+        return profile == PROFILE
+
+    def estimate(self, profile: str, request: Request) -> dict[str, float]:
+        return self._estimate
+
+    async def ask(self, profile: str, request: Request, *, key: str, run: str, on_delta: Callable[[Delta], Awaitable[None]]) -> Reply:
+        quality, draw = self.quality, self._draw
+        read = int(quality.tokens_in * draw.lognormvariate(0, quality.tokens_in_log))
+        written = int(quality.tokens_out * draw.lognormvariate(0, quality.tokens_out_log))
+        self.seconds += quality.seconds_first + written / quality.tokens_a_second
+        self.by_purpose[request.purpose] = self.by_purpose.get(request.purpose, 0) + 1
+        dollars = read * quality.dollars_in + written * quality.dollars_out
+        return Reply(text="", model=f"played, {quality.name}", usage=Usage(input_tokens=read, output_tokens=written), dollars=dollars)
+
+
+@dataclass(frozen=True)
+class Written:
+    """A program of a landscape: its point, and what the model got wrong in it ("": nothing)."""
+
+    point: int
+    fault: str = ""
+
+    @property
+    def source(self) -> str:
+        return f"# point {self.point}\n# fault {self.fault}\n"
+
+    @classmethod
+    def read(cls, source: str) -> Written:
+        point, fault = source.splitlines()
+        return cls(int(point[8:]), fault[8:])
+
+
+class Hand:
+    """What the played model can and cannot do in one run: faults are drawn once, and what was repaired with evidence stays right."""
+
+    def __init__(self, landscape: Landscape, quality: Quality, seed: int):
+        self.landscape, self.quality, self.seed = landscape, quality, seed
+        self._draw = random.Random(seed)
+        at_fault = self._draw.random
+        self.families = {
+            (axis, value)
+            for axis, each in enumerate(landscape.axes)
+            for value in range(len(each.values))
+            if value != each.default and at_fault() < quality.family_fault
+        }
+        self._programs: dict[int, bool] = {}
+
+    def draw(self) -> random.Random:
+        """The one stream of chance of this run: workflows are deterministic in what they ask, so the run is."""
+        return self._draw
+
+    def fault(self, point: int) -> str:
+        """Of this program as the model would write it now."""
+        for axis, value in enumerate(self.landscape.point(point)):
+            if (axis, value) in self.families:
+                return f"family {axis} {value}"
+        if point not in self._programs:
+            self._programs[point] = self._draw.random() < self.quality.program_fault
+        return f"program {point}" if self._programs[point] else ""
+
+    def learn(self, fault: str) -> None:
+        kind, *numbers = fault.split()
+        if kind == "family":
+            self.families.discard((int(numbers[0]), int(numbers[1])))
+        else:
+            self._programs[int(numbers[0])] = False

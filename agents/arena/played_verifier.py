@@ -1,0 +1,144 @@
+"""`VerifierPort` over a landscape: what a program takes is looked up, with the noise of a measurement; jobs cost seconds of a stated distribution."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from agents.arena.landscape import STATUSES, Landscape
+from agents.arena.model import Written
+from agents.events import NewEvent
+from agents.ports import Journal
+from verifier.graph import Capture, Graph
+from verifier.jobs import Job, JobResult, KernelProfile, Profile
+from verifier.report import Comparison, Environment, Interval, Protection, Report, Timing
+from verifier.task import Admission
+
+if TYPE_CHECKING:
+    from agents.run import Engine
+
+# Medians of seconds on an H200 (bench/results/solve-cuda.json, verifier-time-to-verdict-h200.json); drawn with SECONDS_LOG around them.
+SECONDS = {"admit": 4.0, "capture": 4.0, "profile": 12.0, "quick": 9.0, "full": 45.0, "failed": 5.0}
+SECONDS_LOG = 0.2
+NOISE = 0.01  # relative, of a median, from one verification to the next; the table's spread is added
+ENVIRONMENT = Environment(device="landscape", device_name="landscape", device_model="landscape", torch="", python="", compiler="")
+PROTECTION = Protection(sandbox="process", layers=[])
+ADMITTED = JobResult.model_construct(admission=Admission.model_construct(task="", ok=True, problems=[], flags=[], inputs=[], outputs=[]))
+CAPTURED = JobResult.model_construct(capture=Capture.model_construct(task="", mode="train", graph=Graph(inputs=[], nodes=[], outputs=[])))
+
+
+@dataclass(frozen=True)
+class Verified:
+    """One verification of a program, and what had been spent when it ended."""
+
+    point: int
+    status: str
+    measured_us: float | None
+    tier: str
+    calls: int
+    programs: int
+    seconds: float  # of the verifier
+    candidate: int
+
+
+class PlayedVerifier:
+    device = "landscape"
+
+    def __init__(self, landscape: Landscape, journal: Journal, seed: int):
+        self.landscape, self.journal = landscape, journal
+        self._draw = random.Random(seed * 2)
+        self.engine: Engine | None = None
+        self.seconds = 0.0
+        self.log: list[Verified] = []
+
+    async def run(self, job: Job, *, key: str, span: str, candidate: str | None = None) -> JobResult:
+        number = int(candidate) if candidate is not None else None
+        payload = {"key": key, "job": job.kind, "candidate": number, "verification": key}
+        if job.kind == "admit":
+            result, seconds = ADMITTED, self._seconds("admit")
+            payload |= {"ok": True, "flags": [], "message": ""}
+        elif job.kind == "capture":
+            result, seconds = CAPTURED, self._seconds("capture")
+        elif job.kind == "profile":
+            result, seconds = self._profile(job.program_source), self._seconds("profile")
+        else:
+            written = Written.read(job.program_source)
+            report = self._report(written, job.tier)
+            seconds = self._seconds(job.tier if report.status == "passed" else "failed")
+            result = JobResult.model_construct(report=report)
+            speedup = report.speedup
+            payload |= {
+                "status": report.status, "message": report.message, "tier": job.tier,
+                "speedup": {"ratio": speedup.ratio, "low": speedup.low, "high": speedup.high} if speedup else None,
+                "program_class": report.program_class, "program_ms": report.timing.program_ms if report.timing else None, "faster": report.faster,
+            }  # fmt: skip
+            self._note(written, report, job.tier, seconds, number)
+        self.seconds += seconds
+        finished = {**payload, "seconds": seconds}
+        queued = {"key": key, "job": job.kind, "candidate": number, "verification": key, "attempt": 1}
+        await self.journal.append(
+            [
+                NewEvent.model_construct(kind="verification.queued", span=span, agent="verifier", payload=queued),
+                NewEvent.model_construct(kind="verification.finished", span=span, agent="verifier", payload=finished),
+            ]
+        )
+        return result
+
+    def _note(self, written: Written, report: Report, tier: str, seconds: float, candidate: int | None) -> None:
+        spent = self.engine.ledger.spent
+        us = report.timing.program_ms * 1e3 if report.timing else None
+        total = self.seconds + seconds
+        self.log.append(Verified(written.point, report.status, us, tier, int(spent.calls), spent.candidates, total, candidate or 0))
+
+    def _seconds(self, kind: str) -> float:
+        return round(SECONDS[kind] * self._draw.lognormvariate(0, SECONDS_LOG), 3)
+
+    def _report(self, written: Written, tier: str) -> Report:
+        landscape = self.landscape
+        status = STATUSES[landscape.status[written.point]]
+        if status != "passed" or written.fault:
+            return self._failed(written, status)
+        spread = landscape.spread[written.point] or 0.0
+        noise = math.hypot(NOISE, spread / math.sqrt(6)) / (2 if tier == "full" else 1)
+        us = landscape.us[written.point] * math.exp(self._draw.gauss(0, noise))
+        ratio = landscape.eager_us / us
+        interval = Interval.model_construct(ratio=ratio, low=ratio * math.exp(-2 * noise), high=ratio * math.exp(2 * noise))
+        comparison = Comparison.model_construct(
+            baseline="eager", speedup=interval, program_ms=us / 1e3, baseline_ms=landscape.eager_us / 1e3, blocks=6, program_samples_ms=[],
+            baseline_samples_ms=[],
+        )  # fmt: skip
+        timing = Timing.model_construct(program_ms=us / 1e3, bounded=True, clock_agrees=True, round_trip_ms=0.0, comparisons=[comparison])
+        floor = landscape.floor_us / us if landscape.floor_us else None
+        return self._of("passed", tier, timing=timing, faster=interval.low > 1, program_class="custom", floor_fraction=floor)
+
+    def _failed(self, written: Written, status: str) -> Report:
+        if written.fault:
+            status = "build_failed" if written.fault.startswith("program") else "wrong_result"
+            message = f"the played model got this wrong: {written.fault}"
+        else:
+            status = "crashed" if status == "not_measured" else status
+            message = f"measured as {status}"
+        return self._of(status, "quick", message=message)
+
+    def _of(self, status: str, tier: str, **fields) -> Report:
+        common = {"task": "", "program": "", "precision": "fp32-strict", "mode": "train", "environment": ENVIRONMENT, "protection": PROTECTION}
+        return Report.model_construct(tier=tier, status=status, **common, **fields)
+
+    def _profile(self, source: str | None) -> JobResult:
+        landscape = self.landscape
+        if source is None:
+            return JobResult.model_construct(profile=_profiled(landscape.eager_us, []))
+        point = Written.read(source).point
+        us, shares = landscape.us[point] or landscape.eager_us, landscape.shares[point] if landscape.shares else None
+        named = list(zip(landscape.groups, shares or [], strict=False))
+        return JobResult.model_construct(profile=_profiled(us, [_kernel(group, share, us) for group, share in named if share]))
+
+
+def _kernel(name: str, share: float, us: float) -> KernelProfile:
+    return KernelProfile.model_construct(name=name, own=True, calls=1, total_us=share * us, mean_us=share * us, share=share)
+
+
+def _profiled(us: float, kernels: list[KernelProfile]) -> Profile:
+    return Profile.model_construct(task="", program=None, tool="torch-profiler", iterations=1, wall_us_per_iteration=us, kernels=kernels)

@@ -1,0 +1,185 @@
+"""Workflows on landscapes: the real engine and the real workflows, a played model and a table of times, over many seeds.
+
+One play is one run: (landscape, workflow, seed). It costs milliseconds, so that a thousand seeds tell workflows apart that a hundred do not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from typing import Any
+
+from agents.arena.landscape import Landscape, Table
+from agents.arena.landscape_roles import cast
+from agents.arena.model import PROFILE, Hand, PlayedModel, Quality
+from agents.arena.played_verifier import PlayedVerifier, Verified
+from agents.events import ArtefactRef, Event, NewEvent
+from agents.run import Engine
+from agents.settings import Budget, Settings
+from agents.workflows import WORKFLOWS
+
+# Workflows whose papers have no model at all, or none in one of the roles: there the compiler plays, without cost and without a model's faults.
+BUILT_IN: dict[str, tuple[str, ...]] = {"descend": ("planner", "coder", "judge"), "random": ("planner", "coder", "judge"), "forge": ("planner",)}
+NEAR_BEST = 0.95
+AT = "2026-01-01T00:00:00.000000+00:00"  # played time does not pass
+
+
+class PlayedJournal:
+    """The trace of a play: kept in memory for the engine's sake, artefacts not at all. No other process writes, so that nobody is waited for."""
+
+    def __init__(self, run: str):
+        self.run = run
+        self.events: list[Event] = []
+
+    async def load(self) -> list[Event]:
+        return list(self.events)
+
+    async def append(self, events: Sequence[NewEvent]) -> list[Event]:
+        first = len(self.events) + 1
+        made = [
+            Event.model_construct(
+                v=1, run=self.run, seq=first + i, at=AT, span=e.span, parent=e.span.rpartition("/")[0], agent=e.agent, kind=e.kind, payload=e.payload
+            )
+            for i, e in enumerate(events)
+        ]
+        self.events.extend(made)
+        return made
+
+    async def since(self, seq: int) -> list[Event]:
+        return self.events[seq:]
+
+    async def wakeups(self) -> AsyncIterator[None]:
+        await asyncio.Event().wait()
+        yield
+
+    async def put(self, data: bytes, media_type: str, name: str = "") -> ArtefactRef:
+        return _NOWHERE
+
+    async def get(self, sha: str) -> bytes:
+        raise KeyError("a play keeps no artefacts")
+
+
+_NOWHERE = ArtefactRef(sha="", media_type="", bytes=0)
+
+
+@dataclass
+class Play:
+    """What came of one run. Regret is of time: 1 - best / found, where what is found is never slower than eager, which is there without a program."""
+
+    landscape: str
+    workflow: str
+    seed: int
+    outcome: str
+    reason: str
+    calls: int
+    tokens: int
+    dollars: float
+    programs: int
+    verifier_seconds: float
+    model_seconds: float
+    found: float  # speedup of the winner over eager, by the table; 1 where there is none
+    best: float  # of the whole table
+    regret_by_call: list[float] = field(default_factory=list)  # after 0, 1, 2, ... calls of the model
+    regret_by_program: list[float] = field(default_factory=list)
+    calls_to_near_best: int | None = None  # 95 % of the best; null: never
+    programs_to_near_best: int | None = None
+    failed: int = 0  # programs that were not right
+    repaired: int = 0  # of those, followed by a right one with the same parentage
+    gains: int = 0  # programs that were the fastest so far
+    purposes: dict[str, int] = field(default_factory=dict)  # calls by prompt
+
+    @property
+    def success(self) -> bool:
+        """A program that is right and faster than eager."""
+        return self.found > 1
+
+
+def play(landscape: Landscape, workflow: str, seed: int, quality: Quality, budget: Budget) -> Play:
+    return asyncio.run(played(landscape, workflow, seed, quality, budget))
+
+
+async def played(landscape: Landscape, workflow: str, seed: int, quality: Quality, budget: Budget) -> Play:
+    settings = Settings(workflow=workflow, planner=PROFILE, coder=PROFILE, judge=PROFILE, budget=budget, seed=seed)
+    journal = PlayedJournal(str(uuid.UUID(int=seed)))
+    verifier = PlayedVerifier(landscape, journal, seed)
+    models = PlayedModel(quality, seed)
+    roles = cast(Hand(landscape, quality, seed), BUILT_IN.get(workflow, ()))
+    source, name = landscape.source, landscape.name
+    engine = Engine(journal, verifier, settings, source, name, workflow=WORKFLOWS[workflow], roles=roles, models=models, on_pause="stop")
+    verifier.engine = engine
+    summary = await engine.execute()
+    return outcome_of(landscape, workflow, seed, summary, engine, verifier, models)
+
+
+def outcome_of(landscape: Landscape, workflow: str, seed: int, summary: Any, engine: Engine, verifier: PlayedVerifier, models: PlayedModel) -> Play:
+    spent = engine.ledger.spent
+    chosen = next((v.point for v in reversed(verifier.log) if v.candidate == summary.best), None) if summary.best is not None else None
+    result = Play(
+        landscape.name, workflow, seed, summary.outcome, summary.reason, int(spent.calls), int(spent.tokens), spent.dollars, spent.candidates,
+        verifier.seconds, models.seconds, found=max(1.0, landscape.speedup(chosen)) if chosen is not None else 1.0,
+        best=max(1.0, landscape.eager_us / landscape.best_us), purposes=dict(models.by_purpose),
+    )  # fmt: skip
+    quick = [v for v in verifier.log if v.tier == "quick"]
+    result.failed = sum(v.status != "passed" for v in quick)
+    result.repaired = sum(before.status != "passed" and after.status == "passed" for before, after in zip(quick, quick[1:], strict=False))
+    curves(landscape, quick, result)
+    return result
+
+
+def curves(landscape: Landscape, quick: Sequence[Verified], result: Play) -> None:
+    """Regret of the program that the workflow takes for the best at that moment, by its own measurements, in the table's times."""
+    best, incumbent, measured = result.best, 1.0, float("inf")
+    by_call, by_program = [1 - 1 / best], [1 - 1 / best]
+    for entry in quick:
+        if entry.status == "passed" and entry.measured_us is not None and entry.measured_us < measured:
+            measured = entry.measured_us
+            result.gains += 1
+            incumbent = max(1.0, landscape.speedup(entry.point))
+        regret = max(0.0, 1 - incumbent / best)
+        by_call += [by_call[-1]] * (entry.calls - len(by_call)) if entry.calls > len(by_call) else []
+        if entry.calls < len(by_call):
+            by_call[entry.calls] = regret
+        else:
+            by_call.append(regret)
+        by_program.append(regret)
+        if regret <= 1 - NEAR_BEST and result.programs_to_near_best is None:
+            result.programs_to_near_best, result.calls_to_near_best = len(by_program) - 1, entry.calls
+    result.regret_by_call, result.regret_by_program = by_call, by_program
+
+
+@dataclass(frozen=True)
+class Task:
+    """A batch for a worker process: one landscape and workflow, some seeds."""
+
+    landscape: Landscape
+    workflow: str
+    seeds: tuple[int, ...]
+    quality: Quality
+    budget: Budget
+
+
+def plays_of(task: Task) -> list[Play]:
+    async def all_seeds() -> list[Play]:
+        return [await played(task.landscape, task.workflow, seed, task.quality, task.budget) for seed in task.seeds]
+
+    return asyncio.run(all_seeds())
+
+
+def race(table: Table, workflows: Sequence[str], seeds: Sequence[int], quality: Quality, budget: Budget, workers: int) -> Iterator[list[Play]]:
+    """All plays, batch by batch as they end."""
+    size = max(1, min(50, len(seeds)))
+    tasks = [
+        Task(landscape, workflow, tuple(seeds[at : at + size]), quality, budget)
+        for landscape in table.landscapes
+        for workflow in workflows
+        for at in range(0, len(seeds), size)
+    ]
+    if workers <= 1:
+        yield from map(plays_of, tasks)
+        return
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        yield from pool.map(plays_of, tasks)
