@@ -12,7 +12,7 @@ from verifier.report import Report
 
 __all__ = ["Bottleneck", "Cause", "Ceilings", "Diagnosis", "Evidence", "defect", "diagnose"]
 
-SHOWN_METHODS = 6
+SHOWN_METHODS = 8
 
 
 def diagnose(
@@ -37,9 +37,18 @@ def diagnose(
         device_busy=profile.device_busy if profile else None,
         own_share=report.own_share,
         reductions=facts.reductions if facts else None,
+        products=bool(flops) if flops is not None else None,
+        reuse=bool(flops) or facts.reductions if facts and flops is not None else None,
+        registers=_registers(profile),
         faults=tuple(cause.name for cause in found.faults),
     )
     return found.model_copy(update={"methods": allowed(known)})
+
+
+def _registers(profile: Profile | None) -> int | None:
+    """A thread's, in the own kernel that takes longest."""
+    own = [kernel for kernel in profile.kernels if kernel.own and kernel.registers] if profile else []
+    return max(own, key=lambda kernel: kernel.share).registers if own else None
 
 
 def allowed(facts: Facts) -> list[str]:

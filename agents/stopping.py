@@ -84,6 +84,6 @@ def since_last_gain(attempts: list[Attempt]) -> list[Attempt]:
 
 
 def family(strategy: str) -> str:
-    """The bottleneck that a strategy of the catalogue answers before all others; a method that is not in it is a family of its own."""
+    """The family of a strategy in the catalogue; a method that is not in it is a family of its own."""
     known = by_name(strategy)
-    return known.answers[0] if known is not None and known.answers else strategy
+    return known.family if known is not None else strategy

@@ -1,6 +1,7 @@
 """The catalogue of strategies: what the Planner chooses from, what gates a diagnosis, what the pages explain."""
 
 from agents.strategies.catalogue import CATALOGUE, by_name
+from agents.strategies.how_to import FAMILIES, LANGUAGES
 from agents.strategies.strategy import Facts, Strategy
 
-__all__ = ["CATALOGUE", "Facts", "Strategy", "by_name"]
+__all__ = ["CATALOGUE", "FAMILIES", "LANGUAGES", "Facts", "Strategy", "by_name"]

@@ -1,17 +1,10 @@
-"""The strategies that the built-in compiler carries out."""
+"""The catalogue: what the built-in compiler carries out, what only a coder can write, and what undoes one named fault."""
 
 from __future__ import annotations
 
-from agents.strategies.cures import CURES
+from agents.strategies.cures import CURES, no_reuse
 from agents.strategies.strategy import Facts, Strategy
-
-
-def always(facts: Facts) -> bool:
-    return True
-
-
-def _far_from_floor(facts: Facts) -> bool:
-    return facts.headroom is None or facts.headroom > 1.05
+from agents.strategies.structures import STRUCTURES, always, far_from_floor, multiplies, reduces
 
 
 def _many_small_launches(facts: Facts) -> bool:
@@ -35,9 +28,6 @@ CATALOGUE: tuple[Strategy, ...] = (
         applies="several pointwise operators follow each other and what lies between them is used nowhere else",
         expectation="each fused operator saves a write and a read of its tensor, and a launch",
         forbidden="an intermediate that is an output, or is used by an operator outside the chain, has to be written all the same",
-        cpp="one loop over the elements under `#pragma omp parallel for simd`; intermediates live in registers",
-        cuda="one grid-stride kernel, 128-bit loads where all operands are aligned; intermediates live in registers",
-        triton="one program a block of elements; `tl.load` once for each input, one `tl.store`",
         references=("arXiv 2603.02637", "Jia et al., TASO, SOSP 2019"),
         cures=("split-fusion",),
         cures_when=lambda facts: not facts.reductions,
@@ -46,13 +36,10 @@ CATALOGUE: tuple[Strategy, ...] = (
         name="fuse-row-reduction",
         title="Fuse a row reduction with the pointwise operators around it",
         answers=("memory", "launch", "latency"),
-        when=always,
+        when=lambda facts: facts.reductions is not False,
         applies="a reduction runs over trailing dimensions and its neighbours are pointwise over the same rows",
         expectation="normalisations drop from one pass for each operator to one or two reads and one write",
         forbidden="reductions over leading dimensions, whose rows are not contiguous",
-        cpp="a thread takes whole rows; the row stays in cache between the passes; SIMD accumulators",
-        cuda="a warp or a block a row, warp shuffles for the reduction, one shared-memory step a block",
-        triton="one program a row, `tl.sum`/`tl.max` over a block that covers the row, or a loop over blocks",
         references=("Welford 1962", "arXiv 1805.02867"),
         cures=("split-fusion",),
         cures_when=lambda facts: bool(facts.reductions),
@@ -61,52 +48,41 @@ CATALOGUE: tuple[Strategy, ...] = (
         name="fuse-matmul-tail",
         title="Fuse what follows a matrix product or convolution into one pass",
         answers=("memory", "launch", "latency"),
-        when=always,
+        when=lambda facts: facts.products is not False,
         applies="bias, activation, scale or residual follow a product that stays with the vendor's library",
         expectation="one pass over the product instead of one for each operator; little where the product dominates",
         forbidden="replacing the library's product itself, unless a kernel of equal accuracy was measured to be faster",
-        cpp="the product by ATen, then one in-place loop over its result while it is still in cache",
-        cuda="the product by cuBLAS/cuDNN, then one in-place kernel; a cuBLASLt epilogue where bias and activation suffice",
-        triton="epilogue in the `tl.dot` kernel, or a pointwise kernel behind the library's product",
         references=("NVIDIA cuBLASLt documentation, epilogues",),
     ),
     Strategy(
         name="one-pass-softmax",
         title="Running maximum and rescaled sum in one pass",
         answers=("memory",),
-        when=_far_from_floor,
+        when=reduces,
         applies="softmax, log-softmax or a log-sum-exp reads rows that do not stay in cache between the passes",
         expectation="two reads of the row instead of three; up to 1.3x where the row comes from memory each time",
         forbidden="rows that fit into registers or shared memory gain nothing: there the row is read once already",
-        cpp="keep (max, sum) and rescale the sum when the maximum grows; several independent pairs for SIMD, merged at the end",
-        cuda="each thread keeps (max, sum), merged by shuffles with one rescaling a step",
-        triton="loop over blocks with running `m` and `l`, as in online softmax",
         references=("Milakov and Gimelshein, arXiv 1805.02867",),
     ),
     Strategy(
         name="row-cache",
         title="Keep the row in registers, shared memory or cache between the passes",
         answers=("memory", "latency"),
-        when=_far_from_floor,
+        when=far_from_floor,
         applies="an operator with several passes over a row that fits into the fast memory of one worker",
         expectation="later passes cost no memory traffic: reads fall to one",
         forbidden="rows larger than the fast memory, or so large a share of it that occupancy falls below two blocks",
-        cpp="write the intermediate row into a buffer of the thread that stays in L1/L2",
-        cuda="values of the row in registers (unrolled) or in shared memory; choose the block so that two blocks still fit",
-        triton="one block that covers the whole row, so that values stay in registers",
         references=("arXiv 2603.02637",),
+        veto=no_reuse,
     ),
     Strategy(
         name="vectorise",
         title="Wide loads, and vectorised mathematics",
         answers=("memory", "compute", "latency"),
-        when=_far_from_floor,
+        when=far_from_floor,
         applies="contiguous aligned data is read one element at a time, or a transcendental function runs element by element",
         expectation="fewer instructions a byte; 1.1 to 2x where instructions, not memory, set the pace",
         forbidden="operands with different strides or without 16-byte alignment keep a scalar path",
-        cpp="`#pragma omp simd` over the inner loop, polynomial exp/tanh/erf that the compiler can vectorise, within the error bound",
-        cuda="`float4` loads and stores with a scalar tail",
-        triton="contiguous blocks with `tl.multiple_of` and `tl.max_contiguous`",
         references=("NVIDIA CUDA C++ Best Practices Guide, memory coalescing",),
         cures=("scalar-access",),
     ),
@@ -114,13 +90,10 @@ CATALOGUE: tuple[Strategy, ...] = (
         name="parallel-split",
         title="Split few long rows over several workers",
         answers=("occupancy", "latency"),
-        when=_far_from_floor,
+        when=far_from_floor,
         applies="there are fewer rows than threads or multiprocessors, and rows are long",
         expectation="up to the number of workers that stood idle, less a second small reduction",
         forbidden="many short rows: the second step costs more than it brings",
-        cpp="static chunks of a row a thread, partial results merged by one thread; collapse outer loops",
-        cuda="several blocks a row write partial results, a second small kernel merges them in a fixed order",
-        triton="a two-dimensional grid with a second kernel for the merge",
         references=("CUB device reduction",),
         cures=("few-blocks",),
     ),
@@ -128,13 +101,10 @@ CATALOGUE: tuple[Strategy, ...] = (
         name="non-temporal-stores",
         title="Write past the caches",
         answers=("memory", "latency"),
-        when=_far_from_floor,
+        when=far_from_floor,
         applies="an output larger than the last-level cache is written once and not read again by this kernel",
         expectation="saves the read for ownership: up to a third of the traffic of a copy-like kernel",
         forbidden="outputs that the next operator reads while they would still be in cache",
-        cpp="`_mm256_stream_ps` or `__builtin_nontemporal_store` on aligned addresses, with a fence at the end",
-        cuda="`__stcs`: streaming stores that are evicted first",
-        triton="`tl.store(..., cache_modifier='.cs')`",
         references=("Intel optimisation manual, non-temporal stores",),
     ),
     Strategy(
@@ -145,9 +115,6 @@ CATALOGUE: tuple[Strategy, ...] = (
         applies="the device waits between several launches of short kernels, with the same shapes every time",
         expectation="removes launch gaps: 1.2 to 8x where launches dominate, nothing where kernels are long",
         forbidden="data-dependent control flow, random numbers that must change, host synchronisation, changing shapes",
-        cpp="",
-        cuda="warm up on a side stream, capture once per input shape, copy inputs in, replay, copy outputs out; refuse capture in backward",
-        triton="capture works the same way over Triton's launches",
         references=("NVIDIA CUDA programming guide, CUDA graphs",),
         veto=_no_graph,
         devices=("cuda",),
@@ -156,13 +123,10 @@ CATALOGUE: tuple[Strategy, ...] = (
         name="channels-last",
         title="Keep images in channels-last layout",
         answers=("memory", "compute"),
-        when=_far_from_floor,
+        when=multiplies,
         applies="several convolutions follow each other and the library has faster kernels for channels-last",
         expectation="1.1 to 1.5x on convolutions that the library would transpose inside; may lose elsewhere",
         forbidden="a single small convolution, whose conversion costs more than it saves",
-        cpp="`memory_format=torch.channels_last` for input and weights, weights converted once",
-        cuda="the same; pays with tensor-core kernels above all",
-        triton="address with channel stride 1",
         references=("PyTorch documentation, channels last memory format",),
     ),
     Strategy(
@@ -173,24 +137,19 @@ CATALOGUE: tuple[Strategy, ...] = (
         applies="an own kernel is wrong, or was measured to be slower than the operators it replaces",
         expectation="the time of the library's operators for this group, and its correctness",
         forbidden="without a measurement: a guess that the library is faster is not one",
-        cpp="call the operators as the task does",
-        cuda="call the operators as the task does",
-        triton="call the operators as the task does",
         references=("arXiv 2603.02637",),
     ),
     Strategy(
         name="block-size",
         title="Tune block, tile and chunk sizes",
         answers=("occupancy", "latency", "memory", "compute"),
-        when=_far_from_floor,
+        when=far_from_floor,
         applies="the structure is right and only numbers are left to choose; it comes last",
         expectation="1.02 to 1.2x",
         forbidden="before structural strategies have been tried",
-        cpp="chunk of a thread, unrolling, rows a step",
-        cuda="threads a block, elements a thread, rows a block",
-        triton="BLOCK sizes, `num_warps`",
         references=("Ansor, arXiv 2006.06762",),
     ),
+    *STRUCTURES,
     *CURES,
 )
 

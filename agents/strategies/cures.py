@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from agents.strategies.how_to import how_tos
 from agents.strategies.strategy import Facts, Strategy
 
 GUIDE = "NVIDIA CUDA C++ Best Practices Guide"
+
+
+def no_reuse(facts: Facts) -> str | None:
+    return "no datum is used for more than one result: there is nothing to keep" if facts.reuse is False else None
 
 
 def _fp32_only(facts: Facts) -> str | None:
     return "fp32-strict asks for more than one product on tensor cores gives" if facts.precision == "fp32-strict" else None
 
 
-def _cure(name: str, fault: str, answers: tuple[str, ...], title: str, applies: str, expectation: str, forbidden: str, cuda: str, **more) -> Strategy:
+def _cure(name: str, fault: str, answers: tuple[str, ...], title: str, applies: str, expectation: str, forbidden: str, **more) -> Strategy:
     return Strategy(
         name=name,
         title=title,
@@ -20,11 +25,8 @@ def _cure(name: str, fault: str, answers: tuple[str, ...], title: str, applies: 
         applies=applies,
         expectation=expectation,
         forbidden=forbidden,
-        cpp=more.pop("cpp", ""),
-        cuda=cuda,
-        triton=more.pop("triton", "the same, as far as the language leaves it to the author"),
         references=more.pop("references", (GUIDE,)),
-        devices=("cuda",),
+        devices=("cpu", "cuda") if how_tos()[name].cpp else ("cuda",),
         cures=(fault,),
         only_cures=True,
         **more,
@@ -40,7 +42,6 @@ CURES: tuple[Strategy, ...] = (
         "a warp's loads or stores touch more sectors than their bytes need",
         "up to the share of wasted sectors: 2 to 8x on kernels that stream",
         "where the order of access is given by the data (gathers)",
-        "map threadIdx.x to the contiguous dimension; a warp a row instead of a thread a row; transpose through a tile in shared memory",
     ),
     _cure(
         "pad-shared",
@@ -50,7 +51,6 @@ CURES: tuple[Strategy, ...] = (
         "lanes of a warp read or write words of shared memory that lie in one bank",
         "the cycles in replays: 1.5 to 10x where shared memory sets the pace",
         "broadcasts, and accesses of 16 bytes a lane, which take four steps anyway",
-        "a row of 33 instead of 32 words, i + i / 32, or an XOR swizzle; keep the tile in the order in which it is read",
     ),
     _cure(
         "relieve-registers",
@@ -60,7 +60,6 @@ CURES: tuple[Strategy, ...] = (
         "spills, or arrays that are indexed at run time, go through local memory",
         "the local traffic: 1.5 to 10x where it sets the pace",
         "raising registers where occupancy is already the limit",
-        "looser __launch_bounds__, a smaller tile a thread, full unrolling so that array indices are constants",
     ),
     _cure(
         "raise-occupancy",
@@ -70,7 +69,6 @@ CURES: tuple[Strategy, ...] = (
         "shared memory, registers or the block's size leave most of a multiprocessor's warps empty, and nothing hides the latency",
         "up to possible over present occupancy, until a resource is full",
         "kernels whose arithmetic or memory is busy already: tiles of products want few, fat warps",
-        "ask for the shared memory that is used; blocks of 128 to 512 threads; more threads a row; fewer registers",
     ),
     _cure(
         "tile-reuse",
@@ -80,7 +78,7 @@ CURES: tuple[Strategy, ...] = (
         "many threads read the same data from global memory",
         "bytes asked for over bytes there are: 2 to 10x for products and filters without tiles",
         "data that each thread needs once",
-        "tiles in shared memory, several results a thread in registers, sums shared by shuffles instead of computed by everyone",
+        veto=no_reuse,
         references=(GUIDE, "Volkov and Demmel, SC 2008"),
     ),
     _cure(
@@ -91,7 +89,6 @@ CURES: tuple[Strategy, ...] = (
         "functions of a row or a column alone are computed for every element",
         "the arithmetic falls to what differs from element to element",
         "values whose reload costs more than their computation",
-        "a thread keeps its column and goes down rows; values of the row in shared memory or registers before the loop",
     ),
     _cure(
         "cheap-math",
@@ -101,7 +98,6 @@ CURES: tuple[Strategy, ...] = (
         "pow, division and trigonometry where products, reciprocals or identities give the same",
         "10 to 100 instructions an element fewer",
         "approximations (__expf, -use_fast_math) that leave the error bound",
-        "x * x for powf(x, 2), Horner's scheme, rsqrtf, one reciprocal for many divisions",
     ),
     _cure(
         "cheap-indices",
@@ -111,7 +107,6 @@ CURES: tuple[Strategy, ...] = (
         "indices are taken apart by division and remainder for every element, above all in 64 bits",
         "a 64-bit division is about 70 instructions; a 32-bit one about 20",
         "tensors of more than 2^31 elements need 64 bits for the address, not for every index",
-        "the grid's dimensions as indices, 32-bit arithmetic, shifts and masks for powers of two, incremental indices in loops",
     ),
     _cure(
         "single-precision",
@@ -121,7 +116,6 @@ CURES: tuple[Strategy, ...] = (
         "literals without f, or functions of double, turn an expression into fp64",
         "2x to 30x: half the rate at best, and long functions",
         "sums whose accuracy needs fp64",
-        "0.5f, tanhf, expf; -Werror on implicit conversion to double",
     ),
     _cure(
         "tensor-cores",
@@ -131,7 +125,6 @@ CURES: tuple[Strategy, ...] = (
         "a matrix product of 16-bit or TF32 numbers runs on the fp32 units",
         "4 to 15x for products that fill the device",
         "fp32-strict, unless the product is split so that the error bound holds",
-        "nvcuda::wmma or mma.sync with tiles in shared memory; CUTLASS; cuBLAS",
         veto=_fp32_only,
         references=("NVIDIA CUDA C++ Programming Guide, warp matrix functions",),
     ),
@@ -143,7 +136,6 @@ CURES: tuple[Strategy, ...] = (
         "a kernel reads more from memory than there is, because uses of one datum lie far apart in time",
         "bytes moved over bytes needed",
         "data that fit into L2 as a whole",
-        "the loop over uses inside, the loop over places outside; all results of a place at once; blocks in an order that shares tiles",
     ),
     _cure(
         "batch-launches",
@@ -153,7 +145,6 @@ CURES: tuple[Strategy, ...] = (
         "one kernel is launched again and again with little work each",
         "about 2 to 10 us a launch, and a full device instead of a few blocks",
         "steps that need all of the previous step's blocks: there a CUDA graph helps",
-        "a dimension of the grid for what the host loops over; a loop over steps within the kernel where states do not meet",
     ),
     _cure(
         "drop-sync",
@@ -163,7 +154,6 @@ CURES: tuple[Strategy, ...] = (
         "the host waits in the middle of a call, or reads a value back to pass it on",
         "about 10 to 30 us a wait",
         "control flow that really depends on a value",
-        "the stream orders kernels by itself; pass pointers to values on the device instead of .item(); no cudaDeviceSynchronize",
     ),
     _cure(
         "keep-on-device",
@@ -173,7 +163,6 @@ CURES: tuple[Strategy, ...] = (
         "tables, weights or intermediate results travel between host and device in every call",
         "the bus carries a fiftieth of what the memory does",
         "inputs that only the host has",
-        "a buffer on the device, made when the state dict is loaded or at the first call; compute there what was computed on the host",
     ),
     _cure(
         "reuse-workspace",
@@ -183,7 +172,6 @@ CURES: tuple[Strategy, ...] = (
         "cudaMalloc, cudaFree or empty_cache in every call",
         "10 to 500 us a call, and a wait for the whole device",
         "holding gigabytes for ever",
-        "torch.empty, cudaMallocAsync, or a buffer kept by the module",
     ),
     _cure(
         "overlap-streams",
@@ -193,7 +181,6 @@ CURES: tuple[Strategy, ...] = (
         "branches that do not depend on each other run one after another, and none fills the device",
         "up to the number of branches",
         "kernels that fill the device by themselves",
-        "a stream a branch with events to fork and join, or one launch whose blocks are dealt to the branches",
     ),
     _cure(
         "fewer-barriers",
@@ -203,7 +190,6 @@ CURES: tuple[Strategy, ...] = (
         "a block waits for its slowest warp again and again",
         "the share of time at barriers",
         "removing one that orders shared memory",
-        "no __syncthreads in loops over private data; __syncwarp where a warp is enough; double buffering; smaller blocks",
     ),
     _cure(
         "privatise-atomics",
@@ -213,7 +199,6 @@ CURES: tuple[Strategy, ...] = (
         "nearly every element is an atomic to global memory",
         "3 to 100x where addresses are few",
         "addresses that are all different",
-        "registers, then shuffles or shared memory a block, then one atomic a block and address",
     ),
     _cure(
         "uniform-branches",
@@ -223,7 +208,6 @@ CURES: tuple[Strategy, ...] = (
         "lanes of a warp take different long branches",
         "32 over active threads",
         "branches of a few instructions, which become selects",
-        "deal work to warps by branch (a warp a feature), staged through shared memory so that access stays coalesced",
     ),
     _cure(
         "tree-reduction",
@@ -233,7 +217,6 @@ CURES: tuple[Strategy, ...] = (
         "one thread adds up what a warp or a block could",
         "the length of the serial part over its logarithm",
         "a handful of values",
-        "shuffles within a warp, one step through shared memory a block, a whole block for the partial sums of all blocks",
         references=("Harris, Optimizing Parallel Reduction in CUDA",),
     ),
     _cure(
@@ -244,7 +227,6 @@ CURES: tuple[Strategy, ...] = (
         "some blocks have far more to do than others and are waited for",
         "longest over mean",
         "work that is equal already",
-        "pieces of equal length with partial results, long pieces first, rows dealt out to and fro",
     ),
     _cure(
         "drop-fill",
@@ -254,7 +236,6 @@ CURES: tuple[Strategy, ...] = (
         "an output or a buffer is set to a value and then written entirely",
         "a write of the tensor",
         "buffers that are added to",
-        "torch.empty instead of torch.zeros; no cudaMemset of what every thread writes",
     ),
     _cure(
         "drop-copies",
@@ -264,6 +245,5 @@ CURES: tuple[Strategy, ...] = (
         "clone, contiguous or cat stand before or behind a kernel",
         "a read and a write of each copied tensor",
         "layouts that a library demands",
-        "strides as arguments of the kernel, several input pointers instead of cat, a new output instead of a clone",
     ),
 )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from agents.strategies.how_to import how_tos
+
 BOTTLENECKS = ("memory", "compute", "latency", "launch", "occupancy", "defect", "none")
 
 
@@ -23,6 +25,10 @@ class Facts:
     own_share: float | None = None  # of the program's time in its own kernels
     static_shapes: bool = True
     reductions: bool | None = None  # the task reduces over rows
+    products: bool | None = None  # it has matrix products or convolutions
+    reuse: bool | None = None  # a datum is used for more than one result: products, filters, rows with several passes
+    capability: tuple[int, int] | None = None  # compute capability
+    registers: int | None = None  # a thread, of the longest own kernel
     faults: tuple[str, ...] = ()  # that the diagnosis named, those that cost most first
 
 
@@ -37,15 +43,30 @@ class Strategy:
     applies: str  # `when` for people, with what the graph has to look like
     expectation: str
     forbidden: str  # `veto` for people
-    cpp: str
-    cuda: str
-    triton: str
-    references: tuple[str, ...] = ()
+    references: tuple[str, ...]
     veto: Callable[[Facts], str | None] = lambda facts: None
     devices: tuple[str, ...] = ("cpu", "cuda")
     cures: tuple[str, ...] = ()  # faults that it undoes, by the diagnosis's names
     cures_when: Callable[[Facts], bool] = lambda facts: True  # which of several cures fits
     only_cures: bool = False  # of no use where its fault was not named
+
+    @property
+    def family(self) -> str:
+        return how_tos()[self.name].family
+
+    @property
+    def cuda(self) -> str:
+        """How to do it in CUDA C++: a few sentences that a coder can act on."""
+        return how_tos()[self.name].cuda
+
+    @property
+    def triton(self) -> str:
+        return how_tos()[self.name].triton
+
+    @property
+    def cpp(self) -> str:
+        """In C++ on the CPU; "" where it is for GPUs only."""
+        return how_tos()[self.name].cpp
 
     def refuses(self, facts: Facts) -> str | None:
         """Why it may not be tried now, or null."""

@@ -1,0 +1,51 @@
+"""How to carry out a strategy, in each language: prose in `how_to/FAMILY.md`, a heading a strategy and a heading a language beneath it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+FOLDER = Path(__file__).parent / "how_to"
+LANGUAGES = ("cuda", "triton", "cpp")
+
+# What a family changes. A search that stands still tries another family before it gives up.
+FAMILIES = {
+    "fusion": "which operators share a kernel",
+    "algorithm": "what is computed, and how often",
+    "reuse": "where data wait between two uses",
+    "access": "how data are read and written",
+    "parallelism": "who does which part of the work",
+    "arithmetic": "with which instructions",
+    "synchronisation": "where threads wait for each other",
+    "launching": "what the host does in a call",
+    "space": "whose kernel: the library's or an own one, with which layout and numbers",
+}
+
+
+@dataclass(frozen=True)
+class HowTo:
+    family: str
+    cuda: str = ""
+    triton: str = ""
+    cpp: str = ""
+
+
+@cache
+def how_tos() -> dict[str, HowTo]:
+    """By strategy; raises `ValueError` with the place where a file is not of the form."""
+    found: dict[str, HowTo] = {}
+    for family in FAMILIES:
+        path = FOLDER / f"{family}.md"
+        for part in re.split(r"^# ", path.read_text(encoding="utf-8"), flags=re.M)[1:]:
+            name, *sections = re.split(r"^## ", part, flags=re.M)
+            texts = {}
+            for section in sections:
+                language, _, text = section.partition("\n")
+                texts[language.strip()] = " ".join(text.split())
+            unknown = set(texts) - set(LANGUAGES)
+            if unknown or name.strip() in found:
+                raise ValueError(f"{path.name}, {name.strip()}: {f'no languages: {unknown}' if unknown else 'it stands there twice'}")
+            found[name.strip()] = HowTo(family, **texts)
+    return found
