@@ -11,30 +11,29 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import get_args
 
-from agents import show
-from agents.events import NewEvent
+from agents import show, steering
+from agents.arguments import Unusable, add_settings, settings_from
+from agents.forking import settings_by_fork
 from agents.journal import TRACE, FileJournal, TraceDamaged, read_trace
+from agents.knowledge import FolderLibrary
+from agents.llm import open_models
 from agents.llm.cli import add_commands
 from agents.local import LocalVerifier
+from agents.memory.inspirations import FolderInspirations
 from agents.projection import Summary, project
 from agents.results import write_results
 from agents.run import Engine
-from agents.settings import Budget, Settings
-from verifier.task import Mode, Precision
+from agents.settings import Settings
 
-EXIT = {"improved": 0, "matched": 0, "failed": 1, "out_of_budget": 3, "cancelled": 4}
+EXIT = {"improved": 0, "matched": 0, "failed": 1, "out_of_budget": 3, "cancelled": 4, "": 5}  # no outcome: paused
 USAGE, INTERRUPTED = 2, 130
 EXIT_CODES = """exit codes:
   0    every run ended with a program that passed (improved, or matched: correct but not faster)
   1    a run failed          2    bad arguments, or a directory that cannot be used
   3    a run is out of budget    4    a run was cancelled
+  5    a run is paused: a model did not answer, or a plan waits to be read; continue with --resume
   130  interrupted: continue with --resume"""
-
-
-class Unusable(ValueError):
-    """Arguments that cannot be acted on; says what to do."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -51,18 +50,12 @@ def parser() -> argparse.ArgumentParser:
     )
     solve.add_argument("tasks", nargs="+", type=Path, metavar="TASK", help="a task's source, or a folder")
     solve.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the runs are written")
-    solve.add_argument("--device", default="cpu", help="cpu, or cuda:0 and so on (default: cpu)")
-    solve.add_argument("--workflow", choices=["stitch", "verify"], default="stitch", help="verify: measure --program instead of writing one")
+    add_settings(solve)
     solve.add_argument("--program", type=Path, metavar="FILE", help="a program with ModelNew, for --workflow verify")
-    solve.add_argument("--precision", choices=get_args(Precision), default="fp32-strict", help="the policy for program and baselines alike")
-    solve.add_argument("--mode", choices=get_args(Mode), default="train", help="the model's mode (default: train, as KernelBench leaves it)")
-    solve.add_argument("--target", type=float, metavar="X", help="stop at this lower bound of the speedup against eager")
-    defaults = Budget()
-    solve.add_argument("--budget-candidates", type=int, default=defaults.candidates, metavar="N", help=f"programs (default: {defaults.candidates})")
-    seconds = f"verifier time in seconds (default: {defaults.verifier_seconds:g}, 0: no limit)"
-    solve.add_argument("--budget-verifier-seconds", type=float, default=defaults.verifier_seconds, metavar="S", help=seconds)
-    seconds = f"wall time in seconds (default: {defaults.seconds:g}, 0: no limit)"
-    solve.add_argument("--budget-seconds", type=float, default=defaults.seconds, metavar="S", help=seconds)
+    solve.add_argument("--documents", type=Path, metavar="DIR", help="text and Markdown that a diagnosis may look up and cites")
+    solve.add_argument("--learn-from", type=Path, metavar="DIR", help="finished runs whose confirmed improvements may inspire this one")
+    waiting = "where a model does not answer, or a plan is to be read: end the process with the run paused (default), or wait for `resume`"
+    solve.add_argument("--on-model-failure", choices=["stop", "wait"], default="stop", help=waiting)
     solve.add_argument("--resume", action="store_true", help="continue what was interrupted in --out; finished runs are left as they are")
     solve.add_argument("--data-dir", type=Path, metavar="DIR", help="the verifier's build cache (default: stitchwork in the user's cache folder)")
     solve.add_argument("--json", action="store_true", help="print the summaries as JSON instead of the table")
@@ -73,9 +66,7 @@ def parser() -> argparse.ArgumentParser:
     shown.add_argument("--events", action="store_true", help="the conversation, line by line")
     shown.add_argument("--json", action="store_true", help="the summary as JSON")
 
-    control = commands.add_parser("control", help="pause, resume or cancel a run that another process is at")
-    control.add_argument("directory", type=Path, metavar="DIR")
-    control.add_argument("action", choices=["pause", "resume", "cancel"])
+    steering.add_commands(commands)
     add_commands(commands)
     return top
 
@@ -87,9 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return args.act(args)
         if args.command == "solve":
             return asyncio.run(solve(args))
-        if args.command == "show":
-            return show_run(args)
-        return asyncio.run(control(args))
+        return show_run(args)
     except (Unusable, TraceDamaged) as error:
         print(f"agents: {error}", file=sys.stderr)
         return USAGE
@@ -101,18 +90,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 async def solve(args: argparse.Namespace) -> int:
     tasks = find_tasks(args.tasks)
+    device = args.device or Settings().device
     if args.workflow == "verify" and args.program is None:
         raise Unusable("--workflow verify needs --program FILE")
     folders = {path: args.out if len(tasks) == 1 else args.out / name for path, name in tasks.items()}
     for folder in folders.values():
         if (folder / TRACE).exists() and not args.resume:
             raise Unusable(f"{folder} already holds a run: continue it with --resume, or choose another --out")
+    for option in ("documents", "learn_from"):
+        if getattr(args, option) is not None and not getattr(args, option).is_dir():
+            raise Unusable(f"--{option.replace('_', '-')} {getattr(args, option)} is not a folder")
+    if not args.resume:
+        settings_from(args)  # before the verifier starts
     loop = asyncio.get_running_loop()
     me = asyncio.current_task()
     with suppress(NotImplementedError):
         loop.add_signal_handler(signal.SIGTERM, me.cancel)
 
-    client = open_verifier(args.device, args.data_dir or default_data_dir())
+    client = open_verifier(device, args.data_dir or default_data_dir())
     summaries: dict[str, Summary] = {}
     try:
         for path, name in tasks.items():
@@ -124,7 +119,7 @@ async def solve(args: argparse.Namespace) -> int:
     else:
         print(show.columns(show.TABLE, [show.table_row(name, s) for name, s in summaries.items()]))
     codes = [EXIT.get(s.outcome, 1) for s in summaries.values()]
-    return next((code for code in (1, 3, 4) if code in codes), 0)
+    return next((code for code in (1, 5, 3, 4) if code in codes), 0)
 
 
 def open_verifier(device: str, data_dir: Path):
@@ -140,18 +135,33 @@ async def solve_one(args: argparse.Namespace, path: Path, name: str, folder: Pat
     begun = await journal.load()
     if begun and begun[0].kind == "run.started":
         payload = begun[0].payload
-        settings = Settings.model_validate(payload)
+        settings = settings_by_fork(begun)[-1][1]
         source = (await journal.get(payload["source"]["sha"])).decode()
         name = payload["task"]["name"]
         program = (await journal.get(payload["program"]["sha"])).decode() if payload.get("program") else None
+        if project(begun).state == "paused":
+            await journal.append([steering.control("resume")])
     else:
         source, settings = read_source(path), settings_from(args)
-        program = read_source(args.program) if args.workflow == "verify" else None
-    engine = Engine(journal, LocalVerifier(journal, client, settings.device), settings, source, name, program_source=program)
+        program = read_source(args.program) if settings.workflow == "verify" else None
+    engine = Engine(
+        journal,
+        LocalVerifier(journal, client, settings.device),
+        settings,
+        source,
+        name,
+        program_source=program,
+        models=open_models(os.environ),
+        on_pause=args.on_model_failure,
+        library=FolderLibrary(args.documents) if args.documents else None,
+        inspirations=FolderInspirations(args.learn_from) if args.learn_from else None,
+    )
     progress = None if args.quiet else Progress(journal, len(begun))
     try:
         summary = await engine.execute()
         write_results(folder, summary)
+        if summary.state == "paused":
+            print(f"agents: {folder} is paused. {show.why_paused(summary)}", file=sys.stderr)
         return summary
     finally:
         if progress is not None:
@@ -209,14 +219,6 @@ def read_source(path: Path) -> str:
         raise Unusable(f"{path} cannot be read as UTF-8 text: {error}") from None
 
 
-def settings_from(args: argparse.Namespace) -> Settings:
-    try:
-        budget = Budget(candidates=args.budget_candidates, verifier_seconds=args.budget_verifier_seconds or None, seconds=args.budget_seconds or None)
-        return Settings(workflow=args.workflow, device=args.device, precision=args.precision, mode=args.mode, target=args.target, budget=budget)
-    except ValueError as error:
-        raise Unusable(f"these settings are not possible: {error}") from None
-
-
 def default_data_dir() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "stitchwork"
 
@@ -233,15 +235,4 @@ def show_run(args: argparse.Namespace) -> int:
         print("\n".join(text for text in map(show.line, events) if text))
         print()
     print(show.page(summary))
-    return 0
-
-
-async def control(args: argparse.Namespace) -> int:
-    if not (args.directory / TRACE).exists():
-        raise Unusable(f"{args.directory} holds no {TRACE}")
-    journal = FileJournal(args.directory, owner=False)
-    if project(await journal.load()).state == "finished":
-        raise Unusable("this run has finished")
-    payload = {"action": args.action, "by": "the command line"}
-    await journal.append([NewEvent(kind="control.requested", agent="person", payload=payload)])
     return 0

@@ -33,6 +33,16 @@ RECORDED = ("workflow", "planner", "coder", "coder_mode", "judge", "language", "
 CONFIRM_FACTOR = 3.0  # tier full has more trials and baselines: what the search keeps back, in units of the last quick verification
 
 
+class _Promised:
+    """Every profile counts as known while a run goes on: one that is not there pauses it, where its setup can be mended, and ends nothing."""
+
+    def known(self, profile: str) -> bool:
+        return True
+
+
+PROMISED = _Promised()
+
+
 @dataclass(frozen=True)
 class Finish:
     """How a workflow ended. `speedup` only where it was confirmed in tier full."""
@@ -105,7 +115,7 @@ class Engine:
         from agents.roles import roles_for  # roles import this module
 
         def chosen(settings: Settings) -> Any:
-            return roles_for(settings.model_copy(update=dict.fromkeys(built_in, "built-in")))
+            return roles_for(settings.model_copy(update=dict.fromkeys(built_in, "built-in")), self.models)
 
         if self.roles is not None:
             return self.roles

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agents.events import Event
-from agents.projection import CandidateRow, Summary
+from agents.projection import CandidateRow, Summary, UsageRow
 from verifier.report import Interval
 
 
@@ -16,7 +16,22 @@ def line(event: Event) -> str | None:
         case "run.started":
             return f"run {event.run}: {p['task']['name']} on {p['device']}, {p['precision']}, {p['mode']} mode, workflow {p['workflow']}"
         case "run.paused" | "run.resumed":
-            return f"{event.kind[4:]}: {p.get('reason', '')}"
+            hint = f" ({p['hint']})" if p.get("hint") else ""
+            return f"{event.kind[4:]}: {p.get('reason', '')}{hint}"
+        case "run.forked":
+            changed = ", ".join(p.get("changed", {})) or "nothing"
+            return f"forked from event {p['from']['seq']} of run {p['from']['run']}; changed: {changed}"
+        case "llm.completed":
+            usage = p.get("usage")
+            counted = f"{usage['input_tokens']} tokens in, {usage['output_tokens']} out" if usage else "tokens not counted"
+            dollars = f", ${p['dollars']:.4g}" if p.get("dollars") is not None else ""
+            return f"{_indent(event)}  {event.agent} asked {p['profile']} ({p['purpose']}): {counted}{dollars}, {p['seconds']:.1f} s"
+        case "llm.failed":
+            return f"{_indent(event)}  {p['profile']} did not answer ({p['kind']}): {p['message']}"
+        case "note.added":
+            return f"note to {p.get('to', 'all')} by {p.get('by') or 'somebody'}: {p['text']}"
+        case "plan.edited":
+            return f"the plan was edited by {p.get('by') or 'somebody'}"
         case "run.finished":
             return f"finished: {p['outcome'].replace('_', ' ')}. {p['reason']}"
         case "span.opened":
@@ -52,6 +67,10 @@ def page(summary: Summary) -> str:
         f"{task} · {summary.workflow} · {summary.device} · {summary.precision} · {summary.mode} mode",
         f"state {summary.state}" + (f", outcome {summary.outcome.replace('_', ' ')}: {summary.reason}" if summary.outcome else ""),
     ]
+    if summary.pause:
+        lines.append(f"paused: {why_paused(summary)}")
+    if summary.forked:
+        lines.append(f"forked from event {summary.forked['from']['seq']} of run {summary.forked['from']['run']}")
     if summary.flags:
         lines.append(f"flags: {', '.join(summary.flags)}")
     if summary.plan:
@@ -64,6 +83,11 @@ def page(summary: Summary) -> str:
     for decision in summary.decisions:
         if decision.get("expected") and decision.get("realised"):
             lines.append(f"{decision.get('method')}: expected {decision['expected']:.2f}x, realised {decision['realised']:.2f}x")
+    if summary.usage:
+        lines += [
+            "",
+            columns(["model", "role", "calls", "failed", "tokens in", "tokens out", "dollars", "seconds"], list(map(_usage_row, summary.usage))),
+        ]
     if summary.spent:
         lines += ["", "spent: " + ", ".join(f"{unit.replace('_', ' ')} {value:g}" for unit, value in summary.spent.items() if value)]
     return "\n".join(lines)
@@ -80,6 +104,22 @@ def _candidate_row(c: CandidateRow) -> list[str]:
         c.program_class or "-",
         c.changes[:90],
     ]
+
+
+USAGE = ["model", "role", "calls", "failed", "tokens in", "tokens out", "dollars", "seconds"]
+
+
+def _usage_row(u: UsageRow) -> list[str]:
+    counted = [str(u.input_tokens), str(u.output_tokens)] if u.uncounted < u.exchanges or not u.exchanges else ["?", "?"]
+    dollars = f"{u.dollars:.4f}" if u.dollars is not None else "?"
+    return [u.profile, u.role, str(u.calls), str(u.failed), *counted, dollars, f"{u.seconds:.1f}"]
+
+
+def why_paused(summary: Summary) -> str:
+    """Why a run stands still, and what to do about it."""
+    reason, hint = summary.pause.get("reason", ""), summary.pause.get("hint", "")
+    said = f"{reason.rstrip('.')}." if reason else ""
+    return f"{said} {hint[:1].upper()}{hint[1:].rstrip('.')}." if hint else said
 
 
 TABLE = ["task", "outcome", "status", "class", "vs eager", "vs best baseline", "programs", "seconds"]

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from agents.compiler import Options, print_program
 from agents.compiler.knobs import numbers, with_numbers
+from agents.plan_edits import first_options
 from agents.roles.compiled import Compiled
 from agents.roles.compiled_ideas import NUMBER, realised
 from agents.roles.planner import MAX_STEPS, size
@@ -23,8 +24,9 @@ class BuiltInCoder:
 
     async def write(self, span: Span, situation: Situation, parent: Attempt | None, advice: Advice | None) -> Edit | None:
         compiled: Compiled = situation.plan.data
-        if parent is None or advice is None:
-            return self._print(compiled, situation, Options(), "The first program", first_change(compiled), tuple(first_words(compiled)))
+        if parent is None or advice is None or (advice.route == "repair" and parent.edit.options is None):  # what a model wrote is not repaired
+            options = first_options(compiled, situation.plan.payload)
+            return self._print(compiled, situation, options, "The first program", first_change(compiled), tuple(first_words(compiled)))
         if advice.route == "repair":
             return self._repair(compiled, situation, parent)
         move = advice.move

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 
 import pytest
 from agent_fakes import TASK, FakeClient, FakeRoles
 
-import agents.workflows  # noqa: F401  so that its modules can be patched
 from agents import cli
 from agents.events import NewEvent
 from agents.journal import FileJournal, read_trace
@@ -26,7 +24,7 @@ class Client(FakeClient):
 def client(monkeypatch):
     fake = Client()
     monkeypatch.setattr(cli, "open_verifier", lambda device, data_dir: fake)
-    monkeypatch.setattr(sys.modules["agents.workflows.stitch"], "roles_for", lambda settings: FakeRoles(PROGRAMS).roles())
+    monkeypatch.setattr("agents.roles.roles_for", lambda *_: FakeRoles(PROGRAMS).roles())
     return fake
 
 

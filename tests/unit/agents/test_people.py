@@ -146,7 +146,7 @@ def two_coders(monkeypatch):
     from agents import roles as package
     from agents.roles.situation import Roles
 
-    def roles_for(chosen):
+    def roles_for(chosen, models):
         role = Named(chosen.coder, 4)
         return Roles(role, role, role)
 

@@ -1,0 +1,93 @@
+"""Settings of a run as options of the command line: all of them for a new run, those that change for a fork."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import Any, get_args
+
+from agents.llm import open_models
+from agents.settings import SEARCHES, Budget, Settings
+from verifier.task import Mode, Precision
+
+LIMITS = {  # unit of the budget: (option, metavar, what it is)
+    "candidates": ("--budget-candidates", "N", "programs"),
+    "calls": ("--budget-calls", "N", "calls of language models"),
+    "tokens": ("--budget-tokens", "N", "tokens of language models"),
+    "dollars": ("--budget-dollars", "D", "dollars, by the prices of the profiles"),
+    "verifier_seconds": ("--budget-verifier-seconds", "S", "verifier time in seconds"),
+    "seconds": ("--budget-seconds", "S", "wall time in seconds"),
+}
+WHOLE = ("candidates", "calls", "tokens")
+
+
+class Unusable(ValueError):
+    """Arguments that cannot be acted on; says what to do."""
+
+
+def add_settings(parser: argparse.ArgumentParser, *, fork: bool = False) -> None:
+    """Options that make `Settings`. Of a fork only those that may change, and none has a default."""
+    workflows = list(SEARCHES) if fork else [*SEARCHES, "verify"]
+    said = "; ".join(f"{name}: {sentence}" for name, sentence in SEARCHES.items())
+    own = "" if fork else " verify: measure --program instead of writing one."
+    parser.add_argument("--workflow", choices=workflows, help=f"how programs are searched for (default: stitch). {said}{own}".replace("%", "%%"))
+    parser.add_argument("--llm", metavar="PROFILE", help='one profile for all three roles; "built-in" is the compiler (default)')
+    for role, what in (("planner", "makes the plan"), ("coder", "writes the programs"), ("judge", "diagnoses what was measured")):
+        parser.add_argument(f"--{role}", metavar="PROFILE", help=f"who {what}")
+    parser.add_argument(
+        "--coder-mode", choices=get_args(Settings.model_fields["coder_mode"].annotation), help="of a model: one agent, or two that share the work"
+    )
+    parser.add_argument("--language", choices=["cuda", "triton", "cpp"], help="of the program (default: CUDA C++ on a GPU, C++ on the CPU)")
+    parser.add_argument("--target", type=float, metavar="X", help="stop at this lower bound of the speedup against eager")
+    parser.add_argument("--review-plan", action=argparse.BooleanOptionalAction, help="wait after the first plan until a person has read it")
+    parser.add_argument("--seed", type=int, metavar="N", help="of what is drawn at random (default: 0)")
+    if not fork:
+        parser.add_argument("--device", help="cpu, or cuda:0 and so on (default: cpu)")
+        parser.add_argument("--precision", choices=get_args(Precision), help="the policy for program and baselines alike (default: fp32-strict)")
+        parser.add_argument("--mode", choices=get_args(Mode), help="the model's mode (default: train, as KernelBench leaves it)")
+    add_limits(parser, defaults=not fork)
+
+
+def add_limits(parser: argparse.ArgumentParser, *, defaults: bool) -> None:
+    usual = Budget()
+    for unit, (option, metavar, what) in LIMITS.items():
+        limit = getattr(usual, unit)
+        note = f" (default: {f'{limit:g}' if limit is not None else 'no limit'}; 0: no limit)" if defaults else " (0: no limit)"
+        parser.add_argument(option, type=int if unit in WHOLE else float, metavar=metavar, help=what + note)
+
+
+def limits_from(args: argparse.Namespace) -> dict[str, float | None]:
+    """The limits that were given; null lifts one."""
+    given = {unit: getattr(args, option[2:].replace("-", "_")) for unit, (option, _, _) in LIMITS.items()}
+    if given["candidates"] == 0:
+        raise Unusable("--budget-candidates is at least 1: a run without programs finds nothing")
+    return {unit: value or None for unit, value in given.items() if value is not None}
+
+
+def settings_from(args: argparse.Namespace, base: Settings | None = None) -> Settings:
+    """The settings that the options ask for, on top of `base`; raises `Unusable` where they are not possible here."""
+    changes: dict[str, Any] = {}
+    if args.llm is not None:
+        changes.update(planner=args.llm, coder=args.llm, judge=args.llm)
+    names = ("workflow", "planner", "coder", "judge", "coder_mode", "language", "target", "review_plan", "seed", "device", "precision", "mode")
+    changes.update({name: value for name in names if (value := getattr(args, name, None)) is not None})
+    before = base or Settings()
+    try:
+        changes["budget"] = Budget.model_validate({**before.budget.model_dump(), **limits_from(args)})
+        settings = Settings.model_validate({**before.model_dump(), **changes})
+    except ValueError as error:
+        first = error.errors()[0] if hasattr(error, "errors") else None
+        said = f"{'.'.join(map(str, first['loc']))}: {first['msg']}" if first else str(error)
+        raise Unusable(f"these settings are not possible: {said}") from None
+    check(settings)
+    return settings
+
+
+def check(settings: Settings) -> None:
+    """Raise `Unusable` where the roles cannot work together, or a profile is not configured here."""
+    from agents.roles import impossible
+
+    models = open_models(os.environ)
+    problem = impossible(settings, models)
+    if problem:
+        raise Unusable(f"{problem}{f' ({models.problem})' if models.problem else ''}")

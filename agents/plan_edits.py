@@ -1,0 +1,84 @@
+"""A plan as a person edited it: what may be changed, and what the built-in Coder makes of it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from agents.events import MAX_PAYLOAD_BYTES
+
+if TYPE_CHECKING:
+    from agents.compiler import Options
+    from agents.roles.compiled import Compiled
+
+MAX_STEPS = 40
+MAX_TEXT = 2000  # characters of a field
+SPACES = ("own kernel", "library", "pytorch")
+TEXTS = ("title", "contract", "risk", "reason")
+LISTS = ("operators", "strategies")
+
+
+class PlanRefused(ValueError):
+    """An edited plan that cannot be worked by; says where and what to do."""
+
+
+def edited_plan(plan: dict[str, Any], edited: Any) -> dict[str, Any]:
+    """The plan with a person's `summary` and `steps`; steps may be changed, left out, put in another order, or new. Raises `PlanRefused`."""
+    if not isinstance(edited, dict) or not isinstance(edited.get("steps"), list) or not isinstance(edited.get("summary", ""), str):
+        raise PlanRefused("a plan is an object with `summary`, a text, and `steps`, a list")
+    if len(edited["steps"]) > MAX_STEPS:
+        raise PlanRefused(f"a plan has at most {MAX_STEPS} steps, this one has {len(edited['steps'])}")
+    known = {step["id"]: step for step in plan.get("steps", [])}
+    steps: list[dict[str, Any]] = []
+    for place, step in enumerate(edited["steps"], start=1):
+        steps.append(_step(step, place, known, {s["id"] for s in steps}))
+    whole = {**plan, "summary": edited.get("summary", plan.get("summary", ""))[:MAX_TEXT], "steps": steps}
+    size = len(json.dumps(whole, ensure_ascii=False).encode())
+    if size > MAX_PAYLOAD_BYTES - 1024:
+        raise PlanRefused(f"the plan has {size} bytes, and {MAX_PAYLOAD_BYTES - 1024} fit: shorten the texts")
+    return whole
+
+
+def _step(step: Any, place: int, known: dict[str, dict[str, Any]], taken: set[str]) -> dict[str, Any]:
+    if not isinstance(step, dict):
+        raise PlanRefused(f"step {place} is not an object")
+    name = str(step.get("id") or f"step-{place}")[:60]
+    if name in taken:
+        raise PlanRefused(f"step {place} has the id {name!r} of an earlier step: ids have to differ")
+    found = {"operators": [], "strategies": [], "contract": "", "expected": None, "risk": "", "reason": "", **known.get(name, {}), **step, "id": name}
+    for field in TEXTS:
+        if not isinstance(found.get(field), str) or len(found[field]) > MAX_TEXT:
+            raise PlanRefused(f"step {place}: `{field}` is a text of at most {MAX_TEXT} characters")
+    if not found["title"].strip():
+        raise PlanRefused(f"step {place} has no title")
+    if found.get("space", "own kernel") not in SPACES:
+        raise PlanRefused(f"step {place}: `space` is one of {', '.join(SPACES)}")
+    for field in LISTS:
+        if not isinstance(found[field], list) or not all(isinstance(item, str) and len(item) <= 200 for item in found[field]):
+            raise PlanRefused(f"step {place}: `{field}` is a list of names")
+    if found["expected"] is not None and (isinstance(found["expected"], bool) or not isinstance(found["expected"], (int, float))):
+        raise PlanRefused(f"step {place}: `expected` is a number, the speedup, or null")
+    kept = ("id", "title", "operators", "space", "strategies", "contract", "expected", "risk", "reason")
+    return {"space": "own kernel", **{name: found[name] for name in kept if name in found}}
+
+
+def first_options(compiled: Compiled, payload: dict[str, Any]) -> Options:
+    """The built-in Coder's choices by this plan: what a person took from a group or gave to it. What its kernels cannot do is passed over.
+
+    A group that was left out of a complete list of steps, or given to the library or to PyTorch, is not fused.
+    """
+    from agents.compiler import Options
+    from agents.compiler.options import SAFE, TRIED
+
+    options = Options()
+    steps = {step["id"]: step for step in payload.get("steps", [])}
+    for group in compiled.plan.groups:
+        step = steps.get(group.id)
+        left = step is None and not payload.get("more")
+        if group.space == "own kernel" and (left or (step is not None and step.get("space", "own kernel") != "own kernel")):
+            options = options.choose("leave-to-library", group.id, True)
+        for strategy in (*SAFE, *TRIED) if step is not None else ():
+            planned, wanted = strategy in group.strategies, strategy in step.get("strategies", [])
+            if planned != wanted:
+                options = options.choose(strategy, "" if strategy == "cuda-graph" else group.id, wanted)
+    return options
