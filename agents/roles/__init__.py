@@ -1,21 +1,67 @@
-"""Planner, Coder and Verifier: what they hand over (`situation`), and the built-in ones over the compiler."""
+"""Planner, Coder and Verifier: what they hand over (`situation`), the built-in ones over the compiler, and those that ask a language model."""
 
 from __future__ import annotations
 
+from agents.ports import ModelPort
 from agents.roles.situation import Advice, Attempt, Coder, Edit, Plan, Planner, Roles, Situation, Verifier
 from agents.settings import Settings
 from agents.span import Ended
 
-__all__ = ["Advice", "Attempt", "Coder", "Edit", "Plan", "Planner", "Roles", "Situation", "Verifier", "roles_for"]
+__all__ = ["Advice", "Attempt", "Coder", "Edit", "Plan", "Planner", "Roles", "Situation", "Verifier", "impossible", "roles_for"]
+
+BUILT_IN = "built-in"
 
 
-def roles_for(settings: Settings) -> Roles:
-    """The roles that the settings name; a profile that is not configured ends the run with its name."""
-    for name in (settings.planner, settings.coder):
-        if name != "built-in":
-            raise Ended("failed", f'there is no LLM profile {name!r} on this installation; use "built-in"')
-    from agents.roles.coder import BuiltInCoder
-    from agents.roles.planner import BuiltInPlanner
-    from agents.roles.verifier import BuiltInVerifier
+def roles_for(settings: Settings, models: ModelPort | None = None) -> Roles:
+    """The roles that the settings name; what cannot work ends the run with a sentence that says why."""
+    problem = impossible(settings, models)
+    if problem:
+        raise Ended("failed", problem)
+    return Roles(planner_for(settings), coder_for(settings), verifier_for(settings))
 
-    return Roles(BuiltInPlanner(), BuiltInCoder(), BuiltInVerifier())
+
+def impossible(settings: Settings, models: ModelPort | None = None) -> str | None:
+    """Why these roles cannot work together here, or null; forms and command lines ask before a run is made."""
+    for name in dict.fromkeys((settings.planner, settings.coder, settings.judge)):
+        if name != BUILT_IN and (models is None or not models.known(name)):
+            return f'there is no LLM profile {name!r} on this installation; use "built-in"'
+    if settings.coder == BUILT_IN:
+        if settings.planner != BUILT_IN:
+            return "the built-in coder prints the compiler's own plan, not a model's: name a profile as the coder too, or take the built-in planner"
+        if settings.language not in (None, "cuda" if settings.device.startswith("cuda") else "cpp"):
+            return "the built-in coder writes CUDA C++ on a GPU and C++ on a CPU; choose a profile as the coder for another language"
+    return None
+
+
+def planner_for(settings: Settings) -> Planner:
+    if settings.planner == BUILT_IN:
+        from agents.roles.planner import BuiltInPlanner
+
+        return BuiltInPlanner()
+    from agents.roles.llm_planner import LlmPlanner
+
+    return LlmPlanner(settings.planner)
+
+
+def coder_for(settings: Settings) -> Coder:
+    if settings.coder == BUILT_IN:
+        from agents.roles.coder import BuiltInCoder
+
+        return BuiltInCoder()
+    from agents.roles.llm_coder import LlmCoder
+
+    return LlmCoder(settings.coder, pair=settings.coder_mode == "frontend+mid-end")
+
+
+def verifier_for(settings: Settings) -> Verifier:
+    if settings.judge != BUILT_IN:
+        from agents.roles.llm_verifier import LlmVerifier
+
+        return LlmVerifier(settings.judge, always=settings.workflow == "forge", moves=settings.coder == BUILT_IN)
+    if settings.coder == BUILT_IN:
+        from agents.roles.verifier import BuiltInVerifier
+
+        return BuiltInVerifier()
+    from agents.roles.rules_verifier import RulesVerifier
+
+    return RulesVerifier()

@@ -94,7 +94,7 @@ def read_program(reply: Reply, task_source: str, present: str | None) -> Written
         source = apply(swaps, folded(present), task_source)
     else:
         source = whole
-    source = checked(source, task_source)
+    source = checked(source)
     if present is not None and source.strip() == present.strip():
         raise Refused("The program is the same as before: nothing in it has changed.")
     named = {name.upper(): value.strip() for name, value in _LINE.findall(text.partition("```")[0].partition("<<<<<")[0])}
@@ -238,13 +238,11 @@ def nearest(program: str, search: str) -> str:
     return " All its lines occur in the program, but not one after the other in this order."
 
 
-def checked(source: str, task_source: str) -> str:
+def checked(source: str) -> str:
     """A source that parses and defines ModelNew, with the build helper put in; or `Refused`."""
-    source = source.replace("\r\n", "\n").replace("\t\n", "\n").strip("\n") + "\n"
+    source = source.replace("\r\n", "\n").strip("\n") + "\n"
     if len(source) > MAX_PROGRAM:
         raise Refused(f"The program has {len(source):,} characters; more than {MAX_PROGRAM:,} are not taken.")
-    if source.strip() == task_source.strip():
-        raise Refused("The reply is the reference itself; the program defines `class ModelNew` with own kernels.")
     try:
         source = unfolded(source)
         Program.read(source)

@@ -117,6 +117,8 @@ class Situation:
     attempts: list[Attempt] = field(default_factory=list)
     step: dict[str, Any] | None = None  # of the plan, that is worked on now; null: the program as a whole
     refusals: list[str] = field(default_factory=list)  # why replies could not be used, since the last program
+    replans_left: int = 0  # how often the workflow would still ask for a new plan
+    outcome: str = ""  # why a new plan is asked for
 
     @property
     def best(self) -> Attempt | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agents.compiler import moves
+from agents.compiler import Move, moves
 from agents.diagnosis import Diagnosis, diagnose
 from agents.roles.compiled import Compiled
 from agents.roles.situation import Advice, Attempt, Situation
@@ -22,12 +22,26 @@ class BuiltInVerifier:
         if found.bottleneck == "none" and attempt is best:
             return Advice(found, "stop", "The program is at 95 % of the floor or better: nothing is left that would pay.")
         of_best = found if attempt is best else self._diagnose(situation, best)
-        compiled: Compiled = situation.plan.data
-        tried = {a.edit.options.model_dump_json() for a in situation.attempts}
-        facts = facts_of(situation, best, of_best, compiled)
-        left = families_to_leave(situation)
+        open_moves, refused = self.open_moves(situation, of_best)
+        if not open_moves:
+            reason = "Nothing is left that the catalogue allows" + (f": {'; '.join(dict.fromkeys(refused))}." if refused else ".")
+            return Advice(found, "stop", reason[:2000])
+        move = open_moves[0]
+        base = f"candidate {best.number}" + ("" if attempt is best else f", since candidate {attempt.number} is not better")
+        where = f" in {move.group}" if move.group else ""
+        reason = f"Next: {move.strategy}{where} on {base}. {sentence(move.why)}"
+        return Advice(found, "optimise", reason[:2000], move.strategy, move.expected_speedup, move)
+
+    @staticmethod
+    def open_moves(situation: Situation, of_best: Diagnosis) -> tuple[list[Move], list[str]]:
+        """Moves on the best program that nothing forbids, those that answer its bottleneck first; and why others are refused."""
+        best, compiled = situation.best, situation.plan.data
+        if best.edit.options is None:  # a fork took over from a model
+            return [], [f"candidate {best.number} is not the compiler's, which can only move what it printed"]
+        tried = {a.edit.options.model_dump_json() for a in situation.attempts if a.edit.options is not None}
+        facts, left = facts_of(situation, best, of_best, compiled), families_to_leave(situation)
         refused: list[str] = []
-        open_moves = []
+        found: list[tuple[bool, Move]] = []
         for move in moves(compiled.plan, best.edit.options, best.report, best.profile):
             if move.options.model_dump_json() in tried:
                 continue
@@ -38,15 +52,8 @@ class BuiltInVerifier:
             if why_not:
                 refused.append(why_not)
             else:
-                open_moves.append((of_best.bottleneck not in strategy.answers, move))
-        if not open_moves:
-            reason = "Nothing is left that the catalogue allows" + (f": {'; '.join(dict.fromkeys(refused))}." if refused else ".")
-            return Advice(found, "stop", reason[:2000])
-        move = min(open_moves, key=lambda pair: pair[0])[1]  # the compiler's order within those that answer the bottleneck
-        base = f"candidate {best.number}" + ("" if attempt is best else f", since candidate {attempt.number} is not better")
-        where = f" in {move.group}" if move.group else ""
-        reason = f"Next: {move.strategy}{where} on {base}. {sentence(move.why)}"
-        return Advice(found, "optimise", reason[:2000], move.strategy, move.expected_speedup, move)
+                found.append((of_best.bottleneck not in strategy.answers, move))
+        return [move for _, move in sorted(found, key=lambda pair: pair[0])], refused
 
     @staticmethod
     def _diagnose(situation: Situation, attempt: Attempt) -> Diagnosis:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from agents.roles.situation import Roles, Situation
+from agents.roles.situation import Roles, Situation, Unusable
 from agents.run import Engine
 from agents.span import Ended
 
@@ -36,9 +36,16 @@ async def understand(run: Engine, situation: Situation) -> None:
             await span.say("verifier", said)
 
 
-async def plan(run: Engine, situation: Situation, roles: Roles) -> None:
-    async with run.span("plan", "Plan", "planner") as span:
-        situation.plan = await roles.planner.plan(span, situation)
-        await span.say("planner", *situation.plan.says)
-        situation.plan = replace(situation.plan, payload=await span.propose_plan(situation.plan.payload))
+async def plan(run: Engine, situation: Situation, roles: Roles, path: str = "plan", title: str = "Plan") -> None:
+    """The first plan, or a new one. One that a model could not mend stays as it was, with the reason said."""
+    async with run.span(path, title, "planner") as span:
+        try:
+            proposed = await roles.planner.plan(span, situation)
+        except Unusable as refused:
+            span.fail(f"no usable plan: {refused.reason}"[:500])
+            await span.say("planner", f"The plan stays as it was. {refused.reason}")
+            return
+        if proposed.says:
+            await span.say("planner", *proposed.says)
+        situation.plan = replace(proposed, payload=await span.propose_plan(proposed.payload))
         span.summary = situation.plan.payload.get("summary", "")

@@ -1,0 +1,66 @@
+"""Why a program did not pass, as its author needs it: what happened, where, and the lines that are named."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from agents.roles.edits import helper
+from agents.roles.prompts import fenced
+from verifier.report import Report
+
+BUILD_LINES = 40  # of a compiler's output
+AROUND = 2  # lines of the program around a line that is named
+MOST_LINES = 6  # of the program that are shown so
+
+
+def failure_text(report: Report, source: str) -> str:
+    """Why a program did not pass: the verdict, the compiler's lines, the trials that failed, the integrity checks' findings; with the lines named."""
+    lines = [f"Status: {report.status}", f"Message: {report.message}"]
+    named: list[int] = []
+    for problem in report.problems[:6]:
+        where = f"line {problem.line}: " if problem.line else ""
+        lines.append(f"- problem: {where}{problem.message}" + (f"; {problem.hint}" if problem.hint else ""))
+        named += [problem.line] if problem.line else []
+    for stage in report.stages:
+        if stage.status == "failed" and stage.detail and stage.detail not in report.message:
+            lines.append(f"- stage {stage.name} failed: {stage.detail[:800]}")
+    for finding in report.findings:
+        if finding.severity != "note" or report.status == "rejected":
+            where = f" (line {finding.line})" if finding.line else ""
+            lines.append(f"- integrity finding {finding.rule}, {finding.severity}{where}: {finding.message[:600]}")
+            named += [finding.line] if finding.line else []
+    failed, passed = [t for t in report.trials if not t.ok], sum(t.ok for t in report.trials)
+    for trial in failed[:3]:
+        error = f": error {trial.error:.3g}, bound {trial.bound:.3g} ({trial.norm})" if trial.error is not None and trial.bound is not None else ""
+        lines.append(f"- trial {trial.name!r} failed{f' at {trial.output}' if trial.output else ''}{error}. {trial.detail[:500]}".rstrip())
+    if failed and passed:
+        lines.append(f"- {passed} other trial{'s' if passed != 1 else ''} passed: {', '.join(t.name for t in report.trials if t.ok)[:300]}")
+    text = "\n".join(lines)
+    if report.build is not None and report.status == "build_failed" and report.build.compiler_output:
+        text += "\n\nCompiler:\n\n" + fenced(build_excerpt(report.build.compiler_output))
+    if shown := named_lines(source, named):
+        text += "\n\nThese lines of the program (numbers count the lines of stitch_build too):\n\n" + fenced(shown, "python")
+    return text
+
+
+def build_excerpt(output: str) -> str:
+    """The compiler's errors, each with what follows it; the output's end where none is marked."""
+    lines = output.splitlines()
+    if len(lines) <= BUILD_LINES:
+        return output
+    at = [i for i, line in enumerate(lines) if re.search(r"\b(error|fatal|undefined reference|Error:)\b", line)]
+    kept = sorted({i + k for i in at[:8] for k in range(5) if i + k < len(lines)})[:BUILD_LINES]
+    return "\n".join(lines[i] for i in kept) if kept else "\n".join(lines[-BUILD_LINES:])
+
+
+def named_lines(source: str, lines: Sequence[int]) -> str:
+    """Lines that evidence names, with their neighbours. Numbers are of the file with the build helper; what lies inside it is left out."""
+    text = source.splitlines()
+    start = source[: source.find(helper())].count("\n") + 1 if helper() in source else 0
+    hidden = range(start, start + helper().count("\n") + 1) if start else range(0)
+    wanted = dict.fromkeys(line for line in lines if 0 < line <= len(text) and line not in hidden)
+    kept = sorted(
+        {n for line in list(wanted)[:MOST_LINES] for n in range(line - AROUND, line + AROUND + 1) if 0 < n <= len(text) and n not in hidden}
+    )
+    return "\n".join(f"{'>' if n in wanted else ' '} {n}: {text[n - 1]}" for n in kept)

@@ -1,0 +1,61 @@
+"""One question to a model until its reply can be used: what cannot is sent back with the exact error, at most twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from agents.events import Agent
+from agents.llm.messages import Message, Reply, Request
+from agents.roles.prompts import prompt
+from agents.roles.replies import FORMS, Refused
+from agents.roles.situation import Unusable
+from agents.span import Span
+
+T = TypeVar("T")
+
+REPLIES = 3  # the first one and two corrections
+SHOWN_REPLY = 24_000  # characters of a reply that is shown to its author again
+
+
+async def converse(span: Span, agent: Agent, profile: str, purpose: str, values: Mapping[str, str], read: Callable[[Reply], T]) -> T:
+    """What `read` makes of the model's reply to the prompt `purpose`. `values` may hold more than the prompt's variables.
+
+    `read` raises `Refused`; raises `Unusable` after the last correction, and `OutOfBudget` before a call that the budget does not bear.
+    """
+    asked = prompt(purpose)
+    first = asked.messages({name: values[name] for name in asked.variables})
+    messages, sent_as = first, purpose
+    problem = ""
+    for number in range(1, REPLIES + 1):
+        reply = await span.ask(agent, profile, Request(messages=messages, purpose=sent_as))
+        try:
+            return read(reply)
+        except Refused as refused:
+            problem = str(refused)
+        left = REPLIES - 1 - number
+        if number < REPLIES:
+            again = {"asked": purpose, "problem": problem, "form": FORMS[asked.reply], "left": chances(left)}
+            mended = prompt("any/reply").messages(again)
+            messages = [*first, Message(role="assistant", content=shown(reply.text)), *mended]
+            sent_as = f"{purpose.partition('/')[0]}/reply"
+    raise Unusable(f"{purpose}: {REPLIES} replies could not be used; the last one: {problem}")
+
+
+def chances(left: int) -> str:
+    return "If this reply cannot be used either, the attempt counts as failed." if left <= 0 else ""
+
+
+def shown(text: str) -> str:
+    """A reply as its author sees it again; never empty, which servers refuse."""
+    if not text.strip():
+        return "(an empty reply)"
+    if len(text) <= SHOWN_REPLY:
+        return text
+    half = SHOWN_REPLY // 2
+    return f"{text[:half]}\n\n[... {len(text) - 2 * half} characters left out ...]\n\n{text[-half:]}"
+
+
+async def notes_for(span: Span, agent: Agent) -> str:
+    """What people wrote to this role since its last prompt, as a list; each note is given once."""
+    return "\n".join(f"- {note}" for note in await span.notes(agent))

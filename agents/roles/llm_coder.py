@@ -1,0 +1,139 @@
+"""A Coder that asks a language model: one program, one step or one method at a time, and repairs with the evidence in hand.
+
+`pair` is the division of ECE1508's poster: a frontend agent that only gets the program right, and a mid-end agent that only tunes what is right,
+from what compiler and hardware say. Both are prompts of the same profile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from agents.llm.messages import Reply
+from agents.memory import Memory
+from agents.roles import digest, source_knobs
+from agents.roles.compiled import Compiled
+from agents.roles.edits import Written, read_program
+from agents.roles.evidence import failure_text
+from agents.roles.exchange import converse, notes_for
+from agents.roles.prompts import part
+from agents.roles.replies import Refused
+from agents.roles.situation import Advice, Attempt, Edit, Idea, Knob, Situation
+from agents.span import Span
+from agents.strategies import Strategy, by_name
+
+SHOWN_REFUSALS = 3
+
+
+class LlmCoder:
+    def __init__(self, profile: str, *, pair: bool = False):
+        self.name = self.profile = profile
+        self.pair = pair
+
+    async def write(self, span: Span, situation: Situation, parent: Attempt | None, advice: Advice | None) -> Edit | None:
+        purpose, method = self._purpose(situation, parent, advice)
+        values = await self._values(span, situation, parent, advice)
+        strategy = by_name(method) if method else None
+        planned = [s for name in (situation.step or {}).get("strategies") or [] if (s := by_name(name))]
+        values |= {
+            "method": method_text(strategy, method, advice),
+            "how_to": digest.how_to_text([strategy] if strategy else planned, digest.language_of(situation.settings)),
+        }
+        return await self._edit(span, situation, purpose, values, parent, method or "", title=(situation.step or {}).get("title", ""))
+
+    async def realise(self, span: Span, situation: Situation, idea: Idea, parent: Attempt | None) -> Edit | None:
+        values = await self._values(span, situation, parent, None)
+        known = [s for name in idea.strategies if (s := by_name(name))]
+        values |= {"idea": digest.idea_text(idea), "how_to": digest.how_to_text(known, digest.language_of(situation.settings))}
+        first = idea.strategies[0] if idea.strategies else ""
+        return await self._edit(span, situation, "coder/realise", values, parent, first, title=idea.title, idea=idea)
+
+    def knobs(self, situation: Situation, attempt: Attempt) -> list[Knob]:
+        return source_knobs.knobs(attempt.edit.source)
+
+    async def tune(self, span: Span, situation: Situation, attempt: Attempt, values: Mapping[str, int]) -> Edit | None:
+        source = source_knobs.tuned(attempt.edit.source, values)
+        if source is None or source == attempt.edit.source:
+            return None
+        said = ", ".join(f"{name} = {value}" for name, value in values.items())
+        return Edit(
+            source, said[:200], f"{said} on candidate {attempt.number}", (f"{said}.",), "block-size", attempt.edit.step, idea=attempt.edit.idea
+        )
+
+    def _purpose(self, situation: Situation, parent: Attempt | None, advice: Advice | None) -> tuple[str, str | None]:
+        """The prompt to ask with, and the method that it is about."""
+        if parent is None:
+            return ("frontend/translate" if self.pair else "coder/first"), None
+        if not parent.passed:
+            tuning = self.pair and situation.best is not None
+            return ("midend/repair" if tuning else "frontend/repair" if self.pair else "coder/repair"), parent.edit.strategy or None
+        method = advice.method if advice is not None and advice.route == "optimise" else None
+        if method is None and situation.step is not None:
+            return "coder/step", None
+        return ("midend/tune" if self.pair else "coder/optimise"), method
+
+    async def _edit(
+        self,
+        span: Span,
+        situation: Situation,
+        purpose: str,
+        values: Mapping[str, str],
+        parent: Attempt | None,
+        strategy: str,
+        *,
+        title: str,
+        idea: Idea | None = None,
+    ) -> Edit:
+        before = parent.edit.source if parent is not None else None
+
+        def read(reply: Reply) -> Written:
+            written = read_program(reply, situation.task_source, before)
+            same = next((a for a in situation.attempts if a.edit.source.strip() == written.source.strip()), None)
+            if same is not None and same.report is not None:
+                raise Refused(f"This is candidate {same.number} again, which is known: {digest.verdict_text(same.report)[:600]}. Send another one.")
+            return written
+
+        written = await converse(span, "coder", self.profile, purpose, values, read)
+        named = written.strategy if by_name(written.strategy) else ""
+        title = written.title or title or "A program"
+        changes = written.changes or f"{title} ({written.form})"
+        return Edit(written.source, title[:200], changes, (), strategy or named, str((situation.step or {}).get("id", ""))[:60], idea=idea)
+
+    async def _values(self, span: Span, situation: Situation, parent: Attempt | None, advice: Advice | None) -> dict[str, str]:
+        """Variables that all prompts of this role may use."""
+        compiled: Compiled = situation.plan.data
+        settings = situation.settings
+        passed = parent is not None and parent.passed
+        failed = parent is not None and not parent.passed and parent.report is not None
+        source = parent.edit.source if parent else ""
+        return {
+            "task": digest.task_text(situation),
+            "device": digest.device_text(compiled.figures),
+            "reference": digest.reference_text(situation),
+            "plan": digest.plan_text(situation.plan.payload),
+            "step": digest.step_text(situation.step) or whole_plan(situation),
+            "program": digest.program_text(source) if source else "",
+            "measured": digest.measured_text(parent, situation.attempts) if passed else "",
+            "evidence": failure_text(parent.report, source) if failed else "",
+            "resources": digest.resources_text(parent) if parent else "",
+            "diagnosis": digest.diagnosis_text(advice.diagnosis, advice) if advice else "",
+            "taught": Memory.of(situation).digest("coder") if situation.attempts else "",
+            "refusals": "\n".join(f"- {reason}" for reason in situation.refusals[-SHOWN_REFUSALS:]),
+            "language_rules": part(f"language_{digest.language_of(settings)}"),
+            "precision_rules": part(f"precision_{settings.precision.replace('-', '_')}"),
+            "notes": await notes_for(span, "coder"),
+        }
+
+
+def whole_plan(situation: Situation) -> str:
+    steps: Sequence[dict] = situation.plan.payload.get("steps") or []
+    return "\n\n".join(digest.step_text(step) for step in steps)
+
+
+def method_text(strategy: Strategy | None, method: str | None, advice: Advice | None) -> str:
+    """The one method, with what it is expected to bring and what forbids it."""
+    if strategy is None:
+        return method or (advice.reason if advice else "") or "Whatever the diagnosis speaks for."
+    lines = [f"`{strategy.name}`: {strategy.title}.", f"Brings: {strategy.expectation}.", f"Not for: {strategy.forbidden}."]
+    if advice is not None and isinstance(advice.move, str) and advice.move:
+        lines.append(f"Here: {advice.move}")
+    return "\n".join(lines)

@@ -1,0 +1,196 @@
+"""A Planner that asks a language model: plans, new plans, ideas, crossover and alignment."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from agents.compiler import DeviceFigures, make_plan
+from agents.events import MAX_PAYLOAD_BYTES
+from agents.llm.messages import Reply
+from agents.memory import Memory, recall
+from agents.roles import digest
+from agents.roles.compiled import Compiled
+from agents.roles.exchange import converse, notes_for
+from agents.roles.planner import payload_of
+from agents.roles.prompts import part
+from agents.roles.replies import IdeaReply, IdeasReply, PlanReply, Refused, parse
+from agents.roles.situation import Attempt, Idea, Plan, Situation, Unusable
+from agents.span import Span
+from agents.strategies import CATALOGUE, Strategy
+
+NEAREST = 3  # names that are offered for one that is not in the catalogue
+
+
+class LlmPlanner:
+    def __init__(self, profile: str):
+        self.name = self.profile = profile
+
+    async def plan(self, span: Span, situation: Situation) -> Plan:
+        compiled = situation.plan.data if situation.plan else await compile_plan(span, situation)
+        allowed = digest.catalogue_for(digest.facts_of_reference(compiled, situation), digest.language_of(situation.settings))
+        again = situation.plan is not None and bool(situation.attempts or situation.refusals)
+        values = await self._values(span, situation, compiled, allowed)
+        if again:
+            best = situation.best
+            values |= {
+                "plan": "\n\n".join([digest.plan_text(situation.plan.payload), *map(digest.step_text, situation.plan.payload.get("steps") or [])]),
+                "outcome": situation.outcome or "The search stands still.",
+                "taught": taught(situation),
+                "best": f"{digest.measured_text(best)}\n\n{digest.program_text(best.edit.source)}" if best else "",
+            }
+        else:
+            values["inspirations"] = "\n".join(found.line for found in await recall(span, situation))
+        try:
+            reply = await converse(span, "planner", self.profile, f"planner/{'replan' if again else 'plan'}", values, lambda r: read_plan(r, allowed))
+        except Unusable as refused:
+            if again:
+                raise
+            return fallback(compiled, situation, refused)
+        return plan_of(reply, compiled, situation)
+
+    async def ideas(self, span: Span, situation: Situation, count: int, known: Sequence[Idea]) -> list[Idea]:
+        compiled, allowed = planned(situation)
+        values = await self._values(span, situation, compiled, allowed)
+        tried = {attempt.edit.idea.number: attempt for attempt in situation.attempts if attempt.edit.idea is not None}
+        values |= {
+            "count": str(count),
+            "known": "\n\n".join(f"{idea.number or i}. {digest.idea_text(idea, tried.get(idea.number))}" for i, idea in enumerate(known, start=1)),
+            "taught": taught(situation) if situation.attempts else "",
+            "inspirations": "\n".join(found.line for found in await recall(span, situation)),
+        }
+        try:
+            reply = await converse(span, "planner", self.profile, "planner/ideas", values, lambda r: read_ideas(r, allowed))
+        except Unusable as refused:
+            await span.say("planner", f"No ideas this time. {refused.reason}")
+            return []
+        titles = {idea.title.casefold() for idea in known}
+        fresh = [idea for idea in reply.ideas if idea.title.casefold() not in titles]
+        return [idea_of(idea) for idea in fresh[:count]]
+
+    async def cross(self, span: Span, situation: Situation, first: Idea, second: Idea) -> Idea:
+        compiled, allowed = planned(situation)
+        values = await self._values(span, situation, compiled, allowed)
+        tried = {attempt.edit.idea.number: attempt for attempt in situation.attempts if attempt.edit.idea is not None}
+        values |= {"first": digest.idea_text(first, tried.get(first.number)), "second": digest.idea_text(second, tried.get(second.number))}
+        parents = (first.number, second.number)
+        try:
+            reply = await converse(span, "planner", self.profile, "planner/cross", values, lambda r: read_idea(r, allowed))
+        except Unusable as refused:
+            await span.say("planner", f"The two ideas are joined as they stand. {refused.reason}")
+            return Idea(
+                f"{first.title}; {second.title}"[:120],
+                f"{first.text}\n\nTogether with: {second.text}"[:4000],
+                tuple(dict.fromkeys([*first.strategies, *second.strategies])),
+                max((idea.expected for idea in (first, second) if idea.expected is not None), default=None),
+                parents,
+            )
+        return idea_of(reply, parents)
+
+    async def align(self, span: Span, situation: Situation, idea: Idea, attempt: Attempt) -> Idea:
+        compiled, allowed = planned(situation)
+        values = await self._values(span, situation, compiled, allowed)
+        measured = digest.measured_text(attempt)
+        values |= {"idea": digest.idea_text(idea), "program": digest.program_text(attempt.edit.source), "measured": measured}
+        try:
+            reply = await converse(span, "planner", self.profile, "planner/align", values, lambda r: read_idea(r, allowed))
+        except Unusable as refused:
+            await span.say("planner", f"The idea stays as it was. {refused.reason}")
+            return idea
+        return idea_of(reply, (idea.number,) if idea.number else idea.parents)
+
+    async def _values(self, span: Span, situation: Situation, compiled: Compiled, allowed: list[Strategy]) -> dict[str, str]:
+        """Variables that all prompts of this role may use."""
+        language = digest.language_of(situation.settings)
+        return {
+            "task": digest.task_text(situation),
+            "device": digest.device_text(compiled.figures),
+            "reference": digest.reference_text(situation),
+            "profile": digest.profile_text(situation.reference),
+            "floors": digest.floors_text(compiled, situation),
+            "strategies": digest.catalogue_text(allowed),
+            "language_rules": part(f"language_{language}"),
+            "precision_rules": part(f"precision_{situation.settings.precision.replace('-', '_')}"),
+            "notes": await notes_for(span, "planner"),
+        }
+
+
+async def compile_plan(span: Span, situation: Situation) -> Compiled:
+    """The compiler's view of the task: groups with their floors, for the device that the verifier describes."""
+    described = await span.effect("device", span.run.describe_device)
+    figures = DeviceFigures.of(described or None, situation.settings.device)
+    return Compiled(make_plan(situation.capture, situation.task_source, figures), figures)
+
+
+def planned(situation: Situation) -> tuple[Compiled, list[Strategy]]:
+    compiled: Compiled = situation.plan.data
+    facts = digest.facts_of_reference(compiled, situation)
+    return compiled, digest.catalogue_for(facts, digest.language_of(situation.settings))
+
+
+def taught(situation: Situation) -> str:
+    """Memory of this run, with replies that held no program."""
+    memory = Memory.of(situation)
+    parts = [memory.digest("planner"), memory.digest("coder")]
+    if situation.refusals:
+        parts.append("\n".join(["Replies that could not be used:", *(f"- {reason}" for reason in situation.refusals[-3:])]))
+    return "\n\n".join(filter(None, parts)) or "Nothing yet."
+
+
+def read_plan(reply: Reply, allowed: Sequence[Strategy]) -> PlanReply:
+    plan = parse(reply, PlanReply)
+    for at, step in enumerate(plan.steps):
+        known_names(step.strategies, allowed, f"steps[{at}].strategies")
+    length = len(json.dumps(plan.model_dump()))
+    if length > MAX_PAYLOAD_BYTES - 1024:
+        raise Refused(f"The plan has {length:,} characters; at most {MAX_PAYLOAD_BYTES - 1024:,} are kept. Say it in fewer words or steps.")
+    return plan
+
+
+def read_ideas(reply: Reply, allowed: Sequence[Strategy]) -> IdeasReply:
+    found = parse(reply, IdeasReply)
+    for at, idea in enumerate(found.ideas):
+        known_names(idea.strategies, allowed, f"ideas[{at}].strategies")
+    return found
+
+
+def read_idea(reply: Reply, allowed: Sequence[Strategy]) -> IdeaReply:
+    idea = parse(reply, IdeaReply)
+    known_names(idea.strategies, allowed, "strategies")
+    return idea
+
+
+def known_names(names: Sequence[str], allowed: Sequence[Strategy], where: str) -> None:
+    """Refuse strategies that the catalogue does not have. One that it has but that does not fit now is the author's to answer for."""
+    catalogue = {strategy.name for strategy in CATALOGUE}
+    unknown = [name for name in names if name not in catalogue]
+    if unknown:
+        raise Refused(
+            f"- {where}: not in the catalogue: {', '.join(unknown[:6])}. Allowed here: {', '.join(s.name for s in allowed)}. "
+            "Leave the list empty where none fits."
+        )
+
+
+def plan_of(reply: PlanReply, compiled: Compiled, situation: Situation) -> Plan:
+    capture, floor_ms = situation.capture, compiled.plan.floor_ms or None
+    payload: dict[str, Any] = {"summary": reply.summary, "steps": [step.model_dump() for step in reply.steps], "floor_ms": floor_ms, "more": 0}
+    return Plan(payload, (), compiled, floor_ms, capture.bytes_min, capture.flops)
+
+
+def fallback(compiled: Compiled, situation: Situation, refused: Unusable) -> Plan:
+    """The compiler's groups as the plan, where the model gave none; one step for everything where there are no groups."""
+    capture, floor_ms = situation.capture, compiled.plan.floor_ms or None
+    payload = payload_of(compiled, floor_ms)
+    if not payload["steps"]:
+        step = {
+            "id": "s1", "title": "the whole forward pass", "operators": [], "space": "own kernel", "strategies": [],
+            "contract": "same shapes, strides and dtypes as the reference", "expected": "", "risk": "", "reason": "there is no other plan",
+        }  # fmt: skip
+        payload = {"summary": "one step: the whole forward pass", "steps": [step], "floor_ms": floor_ms, "more": 0}
+    says = f"The model gave no plan that could be used, so the compiler's groups are the plan. {refused.reason}\n"
+    return Plan(payload, (says,), compiled, floor_ms, capture.bytes_min, capture.flops)
+
+
+def idea_of(reply: IdeaReply, parents: tuple[int, ...] = ()) -> Idea:
+    return Idea(reply.title, reply.text, tuple(reply.strategies), reply.expected, parents)

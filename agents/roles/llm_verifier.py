@@ -1,0 +1,165 @@
+"""A Verifier that asks a language model: it reads the deterministic diagnosis and its few figures, never raw counters, chooses one method inside
+those that the rules allow, and routes. Where its replies cannot be used the rules decide, so that no run is lost over a diagnosis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agents.diagnosis import Diagnosis
+from agents.knowledge import look_up
+from agents.llm.messages import Reply
+from agents.memory import Memory
+from agents.ports import Passage
+from agents.roles import digest, steps
+from agents.roles.compiled import Compiled
+from agents.roles.evidence import failure_text
+from agents.roles.exchange import converse, notes_for
+from agents.roles.replies import DiagnosisReply, JudgementReply, Refused, parse
+from agents.roles.rules_verifier import by_rules, diagnosed, open_methods, plain_enough
+from agents.roles.situation import Advice, Attempt, Situation, Unusable
+from agents.roles.verifier import BuiltInVerifier
+from agents.span import Span
+from agents.strategies import by_name
+
+PASSAGES = 3
+
+
+class LlmVerifier:
+    """`always`: a model judges every failure, those too that the compiler's message explains. `moves`: the Coder is the compiler's, which
+    carries out its own moves; then the model chooses among them."""
+
+    def __init__(self, profile: str, *, always: bool = False, moves: bool = False):
+        self.name = self.profile = profile
+        self.always, self.moves = always, moves
+
+    async def advise(self, span: Span, situation: Situation, attempt: Attempt) -> Advice:
+        if not attempt.passed:
+            return await self._judge(span, situation, attempt)
+        return await self._diagnose(span, situation, attempt)
+
+    async def _judge(self, span: Span, situation: Situation, attempt: Attempt) -> Advice:
+        ruled = await self._ruled(span, situation, attempt)
+        if self.moves or (not self.always and plain_enough(situation, attempt)):
+            return ruled
+        routes = ["repair", *self._onward(situation)]
+        query = f"{attempt.report.status.replace('_', ' ')} {attempt.report.message}"[:400]
+        values, passages = await self._values(span, situation, attempt, query)
+        values |= {
+            "evidence": failure_text(attempt.report, attempt.edit.source),
+            "diagnosis": digest.diagnosis_text(ruled.diagnosis),
+            "routes": ", ".join(routes),
+        }
+        try:
+            said = await converse(span, "verifier", self.profile, "verifier/judge", values, lambda r: read_judgement(r, routes, passages))
+        except Unusable as refused:
+            return without_model(ruled, refused)
+        found = ruled.diagnosis.model_copy(update={"text": f"{ruled.diagnosis.text} {said.defect}".strip()})
+        reason = " ".join(filter(None, (said.defect, said.why, f"Repair: {said.fix}" if said.route == "repair" else "")))
+        return Advice(found, said.route, reason[:2000], move=said.fix, documents=used(said.documents, passages))
+
+    async def _diagnose(self, span: Span, situation: Situation, attempt: Attempt) -> Advice:
+        ruled = await self._ruled(span, situation, attempt)
+        best = situation.best or attempt
+        of_best = ruled.diagnosis if attempt is best else diagnosed(situation, best)
+        offered = self._offered(situation, of_best)
+        routes = [*(["optimise"] if offered else []), *self._onward(situation)]
+        if routes == ["stop"]:
+            return ruled if ruled.route == "stop" else Advice(ruled.diagnosis, "stop", "Nothing is left that the rules allow.")
+        query = f"{of_best.bottleneck} {' '.join(fault.name for fault in of_best.faults)} {' '.join(titles(offered))}"
+        values, passages = await self._values(span, situation, best, query)
+        values |= {
+            "measured": digest.measured_text(best, situation.attempts),
+            "diagnosis": digest.diagnosis_text(of_best),
+            "methods": methods_text(offered),
+            "routes": ", ".join(routes),
+        }
+        try:
+            said = await converse(span, "verifier", self.profile, "verifier/diagnose", values, lambda r: read_diagnosis(r, routes, offered, passages))
+        except Unusable as refused:
+            return without_model(ruled, refused)
+        found = ruled.diagnosis.model_copy(update={"text": f"{ruled.diagnosis.text} {said.bottleneck}".strip()})
+        method = said.method if said.route == "optimise" else None
+        onto = f"Next: {method} on candidate {best.number}." if method else ""
+        reason = " ".join(filter(None, (said.bottleneck, onto, said.change)))[:2000]
+        move = said.change
+        if self.moves and method:
+            move = next(m for m in BuiltInVerifier.open_moves(situation, of_best)[0] if m.strategy == method)
+        return Advice(found, said.route, reason, method, said.expected if method else None, move, used(said.documents, passages))
+
+    async def _ruled(self, span: Span, situation: Situation, attempt: Attempt) -> Advice:
+        return await BuiltInVerifier().advise(span, situation, attempt) if self.moves else by_rules(situation, attempt)
+
+    def _offered(self, situation: Situation, found: Diagnosis) -> list[str]:
+        if not self.moves:
+            return open_methods(situation, found)
+        return [] if found.bottleneck == "none" else list(dict.fromkeys(move.strategy for move in BuiltInVerifier.open_moves(situation, found)[0]))
+
+    @staticmethod
+    def _onward(situation: Situation) -> list[str]:
+        """Routes beside repair and optimise that lead somewhere now."""
+        onward = ["next-step"] if steps.following(situation) is not None else []
+        return [*onward, *(["re-plan"] if situation.replans_left > 0 else []), "stop"]
+
+    async def _values(self, span: Span, situation: Situation, attempt: Attempt, query: str) -> tuple[dict[str, str], list[Passage]]:
+        compiled: Compiled = situation.plan.data
+        passages = await look_up(span, query, PASSAGES)
+        values = {
+            "task": digest.task_text(situation),
+            "device": digest.device_text(compiled.figures),
+            "reference": digest.reference_text(situation),
+            "plan": digest.plan_text(situation.plan.payload),
+            "step": digest.step_text(situation.step),
+            "program": digest.program_text(attempt.edit.source),
+            "taught": Memory.of(situation).digest("verifier"),
+            "documents": digest.documents_text(passages),
+            "notes": await notes_for(span, "verifier"),
+        }
+        return values, passages
+
+
+def read_diagnosis(reply: Reply, routes: Sequence[str], offered: Sequence[str], passages: Sequence[Passage]) -> DiagnosisReply:
+    said = parse(reply, DiagnosisReply)
+    problems = open_route(said.route, routes) + known_documents(said.documents, passages)
+    if said.route == "optimise" and said.method not in offered:
+        what = "is missing" if said.method is None else f"is {said.method!r}, which is not allowed now"
+        problems.append(f"- method: it {what}. Allowed: {', '.join(offered)}.")
+    if problems:
+        raise Refused("\n".join(problems))
+    return said
+
+
+def read_judgement(reply: Reply, routes: Sequence[str], passages: Sequence[Passage]) -> JudgementReply:
+    said = parse(reply, JudgementReply)
+    problems = open_route(said.route, routes) + known_documents(said.documents, passages)
+    if problems:
+        raise Refused("\n".join(problems))
+    return said
+
+
+def open_route(route: str, routes: Sequence[str]) -> list[str]:
+    return [] if route in routes else [f"- route: {route!r} is not open now. Open: {', '.join(routes)}."]
+
+
+def known_documents(ids: Sequence[str], passages: Sequence[Passage]) -> list[str]:
+    unknown = [i for i in ids if i not in {p.id for p in passages}]
+    there = ", ".join(p.id for p in passages) or "none was given"
+    return [f"- documents: {', '.join(unknown)} is not among the passages ({there})."] if unknown else []
+
+
+def used(ids: Sequence[str], passages: Sequence[Passage]) -> tuple[Passage, ...]:
+    return tuple(p for p in passages if p.id in ids)
+
+
+def without_model(ruled: Advice, refused: Unusable) -> Advice:
+    said = f"{ruled.reason} (By the rules: the model's diagnosis could not be used. {refused.reason})"
+    return Advice(ruled.diagnosis, ruled.route, said[:2000], ruled.method, ruled.expected, ruled.move)
+
+
+def titles(names: Sequence[str]) -> list[str]:
+    return [strategy.title for name in names if (strategy := by_name(name)) is not None]
+
+
+def methods_text(names: Sequence[str]) -> str:
+    known = [strategy for name in names if (strategy := by_name(name)) is not None]
+    return digest.catalogue_text(known) or "None: the method is null."

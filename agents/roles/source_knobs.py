@@ -1,0 +1,56 @@
+"""Numbers of a program that a model wrote: named constants that set launch shape and tiling, found in its text, changed in its text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from agents.roles.situation import Knob
+
+# By name, since nothing else tells a tuning constant from a dimension of the task.
+_WORDS = "BLOCK|THREADS|TILE|UNROLL|VEC|VECTOR|ITEMS|WARPS|STAGES|CHUNK|WIDTH|NUM_WARPS|NUM_STAGES|PER_THREAD|PER_BLOCK"
+_NAME = rf"(?P<name>(?:[A-Za-z0-9]+_)*(?:{_WORDS})(?:_[A-Za-z0-9]+)*)"
+_INTEGER = r"(?:unsigned\s+)?(?:int|long|size_t|unsigned|int64_t|uint32_t)"
+_PLACES = [
+    re.compile(pattern, re.MULTILINE | re.IGNORECASE)
+    for pattern in (
+        rf"^[ \t]*(?:static\s+)?(?:constexpr|const)\s+(?:static\s+)?{_INTEGER}\s+{_NAME}\s*=\s*(?P<value>\d+)\s*;",
+        rf"^[ \t]*#[ \t]*define[ \t]+{_NAME}[ \t]+\(?(?P<value>\d+)\)?[ \t]*(?://.*|/\*.*)?$",
+        rf"^{_NAME}[ \t]*(?::[ \t]*[\w.]+[ \t]*)?=[ \t]*(?P<value>\d+)[ \t]*(?:#.*)?$",
+    )
+]
+LARGEST = 4096
+STEPS = 2  # halvings and doublings on each side
+
+
+def knobs(source: str) -> list[Knob]:
+    """Constants whose name says that they are tuned and whose value is a power of two, each with its neighbours by factors of two."""
+    found: dict[str, list[int]] = {}
+    for place in _places(source):
+        found.setdefault(place["name"], []).append(int(place["value"]))
+    return [Knob(name, around(values[0]), values[0]) for name, values in found.items() if len(values) == 1 and power_of_two(values[0])]
+
+
+def tuned(source: str, values: Mapping[str, int]) -> str | None:
+    """The source with these constants at other values; null where one of them is not there."""
+    for name, value in values.items():
+        places = [place for place in _places(source) if place["name"] == name]
+        if len(places) != 1:
+            return None
+        start, end = places[0].span("value")
+        source = f"{source[:start]}{value}{source[end:]}"
+    return source
+
+
+def around(value: int) -> tuple[int, ...]:
+    near = [value >> step for step in range(STEPS, 0, -1)] + [value << step for step in range(STEPS + 1)]
+    return tuple(dict.fromkeys(n for n in near if 1 <= n <= LARGEST))
+
+
+def power_of_two(value: int) -> bool:
+    return 0 < value <= LARGEST and value & (value - 1) == 0
+
+
+def _places(source: str) -> Iterator[re.Match[str]]:
+    for pattern in _PLACES:
+        yield from pattern.finditer(source)

@@ -1,0 +1,51 @@
+"""The steps of a plan, as a workflow goes through them with a coder that takes them one at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agents.roles.situation import Plan, Situation
+
+MOST_STEPS = 4  # that are coded one by one; what a longer plan has beyond them is one step together
+
+Step = dict[str, Any]
+
+
+def workable(plan: Plan) -> list[Step]:
+    """Steps that somebody has to code, in order: own kernels, and library calls that change. Never empty while the plan has a step."""
+    steps = [step for step in plan.payload.get("steps") or [] if isinstance(step, dict)]
+    own = [step for step in steps if step.get("space") == "own kernel" or (step.get("space") == "library" and step.get("strategies"))] or steps[:1]
+    if len(own) <= MOST_STEPS:
+        return own
+    return [*own[: MOST_STEPS - 1], together(own[MOST_STEPS - 1 :])]
+
+
+def together(steps: list[Step]) -> Step:
+    """Several steps as one."""
+
+    def every(name: str) -> list[str]:
+        return list(dict.fromkeys(str(value) for step in steps for value in step.get(name) or []))
+
+    def joined(name: str) -> str:
+        return "; ".join(f"{step.get('id')}: {step[name]}" for step in steps if step.get(name))
+
+    return {
+        "id": f"{steps[0].get('id')}-{steps[-1].get('id')}", "title": f"the rest: {', '.join(str(s.get('title', '')) for s in steps)}"[:200],
+        "operators": every("operators"), "space": "own kernel", "strategies": every("strategies"), "contract": joined("contract"),
+        "expected": joined("expected"), "risk": joined("risk"), "reason": joined("reason"),
+    }  # fmt: skip
+
+
+def following(situation: Situation) -> Step | None:
+    """The step after the present one, or null where it was the last, or where the coder takes no steps."""
+    if situation.plan is None or situation.step is None:
+        return None
+    steps = workable(situation.plan)
+    ids = [step.get("id") for step in steps]
+    at = ids.index(situation.step.get("id")) + 1 if situation.step.get("id") in ids else len(steps)
+    return steps[at] if at < len(steps) else None
+
+
+def first(situation: Situation) -> Step | None:
+    steps = workable(situation.plan) if situation.plan else []
+    return steps[0] if steps else None
