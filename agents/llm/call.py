@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import re
 import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
@@ -28,6 +29,8 @@ LARGEST_ANSWER = 64 << 20  # bytes
 LARGEST_ERROR = 64 << 10
 SECRET_LENGTH = 20  # shorter "keys" are words such as EMPTY, which a reply may well say
 NO_PROXY_FOR_THIS_HOST: dict[str, httpx.AsyncBaseTransport | None] = dict.fromkeys(["all://localhost", "all://127.0.0.1", "all://[::1]"])
+for _name in ("httpx", "httpcore"):  # at DEBUG they print headers, and a server may send ours back
+    logging.getLogger(_name).setLevel(logging.WARNING)
 
 
 class Dialect(Protocol):
