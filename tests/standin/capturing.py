@@ -1,0 +1,63 @@
+"""Graphs of tasks, captured by a process of its own and kept."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from contextlib import suppress
+
+from verifier.graph import Capture
+from verifier.source import sha256
+
+PATIENCE = 120.0  # seconds that one capture may take on a busy machine
+LINE = 64 << 20  # bytes of the longest answer
+
+
+class CannotCapture(RuntimeError):
+    """The task does not run, or the process that ran it ended."""
+
+
+class Capturer:
+    """One process, started when it is first needed; what it found is kept."""
+
+    def __init__(self) -> None:
+        self._process: asyncio.subprocess.Process | None = None
+        self._one = asyncio.Lock()
+        self._known: dict[tuple[str, str], Capture] = {}
+
+    async def capture(self, source: str, mode: str) -> Capture:
+        key = (sha256(source), mode)
+        async with self._one:
+            if key not in self._known:
+                self._known[key] = await self._ask(source, mode)
+            return self._known[key]
+
+    async def _ask(self, source: str, mode: str) -> Capture:
+        if self._process is None or self._process.returncode is not None:
+            command = [sys.executable, "-m", "tests.standin.capture_process"]
+            pipe = asyncio.subprocess.PIPE
+            environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+            self._process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, env=environment, limit=LINE)
+        assert self._process.stdin is not None and self._process.stdout is not None
+        try:
+            self._process.stdin.write(json.dumps({"source": source, "mode": mode}).encode() + b"\n")
+            await self._process.stdin.drain()
+            line = await asyncio.wait_for(self._process.stdout.readline(), PATIENCE)
+        except (TimeoutError, ConnectionError):
+            line = b""
+        if not line:
+            await self.close()
+            raise CannotCapture("the task ended the process that captured it, or took too long")
+        answer = json.loads(line)
+        if "error" in answer:
+            raise CannotCapture(answer["error"])
+        return Capture.model_validate(answer["capture"])
+
+    async def close(self) -> None:
+        process, self._process = self._process, None
+        if process is not None and process.returncode is None:
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()

@@ -1,0 +1,97 @@
+"""Cheats of the integrity corpus, applied to the task at hand.
+
+Most of the corpus attacks one small task, whose forward is one expression. There the expression is replaced by the task's own forward, under the
+name `Reference`; what the cheat does around it stays as it is. Where the task is the corpus's own, the file is used word for word. Cheats that
+the verifier does not refuse but names (class `orchestration`: PyTorch in other words) are no faults here: such a program is only no faster.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+from verifier.report import Status
+
+CORPUS = Path(__file__).resolve().parents[1] / "integrity"
+REFUSALS: frozenset[Status] = frozenset({"rejected", "wrong_result", "crashed", "timed_out"})
+HOME_TASK = "softmax"  # of the corpus, whose cheats can be carried over
+ANSWER = re.compile(r"\b(?:torch\.)?softmax\((\w+(?:\.\w+)?(?:\[:1\])?), (?:dim=)?-1\) \* self\.scale")
+FRAME = (
+    ("class ModelNew(nn.Module):", "class ModelNew(Reference):"),
+    ("def __init__(self, size):", "def __init__(self, *setup):"),
+    ("super().__init__()", "super().__init__(*setup)"),
+    ("def forward(self, x):", "def forward(self, x, *rest):\n        self.rest = rest"),
+)
+SCALE = re.compile(r"^\s*self\.scale = nn\.Parameter\(torch\.ones\(size\)\)\n", re.MULTILINE)
+OWN_WEIGHTS = "design_ignores_the_weights"  # no cheat where there are none
+
+
+@cache
+def corpus(device: str) -> dict[str, tuple[str, str]]:
+    """Name -> (task's name, source without the header) of the cheats for "cpu" or "cuda" that must be refused."""
+    from tests.integrity.corpus import read_corpus
+
+    entries = [e for e in read_corpus("cheats") if e.runs_on(device) and set(e.verdicts) <= REFUSALS and e.mode == "train"]
+    return {e.name: (e.task.stem, without_header(e.source)) for e in entries if e.precision == "fp32-strict"}
+
+
+@cache
+def corpus_task(name: str) -> str:
+    return (CORPUS / "tasks" / f"{name}.py").read_text()
+
+
+def fitting(task_source: str, device: str) -> list[str]:
+    """Names of the cheats that can be tried on this task, in the corpus's order."""
+    return [name for name in corpus(device) if cheat(name, task_source, device) is not None]
+
+
+def cheat(name: str, task_source: str, device: str) -> str | None:
+    """The program of a cheat for this task; null where it cannot be carried over."""
+    task, source = corpus(device)[name]
+    if task_source.strip() == corpus_task(task).strip():
+        return source
+    if task != HOME_TASK or (name == OWN_WEIGHTS and "nn." not in task_source.partition("def forward")[0].partition("nn.Module")[2]):
+        return None
+    return carried_over(source, task_source)
+
+
+def carried_over(source: str, task_source: str) -> str | None:
+    text = source
+    for old, new in FRAME:
+        if text.count(old) != 1:
+            return None
+        text = text.replace(old, new)
+    text = ANSWER.sub(r"self.answer(\1)", SCALE.sub("", text))
+    if re.search(r"\bscale\b|\bsize\b", text):
+        return None
+    reference = as_reference(task_source)
+    head, marker, rest = text.partition("class ModelNew")
+    answer = "\n\n    def answer(self, x):\n        return Reference.forward(self, x, *self.rest)\n"
+    return f"{head.rstrip()}\n\n\n{reference}\n\n\n{marker}{rest.rstrip()}{answer}"
+
+
+def as_reference(task_source: str) -> str:
+    """The task without its generators of inputs, its Model under the name Reference."""
+    tree = ast.parse(task_source)
+    lines = task_source.splitlines()
+    parts = []
+    for at, item in enumerate(tree.body):
+        if isinstance(item, ast.FunctionDef) and item.name in ("get_inputs", "get_init_inputs", "get_input_variants"):
+            continue
+        if at == 0 and isinstance(item, ast.Expr):  # the docstring
+            continue
+        first = min([item.lineno, *(d.lineno for d in getattr(item, "decorator_list", []))])
+        text = "\n".join(lines[first - 1 : item.end_lineno])
+        if isinstance(item, ast.ClassDef) and item.name == "Model":
+            text = re.sub(r"\bsuper\(Model\b", "super(Reference", text.replace("class Model", "class Reference", 1))
+        parts.append(text)
+    return "\n".join(parts)
+
+
+def without_header(source: str) -> str:
+    """What the corpus says of a cheat must not be in the answer."""
+    lines = source.splitlines(keepends=True)
+    first = next((at for at, line in enumerate(lines) if not line.startswith("#")), 0)
+    return "".join(lines[first:])

@@ -1,0 +1,109 @@
+"""Which request is answered wrongly, and for how long: by a seed, and by what the prompt says.
+
+A fault of the transport goes away when the same request is sent again. A fault of content is a mistaken belief: it stays for that task, role and
+step, whatever is asked, until the prompt holds the evidence that explains it (the parse error, the compiler's message, the mismatch, the finding
+of the integrity checks). Asking again without evidence therefore does not help.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+TRANSPORT = ("truncated-stream", "rate-limited", "server-error", "hang", "connection-reset")
+CONTENT = ("malformed-json", "prose", "wrong-file", "stale-block", "does-not-compile", "wrong-result", "cheat")
+KINDS = (*TRANSPORT, *CONTENT)
+TRANSPORT_SHARE = 1 / 3  # of the rate: requests that are lost on their way
+
+# What a prompt says where a mistake of this kind was noticed. Programs of the prompt are taken out before they are looked for.
+EVIDENCE = {
+    "malformed-json": r"JSON (?:cannot be read|does not fit)|no JSON object",
+    "prose": r"fences that define ModelNew|code block|more than one|could not be (?:read|parsed)",
+    "wrong-file": r"may not be edited|is the reference|class ModelNew",
+    "stale-block": r"does not occur|\b0 matches",
+    "does-not-compile": r"error: [^\n]*{token}|{token}[^\n]*(?:not declared|not defined|undefined|undeclared)",
+    "wrong-result": r"of the elements are off|wrong[_ ]result|mismatch|differs? from",
+    "cheat": r"of the elements are off|wrong[_ ]result|rejected|crashed|timed[_ ]out|refused|integrity",
+}
+
+
+@dataclass(frozen=True)
+class Fault:
+    kind: str
+    name: str = ""  # of the cheat
+    token: str = ""  # the identifier that a program which does not compile uses without declaring it
+
+    @property
+    def transport(self) -> bool:
+        return self.kind in TRANSPORT
+
+    def explained_by(self, evidence: str) -> bool:
+        return re.search(EVIDENCE[self.kind].replace("{token}", re.escape(self.token)), evidence) is not None
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.name}" if self.name else self.kind
+
+
+@dataclass
+class FaultPlan:
+    """`rate` is the share of replies whose content is faulty; before it reaches a reply, a request meets a fault of the transport at a third of that.
+
+    Draws are independent. Of a suite of tasks that is run under one seed, `stratum` (index, count) says which task this is: the nth draws of all of
+    them at one role and step are then a systematic sample, so that every suite meets the rate, and not only the mean of many.
+    """
+
+    seed: int = 0
+    rate: float = 0.0
+    kinds: Sequence[str] = KINDS
+    stratum: tuple[int, int] | None = None
+    done: Counter[str] = field(default_factory=Counter)  # faults by kind; "none" for good answers
+    _asked: Counter[str] = field(default_factory=Counter)  # draws by place
+    _stuck: dict[str, Fault] = field(default_factory=dict)
+    _broken: set[str] = field(default_factory=set)  # requests whose last answer was a fault of the transport
+
+    def choose(self, place: str, request: str, evidence: str, applicable: Sequence[str], cheats: Sequence[str] = ()) -> Fault | None:
+        """The fault of this answer. `place` is TASK/ROLE/STEP; `request` the body's hash; `evidence` what the prompt says was wrong."""
+        self._asked[place] += 1
+        fault = self._transport(place, request) or self._content(place, evidence, applicable, cheats)
+        self.done[fault.kind if fault else "none"] += 1
+        return fault
+
+    def _transport(self, place: str, request: str) -> Fault | None:
+        """Never twice in a row for one request."""
+        kinds = [kind for kind in TRANSPORT if kind in self.kinds]
+        draw = self._draw(place, "transport")
+        if request in self._broken or not kinds or draw.random() >= self.rate * TRANSPORT_SHARE:
+            self._broken.discard(request)
+            return None
+        self._broken.add(request)
+        return Fault(draw.choice(kinds))
+
+    def _content(self, place: str, evidence: str, applicable: Sequence[str], cheats: Sequence[str]) -> Fault | None:
+        stuck = self._stuck.get(place)
+        if stuck is not None:
+            if not stuck.explained_by(evidence) and stuck.kind in applicable:
+                return stuck
+            del self._stuck[place]
+        kinds = [kind for kind in CONTENT if kind in self.kinds and kind in applicable and (kind != "cheat" or cheats)]
+        if not kinds or self._level(place) >= self.rate:
+            return None
+        draw = self._draw(place, "content")
+        kind = draw.choice(kinds)
+        name = draw.choice(list(cheats)) if kind == "cheat" else ""
+        self._stuck[place] = Fault(kind, name, token=f"rows_of_tile_{draw.randrange(10**6):06d}")
+        return self._stuck[place]
+
+    def _level(self, place: str) -> float:
+        """Uniform in [0, 1) for the present draw."""
+        if self.stratum is None:
+            return self._draw(place, "level").random()
+        index, count = self.stratum
+        draw = random.Random(f"{self.seed}:{place.partition('/')[2]}:{self._asked[place]}:suite")
+        order = draw.sample(range(count), count)
+        return (order[index] + draw.random()) / count
+
+    def _draw(self, place: str, what: str) -> random.Random:
+        return random.Random(f"{self.seed}:{place}:{self._asked[place]}:{what}")
