@@ -79,9 +79,11 @@ class Replay:
         return bool(self._order.get(span))
 
     def inherited(self, before: int, span: str | None = None) -> bool:
-        """Whether the workflow has events ahead, of this span or of any, that stand before the event `before`."""
-        orders = self._order.values() if span is None else [self._order.get(span, ())]
-        return any(order and order[0].seq < before for order in orders)
+        """Whether the workflow has events ahead, of this span with those below it or of any, that stand before the event `before`."""
+        for path, order in self._order.items():
+            if order and order[0].seq < before and (span is None or path == span or path.startswith(f"{span}/")):
+                return True
+        return False
 
     def passed(self, key: str) -> bool:
         """Whether the journal shows that the workflow went on beyond this effect."""

@@ -84,6 +84,6 @@ def since_last_gain(attempts: list[Attempt]) -> list[Attempt]:
 
 
 def family(strategy: str) -> str:
-    """The family of a strategy in the catalogue; a method that is not in it is a family of its own."""
+    """Of the catalogue; a method that is not in it is a family of its own."""
     known = by_name(strategy)
     return known.family if known is not None else strategy
