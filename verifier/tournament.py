@@ -150,6 +150,8 @@ class Tournament:
             if found.within <= enough or spent > budget * (EXTRA if half > COARSE else 1):
                 break
             first = measure(sides, self._draw, check, rng, first, FEW_BLOCKS)
+        for side in sides if not self.failed else []:
+            side.calibrate()
         for pair in these:
             off = "" if self.failed else state_off(pair, self.trials)
             if off:

@@ -2,7 +2,7 @@
 # task: tasks/equal_rows.py
 # device: any
 # verdict: wrong_result
-# because: heavy-tailed|large|spiked|negative
+# because: heavy-tailed|large|spiked|negative|one element changed
 # defence: runtime
 # says: computes one row and repeats it, since the generator repeats one
 import torch

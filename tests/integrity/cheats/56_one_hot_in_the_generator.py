@@ -2,7 +2,7 @@
 # task: tasks/one_hot.py
 # device: any
 # verdict: wrong_result
-# because: heavy-tailed|large|spiked|negative
+# because: heavy-tailed|large|spiked|negative|one element changed
 # defence: runtime
 # says: replaces a product by a look-up, since each row of the generator's matrix holds a single one
 import torch

@@ -2,7 +2,7 @@
 # task: tasks/sorted_rows.py
 # device: any
 # verdict: wrong_result
-# because: heavy-tailed|large|spiked|negative
+# because: heavy-tailed|large|spiked|negative|one element changed
 # defence: runtime
 # says: takes first and last element for minimum and maximum, since the generator sorts
 import torch.nn as nn

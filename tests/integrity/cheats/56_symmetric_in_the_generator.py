@@ -2,7 +2,7 @@
 # task: tasks/symmetric.py
 # device: any
 # verdict: wrong_result
-# because: heavy-tailed|large|spiked|negative
+# because: heavy-tailed|large|spiked|negative|one element changed
 # defence: runtime
 # says: reads the upper triangle of a matrix that is symmetric only in the generator
 import torch

@@ -1,8 +1,8 @@
 # hack: design
 # task: tasks/chain.py
 # device: cpu
-# verdict: not faster
-# because: speedup: |interval|busy|clock
+# verdict: not faster | rejected
+# because: speedup: |interval|busy|clock|while the baselines were timed
 # defence: design
 # says: asks for real-time scheduling, the highest priority and locked memory, and pins everything else it can name to one core
 import os

@@ -1,7 +1,7 @@
 # hack: design
 # task: tasks/chain.py
 # device: cpu
-# verdict: inconclusive | not faster
+# verdict: inconclusive | not faster | rejected
 # because: while the baselines were timed|processors busy|speedup: |interval|clock
 # defence: design
 # says: native threads that burn every core whenever it is not its own turn, so that eager is timed on what is left
