@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from agents import show, steering
+from agents.arena import cli as arena
 from agents.arguments import Unusable, add_settings, settings_from
 from agents.forking import settings_by_fork
 from agents.journal import TRACE, FileJournal, TraceDamaged, read_trace
@@ -67,6 +68,7 @@ def parser() -> argparse.ArgumentParser:
     shown.add_argument("--json", action="store_true", help="the summary as JSON")
 
     steering.add_commands(commands)
+    arena.add_commands(commands)
     add_commands(commands)
     return top
 

@@ -17,7 +17,7 @@ from agents.arena.landscape import Landscape, Table
 from agents.arena.landscape_roles import cast
 from agents.arena.model import PROFILE, Hand, PlayedModel, Quality
 from agents.arena.played_verifier import PlayedVerifier, Verified
-from agents.events import ArtefactRef, Event, NewEvent
+from agents.events import ArtefactRef, NewEvent
 from agents.run import Engine
 from agents.settings import Budget, Settings
 from agents.workflows import WORKFLOWS
@@ -25,7 +25,26 @@ from agents.workflows import WORKFLOWS
 # Workflows whose papers have no model at all, or none in one of the roles: there the compiler plays, without cost and without a model's faults.
 BUILT_IN: dict[str, tuple[str, ...]] = {"descend": ("planner", "coder", "judge"), "random": ("planner", "coder", "judge"), "forge": ("planner",)}
 NEAR_BEST = 0.95
+BATCH = 100  # plays that a worker process is given at a time
 AT = "2026-01-01T00:00:00.000000+00:00"  # played time does not pass
+
+
+@dataclass(slots=True)
+class PlayedEvent:
+    """An `Event` without its checks, which take longer than all else about it."""
+
+    run: str
+    seq: int
+    span: str
+    agent: str
+    kind: str
+    payload: dict[str, Any]
+    at: str = AT
+    v: int = 1
+
+    @property
+    def parent(self) -> str:
+        return self.span.rpartition("/")[0]
 
 
 class PlayedJournal:
@@ -33,23 +52,18 @@ class PlayedJournal:
 
     def __init__(self, run: str):
         self.run = run
-        self.events: list[Event] = []
+        self.events: list[PlayedEvent] = []
 
-    async def load(self) -> list[Event]:
+    async def load(self) -> list[PlayedEvent]:
         return list(self.events)
 
-    async def append(self, events: Sequence[NewEvent]) -> list[Event]:
+    async def append(self, events: Sequence[NewEvent]) -> list[PlayedEvent]:
         first = len(self.events) + 1
-        made = [
-            Event.model_construct(
-                v=1, run=self.run, seq=first + i, at=AT, span=e.span, parent=e.span.rpartition("/")[0], agent=e.agent, kind=e.kind, payload=e.payload
-            )
-            for i, e in enumerate(events)
-        ]
+        made = [PlayedEvent(self.run, first + i, e.span, e.agent, e.kind, e.payload) for i, e in enumerate(events)]
         self.events.extend(made)
         return made
 
-    async def since(self, seq: int) -> list[Event]:
+    async def since(self, seq: int) -> list[PlayedEvent]:
         return self.events[seq:]
 
     async def wakeups(self) -> AsyncIterator[None]:
@@ -169,16 +183,17 @@ def plays_of(task: Task) -> list[Play]:
     return asyncio.run(all_seeds())
 
 
-def race(table: Table, workflows: Sequence[str], seeds: Sequence[int], quality: Quality, budget: Budget, workers: int) -> Iterator[list[Play]]:
-    """All plays, batch by batch as they end."""
-    size = max(1, min(50, len(seeds)))
+def race(
+    table: Table, pairs: Sequence[tuple[str, str]], seeds: Sequence[int], quality: Quality, budget: Budget, workers: int
+) -> Iterator[list[Play]]:
+    """All plays of these (landscape, workflow), batch by batch, in order."""
+    named = {landscape.name: landscape for landscape in table.landscapes}
     tasks = [
-        Task(landscape, workflow, tuple(seeds[at : at + size]), quality, budget)
-        for landscape in table.landscapes
-        for workflow in workflows
-        for at in range(0, len(seeds), size)
+        Task(named[landscape], workflow, tuple(seeds[at : at + BATCH]), quality, budget)
+        for landscape, workflow in pairs
+        for at in range(0, len(seeds), BATCH)
     ]
-    if workers <= 1:
+    if workers <= 1 or not tasks:
         yield from map(plays_of, tasks)
         return
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:

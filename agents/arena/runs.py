@@ -1,0 +1,131 @@
+"""Workflows on real tasks: ordinary runs, one after the other on one device, each in a folder of its own, all under one budget."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from agents.arena.scoring import Row
+from agents.journal import FileJournal
+from agents.local import LocalVerifier
+from agents.memory.inspirations import FolderInspirations, Split
+from agents.ports import ModelPort
+from agents.projection import Summary
+from agents.results import write_results
+from agents.run import Engine
+from agents.settings import Budget, Settings
+from agents.steering import control
+from verifier.source import sha256
+
+RUNS = "runs"
+
+
+@dataclass(frozen=True)
+class Contest:
+    """What is compared: every workflow on every task with every seed, under the same settings otherwise."""
+
+    tasks: Mapping[str, str]  # name: source
+    workflows: Sequence[str]
+    seeds: Sequence[int]
+    llm: str
+    budget: Budget
+    device: str
+    precision: str = "fp32-strict"
+
+    def settings(self, workflow: str, seed: int) -> Settings:
+        roles = {"planner": self.llm, "coder": self.llm, "judge": self.llm}
+        return Settings(workflow=workflow, device=self.device, precision=self.precision, budget=self.budget, seed=seed, **roles)
+
+    @property
+    def split(self) -> Split:
+        """Nothing that was learned on a task of the contest may help with another: it is what is scored."""
+        return Split(tasks=frozenset(sha256(source) for source in self.tasks.values()))
+
+    def plain(self) -> dict:
+        """What a resumed contest must agree with."""
+        tasks = {name: sha256(source) for name, source in self.tasks.items()}
+        return {
+            "tasks": tasks, "workflows": list(self.workflows), "seeds": list(self.seeds), "llm": self.llm, "budget": self.budget.model_dump(),
+            "device": self.device, "precision": self.precision,
+        }  # fmt: skip
+
+
+async def run_all(
+    contest: Contest, out: Path, client, models: ModelPort | None, learn_from: Path | None, on_row: Callable[[list[Row], list[str]], None]
+) -> tuple[list[Row], list[str]]:
+    """Rows of the runs that have ended, and a line for each that stands still. Seeds outermost: an interrupted contest has compared all workflows."""
+    rows: list[Row] = []
+    waiting: list[str] = []
+    for seed in contest.seeds:
+        for name, source in contest.tasks.items():
+            for workflow in contest.workflows:
+                folder = out / RUNS / workflow / name / f"seed-{seed}"
+                summary = await run_one(contest, folder, name, source, workflow, seed, client, models, learn_from)
+                if summary.state == "finished":
+                    rows.append(row_of(summary, name, workflow, seed, str(folder.relative_to(out))))
+                else:
+                    waiting.append(
+                        f"{workflow} on {name}, seed {seed}: {summary.state}; {summary.reason or 'see its trace'} ({folder.relative_to(out)})"
+                    )
+                on_row(rows, waiting)
+    return rows, waiting
+
+
+async def run_one(
+    contest: Contest,
+    folder: Path,
+    name: str,
+    source: str,
+    workflow: str,
+    seed: int,
+    client,
+    models: ModelPort | None,
+    learn_from: Path | None,
+) -> Summary:
+    """Begun, or continued where it was interrupted or paused; a finished run is only read."""
+    journal = FileJournal(folder)
+    engine = Engine(
+        journal,
+        LocalVerifier(journal, client, contest.device),
+        contest.settings(workflow, seed),
+        source,
+        name,
+        models=models,
+        on_pause="stop",
+        inspirations=FolderInspirations(learn_from) if learn_from else None,
+        split=contest.split,
+    )
+    before = [event.kind for event in await journal.load() if event.kind in ("run.paused", "run.resumed", "run.finished")]
+    if before and before[-1] == "run.paused":
+        await journal.append([control("resume")])
+    summary = await engine.execute()
+    write_results(folder, summary)
+    return summary
+
+
+def row_of(summary: Summary, task: str, workflow: str, seed: int, place: str) -> Row:
+    """A finished run. Only what was confirmed in tier full is a success."""
+    spent = {"calls": 0, "tokens": 0, "dollars": 0.0, "candidates": 0, "verifier_seconds": 0.0, "seconds": 0.0, **summary.spent}
+    return Row(
+        task=task, workflow=workflow, seed=seed, success=summary.outcome == "improved" and summary.speedup is not None,
+        speedup=summary.speedup.ratio if summary.speedup else None, outcome=summary.outcome, calls=int(spent["calls"]), tokens=int(spent["tokens"]),
+        dollars=spent["dollars"], programs=int(spent["candidates"]), verifier_seconds=spent["verifier_seconds"], seconds=spent["seconds"],
+        reason=summary.reason[:500], place=place,
+    )  # fmt: skip
+
+
+def say_row(row: Row) -> None:
+    found = f"{row.speedup:.2f}x" if row.speedup else row.outcome
+    print(
+        f"{row.workflow:8} {row.task:24} seed {row.seed}: {found}, {row.calls} calls, {row.programs} programs, {row.seconds:.0f} s", file=sys.stderr
+    )
+
+
+def read_plain(path: Path) -> dict | None:
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None
