@@ -338,7 +338,7 @@ class Engine:
 
     def budget_event(self, span: str = "") -> NewEvent:
         self.count_time()
-        spent = {unit: round(value, 3) for unit, value in self.ledger.spent.model_dump().items()}
+        spent = {unit: round(value, 6 if unit == "dollars" else 3) for unit, value in self.ledger.spent.model_dump().items()}
         return NewEvent(kind="budget.updated", span=span, agent="engine", payload={"spent": spent, "limits": self.ledger.limits.model_dump()})
 
     # the end
