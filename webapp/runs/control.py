@@ -5,11 +5,35 @@ from __future__ import annotations
 from typing import Any
 
 from agents.events import NewEvent
+from agents.notes import MAX_NOTE, TO
 from webapp.accounts.models import User
 from webapp.runs.append import append
 from webapp.runs.models import Run
 
 ACTIONS = ("pause", "resume", "cancel", "raise-budget")
+
+
+class NotTaken(ValueError):
+    """A note or a plan that cannot be put on record; says what to do."""
+
+
+def send_note(run: Run, text: str, to: str, *, by: User) -> None:
+    """A note for an agent's next prompt; raises `NotTaken`."""
+    text = text.replace("\r\n", "\n").strip()
+    if to not in TO:
+        raise NotTaken(f"a note goes to {', '.join(TO)}")
+    if not text or len(text) > MAX_NOTE:
+        raise NotTaken(f"a note has 1 to {MAX_NOTE} characters; this one has {len(text)}")
+    append(run.pk, [NewEvent(kind="note.added", agent="person", payload={"to": to, "text": text, "by": by.get_username()})])
+
+
+def edit_plan(run: Run, plan: dict[str, Any] | None, *, by: User, go_on: bool) -> None:
+    """Put an edited plan (`agents.plan_edits.edited_plan`) in the proposed one's place, or null to leave it; `go_on`: and let the run resume."""
+    name = by.get_username()
+    events = [NewEvent(kind="plan.edited", agent="person", payload={**plan, "by": name})] if plan is not None else []
+    if go_on:
+        events.append(NewEvent(kind="control.requested", agent="person", payload={"action": "resume", "by": name}))
+    append(run.pk, events)
 
 
 def request_control(run: Run, action: str, *, by: User, **arguments: Any) -> None:

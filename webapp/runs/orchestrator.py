@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import uuid
 from contextlib import suppress
 
@@ -12,6 +13,7 @@ from django.db import DatabaseError
 from psycopg_pool import PoolTimeout
 
 from agents.events import NewEvent
+from agents.llm import open_models
 from agents.ports import LeaseLost
 from agents.run import Engine
 from agents.settings import Settings
@@ -33,6 +35,9 @@ RESCUE_SECONDS = 1.0
 
 
 class Orchestrator:
+    def __init__(self) -> None:
+        self.models = open_models(os.environ)  # the only process that has their keys
+
     async def main(self) -> None:
         rescuer = asyncio.create_task(self._rescue())
         try:
@@ -59,6 +64,7 @@ class Orchestrator:
                 run.task.source,
                 run.task.name,
                 program_source=await in_thread(submitted_program)(run),
+                models=self.models,
             )
             await engine.execute()
         except LeaseLost as error:

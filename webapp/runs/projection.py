@@ -14,6 +14,8 @@ from typing import Any
 from django.db import connection, transaction
 
 from agents.events import Event
+from webapp.knowledge import learned
+from webapp.llm import calls
 from webapp.runs import artefacts
 from webapp.runs.models import Artefact, Candidate, Run, Verification
 from webapp.runs.models import Event as EventRow
@@ -41,6 +43,8 @@ def rebuild(run_id: uuid.UUID | str) -> None:
     with transaction.atomic():
         run = Run.objects.select_for_update(no_key=True).get(pk=run_id)
         Candidate.objects.filter(run=run).delete()
+        learned.forget(run)
+        calls.forget(run)
         # Rows that the queue knows keep their identity; everything that events say about them is written anew.
         Verification.objects.filter(run=run).update(
             state="queued", started_at=None, finished_at=None, result=None, timeline=None, status="", tier="", device_model="", device_name="",
@@ -89,6 +93,13 @@ def _resumed(run: Run, event: Event, p: Payload) -> None:
     run.state = "running"
 
 
+def _forked(run: Run, event: Event, p: Payload) -> None:
+    """What the parent's verifiers were in the middle of is not asked for here."""
+    run.state = "running"
+    run.workflow = p.get("settings", {}).get("workflow", run.workflow)
+    Verification.objects.filter(run=run).exclude(state="finished").delete()
+
+
 def _finished(run: Run, event: Event, p: Payload) -> None:
     run.state, run.finished_at = "finished", _at(event)
     run.outcome, run.reason = p.get("outcome", ""), p.get("reason", "")
@@ -96,6 +107,7 @@ def _finished(run: Run, event: Event, p: Payload) -> None:
     left = Verification.objects.filter(run=run).exclude(state="finished")
     stop_jobs([str(key) for key in left.values_list("pk", flat=True)])
     left.update(state="finished", finished_at=_at(event))  # without a verdict: nobody waits for it any more
+    learned.learn(run, event)
 
 
 def _spent(run: Run, event: Event, p: Payload) -> None:
@@ -218,8 +230,11 @@ HANDLERS: dict[str, Handler] = {
     "run.started": _started,
     "run.paused": _paused,
     "run.resumed": _resumed,
+    "run.forked": _forked,
     "run.finished": _finished,
     "budget.updated": _spent,
+    "llm.completed": calls.completed,
+    "llm.failed": calls.failed,
     "candidate.proposed": _candidate,
     "profile.attached": _profile,
     "verification.queued": _queued,

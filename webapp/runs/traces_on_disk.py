@@ -11,6 +11,7 @@ from django.conf import settings
 from django.db import connection, transaction
 
 from agents.events import Event
+from agents.forking import settings_by_fork
 from agents.journal import PayloadTooLarge, TraceDamaged, encode, read_trace, references, write_trace
 from verifier.source import sha256
 from webapp.accounts.models import Team, User
@@ -33,7 +34,7 @@ def import_trace(folder: Path, team: Team, user: User | None, title: str = "") -
     try:
         events, found = read_trace(folder)
         stored = dict(found)
-        rows = [_row(event) for event in events]
+        rows = [row_of(event) for event in events]
     except FileNotFoundError:
         raise TraceRefused(f"{folder} has no trace.jsonl") from None
     except (TraceDamaged, PayloadTooLarge, ValueError) as error:
@@ -53,7 +54,7 @@ def import_trace(folder: Path, team: Team, user: User | None, title: str = "") -
         for sha, data in stored.items():
             ref = named.get(sha)
             artefacts.put(team.pk, data, ref.media_type if ref else "application/octet-stream", ref.name if ref else "")
-        run = _create(run_id, team, user, title, events[0], stored)
+        run = _create(run_id, team, user, title, events, stored)
         with connection.cursor() as cursor:
             cursor.executemany(INSERT, rows)
             cursor.execute("UPDATE runs_run SET last_seq = %s WHERE id = %s", [events[-1].seq, run.pk])
@@ -96,16 +97,18 @@ def _run_id(folder: Path, events: list[Event]) -> uuid.UUID:
     return run_id
 
 
-def _create(run_id: uuid.UUID, team: Team, user: User | None, title: str, started: Event, stored: dict[str, bytes]) -> Run:
-    p = started.payload
+def _create(run_id: uuid.UUID, team: Team, user: User | None, title: str, events: list[Event], stored: dict[str, bytes]) -> Run:
+    p = events[0].payload
     try:
         source = stored[p["source"]["sha"]].decode()
         name = str(p["task"]["name"])
-        chosen = {
-            key: p[key] for key in ("workflow", "planner", "coder", "device", "precision", "mode", "target", "budget", "seed", "program") if key in p
-        }
+        given = {name: p[name] for name in ("workflow", "device", "precision", "mode")}
+        settings = settings_by_fork(events)[-1][1]
+        chosen = settings.model_dump(mode="json") | given | {"workflow": settings.workflow}
+        if "program" in p:
+            chosen["program"] = p["program"]
         precision, device, workflow = chosen["precision"], chosen["device"], chosen["workflow"]
-    except (KeyError, TypeError, UnicodeDecodeError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         raise TraceRefused(f"run.started does not say what was run: {error}") from None
     task, _ = Task.objects.get_or_create(team=team, sha=sha256(source), defaults={"name": name[:120], "source": source, "created_by": user})
     return Run.objects.create(
@@ -118,12 +121,12 @@ def _create(run_id: uuid.UUID, team: Team, user: User | None, title: str, starte
         device_kind=device.partition(":")[0],
         precision=precision,
         created_by=user,
-        created_at=datetime.fromisoformat(started.at),
+        created_at=datetime.fromisoformat(events[0].at),
         imported=True,
     )
 
 
-def _row(event: Event) -> tuple:
+def row_of(event: Event) -> tuple:
     at = datetime.fromisoformat(event.at)
     return (event.run, event.seq, event.v, at, event.span, event.parent, event.agent, event.kind, encode(event.payload))
 

@@ -1,0 +1,65 @@
+"""Forks of runs: a new run that begins with another's events and goes on with other settings (`agents.forking` says how)."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.db import connection, transaction
+
+from agents.events import Event
+from agents.forking import ForkRefused, fork, refusal, settings_of
+from agents.settings import Settings
+from webapp.accounts.models import Team, User
+from webapp.runs.append import append
+from webapp.runs.jobs import enqueue_run
+from webapp.runs.models import Event as EventRow
+from webapp.runs.models import Run
+from webapp.runs.projection import event_of, project
+from webapp.runs.traces_on_disk import INSERT, row_of
+
+__all__ = ["ForkRefused", "fork_run", "refused_at", "settings_now"]
+
+
+def events_of(run: Run) -> list[Event]:
+    return [event_of(row) for row in EventRow.objects.filter(run=run).order_by("seq").iterator(chunk_size=1000)]
+
+
+def settings_now(run: Run) -> Settings:
+    """The settings in force at the run's end, with budgets that were raised; those it was submitted with where it has not begun."""
+    try:
+        return settings_of(events_of(run))
+    except ForkRefused:
+        return Settings.model_validate(run.settings)
+
+
+def refused_at(run: Run) -> int | None:
+    """Where a run that ran out of its budget can be continued: the last event before the first refusal."""
+    refused = EventRow.objects.filter(run=run, kind="effect.completed", payload__name="budget.refused").exists()
+    return refusal(events_of(run)) if refused else None
+
+
+def fork_run(run: Run, at: int, settings: Settings, *, user: User, team: Team | None = None) -> Run:
+    """Put a run into the queue that begins with `run`'s events up to `at`; raises `ForkRefused` where that is not possible."""
+    new = uuid.uuid4()
+    inherited, event = fork(events_of(run), at, settings, by=user.get_username(), run=str(new))
+    kept = settings.model_dump(mode="json") | ({"program": run.settings["program"]} if run.settings.get("program") else {})
+    with transaction.atomic():
+        forked = Run.objects.create(
+            pk=new,
+            team=team or run.team,
+            task=run.task,
+            title=f"{run.title} (fork at {event.payload['from']['seq']})"[:140],
+            workflow=settings.workflow,
+            settings=kept,
+            device_kind=settings.device.partition(":")[0],
+            precision=settings.precision,
+            created_by=user,
+        )
+        with connection.cursor() as cursor:
+            cursor.executemany(INSERT, [row_of(one) for one in inherited])
+        Run.objects.filter(pk=new).update(last_seq=inherited[-1].seq)
+        project(new, inherited)
+        append(new, [event])
+        enqueue_run(new)
+    forked.refresh_from_db()
+    return forked
