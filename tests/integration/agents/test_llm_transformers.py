@@ -14,14 +14,17 @@ from pathlib import Path
 
 import pytest
 
+from agents.journal import read_trace
 from agents.llm import Models
 from agents.llm.check import try_profile
 from agents.llm.errors import ModelFailure
 from agents.llm.messages import Delta, Message, Request
+from agents.projection import project
 
 pytest.importorskip("transformers", reason="transformers[serving] of requirements-dev.txt is not installed: no real server to test against")
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
+ROOT = Path(__file__).resolve().parents[3]
 STARTS_WITHIN = 300  # seconds: it imports torch and transformers, on a machine that may be busy
 # A process of its own makes the model: importing transformers into the tests takes seconds and memory that only this module needs.
 MAKE_MODEL = """
@@ -36,7 +39,7 @@ fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|end|>", 
 fast.chat_template = "{% for m in messages %}[{{ m['role'] }}] {{ m['content'] }}\\n{% endfor %}[assistant] "
 fast.save_pretrained(folder)
 torch.manual_seed(0)
-size = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=2, max_position_embeddings=4096)
+size = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=2, max_position_embeddings=65536)
 LlamaForCausalLM(LlamaConfig(vocab_size=len(vocabulary), **size, bos_token_id=0, eos_token_id=0, pad_token_id=0)).save_pretrained(folder)
 """
 
@@ -135,3 +138,22 @@ async def test_a_model_that_it_does_not_serve(served, tmp_path):
     with pytest.raises(ModelFailure) as failure:
         await collect(Models({"DATA_DIR": str(tmp_path)}), 5)
     assert failure.value.kind == "refused" and "another" in failure.value.message
+
+
+def test_a_whole_run_ends_in_a_named_state(served, tmp_path):
+    """Random words are no plan and no program: they are asked for again, then done without, until the calls that were allowed are spent."""
+    url, model = served
+    profile = f'[profiles.tiny]\nkind = "openai"\nbase_url = "{url}"\nmodel = "{model}"\nmax_tokens = 32\nprices = {{ input = 1.0, output = 2.0 }}\n'
+    (tmp_path / "llm.toml").write_text(profile)
+    out = tmp_path / "run"
+    command = [sys.executable, "-m", "agents", "solve", "examples/softmax.py", "--out", str(out), "--llm", "tiny", "--budget-calls", "4"]
+    environment = {**os.environ, "DATA_DIR": str(tmp_path)}
+    done = subprocess.run([*command, "--data-dir", str(tmp_path / "v")], env=environment, cwd=ROOT, capture_output=True, text=True, timeout=500)
+    assert done.returncode == 3, done.stderr[-3000:]
+    events, _ = read_trace(out)
+    summary = project(events)
+    replies = [e.payload for e in events if e.kind == "llm.completed"]
+    assert summary.outcome == "out_of_budget" and summary.spent["calls"] == len(replies) == 4
+    assert {e.payload["job"] for e in events if e.kind == "verification.finished"} >= {"admit", "capture"}
+    assert summary.spent["tokens"] == sum(r["usage"]["input_tokens"] + r["usage"]["output_tokens"] for r in replies) > 4000
+    assert summary.spent["dollars"] == pytest.approx(sum(r["dollars"] for r in replies), abs=1e-5) and summary.spent["dollars"] > 0
