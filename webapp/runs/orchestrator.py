@@ -18,6 +18,9 @@ from agents.ports import LeaseLost
 from agents.run import Engine
 from agents.settings import Settings
 from webapp.database import in_thread
+from webapp.knowledge.ports import TeamInspirations, TeamLibrary, split_of
+from webapp.llm.announce import keep_announcing
+from webapp.llm.mailbox import DatabaseMailbox
 from webapp.runs.append import append
 from webapp.runs.hub import hub
 from webapp.runs.jobs import ORCHESTRATOR
@@ -36,16 +39,16 @@ RESCUE_SECONDS = 1.0
 
 class Orchestrator:
     def __init__(self) -> None:
-        self.models = open_models(os.environ)  # the only process that has their keys
+        self.models = open_models(os.environ, DatabaseMailbox())  # the only process that has their keys
 
     async def main(self) -> None:
-        rescuer = asyncio.create_task(self._rescue())
+        beside = [asyncio.create_task(self._rescue()), asyncio.create_task(keep_announcing(self.models))]
         try:
             await work([ORCHESTRATOR], concurrency=CONCURRENT_RUNS, context={"orchestrator": self}, patience=0.1)
         finally:
-            rescuer.cancel()
-            with suppress(asyncio.CancelledError):
-                await rescuer
+            for task in beside:
+                task.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
             await hub().close()
 
     async def execute(self, run_id: uuid.UUID) -> None:
@@ -65,6 +68,9 @@ class Orchestrator:
                 run.task.name,
                 program_source=await in_thread(submitted_program)(run),
                 models=self.models,
+                library=TeamLibrary(run.team_id),
+                inspirations=TeamInspirations(run.team_id),
+                split=await in_thread(split_of)(run),
             )
             await engine.execute()
         except LeaseLost as error:

@@ -94,7 +94,8 @@ def _resumed(run: Run, event: Event, p: Payload) -> None:
 
 
 def _forked(run: Run, event: Event, p: Payload) -> None:
-    """What the parent's verifiers were in the middle of is not asked for here."""
+    """What the parent's verifiers were in the middle of is not asked for here, and what its models cost stands with the parent."""
+    calls.forget(run)
     run.state = "running"
     run.workflow = p.get("settings", {}).get("workflow", run.workflow)
     Verification.objects.filter(run=run).exclude(state="finished").delete()
