@@ -23,6 +23,12 @@ from agents.span import Span
 from agents.strategies import by_name
 
 PASSAGES = 3
+ONWARD = {
+    "repair": "Repair:",
+    "next-step": "On with the next step.",
+    "re-plan": "The plan has to change.",
+    "stop": "Nothing that is left would pay.",
+}
 
 
 class LlmVerifier:
@@ -55,7 +61,7 @@ class LlmVerifier:
         except Unusable as refused:
             return without_model(ruled, refused)
         found = ruled.diagnosis.model_copy(update={"text": f"{ruled.diagnosis.text} {said.defect}".strip()})
-        reason = " ".join(filter(None, (said.defect, said.why, f"Repair: {said.fix}" if said.route == "repair" else "")))
+        reason = f"{said.why} {ONWARD[said.route]} {said.fix if said.route == 'repair' else ''}".strip()
         return Advice(found, said.route, reason[:2000], move=said.fix, documents=used(said.documents, passages))
 
     async def _diagnose(self, span: Span, situation: Situation, attempt: Attempt) -> Advice:
@@ -80,8 +86,8 @@ class LlmVerifier:
             return without_model(ruled, refused)
         found = ruled.diagnosis.model_copy(update={"text": f"{ruled.diagnosis.text} {said.bottleneck}".strip()})
         method = said.method if said.route == "optimise" else None
-        onto = f"Next: {method} on candidate {best.number}." if method else ""
-        reason = " ".join(filter(None, (said.bottleneck, onto, said.change)))[:2000]
+        onto = f"Next: {method} on candidate {best.number}." if method else ONWARD[said.route]
+        reason = f"{onto} {said.change or said.bottleneck}"[:2000]
         move = said.change
         if self.moves and method:
             move = next(m for m in BuiltInVerifier.open_moves(situation, of_best)[0] if m.strategy == method)
