@@ -63,7 +63,7 @@ def _coder(event: Event, p: dict[str, Any], passed: dict[int, bool], judged: set
     made = (f"candidate {p['candidate']}",)
     if idea is not None:
         return "realise", event.span, (f"idea {idea}", *base), made
-    if event.span.partition("/")[0] == "descend":
+    if event.span.startswith("descend"):
         return "tune", event.span, base, made
     if parent is None:
         return "first", event.span, (), made

@@ -1,21 +1,26 @@
-"""No language model: a short exploration of structures by the compiler's moves, then coordinate descent over the numbers of the best program.
+"""No language model: structures by the compiler's moves, numbers by coordinate descent, in turns until neither brings anything; then a storm.
 
 From the papers (Ansor, arXiv 2006.06762; "Explore as a Storm, Exploit as a Raindrop", arXiv 2406.20037): a truncated exploration whose best sample
-starts the descent. Ours: the samples of the exploration are the compiler's moves against a measured bottleneck instead of random sketches.
+starts the descent. Ours: the exploration follows the compiler's moves against a measured bottleneck, and is taken up again from the tuned program,
+since other numbers may make another structure the better one; only where both stand still, random sets of choices are sampled to leave the spot.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from agents.roles.situation import Advice, Roles, Situation
 from agents.run import Engine, Finish
-from agents.stopping import enough
-from agents.workflows.attempting import attempt_once
-from agents.workflows.descending import MOST_MEASURED, descend_numbers
+from agents.stopping import GAIN, enough
+from agents.workflows.attempting import advise, attempt_once, write_and_try
+from agents.workflows.descending import MOST_MEASURED, descend_numbers, speed
 from agents.workflows.solving import solve
+from agents.workflows.translating import Ideas, new_ideas, realise
 
-EXPLORED = 5  # programs before the descent at most
-NUMBERS = "block-size"  # the method that the descent takes over
+FRUITLESS = 8  # moves in a row without a gain, after which an exploration ends
 REPAIRS = 5
+STORM = 8  # samples
+STORMS = 3  # in a row without a gain, after which the search ends
 
 
 async def descend(run: Engine) -> Finish:
@@ -23,42 +28,91 @@ async def descend(run: Engine) -> Finish:
 
 
 async def search(run: Engine, situation: Situation, roles: Roles) -> str:
-    reason = await explore(run, situation, roles)
-    best = situation.best
-    if best is None or enough(run, situation) is not None:
-        return reason
-    return f"{reason} Then {await descend_numbers(run, situation, roles, best, MOST_MEASURED)}."
+    moves, turn, tuned_at = Moves(run, situation, roles), 0, 0.0
+    while True:
+        turn += 1
+        reason = await moves.explore(f"explore-{turn}")
+        if situation.best is not None and enough(run, situation) is None and speed(situation.best) >= tuned_at * GAIN:
+            tuned_at = speed(situation.best)
+            said = await descend_numbers(run, situation, roles, situation.best, MOST_MEASURED, f"descend-{turn}")
+            reason = f"{reason} Then {said}."
+            if enough(run, situation) is None and speed(situation.best) >= tuned_at * GAIN:
+                continue
+            tuned_at = speed(situation.best)
+        storms = 0
+        while enough(run, situation) is None and not await moves.storm(f"storm-{turn}.{storms + 1}"):
+            storms += 1
+            if storms == STORMS:
+                return f"{reason} Then {storms} storms of {STORM} samples brought nothing."
+        if reached := enough(run, situation):
+            return reached
 
 
-async def explore(run: Engine, situation: Situation, roles: Roles) -> str:
-    """The first program, and moves of structure on the best one as long as they are advised: at most EXPLORED programs, or half the budget."""
-    allowed = run.settings.budget.candidates
-    most = min(EXPLORED, max(1, allowed // 2)) if allowed is not None else EXPLORED
+@dataclass
+class Moves:
+    """Changes of structure, one at a time on the best program, each as the diagnosis of the one before asks."""
+
+    run: Engine
+    situation: Situation
+    roles: Roles
     advice: Advice | None = None
     decision: int | None = None
-    repairs = tried = 0
-    async with run.span("explore", "Explore structures", "coder") as span:
-        while True:
-            tried += 1
-            parent = situation.attempts[-1] if advice and advice.route == "repair" else situation.best
-            turn = await attempt_once(run, situation, roles, f"explore/{tried}", parent, advice, decision)
-            if turn is None:
-                reason = "Nothing is left to write."
-                break
-            advice, decision = turn.advice, turn.decision
-            repairs = repairs + 1 if advice.route == "repair" else 0
-            if reached := enough(run, situation):
-                reason = reached
-            elif repairs > REPAIRS:
-                reason = f"{REPAIRS} repairs in a row did not help."
-            elif advice.route == "stop":
-                reason = f"The exploration ends: {advice.reason}"
-            elif advice.method == NUMBERS:
-                reason = "Only numbers are left to choose."
-            elif tried >= most and situation.best is not None:
-                reason = f"The exploration ends after {tried} program{'s' if tried != 1 else ''}."
-            else:
-                continue
-            break
-        span.summary = reason[:500]
-    return reason
+    repairs: int = 0
+    ideas: Ideas = field(default_factory=Ideas)
+
+    async def explore(self, path: str) -> str:
+        """Moves until none is left or FRUITLESS in a row brought nothing; why it ended. The budget of programs is left half to the numbers."""
+        situation, tried, fruitless = self.situation, 0, 0
+        allowed = self.run.settings.budget.candidates
+        most = max(1, (allowed - len(situation.attempts)) // 2) if allowed is not None else 10**6
+        async with self.run.span(path, "Explore structures", "coder") as span:
+            if situation.best is not None:
+                await self.judge(path)
+            while (reason := self.ended(tried, fruitless, most)) is None:
+                tried += 1
+                before = max(map(speed, situation.attempts), default=0.0)
+                parent = situation.attempts[-1] if self.advice and self.advice.route == "repair" else situation.best
+                turn = await attempt_once(self.run, situation, self.roles, f"{path}/{tried}", parent, self.advice, self.decision)
+                if turn is None:
+                    reason = "Nothing is left to write."
+                    break
+                self.advice, self.decision = turn.advice, turn.decision
+                self.repairs = self.repairs + 1 if self.advice.route == "repair" else 0
+                gained = turn.passed and speed(turn.attempt) >= before * GAIN
+                fruitless = 0 if gained else fruitless + 1
+            span.summary = reason[:500]
+        return reason
+
+    async def storm(self, path: str) -> bool:
+        """Samples of several choices at once, on the best program or, where there is none, on the task. Whether one of them gained."""
+        situation, roles = self.situation, self.roles
+        best, before = situation.best, max(map(speed, situation.attempts), default=0.0)
+        async with self.run.span(path, "Sample structures", "planner") as span:
+            for idea in await new_ideas(span, situation, roles, self.ideas, STORM):
+                await write_and_try(self.run, situation, f"{path}/{idea.number}", best, lambda s, idea=idea: realise(s, situation, roles, idea, best))
+            gained = max(map(speed, situation.attempts), default=0.0) >= max(before * GAIN, 1e-9)
+            span.summary = "a better one was found" if gained else "none was better"
+        self.repairs = 0
+        return gained
+
+    async def judge(self, path: str) -> None:
+        """The diagnosis of the program that the descent found: what was advised before was meant for another."""
+        best = self.situation.best
+        async with self.run.span(f"{path}/diagnosis", f"Diagnose candidate {best.number}", "verifier") as span:
+            if best.profile is None:
+                best.profile = (await span.profile(best.edit.source, best.number)).result.profile
+            self.advice, self.decision = await advise(self.run, span, self.situation, self.roles, best)
+
+    def ended(self, tried: int, fruitless: int, most: int) -> str | None:
+        advice = self.advice
+        if reached := enough(self.run, self.situation):
+            return reached
+        if self.repairs > REPAIRS:
+            return f"{REPAIRS} repairs in a row did not help."
+        if advice is not None and advice.route == "stop":
+            return f"The exploration ends: {advice.reason}"
+        if self.situation.best is not None and fruitless >= FRUITLESS:
+            return f"The last {fruitless} changes of structure brought nothing."
+        if self.situation.best is not None and tried >= most:
+            return f"The exploration ends after {tried} program{'s' if tried != 1 else ''}."
+        return None

@@ -11,7 +11,7 @@ from agents.span import Span
 from agents.stopping import enough
 from agents.workflows.attempting import write_and_try
 from agents.workflows.solving import solve
-from agents.workflows.translating import Ideas, new_ideas
+from agents.workflows.translating import Ideas, new_ideas, realise
 
 POOL = 10  # ideas that are asked for at once
 NUMBERS = 0.5  # share of the draws that change numbers, where there are any
@@ -57,15 +57,15 @@ class Draws:
             knobs = self.roles.coder.knobs(self.situation, base)
             values = {knob.name: self.draw.choice(knob.values) for knob in knobs}
             if knobs:
-                return self.new(await self.roles.coder.tune(span, self.situation, base, values))
+                edit = await self.roles.coder.tune(span, self.situation, base, values)
+                return edit if edit is not None and all(edit.source != a.edit.source for a in self.situation.attempts) else None
         if len(self.ideas.known) > 1 and self.draw.random() < CROSS:
             first, second = self.draw.sample(self.ideas.known, 2)
             crossed = replace(await self.roles.planner.cross(span, self.situation, first, second), parents=(first.number, second.number))
             idea = await self.ideas.add(span, "cross", crossed, self.ideas.number())
         else:
             idea = await self.idea(span)
-        edit = self.new(await self.roles.coder.realise(span, self.situation, idea, base)) if idea is not None else None
-        return replace(edit, idea=idea) if edit is not None else None
+        return await realise(span, self.situation, self.roles, idea, base) if idea is not None else None
 
     async def idea(self, span: Span) -> Idea | None:
         """One of those that were not drawn yet; then one of all, since a model's second program need not be its first."""
@@ -75,7 +75,3 @@ class Draws:
         if self.fresh:
             return self.fresh.pop(self.draw.randrange(len(self.fresh)))
         return self.draw.choice(self.ideas.known) if self.ideas.known else None
-
-    def new(self, edit: Edit | None) -> Edit | None:
-        """The edit, where its program has not been measured yet."""
-        return edit if edit is not None and all(edit.source != a.edit.source for a in self.situation.attempts) else None

@@ -28,8 +28,7 @@ async def translate(
 
     async def write(span: Span) -> Edit | None:
         if not own:
-            edit = await roles.coder.realise(span, view, idea, start)
-            return replace(edit, idea=idea) if edit is not None else None
+            return await realise(span, view, roles, idea, start)
         return await roles.coder.write(span, view, start, to_repair(start))
 
     while len(own) <= repairs:
@@ -41,6 +40,14 @@ async def translate(
             break
         title, start = f"Repair candidate {attempt.number}", attempt
     return own
+
+
+async def realise(span: Span, situation: Situation, roles: Roles, idea: Idea, parent: Attempt | None) -> Edit | None:
+    """The idea as a program that has not been measured yet, or null."""
+    edit = await roles.coder.realise(span, situation, idea, parent)
+    if edit is None or any(edit.source == attempt.edit.source for attempt in situation.attempts):
+        return None
+    return replace(edit, idea=idea)
 
 
 async def _candidate(
