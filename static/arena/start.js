@@ -1,0 +1,33 @@
+// How many runs the ticked tasks, workflows and seeds make, before they are started.
+const form = document.querySelector("form.arena-start");
+const total = form.querySelector("[data-total]");
+const most = Number(form.dataset.most);
+
+form.addEventListener("input", count);
+count();
+
+function count() {
+  const tasks = [...form.querySelectorAll("input[name=tasks]:checked")].reduce((sum, box) => sum + Number(box.dataset.tasks), 0);
+  const workflows = form.querySelectorAll("input[name=workflows]:checked").length;
+  const seeds = seedsOf(form.elements.seeds.value);
+  if (seeds === null) return say("Seeds: numbers and ranges, such as 1-5 or 1,4.", true);
+  const runs = tasks * workflows * seeds;
+  say(`${tasks} task${tasks === 1 ? "" : "s"} × ${workflows} workflow${workflows === 1 ? "" : "s"} × ${seeds} seed${seeds === 1 ? "" : "s"}: ${runs} run${runs === 1 ? "" : "s"}${runs > most ? `, more than the ${most} that an arena holds` : ""}.`, runs > most);
+}
+
+function seedsOf(text) {
+  const seeds = new Set();
+  for (const part of text.split(",")) {
+    const range = /^\s*(\d+)\s*(?:-\s*(\d+)\s*)?$/.exec(part);
+    if (!range) return null;
+    const last = Number(range[2] ?? range[1]);
+    if (last - Number(range[1]) > 10000) return null;
+    for (let seed = Number(range[1]); seed <= last; seed += 1) seeds.add(seed);
+  }
+  return seeds.size;
+}
+
+function say(text, wrong) {
+  total.textContent = text;
+  total.classList.toggle("field-error", wrong);
+}

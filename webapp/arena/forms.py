@@ -1,0 +1,104 @@
+"""What a person gives to start an arena."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django import forms
+
+from agents.settings import SEARCHES, Budget
+from webapp.arena.services import MOST_RUNS, Chosen
+from webapp.llm.models import Profile
+from webapp.tasks.examples import examples
+from webapp.tasks.forms import PRECISIONS
+from webapp.tasks.models import Suite, Task
+
+MOST_TASKS = 60  # of a team that are listed one by one
+
+
+@dataclass(frozen=True)
+class Offer:
+    """Something that can be ticked."""
+
+    value: str
+    label: str
+    help: str = ""
+
+
+class ArenaForm(forms.Form):
+    """`tasks` holds what is ticked: "suite:ID", "example:SLUG", "task:ID"."""
+
+    name = forms.CharField(max_length=140, required=False)
+    team = forms.ChoiceField(required=False)
+    tasks = forms.MultipleChoiceField(error_messages={"required": "Tick at least one task or suite."})
+    workflows = forms.MultipleChoiceField(
+        choices=[(name, name) for name in SEARCHES], initial=list(SEARCHES), error_messages={"required": "Tick at least one workflow."}
+    )
+    llm = forms.ChoiceField(initial="built-in")
+    seeds = forms.CharField(initial="1-3", max_length=40)
+    device = forms.ChoiceField()
+    precision = forms.ChoiceField(choices=[(name, name) for name in PRECISIONS], initial="fp32-strict")
+    calls = forms.IntegerField(min_value=1, max_value=1000, required=False, initial=12)
+    candidates = forms.IntegerField(min_value=1, max_value=200, initial=12)
+    dollars = forms.FloatField(min_value=0.01, max_value=10_000, required=False)
+    verifier_minutes = forms.FloatField(min_value=0.5, max_value=24 * 60, initial=10)
+
+    def __init__(self, data=None, *, devices: list, teams: list, initial: dict | None = None):
+        super().__init__(data, initial=initial, label_suffix="")
+        self.suites = [
+            Offer(f"suite:{suite.pk}", suite.name, f"{suite.tasks.count()} tasks") for suite in Suite.objects.filter(team__in=teams).order_by("name")
+        ]
+        self.examples = [Offer(f"example:{found.slug}", found.slug.replace("_", " ")) for found in examples()]
+        own = Task.objects.filter(team__in=teams, suite=None).order_by("-created_at")[:MOST_TASKS]
+        shipped = {found.source for found in examples()}
+        self.own = [Offer(f"task:{task.pk}", task.name) for task in own if task.source not in shipped]
+        self.fields["tasks"].choices = [(offer.value, offer.label) for offer in (*self.suites, *self.examples, *self.own)]
+        self.fields["device"].choices = [(choice.kind, choice.label) for choice in devices if choice.usable]
+        self.fields["team"].choices = [(str(team.pk), team.name) for team in teams]
+        self.fields["llm"].choices = [
+            ("built-in", "built-in compiler"),
+            *((p.name, f"{p.name} ({p.model or p.kind})") for p in Profile.objects.all()),
+        ]
+        self.teams = teams
+        for name, field in self.fields.items():
+            field.widget.attrs["aria-describedby"] = f"{self[name].id_for_label}_help"
+
+    def clean_seeds(self) -> list[int]:
+        from agents.arena.cli import seeds_from
+        from agents.arguments import Unusable
+
+        try:
+            return seeds_from(self.cleaned_data["seeds"])
+        except Unusable:
+            raise forms.ValidationError("Give numbers and ranges, such as 1-5 or 1,4.") from None
+
+    def clean(self) -> dict:
+        cleaned = super().clean()
+        if not self.errors:
+            count = len(self.chosen_tasks()) * len(cleaned["workflows"]) * len(cleaned["seeds"])
+            if count > MOST_RUNS:
+                self.add_error(None, f"{count} runs are more than an arena holds ({MOST_RUNS}): take fewer tasks, workflows or seeds.")
+        return cleaned
+
+    def chosen_tasks(self) -> list[tuple[str, str]]:
+        """(title, source), every source once, in the order of the page."""
+        found: dict[str, str] = {}
+        known = {example.slug: example for example in examples()}
+        for value in self.cleaned_data["tasks"]:
+            kind, _, which = value.partition(":")
+            if kind == "example":
+                found.setdefault(known[which].source, which.replace("_", " "))
+            else:
+                where = {"suite_id": which} if kind == "suite" else {"pk": which}
+                for task in Task.objects.filter(team__in=self.teams, **where).order_by("name"):
+                    found.setdefault(task.source, task.name)
+        return [(title, source) for source, title in found.items()]
+
+    def chosen(self) -> Chosen:
+        cleaned = self.cleaned_data
+        # No limit of wall time: with many runs on one device most of it is waiting, and it would not be the same for all.
+        budget = Budget(
+            calls=cleaned["calls"] if cleaned["llm"] != "built-in" else None, candidates=cleaned["candidates"], dollars=cleaned["dollars"],
+            verifier_seconds=cleaned["verifier_minutes"] * 60, seconds=None,
+        )  # fmt: skip
+        return Chosen(cleaned["workflows"], cleaned["seeds"], cleaned["llm"], cleaned["device"], cleaned["precision"], budget)

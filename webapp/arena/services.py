@@ -1,0 +1,137 @@
+"""Starting an arena, and what is known of one: its rows, scores and curves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django.db import transaction
+from django.db.models import Count, Q, QuerySet
+from django.http import Http404
+
+from agents.arena.scoring import Row, Score, scores
+from agents.settings import Budget, Settings
+from webapp.accounts.models import Membership, Team, User
+from webapp.arena.models import Arena, ArenaRun
+from webapp.runs import control, services
+from webapp.runs.models import Candidate, Run
+
+MOST_RUNS = 300  # of an arena: a day of one GPU
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What all runs of an arena share, and what tells them apart."""
+
+    workflows: Sequence[str]
+    seeds: Sequence[int]
+    llm: str
+    device: str
+    precision: str
+    budget: Budget
+
+    def settings(self, workflow: str, seed: int) -> Settings:
+        roles = {"planner": self.llm, "coder": self.llm, "judge": self.llm}
+        return Settings(workflow=workflow, device=self.device, precision=self.precision, budget=self.budget, seed=seed, **roles)
+
+    def plain(self, tasks: Sequence[str]) -> dict:
+        return {
+            "tasks": list(tasks), "workflows": list(self.workflows), "seeds": list(self.seeds), "llm": self.llm, "device": self.device,
+            "precision": self.precision, "budget": self.budget.model_dump(),
+        }  # fmt: skip
+
+
+def create_arena(*, team: Team, user: User, name: str, tasks: Sequence[tuple[str, str]], chosen: Chosen) -> Arena:
+    """Queue a run for each seed, task (name, source) and workflow: seeds outermost, so that early figures compare all workflows."""
+    with transaction.atomic():
+        arena = Arena.objects.create(team=team, name=name[:140], settings=chosen.plain([title for title, _ in tasks]), created_by=user)
+        for seed in chosen.seeds:
+            for title, source in tasks:
+                for workflow in chosen.workflows:
+                    settings = chosen.settings(workflow, seed)
+                    run = services.create_run(team=team, user=user, task_source=source, title=title, settings=settings)
+                    ArenaRun.objects.create(arena=arena, run=run, seed=seed)
+    return arena
+
+
+def arenas_of(user: User) -> QuerySet[Arena]:
+    done = Count("entries", filter=Q(entries__run__state="finished"))
+    return Arena.objects.filter(team__in=user.teams.all()).annotate(runs=Count("entries"), done=done).select_related("team").order_by("-created_at")
+
+
+def arena_for(user: User, arena_id) -> tuple[Arena, bool]:
+    """The arena and whether this user may steer its runs; `Http404` where it is another team's."""
+    arena = Arena.objects.filter(pk=arena_id, team__in=user.teams.all()).select_related("team", "created_by").first()
+    if arena is None:
+        raise Http404("no such arena")
+    return arena, Membership.objects.filter(team=arena.team, user=user).exclude(role=Membership.VIEWER).exists()
+
+
+@dataclass(frozen=True)
+class Standing:
+    """An arena as it stands now."""
+
+    entries: list[ArenaRun]
+    rows: list[Row]
+
+    @property
+    def done(self) -> int:
+        return len(self.rows)
+
+    @property
+    def waiting(self) -> list[ArenaRun]:
+        """Runs that a person has to look at."""
+        return [entry for entry in self.entries if entry.run.state == "paused"]
+
+    @property
+    def running(self) -> list[ArenaRun]:
+        return [entry for entry in self.entries if entry.run.state == "running"]
+
+    @property
+    def finished(self) -> bool:
+        return bool(self.entries) and self.done == len(self.entries)
+
+    @property
+    def scores(self) -> list[Score]:
+        return scores(self.rows) if self.rows else []
+
+
+def standing(arena: Arena) -> Standing:
+    entries = list(arena.entries.select_related("run", "run__task").order_by("seed", "run__task__name", "pk"))
+    return Standing(entries, [row_of(entry) for entry in entries if entry.run.state == "finished"])
+
+
+def row_of(entry: ArenaRun) -> Row:
+    """A finished run; success only where a confirmed program is faster."""
+    run = entry.run
+    spent = {"calls": 0, "tokens": 0, "dollars": 0.0, "candidates": 0, "verifier_seconds": 0.0, "seconds": 0.0, **(run.spent or {})}
+    ratio = run.speedup["ratio"] if run.speedup else None
+    return Row(
+        task=run.title, workflow=run.workflow, seed=entry.seed, success=run.outcome == "improved" and ratio is not None, speedup=ratio,
+        outcome=run.outcome, calls=int(spent["calls"]), tokens=int(spent["tokens"]), dollars=spent["dollars"], programs=int(spent["candidates"]),
+        verifier_seconds=spent["verifier_seconds"], seconds=spent["seconds"], reason=run.reason[:500], place=str(run.pk),
+    )  # fmt: skip
+
+
+def progress_of(entries: Sequence[ArenaRun]) -> dict[str, list[list[float]]]:
+    """By workflow and run: the best speedup after 0, 1, 2, ... programs; 1 before there is one that is right and faster."""
+    runs = {entry.run_id: entry.run.workflow for entry in entries if entry.run.state == "finished"}
+    measured = (
+        Candidate.objects.filter(run_id__in=runs).order_by("run_id", "number").values_list("run_id", "verification__speedup", "verification__status")
+    )
+    curves: dict = {run: [1.0] for run in runs}
+    for run, speedup, status in measured:
+        best = curves[run][-1]
+        curves[run].append(max(best, speedup) if status == "passed" and speedup else best)
+    found: dict[str, list[list[float]]] = {}
+    for run, curve in curves.items():
+        found.setdefault(runs[run], []).append(curve)
+    return found
+
+
+def cancel_all(arena: Arena, user: User) -> int:
+    """Ask every run that has not ended to stop; what was measured is kept."""
+    open_runs = list(Run.objects.filter(arena_entry__arena=arena).exclude(state="finished"))
+    for run in open_runs:
+        control.request_control(run, "cancel", by=user)
+    return len(open_runs)

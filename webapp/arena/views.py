@@ -1,0 +1,130 @@
+"""The arena's pages: all of a person's arenas, a form that starts one, and one as it goes on."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import asdict
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
+
+from agents.arena.scoring import INTERVAL, plain
+from agents.settings import SEARCHES
+from webapp.accounts.access import team_for, writable_teams
+from webapp.arena import services
+from webapp.arena.curves import plot
+from webapp.arena.forms import ArenaForm
+from webapp.arena.models import Arena
+from webapp.arena.played import played_results
+from webapp.fleet.choices import device_choices
+from webapp.ui.tags import whisker_scale
+
+MOST_LISTED = 100
+
+
+@login_required
+@require_GET
+def arenas(request: HttpRequest) -> HttpResponse:
+    found = services.arenas_of(request.user)[:MOST_LISTED]
+    return render(request, "arena/list.html", {"arenas": found, "played": played_results(), "can_start": bool(writable_teams(request.user))})
+
+
+@login_required
+@require_http_methods(["GET", "POST"])
+def start(request: HttpRequest) -> HttpResponse:
+    devices, teams = device_choices(), writable_teams(request.user)
+    online = any(choice.kind == "cuda" and choice.online for choice in devices)
+    initial = {"device": "cuda" if online else "cpu", "tasks": [f"example:{slug}" for slug in ("softmax", "rms_norm", "layer_norm_gelu")]}
+    form = ArenaForm(request.POST or None, devices=devices, teams=teams, initial=initial)
+    if request.method == "POST" and form.is_valid():
+        chosen, tasks = form.chosen(), form.chosen_tasks()
+        name = form.cleaned_data["name"].strip() or default_name(chosen.workflows, [title for title, _ in tasks])
+        arena = services.create_arena(
+            team=team_for(request.user, form.cleaned_data["team"]), user=request.user, name=name, tasks=tasks, chosen=chosen
+        )
+        return redirect("arena:arena", arena.pk)
+    context = {
+        "form": form,
+        "devices": devices,
+        "teams": teams,
+        "searches": SEARCHES.items(),
+        "ticked_tasks": set(form["tasks"].value() or []),
+        "ticked_workflows": set(form["workflows"].value() or []),
+        "most": services.MOST_RUNS,
+    }
+    return render(request, "arena/start.html", context, status=422 if form.errors else 200)
+
+
+def default_name(workflows: list[str], tasks: list[str]) -> str:
+    what = tasks[0] if len(tasks) == 1 else f"{len(tasks)} tasks"
+    return f"{', '.join(workflows) if len(workflows) < 4 else f'{len(workflows)} workflows'} on {what}"
+
+
+@login_required
+@require_GET
+def arena(request: HttpRequest, arena_id: uuid.UUID) -> HttpResponse:
+    found, can_steer = services.arena_for(request.user, arena_id)
+    template = "arena/standing.html" if request.htmx else "arena/arena.html"
+    return render(request, template, {"arena": found, "can_steer": can_steer, **standing_context(found)})
+
+
+def standing_context(found: Arena) -> dict:
+    standing = services.standing(found)
+    scored = standing.scores
+    intervals = [{"ratio": score.geometric_mean, "low": score.low, "high": score.high} for score in scored]
+    total = len(standing.entries)
+    return {
+        "standing": standing,
+        "total": total,
+        "table": [(score, interval) for score, interval in zip(scored, intervals, strict=True)],
+        "scale": whisker_scale(intervals),
+        "plot": plot(services.progress_of(standing.entries)),
+        "by_task": by_task(standing, list(found.settings.get("workflows", []))),
+        "workflows": found.settings.get("workflows", []),
+        "models": found.settings.get("llm") != "built-in",
+        "interval": INTERVAL,
+    }
+
+
+def by_task(standing: services.Standing, workflows: list[str]) -> list[dict]:
+    """A line a task: for each workflow its runs, in the order of the seeds."""
+    tasks: dict[str, dict[str, list]] = {}
+    for entry in standing.entries:
+        tasks.setdefault(entry.run.title, {}).setdefault(entry.run.workflow, []).append(entry)
+    return [{"task": task, "cells": [(workflow, runs.get(workflow, [])) for workflow in workflows]} for task, runs in tasks.items()]
+
+
+@login_required
+@require_GET
+def export(request: HttpRequest, arena_id: uuid.UUID) -> JsonResponse:
+    found, _ = services.arena_for(request.user, arena_id)
+    standing = services.standing(found)
+    content = {
+        "version": 1,
+        "arena": str(found.pk),
+        "name": found.name,
+        "settings": found.settings,
+        "runs": len(standing.entries),
+        "ended": standing.done,
+        "interval": INTERVAL,
+        "scores": plain(standing.scores),
+        "rows": [asdict(row) for row in standing.rows],
+    }
+    answer = JsonResponse(content, json_dumps_params={"indent": 1})
+    answer["Content-Disposition"] = f'attachment; filename="arena-{found.pk}.json"'
+    return answer
+
+
+@login_required
+@require_POST
+def cancel(request: HttpRequest, arena_id: uuid.UUID) -> HttpResponse:
+    found, can_steer = services.arena_for(request.user, arena_id)
+    if not can_steer:
+        raise PermissionDenied("only members of the arena's team may cancel its runs")
+    count = services.cancel_all(found, request.user)
+    messages.success(request, f"{count} run{'s' if count != 1 else ''} asked to stop; what was measured is kept.")
+    return redirect("arena:arena", found.pk)
