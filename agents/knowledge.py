@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 PASSAGE_CHARACTERS = 1600
 FOUND = 3
+RELEVANT = 0.4  # of the best passage's score: what is less only shares a common word with the query
 SUFFIXES = (".md", ".markdown", ".txt")
 MOST_BYTES = 1024 * 1024  # of one file
 K1, B = 1.2, 0.75  # BM25's usual constants (Robertson and Zaragoza, 2009)
@@ -54,9 +55,10 @@ class Piece:
     text: str
 
 
-def pieces(text: str) -> Iterator[Piece]:
-    """A document's passages in order: by headings of Markdown, then by paragraphs, long paragraphs by lines. Fenced code is never cut at a `#`."""
-    for heading, block in _sections(text):
+def pieces(text: str, *, headings: bool = True) -> Iterator[Piece]:
+    """A document's passages in order: by headings of Markdown, then by paragraphs, long paragraphs by lines. Fenced code is never cut at a `#`,
+    nor is a plain text (`headings=False`)."""
+    for heading, block in _sections(text) if headings else [("", text.replace("\r\n", "\n").replace("\r", "\n"))]:
         held = ""
         for paragraph in _paragraphs(block):
             if held and len(held) + len(paragraph) + 2 > PASSAGE_CHARACTERS:
@@ -135,7 +137,7 @@ class FolderLibrary:
                 self.problems.append(f"{name} is left out: {error}")
                 continue
             title = title_of(text) or path.stem
-            for number, piece in enumerate(pieces(text)):
+            for number, piece in enumerate(pieces(text, headings=path.suffix.lower() != ".txt")):
                 passage = Passage(f"{name}#{number}", cited_as(title, piece.heading), piece.text)
                 yield passage, f"{title} {piece.heading} {piece.heading} {piece.text}"
 
@@ -156,7 +158,7 @@ class _Index:
         wanted = list(dict.fromkeys(words(query)))
         scored = [(self._score(counts, wanted), i) for i, counts in enumerate(self.counts)]
         best = sorted((pair for pair in scored if pair[0] > 0), key=lambda pair: (-pair[0], pair[1]))[:count]
-        return [self.passages[i] for _, i in best]
+        return [self.passages[i] for value, i in best if value >= RELEVANT * best[0][0]]
 
     def _score(self, counts: Counter, wanted: Sequence[str]) -> float:
         length = K1 * (1 - B + B * counts.total() / self.mean)

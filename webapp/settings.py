@@ -38,6 +38,9 @@ INSTALLED_APPS = [
     "webapp.runs",
     "webapp.leaderboard",
     "webapp.fleet",
+    "webapp.knowledge",
+    "webapp.llm",
+    "webapp.arena",
     "webapp.ui",
 ]
 

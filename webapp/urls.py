@@ -16,4 +16,7 @@ urlpatterns = [
     path("", include("webapp.runs.urls")),
     path("", include("webapp.leaderboard.urls")),
     path("", include("webapp.fleet.urls")),
+    path("", include("webapp.arena.urls")),
+    path("", include("webapp.knowledge.urls")),
+    path("", include("webapp.llm.urls")),
 ]

@@ -7,6 +7,7 @@ from django.utils import timezone
 from django.utils.functional import SimpleLazyObject
 
 from webapp.fleet.models import ONLINE_FOR, Device
+from webapp.llm.models import Letter
 
 # (key for the keyboard, URL name, label, path prefixes that it is current for)
 NAVIGATION = [
@@ -15,6 +16,9 @@ NAVIGATION = [
     ("g v", "tasks:verify", "Verify", ("/verify/",)),
     ("g t", "tasks:list", "Tasks", ("/tasks/",)),
     ("g l", "leaderboard:table", "Leaderboard", ("/leaderboard/",)),
+    ("g e", "arena:list", "Arena", ("/arena/",)),
+    ("g k", "knowledge:strategies", "Knowledge", ("/strategies/", "/documents/")),
+    ("g m", "llm:models", "Models", ("/models/", "/mailbox/")),
     ("g d", "fleet:devices", "Devices", ("/devices/",)),
 ]
 
@@ -37,6 +41,11 @@ def protection_words(doctor: dict) -> str:
     return "process isolation with " + (", ".join(protection.get("layers") or []) or "nothing more")
 
 
+def waiting_letters(user) -> int:
+    """Prompts of the user's teams that wait for a person."""
+    return Letter.objects.filter(team__in=user.teams.all(), run__isnull=False, reply=None, withdrawn_at=None).count()
+
+
 def frame(request: HttpRequest) -> dict:
     current = request.path
     navigation = [
@@ -48,4 +57,5 @@ def frame(request: HttpRequest) -> dict:
     return {
         "navigation": navigation if user is not None and user.is_authenticated else [],
         "unprotected": SimpleLazyObject(unprotected_devices) if user is not None and user.is_authenticated else [],
+        "waiting_letters": SimpleLazyObject(lambda: waiting_letters(user)) if user is not None and user.is_authenticated else 0,
     }

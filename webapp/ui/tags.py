@@ -9,17 +9,21 @@
 {% class_tag "custom" 0.97 %}    class of a program with the share of its own kernels
 {% ago moment %}                 relative time that the page keeps current
 {% problems list %}              error box: place, cause, what to do (verifier.source.Problem or dicts)
-{{ x|ms }} {{ x|seconds }} {{ x|bytes }} {{ x|percent }} {{ run|duration }}    figures with units; "–" for None
+{{ x|ticked }}                   text in which `this` is code
+{{ x|ms }} {{ x|seconds }} {{ x|bytes }} {{ x|percent }} {{ x|grouped }} {{ run|duration }}    figures with units; "–" for None
 """
 
 from __future__ import annotations
 
 import math
+import re
 from datetime import datetime
 from typing import Any
 
 from django import template
 from django.utils import timezone
+from django.utils.html import escape
+from django.utils.safestring import SafeString, mark_safe
 
 register = template.Library()
 
@@ -258,6 +262,18 @@ def bytes(value: float | None) -> str:
 def plain(name: str) -> str:
     """For comparing names: "Layer norm" and "layer_norm" say the same."""
     return name.replace("_", " ").casefold()
+
+
+@register.filter
+def grouped(value: int | None) -> str:
+    """1234567 -> "1 234 567", with spaces that do not break."""
+    return "–" if value is None else f"{value:,}".replace(",", "\u202f")
+
+
+@register.filter
+def ticked(text: str) -> SafeString:
+    """Text in which `this` is code."""
+    return mark_safe(re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text)))
 
 
 @register.filter

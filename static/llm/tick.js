@@ -1,0 +1,6 @@
+// Parts with data-ticks="MS" are loaded again every so often while the page is visible.
+for (const part of document.querySelectorAll("[data-ticks]")) {
+  setInterval(() => {
+    if (!document.hidden && !part.matches(":focus-within")) part.dispatchEvent(new CustomEvent("tick"));
+  }, Number(part.dataset.ticks));
+}

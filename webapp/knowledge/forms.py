@@ -1,0 +1,66 @@
+"""A document as a person gives it: pasted or uploaded, with a title that may be left to its first heading."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+
+from django import forms
+
+from agents.knowledge import SUFFIXES, title_of
+from webapp.knowledge.documents import MOST_KIB
+from webapp.knowledge.models import Document
+
+NAMES = ", ".join(SUFFIXES)
+
+
+class DocumentForm(forms.Form):
+    title = forms.CharField(max_length=140, required=False)
+    team = forms.ChoiceField(required=False)
+    kind = forms.ChoiceField(choices=Document.KINDS, initial="markdown")
+    text = forms.CharField(required=False, strip=False, widget=forms.Textarea(attrs={"rows": 22, "spellcheck": "true"}))
+    file = forms.FileField(required=False, allow_empty_file=True, widget=forms.FileInput(attrs={"accept": ",".join(SUFFIXES)}))
+
+    def __init__(self, data=None, files=None, *, teams: list, initial: dict | None = None):
+        super().__init__(data, files, initial=initial, label_suffix="")
+        self.fields["team"].choices = [(str(team.pk), team.name) for team in teams]
+
+    def clean(self) -> dict:
+        cleaned = super().clean()
+        upload = self.files.get("file")
+        text = (cleaned.get("text") or "").replace("\r\n", "\n").replace("\r", "\n")
+        if upload is not None and text.strip() and text != (self.initial.get("text") or ""):
+            self.add_error("file", "There is a text and a file: leave one of them out.")
+        elif upload is not None:
+            text = self._read(upload, cleaned)
+        if self.errors:
+            return cleaned
+        if "\x00" in text:
+            self.add_error("text", "The text holds a zero byte: it is not a text that can be searched.")
+        elif not text.strip():
+            self.add_error("file" if upload is not None else "text", "There is no text: paste it, or choose a file.")
+        elif len(text.encode()) > MOST_KIB * 1024:
+            size = len(text.encode()) // 1024
+            self.add_error("text", f"The text has {size} KiB; at most {MOST_KIB} KiB are kept in one document. Divide it by its chapters.")
+        cleaned["text"] = text
+        if not (cleaned.get("title") or "").strip():
+            named = PurePath(upload.name).stem if upload is not None else ""
+            first = next((line.strip() for line in text.splitlines() if line.strip()), "")
+            cleaned["title"] = ((title_of(text) if cleaned.get("kind") == "markdown" else "") or named or first)[:140]
+        return cleaned
+
+    def _read(self, upload, cleaned: dict) -> str:
+        if not upload.name.lower().endswith(SUFFIXES):
+            self.add_error("file", f"{upload.name} is not one of {NAMES}: save it as text or Markdown first.")
+        elif upload.size > MOST_KIB * 1024:
+            self.add_error(
+                "file", f"{upload.name} has {upload.size // 1024} KiB; at most {MOST_KIB} KiB are kept in one document. Divide it by its chapters."
+            )
+        else:
+            try:
+                text = upload.read().decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+            except UnicodeDecodeError as error:
+                self.add_error("file", f"{upload.name} is not UTF-8 text (byte {error.start + 1}): save it as UTF-8.")
+            else:
+                cleaned["kind"] = "text" if upload.name.lower().endswith(".txt") else "markdown"
+                return text
+        return ""

@@ -1,0 +1,32 @@
+"""From a finished run's events to what was learned about strategies. Part of the run's projection: rebuilt with it."""
+
+from __future__ import annotations
+
+from agents.events import Event
+from agents.strategies.ledger import entries
+from webapp.knowledge.models import Learned
+from webapp.runs.models import Event as EventRow
+from webapp.runs.models import Run, Verification
+
+NEEDED = ["run.started", "plan.proposed", "plan.edited", "candidate.proposed", "verification.finished", "decision.made", "run.finished"]
+
+
+def forget(run: Run) -> None:
+    Learned.objects.filter(run=run).delete()
+
+
+def learn(run: Run, finished: Event) -> None:
+    """Write the run's lessons; call it when `run.finished` is projected. A person's own program ("verify") teaches nothing about strategies."""
+    rows = EventRow.objects.filter(run=run, kind__in=NEEDED, seq__lt=finished.seq).order_by("seq")
+    events = [Event(run=str(run.pk), seq=r.seq, at=r.at.isoformat(), span=r.span, kind=r.kind, agent=r.agent, payload=r.payload) for r in rows]
+    models = dict(Verification.objects.filter(run=run, kind="verify").exclude(device_model="").values_list("candidate_number", "device_model"))
+    forget(run)
+    Learned.objects.bulk_create(
+        Learned(
+            team_id=run.team_id, run=run, candidate=e.candidate, strategy=e.strategy[:60], step=e.step[:60], operators=e.operators,
+            device=e.device[:8], device_model=models.get(e.candidate, ""), precision=e.precision[:12], task_sha=run.task.sha,
+            task_name=run.task.name[:140], title=e.title[:200], changes=e.changes, program=e.program, status=e.status[:24], expected=e.expected,
+            realised=e.realised, speedup=e.speedup, outcome=e.outcome, confirmed=e.confirmed, at=finished.at,
+        )
+        for e in entries([*events, finished])
+    )  # fmt: skip

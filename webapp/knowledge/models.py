@@ -1,0 +1,74 @@
+"""What a team knows: documents that its members add, and what its finished runs have learned about strategies."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.conf import settings
+from django.db import models
+from django.utils import timezone
+
+
+class Document(models.Model):
+    """A text that agents may look up and have to cite."""
+
+    KINDS = [("markdown", "Markdown"), ("text", "plain text")]
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    team = models.ForeignKey("accounts.Team", on_delete=models.CASCADE, related_name="documents")
+    title = models.CharField(max_length=140)
+    kind = models.CharField(max_length=8, choices=KINDS, default="markdown")
+    text = models.TextField()
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
+    changed_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
+    created_at = models.DateTimeField(default=timezone.now)
+    changed_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        indexes = [models.Index(fields=["team", "-changed_at"])]
+
+    def __str__(self) -> str:
+        return self.title
+
+
+class Passage(models.Model):
+    """A piece of a document. Migration 0001 adds the column `search` (a tsvector that Postgres keeps) with its GIN index."""
+
+    document = models.ForeignKey(Document, on_delete=models.CASCADE, related_name="passages")
+    index = models.IntegerField()
+    title = models.CharField(max_length=140)  # of the document: words of it find its passages
+    heading = models.TextField(blank=True)
+    text = models.TextField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["document", "index"], name="one_passage_an_index")]
+
+
+class Learned(models.Model):
+    """One application of a strategy in a finished run: `agents.strategies.ledger.Entry` as a row. Written when the run finishes; rebuilt with it."""
+
+    team = models.ForeignKey("accounts.Team", on_delete=models.CASCADE)
+    run = models.ForeignKey("runs.Run", on_delete=models.CASCADE, related_name="learned")
+    candidate = models.IntegerField()
+    strategy = models.CharField(max_length=60)
+    step = models.CharField(max_length=60, blank=True)
+    operators = models.JSONField(default=list)
+    device = models.CharField(max_length=8)  # "cpu", "cuda"
+    device_model = models.CharField(max_length=60, blank=True)
+    precision = models.CharField(max_length=12, blank=True)
+    task_sha = models.CharField(max_length=64)
+    task_name = models.CharField(max_length=140, blank=True)
+    title = models.CharField(max_length=200, blank=True)
+    changes = models.TextField(blank=True)
+    program = models.CharField(max_length=64, blank=True)  # sha of its artefact
+    status = models.CharField(max_length=24, blank=True)
+    expected = models.FloatField(null=True)
+    realised = models.FloatField(null=True)
+    speedup = models.FloatField(null=True)
+    outcome = models.CharField(max_length=14)
+    confirmed = models.BooleanField(default=False)
+    at = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["run", "candidate"], name="one_lesson_a_candidate")]
+        indexes = [models.Index(fields=["team", "strategy", "device"]), models.Index(fields=["team", "confirmed", "device"])]

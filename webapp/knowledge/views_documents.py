@@ -1,0 +1,116 @@
+"""Documents of one's teams: search, add, change, delete. Agents cite their passages; a citation leads to `/documents/ID/#p3`."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.core.exceptions import PermissionDenied
+from django.core.paginator import Paginator
+from django.db.models import Count
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
+
+from webapp.accounts.access import team_for, writable_teams
+from webapp.knowledge.documents import MOST_DOCUMENTS, MOST_KIB, save
+from webapp.knowledge.forms import NAMES, DocumentForm
+from webapp.knowledge.models import Document
+from webapp.knowledge.search import any_of, search
+
+HITS = 20
+A_PAGE = 50
+MOST_QUERY = 300  # characters
+
+
+@login_required
+@require_GET
+def documents(request: HttpRequest) -> HttpResponse:
+    text = request.GET.get("q", "").strip()[:MOST_QUERY]
+    teams = list(request.user.teams.values_list("pk", flat=True))
+    hits = search(teams, text, HITS) if text else []
+    some = [] if hits or not text else search(teams, any_of(text), HITS)
+    rows = Document.objects.filter(team__in=teams).select_related("team", "changed_by").annotate(size=Count("passages")).order_by("-changed_at")
+    page = Paginator(rows, A_PAGE).get_page(request.GET.get("page"))
+    context = {
+        "text": text,
+        "hits": hits or some,
+        "partly": bool(some),
+        "page": page,
+        "teams": len(teams),
+        "may_write": bool(writable_teams(request.user)),
+    }
+    return render(request, "knowledge/documents.html", context)
+
+
+@login_required
+@require_GET
+def document(request: HttpRequest, document_id: uuid.UUID) -> HttpResponse:
+    found = _document(request, document_id)
+    context = {"document": found, "passages": found.passages.order_by("index"), "may_write": _may_write(request, found)}
+    return render(request, "knowledge/document.html", context)
+
+
+@login_required
+@require_http_methods(["GET", "POST"])
+def new_document(request: HttpRequest) -> HttpResponse:
+    teams = writable_teams(request.user)
+    form = DocumentForm(request.POST or None, request.FILES or None, teams=teams)
+    if request.method == "POST" and form.is_valid():
+        team = team_for(request.user, form.cleaned_data["team"])
+        if Document.objects.filter(team=team).count() >= MOST_DOCUMENTS:
+            form.add_error(None, f"{team} has {MOST_DOCUMENTS} documents, which is the most that a team keeps: delete some first.")
+        else:
+            kept = save(team=team, user=request.user, **{name: form.cleaned_data[name] for name in ("title", "kind", "text")})
+            messages.success(request, f"{kept.title} is kept. Diagnoses of {team}'s runs can cite it from now on.")
+            return redirect("knowledge:document", kept.pk)
+    return _form_page(request, form, None, teams)
+
+
+@login_required
+@require_http_methods(["GET", "POST"])
+def edit_document(request: HttpRequest, document_id: uuid.UUID) -> HttpResponse:
+    found = _writable(request, document_id)
+    initial = {"title": found.title, "kind": found.kind, "text": found.text, "team": str(found.team_id)}
+    form = DocumentForm(request.POST or None, request.FILES or None, teams=[found.team], initial=initial)
+    if request.method == "POST" and form.is_valid():
+        save(team=found.team, user=request.user, document=found, **{name: form.cleaned_data[name] for name in ("title", "kind", "text")})
+        messages.success(request, "The document is changed.")
+        return redirect("knowledge:document", found.pk)
+    return _form_page(request, form, found, [found.team])
+
+
+@login_required
+@require_POST
+def delete_document(request: HttpRequest, document_id: uuid.UUID) -> HttpResponse:
+    found = _writable(request, document_id)
+    found.delete()
+    messages.success(request, f"{found.title} is deleted. Diagnoses that cited it keep its title.")
+    return redirect("knowledge:documents")
+
+
+def _form_page(request: HttpRequest, form: DocumentForm, found: Document | None, teams: list) -> HttpResponse:
+    back = reverse("knowledge:document", args=[found.pk]) if found else reverse("knowledge:documents")
+    context = {"form": form, "document": found, "teams": teams, "most_kib": MOST_KIB, "names": NAMES, "back": back}
+    return render(request, "knowledge/document_form.html", context, status=422 if form.errors else 200)
+
+
+def _document(request: HttpRequest, document_id: uuid.UUID) -> Document:
+    """Of one of the user's teams; nobody else may know that it exists."""
+    found = Document.objects.select_related("team", "created_by", "changed_by").filter(pk=document_id, team__in=request.user.teams.all()).first()
+    if found is None:
+        raise Http404("no such document")
+    return found
+
+
+def _writable(request: HttpRequest, document_id: uuid.UUID) -> Document:
+    found = _document(request, document_id)
+    if not _may_write(request, found):
+        raise PermissionDenied("only members of the document's team may change it")
+    return found
+
+
+def _may_write(request: HttpRequest, found: Document) -> bool:
+    return any(team.pk == found.team_id for team in writable_teams(request.user))

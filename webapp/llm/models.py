@@ -1,0 +1,103 @@
+"""Language models as the orchestrator knows them, what was asked of them, and what waits for a person. Keys are nowhere here."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import timedelta
+
+from django.conf import settings
+from django.db import models
+from django.utils import timezone
+
+ANNOUNCED_FOR = timedelta(seconds=60)  # orchestrators announce every 10 s
+
+
+class Announcement(models.Model):
+    """What an orchestrator said last of its file of profiles. One row: orchestrators of one installation share their profiles."""
+
+    file = models.CharField(max_length=200, blank=True)  # its name, never where it is
+    problem = models.TextField(blank=True)  # why it cannot be used
+    at = models.DateTimeField(default=timezone.now)
+
+    @property
+    def recent(self) -> bool:
+        return timezone.now() - self.at < ANNOUNCED_FOR
+
+
+class Profile(models.Model):
+    """A profile as it is configured in the orchestrator's environment."""
+
+    name = models.CharField(max_length=64, primary_key=True)
+    kind = models.CharField(max_length=12)  # openai, anthropic, mailbox, cassette
+    model = models.CharField(max_length=200, blank=True)
+    base_url = models.CharField(max_length=300, blank=True)
+    key_variable = models.CharField(max_length=100, blank=True)  # its name; "": the server asks for no key
+    key_is_set = models.BooleanField(default=False)
+    details = models.JSONField(default=dict)  # prices, limits, max_tokens, context_tokens, ...
+    trial = models.JSONField(null=True)  # agents.llm.check.Trial of the last try
+    tried_at = models.DateTimeField(null=True)
+    trying_since = models.DateTimeField(null=True)
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def ready(self) -> bool:
+        return not self.key_variable or self.key_is_set
+
+
+class ModelCall(models.Model):
+    """One exchange of a run: a projection of `llm.completed` and `llm.failed`."""
+
+    team = models.ForeignKey("accounts.Team", on_delete=models.CASCADE)
+    run = models.ForeignKey("runs.Run", on_delete=models.CASCADE, related_name="model_calls")
+    seq = models.BigIntegerField()
+    at = models.DateTimeField()
+    profile = models.CharField(max_length=64)
+    model = models.CharField(max_length=200, blank=True)
+    agent = models.CharField(max_length=20, blank=True)
+    purpose = models.CharField(max_length=80, blank=True)
+    failed = models.BooleanField(default=False)
+    calls = models.IntegerField(default=1)  # requests that were sent for it
+    input_tokens = models.BigIntegerField(null=True)  # null: the server did not say
+    output_tokens = models.BigIntegerField(null=True)
+    tokens = models.BigIntegerField(default=0)  # as the budget counted them, estimates included
+    dollars = models.FloatField(null=True)
+    seconds = models.FloatField(null=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["run", "seq"], name="one_model_call_an_event")]
+        indexes = [models.Index(fields=["team", "at"])]
+
+
+class Letter(models.Model):
+    """A request that waits for a person, or has waited: `agents.llm.mailbox.Waiting` with its reply."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    name = models.CharField(max_length=220, unique=True)  # Waiting.id
+    team = models.ForeignKey("accounts.Team", on_delete=models.CASCADE, null=True)
+    run = models.ForeignKey("runs.Run", on_delete=models.CASCADE, null=True, related_name="letters")  # null: a check of the mailbox itself
+    profile = models.CharField(max_length=64)
+    waiting = models.JSONField()  # Waiting
+    asked_at = models.DateTimeField(default=timezone.now)
+    withdrawn_at = models.DateTimeField(null=True)
+    reply = models.TextField(null=True)
+    replied_at = models.DateTimeField(null=True)
+    replied_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
+
+    class Meta:
+        indexes = [models.Index(fields=["team", "asked_at"])]
+
+    @property
+    def state(self) -> str:
+        """waiting, answered, withdrawn"""
+        return "answered" if self.reply is not None else "withdrawn" if self.withdrawn_at else "waiting"
+
+    @property
+    def purpose(self) -> str:
+        return self.waiting["request"].get("purpose", "")
+
+    @property
+    def role(self) -> str:
+        """ "coder" of "coder/repair"."""
+        return self.purpose.partition("/")[0]

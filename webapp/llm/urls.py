@@ -1,0 +1,14 @@
+"""Language models: profiles, what was spent, and the mailbox."""
+
+from django.urls import path
+
+from webapp.llm import views_mailbox, views_models
+
+app_name = "llm"
+
+urlpatterns = [
+    path("models/", views_models.models, name="models"),
+    path("models/<str:name>/try", views_models.try_model, name="try"),
+    path("mailbox/", views_mailbox.mailbox, name="mailbox"),
+    path("mailbox/<uuid:letter_id>/", views_mailbox.letter, name="letter"),
+]

@@ -1,0 +1,64 @@
+"""The mailbox: prompts that wait for a person, to be copied into any chat, and a box for the reply."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_GET, require_http_methods
+
+from agents.llm.mailbox import NotWaiting
+from webapp.accounts.access import writable_teams
+from webapp.llm.mailbox import ReplyRefused, answer
+from webapp.llm.models import Letter
+
+LATELY = 20
+
+
+@login_required
+@require_GET
+def mailbox(request: HttpRequest) -> HttpResponse:
+    mine = _visible(request)
+    context = {
+        "waiting": mine.filter(reply=None, withdrawn_at=None).order_by("asked_at"),
+        "answered": mine.exclude(reply=None).order_by("-replied_at")[:LATELY],
+    }
+    return render(request, "llm/_letters.html" if request.htmx else "llm/mailbox.html", context)
+
+
+@login_required
+@require_http_methods(["GET", "POST"])
+def letter(request: HttpRequest, letter_id: uuid.UUID) -> HttpResponse:
+    found = _visible(request).filter(pk=letter_id).first()
+    if found is None:
+        raise Http404("no such prompt")
+    may_answer = any(team.pk == found.team_id for team in writable_teams(request.user))
+    text, refused = request.POST.get("reply", ""), ""
+    if request.method == "POST" and not may_answer:
+        refused = "Only members of the run's team may answer."
+    elif request.method == "POST":
+        try:
+            answer(found.name, text, request.user)
+        except ReplyRefused as error:
+            refused = str(error)
+        except NotWaiting:
+            found.refresh_from_db()
+            refused = f"Not sent: this prompt was {found.state} meanwhile."
+        else:
+            messages.success(request, "The reply is sent. The run goes on.")
+            return redirect("llm:mailbox")
+    context = {"letter": found, "prompt": prompt_of(found), "may_answer": may_answer, "refused": refused, "text": text}
+    return render(request, "llm/letter.html", context, status=422 if refused else 200)
+
+
+def prompt_of(letter: Letter) -> str:
+    """All of it as one text for a chat: the system's part first, the reply before in its place."""
+    said = letter.waiting["request"]["messages"]
+    return "\n\n".join(m["content"] if m["role"] != "assistant" else f"(your reply before)\n\n{m['content']}" for m in said)
+
+
+def _visible(request: HttpRequest):
+    return Letter.objects.select_related("run", "replied_by", "team").filter(team__in=request.user.teams.all(), run__isnull=False)
