@@ -6,7 +6,7 @@ from what compiler and hardware say. Both are prompts of the same profile.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from agents.llm.messages import Reply
 from agents.memory import Memory
@@ -71,6 +71,15 @@ class LlmCoder:
             return "coder/step", None
         return ("midend/tune" if self.pair else "coder/optimise"), method
 
+    @staticmethod
+    def _step(situation: Situation, parent: Attempt | None) -> str:
+        """What the program is to do now: the step of the plan, the idea that it realises, or all steps together."""
+        if situation.step is not None:
+            return digest.step_text(situation.step)
+        if parent is not None and parent.edit.idea is not None:
+            return digest.idea_text(parent.edit.idea)
+        return "\n\n".join(digest.step_text(step) for step in situation.plan.payload.get("steps") or [])
+
     async def _edit(
         self,
         span: Span,
@@ -96,6 +105,7 @@ class LlmCoder:
         named = written.strategy if by_name(written.strategy) else ""
         title = written.title or title or "A program"
         changes = written.changes or f"{title} ({written.form})"
+        idea = idea or (parent.edit.idea if parent is not None else None)
         return Edit(written.source, title[:200], changes, (), strategy or named, str((situation.step or {}).get("id", ""))[:60], idea=idea)
 
     async def _values(self, span: Span, situation: Situation, parent: Attempt | None, advice: Advice | None) -> dict[str, str]:
@@ -110,7 +120,7 @@ class LlmCoder:
             "device": digest.device_text(compiled.figures),
             "reference": digest.reference_text(situation),
             "plan": digest.plan_text(situation.plan.payload),
-            "step": digest.step_text(situation.step) or whole_plan(situation),
+            "step": self._step(situation, parent),
             "program": digest.program_text(source) if source else "",
             "measured": digest.measured_text(parent, situation.attempts) if passed else "",
             "evidence": failure_text(parent.report, source) if failed else "",
@@ -122,11 +132,6 @@ class LlmCoder:
             "precision_rules": part(f"precision_{settings.precision.replace('-', '_')}"),
             "notes": await notes_for(span, "coder"),
         }
-
-
-def whole_plan(situation: Situation) -> str:
-    steps: Sequence[dict] = situation.plan.payload.get("steps") or []
-    return "\n\n".join(digest.step_text(step) for step in steps)
 
 
 def method_text(strategy: Strategy | None, method: str | None, advice: Advice | None) -> str:

@@ -23,6 +23,7 @@ from agents.span import Span
 from agents.strategies import by_name
 
 PASSAGES = 3
+SPARE_CALLS = 8  # of a budget: with fewer left and nothing right yet, they belong to the coder
 ONWARD = {
     "repair": "Repair:",
     "next-step": "On with the next step.",
@@ -46,7 +47,7 @@ class LlmVerifier:
 
     async def _judge(self, span: Span, situation: Situation, attempt: Attempt) -> Advice:
         ruled = await self._ruled(span, situation, attempt)
-        if self.moves or (not self.always and plain_enough(situation, attempt)):
+        if self.moves or (not self.always and (plain_enough(situation, attempt) or scarce(span, situation))):
             return ruled
         routes = ["repair", *self._onward(situation)]
         query = f"{attempt.report.status.replace('_', ' ')} {attempt.report.message}"[:400]
@@ -141,6 +142,12 @@ def read_judgement(reply: Reply, routes: Sequence[str], passages: Sequence[Passa
     if problems:
         raise Refused("\n".join(problems))
     return said
+
+
+def scarce(span: Span, situation: Situation) -> bool:
+    """Whether so few calls are left that the evidence alone has to do."""
+    ledger = span.run.ledger
+    return situation.best is None and ledger.limits.calls is not None and ledger.limits.calls - ledger.spent.calls < SPARE_CALLS
 
 
 def open_route(route: str, routes: Sequence[str]) -> list[str]:

@@ -12,7 +12,7 @@ from agents.stopping import families_to_leave, family
 from agents.strategies import by_name
 from verifier.profiling.task_facts import task_facts
 
-EXPLAINED = ("build_failed", "rejected")  # the evidence says what is wrong
+EXPLAINED = ("build_failed", "rejected", "crashed")  # the evidence says what is wrong
 
 
 class RulesVerifier:
