@@ -17,6 +17,7 @@ from agents.settings import Settings
 from agents.stopping import enough, plateau
 from agents.workflows.attempting import Turn, attempt_once
 from agents.workflows.confirming import confirm
+from agents.workflows.descending import descend_last
 from agents.workflows.measuring import admit, verdict
 from agents.workflows.understanding import plan, understand
 
@@ -32,7 +33,10 @@ async def stitch(run: Engine) -> Finish:
     await understand(run, situation)
     await plan(run, situation, roles)
     try:
-        reason, spent = await Search(run, situation, roles).to_the_end(), False
+        searching = Search(run, situation, roles)
+        reason, spent = await searching.to_the_end(), False
+        if searching.guided:  # the compiler's own moves tune numbers already
+            reason = await descend_last(run, situation, roles, reason)
     except OutOfBudget as error:
         reason, spent = f"{error}, so the search ends here", True
     return await confirm(run, situation, reason, spent)
