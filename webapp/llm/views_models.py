@@ -60,7 +60,7 @@ def _spend(request: HttpRequest) -> list[dict]:
         .values("month", "team__name", "profile")
         .annotate(
             exchanges=Count("pk", filter=Q(failed=False)), failures=Count("pk", filter=Q(failed=True)), runs=Count("run", distinct=True),
-            input=Sum("input_tokens"), output=Sum("output_tokens"), tokens=Sum("tokens"), dollars=Sum("dollars"),
+            input=Sum("input_tokens"), output=Sum("output_tokens"), counted=Sum("tokens"), cost=Sum("dollars"),
             unpriced=Count("pk", filter=Q(dollars=None, failed=False)), seconds=Sum("seconds"),
         )
         .order_by("-month", "team__name", "profile")
