@@ -28,8 +28,11 @@ def impossible(settings: Settings, models: ModelPort | None = None) -> str | Non
     if settings.coder == BUILT_IN:
         if settings.planner != BUILT_IN:
             return "the built-in coder prints the compiler's own plan, not a model's: name a profile as the coder too, or take the built-in planner"
-        if settings.language not in (None, "cuda" if settings.device.startswith("cuda") else "cpp"):
-            return "the built-in coder writes CUDA C++ on a GPU and C++ on a CPU; choose a profile as the coder for another language"
+        if settings.language == "triton":
+            return "the built-in coder writes CUDA C++ on a GPU and C++ on a CPU; name a profile as the coder for Triton"
+    gpu = settings.device.startswith("cuda")
+    if settings.language is not None and gpu != (settings.language != "cpp"):
+        return "C++ is for the CPU: choose CUDA C++ or Triton on a GPU" if gpu else "CUDA C++ and Triton need a GPU: choose C++ on the CPU"
     return None
 
 

@@ -24,7 +24,7 @@ class BuiltInCoder:
 
     async def write(self, span: Span, situation: Situation, parent: Attempt | None, advice: Advice | None) -> Edit | None:
         compiled: Compiled = situation.plan.data
-        if parent is None or advice is None or (advice.route == "repair" and parent.edit.options is None):  # what a model wrote is not repaired
+        if parent is None or advice is None or parent.edit.options is None:  # no options: a model wrote it, before a fork of the run
             options = first_options(compiled, situation.plan.payload)
             return self._print(compiled, situation, options, "The first program", first_change(compiled), tuple(first_words(compiled)))
         if advice.route == "repair":

@@ -16,7 +16,8 @@ MOST_LINES = 6  # of the program that are shown so
 
 def failure_text(report: Report, source: str) -> str:
     """Why a program did not pass: the verdict, the compiler's lines, the trials that failed, the integrity checks' findings; with the lines named."""
-    lines = [f"Status: {report.status}", f"Message: {report.message}"]
+    message = report.message.replace("\n", "\n  ")  # indented, so that no line of it looks like a title
+    lines = [f"Status: {report.status}", f"Message: {message}"]
     named: list[int] = []
     for problem in report.problems[:6]:
         where = f"line {problem.line}: " if problem.line else ""

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from agents.llm.messages import Reply
 from agents.memory import Memory
+from agents.memory.within import ancestors
 from agents.roles import digest, source_knobs
 from agents.roles.compiled import Compiled
 from agents.roles.edits import Written, read_program
@@ -64,7 +65,7 @@ class LlmCoder:
         if parent is None:
             return ("frontend/translate" if self.pair else "coder/first"), None
         if not parent.passed:
-            tuning = self.pair and situation.best is not None
+            tuning = self.pair and any(a.passed for a in ancestors(parent, {a.number: a for a in situation.attempts}))
             return ("midend/repair" if tuning else "frontend/repair" if self.pair else "coder/repair"), parent.edit.strategy or None
         method = advice.method if advice is not None and advice.route == "optimise" else None
         if method is None and situation.step is not None:
@@ -123,7 +124,7 @@ class LlmCoder:
             "step": self._step(situation, parent),
             "program": digest.program_text(source) if source else "",
             "measured": digest.measured_text(parent, situation.attempts) if passed else "",
-            "evidence": failure_text(parent.report, source) if failed else "",
+            "evidence": f"The change that was tried: {parent.edit.changes}\n{failure_text(parent.report, source)}" if failed else "",
             "resources": digest.resources_text(parent) if parent else "",
             "diagnosis": digest.diagnosis_text(advice.diagnosis, advice) if advice else "",
             "taught": Memory.of(situation).digest("coder") if situation.attempts else "",

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from agents.budget import OutOfBudget
 from agents.diagnosis import Diagnosis
 from agents.knowledge import look_up
 from agents.llm.messages import Reply
@@ -24,6 +25,7 @@ from agents.strategies import by_name
 
 PASSAGES = 3
 SPARE_CALLS = 8  # of a budget: with fewer left and nothing right yet, they belong to the coder
+MODEL_UNITS = ("calls", "tokens", "dollars")
 ONWARD = {
     "repair": "Repair:",
     "next-step": "On with the next step.",
@@ -60,7 +62,7 @@ class LlmVerifier:
         try:
             said = await converse(span, "verifier", self.profile, "verifier/judge", values, lambda r: read_judgement(r, routes, passages))
         except Unusable as refused:
-            return without_model(ruled, refused)
+            return without_model(ruled, refused.reason)
         found = ruled.diagnosis.model_copy(update={"text": f"{ruled.diagnosis.text} {said.defect}".strip()})
         reason = f"{said.why} {ONWARD[said.route]} {said.fix if said.route == 'repair' else ''}".strip()
         return Advice(found, said.route, reason[:2000], move=said.fix, documents=used(said.documents, passages))
@@ -84,7 +86,11 @@ class LlmVerifier:
         try:
             said = await converse(span, "verifier", self.profile, "verifier/diagnose", values, lambda r: read_diagnosis(r, routes, offered, passages))
         except Unusable as refused:
-            return without_model(ruled, refused)
+            return without_model(ruled, refused.reason)
+        except OutOfBudget as error:
+            if not self.moves or error.unit not in MODEL_UNITS:
+                raise
+            return without_model(ruled, str(error))  # the compiler needs no model to go on
         found = ruled.diagnosis.model_copy(update={"text": f"{ruled.diagnosis.text} {said.bottleneck}".strip()})
         method = said.method if said.route == "optimise" else None
         onto = f"Next: {method} on candidate {best.number}." if method else ONWARD[said.route]
@@ -164,8 +170,8 @@ def used(ids: Sequence[str], passages: Sequence[Passage]) -> tuple[Passage, ...]
     return tuple(p for p in passages if p.id in ids)
 
 
-def without_model(ruled: Advice, refused: Unusable) -> Advice:
-    said = f"{ruled.reason} (By the rules: the model's diagnosis could not be used. {refused.reason})"
+def without_model(ruled: Advice, why: str) -> Advice:
+    said = f"{ruled.reason} (By the rules, without the model's diagnosis: {why})"
     return Advice(ruled.diagnosis, ruled.route, said[:2000], ruled.method, ruled.expected, ruled.move)
 
 

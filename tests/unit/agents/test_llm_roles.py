@@ -161,7 +161,7 @@ async def test_a_diagnosis_that_cannot_be_used_leaves_it_to_the_rules():
         }
     )
     assert models.purposes[2:5] == ["verifier/diagnose", "verifier/reply", "verifier/reply"]
-    assert summary.decisions[0]["route"] == "next-step" and "could not be used" in summary.decisions[0]["reason"]
+    assert summary.decisions[0]["route"] == "next-step" and "without the model's diagnosis" in summary.decisions[0]["reason"]
     assert summary.best == 2
 
 
@@ -299,8 +299,10 @@ async def test_roles_that_cannot_work_together_say_so():
     models = ScriptedModels({})
     assert "no LLM profile 'other'" in impossible(settings(coder="other"), models)
     assert "name a profile as the coder too" in impossible(settings(planner="scripted"), models)
-    assert "another language" in impossible(settings(language="triton"), models)
-    assert impossible(settings(coder="scripted", language="triton"), models) is None and impossible(settings()) is None
+    assert "for Triton" in impossible(settings(language="triton", device="cuda"), models)
+    assert "need a GPU" in impossible(settings(coder="scripted", language="triton"), models)
+    assert "C++ is for the CPU" in impossible(settings(coder="scripted", language="cpp", device="cuda:0"), models)
+    assert impossible(settings(coder="scripted", language="triton", device="cuda"), models) is None and impossible(settings()) is None
     summary = await engine(models, planner="scripted", coder="built-in", judge="built-in").execute()
     assert summary.outcome == "failed" and "name a profile as the coder too" in summary.reason
 
@@ -349,7 +351,9 @@ async def test_interrupted_anywhere_it_asks_no_completed_question_again():
 
 
 async def test_prompts_hold_no_machine_path_and_fit():
-    models, _ = await run({"planner/plan": [plan("s1")], "coder/first": [program(1.5)], "verifier/diagnose": [diagnosis("stop")]}, language="triton")
+    models, _ = await run(
+        {"planner/plan": [plan("s1")], "coder/first": [program(1.5)], "verifier/diagnose": [diagnosis("stop")]}, language="triton", device="cuda"
+    )
     for request in models.requests:
         text = "\n".join(m.content for m in request.messages)
         assert "/work" not in text and "/home" not in text and len(text) < 40_000
