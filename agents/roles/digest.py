@@ -18,6 +18,7 @@ from agents.roles.situation import Advice, Attempt, Idea, Situation
 from agents.settings import Settings
 from agents.strategies import CATALOGUE, Facts, Strategy
 from verifier.jobs import KernelProfile, Profile
+from verifier.profiling import counters
 from verifier.profiling.task_facts import task_facts
 from verifier.report import Report
 
@@ -25,11 +26,11 @@ TOP_KERNELS = 8
 MOST_GROUPS = 24
 SHOWN_EVIDENCE = 4  # lines of a diagnosis: more figures make worse decisions (KernelPro)
 LANGUAGES = {"cuda": "CUDA C++", "triton": "Triton", "cpp": "C++ with OpenMP, on the CPU"}
-METRICS = {  # of a profile of hardware counters: what a person would read first
-    "gpu__time_duration.sum": ("time", 1e-3, "us"),
-    "dram__throughput.avg.pct_of_peak_sustained_elapsed": ("memory throughput", 1, "% of peak"),
-    "sm__throughput.avg.pct_of_peak_sustained_elapsed": ("arithmetic throughput", 1, "% of peak"),
+SHARES = {  # of a profile of hardware counters: what a person would read first, in per cent of the peak
+    "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed": "memory throughput",
+    counters.SM_SHARE: "arithmetic throughput",
 }
+RESOURCES = ("kernel", "registers", "spill_load_bytes", "spill_store_bytes", "shared_bytes", "occupancy", "occupancy_limit", "widest_load_bytes")
 
 
 def language_of(settings: Settings) -> str:
@@ -216,9 +217,6 @@ def resources_text(attempt: Attempt) -> str:
     return "\n".join(lines) or "No figures of own kernels are known."
 
 
-RESOURCES = ("kernel", "registers", "spill_loads", "spill_stores", "spills", "stack", "shared_bytes", "static_shared", "instructions")
-
-
 def kernel_line(kernel: KernelProfile) -> str:
     said = [f"{kernel.mean_us:.1f} us each, {100 * kernel.share:.0f} % of the time"]
     if kernel.grid and kernel.block:
@@ -232,9 +230,7 @@ def kernel_line(kernel: KernelProfile) -> str:
         reached = f"{100 * kernel.occupancy:.0f} %" if kernel.occupancy is not None else "not measured"
         possible = f" of {100 * kernel.occupancy_possible:.0f} % possible" if kernel.occupancy_possible is not None else ""
         said.append(f"occupancy {reached}{possible}{f', limited by {kernel.occupancy_limit}' if kernel.occupancy_limit else ''}")
-    for name, (words, factor, unit) in METRICS.items():
-        if name in kernel.metrics and words != "time":
-            said.append(f"{words} {kernel.metrics[name] * factor:.0f} {unit}")
+    said += [f"{words} {kernel.metrics[name]:.0f} % of its peak" for name, words in SHARES.items() if name in kernel.metrics]
     waits = [f"{name.replace('_', ' ')} {100 * share:.0f} %" for name, share in list(kernel.stalls.items())[:3] if name != "selected"]
     if waits:
         said.append(f"warps wait for {', '.join(waits[:2])}")

@@ -82,11 +82,17 @@ def test_what_compiler_and_hardware_say():
     kernel = KernelProfile(
         name="fused_kernel(float*)", own=True, calls=5, total_us=50, mean_us=10, share=0.8, grid=(64, 1, 1), block=(256, 1, 1), registers=96,
         shared_bytes=4096, occupancy=0.31, occupancy_possible=0.5, occupancy_limit="registers", stalls={"long_scoreboard": 0.6, "barrier": 0.2},
-        resources={"spill_loads": 12}, metrics={"dram__throughput.avg.pct_of_peak_sustained_elapsed": 41.0, "l1tex__something.sum": 1e9},
+        resources={"spill_load_bytes": 12}, metrics={"gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed": 41.0, "l1tex__something.sum": 1e9},
     )  # fmt: skip
     profile = Profile(task="t", program="p", tool="nsys", iterations=5, wall_us_per_iteration=60, kernels=[kernel])
     text = digest.resources_text(Attempt(1, None, Edit(SOURCE, "", "", ()), profile=profile))
-    for said in ("96 registers", "spill loads 12", "occupancy 31 % of 50 % possible, limited by registers", "long scoreboard 60 %", "41 % of peak"):
+    for said in (
+        "96 registers",
+        "spill load bytes 12",
+        "occupancy 31 % of 50 % possible, limited by registers",
+        "long scoreboard 60 %",
+        "memory throughput 41 % of its peak",
+    ):
         assert said in text
     assert "l1tex" not in text, "no raw counters"
 
