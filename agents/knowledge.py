@@ -70,17 +70,32 @@ def pieces(text: str, *, headings: bool = True) -> Iterator[Piece]:
 
 
 def _sections(text: str) -> Iterator[tuple[str, str]]:
-    heading, lines, fenced = "", [], False
+    """Blocks of Markdown, each with the headings above it ("Tiles: CUDA"). The only heading of the first level is the document's own, and
+    stands above nothing but the text right under it."""
+    lines = list(_lines(text))
+    top = 2 if sum(level == 1 for level, _ in lines) == 1 else 1
+    above: dict[int, str] = {}  # by level
+    block: list[str] = []
+    place = ""
+    for level, line in lines:
+        if not level:
+            block.append(line)
+            continue
+        yield place, "\n".join(block)
+        block = []
+        above = {known: heading for known, heading in above.items() if known < level} | {level: line}
+        place = ": ".join(heading for known, heading in sorted(above.items()) if known >= top) or line
+    yield place, "\n".join(block)
+
+
+def _lines(text: str) -> Iterator[tuple[int, str]]:
+    """Lines with 0, headings with their level and without their marks."""
+    fenced = False
     for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"):
         if line.lstrip().startswith(("```", "~~~")):
             fenced = not fenced
-        found = None if fenced else re.match(r"#{1,6}\s+(.*?)\s*#*\s*$", line)
-        if found:
-            yield heading, "\n".join(lines)
-            heading, lines = found[1], []
-        else:
-            lines.append(line)
-    yield heading, "\n".join(lines)
+        found = None if fenced else re.match(r"(#{1,6})\s+(.*?)\s*#*\s*$", line)
+        yield (len(found[1]), found[2]) if found else (0, line)
 
 
 def _paragraphs(block: str) -> Iterator[str]:
