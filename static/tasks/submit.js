@@ -159,6 +159,22 @@ for (const [field, place] of [
   form.elements[field]?.addEventListener("input", (event) => (form.querySelector(place).textContent = event.target.value || "?"));
 }
 
+// What models may cost: nothing where only the compiler plays, else up to the limits that are set.
+const costs = form.querySelector("[data-cost-models]");
+if (costs) {
+  const built = new Set(["", "built-in"]);
+  const show = () => {
+    const value = (name) => form.elements[name]?.value ?? "";
+    const search = form.elements.workflow?.value;
+    const llm = value("llm");
+    const asked = ["planner", "coder", "judge"].some((role) => !built.has(value(role) || llm)) && !["descend", "random"].includes(search);
+    const limits = [value("calls") && `${value("calls")} model calls`, value("tokens") && `${value("tokens")} tokens`, value("dollars") && `$${value("dollars")}`].filter(Boolean);
+    costs.textContent = !asked ? "no model calls, $0.00" : limits.length ? `at most ${limits.join(", ")}` : "model calls without a limit of their own";
+  };
+  form.addEventListener("input", show);
+  show();
+}
+
 // Ctrl+Enter submits from anywhere, the editor included.
 addEventListener(
   "keydown",

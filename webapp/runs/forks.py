@@ -34,8 +34,7 @@ def settings_now(run: Run) -> Settings:
 
 def refused_at(run: Run) -> int | None:
     """Where a run that ran out of its budget can be continued: the last event before the first refusal."""
-    refused = EventRow.objects.filter(run=run, kind="effect.completed", payload__name="budget.refused").exists()
-    return refusal(events_of(run)) if refused else None
+    return refusal(events_of(run))
 
 
 def fork_run(run: Run, at: int, settings: Settings, *, user: User, team: Team | None = None) -> Run:

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from webapp.runs import views_artefact, views_candidate, views_list, views_run, views_timeline
+from webapp.runs import views_artefact, views_candidate, views_list, views_run, views_steer, views_timeline
 
 app_name = "runs"
 
@@ -15,6 +15,10 @@ urlpatterns = [
     path("runs/<uuid:run_id>/", views_run.run_page, name="run"),
     path("runs/<uuid:run_id>/events", views_run.run_events, name="events"),
     path("runs/<uuid:run_id>/control", views_run.run_control, name="control"),
+    path("runs/<uuid:run_id>/note", views_steer.send_note, name="note"),
+    path("runs/<uuid:run_id>/plan", views_steer.plan_page, name="plan"),
+    path("runs/<uuid:run_id>/budget", views_steer.budget_page, name="budget"),
+    path("runs/<uuid:run_id>/fork", views_steer.fork_page, name="fork"),
     path("runs/<uuid:run_id>/task.py", views_artefact.task_source, name="task_source"),
     path("runs/<uuid:run_id>/best.py", views_artefact.best_program, name="best"),
     path("runs/<uuid:run_id>/artefacts/<str:sha>", views_artefact.artefact, name="artefact"),

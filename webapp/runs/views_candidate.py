@@ -26,11 +26,12 @@ LAYOUTS = {"inline": "Inline", "split": "Side by side"}
 @login_required
 @require_GET
 def candidate_page(request: HttpRequest, run_id: uuid.UUID, number: int) -> HttpResponse:
-    run, _ = run_for(request.user, run_id)
+    run, can_control = run_for(request.user, run_id)
     context = candidate_context(request, run, number, request.GET.get("tab", "diff"))
     numbers = list(run.candidates.order_by("number").values_list("number", flat=True))
     at = numbers.index(number)
     context |= {
+        "can_control": can_control,
         "tabs": TABS,
         "previous": numbers[at - 1] if at else None,
         "next": numbers[at + 1] if at + 1 < len(numbers) else None,

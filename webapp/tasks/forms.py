@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import get_args
+from typing import Any, get_args
 
 from django import forms
 
-from agents.settings import Budget, Settings
+from agents.settings import Settings
 from verifier.program import Program
 from verifier.source import MAX_SOURCE_BYTES, Problem, SourceError
 from verifier.task import Mode, Precision, Task
+from webapp.tasks.search_fields import SearchFields
 
 PRECISIONS = {
     "fp32-strict": "fp32, no TF32 in either program or baseline",
@@ -44,7 +45,7 @@ class SourceField(forms.CharField):
 
 
 class RunForm(forms.Form):
-    """Settings that every run has. `problems` collects what is wrong with the sources, by field."""
+    """Settings that every run has; `search()` of the form gives the others. `problems` collects what is wrong with the sources, by field."""
 
     title = forms.CharField(max_length=140, required=False)
     team = forms.ChoiceField(required=False)
@@ -53,7 +54,6 @@ class RunForm(forms.Form):
     precision = forms.ChoiceField(choices=[(name, name) for name in PRECISIONS], initial="fp32-strict")
     mode = forms.ChoiceField(choices=[(name, name) for name in MODES], initial="train")
 
-    workflow = "stitch"
     sources = ("task",)
 
     def __init__(self, data=None, files=None, *, devices: list, teams: list, initial: dict | None = None):
@@ -98,28 +98,26 @@ class RunForm(forms.Form):
 
     def settings(self) -> Settings:
         cleaned = self.cleaned_data
-        return Settings(workflow=self.workflow, device=cleaned["device"], precision=cleaned["precision"], mode=cleaned["mode"], budget=self.budget())
-
-    def budget(self) -> Budget:
-        return Budget(candidates=1)
+        chosen = {name: cleaned[name] for name in ("device", "precision", "mode")}
+        return Settings.model_validate(chosen | self.search())
 
 
-class SubmitForm(RunForm):
-    candidates = forms.IntegerField(min_value=1, max_value=100, initial=8)
-    minutes = forms.FloatField(min_value=0.5, max_value=24 * 60, initial=30)
-    verifier_minutes = forms.FloatField(min_value=0.5, max_value=24 * 60, initial=10)
-    target = forms.FloatField(min_value=1.0, max_value=1000, required=False)
+class SubmitForm(SearchFields, RunForm):
+    def __init__(self, *given, **named):
+        super().__init__(*given, **named)
+        self.offer()
 
-    def budget(self) -> Budget:
-        cleaned = self.cleaned_data
-        return Budget(candidates=cleaned["candidates"], seconds=cleaned["minutes"] * 60, verifier_seconds=cleaned["verifier_minutes"] * 60)
-
-    def settings(self) -> Settings:
-        return super().settings().model_copy(update={"target": self.cleaned_data["target"]})
+    def clean(self) -> dict:
+        cleaned = super().clean()
+        if not self.errors:
+            self.check(self.settings())
+        return cleaned
 
 
 class VerifyForm(RunForm):
     program = SourceField("program")
 
-    workflow = "verify"
     sources = ("task", "program")
+
+    def search(self) -> dict[str, Any]:
+        return {"workflow": "verify", "budget": {"candidates": 1}}

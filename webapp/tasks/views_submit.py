@@ -9,6 +9,7 @@ from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
+from agents.settings import SEARCHES, Settings
 from verifier.source import MAX_SOURCE_BYTES
 from webapp.accounts.access import team_for, writable_teams
 from webapp.fleet.choices import device_choices
@@ -18,6 +19,7 @@ from webapp.runs.models import Run
 from webapp.tasks.examples import PROGRAM_SKELETON, SKELETON, described, example, examples
 from webapp.tasks.forms import PRECISIONS, RunForm, SubmitForm, VerifyForm, problems_of
 from webapp.tasks.models import Task
+from webapp.tasks.search_fields import initial_of
 
 
 @login_required
@@ -86,14 +88,11 @@ def _start(request: HttpRequest, form_class: type[RunForm]) -> dict:
 
 
 def _settings_of(run: Run, form_class: type[RunForm]) -> dict:
-    kept = {name: run.settings[name] for name in ("device", "precision", "mode", "target") if run.settings.get(name)}
+    kept = {name: run.settings[name] for name in ("device", "precision", "mode") if run.settings.get(name)}
     kept["device"] = str(kept.get("device", "cpu")).partition(":")[0]
-    budget = run.settings.get("budget") or {}
-    if budget.get("candidates"):
-        kept["candidates"] = budget["candidates"]
-    for field, limit in (("minutes", "seconds"), ("verifier_minutes", "verifier_seconds")):
-        if budget.get(limit):
-            kept[field] = round(budget[limit] / 60, 2)
+    if form_class is SubmitForm:
+        searched = {name: value for name, value in run.settings.items() if name != "workflow" or value in SEARCHES}
+        kept |= {name: value for name, value in initial_of(Settings.model_validate(searched)).items() if value is not None}
     if form_class is VerifyForm:
         number = run.best_candidate or 1
         kept["program"] = services.candidate_source(run, number) or PROGRAM_SKELETON

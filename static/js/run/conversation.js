@@ -1,13 +1,13 @@
 // The conversation: entries in the order of the trace, streaming texts, following the end until the reader scrolls away.
-import { AGENTS, ENTRIES, QUIET, isLong, messageBody, tickStage } from "./entries.js";
+import { AGENTS, ENTRIES, QUIET, isAnswer, isLong, messageBody, tickStage } from "./entries.js";
 import { h, setText } from "./dom.js";
 import { write } from "./selection.js";
 
 const A_FRAME = 120; // entries drawn in one frame; the rest wait for the next, so that a long trace never blocks the page
 
 export class Conversation {
-  constructor({ pane, scroller, list, follow, newer, now, onSelect }) {
-    Object.assign(this, { pane, scroller, list, follow, newer, now, onSelect });
+  constructor({ pane, scroller, list, follow, newer, now, forks, onSelect }) {
+    Object.assign(this, { pane, scroller, list, follow, newer, now, forks, onSelect }); // forks: the reader may fork the run
     this.entries = new Map(); // item id -> {article, body, kind}
     this.pending = new Set();
     this.unseen = 0;
@@ -86,7 +86,8 @@ export class Conversation {
     const stamp = h("a", { class: "stamp", href: write({ event: item.seq }), title: `event ${item.seq}, ${at.toLocaleString()}` }, at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit" }));
     const copy = h("button", { type: "button", class: "entry-copy", title: "Copy this entry", "data-copy": "", "data-entry": item.id }, h("span", { "data-copy-label": "" }, "Copy"));
     const who = quiet ? null : h("span", { class: "who" }, AGENTS[item.agent] ?? item.agent);
-    const article = h("article", { class: `entry ${item.kind} by-${item.agent}${quiet ? " quiet" : ""}`, id: item.id, tabindex: "-1" }, h("header", null, who, stamp, quiet ? null : copy), body);
+    const fork = quiet || !this.forks ? null : h("a", { class: "entry-fork", href: `fork?at=${item.seq}`, title: "Fork the run from here" }, "Fork");
+    const article = h("article", { class: `entry ${item.kind} by-${item.agent}${quiet ? " quiet" : ""}`, id: item.id, tabindex: "-1" }, h("header", null, who, stamp, fork, quiet ? null : copy), body);
     const entry = { article, body, item };
     this.entries.set(item.id, entry);
     this.update(entry, item, state);
@@ -115,11 +116,12 @@ export class Conversation {
     }
     const parts = [messageBody(item)];
     if (item.done && item.artefact && !item.text) parts[0] = h("p", null, h("a", { href: `artefacts/${encodeURIComponent(item.artefact.sha)}`, target: "_blank", rel: "noopener" }, "The text is long: open it"));
-    else if (item.done && isLong(item.text)) {
+    else if (item.done && (isLong(item.text) || isAnswer(item))) {
       const open = this.openTexts.has(item.id);
       parts[0].classList.toggle("folded", !open);
+      parts[0].classList.toggle("answer", Boolean(item.answer));
       const lines = item.text.split("\n").length;
-      parts.push(h("button", { type: "button", class: "more", "data-more": item.id, "aria-expanded": String(open) }, open ? "Show less" : `Show all (${lines} lines)`));
+      parts.push(h("button", { type: "button", class: "more", "data-more": item.id, "aria-expanded": String(open) }, open ? "Show less" : `${item.answer ? "The whole reply" : "Show all"} (${lines} lines)`));
     }
     entry.article.classList.toggle("writing", !item.done);
     entry.body.replaceChildren(...parts);
@@ -134,7 +136,8 @@ export class Conversation {
       else this.openTexts.delete(id);
       more.setAttribute("aria-expanded", String(open));
       more.previousElementSibling.classList.toggle("folded", !open);
-      more.textContent = open ? "Show less" : `Show all (${this.entries.get(id).item.text.split("\n").length} lines)`;
+      const { item } = this.entries.get(id);
+      more.textContent = open ? "Show less" : `${item.answer ? "The whole reply" : "Show all"} (${item.text.split("\n").length} lines)`;
       if (open) this.setFollowing(false);
       return;
     }

@@ -28,6 +28,8 @@ export const ENTRIES = {
       ["workflow", payload.workflow],
       ["planner", payload.planner],
       ["coder", payload.coder],
+      ["verifier", payload.judge],
+      ["language", payload.language],
       ["device", payload.device],
       ["precision", payload.precision],
       ["mode", payload.mode],
@@ -124,7 +126,8 @@ export const ENTRIES = {
             ),
           )
         : null,
-      diagnosis.method ? h("p", null, h("span", { "aria-hidden": "true" }, "→ "), `method: ${diagnosis.method}`) : null,
+      diagnosis.documents?.length ? h("p", { class: "facts-line" }, h("span", { class: "faint" }, "cites"), diagnosis.documents.map(citation)) : null,
+      diagnosis.method ? h("p", null, h("span", { "aria-hidden": "true" }, "→ "), "method: ", h("a", { href: `/strategies/${encodeURIComponent(diagnosis.method)}/` }, diagnosis.method)) : null,
     ];
   },
 
@@ -142,14 +145,18 @@ export const ENTRIES = {
   },
 
   llm(item) {
-    const usage = item.usage ?? {};
-    const tokens = (usage.prompt_tokens ?? usage.input_tokens ?? 0) + (usage.completion_tokens ?? usage.output_tokens ?? 0);
-    const parts = [`${AGENTS[item.agent] ?? "Agent"} asked ${item.model || "the model"}`];
-    if (tokens) parts.push(`${count(tokens)} tokens`);
-    if (item.cost) parts.push(`$${Number(item.cost).toFixed(4)}`);
-    if (item.done && item.endedAt) parts.push(seconds((Date.parse(item.endedAt) - Date.parse(item.at)) / 1000));
+    const { usage } = item;
+    const parts = [`${AGENTS[item.agent] ?? "Agent"} asked ${item.profile || "the model"}${item.purpose ? ` (${item.purpose})` : ""}`];
+    if (item.notes) parts.push(`with ${item.notes === 1 ? "a note" : `${item.notes} notes`}`);
+    if (usage) parts.push(`${count(usage.input_tokens ?? 0)} tokens in, ${count(usage.output_tokens ?? 0)} out`);
+    if (item.dollars != null) parts.push(`$${item.dollars.toFixed(4)}`);
+    if (item.attempts > 1) parts.push(`${item.attempts} attempts`);
+    if (item.failed) parts.push(`no answer: ${item.failed}`);
+    else if (item.seconds != null) parts.push(seconds(item.seconds));
+    if (item.finish === "length") parts.push("cut off at its longest");
     if (!item.done) parts.push("waiting for the answer …");
-    return [h("p", null, parts.join(" · "), item.messages ? [" ", h("a", { href: `artefacts/${encodeURIComponent(item.messages.sha)}`, target: "_blank", rel: "noopener" }, "what it was asked")] : null)];
+    const kept = [["what it was asked", item.request], ["the reply", item.reply], ["its reasoning", item.reasoning]].filter(([, ref]) => ref);
+    return [h("p", null, parts.join(" · "), kept.map(([name, ref]) => [" ", h("a", { href: `artefacts/${encodeURIComponent(ref.sha)}`, target: "_blank", rel: "noopener" }, name)]))];
   },
 
   artefact(item) {
@@ -159,6 +166,14 @@ export const ENTRIES = {
 
   state(item) {
     return [h("p", null, item.title, item.text ? `: ${item.text}` : "")];
+  },
+
+  forked(item) {
+    const changed = Object.entries(item.changed).map(([name, value]) => h("span", null, h("span", { class: "faint" }, `${name.replaceAll("_", " ")} `), name === "budget" ? listedLimits(value) : shown(value) || "–"));
+    return [
+      h("p", null, `Forked${item.by ? ` by ${item.by}` : ""}: what stands above was inherited `, item.from ? h("a", { href: `/runs/${encodeURIComponent(item.from.run)}/#event=${item.from.seq}` }, `up to event ${item.from.seq} of its parent`) : "", "."),
+      h("p", { class: "facts-line" }, changed.length ? changed : h("span", { class: "faint" }, "The settings are the same.")),
+    ];
   },
 
   control(item) {
@@ -184,9 +199,17 @@ export const ENTRIES = {
   },
 };
 
+// A passage of a team's document; one of a folder, in a trace from the command line, has nothing to lead to.
+function citation(cited) {
+  const [, document, index] = /^([0-9a-f-]{36})\/(\d+)$/.exec(cited.id ?? "") ?? [];
+  return document ? h("a", { href: `/documents/${document}/#p${index}` }, cited.title) : h("span", null, cited.title);
+}
+
 function spaceTag(space) {
   return h("span", { class: `tag${space === "own kernel" ? " class-custom" : ""}` }, space || "–");
 }
+
+const listedLimits = (limits) => Object.entries(limits).filter(([, limit]) => limit != null).map(([unit, limit]) => `${unit.replaceAll("_", " ")} ${figure(limit)}`).join(", ");
 
 const operators = (value) => listed(value).replaceAll("aten.", "").replaceAll(".default", "");
 
@@ -264,5 +287,9 @@ export function messageBody(item) {
   });
   return body;
 }
+
+// A model's own words, as they came: the agent says below what it made of them.
+const REPLY_LINES = 3;
+export const isAnswer = (item) => Boolean(item.answer) && item.text.split("\n").length > REPLY_LINES;
 
 export const isLong = (text) => text.length > LONG_CHARACTERS || (text.match(/\n/g)?.length ?? 0) > LONG_LINES;

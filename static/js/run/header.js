@@ -5,6 +5,7 @@ import { bestCandidate, expectedSeconds } from "./store.js";
 import { clock } from "../lib/ago.js";
 
 const BASELINES = { compile: "torch.compile", "compile-max-autotune": "torch.compile max-autotune", "cuda-graph": "CUDA graph", eager: "eager" };
+const ROLES = { planner: "Planner", coder: "Coder", verifier: "Verifier" };
 const WRITERS = { planner: "Planner", coder: "Coder", verifier: "Verifier" };
 
 export class Header {
@@ -30,10 +31,52 @@ export class Header {
         button.disabled = Boolean(run.waiting);
       }
       this.part("finished").hidden = run.state !== "finished" || run.best == null;
+      if (this.part("note")) this.part("note").hidden = run.state === "finished";
+      if (this.part("fork")) this.part("fork").hidden = !state.last;
     }
+    if (this.part("more-budget")) this.part("more-budget").hidden = run.state === "finished" && !run.refused;
+    this.drawPause(state);
+    this.drawUsage(state);
     this.drawBest(state);
     this.drawSpent(state);
     this.tick();
+  }
+
+  // Why it stands still, where it was not a person who stopped it, and what to do.
+  drawPause(state) {
+    const pause = state.run.state === "paused" && state.run.pause?.kind ? state.run.pause : null;
+    this.part("pause").hidden = !pause;
+    if (!pause) return;
+    setText(this.part("pause-reason"), pause.reason ?? "");
+    setText(this.part("pause-hint"), pause.kind === "review" ? "Nothing is spent meanwhile. Resume the run as it is, or edit the plan first." : `${pause.hint ? `To do: ${pause.hint}. ` : ""}Nothing is lost; resume the run when the model can answer.`);
+    if (this.part("edit-plan")) this.part("edit-plan").hidden = pause.kind !== "review";
+  }
+
+  drawUsage(state) {
+    const rows = [...state.usage.values()];
+    this.part("usage").hidden = !rows.length;
+    if (!rows.length) return;
+    const cells = (row) => [
+      ROLES[row.role] ?? row.role,
+      row.profile,
+      count(row.calls) + (row.failed ? `, ${row.failed} failed` : ""),
+      row.uncounted ? "not counted" : count(row.input),
+      row.uncounted ? "not counted" : count(row.output),
+      row.dollars == null ? "–" : `$${row.dollars.toFixed(row.dollars < 1 ? 4 : 2)}`,
+      seconds(row.seconds),
+    ];
+    const mark = JSON.stringify(rows);
+    if (mark === this.usageMark) return;
+    this.usageMark = mark;
+    const names = ["Role", "Model", "Calls", "Tokens in", "Tokens out", "Cost", "Time"];
+    this.part("usage-table").replaceChildren(
+      h(
+        "table",
+        { class: "table" },
+        h("thead", null, h("tr", null, names.map((name, index) => h("th", { scope: "col", class: index > 1 ? "num" : null }, name)))),
+        h("tbody", null, rows.map((row) => h("tr", null, cells(row).map((text, index) => h("td", { class: index > 1 ? "num" : null }, text))))),
+      ),
+    );
   }
 
   drawBest(state) {
@@ -118,13 +161,13 @@ export class Header {
     const { state } = this;
     const { run } = state;
     if (run.state === "finished") return run.reason || statusOf(run.outcome)[2];
-    if (run.state === "paused") return "Paused: nothing is spent until it is resumed.";
+    if (run.state === "paused") return run.pause?.kind ? "Paused." : "Paused: nothing is spent until it is resumed.";
     if (!state.last) return "Waiting for an orchestrator to take the run …";
     for (let index = state.items.length - 1, seen = 0; index >= 0 && seen < 60; index -= 1, seen += 1) {
       const item = state.items[index];
       if (item.kind === "verification" && !item.finishedAt) return verificationText(state, item, this.now());
       if (item.kind === "message" && !item.done && item.text) return `${WRITERS[item.agent] ?? "An agent"} is writing …`;
-      if (item.kind === "llm" && !item.done) return `${WRITERS[item.agent] ?? "An agent"} asks ${item.model || "the model"} … ${seconds(Math.max(0, Math.floor((this.now() - Date.parse(item.at)) / 1000)))}`;
+      if (item.kind === "llm" && !item.done) return `${WRITERS[item.agent] ?? "An agent"} asks ${item.profile || "the model"} … ${seconds(Math.max(0, Math.floor((this.now() - Date.parse(item.at)) / 1000)))}`;
     }
     return "Working …";
   }

@@ -30,7 +30,7 @@ let caughtUp = head === 0; // until then header, chart and pane keep what the se
 const header = new Header(root, config, now);
 const chart = new Chart(part("chart"));
 const tree = new Tree(part("tree"), now);
-const conversation = new Conversation({ pane: part("conversation"), scroller: part("scroller"), list: part("entries"), follow: part("follow"), newer: part("newer"), now });
+const conversation = new Conversation({ pane: part("conversation"), scroller: part("scroller"), list: part("entries"), follow: part("follow"), newer: part("newer"), now, forks: Boolean(part("fork")) });
 const pane = new Pane({ root, config, onTab: (tab) => go({ ...selection, event: null, span: null, tab }) });
 
 const connection = new Connection({
@@ -172,12 +172,36 @@ async function ask(button) {
   }
 }
 
+part("note")?.addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const form = event.currentTarget;
+  const button = form.querySelector("button");
+  button.disabled = true;
+  part("control-error").textContent = "";
+  try {
+    const answer = await fetch(form.action, { method: "POST", body: new FormData(form), headers: { accept: "application/json" }, credentials: "same-origin" });
+    if (!answer.ok) throw new Error((await answer.json().catch(() => ({}))).error ?? `the server answered ${answer.status}`);
+    form.elements.text.value = "";
+    say("The note is on its way to the next prompt.");
+  } catch (error) {
+    part("control-error").textContent = error.message;
+    say(error.message);
+  }
+  button.disabled = false;
+});
+
 function step(by) {
   const numbers = [...state.candidates.keys()].sort((a, b) => a - b);
   if (!numbers.length) return;
   const at = numbers.indexOf(subject().number);
   go({ candidate: numbers[Math.min(numbers.length - 1, Math.max(0, at + by))], tab: selection.tab });
 }
+
+part("note")?.elements.text.addEventListener("keydown", (event) => {
+  if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+  event.preventDefault();
+  part("note").requestSubmit();
+});
 
 addEventListener("hashchange", select);
 shortcut("j", "next candidate", () => step(1));

@@ -6,7 +6,8 @@ export function createState() {
     last: 0, // seq of the last event folded
     run: {
       state: "queued", outcome: "", reason: "", best: null, speedup: null, startedAt: null, finishedAt: null,
-      workflow: "", planner: "", coder: "", device: "", precision: "", mode: "", target: null, task: null, waiting: "",
+      pause: null, forked: null, refused: false, planned: 0,
+      workflow: "", planner: "", coder: "", judge: "", device: "", precision: "", mode: "", target: null, task: null, waiting: "",
     },
     spans: new Map(), // path -> span
     roots: [], // paths of spans without a parent, as they were opened
@@ -18,6 +19,7 @@ export function createState() {
     decisions: new Map(), // seq -> its item
     timelines: [], // {seq, candidate, title, tool, timeline}; candidate null is the reference
     stageSeconds: new Map(), // "job/stage/tier" -> seconds of those that ended, for what to expect
+    usage: new Map(), // "role/profile" -> what that model did for that role
     spent: {},
     limits: {},
   };
@@ -149,7 +151,7 @@ const FOLDERS = {
     const { run } = state;
     run.state = "running";
     run.startedAt ??= event.at;
-    for (const name of ["workflow", "planner", "coder", "device", "precision", "mode", "target", "task"]) if (payload[name] != null) run[name] = payload[name];
+    takeSettings(run, payload);
     if (payload.budget) state.limits = payload.budget;
     changes.header = true;
     addItem(state, changes, event, "started", { payload });
@@ -157,19 +159,29 @@ const FOLDERS = {
   "run.paused"(state, event, payload, changes) {
     state.run.state = "paused";
     state.run.waiting = "";
+    state.run.pause = payload;
     changes.header = true;
-    addItem(state, changes, event, "state", { title: "Paused", text: payload.reason ?? "" });
-    changes.notices.push("The run is paused.");
+    addItem(state, changes, event, "state", { title: "Paused", text: [payload.reason, payload.hint].filter(Boolean).join(" – ") });
+    changes.notices.push(`The run is paused. ${payload.kind ? (payload.reason ?? "") : ""}`);
   },
   "run.resumed"(state, event, payload, changes) {
     state.run.state = "running";
     state.run.waiting = "";
+    state.run.pause = null;
     changes.header = true;
     addItem(state, changes, event, "state", { title: "Resumed", text: payload.reason ?? "" });
     changes.notices.push("The run goes on.");
   },
   "run.forked"(state, event, payload, changes) {
-    addItem(state, changes, event, "state", { title: "Forked", text: payload.from ? `from event ${payload.from.seq} of run ${payload.from.run}` : "" });
+    const { run } = state;
+    Object.assign(run, { state: "running", waiting: "", pause: null, forked: payload.from ?? null, refused: false });
+    if (payload.settings) takeSettings(run, payload.settings);
+    if (payload.settings?.budget) state.limits = payload.settings.budget;
+    // What the parent's verifiers and models were in the middle of is not ours.
+    for (const item of state.items) if (item.kind === "verification" && !item.finishedAt) Object.assign(item, { finishedAt: event.at, message: "left to the parent" });
+    for (const item of state.items) if (item.kind === "llm" && !item.done) Object.assign(item, { done: true, endedAt: event.at });
+    changes.header = true;
+    addItem(state, changes, event, "forked", { from: payload.from ?? null, changed: payload.changed ?? {}, by: payload.by ?? "" });
   },
   "run.finished"(state, event, payload, changes) {
     Object.assign(state.run, {
@@ -197,13 +209,50 @@ const FOLDERS = {
     changes.tree = true;
   },
   "llm.requested"(state, event, payload, changes) {
-    addItem(state, changes, event, "llm", { key: payload.key, model: payload.model ?? "", messages: payload.messages ?? null, usage: null, cost: null, done: false });
-    state.itemById.set(`llm:${payload.key}`, state.items.at(-1));
+    const item = addItem(state, changes, event, "llm", {
+      key: payload.key, profile: payload.profile ?? "", purpose: payload.purpose ?? "", request: payload.request ?? null, notes: payload.notes?.length ?? 0,
+      usage: null, dollars: null, done: false,
+    });
+    state.itemById.set(`llm:${payload.key}`, item);
+    const before = state.messages.get(payload.key); // a fork asks again what its parent had been told
+    if (before?.done) Object.assign(before, { done: false, answer: "" });
+    changes.header = true;
   },
   "llm.completed"(state, event, payload, changes) {
-    const item = state.itemById.get(`llm:${payload.key}`) ?? addItem(state, changes, event, "llm", { key: payload.key, model: "", messages: null });
-    Object.assign(item, { usage: payload.usage ?? null, cost: payload.cost ?? null, reply: payload.reply ?? null, done: true, endedAt: event.at });
+    const item = state.itemById.get(`llm:${payload.key}`) ?? addItem(state, changes, event, "llm", { key: payload.key, profile: payload.profile ?? "", purpose: payload.purpose ?? "", request: null });
+    Object.assign(item, {
+      usage: payload.usage ?? null, dollars: payload.dollars ?? null, seconds: payload.seconds ?? null, model: payload.model ?? "", finish: payload.finish ?? "stop",
+      attempts: payload.attempts ?? 1, reply: payload.reply ?? null, reasoning: payload.reasoning ?? null, done: true, endedAt: event.at,
+    });
     changes.items.add(item.id);
+    const message = state.messages.get(payload.key); // the text that was streamed is whole now
+    if (message) {
+      Object.assign(message, { done: true, gap: false, answer: item.profile, artefact: message.gap ? (payload.reply ?? null) : null });
+      changes.items.add(message.id);
+    }
+    const row = usageOf(state, payload, event.agent);
+    row.calls += payload.attempts ?? 1;
+    row.seconds += payload.seconds ?? 0;
+    if (payload.usage) {
+      row.input += payload.usage.input_tokens ?? 0;
+      row.output += payload.usage.output_tokens ?? 0;
+    } else row.uncounted += 1;
+    if (payload.dollars != null) row.dollars = (row.dollars ?? 0) + payload.dollars;
+    changes.header = true;
+  },
+  "llm.failed"(state, event, payload, changes) {
+    const item = state.itemById.get(`llm:${payload.key}`);
+    if (item && !item.done) {
+      Object.assign(item, { done: true, failed: payload.message ?? "no answer", endedAt: event.at });
+      changes.items.add(item.id);
+    } else addItem(state, changes, event, "llm", { key: payload.key, profile: payload.profile ?? "", purpose: payload.purpose ?? "", done: true, failed: payload.message ?? "no answer" });
+    const row = usageOf(state, payload, payload.role ?? event.agent);
+    row.calls += payload.attempts ?? 0;
+    row.failed += 1;
+    changes.header = true;
+  },
+  "effect.completed"(state, event, payload, changes) {
+    if (payload.name === "budget.refused") state.run.refused = changes.header = true;
   },
   "message.delta"(state, event, payload, changes) {
     const item = messageItem(state, event, payload.message, changes);
@@ -235,6 +284,7 @@ const FOLDERS = {
     addItem(state, changes, event, "note", { text: payload.text ?? "", to: payload.to ?? "", by: payload.by ?? "" });
   },
   "plan.proposed"(state, event, payload, changes) {
+    state.run.planned = event.seq;
     addItem(state, changes, event, "plan", { plan: payload, edited: false });
   },
   "plan.edited"(state, event, payload, changes) {
@@ -333,6 +383,18 @@ const FOLDERS = {
     changes.notices.push(`Error: ${payload.message ?? ""}`);
   },
 };
+
+const SETTINGS = ["workflow", "planner", "coder", "judge", "device", "precision", "mode", "target", "task"];
+
+function takeSettings(run, given) {
+  for (const name of SETTINGS) if (given[name] != null) run[name] = given[name];
+}
+
+function usageOf(state, payload, role) {
+  const key = `${role}/${payload.profile ?? ""}`;
+  if (!state.usage.has(key)) state.usage.set(key, { role, profile: payload.profile ?? "", calls: 0, failed: 0, input: 0, output: 0, uncounted: 0, dollars: null, seconds: 0 });
+  return state.usage.get(key);
+}
 
 function takeTimeline(state, event, payload, changes) {
   if (!payload.timeline?.sha) return;

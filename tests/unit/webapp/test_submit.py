@@ -8,6 +8,7 @@ from django.urls import reverse
 
 from tests.unit.webapp.cast import PROGRAM, SOURCE, make_run
 from webapp.fleet.models import Device
+from webapp.llm.models import Profile
 from webapp.runs.models import Run
 from webapp.tasks.examples import examples
 
@@ -154,3 +155,26 @@ def test_a_program_without_modelnew_is_refused_and_both_sources_are_kept(people)
     answer = people.client("alice").post(VERIFY, typed(program="import torch\nmine = 1\n"))
     page = answer.content.decode()
     assert answer.status_code == 422 and "there is no class `ModelNew`" in page and "mine = 1" in page and "class Model(nn.Module)" in page
+
+
+def test_workflow_models_language_and_limits_are_chosen(people):
+    Profile.objects.create(name="fast", kind="openai", model="m-1")
+    client = people.client("alice")
+    page = client.get(SUBMIT).content.decode()
+    assert "fast (m-1)" in page and "CudaForge" in page and "Let me read the plan first" in page
+    chosen = {"workflow": "forge", "llm": "fast", "judge": "built-in", "coder_mode": "frontend+mid-end", "language": "cpp", "review_plan": "on"}
+    client.post(SUBMIT, typed(**chosen, calls="40", tokens="200000", dollars="1.5"))
+    kept = Run.objects.get().settings
+    assert (kept["workflow"], kept["planner"], kept["coder"], kept["judge"]) == ("forge", "fast", "fast", "built-in")
+    assert (kept["language"], kept["coder_mode"], kept["review_plan"]) == ("cpp", "frontend+mid-end", True)
+    assert (kept["budget"]["calls"], kept["budget"]["tokens"], kept["budget"]["dollars"]) == (40, 200_000, 1.5)
+    again = client.get(SUBMIT, {"from": str(Run.objects.get().pk)}).content.decode()
+    assert '<option value="fast" selected>' in again and 'name="calls" value="40"' in again
+
+
+def test_what_cannot_work_together_is_refused_at_its_field(people):
+    client = people.client("alice")
+    for change, said in (({"llm": "fast"}, "valid choice"), ({"language": "cuda"}, "need a GPU"), ({"workflow": "magic"}, "valid choice")):
+        answer = client.post(SUBMIT, typed(**change))
+        assert answer.status_code == 422 and said in answer.content.decode(), change
+    assert not Run.objects.exists()

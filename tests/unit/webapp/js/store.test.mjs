@@ -137,3 +137,55 @@ test("twenty thousand events fold in one go", () => {
   assert.equal(state.last, 20000);
   assert.equal(state.items.length, 50);
 });
+
+const exchange = (key, more = {}) => [
+  ["llm.requested", { key, profile: "fast", purpose: "coder/first", request: { sha: "r" }, estimate: {} }, { agent: "coder" }],
+  ["message.delta", { message: key, offset: 0, text: "half" }, { agent: "coder" }],
+  ["llm.completed", { key, profile: "fast", purpose: "coder/first", usage: { input_tokens: 100, output_tokens: 20 }, dollars: 0.01, attempts: 2, seconds: 3, reply: { sha: "a" }, ...more }, { agent: "coder" }],
+];
+
+test("an exchange with a model ends the text that it streamed, and counts by role and model", () => {
+  const state = createState();
+  fold(state, list(...exchange("s#1"), ...exchange("s#2", { usage: null, dollars: null })));
+  assert.equal(state.messages.get("s#1").done, true);
+  assert.equal(state.messages.get("s#1").answer, "fast");
+  const row = state.usage.get("coder/fast");
+  assert.deepEqual([row.calls, row.input, row.output, row.uncounted, row.dollars, row.seconds], [4, 100, 20, 1, 0.01, 6]);
+});
+
+test("a pause says why, and a model that did not answer is an entry of its own", () => {
+  const state = createState();
+  fold(
+    state,
+    list(
+      ["llm.requested", { key: "s#1", profile: "fast" }, { agent: "coder" }],
+      ["llm.failed", { key: "s#1", profile: "fast", role: "coder", kind: "refused", message: "no key", attempts: 1 }],
+      ["run.paused", { reason: "no key", kind: "refused", hint: "set it" }],
+    ),
+  );
+  assert.equal(state.run.pause.kind, "refused");
+  assert.equal(state.items.find((item) => item.kind === "llm").failed, "no key");
+  assert.equal(state.usage.get("coder/fast").failed, 1);
+  fold(state, [event(4, "run.resumed", { reason: "resumed by ada" })]);
+  assert.equal(state.run.pause, null);
+});
+
+test("a fork takes over the settings, and leaves to the parent what was in flight", () => {
+  const state = createState();
+  fold(
+    state,
+    list(
+      ["run.started", { workflow: "stitch", coder: "built-in", budget: { calls: 5 } }],
+      ...exchange("s#1"),
+      ["verification.queued", { key: "s#2", job: "verify", candidate: 1 }],
+      ["effect.completed", { key: "s#3", name: "budget.refused", value: {} }],
+      ["run.forked", { from: { run: "p", seq: 6 }, changed: { coder: "fast" }, settings: { workflow: "stitch", coder: "fast", budget: { calls: 9 } } }],
+    ),
+  );
+  assert.equal(state.run.coder, "fast");
+  assert.equal(state.limits.calls, 9);
+  assert.equal(state.run.refused, false);
+  assert.ok(state.verifications.get("s#2").finishedAt);
+  fold(state, [event(8, "llm.requested", { key: "s#1", profile: "other" }), event(9, "message.delta", { message: "s#1", offset: 0, text: "anew" })]);
+  assert.equal(state.messages.get("s#1").text, "anew");
+});

@@ -1,0 +1,103 @@
+"""How programs are searched for, as fields of a form: workflow, models, language, limits. Submitting and forking share them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+
+from agents.roles import impossible
+from agents.settings import SEARCHES, Budget, Settings
+from webapp.llm.models import Profile
+
+BUILT_IN = "built-in"
+ROLES = ("planner", "coder", "judge")
+LANGUAGES = {"": "what the device speaks: CUDA C++ on a GPU, C++ on the CPU", "cuda": "CUDA C++", "triton": "Triton", "cpp": "C++ on the CPU"}
+CODER_MODES = {"one": "one agent", "frontend+mid-end": "a pair: one makes it right, one makes it fast"}
+SIMPLE = ("candidates", "calls", "tokens", "dollars")  # limits whose unit is that of the field
+MINUTES = {"minutes": "seconds", "verifier_minutes": "verifier_seconds"}  # limits that people give in minutes
+
+
+class AnnouncedModels:
+    """`ModelPort.known` by what the orchestrators have announced: the web itself has no models and no keys."""
+
+    def __init__(self) -> None:
+        self.profiles = list(Profile.objects.order_by("name"))
+
+    def known(self, profile: str) -> bool:
+        return any(one.name == profile for one in self.profiles)
+
+
+class SearchFields(forms.Form):
+    """`llm` is one model for all roles; a role's own field, where it is not empty, goes before it."""
+
+    workflow = forms.ChoiceField(choices=list(SEARCHES.items()), initial="stitch", required=False)
+    llm = forms.ChoiceField(required=False, initial=BUILT_IN)
+    planner = forms.ChoiceField(required=False)
+    coder = forms.ChoiceField(required=False)
+    judge = forms.ChoiceField(required=False)
+    coder_mode = forms.ChoiceField(choices=list(CODER_MODES.items()), required=False, initial="one")
+    language = forms.ChoiceField(choices=list(LANGUAGES.items()), required=False)
+    review_plan = forms.BooleanField(required=False)
+    candidates = forms.IntegerField(min_value=1, max_value=1000, initial=8)
+    calls = forms.IntegerField(min_value=1, max_value=100_000, required=False)
+    tokens = forms.IntegerField(min_value=1000, max_value=10**9, required=False)
+    dollars = forms.FloatField(min_value=0.01, max_value=100_000, required=False)
+    minutes = forms.FloatField(min_value=0.5, max_value=24 * 60, initial=30)
+    verifier_minutes = forms.FloatField(min_value=0.5, max_value=24 * 60, initial=10)
+    target = forms.FloatField(min_value=1.0, max_value=1000, required=False)
+
+    def offer(self) -> None:
+        """Fill in the models that there are. For `__init__`."""
+        self.models = AnnouncedModels()
+        self.profiles = self.models.profiles
+        named = [(one.name, f"{one.name} ({one.model or one.kind})") for one in self.profiles]
+        self.fields["llm"].choices = [(BUILT_IN, "built-in compiler"), *named]
+        for role in ROLES:
+            self.fields[role].choices = [("", "as above"), (BUILT_IN, "built-in compiler"), *named]
+
+    def check(self, settings: Settings) -> None:
+        """Refuse, at the field, what cannot work together. For `clean`, once all fields are sound."""
+        roles = impossible(settings.model_copy(update={"language": None}), self.models)
+        language = None if roles else impossible(settings, self.models)
+        if roles or language:
+            self.add_error("llm" if roles else "language", roles or language)
+
+    def search(self) -> dict[str, Any]:
+        """The chosen values by the names of `Settings`, budget included."""
+        cleaned = self.cleaned_data
+        llm = cleaned.get("llm") or BUILT_IN
+        return {
+            "workflow": cleaned.get("workflow") or "stitch",
+            **{role: cleaned.get(role) or llm for role in ROLES},
+            "coder_mode": cleaned.get("coder_mode") or "one",
+            "language": cleaned.get("language") or None,
+            "review_plan": bool(cleaned.get("review_plan")),
+            "target": cleaned.get("target"),
+            "budget": self.limits().model_dump(),
+        }
+
+    def limits(self) -> Budget:
+        cleaned = self.cleaned_data
+        in_seconds = {unit: cleaned[field] * 60 if cleaned.get(field) else None for field, unit in MINUTES.items()}
+        return Budget.model_validate({unit: cleaned.get(unit) for unit in SIMPLE} | in_seconds)
+
+
+def initial_of(settings: Settings) -> dict[str, Any]:
+    """What the fields open with for given settings."""
+    roles = {role: getattr(settings, role) for role in ROLES}
+    same = len(set(roles.values())) == 1
+    found: dict[str, Any] = {
+        "workflow": settings.workflow,
+        "llm": settings.coder,
+        **{role: "" if same or name == settings.coder else name for role, name in roles.items()},
+        "coder_mode": settings.coder_mode,
+        "language": settings.language or "",
+        "review_plan": settings.review_plan,
+        "target": settings.target,
+        **{unit: getattr(settings.budget, unit) for unit in SIMPLE},
+    }
+    for field, unit in MINUTES.items():
+        limit = getattr(settings.budget, unit)
+        found[field] = round(limit / 60, 2) if limit else None
+    return found
