@@ -10,6 +10,7 @@ import ast
 import difflib
 import re
 from dataclasses import dataclass
+from functools import cache
 
 from agents.compiler.program import HELPER
 from agents.llm.messages import Reply
@@ -52,6 +53,7 @@ class Swap:
     line: int
 
 
+@cache
 def helper() -> str:
     return HELPER.read_text().strip()
 
@@ -244,6 +246,7 @@ def checked(source: str) -> str:
     if len(source) > MAX_PROGRAM:
         raise Refused(f"The program has {len(source):,} characters; more than {MAX_PROGRAM:,} are not taken.")
     try:
+        ast.parse(source)  # before the helper is put in: the lines of an error are those that the model wrote
         source = unfolded(source)
         Program.read(source)
     except SyntaxError as error:

@@ -82,6 +82,9 @@ class AskingRoles:
             reply = await span.ask("coder", "fake", asking("coder/again", prompt + reply.text))
         return Edit(reply.text, f"program {len(situation.attempts) + 1}", "changed", ("wrote it",), "vectorise", "g1")
 
+    def knobs(self, situation, attempt):
+        return []
+
     async def advise(self, span, situation, attempt) -> Advice:
         said = (await span.ask("verifier", "fake", asking("verifier/advise", attempt.edit.source))).text
         plan = situation.plan
