@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import os
 import sys
+import time
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
-from verifier.jobs import (
-    AdmitJob,
-    CalibrateJob,
-    CaptureJob,
-    Job,
-    JobResult,
-    ProfileJob,
-    Sanitized,
-    SanitizeJob,
-    SanitizerTool,
-    Section,
-    StageEvent,
-    VerifyJob,
-)
-from verifier.limits import Limits
-from verifier.report import Report
+from verifier.choices import SanitizerTool, Section
+
+if TYPE_CHECKING:  # the judge is started before any of it is imported
+    from verifier.jobs import JobResult, Sanitized, StageEvent
+    from verifier.report import Report
+    from verifier.starting import Started
 
 EXIT_OK, EXIT_VERDICT, EXIT_HOST = 0, 1, 2
 
@@ -87,14 +77,6 @@ def parser() -> argparse.ArgumentParser:
     prepare.add_argument("--data-dir", type=Path, default=None, help="where they are kept (default: $DATA_DIR/verifier or .data/verifier)")
 
     prepare.add_argument("--plain", action="store_true", help="only for programs without flags of their own")
-
-    judge = commands.add_parser("judge")  # the process that Verifier starts; not for people
-    judge.add_argument("--device", required=True)
-    judge.add_argument("--data-dir", type=Path, required=True)
-    judge.add_argument("--fd", type=int, required=True)
-    judge.add_argument("--limits", default="{}")
-    judge.add_argument("--spares", type=int, default=2)
-    judge.add_argument("--without-static", action="store_true")
     return top
 
 
@@ -108,12 +90,8 @@ def _common(command: argparse.ArgumentParser) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
+    begun = time.monotonic()
     arguments = parser().parse_args(argv)
-    if arguments.command == "judge":
-        from verifier.opening import main as judge
-
-        limits = Limits.model_validate_json(arguments.limits)
-        return judge(arguments.device, arguments.data_dir, arguments.fd, limits, arguments.spares, arguments.without_static)
     if arguments.command == "prepare":
         from verifier.prepare import main as prepare
 
@@ -131,45 +109,62 @@ def main(argv: list[str] | None = None) -> int:
         print("a source is not UTF-8 text", file=sys.stderr)
         return EXIT_HOST
     data_dir = arguments.data_dir or _data_folder()
+    from verifier.starting import start_job
+
+    started = start_job(job, arguments.device, data_dir, begun)
     try:
-        result = asyncio.run(_run(job, arguments.device, data_dir, quiet=arguments.quiet or arguments.json))
+        import asyncio  # this and the rest while the judge starts
+
+        return asyncio.run(_run(job, started, data_dir, arguments))
     except KeyboardInterrupt:
         return 130
-    return _print(result, arguments)
+    except BrokenPipeError:  # whoever read the verdict has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_VERDICT
 
 
-def _job(arguments: argparse.Namespace) -> Job:
+def _job(arguments: argparse.Namespace) -> dict[str, Any]:
+    """As in `verifier.jobs`."""
     if arguments.command == "calibrate":
-        return CalibrateJob(seconds=arguments.seconds)
+        return {"kind": "calibrate", "seconds": arguments.seconds}
     common = {"task_source": arguments.task.read_text(encoding="utf-8"), "precision": arguments.precision, "mode": arguments.mode}
     if arguments.command == "check":
         program = arguments.program.read_text(encoding="utf-8")
-        return VerifyJob(**common, program_source=program, tier=arguments.tier, backward=arguments.backward, seed=arguments.seed)
+        more = {"tier": arguments.tier, "backward": arguments.backward, "seed": arguments.seed}
+        return {"kind": "verify", **common, "program_source": program, **more}
     if arguments.command == "profile":
         program = arguments.program.read_text(encoding="utf-8") if arguments.program else None
         counters = {"counters": arguments.counters, "sections": arguments.sections}
-        return ProfileJob(**common, program_source=program, iterations=arguments.iterations, **counters)
+        return {"kind": "profile", **common, "program_source": program, "iterations": arguments.iterations, **counters}
     if arguments.command == "sanitize":
         program = arguments.program.read_text(encoding="utf-8") if arguments.program else None
-        return SanitizeJob(**common, program_source=program, tools=arguments.tools, calls=arguments.calls)
-    return AdmitJob(**common) if arguments.command == "admit" else CaptureJob(**common)
+        return {"kind": "sanitize", **common, "program_source": program, "tools": arguments.tools, "calls": arguments.calls}
+    return {"kind": arguments.command, **common}
 
 
 def _data_folder() -> Path:
     return Path(os.environ.get("DATA_DIR", ".data")) / "verifier"
 
 
-async def _run(job: Job, device: str, data_dir: Path, quiet: bool) -> JobResult:
+async def _run(job: dict[str, Any], started: Started, data_dir: Path, arguments: argparse.Namespace) -> int:
+    from pydantic import TypeAdapter
+
     from verifier.client import Verifier
+    from verifier.jobs import Job
+
+    quiet = arguments.quiet or arguments.json
 
     def on_stage(event: StageEvent) -> None:
         if not quiet and event.status != "started":
             seconds = f" {event.seconds:.2f} s" if event.seconds is not None else ""
             print(f"  {event.stage:<12} {event.status}{seconds}  {event.detail}", file=sys.stderr)
 
-    verifier = Verifier(device, data_dir, spares=3)
+    verifier = Verifier(arguments.device, data_dir, spares=3, started=started)
     try:
-        return await verifier.run(job, on_stage)
+        result = await verifier.run(TypeAdapter(Job).validate_python(job), on_stage)
+        status = _print(result, arguments)
+        sys.stdout.flush()
+        return status
     finally:
         await verifier.close()
 

@@ -9,21 +9,23 @@ import json
 import os
 import signal
 import socket
-import sys
+import subprocess
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from verifier.channel import HEADER, pair
+from verifier.channel import HEADER
 from verifier.jobs import Job, JobResult, StageEvent
 from verifier.limits import Limits
 from verifier.report import Environment
+from verifier.starting import Started, start_judge
 
 OnStage = Callable[[StageEvent], "None | Awaitable[None]"]
 MAX_JSON = 64 << 20
 MAX_TIMELINE = 256 << 20
 CANCEL_SECONDS = 5
-PACKAGE_PARENT = str(Path(__file__).resolve().parents[1])
+END_SECONDS = 3
 
 
 class JudgeGone(ConnectionError):
@@ -33,9 +35,18 @@ class JudgeGone(ConnectionError):
 class Verifier:
     """One device. Jobs of several callers are done one after another; cancelling a caller ends what runs for it.
 
-    `without_static` is for tests of the later stages: no job can ask for it, and its reports are marked as never a result."""
+    `without_static` is for tests of the later stages: no job can ask for it, and its reports are marked as never a result. `started`: a judge that
+    has been sent the first job already (`verifier.starting.start_job`)."""
 
-    def __init__(self, device: str, data_dir: Path | str, limits: Limits | None = None, spares: int = 3, without_static: bool = False):
+    def __init__(
+        self,
+        device: str,
+        data_dir: Path | str,
+        limits: Limits | None = None,
+        spares: int = 3,
+        without_static: bool = False,
+        started: Started | None = None,
+    ):
         self.device = device
         self.data_dir = Path(data_dir)
         self.limits = limits or Limits()
@@ -43,7 +54,8 @@ class Verifier:
         self.without_static = without_static
         self.environment: Environment | None = None
         self._figures: dict[str, float] = {}
-        self._process: asyncio.subprocess.Process | None = None
+        self._started = started
+        self._process: subprocess.Popen[bytes] | None = None
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
         self._turn = asyncio.Lock()
@@ -65,12 +77,14 @@ class Verifier:
         raise AssertionError("unreachable")
 
     async def _run(self, job: Job, on_stage: OnStage | None) -> JobResult:
+        sent = self._started is not None and self._started.sent
         unusable = await self._start()
         if unusable:
             return JobResult(error=unusable)
         self._number += 1
         number = self._number
-        await self._send({"type": "job", "id": number, "job": job.model_dump(mode="json")})
+        if not sent:
+            await self._send({"type": "job", "id": number, "job": job.model_dump(mode="json")})
         while True:
             message, raw = await self._receive()
             if message.get("id") != number:
@@ -106,32 +120,17 @@ class Verifier:
 
     @property
     def judge_pid(self) -> int | None:
-        return self._process.pid if self._process is not None and self._process.returncode is None else None
+        return self._process.pid if self._process is not None and self._process.poll() is None else None
 
     async def _start(self) -> str:
-        if self._process is not None and self._process.returncode is None:
+        if self._process is not None and self._process.poll() is None:
             return ""
         await self._stop()
-        ours, theirs = pair()
-        boot = "import sys; sys.path.insert(0, sys.argv.pop(1)); from verifier.cli import main; raise SystemExit(main())"
-        arguments = ["judge", "--device", self.device, "--data-dir", str(self.data_dir.resolve()), "--fd", str(theirs.fileno())]
-        arguments += ["--limits", self.limits.model_dump_json(), "--spares", str(self.spares)]
-        arguments += ["--without-static"] if self.without_static else []
-        self._process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-c",
-            boot,
-            PACKAGE_PARENT,
-            *arguments,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=2,
-            env=judge_environment(),
-            cwd="/",
-            pass_fds=[theirs.fileno()],
-            start_new_session=True,
-        )
-        theirs.close()
-        self._reader, self._writer = await asyncio.open_connection(sock=_stream(ours))
+        started, self._started = self._started, None
+        if started is None:
+            started = start_judge(self.device, self.data_dir, self.limits, self.spares, self.without_static)
+        self._process = started.process
+        self._reader, self._writer = await asyncio.open_connection(sock=_stream(started.sock))
         try:
             message, _ = await self._receive()
         except JudgeGone as gone:
@@ -184,35 +183,13 @@ class Verifier:
             self._reader = self._writer = None
         if process is None:
             return
-        with contextlib.suppress(TimeoutError):  # it sees that its client is gone and ends its parties
-            async with asyncio.timeout(3):
-                await process.wait()
-        if process.returncode is None:
+        deadline = time.monotonic() + END_SECONDS  # it sees that its client is gone and ends its parties
+        while process.poll() is None and time.monotonic() < deadline:
+            await asyncio.sleep(0.005)
+        if process.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-            await process.wait()
-
-
-JUDGE_KEEPS = (
-    *("LANG", "TMPDIR", "PYTHONPATH", "LD_LIBRARY_PATH"),
-    *("CUDA_HOME", "CUDA_VISIBLE_DEVICES", "STITCH_NSYS", "STITCH_NSYS_LIBRARIES"),
-)
-
-
-def judge_environment() -> dict[str, str]:
-    """All that a judge gets of its client's environment: no key, no secret, nothing of the user."""
-    kept = {name: os.environ[name] for name in JUDGE_KEEPS if name in os.environ}
-    path = os.environ.get("PATH", "/usr/local/bin:/usr/bin:/bin")
-    return {
-        "PATH": path,
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "OMP_WAIT_POLICY": "PASSIVE",  # its own threads never spin while a party is timed
-        # Tensors of the same few sizes come and go: keep their pages instead of asking the kernel for fresh ones each time.
-        "MALLOC_MMAP_MAX_": "0",
-        "MALLOC_TRIM_THRESHOLD_": str(4 << 30),
-        "MALLOC_TOP_PAD_": str(64 << 20),
-        **kept,
-    }
+            await asyncio.to_thread(process.wait)
 
 
 def _stream(sock: socket.socket) -> socket.socket:

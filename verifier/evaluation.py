@@ -7,12 +7,14 @@ import contextlib
 import secrets
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from verifier.admission import task_failure
+from verifier.build.artefacts import Artefacts
 from verifier.build.building import BuildFailed, Building, resources_of_cubins
 from verifier.build.headers import Headers
-from verifier.build.store import Artefacts, Store
+from verifier.build.store import Store
 from verifier.channel import MAX_ARTEFACTS
 from verifier.devices.base import DeviceError
 from verifier.host_repeatability import repeatability
@@ -22,6 +24,7 @@ from verifier.integrity.judging import ask, judge_evidence
 from verifier.integrity.static import inspect_source
 from verifier.jobs import StageEvent, VerifyJob
 from verifier.layout import LayoutError
+from verifier.opening import Opening
 from verifier.pool import Party, PartyFailure, Pool, Role, data_folder
 from verifier.program import Program
 from verifier.report import Finding, Report, Stage, Status
@@ -30,7 +33,7 @@ from verifier.sandbox import protection
 from verifier.session import ReferenceSession
 from verifier.source import SourceError, parse
 from verifier.task import Task
-from verifier.tournament import Tournament
+from verifier.tournament import Tournament, load_baseline
 from verifier.trials import Subject, Trials, Verdict
 
 OnStage = Callable[[StageEvent], None]
@@ -61,6 +64,7 @@ class Evaluation:
         on_stage: OnStage,
         without_static: bool = False,
         headers: Headers | None = None,
+        opening: Opening | None = None,
     ):
         self.job = job
         self.pool = pool
@@ -70,6 +74,7 @@ class Evaluation:
         self.on_stage = on_stage
         self.data_dir = data_dir
         self.headers = headers
+        self.opening = opening
         environment = self.device.environment()
         arch = self.device.variables("builder").get("STITCH_CUDA_ARCH", environment.device_name)  # on the CPU code is made for this model
         self.store = Store(data_folder(data_dir, "builds"), environment.compiler, environment.torch, environment.device_model, arch)
@@ -97,6 +102,9 @@ class Evaluation:
         except SourceError as error:
             raise TaskUnusable(f"the task cannot be used: {error}") from None
         report.task = self.task.sha
+        if self.opening is not None:
+            report.stages.append(self.opening.stage())
+            self.on_stage(StageEvent(stage="startup", status="passed", seconds=report.stages[0].seconds, detail=report.stages[0].detail))
         try:
             self._stages()
             report.status = "passed"
@@ -109,7 +117,8 @@ class Evaluation:
         except LayoutError as error:
             report.status, report.message = "crashed", f"the program's answer cannot be used: {error}"
         finally:
-            self._drop_runner()
+            if self.runner is not None:
+                self.pool.dismiss(self.runner)
             report.protection = protection()  # a party may have said that a layer failed
         if report.status != "passed":
             report.timing, report.faster = None, False
@@ -131,7 +140,8 @@ class Evaluation:
                 stage.status, stage.detail = "skipped", "switched off for a test: this report is no result"
         with self._stage("build") as stage, self._building(stage) as building:
             # The reference loads the task, draws inputs and runs it while the compiler is at work; runner and baseline get ready meanwhile.
-            self.pool.anticipate([("runner", self.job.precision, self.job.mode)])
+            if not self.pool.expects(("runner", self.job.precision, self.job.mode)):
+                self.pool.anticipate([("runner", self.job.precision, self.job.mode)])
             if self.apart and not self.pool.expects(self.observer_terms(self.job)):
                 self.pool.anticipate([self.observer_terms(self.job)])
             trials, prepared = self._prepare(building)
@@ -187,7 +197,8 @@ class Evaluation:
     @contextlib.contextmanager
     def _building(self, stage: Stage) -> Iterator[Building]:
         """The program's build, begun; the stage lasts as long as it does, whatever else happens meanwhile."""
-        building = Building(self.pool, self.store, self.program, self.headers)
+        begun = self.opening.raw if self.opening is not None else None
+        building = Building(self.pool, self.store, self.program, self.headers, begun)
         try:
             yield building
         except BuildFailed as failed:
@@ -210,10 +221,13 @@ class Evaluation:
             reference = self.session_for(self.job)
             reference.checkpoint = building.raise_failure
             building.watch(reference.party)
-            if reference.eager_party is None:
+            if reference.eager_party is None and not self.pool.expects(("baseline", self.job.precision, self.job.mode)):
                 self.pool.anticipate([("baseline", self.job.precision, self.job.mode)])
             trials = Trials(reference, self.seed, self.job.tier == "full", self._progress, backward=self.job.backward)
             trials.prepare()
+            # Eager constructs its model while the program is tried.
+            load = partial(load_baseline, source=self.job.task_source, seed=trials.weight_seed, limits=self.limits)
+            self.pool.ahead(("baseline", self.job.precision, self.job.mode), load)
         except PartyFailure as failure:
             building.raise_failure()  # then the reference was ended for that
             raise TaskUnusable(task_failure(failure)) from None
@@ -356,7 +370,7 @@ class Evaluation:
             trials.reconstruct(subject, stay=False)
             return ask(trials, subject)
         finally:
-            self.pool.give_back(observer)
+            self.pool.dismiss(observer)
 
     # Verdicts
 

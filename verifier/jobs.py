@@ -6,12 +6,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
+from verifier.choices import SanitizerTool as SanitizerTool
+from verifier.choices import Section as Section
 from verifier.graph import Capture
 from verifier.report import Protection, Report, Tier
 from verifier.task import Admission, Mode, Precision
-
-Section = Literal["speed-of-light", "memory", "occupancy", "launch", "stalls", "scheduler", "instructions", "source"]
-SanitizerTool = Literal["memcheck", "racecheck", "initcheck", "synccheck", "address", "undefined"]
 
 
 class _Job(BaseModel):

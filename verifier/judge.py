@@ -26,6 +26,7 @@ from verifier.devices.base import DeviceError
 from verifier.evaluation import Evaluation, TaskUnusable
 from verifier.jobs import AdmitJob, CalibrateJob, CaptureJob, Job, JobResult, ProfileJob, SanitizeJob, StageEvent, VerifyJob
 from verifier.layout import LayoutError
+from verifier.opening import Opening
 from verifier.pool import Cancelled, PartyFailure, Pool, Role
 from verifier.sandbox import SURVIVAL, survivors
 from verifier.session import ReferenceSession
@@ -39,7 +40,8 @@ GIVEN_BACK_SECONDS = 10.0
 
 
 class Judge:
-    def __init__(self, data_dir: Path, channel: Channel, pool: Pool, headers: Headers, without_static: bool = False):
+    def __init__(self, data_dir: Path, channel: Channel, pool: Pool, headers: Headers, without_static: bool = False, opening: Opening | None = None):
+        """With an `opening` there is one job, which it holds."""
         self.device = pool.device
         self.data_dir = data_dir
         self.channel = channel
@@ -47,6 +49,7 @@ class Judge:
         self.without_static = without_static
         self.headers = headers
         self.pool = pool
+        self.opening = opening
         self.inbox: queue.Queue[Frame | None] = queue.Queue()
         self.session: ReferenceSession | None = None
         self.session_key: tuple[str, ...] = ()
@@ -58,9 +61,14 @@ class Judge:
 
     def serve(self) -> None:
         """Until the client goes."""
+        if self.opening is not None:
+            self.inbox.put(self.opening.frame)
         threading.Thread(target=self._read, daemon=True).start()
-        self.free_at_rest = self.device.free_bytes()
-        self.pool.refill()
+        if self.opening is None:
+            if self.device.rehearsal is not None:
+                self.device.rehearsal.join()
+            self.free_at_rest = self.device.free_bytes()
+            self.pool.refill()
         ceiling = self.device.ceiling("fp32-strict")
         figures = {"bandwidth_gbs": (ceiling.bytes_per_second or 0) / 1e9, "fp32_gflops": (ceiling.flops_per_second or 0) / 1e9}
         self._send({"type": "ready", "environment": self.device.environment().model_dump(), "figures": figures})
@@ -75,8 +83,10 @@ class Judge:
                 self.current, self.pool.cancelled = number, False
             self.observer = None
             result = self._job(frame)
-            self.pool.forget()
-            leaked = self._leaked()
+            if self.opening is None:
+                self.pool.forget()
+                self.pool.reap()
+            leaked = self._leaked() if self.opening is None else ""
             if leaked and result.report is not None:
                 result.report.reasons["gpu_memory"] = leaked
             with self.lock:
@@ -87,6 +97,9 @@ class Judge:
                 self._send({"type": "cancelled", "id": number})
             else:
                 self._send({"type": "result", "id": number, "result": result.model_dump(mode="json")}, result.timeline or b"")
+            if self.opening is not None:
+                self.device.rest()
+                break
             if self.device.lost:
                 break  # the client starts another judge, with a context of its own
             if self.observer is not None and self.inbox.empty() and not cancelled:
@@ -99,7 +112,7 @@ class Judge:
 
     def _read(self) -> None:
         """The client's frames, in a thread of their own, so that a cancel reaches a job at work and a lost client ends everything."""
-        waiting: dict[int, Frame] = {}
+        waiting: dict[int, Frame] = {self.opening.frame.integer("id"): self.opening.frame} if self.opening is not None else {}
         while True:
             try:
                 frame = self.channel.receive(None)
@@ -162,7 +175,7 @@ class Judge:
             on_stage(StageEvent(stage="capture", status="started"))
             return self._capture(job)
         if isinstance(job, VerifyJob):
-            evaluation = Evaluation(job, self.pool, self.data_dir, self._session, on_stage, self.without_static, self.headers)
+            evaluation = Evaluation(job, self.pool, self.data_dir, self._session, on_stage, self.without_static, self.headers, self.opening)
             try:
                 self.observer = evaluation.observer_terms(job) if evaluation.apart else None
                 return JobResult(report=evaluation.run())
@@ -263,7 +276,7 @@ class Judge:
             self.session = None
 
     def close(self) -> None:
-        self._end_session()
         self.pool.close()
+        self._end_session()
         with contextlib.suppress(RuntimeError):  # of a device that failed
             self.device.close()

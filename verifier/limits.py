@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+from dataclasses import dataclass
 
 GIB = 1 << 30
 
 
-class Limits(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
+@dataclass(frozen=True)
+class Limits:
     start: float = 60  # a sandboxed interpreter with torch imported
     load: float = 20  # import of a source and its constructor
     inputs: float = 15

@@ -30,23 +30,40 @@ def main(argument: str) -> None:
     os.chdir(boot["home"])
     channel = Channel(socket.socket(fileno=boot["fd"]), accept_fds=True)
     faulthandler.enable()
+    early = begin_device(boot["early"])
     if boot["torch"]:
-        # The point of waiting: a role starts at once.
-        import torch.utils.cpp_extension  # noqa: F401
+        import_all(boot["extensions"])
+    grow_heap(boot["heap"])
+
+    channel.send({"type": "ready", **({"landlock_failed": failed} if failed else {})})
+    with contextlib.suppress(ChannelClosed):
+        serve(channel, boot["home"], early)
+    # Not sys.exit: threads and exit handlers of a stranger's source have no say in when a party ends.
+    sys.stdout.flush()
+    os._exit(0)
+
+
+def begin_device(wanted: dict[str, Any] | None) -> Any:
+    """What of the device can come up while torch is being imported; null where nothing is `wanted`."""
+    if wanted is None:
+        return None
+    from verifier.devices.cuda_early import Early
+
+    return Early(wanted)
+
+
+def import_all(extensions: bool) -> None:
+    """The point of waiting: a role starts at once."""
+    from verifier.importing import swift_imports
+
+    with swift_imports():
+        if extensions:
+            import torch.utils.cpp_extension  # noqa: F401
 
         import verifier.build.builder
         import verifier.devices.base
         import verifier.reference
         import verifier.runner  # noqa: F401
-
-    grow_heap(boot["heap"])
-
-    channel.send({"type": "ready", **({"landlock_failed": failed} if failed else {})})
-    with contextlib.suppress(ChannelClosed):
-        serve(channel, boot["home"])
-    # Not sys.exit: threads and exit handlers of a stranger's source have no say in when a party ends.
-    sys.stdout.flush()
-    os._exit(0)
 
 
 def confine(boot: dict[str, Any]) -> str:
@@ -90,7 +107,7 @@ def grow_heap(nbytes: int) -> None:
         libc.free(block)
 
 
-def serve(channel: Channel, home: str) -> None:
+def serve(channel: Channel, home: str, early: Any = None) -> None:
     role: Any = None
     while True:
         frame = channel.receive(max_raw=MAX_ARTEFACTS)
@@ -101,6 +118,8 @@ def serve(channel: Channel, home: str) -> None:
         faulthandler.dump_traceback_later(max(float(frame.message.get("limit", 60)) * 0.85, 0.5), exit=False, file=2)
         try:
             if role is None:
+                if early is not None:
+                    early.wait()
                 role = make_role(frame, channel, home)
                 reply: dict[str, Any] | None = {"type": "ok"}
             else:
@@ -138,8 +157,10 @@ def make_role(frame: Frame, channel: Channel, home: str) -> Any:
 
             rehearse(device)
         return Runner(channel, home, device, frame)
-    from verifier.reference import Reference
+    from verifier.reference import Reference, rehearse_kernels
 
+    if name == "reference" and device.torch_device != "cpu":
+        rehearse_kernels(device)
     return Reference(channel, home, device, frame)
 
 

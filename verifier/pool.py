@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import signal
 import struct
@@ -74,6 +75,7 @@ class Party:
         self.total: float | None = None  # seconds that all its requests together may take, once `give_time` was called
         self.deadline = float("inf")
         self.born = time.monotonic()
+        self.loaded: tuple[str, int] | None = None  # of a baseline: source and seed of the model that it holds
 
     def become(self, role: str, precision: str = "fp32-strict", mode: str = "train") -> None:
         """Waits until the interpreter is ready, then hands over the role."""
@@ -271,6 +273,7 @@ class Coming:
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._become, daemon=True)
         self._thread.start()
+        self._more: threading.Thread | None = None
 
     def _become(self) -> None:
         try:
@@ -278,9 +281,23 @@ class Coming:
         except BaseException as failure:
             self._failure = failure
 
+    def then(self, work: Callable[[Party], None]) -> None:
+        """What fails in `work` is left to whoever asks for the same again."""
+
+        def more() -> None:
+            self._thread.join()
+            if self._failure is None:
+                with contextlib.suppress(PartyFailure):
+                    work(self.party)
+
+        self._more = threading.Thread(target=more, daemon=True)
+        self._more.start()
+
     def arrive(self) -> None:
         """Waits. Raises `PartyFailure`."""
         self._thread.join()
+        if self._more is not None:
+            self._more.join()
         if self._failure is not None:
             raise self._failure
 
@@ -297,8 +314,10 @@ class Pool:
         self.builders: list[Party] = []  # one waits where spares do: it is confined otherwise
         self.busy: list[Party] = []
         self.coming: list[Coming] = []
+        self.ending: list[Party] = []  # killed, and not yet waited for
         self.lock = threading.Lock()
         self.cancelled = False
+        self.extensions = True  # whether parties that see the device import what loads extensions before they are asked to
 
     def spawn(
         self,
@@ -307,11 +326,24 @@ class Pool:
         writable: list[Bind] | None = None,
         binds: list[Bind] | None = None,
         bare: bool = False,
+        soon: str = "",
     ) -> Party:
-        """`role` is "builder" (never sees the device) or "device"; `prefix`, `writable` and further `binds` are for profilers."""
+        """`role` is "builder" (never sees the device) or "device"; `prefix`, `writable` and further `binds` are for profilers. `soon`: the role that
+        it gets at once, so that its device may come up while it imports torch; a spare holds nothing of the device."""
         device = self.device
         shown = [*device.binds(role), *(self.builder_binds if role == "builder" else []), *(binds or [])]
-        spawned = spawn(self.limits, shown, device.variables(role), device.kind == "cpu" and prefix is None, prefix, writable, bare)
+        early = device.early(soon) if soon and not bare else None
+        spawned = spawn(
+            self.limits,
+            shown,
+            device.variables(role),
+            device.kind == "cpu" and prefix is None,
+            prefix,
+            writable,
+            bare,
+            role == "builder" or self.extensions,
+            early,
+        )
         return Party(spawned, device, self.limits)
 
     def start(self, role: Literal["builder", "compiler"]) -> Party:
@@ -341,7 +373,7 @@ class Pool:
                     raise
         spares = self.builders if role == "builder" else self.waiting
         spare = spares.pop(0) if spares else None
-        party = spare or self.spawn("builder" if role == "builder" else "device")
+        party = spare or self.spawn("builder" if role == "builder" else "device", soon=role)
         with self.lock:
             self.busy.append(party)
         try:
@@ -361,7 +393,7 @@ class Pool:
         waits: list[Callable[[], None]] = []
         for terms in wanted:
             coming = self._claim(terms)
-            party = coming.party if coming is not None else self._fresh()
+            party = coming.party if coming is not None else self._fresh(terms[0])
             started.append(party)
             waits.append(coming.arrive if coming is not None else partial(party.become, *terms))
         try:
@@ -375,10 +407,17 @@ class Pool:
     def anticipate(self, wanted: list[tuple[Role, str, str]]) -> None:
         """Lets parties that will soon be taken begin to take their roles (on a GPU a context costs half a second), while the caller goes on."""
         if not self.cancelled:
-            self.coming += [Coming(self._fresh(), terms) for terms in wanted]
+            self.coming += [Coming(self._fresh(terms[0]), terms) for terms in wanted]
 
     def expects(self, terms: tuple[str, str, str]) -> bool:
         return any(one.terms == terms for one in self.coming)
+
+    def ahead(self, terms: tuple[Role, str, str], then: Callable[[Party], None]) -> None:
+        """Lets one that is coming do more, in its thread, as soon as it has its role."""
+        for one in self.coming:
+            if one.terms == terms:
+                one.then(then)
+                return
 
     def forget(self) -> None:
         """Ends those that nobody took."""
@@ -394,8 +433,8 @@ class Pool:
             self.give_back(found.party)  # it died while it waited
         return None
 
-    def _fresh(self) -> Party:
-        party = self.waiting.pop(0) if self.waiting else self.spawn()
+    def _fresh(self, role: str) -> Party:
+        party = self.waiting.pop(0) if self.waiting else self.spawn(soon=role)
         with self.lock:
             self.busy.append(party)
         return party
@@ -414,6 +453,22 @@ class Pool:
             if party in self.busy:
                 self.busy.remove(party)
 
+    def dismiss(self, party: Party) -> None:
+        """Kills a party, without waiting until it is gone: `reap` does."""
+        party.alive = False
+        if not party.spawned.ended:
+            party.spawned.kill()
+            self.ending.append(party)
+        with self.lock:
+            if party in self.busy:
+                self.busy.remove(party)
+
+    def reap(self) -> None:
+        """Waits for dismissed parties, before something is measured or the device is looked at."""
+        ending, self.ending = self.ending, []
+        for party in ending:
+            party.end()
+
     def refill(self) -> None:
         """Called when nothing is measured."""
         self.waiting = [party for party in self.waiting if party.spawned.process.poll() is None]
@@ -431,9 +486,15 @@ class Pool:
                 party.spawned.kill()
 
     def close(self) -> None:
-        for party in [*self.waiting, *self.builders, *self.busy]:
+        """Kills all at once, then waits for each: the driver takes its time with every process that held a context."""
+        parties = [*self.waiting, *self.builders, *self.busy, *self.ending]
+        if parties:
+            with ThreadPoolExecutor(len(parties)) as threads:
+                list(threads.map(lambda party: party.spawned.kill(), parties))
+                list(threads.map(lambda party: party.spawned.end(), parties))
+        for party in parties:
             party.end()
-        self.waiting, self.builders, self.busy, self.coming = [], [], [], []
+        self.waiting, self.builders, self.busy, self.coming, self.ending = [], [], [], [], []
 
 
 def data_folder(data_dir: Path, name: str) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import sys
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from verifier.pool import PartyFailure, Pool
 def main(device_name: str, data_dir: Path, plain: bool = False) -> int:
     """0: all there; 2: this host cannot make them, with the reason."""
     data_dir.mkdir(parents=True, exist_ok=True)
+    # Parties and judges cannot write byte code, and would compile this package at each start.
+    compileall.compile_dir(Path(__file__).parent, quiet=2)
     try:
         device = open_device(device_name, data_dir, later=True)  # compilers need none of it open
     except (DeviceError, ImportError) as error:

@@ -43,7 +43,7 @@ class Protection(BaseModel):
 
 
 class Stage(BaseModel):
-    name: Literal["static", "build", "correctness", "integrity", "timing", "profile"]
+    name: Literal["startup", "static", "build", "correctness", "integrity", "timing", "profile"]
     status: Literal["passed", "failed", "skipped"]
     seconds: float
     detail: str = ""

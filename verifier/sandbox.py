@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import re
+import select
 import shutil
 import signal
 import site
@@ -18,13 +19,15 @@ import time
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from verifier import cgroup, landlock, seccomp
 from verifier.channel import Channel, pair
 from verifier.devices.base import Bind
 from verifier.limits import Limits
-from verifier.report import Protection
+
+if TYPE_CHECKING:  # the first parties of a judge are started before it has pydantic
+    from verifier.report import Protection
 
 PACKAGE = Path(__file__).resolve().parent
 INSIDE = "/opt/stitchwork"  # where a sandbox shows the package `verifier`, and nothing else of the checkout
@@ -114,6 +117,8 @@ def layer_failed(layer: str, error: str) -> None:
 
 def protection() -> Protection:
     """What confines a party on this host."""
+    from verifier.report import Protection
+
     layers: list[str] = []
     missing: list[str] = []
     wrapped = bool(bubblewrap())
@@ -224,7 +229,7 @@ class Spawned:
         self.kill()
         deadline = time.monotonic() + SURVIVAL
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(timeout=SURVIVAL)
+            wait(self.process, SURVIVAL)
         left = self._left(family)
         while left and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -256,10 +261,10 @@ class Spawned:
                 total += time.clock_gettime_ns((~pid << 3) | 2)  # the CPU-time clock of another process, as clock_getcpuclockid(3) makes it
         return total
 
-    def exit_status(self, wait: float = 2.0) -> int | None:
+    def exit_status(self, seconds: float = 2.0) -> int | None:
         """The status with which the party ended by itself (128 + n or negative for signal n), or null."""
         try:
-            return self.process.wait(timeout=wait)
+            return wait(self.process, seconds)
         except subprocess.TimeoutExpired:
             return None
 
@@ -276,6 +281,22 @@ def _rules(wrapped: bool, home: str, binds: list[Bind], writable: list[Bind], in
         read += [str(PACKAGE), *MACHINE, *(bind.source for bind in binds if not bind.device)]
         write, device = [home, "/dev/shm", *(bind.source for bind in writable)], [*NODES, *(bind.source for bind in binds if bind.device)]
     return {"read": read, "write": write, "device": device, "update": ["/proc/self"], "inward": inward}
+
+
+def wait(process: subprocess.Popen[bytes], seconds: float) -> int:
+    """As `Popen.wait`, which sleeps up to 50 ms beyond a process's end. Raises `subprocess.TimeoutExpired`."""
+    if process.poll() is None:
+        try:
+            fd = os.pidfd_open(process.pid)
+        except OSError:  # Linux before 5.3, or a sandbox that forbids it
+            return process.wait(timeout=seconds)
+        try:
+            waiting = select.poll()
+            waiting.register(fd, select.POLLIN)
+            waiting.poll(seconds * 1000)
+        finally:
+            os.close(fd)
+    return process.wait(timeout=0)
 
 
 _unkillable: set[int] = set()
@@ -312,10 +333,12 @@ def spawn(
     prefix: list[str] | None = None,
     writable: list[Bind] | None = None,
     bare: bool = False,
+    extensions: bool = True,
+    early: dict[str, Any] | None = None,
 ) -> Spawned:
     """Starts a party. `data_limit` puts a ceiling on private memory, so that an allocation fails where it stands in the source (not with CUDA,
-    which reserves address space). `prefix` is a profiler's command line inside the sandbox. `bare`: a party that imports no torch.
-    Raises `OSError`."""
+    which reserves address space). `prefix` is a profiler's command line inside the sandbox. `bare`: a party that imports no torch;
+    `extensions`: one that also imports what builds extensions; `early`: what of its device comes up while it imports. Raises `OSError`."""
     ours, theirs = pair()
     wrap = bubblewrap()
     group = cgroup.Cgroup.create(cgroup.version(), limits.memory, limits.processes) if cgroup.version() else None  # type: ignore[arg-type]
@@ -347,6 +370,8 @@ def spawn(
         "path": import_path()[1:],
         "heap": HEAP if data_limit and not bare else 0,
         "torch": not bare,
+        "extensions": extensions,
+        "early": early,
         "landlock": _rules(bool(wrap), home, binds, writable or [], inward=prefix is None),
     }
     python = [sys.executable, "-I", "-c", BOOT]

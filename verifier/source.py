@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
-import hashlib
 
 from pydantic import BaseModel, ConfigDict
+
+from verifier.hashes import sha256 as sha256
 
 MAX_SOURCE_BYTES = 512 * 1024
 
@@ -27,11 +28,6 @@ class SourceError(ValueError):
     def __init__(self, problems: list[Problem]):
         super().__init__("; ".join(f"line {p.line}: {p.message}" if p.line else p.message for p in problems))
         self.problems = problems
-
-
-def sha256(source: str | bytes) -> str:
-    """Hex digest by which tasks, programs and artefacts are known everywhere."""
-    return hashlib.sha256(source.encode() if isinstance(source, str) else source).hexdigest()
 
 
 def parse(source: str) -> ast.Module:

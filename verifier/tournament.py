@@ -20,6 +20,7 @@ from verifier.idleness import Watch
 from verifier.intervals import Estimate, Repeatability, estimate
 from verifier.jobs import VerifyJob
 from verifier.layout import place, read_specs
+from verifier.limits import Limits
 from verifier.pool import Party, PartyFailure, Pool, Role
 from verifier.report import Baseline, Comparison, Timing, Trial
 from verifier.session import Values, fetch, give
@@ -94,6 +95,7 @@ class Tournament:
 
     def run(self, subject: Subject) -> tuple[Timing, str]:
         """The timing, and how the clocks disagree, if they do. Wrong outputs are in `failed`. Raises `PartyFailure` for the program."""
+        self.pool.reap()
         with alone(self.pool.device.name):
             return self._run(subject)
 
@@ -235,7 +237,9 @@ class Tournament:
     def _baseline(self, name: Baseline, party: Party) -> Side:
         trials, reference = self.trials, self.trials.reference
         try:
-            party.ask("load", {"source": reference.source, "seed": trials.weight_seed}, trials.limits.load)
+            if party.loaded != (reference.source, trials.weight_seed):
+                load_baseline(party, reference.source, trials.weight_seed, trials.limits)
+            party.loaded = None  # once: then it is no fresh model any more
             self._set_state(party)
         except PartyFailure as failure:
             failure.request, failure.message = "start", f"the {name} baseline failed: {failure.message}"
@@ -330,6 +334,12 @@ def state_off(pair: Pair, trials: Trials) -> str:
         if not judgement.ok:
             return f"{name} was not moved on as the task does: {judgement.detail}"
     return ""
+
+
+def load_baseline(party: Party, source: str, seed: int, limits: Limits) -> None:
+    """The task's model in a baseline's process, ahead of its first use there. Raises `PartyFailure`."""
+    party.ask("load", {"source": source, "seed": seed}, limits.load)
+    party.loaded = (source, seed)
 
 
 def estimate_of(pairs: list[Pair], name: Baseline, known: Repeatability, seed: int) -> Estimate:

@@ -1,6 +1,7 @@
 """Precision policies, backward, the fp64 oracle and every baseline on a real GPU. Under three minutes, most of it torch.compile's max-autotune."""
 
 import asyncio
+import dataclasses
 import sys
 from pathlib import Path
 
@@ -54,7 +55,7 @@ class ModelNew("""
 
 @pytest.fixture(scope="module")
 def semantics(tmp_path_factory):
-    semantics = Semantics(tmp_path_factory.mktemp("semantics"), "cuda:0", LIMITS.model_copy(update={"memory": 16 * GIB}))
+    semantics = Semantics(tmp_path_factory.mktemp("semantics"), "cuda:0", dataclasses.replace(LIMITS, memory=16 * GIB))
     yield semantics
     semantics.close()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import dataclasses
 import re
 import time
 from dataclasses import dataclass, field
@@ -25,7 +26,7 @@ FORMS: tuple[Form, ...] = get_args(Form)
 DEVICES = ("cpu", "cuda", "any")
 DEFENCES = ("static", "runtime", "design")
 LIMITS = Limits(load=20, inputs=10, call=6, build=120, correctness=8, quick_timing=0.5, memory=6 * GIB)
-GPU_LIMITS = LIMITS.model_copy(update={"call": 10.0, "build": 300.0, "quick_timing": 1.0, "memory": 16 * GIB})
+GPU_LIMITS = dataclasses.replace(LIMITS, call=10.0, build=300.0, quick_timing=1.0, memory=16 * GIB)
 ATTEMPTS = {"cheats": 3, "honest": 6}  # a verdict that only says that the machine was too busy is asked for again
 PATIENCE = 300.0  # seconds for one verification
 _FIELD = re.compile(r"#\s*([a-z]+):\s*(.+?)\s*$")
@@ -223,7 +224,7 @@ class Desk:
         if key not in self._verifiers:
             for other in [other for other in self._verifiers if other[1] != self.limits.call]:
                 self.loop.run_until_complete(self._verifiers.pop(other).close())
-            limits = self.limits.model_copy(update={"call": key[1], "correctness": max(self.limits.correctness, key[1] / 2)})
+            limits = dataclasses.replace(self.limits, call=key[1], correctness=max(self.limits.correctness, key[1] / 2))
             folder = self.data_dir / ("off" if off else "on")
             self._verifiers[key] = Verifier(self.device, folder, limits=limits, spares=self.spares, without_static=off)
         return self._verifiers[key]

@@ -7,9 +7,11 @@ import threading
 import time
 from typing import Any
 
+from verifier.build.artefacts import Artefacts, checked_index
 from verifier.build.headers import Headers
 from verifier.build.raw import raw_requests
-from verifier.build.store import Artefacts, Store, checked_index, compiler_problems, trimmed
+from verifier.build.raw_build import RawBuild
+from verifier.build.store import Store, compiler_problems, trimmed
 from verifier.channel import MAX_ARTEFACTS, Frame
 from verifier.devices.base import Device
 from verifier.pool import Cancelled, Party, PartyFailure, Pool
@@ -33,9 +35,10 @@ class BuildFailed(Exception):
 
 
 class Building:
-    """Begins at once (a party dies with the thread that spawned it, so the builder is taken here, in the judge's own). `close` must follow."""
+    """Begins at once (a party dies with the thread that spawned it, so the builder is taken here, in the judge's own). `close` must follow.
+    `begun`: its raw kernels, where somebody has already begun with them."""
 
-    def __init__(self, pool: Pool, store: Store, program: Program, headers: Headers | None = None):
+    def __init__(self, pool: Pool, store: Store, program: Program, headers: Headers | None = None, begun: RawBuild | None = None):
         self.pool = pool
         self.headers = headers
         self.store = store
@@ -55,8 +58,8 @@ class Building:
             self._end()
             return
         self._missing = pool.device.missing_compiler()
-        self._requests = raw_requests(ast.parse(program.source))
-        self._compiler = pool.start("compiler") if self._requests else None
+        requests = raw_requests(ast.parse(program.source))
+        self._raw = begun if begun is not None and begun.requests == requests else RawBuild(pool, requests) if requests else None
         self._builder = pool.start("builder")
         self._thread = threading.Thread(target=self._work, daemon=True)
         self._thread.start()
@@ -81,12 +84,11 @@ class Building:
         """Ends what still works."""
         self._watched = None
         if self._builder is not None:
-            parties = [party for party in (self._compiler, self._builder) if party is not None]
-            for party in parties:
-                party.spawned.kill()
+            self._builder.spawned.kill()
+            if self._raw is not None:
+                self._raw.close()
             self._thread.join(timeout=10)
-            for party in parties:
-                self.pool.give_back(party)
+            self.pool.dismiss(self._builder)
             self._builder = None
 
     # In the thread
@@ -112,7 +114,7 @@ class Building:
     def _ask(self) -> tuple[Artefacts, BuildInfo]:
         builder, device = self._builder, self.pool.device
         assert builder is not None
-        raw = self._compiled() if self._compiler is not None else Artefacts([], b"", 0.0)
+        raw = self._raw.result() if self._raw is not None else Artefacts([], b"", 0.0)
         headers = self.headers.shown if self.headers is not None else ""
         request = {"source": self.program.source, "variables": device.variables("builder"), "headers": headers, "artefacts": raw.index}
         try:
@@ -141,20 +143,6 @@ class Building:
     def _resources(self, artefacts: Artefacts) -> list[dict[str, int | float | str]]:
         """Registers, spills, shared memory and stack of each kernel, out of the machine code."""
         return rows(artefacts, self.pool.device) if self.pool.device.kind == "cuda" else []
-
-    def _compiled(self) -> Artefacts:
-        """Raw kernels, made before the builder has torch. Whatever fails here is left to the builder."""
-        compiler, device = self._compiler, self.pool.device
-        assert compiler is not None
-        begin = time.monotonic()
-        wanted = [(request.language, request.source, list(request.flags)) for request in self._requests]
-        try:
-            compiler.become("compiler")
-            message = {"requests": wanted, "variables": device.variables("builder")}
-            frame = compiler.ask("compile", message, self.pool.limits.build, max_raw=MAX_ARTEFACTS)
-            return Artefacts(checked_index(frame.message.get("artefacts"), len(frame.raw)), frame.raw, round(time.monotonic() - begin, 3))
-        except (PartyFailure, ValueError):
-            return Artefacts([], b"", 0.0)
 
     def _taken(self, frame: Frame) -> tuple[Artefacts, BuildInfo]:
         """What the builder made, as far as its account of it is sound."""

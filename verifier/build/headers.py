@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 import json
 import os
 import platform
@@ -20,9 +19,9 @@ from pathlib import Path
 from verifier.build.light import BINDING_HEADER, precompiled_key
 from verifier.channel import MAX_ARTEFACTS
 from verifier.devices.base import Bind
+from verifier.hashes import sha256
 from verifier.pool import Party, PartyFailure, Pool, data_folder
 from verifier.sandbox import INSIDE, bubblewrap
-from verifier.source import sha256
 
 KEPT = 6  # of about 250 MB each
 SHOWN = f"{INSIDE}/headers"
@@ -164,6 +163,8 @@ class Headers:
 
 def _versions() -> list[str]:
     """Of torch (without importing it, which takes seconds), Python and the compiler."""
+    import importlib.metadata  # a thread's, while parties are started
+
     try:
         torch = importlib.metadata.version("torch")
     except importlib.metadata.PackageNotFoundError:

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import glob
 import hashlib
+import importlib.abc
+import importlib.machinery
 import importlib.util
 import json
 import os
@@ -15,6 +17,8 @@ from types import ModuleType
 from typing import Any
 
 from verifier.build.extension import Accelerator
+
+EXTENSION = "torch.utils.cpp_extension"
 
 
 def request_key(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> str:
@@ -53,7 +57,6 @@ def _building(plain: Callable[..., Any], folder: str) -> Callable[..., Any]:
 
 def install_lookup(folder: str, wrap: Callable[[ModuleType], ModuleType] = lambda module: module) -> None:
     """In the runner: finds the library that the builder made for the same request."""
-    from torch.utils import cpp_extension
 
     def find(*arguments: Any, **keywords: Any) -> Any:
         found = glob.glob(os.path.join(folder, request_key(arguments, keywords), "*.so"))
@@ -72,4 +75,33 @@ def install_lookup(folder: str, wrap: Callable[[ModuleType], ModuleType] = lambd
         torch.ops.load_library(found[0])
         return found[0]
 
-    cpp_extension.load_inline = cpp_extension.load = find
+    def replace(extension: ModuleType) -> None:
+        extension.load_inline = extension.load = find  # type: ignore[attr-defined]
+
+    if EXTENSION in sys.modules:
+        replace(sys.modules[EXTENSION])
+    else:
+        sys.meta_path.insert(0, OnImport(EXTENSION, replace))
+
+
+class OnImport(importlib.abc.MetaPathFinder):
+    """Calls `then` with the module `name` once something has imported it: most programs never do, and it takes long."""
+
+    def __init__(self, name: str, then: Callable[[ModuleType], None]):
+        self.name = name
+        self.then = then
+
+    def find_spec(self, fullname: str, path: Any, target: ModuleType | None = None) -> importlib.machinery.ModuleSpec | None:
+        if fullname != self.name:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path)
+        if spec is None or spec.loader is None:
+            return spec
+        execute = spec.loader.exec_module
+
+        def executed(module: ModuleType) -> None:
+            execute(module)
+            self.then(module)
+
+        spec.loader.exec_module = executed  # type: ignore[method-assign]
+        return spec

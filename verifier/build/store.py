@@ -10,27 +10,18 @@ import re
 import shutil
 import tempfile
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
-from verifier.source import Problem, sha256
+from verifier.build.artefacts import Artefacts, checked_index
+from verifier.hashes import sha256
+from verifier.source import Problem
 
-_NAME = re.compile(r"(?:[A-Za-z0-9_-][A-Za-z0-9_.-]{0,120}/)?[A-Za-z0-9_-][A-Za-z0-9_.-]{0,120}\.so")
 _ERROR = re.compile(
     r"^(?P<file>[^\s:(]+)[:(](?P<line>\d+)(?:[:,](?P<column>\d+))?\)?:\s*(?P<kind>fatal error|error|catastrophic error)\s*:?\s*(?P<text>.*)$"
 )
 MAX_TEXT = 4000
 MAX_BYTES = 4 << 30
 STALE_SECONDS = 3600
-
-
-@dataclass(frozen=True)
-class Artefacts:
-    """Libraries of one program: names and sizes, and their bytes one after another."""
-
-    index: list[tuple[str, int]]
-    data: bytes
-    seconds: float
 
 
 class Store:
@@ -102,21 +93,6 @@ class Store:
 def _digest(index: list[tuple[str, int]], data: bytes) -> str:
     """Over the names as well: they say where in the data a library is."""
     return sha256(json.dumps([list(item) for item in index]).encode() + data)
-
-
-def checked_index(values: object, total: int) -> list[tuple[str, int]]:
-    """Names and sizes as a builder tells them, if they are sound; raises `ValueError`."""
-    index: list[tuple[str, int]] = []
-    if not isinstance(values, list):
-        raise ValueError("the builder's list of libraries is malformed")
-    for value in values:
-        name, size = value if isinstance(value, list) and len(value) == 2 else ("", -1)
-        if not isinstance(name, str) or not _NAME.fullmatch(name) or ".." in name or not isinstance(size, int) or size < 0:
-            raise ValueError("the builder names a library in an unsound way")
-        index.append((name, size))
-    if sum(size for _, size in index) != total:
-        raise ValueError("the builder's libraries do not add up")
-    return index
 
 
 def trimmed(text: str) -> str:

@@ -13,12 +13,14 @@ exchange differs from the shim's by one round trip.
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from verifier.report import Environment
+if TYPE_CHECKING:  # the first parties of a judge are started before it has pydantic
+    from verifier.report import Environment
 
 GO = b"G"
 REFRESH, REFRESHED = b"F", b"f"
@@ -71,6 +73,13 @@ class Device(ABC):
     torch_device: str  # for the judge's own comparisons
     lost = False  # `check` found that this process can no longer use the device; another one may
 
+    def begin(self) -> None:  # noqa: B027  most devices have nothing that is worth a thread
+        """Begins, in threads of its own, what `open` will wait for and what needs no torch, so that both go on at once."""
+
+    def early(self, role: str) -> dict[str, Any] | None:
+        """JSON for `verifier.devices.cuda_early`: what a party that gets `role` as soon as it is ready begins while it imports torch."""
+        return None
+
     def open(self) -> None:  # noqa: B027  a device that needs no torch is open when it is there
         """The part that needs torch, and seconds: contexts, probes. Before it, parties can already be started. Raises `DeviceError`."""
 
@@ -86,6 +95,8 @@ class Device(ABC):
 
     def adopt_thread(self) -> None:  # noqa: B027  a device without contexts needs none
         """A further thread of the judge is about to use the device."""
+
+    rehearsal: threading.Thread | None = None  # in which the judge's kernels are being loaded
 
     polling_seconds = 0.0  # for which the judge polls for a party's answer before it sleeps
     process_bytes = 0  # of the device, that a process takes before it has a tensor

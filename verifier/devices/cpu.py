@@ -10,15 +10,17 @@ import platform
 import shutil
 import subprocess
 import time
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from verifier.devices.base import Arena, Bind, Ceiling, Device, DeviceError
-from verifier.report import Environment
 from verifier.shim.clock import ClockError, build_clock
 
 if TYPE_CHECKING:  # importing it takes a second, in which parties are already started
     import torch
+
+    from verifier.report import Environment
 
 _ADD_SEALS, _SEAL_SEAL, _SEAL_SHRINK, _SEAL_GROW = 1033, 1, 2, 4
 SETTLE_SECONDS = 0.012
@@ -82,6 +84,8 @@ class CpuDevice(Device):
 
     def environment(self) -> Environment:
         import torch
+
+        from verifier.report import Environment
 
         return Environment(
             device=self.name,
@@ -169,6 +173,7 @@ class CpuDevice(Device):
         return "" if shutil.which("g++") else "there is no g++ on this machine: install it (apt install g++), then run again"
 
 
+@cache
 def compiler_version() -> str:
     try:
         done = subprocess.run(["g++", "-dumpfullversion"], capture_output=True, text=True, timeout=10)

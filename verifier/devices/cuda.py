@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import os
 import platform
@@ -9,17 +10,20 @@ import re
 import shutil
 import statistics
 import subprocess
+import threading
 import time
 from collections import deque
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from verifier.devices import cuda_driver
 from verifier.devices.base import Arena, Bind, Ceiling, Device, DeviceError
-from verifier.devices.cuda_driver import CudaError, DeviceBytes, GpuFacts, Nvml
-from verifier.report import Environment
+from verifier.devices.cuda_driver import CudaError, DeviceBytes, GpuFacts, GpuIdentity, Nvml
 from verifier.shim.clock import ClockError, build_clock
+
+if TYPE_CHECKING:  # the first parties of a judge are started before it has pydantic
+    from verifier.report import Environment
 
 _CLOCK = "/opt/stitchwork/cuda-clock.so"  # where a sandbox shows it
 KEPT_BYTES = 2 << 30  # of the judge's own, beyond which it gives back: parties on the same GPU need them
@@ -73,25 +77,55 @@ class CudaDevice(Device):
         index = name.partition(":")[2] or "0"
         if not index.isdigit():
             raise DeviceError(f"there is no device {name!r}; use cuda:0")
-        if cuda_driver.driver() is None:
-            raise DeviceError(f"no GPU found: {cuda_driver.why_no_driver()}")
-        if int(index) >= cuda_driver.gpu_count():
-            raise DeviceError(f"there is no {name}: this host has {cuda_driver.gpu_count()} GPU(s)")
         self.index = int(index)
         self.name = self.torch_device = f"cuda:{self.index}"
-        self.facts: GpuFacts = cuda_driver.facts(self.index)
         self.data_dir = data_dir
-        self.nvml = Nvml(self.facts.uuid)
+        only = cuda_driver.only_gpu() if self.index == 0 else None
+        self.identity: GpuIdentity = only or GpuIdentity(self.facts.uuid, self.facts.capability)
+        self.nvml = Nvml(self.identity.uuid)
         try:
             self.clock = build_clock(data_dir / "shim")
         except ClockError as error:
             raise DeviceError(str(error)) from None
-        self._flush_bytes = 3 * max(self.facts.l2_bytes, 64 << 20)
-        self._processors = processors(self.index, cuda_driver.gpu_count())
+
+        self._beginning: list[threading.Thread] = []
+
+    @cached_property
+    def facts(self) -> GpuFacts:
+        """Starts the driver, which takes a moment. Raises `DeviceError`."""
+        if cuda_driver.driver() is None:
+            raise DeviceError(f"no GPU found: {cuda_driver.why_no_driver()}")
+        if self.index >= cuda_driver.gpu_count():
+            raise DeviceError(f"there is no {self.name}: this host has {cuda_driver.gpu_count()} GPU(s)")
+        return cuda_driver.facts(self.index)
+
+    @property
+    def _flush_bytes(self) -> int:
+        return 3 * max(self.facts.l2_bytes, 64 << 20)
+
+    @cached_property
+    def _processors(self) -> list[int]:
+        return processors(self.index, 1 if cuda_driver.only_gpu() is not None else cuda_driver.gpu_count())
+
+    def begin(self) -> None:
+        def context() -> None:
+            with contextlib.suppress(CudaError):  # `open` says why
+                cuda_driver.use_primary_context(self.index)
+
+        self._beginning = [threading.Thread(target=work, daemon=True) for work in (context, lambda: self._compiler)]
+        for thread in self._beginning:
+            thread.start()
+
+    def early(self, role: str) -> dict[str, Any] | None:
+        return {"processors": self._processors, "profiler": role == "observer"} if role != "builder" else None
 
     def open(self) -> None:
         import torch
 
+        for thread in self._beginning:
+            thread.join()
+        if self.facts.uuid != self.identity.uuid:
+            raise DeviceError(f"{self.name} is another GPU for CUDA than for NVML: set CUDA_VISIBLE_DEVICES to its UUID, {self.facts.uuid}")
         if not torch.cuda.is_available():
             raise DeviceError("this torch has no CUDA: install the CUDA build of torch")
         torch.cuda.set_device(self.index)
@@ -110,6 +144,8 @@ class CudaDevice(Device):
         return nvcc_version()
 
     def environment(self) -> Environment:
+        from verifier.report import Environment
+
         torch = self._torch
         return Environment(
             device=self.name,
@@ -142,6 +178,8 @@ class CudaDevice(Device):
         return time.monotonic_ns() - begin
 
     def learn_wait(self) -> None:
+        if self.rehearsal is not None:
+            self.rehearsal.join()
         self._waits.append(self.wait_ns())
 
     def usual_wait_ns(self) -> int | None:
@@ -196,14 +234,14 @@ class CudaDevice(Device):
         return binds + [Bind("/sys", "/sys", optional=True)] + toolkit_binds()  # Triton assembles with ptxas, torch.compile links with gcc
 
     def variables(self, role: str) -> dict[str, str]:
-        variables = {"STITCH_CUDA_ARCH": self.facts.arch, "TORCH_CUDA_ARCH_LIST": "{}.{}".format(*self.facts.capability)}
+        variables = {"STITCH_CUDA_ARCH": self.identity.arch, "TORCH_CUDA_ARCH_LIST": "{}.{}".format(*self.identity.capability)}
         nvcc = find_nvcc()
         if nvcc:
             variables["CUDA_HOME"] = str(Path(nvcc).resolve().parents[1])
             variables["PATH"] = f"{Path(nvcc).parent}:{Path(nvcc).resolve().parent}:/usr/local/bin:/usr/bin:/bin"
         if role != "builder":
             # The party sees one GPU, its own, as cuda:0. Triton and torch.compile keep their caches in the party's private /tmp.
-            variables |= {"CUDA_VISIBLE_DEVICES": self.facts.uuid, "CUDA_MODULE_LOADING": "LAZY", "TORCHINDUCTOR_COMPILE_THREADS": "4"}
+            variables |= {"CUDA_VISIBLE_DEVICES": self.identity.uuid, "CUDA_MODULE_LOADING": "LAZY", "TORCHINDUCTOR_COMPILE_THREADS": "4"}
             driver = driver_folder()
             if driver:
                 variables |= {"LD_LIBRARY_PATH": driver, "TRITON_LIBCUDA_PATH": driver}
@@ -279,6 +317,7 @@ def toolkit_binds() -> list[Bind]:
 
 def driver_folder() -> str:
     """The folder that libcuda.so.1 was loaded from, or ""."""
+    cuda_driver.library()
     try:
         maps = Path("/proc/self/maps").read_text()
     except OSError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import ctypes.util
+import os
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -36,6 +37,18 @@ class _IpcHandle(ctypes.Structure):
 
 
 @dataclass(frozen=True)
+class GpuIdentity:
+    """What a confined process is started with."""
+
+    uuid: str  # "GPU-81388609-..."
+    capability: tuple[int, int]
+
+    @property
+    def arch(self) -> str:
+        return f"sm_{self.capability[0]}{self.capability[1]}"
+
+
+@dataclass(frozen=True)
 class GpuFacts:
     """One GPU as its driver describes it. Bandwidth in bytes/s, clock in Hz; both are the data sheet's, computed from the attributes."""
 
@@ -51,7 +64,7 @@ class GpuFacts:
 
     @property
     def arch(self) -> str:
-        return f"sm_{self.capability[0]}{self.capability[1]}"
+        return GpuIdentity(self.uuid, self.capability).arch
 
     @property
     def model(self) -> str:
@@ -72,18 +85,50 @@ def why_no_driver() -> str:
 
 
 @cache
-def _load() -> tuple[ctypes.CDLL | None, str]:
+def library() -> ctypes.CDLL | None:
+    """libcuda, not yet started; null where there is none."""
     try:
-        library = ctypes.CDLL("libcuda.so.1")
+        return ctypes.CDLL("libcuda.so.1")
     except OSError:
+        return None
+
+
+@cache
+def only_gpu() -> GpuIdentity | None:
+    """The GPU of a host that has one, by NVML, which tells in milliseconds what the driver's start tells in some hundred; null where there are
+    several, or CUDA may see it otherwise (MIG, `CUDA_VISIBLE_DEVICES`)."""
+    if os.environ.get("CUDA_VISIBLE_DEVICES", "0") != "0":
+        return None
+    try:
+        nvml = ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError:
+        return None
+    count, device, major, minor = ctypes.c_uint(), ctypes.c_void_p(), ctypes.c_int(), ctypes.c_int()
+    mig, pending = ctypes.c_uint(), ctypes.c_uint()
+    uuid = ctypes.create_string_buffer(96)
+    if nvml.nvmlInit_v2() != 0 or nvml.nvmlDeviceGetCount_v2(ctypes.byref(count)) != 0 or count.value != 1:
+        return None
+    if nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(device)) != 0 or nvml.nvmlDeviceGetUUID(device, uuid, 96) != 0:
+        return None
+    if nvml.nvmlDeviceGetMigMode(device, ctypes.byref(mig), ctypes.byref(pending)) == 0 and mig.value:
+        return None
+    if nvml.nvmlDeviceGetCudaComputeCapability(device, ctypes.byref(major), ctypes.byref(minor)) != 0:
+        return None
+    return GpuIdentity(uuid.value.decode(), (major.value, minor.value))
+
+
+@cache
+def _load() -> tuple[ctypes.CDLL | None, str]:
+    found = library()
+    if found is None:
         return None, "no NVIDIA driver is installed (libcuda.so.1 is not found)"
-    library.cuGetErrorName.argtypes = [ctypes.c_int, ctypes.POINTER(ctypes.c_char_p)]
-    code = library.cuInit(0)
+    found.cuGetErrorName.argtypes = [ctypes.c_int, ctypes.POINTER(ctypes.c_char_p)]
+    code = found.cuInit(0)
     if code != 0:
-        return None, f"the NVIDIA driver does not start: {_error_name(library, code)}"
+        return None, f"the NVIDIA driver does not start: {_error_name(found, code)}"
     count = ctypes.c_int()
-    library.cuDeviceGetCount(ctypes.byref(count))
-    return (library, "") if count.value else (None, "the NVIDIA driver sees no GPU")
+    found.cuDeviceGetCount(ctypes.byref(count))
+    return (found, "") if count.value else (None, "the NVIDIA driver sees no GPU")
 
 
 def _error_name(library: ctypes.CDLL, code: int) -> str:

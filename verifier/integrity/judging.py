@@ -13,7 +13,7 @@ from typing import Literal
 
 from pydantic import ValidationError
 
-from verifier.build.store import Artefacts
+from verifier.build.artefacts import Artefacts
 from verifier.integrity.artefacts import Library, libraries
 from verifier.integrity.evidence import Evidence
 from verifier.integrity.launches import by_library

@@ -11,7 +11,7 @@ from typing import Literal
 
 import torch
 
-from verifier.build.store import Artefacts
+from verifier.build.artefacts import Artefacts
 from verifier.capturing import known_capture
 from verifier.devices.base import DeviceError
 from verifier.evaluation import Ended, Evaluation

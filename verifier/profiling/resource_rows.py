@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from verifier.build.store import Artefacts
+from verifier.build.artefacts import Artefacts
 from verifier.devices.base import Device
 from verifier.jobs import KernelProfile
 from verifier.profiling.cubin import CubinError

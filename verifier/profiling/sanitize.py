@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
-from verifier.build.store import Artefacts, checked_index
+from verifier.build.artefacts import Artefacts, checked_index
 from verifier.channel import MAX_ARTEFACTS
 from verifier.devices.base import Bind, DeviceError
 from verifier.jobs import Sanitized, SanitizeJob, SanitizerTool, StageEvent

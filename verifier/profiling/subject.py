@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from verifier.build.store import Artefacts
+from verifier.build.artefacts import Artefacts
 from verifier.channel import Frame
 from verifier.devices.base import Bind
 from verifier.jobs import ProfileJob, SanitizeJob

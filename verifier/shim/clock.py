@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from verifier.source import sha256
+from verifier.hashes import sha256
 
 SOURCE = Path(__file__).with_name("clock.c")
 

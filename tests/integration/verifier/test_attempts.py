@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import platform
 import re
@@ -31,7 +32,7 @@ SECRET = f"planted-{uuid.uuid4().hex}"
 def open_bench(tmp_path_factory):
     """A verifier that does not look at sources: only the sandbox stands between them and the host."""
     bench = Bench(tmp_path_factory.mktemp("attempts"))
-    bench.verifier = Verifier("cpu", bench.verifier.data_dir, limits=LIMITS.model_copy(update={"call": 30}), spares=2, without_static=True)
+    bench.verifier = Verifier("cpu", bench.verifier.data_dir, limits=dataclasses.replace(LIMITS, call=30), spares=2, without_static=True)
     yield bench
     bench.wait(bench.verifier.close())
     bench.loop.close()

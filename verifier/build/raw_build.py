@@ -1,0 +1,47 @@
+"""Raw kernels on their way: compiled by a party without torch, while every other party still imports it."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from verifier.build.artefacts import Artefacts, checked_index
+from verifier.build.raw import RawRequest
+from verifier.channel import MAX_ARTEFACTS
+from verifier.pool import PartyFailure, Pool
+
+
+class RawBuild:
+    """Begins at once. Whatever fails here is left to the builder, which then says why."""
+
+    def __init__(self, pool: Pool, requests: list[RawRequest]):
+        self.pool = pool
+        self.requests = requests
+        self.party = pool.start("compiler")
+        self._artefacts = Artefacts([], b"", 0.0)
+        self._thread = threading.Thread(target=self._work, daemon=True)
+        self._thread.start()
+
+    def result(self) -> Artefacts:
+        """Waits. Empty where a kernel does not compile."""
+        self._thread.join()
+        return self._artefacts
+
+    def close(self) -> None:
+        """From the thread that spawned it."""
+        self.party.spawned.kill()
+        self._thread.join(timeout=10)
+        self.pool.dismiss(self.party)
+
+    def _work(self) -> None:
+        party = self.party
+        begin = time.monotonic()
+        wanted = [(request.language, request.source, list(request.flags)) for request in self.requests]
+        try:
+            party.become("compiler")
+            message = {"requests": wanted, "variables": party.device.variables("builder")}
+            frame = party.ask("compile", message, self.pool.limits.build, max_raw=MAX_ARTEFACTS)
+            index = checked_index(frame.message.get("artefacts"), len(frame.raw))
+            self._artefacts = Artefacts(index, frame.raw, round(time.monotonic() - begin, 3))
+        except (PartyFailure, ValueError):
+            pass
