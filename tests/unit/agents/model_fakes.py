@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 
-from agent_fakes import CEILINGS
-
 from agents.diagnosis import diagnose
 from agents.llm.errors import ModelFailure
 from agents.llm.messages import Delta, Message, Reply, Request, Usage
 from agents.roles.situation import Advice, Edit, Plan, Roles
+from tests.unit.agents.agent_fakes import CEILINGS
 
 ESTIMATE = {"calls": 1, "tokens": 1000, "dollars": 0.01}
 
