@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from pathlib import Path
 
 import pytest
 
@@ -108,3 +109,10 @@ def test_hardware_and_policy_forbid_what_they_do_not_have():
     assert "fp32" in by_name("reduced-precision").refuses(Facts("cuda", "memory"))
     assert by_name("split-product").refuses(Facts("cuda", "compute", headroom=4.0)) is None
     assert by_name("split-product").refuses(Facts("cuda", "compute", precision="tf32", headroom=4.0))
+
+
+def test_the_reference_page_is_current():
+    from agents.strategies.__main__ import page
+
+    kept = (Path(__file__).resolve().parents[3] / "docs" / "reference" / "strategies.md").read_text()
+    assert kept == page(), "run: python -m agents.strategies > docs/reference/strategies.md"
