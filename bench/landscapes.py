@@ -97,8 +97,13 @@ def one_shard(arguments: argparse.Namespace) -> int:
     shard = shard_of(arguments)
     code = 0
     if not arguments.only_confirm:
-        command = [sys.executable, __file__, *passed_on(arguments, arguments.device, arguments.shard), "--measuring"]
-        code = restarted(command, shard.flying)
+
+        def command(seconds: float) -> list[str]:
+            arguments.limit_seconds = seconds
+            return [sys.executable, __file__, *passed_on(arguments, arguments.device, arguments.shard), "--measuring"]
+
+        shard.flying.unlink(missing_ok=True)  # of an interrupted survey, whose programs did no harm
+        code = restarted(command, shard.flying, arguments.limit_seconds)
     if arguments.confirm_seconds and shard.out.exists():
         asyncio.run(confirm(shard, arguments.confirm_seconds))
     return code
@@ -228,7 +233,7 @@ def save_part(table: Table, path: Path) -> None:
 def merge(arguments: argparse.Namespace) -> int:
     parts = [load(path) for path in sorted(arguments.keep.glob("part-*.json"))]
     table = merged(parts)
-    kind = arguments.device.split(":")[0] if table.device.get("device", "").startswith("cpu") else "h200"
+    kind = "cpu" if table.device.get("device", "").startswith("cpu") else table.device.get("device_model", "gpu")
     path = arguments.results or ROOT / "bench" / "results" / f"landscapes-{kind}.json"
     table.about = {
         "made": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -23,10 +23,10 @@ CUDA: tuple[tuple[str, tuple[int, ...], str, tuple[str, ...]], ...] = (
     ("row-cache", (1, 0), "row-cache", ("rows",)),
     ("block", (256, 512, 128, 1024, 64), "block-size", ()),
     ("vector", (4, 1), "vectorise", ("elements", "rows", "split")),
-    ("tile", (4, 8, 2, 16), "work-per-thread", ("scan",)),
+    ("tile", (4, 8, 2, 16, 1), "work-per-thread", ("scan",)),
     ("work", (1, 2, 4, 8), "work-per-thread", ("elements",)),
     ("leave-to-library", (0, 1), "leave-to-library", ()),
-    ("unroll", (0, 4, 2, 8), "unroll", ("lanes", "rows", "split")),
+    ("unroll", (0, 4, 2, 8, 16), "unroll", ("lanes", "rows", "split")),
     ("row-blocks", (32, 16, 64, 8), "parallel-split", ("split",)),
     ("resident-blocks", (0, 2, 4, 1, 8), "occupancy", ()),
 )
@@ -61,13 +61,14 @@ def space(plan: CompilerPlan, task_source: str, wanted: int, most: int) -> Space
     An axis that changes no program in any combination is left out, and so are values that would exceed `most`.
     """
     chosen: list[Axis] = []
-    programs = _printed(plan, task_source, chosen)
+    printed = Printed(plan, task_source)
+    programs = printed.space(chosen)
     for axis in candidates(plan):
         room = most // max(prod(len(a.values) for a in chosen), 1)
         best = None
         for count in range(2, min(len(axis.values), room) + 1):
             narrowed = Axis(axis.name, axis.group, axis.values[:count], 0, axis.strategy, axis.numeric)
-            tried = _printed(plan, task_source, [*chosen, narrowed])
+            tried = printed.space([*chosen, narrowed])
             if len(tried.sources) > len((best or programs).sources):
                 best = tried
             if len(tried.sources) >= wanted:
@@ -108,19 +109,29 @@ def options_at(axes: tuple[Axis, ...] | list[Axis], values: tuple[int, ...]) -> 
     options = Options()
     for axis, value in zip(axes, values, strict=True):
         if axis.name in STRATEGIES:
-            if bool(value) != options.on(axis.name, axis.group):
-                options = options.with_strategy(axis.name if value else f"-{axis.name}", axis.group)
+            options = options.choose(axis.name, axis.group, bool(value))
         elif value != axis.values[axis.default]:
             options = options.with_knob(axis.name, value, axis.group)
     return options
 
 
-def _printed(plan: CompilerPlan, task_source: str, axes: list[Axis]) -> Space:
-    sources: dict[str, int] = {}
-    program = [
-        sources.setdefault(print_program(plan, task_source, options_at(axes, values)), len(sources)) for values in product(*(a.values for a in axes))
-    ]
-    return Space(tuple(axes), program, list(sources))
+class Printed:
+    """Programs by the choices that differ from the compiler's own: trying one axis more prints only what is new."""
+
+    def __init__(self, plan: CompilerPlan, task_source: str):
+        self.plan, self.task_source = plan, task_source
+        self._known: dict[frozenset[tuple[str, str, int]], str] = {}
+
+    def program(self, axes: list[Axis], values: tuple[int, ...]) -> str:
+        key = frozenset((a.name, a.group, value) for a, value in zip(axes, values, strict=True) if value != a.values[a.default])
+        if key not in self._known:
+            self._known[key] = print_program(self.plan, self.task_source, options_at(axes, values))
+        return self._known[key]
+
+    def space(self, axes: list[Axis]) -> Space:
+        sources: dict[str, int] = {}
+        program = [sources.setdefault(self.program(axes, values), len(sources)) for values in product(*(a.values for a in axes))]
+        return Space(tuple(axes), program, list(sources))
 
 
 def _ordered(found: Space) -> Space:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tempfile
+from bisect import bisect_right
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,16 +53,27 @@ def seen(models: list[torch.nn.Module], inputs: list[Any], launchers: list[froze
         for event in events
         if event.get("cat") == "user_annotation" and event["name"].startswith("program:")
     }
-    return [_of(document, events, ranges[number], launchers[number]) if number in ranges else None for number in range(len(models))]
+    mine = sorted_out(events, ranges)
+    properties = document.get("deviceProperties", [])
+    return [_of(properties, mine[number], launchers[number]) if number in ranges else None for number in range(len(models))]
 
 
-def _of(document: dict, events: list[dict], window: tuple[float, float], launchers: frozenset[str]) -> Seen | None:
-    begin, end = window
-    mine = []
+def sorted_out(events: list[dict], ranges: dict[int, tuple[float, float]]) -> dict[int, list[dict]]:
+    """The events of each program by the time at which they began; kernels under the names that they have in their program alone."""
+    order = sorted(ranges, key=ranges.__getitem__)
+    begins = [ranges[number][0] for number in order]
+    found: dict[int, list[dict]] = {number: [] for number in ranges}
     for event in events:
-        if begin <= float(event["ts"]) <= end and not str(event["name"]).startswith("program:"):
-            mine.append({**event, "name": _NAMESPACE.sub("", str(event["name"]))} if event.get("cat") == "kernel" else event)
-    timeline = import_kineto(json.dumps({"traceEvents": mine, "deviceProperties": document.get("deviceProperties", [])}))
+        at = bisect_right(begins, float(event["ts"])) - 1
+        if at < 0 or float(event["ts"]) > ranges[order[at]][1] or str(event["name"]).startswith("program:"):
+            continue
+        known = {**event, "name": _NAMESPACE.sub("", str(event["name"]))} if event.get("cat") == "kernel" else event
+        found[order[at]].append(known)
+    return found
+
+
+def _of(properties: list, events: list[dict], launchers: frozenset[str]) -> Seen | None:
+    timeline = import_kineto(json.dumps({"traceEvents": events, "deviceProperties": properties}))
     found = digest(timeline, lambda name: _PASS.sub("", name.partition("(")[0]) in launchers, True)
     if not found.kernels:
         return None

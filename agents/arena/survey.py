@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, field
 from multiprocessing import get_context
@@ -70,6 +70,8 @@ class Shard:
                     known[prepared.subject.name] = landscape_of(prepared, bench.results, bench.eager_us)
                     self.keep(known, environment)
 
+                if crashed and crashed["task"] == name:
+                    keep()  # another death must not make it forgotten
                 done = bench.run(self.flying, self.until, keep)
                 keep()
                 self.spent[name] = round(time.monotonic() - begin, 1)
@@ -171,10 +173,11 @@ def _at_work(cores: list[int]) -> None:
             pass  # a container that allows others
 
 
-def restarted(command: Sequence[str], flying: Path, log: Any = None) -> int:
-    """Runs a shard's measuring process; one that dies over a program is started again, and knows over which."""
+def restarted(command: Callable[[float], Sequence[str]], flying: Path, seconds: float) -> int:
+    """Runs a shard's measuring process, made for the seconds that are left; one that dies over a program is started again, and knows over which."""
+    until = time.monotonic() + seconds
     for _ in range(MAX_DEATHS):
-        code = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT if log else None).returncode
+        code = subprocess.run(command(max(until - time.monotonic(), 1.0))).returncode
         if code in (0, 2, 3, 130) or not flying.exists():
             return code
         print(f"  the measuring process ended with {code} over {flying.read_text()}: started again", flush=True)
