@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import glob
-import importlib.metadata
 import os
 import re
 import sys
@@ -54,11 +53,16 @@ def start_cupti() -> None:
 
 def cupti_library() -> str:
     """The one that torch's own library will be linked to, or "": beside NVIDIA's other packages, of the CUDA that torch was built for."""
+    folders = {os.path.realpath(folder) for folder in sys.path if folder}
+    built = {found[1] for folder in folders if (found := re.search(r"^cuda\b[^=]*= '(\d+)", _text(os.path.join(folder, "torch/version.py")), re.M))}
+    names = [f"libcupti.so.{major}" for major in built]
+    found = {path for folder in folders for name in names for path in glob.glob(os.path.join(folder, "nvidia/*/lib", name))}
+    return found.pop() if len(found) == 1 else ""
+
+
+def _text(path: str) -> str:
     try:
-        built = re.search(r"\+cu(\d+)\d$", importlib.metadata.version("torch"))
-    except importlib.metadata.PackageNotFoundError:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except OSError:
         return ""
-    if built is None:
-        return ""
-    found = [path for folder in sys.path if folder for path in glob.glob(os.path.join(folder, "nvidia/*/lib", f"libcupti.so.{built[1]}"))]
-    return found[0] if len(found) == 1 else ""
