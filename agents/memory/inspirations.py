@@ -73,8 +73,8 @@ async def recall(span: Span, situation: Situation) -> list[Inspiration]:
     port = span.run.inspirations
     if port is None:
         return []
-    own = Split(tasks=frozenset([sha256(situation.task_source)]))
-    exclude = span.run.split or own
+    split = span.run.split or Split()
+    exclude = Split(tasks=split.tasks | {sha256(situation.task_source)}, suites=split.suites)
 
     async def find() -> list[dict]:
         found = await port.find(operators_of(situation), situation.settings.device, exclude)
