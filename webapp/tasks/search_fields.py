@@ -12,7 +12,7 @@ from webapp.llm.models import Profile
 
 BUILT_IN = "built-in"
 ROLES = ("planner", "coder", "judge")
-LANGUAGES = {"": "what the device speaks: CUDA C++ on a GPU, C++ on the CPU", "cuda": "CUDA C++", "triton": "Triton", "cpp": "C++ on the CPU"}
+LANGUAGES = {"": "the device's: CUDA C++ or C++", "cuda": "CUDA C++", "triton": "Triton", "cpp": "C++ on the CPU"}
 CODER_MODES = {"one": "one agent", "frontend+mid-end": "a pair: one makes it right, one makes it fast"}
 SIMPLE = ("candidates", "calls", "tokens", "dollars")  # limits whose unit is that of the field
 MINUTES = {"minutes": "seconds", "verifier_minutes": "verifier_seconds"}  # limits that people give in minutes
@@ -99,5 +99,5 @@ def initial_of(settings: Settings) -> dict[str, Any]:
     }
     for field, unit in MINUTES.items():
         limit = getattr(settings.budget, unit)
-        found[field] = round(limit / 60, 2) if limit else None
+        found[field] = float(f"{limit / 60:.2f}") if limit and limit % 60 else limit and int(limit // 60)
     return found

@@ -47,7 +47,8 @@ export class Header {
     const pause = state.run.state === "paused" && state.run.pause?.kind ? state.run.pause : null;
     this.part("pause").hidden = !pause;
     if (!pause) return;
-    setText(this.part("pause-reason"), pause.reason ?? "");
+    const reason = pause.reason ?? "";
+    setText(this.part("pause-reason"), reason.charAt(0).toUpperCase() + reason.slice(1));
     setText(this.part("pause-hint"), pause.kind === "review" ? "Nothing is spent meanwhile. Resume the run as it is, or edit the plan first." : `${pause.hint ? `To do: ${pause.hint}. ` : ""}Nothing is lost; resume the run when the model can answer.`);
     if (this.part("edit-plan")) this.part("edit-plan").hidden = pause.kind !== "review";
   }
