@@ -99,20 +99,20 @@ def only_gpu() -> GpuIdentity | None:
     several, or CUDA may see it otherwise (MIG, `CUDA_VISIBLE_DEVICES`)."""
     if os.environ.get("CUDA_VISIBLE_DEVICES", "0") != "0":
         return None
-    try:
-        nvml = ctypes.CDLL("libnvidia-ml.so.1")
-    except OSError:
-        return None
     count, device, major, minor = ctypes.c_uint(), ctypes.c_void_p(), ctypes.c_int(), ctypes.c_int()
     mig, pending = ctypes.c_uint(), ctypes.c_uint()
     uuid = ctypes.create_string_buffer(96)
-    if nvml.nvmlInit_v2() != 0 or nvml.nvmlDeviceGetCount_v2(ctypes.byref(count)) != 0 or count.value != 1:
-        return None
-    if nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(device)) != 0 or nvml.nvmlDeviceGetUUID(device, uuid, 96) != 0:
-        return None
-    if nvml.nvmlDeviceGetMigMode(device, ctypes.byref(mig), ctypes.byref(pending)) == 0 and mig.value:
-        return None
-    if nvml.nvmlDeviceGetCudaComputeCapability(device, ctypes.byref(major), ctypes.byref(minor)) != 0:
+    try:
+        nvml = ctypes.CDLL("libnvidia-ml.so.1")
+        if nvml.nvmlInit_v2() != 0 or nvml.nvmlDeviceGetCount_v2(ctypes.byref(count)) != 0 or count.value != 1:
+            return None
+        if nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(device)) != 0 or nvml.nvmlDeviceGetUUID(device, uuid, 96) != 0:
+            return None
+        if nvml.nvmlDeviceGetMigMode(device, ctypes.byref(mig), ctypes.byref(pending)) == 0 and mig.value:
+            return None
+        if nvml.nvmlDeviceGetCudaComputeCapability(device, ctypes.byref(major), ctypes.byref(minor)) != 0:
+            return None
+    except (OSError, AttributeError):  # no driver, or one from before these functions
         return None
     return GpuIdentity(uuid.value.decode(), (major.value, minor.value))
 
