@@ -21,11 +21,12 @@ from agents.knowledge import FolderLibrary
 from agents.llm import open_models
 from agents.llm.cli import add_commands
 from agents.local import LocalVerifier
-from agents.memory.inspirations import FolderInspirations
+from agents.memory.inspirations import FolderInspirations, Split
 from agents.projection import Summary, project
 from agents.results import write_results
 from agents.run import Engine
 from agents.settings import Settings
+from verifier.source import sha256
 
 EXIT = {"improved": 0, "matched": 0, "failed": 1, "out_of_budget": 3, "cancelled": 4, "": 5}  # no outcome: paused
 USAGE, INTERRUPTED = 2, 130
@@ -157,6 +158,7 @@ async def solve_one(args: argparse.Namespace, path: Path, name: str, folder: Pat
         on_pause=args.on_model_failure,
         library=FolderLibrary(args.documents) if args.documents else None,
         inspirations=FolderInspirations(args.learn_from) if args.learn_from else None,
+        split=Split(tasks=frozenset(sha256(read_source(task)) for task in find_tasks(args.tasks))),  # solved together, they teach each other nothing
     )
     progress = None if args.quiet else Progress(journal, len(begun))
     try:
