@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from dataclasses import replace
@@ -33,7 +32,7 @@ class Author:
 
     async def answer(self, asked: Asked, fault: Fault | None) -> str:
         plan = await self.workshop.plan(asked.task, asked.mode, asked.figures)
-        return await asyncio.to_thread(write, asked, plan, fault if fault is not None and not fault.transport else None)
+        return write(asked, plan, fault if fault is not None and not fault.transport else None)
 
 
 def write(asked: Asked, plan: CompilerPlan, fault: Fault | None) -> str:

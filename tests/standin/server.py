@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,6 +15,8 @@ from tests.standin.faults import Fault, FaultPlan
 from tests.standin.protocol import Conversation, Dialect, Said, conversation, error_body, events, whole
 from tests.standin.reading import Asked, Unreadable, read
 from tests.standin.wire import Answer, BadRequest, Incoming, read_request
+
+log = logging.getLogger(__name__)
 
 ROUTES: dict[str, Dialect] = {"/v1/chat/completions": "openai", "/v1/messages": "anthropic"}
 MODEL = "stand-in"
@@ -101,6 +104,13 @@ class StandIn:
         except BadRequest as error:
             await answer.whole(error.status, error_body(dialect, error.status, str(error)))
             return error.status != 413
+        except (ConnectionError, asyncio.CancelledError):
+            raise
+        except Exception:
+            log.exception("the stand-in has a defect, or cannot answer this")
+            if not answer.begun:
+                await answer.whole(500, error_body(dialect, 500, "the stand-in failed; its own log says why"))
+            return False
 
     async def _reply(self, incoming: Incoming, dialect: Dialect, reader: asyncio.StreamReader, answer: Answer) -> bool:
         given = incoming.headers.get("authorization", "").removeprefix("Bearer ") or incoming.headers.get("x-api-key", "")
