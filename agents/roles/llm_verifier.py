@@ -17,14 +17,13 @@ from agents.roles.compiled import Compiled
 from agents.roles.evidence import failure_text
 from agents.roles.exchange import converse, notes_for
 from agents.roles.replies import DiagnosisReply, JudgementReply, Refused, parse
-from agents.roles.rules_verifier import by_rules, diagnosed, open_methods, plain_enough
+from agents.roles.rules_verifier import by_rules, diagnosed, open_methods, plain_enough, scarce
 from agents.roles.situation import Advice, Attempt, Situation, Unusable
 from agents.roles.verifier import BuiltInVerifier
 from agents.span import Span
 from agents.strategies import by_name
 
 PASSAGES = 3
-SPARE_CALLS = 8  # of a budget: with fewer left and nothing right yet, they belong to the coder
 MODEL_UNITS = ("calls", "tokens", "dollars")
 ONWARD = {
     "repair": "Repair:",
@@ -49,7 +48,7 @@ class LlmVerifier:
 
     async def _judge(self, span: Span, situation: Situation, attempt: Attempt) -> Advice:
         ruled = await self._ruled(span, situation, attempt)
-        if self.moves or (not self.always and (plain_enough(situation, attempt) or scarce(span, situation))):
+        if self.moves or (not self.always and (plain_enough(situation, attempt) or scarce(span.run, situation))):
             return ruled
         routes = ["repair", *self._onward(situation)]
         query = f"{attempt.report.status.replace('_', ' ')} {attempt.report.message}"[:400]
@@ -148,12 +147,6 @@ def read_judgement(reply: Reply, routes: Sequence[str], passages: Sequence[Passa
     if problems:
         raise Refused("\n".join(problems))
     return said
-
-
-def scarce(span: Span, situation: Situation) -> bool:
-    """Whether so few calls are left that the evidence alone has to do."""
-    ledger = span.run.ledger
-    return situation.best is None and ledger.limits.calls is not None and ledger.limits.calls - ledger.spent.calls < SPARE_CALLS
 
 
 def open_route(route: str, routes: Sequence[str]) -> list[str]:

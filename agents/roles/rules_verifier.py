@@ -7,11 +7,13 @@ from agents.memory import Memory
 from agents.roles import steps
 from agents.roles.compiled import Compiled
 from agents.roles.situation import Advice, Attempt, Situation
+from agents.run import Engine
 from agents.span import Span
 from agents.stopping import families_to_leave, family
 from agents.strategies import by_name
 from verifier.profiling.task_facts import task_facts
 
+SPARE_CALLS = 10  # of a budget: with fewer left and nothing right yet, they belong to the coder
 EXPLAINED = ("build_failed", "rejected", "crashed")  # the evidence says what is wrong
 
 
@@ -83,3 +85,9 @@ def failures_in_a_row(situation: Situation) -> int:
 def plain_enough(situation: Situation, attempt: Attempt) -> bool:
     """A first failure that its evidence explains by itself needs no judgement of a model."""
     return failures_in_a_row(situation) == 1 and attempt.report is not None and attempt.report.status in EXPLAINED
+
+
+def scarce(run: Engine, situation: Situation) -> bool:
+    """Whether so few calls are left that neither a judgement nor a new plan is worth one before a program has passed."""
+    limit, spent = run.ledger.limits.calls, run.ledger.spent.calls
+    return situation.best is None and limit is not None and limit - spent < SPARE_CALLS

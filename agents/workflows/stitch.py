@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from agents.budget import OutOfBudget
 from agents.roles import steps
+from agents.roles.rules_verifier import by_rules, scarce
 from agents.roles.situation import Advice, Attempt, Roles, Situation
 from agents.run import Engine, Finish
 from agents.settings import Settings
@@ -123,7 +124,7 @@ class Search:
         return None if self.anew else self.situation.best
 
     def _patience(self) -> int:
-        another_way = self.guided and (self.situation.best is not None or self.situation.replans_left > 0)
+        another_way = self.guided and (self.situation.best is not None or (self.situation.replans_left > 0 and not scarce(self.run, self.situation)))
         return FEWER_REPAIRS if another_way else MAX_REPAIRS
 
     def _way_round(self) -> str:
@@ -131,8 +132,6 @@ class Search:
         said = f"{self.repairs - 1} repairs in a row did not help"
         if not self.guided:
             return said
-        from agents.roles.rules_verifier import by_rules  # the compiler takes long to load
-
         situation, best = self.situation, self.situation.best
         step = (situation.step or {}).get("id")
         stepped = any(a.passed and a.edit.step == step for a in situation.attempts if a.number > self.planned_at)
