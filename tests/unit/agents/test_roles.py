@@ -8,6 +8,7 @@ import pytest
 import pytest_asyncio
 import torch
 from agent_fakes import FakeClient, report, settings
+from scripted_models import ScriptedModels, diagnosis
 
 from agents.compiler import Move, Options
 from agents.events import MAX_PAYLOAD_BYTES
@@ -15,9 +16,9 @@ from agents.journal import MemoryJournal
 from agents.local import LocalVerifier
 from agents.roles import roles_for, verifier
 from agents.roles.coder import LEAVE
-from agents.roles.situation import Advice, Attempt, Situation
+from agents.roles.situation import Advice, Attempt, Edit, Situation
 from agents.run import Engine
-from agents.settings import Settings
+from agents.settings import Budget, Settings
 from verifier.capture import capture
 from verifier.jobs import VerifyJob
 from verifier.program import Program
@@ -126,6 +127,45 @@ async def test_moves_pass_the_catalogue_and_start_from_the_best(planned, monkeyp
     wrong = judged(situation, await roles.coder.write(span, situation, first, advice), "wrong_result", parent=1)
     advice = await roles.verifier.advise(span, situation, wrong)
     assert advice.route == "stop" and "cuda only" in advice.reason and "not in the catalogue" in advice.reason
+
+
+@pytest.mark.asyncio
+async def test_a_model_as_the_judge_of_the_compiler_chooses_among_its_moves(planned, monkeypatch):
+    _, _, situation = planned
+    models = ScriptedModels({"verifier/diagnose": [diagnosis("optimise", "fuse-pointwise")], "verifier/reply": [diagnosis("optimise", "row-cache")]})
+    chosen = settings(judge="scripted", budget=Budget(calls=3))
+    journal = MemoryJournal()
+    run = Engine(journal, LocalVerifier(journal, FakeClient(), "cpu"), chosen, TASK, "mine", models=models)
+    roles, span = roles_for(chosen, models), run.span("all", "All")
+    broken = judged(situation, await roles.coder.write(span, situation, None, None), "build_failed")
+    assert (await roles.verifier.advise(span, situation, broken)).route == "repair" and not models.requests, (
+        "repaired without a judgement"
+    )
+    first = judged(situation, await roles.coder.write(span, situation, None, None), "passed", 1.5)
+
+    def move(strategy: str, knob: int) -> Move:
+        return Move(strategy=strategy, group="g1", options=Options(knobs={"x": knob}), expectation="faster", expected_speedup=1.2, why="because")
+
+    monkeypatch.setattr(verifier, "moves", lambda plan, options, report, profile: [move("block-size", 3), move("row-cache", 4)])
+    advice = await roles.verifier.advise(span, situation, first)
+    assert models.purposes == ["verifier/diagnose", "verifier/reply"]
+    assert "Allowed: block-size, row-cache" in models.requests[1].messages[-1].content.replace("row-cache, block-size", "block-size, row-cache")
+    assert (advice.route, advice.method, advice.move.options.knobs) == ("optimise", "row-cache", {"x": 4})
+    assert (await roles.coder.write(span, situation, first, advice)).options == advice.move.options
+    models.script["verifier/diagnose"] = [diagnosis("optimise", "block-size")]
+    assert (await roles.verifier.advise(span, situation, first)).method == "block-size"
+    without = await roles.verifier.advise(span, situation, first)
+    assert without.route == "optimise" and "budget" in without.reason, "with no calls left the rules decide, and the compiler goes on"
+
+
+@pytest.mark.asyncio
+async def test_what_a_model_wrote_before_a_fork_is_no_trouble_for_the_compiler(planned):
+    roles, span, situation = planned
+    foreign = judged(situation, Edit("# a model's program", "by a model", "", ()), "passed", 1.5)
+    advice = await roles.verifier.advise(span, situation, foreign)
+    assert advice.route == "stop" and "not the compiler's" in advice.reason
+    edit = await roles.coder.write(span, situation, foreign, advice)
+    assert edit.options == Options(), "the compiler's first program"
 
 
 @pytest.mark.asyncio
