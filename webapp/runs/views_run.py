@@ -12,6 +12,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_POST
 
+from webapp.llm.models import Profile
 from webapp.runs import control
 from webapp.runs.access import run_for
 from webapp.runs.models import Run
@@ -42,6 +43,7 @@ def page_config(run: Run, can_control: bool) -> dict:
         "now": timezone.now().isoformat(),
         "createdAt": run.created_at.isoformat(),
         "lastSeq": run.last_seq,
+        "mailboxes": list(Profile.objects.filter(kind="mailbox").values_list("name", flat=True)),
     }
 
 

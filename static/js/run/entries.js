@@ -154,9 +154,10 @@ export const ENTRIES = {
     if (item.failed) parts.push(`no answer: ${item.failed}`);
     else if (item.seconds != null) parts.push(seconds(item.seconds));
     if (item.finish === "length") parts.push("cut off at its longest");
-    if (!item.done) parts.push("waiting for the answer …");
+    const byHand = !item.done && mailboxes().has(item.profile);
+    if (!item.done) parts.push(byHand ? "waits for a person" : "waiting for the answer …");
     const kept = [["what it was asked", item.request], ["the reply", item.reply], ["its reasoning", item.reasoning]].filter(([, ref]) => ref);
-    return [h("p", null, parts.join(" · "), kept.map(([name, ref]) => [" ", h("a", { href: `artefacts/${encodeURIComponent(ref.sha)}`, target: "_blank", rel: "noopener" }, name)]))];
+    return [h("p", null, parts.join(" · "), byHand ? [" ", h("a", { href: "/mailbox/" }, "open the mailbox")] : null, kept.map(([name, ref]) => [" ", h("a", { href: `artefacts/${encodeURIComponent(ref.sha)}`, target: "_blank", rel: "noopener" }, name)]))];
   },
 
   artefact(item) {
@@ -198,6 +199,10 @@ export const ENTRIES = {
     ];
   },
 };
+
+// Profiles whose requests are answered by a person.
+let byPerson = null;
+const mailboxes = () => (byPerson ??= new Set(JSON.parse(document.getElementById("run-config")?.textContent ?? "{}").mailboxes));
 
 // A passage of a team's document; one of a folder, in a trace from the command line, has nothing to lead to.
 function citation(cited) {
