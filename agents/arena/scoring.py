@@ -92,7 +92,7 @@ def geometric_mean(values: Sequence[float]) -> float:
 def interval(rows: Sequence[Row]) -> tuple[float, float]:
     """Of the geometric mean over all rows of one workflow."""
     tasks: dict[str, list[float]] = {}
-    for row in rows:
+    for row in sorted(rows, key=lambda row: (row.task, row.seed)):  # in whatever order they ended
         tasks.setdefault(row.task, []).append(float(np.log(row.value)))
     groups = [np.array(values) for values in tasks.values()]
     draw = np.random.default_rng(20261121)
