@@ -60,7 +60,8 @@ class FaultPlan:
     kinds: Sequence[str] = KINDS
     stratum: tuple[int, int] | None = None
     done: Counter[str] = field(default_factory=Counter)  # faults by kind; "none" for good answers
-    _asked: Counter[str] = field(default_factory=Counter)  # draws by place
+    _asked: Counter[str] = field(default_factory=Counter)  # requests by place
+    _replied: Counter[str] = field(default_factory=Counter)  # replies by place, those of a fault that stays apart
     _stuck: dict[str, Fault] = field(default_factory=dict)
     _broken: set[str] = field(default_factory=set)  # requests whose last answer was a fault of the transport
 
@@ -87,6 +88,7 @@ class FaultPlan:
             if not stuck.explained_by(evidence) and stuck.kind in applicable:
                 return stuck
             del self._stuck[place]
+        self._replied[place] += 1
         kinds = [kind for kind in CONTENT if kind in self.kinds and kind in applicable and (kind != "cheat" or cheats)]
         if not kinds or self._level(place) >= self.rate:
             return None
@@ -101,7 +103,7 @@ class FaultPlan:
         if self.stratum is None:
             return self._draw(place, "level").random()
         index, count = self.stratum
-        draw = random.Random(f"{self.seed}:{place.partition('/')[2]}:{self._asked[place]}:suite")
+        draw = random.Random(f"{self.seed}:{place.partition('/')[2]}:{self._replied[place]}:suite")
         order = draw.sample(range(count), count)
         return (order[index] + draw.random()) / count
 

@@ -7,6 +7,7 @@ import json
 import re
 
 from agents.compiler import CompilerPlan, DeviceFigures, Options, make_plan, print_program
+from agents.roles.edits import MARKER
 from tests.standin.capturing import Capturer
 
 LEAVE = "leave-to-library"
@@ -31,8 +32,8 @@ class Workshop:
 
 
 def program(plan: CompilerPlan, task_source: str, options: Options) -> str:
-    """Without the build helper, which the product puts in; with the choices as a comment, for whoever changes the program next."""
-    text = HELPER_PLACE.sub("", print_program(plan, task_source, options))
+    """As prompts show programs, a comment in the place of the build helper; with the choices as a comment, for whoever changes it next."""
+    text = HELPER_PLACE.sub(f"{MARKER}\n", print_program(plan, task_source, options))
     choices = f"# Choices: {json.dumps(options.model_dump(exclude_defaults=True))}\n"
     head, marker, rest = text.partition("\nclass ModelNew")
     return re.sub(r"\n{4,}", "\n\n\n", f"{head}\n{choices}{marker.lstrip(chr(10))}{rest}")
