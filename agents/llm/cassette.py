@@ -118,7 +118,7 @@ class Cassette:
         elif not self.exchanges:
             said = "the recording is empty"
         else:
-            said = _difference(request, nearest(request, self.exchanges))
+            said = "of those that are, the nearest: " + difference(request, nearest(request, self.exchanges))
         purpose = request.purpose or "a request"
         return ModelFailure("configuration", f"profile {profile}: {purpose} is not in the recording {self.path.name}: {said}", hint)
 
@@ -164,8 +164,8 @@ def append(path: Path, exchanges: Sequence[Exchange]) -> None:
         os.fsync(file.fileno())
 
 
-async def exchanges_of(journal: Journal) -> list[Exchange]:
-    """The exchanges of a trace, in the order in which they were completed."""
+async def exchanges_of(journal: Journal) -> list[tuple[int, Exchange]]:
+    """The exchanges of a trace, in the order in which they were completed, with the number of that event."""
     requested: dict[str, Event] = {}
     found = []
     for event in await journal.load():
@@ -177,11 +177,9 @@ async def exchanges_of(journal: Journal) -> list[Exchange]:
             reply = Reply.model_validate_json(await journal.get(event.payload["reply"]["sha"]))
             if event.payload.get("reasoning"):
                 reply.reasoning = (await journal.get(event.payload["reasoning"]["sha"])).decode()
-            found.append(
-                Exchange(
-                    profile=asked["profile"], run=journal.run, key=asked["key"], request=request, estimate=asked.get("estimate") or {}, reply=reply,
-                )
-            )  # fmt: skip
+            exchange = Exchange(profile=asked["profile"], run=journal.run, key=asked["key"], request=request, reply=reply)
+            exchange.estimate = asked.get("estimate") or {}
+            found.append((event.seq, exchange))
     return found
 
 
@@ -192,8 +190,9 @@ def nearest(request: Request, exchanges: Sequence[Exchange]) -> Exchange:
     return max(same, key=lambda e: difflib.SequenceMatcher(None, _lines(e.request), lines, autojunk=False).quick_ratio())
 
 
-def _difference(request: Request, recorded: Exchange) -> str:
-    of = f"the nearest recorded request ({recorded.request.purpose or 'no purpose'}, {recorded.key or recorded.profile})"
+def difference(request: Request, recorded: Exchange) -> str:
+    """Where a request first differs from a recorded one."""
+    of = f"the recorded request ({recorded.request.purpose or 'no purpose'}, {recorded.key or recorded.profile})"
     for name in ("max_tokens", "temperature"):
         if getattr(request, name) != getattr(recorded.request, name):
             return f"{of} has {name} {getattr(recorded.request, name)}, not {getattr(request, name)}"

@@ -7,10 +7,11 @@ import asyncio
 import json
 import os
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from agents.journal import TRACE, FileJournal, TraceDamaged
+from agents.journal import TRACE, FileJournal, TraceDamaged, write_trace
 from agents.llm.cassette import append, exchanges_of
 from agents.llm.check import report, try_profile
 from agents.llm.errors import ModelFailure
@@ -20,6 +21,9 @@ from agents.llm.profiles import ServerProfile
 FAILED, USAGE = 1, 2
 CHECK_EPILOG = """exit codes:
   0  every profile that was tried works    1  one does not    2  no profiles, a file that cannot be used, or an unknown name"""
+
+REPLAY_EPILOG = """exit codes:
+  0  the same, event for event    1  it differs; the first difference is shown    2  not a run that can be replayed"""
 
 
 def add_commands(commands: argparse._SubParsersAction) -> None:
@@ -41,6 +45,16 @@ def add_commands(commands: argparse._SubParsersAction) -> None:
     cassette.add_argument("directory", type=Path, metavar="RUN_DIR", help="a run's directory (solve --out, manage.py export_trace)")
     cassette.add_argument("--out", type=Path, required=True, metavar="FILE", help="a new JSONL file, for a profile of kind cassette")
     cassette.set_defaults(act=lambda args: export(args.directory, args.out))
+
+    played = commands.add_parser(
+        "replay",
+        help="play a run again over the replies and verdicts in its trace, and compare it event for event",
+        epilog=REPLAY_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    played.add_argument("directory", type=Path, metavar="RUN_DIR")
+    played.add_argument("--out", type=Path, metavar="DIR", help="write the replay's own trace here")
+    played.set_defaults(act=lambda args: play(args.directory, args.out))
 
 
 def add_check_arguments(parser: argparse.ArgumentParser) -> None:
@@ -94,7 +108,7 @@ def export(directory: Path, out: Path) -> int:
             raise ModelFailure("configuration", f"{directory} holds no {TRACE}")
         if out.exists():
             raise ModelFailure("configuration", f"{out} is there already", "choose another --out")
-        exchanges = asyncio.run(exchanges_of(FileJournal(directory, owner=False)))
+        exchanges = [exchange for _, exchange in asyncio.run(exchanges_of(FileJournal(directory, owner=False)))]
         if not exchanges:
             raise ModelFailure("configuration", f"{directory} holds no exchange with a model", "its roles were built-in")
         append(out, exchanges)
@@ -104,6 +118,26 @@ def export(directory: Path, out: Path) -> int:
     profiles = ", ".join(sorted({exchange.profile for exchange in exchanges}))
     print(f"{out}: {len(exchanges)} exchanges of {profiles}")
     return 0
+
+
+def play(directory: Path, out: Path | None) -> int:
+    from agents.replaying import NotReplayable, replay  # the engine takes long to load: not for the others
+
+    try:
+        if not (directory / TRACE).exists():
+            raise NotReplayable(f"{directory} holds no {TRACE}")
+        if out is not None and (out / TRACE).exists():
+            raise NotReplayable(f"{out} already holds a trace: choose another --out")
+        begun = time.monotonic()
+        outcome = asyncio.run(replay(FileJournal(directory, owner=False)))
+        if out is not None:
+            write_trace(out, outcome.journal.events, list(outcome.journal.artefacts.items()))
+    except (NotReplayable, TraceDamaged, OSError, ValueError) as error:
+        print(f"replay: {error}", file=sys.stderr)
+        return USAGE
+    played = f"{outcome.exchanges} exchanges and {outcome.verifications} jobs played in {time.monotonic() - begun:.1f} s"
+    print(f"differs: {outcome.difference} ({played})" if outcome.difference else f"the same: {outcome.events} events ({played})")
+    return FAILED if outcome.difference else 0
 
 
 def _unusable(models: Models) -> int | None:

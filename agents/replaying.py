@@ -1,0 +1,246 @@
+"""A finished run played again: the same workflow and roles, over the replies and verdicts that its trace holds, and compared event for event.
+
+Nothing is asked, built or measured: models, verifier, documents and earlier runs answer from the recording. So a run can be looked into with
+a debugger or with other prompts, and a change of the program shows where it first decides otherwise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict, deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agents.events import Event, NewEvent
+from agents.forking import settings_of
+from agents.journal import MemoryJournal
+from agents.llm.cassette import Exchange, difference, exchanges_of, fingerprint
+from agents.llm.errors import ModelFailure
+from agents.llm.messages import Delta, Reply, Request
+from agents.memory.inspirations import Inspiration
+from agents.ports import Journal, Passage
+from agents.replay import BESIDE
+from agents.roles.situation import Roles
+from agents.run import Engine
+from verifier.jobs import Job, JobResult
+
+TIMES = frozenset({"seconds", "of"})  # of payloads: durations, and numbers of events (deltas and stages are cut otherwise)
+HINT = "compare the versions of the program that recorded and replayed it"
+PATIENCE = 2.0  # seconds without an event, after which a reply no longer waits for its turn: the runs have parted
+
+
+class NotReplayable(ValueError):
+    """A trace that cannot be played again; says why."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """`difference` is empty where every event is the same; `exchanges` and `verifications` were played."""
+
+    events: int
+    exchanges: int
+    verifications: int
+    difference: str
+    journal: MemoryJournal
+
+
+async def replay(recorded: Journal, roles: Roles | None = None) -> Outcome:
+    """Play a run again, by the roles that its settings name or by these. Raises `NotReplayable`.
+
+    Where people wrote notes, edited the plan or paused the run, the replay parts from it: they do not act again.
+    """
+    events = await recorded.load()
+    if not events or events[0].kind != "run.started":
+        raise NotReplayable("the trace does not begin with run.started: there is nothing to play")
+    if any(event.kind == "run.forked" for event in events):
+        raise NotReplayable("this run is a fork: it began as another one, which can be played again itself")
+    started = events[0].payload
+    journal = MemoryJournal(recorded.run)
+    turns = Turns(events, journal)
+    whole = events[-1].kind == "run.finished"
+    models = RecordedModels(await exchanges_of(recorded), turns, whole)
+    verifier = RecordedVerifier(events, recorded, journal, turns)
+    program = (await recorded.get(started["program"]["sha"])).decode() if started.get("program") else None
+    effects = Effects(events)
+    engine = Engine(
+        journal, verifier, settings_of(events), (await recorded.get(started["source"]["sha"])).decode(), started["task"]["name"],
+        program_source=program, roles=roles, models=models, on_pause="stop", library=effects.library(), inspirations=effects.inspirations(),
+    )  # fmt: skip
+    summary = await engine.execute()
+    found = models.problem or first_difference(events, journal.events)
+    if not found and summary.state == "paused" and whole:
+        found = f"the replay pauses: {summary.reason or 'a person was asked'}"
+    return Outcome(len(ordered(events)), models.played, verifier.played, found, journal)
+
+
+def ordered(events: Sequence[Event]) -> list[Event]:
+    return [event for event in events if event.kind not in BESIDE and event.kind != "error"]
+
+
+def first_difference(recorded: Sequence[Event], replayed: Sequence[Event]) -> str:
+    """The first event, in the order of the recording, that the replay wrote otherwise; empty where there is none."""
+    spans: dict[str, deque[Event]] = defaultdict(deque)
+    for event in ordered(replayed):
+        spans[event.span].append(event)
+    for was in ordered(recorded):
+        place = f"event {was.seq}, {was.kind} in {was.span or 'the run'}"
+        if not spans[was.span]:
+            return f"{place}: the replay does not come to it"
+        now = spans[was.span].popleft()
+        if now.kind != was.kind:
+            return f"{place}: the replay is at {now.kind}"
+        for name in sorted(was.payload.keys() | now.payload.keys()):
+            old, new = was.payload.get(name), now.payload.get(name)
+            if old != new and name not in TIMES and not (was.kind == "run.started" and name == "budget"):  # a raised one holds from the start
+                return f"{place}: {name} was {_show(old)} and is {_show(new)}"
+    left = [queue[0] for queue in spans.values() if queue]
+    if left and recorded[-1].kind == "run.finished":
+        return f"the replay goes on where the recorded run had ended: {left[0].kind} in {left[0].span or 'the run'}"
+    return ""
+
+
+class Turns:
+    """Lets results arrive in the order of the recording, each after the events that preceded it, so that workers in parallel meet as they did."""
+
+    def __init__(self, events: Sequence[Event], journal: MemoryJournal):
+        self._journal = journal
+        self._before: dict[int, int] = {}
+        count = 0
+        for event in events:
+            self._before[event.seq] = count
+            count += event.kind in ("llm.completed", "verification.finished") or event.kind not in BESIDE
+
+    async def wait(self, seq: int) -> None:
+        seen, since = -1, time.monotonic()
+        while self._now() < self._before[seq]:
+            if len(self._journal.events) != seen:
+                seen, since = len(self._journal.events), time.monotonic()
+            elif time.monotonic() - since > PATIENCE:
+                return
+            await asyncio.sleep(0.002)
+
+    def _now(self) -> int:
+        return sum(e.kind in ("llm.completed", "verification.finished") or e.kind not in BESIDE for e in self._journal.events)
+
+
+class RecordedModels:
+    """`ModelPort` over the exchanges of one trace, found by their journal key; a request that differs from the recorded one is a failure."""
+
+    def __init__(self, exchanges: Sequence[tuple[int, Exchange]], turns: Turns, whole: bool):
+        self._by_key = {exchange.key: (seq, exchange) for seq, exchange in exchanges}
+        self._turns, self._whole = turns, whole
+        self.played = 0
+        self.problem = ""
+
+    def known(self, profile: str) -> bool:
+        return True  # it was, then
+
+    def estimate(self, profile: str, request: Request) -> dict[str, float]:
+        mark = fingerprint(request)
+        return next((dict(e.estimate) for _, e in self._by_key.values() if fingerprint(e.request) == mark and e.estimate), {"calls": 1})
+
+    async def ask(self, profile: str, request: Request, *, key: str, run: str, on_delta: Any) -> Reply:
+        seq, exchange = self._by_key.get(key, (0, None))
+        if exchange is None:
+            missing = f"{request.purpose or 'a request'} at {key} was never asked in the recorded run"
+            self.problem = self.problem or (missing if self._whole else "")  # a run that was cut off has no more to say
+            raise ModelFailure("configuration", missing, HINT, attempts=0)
+        if fingerprint(exchange.request) != fingerprint(request):
+            self.problem = f"{request.purpose or 'a request'} at {key} is another one now: {difference(request, exchange)}"
+            raise ModelFailure("configuration", self.problem, HINT, attempts=0)
+        await self._turns.wait(seq)
+        await on_delta(Delta(text=exchange.reply.text))
+        self.played += 1
+        return exchange.reply
+
+
+class RecordedVerifier:
+    """`VerifierPort` over the verdicts of one trace, with the seconds that they took then."""
+
+    def __init__(self, events: Sequence[Event], recorded: Journal, journal: Journal, turns: Turns):
+        self.device = str(events[0].payload.get("device", ""))
+        self._described = Effects(events).first("device") or {}
+        self._finished = {e.payload["key"]: e for e in events if e.kind == "verification.finished"}
+        self._queued = {e.payload["key"]: e for e in events if e.kind == "verification.queued"}
+        self._recorded, self._journal, self._turns = recorded, journal, turns
+        self.played = 0
+
+    async def describe(self) -> dict[str, Any]:
+        return dict(self._described)
+
+    async def run(self, job: Job, *, key: str, span: str, candidate: str | None = None) -> JobResult:
+        finished = self._finished.get(key)
+        if finished is None:
+            return await self._unknown(job, key, span, candidate)
+        if key in self._queued:
+            request = await self._journal.put(job.model_dump_json().encode(), "application/json", "job.json")
+            await self._append("verification.queued", span, self._queued[key].payload | {"request": request.model_dump()})
+        await self._turns.wait(finished.seq)
+        payload = finished.payload
+        data = await self._recorded.get(payload["result"]["sha"])
+        for name in ("result", "timeline"):
+            if payload.get(name):
+                await self._journal.put(await self._recorded.get(payload[name]["sha"]), payload[name]["media_type"], payload[name].get("name", ""))
+        await self._append("verification.finished", span, payload)
+        self.played += 1
+        result = JobResult.model_validate_json(data)
+        if payload.get("timeline"):
+            result.timeline = await self._recorded.get(payload["timeline"]["sha"])
+        return result
+
+    async def _unknown(self, job: Job, key: str, span: str, candidate: str | None) -> JobResult:
+        """The runs have parted already: say so as a verifier that cannot work, which ends the replay."""
+        result = JobResult(error=f"the recorded run has no job {job.kind} at {key}")
+        kept = await self._journal.put(result.model_dump_json().encode(), "application/json", "result.json")
+        number = int(candidate) if candidate is not None else None
+        payload = {"key": key, "job": job.kind, "candidate": number, "verification": key, "result": kept.model_dump(), "seconds": 0.0}
+        await self._append("verification.finished", span, payload | {"status": "infrastructure_error", "message": result.error})
+        return result
+
+    async def _append(self, kind: Any, span: str, payload: dict[str, Any]) -> None:
+        await self._journal.append([NewEvent(kind=kind, span=span, agent="verifier", payload=payload)])
+
+
+class Effects:
+    """Small effects of the recorded run, by name, each in its order: what documents and earlier runs had to say."""
+
+    def __init__(self, events: Sequence[Event]):
+        self._values: dict[str, deque[Any]] = defaultdict(deque)
+        for event in events:
+            if event.kind == "effect.completed":
+                self._values[event.payload["name"]].append(event.payload["value"])
+
+    def first(self, name: str) -> Any:
+        return self._values[name][0] if self._values[name] else None
+
+    def take(self, name: str) -> list[Any]:
+        return self._values[name].popleft() if self._values[name] else []
+
+    def library(self) -> RecordedLibrary | None:
+        return RecordedLibrary(self) if self._values["library"] else None
+
+    def inspirations(self) -> RecordedInspirations | None:
+        return RecordedInspirations(self) if self._values["inspirations"] else None
+
+
+class RecordedLibrary:
+    def __init__(self, effects: Effects):
+        self._effects = effects
+
+    async def search(self, query: str, count: int) -> list[Passage]:
+        return [Passage(**row) for row in self._effects.take("library")]
+
+
+class RecordedInspirations:
+    def __init__(self, effects: Effects):
+        self._effects = effects
+
+    async def find(self, operators: Sequence[str], device: str, exclude: Any) -> list[Inspiration]:
+        return [Inspiration.model_validate(row) for row in self._effects.take("inspirations")]
+
+
+def _show(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 200 else text[:197] + "..."
