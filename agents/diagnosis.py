@@ -52,8 +52,9 @@ def _registers(profile: Profile | None) -> int | None:
 
 
 def allowed(facts: Facts) -> list[str]:
-    """Methods that undo a fault that was named, in the order of the faults; then those that answer the class. None that its own rules refuse."""
+    """Methods that undo a fault that was named, in the order of the faults; then those that answer the class. None that the catalogue refuses."""
     curing = [strategy for fault in facts.faults for strategy in CATALOGUE if fault in strategy.cures and strategy.cures_when(facts)]
     answering = [strategy for strategy in CATALOGUE if facts.bottleneck in strategy.answers and not strategy.only_cures]
+    answering.sort(key=lambda strategy: strategy.answers.index(facts.bottleneck))  # those that are for this class before all others
     names = [strategy.name for strategy in (*curing, *answering) if strategy.refuses(facts) is None]
     return list(dict.fromkeys(names))[:SHOWN_METHODS]

@@ -208,10 +208,10 @@ PARALLELISM: tuple[Strategy, ...] = (
     ),
     Strategy(
         name="warp-a-row",
-        title="A warp, not a block, for a short row",
+        title="Short rows several at a time, without a barrier",
         answers=("latency", "occupancy"),
         when=reduces,
-        applies="rows of up to about 1024 elements are reduced by whole blocks that mostly wait at barriers",
+        applies="rows of up to about 1024 elements are each reduced by a whole block, or by one thread after another, and mostly wait",
         expectation="1.2 to 2x on short rows: no barrier, no shared memory",
         forbidden="rows that are too long for the registers of a warp",
         references=("arXiv 2511.01884", GUIDE),
@@ -310,10 +310,10 @@ ARITHMETIC: tuple[Strategy, ...] = (
 SYNCHRONISATION: tuple[Strategy, ...] = (
     Strategy(
         name="warp-reductions",
-        title="Shuffles in place of barriers",
+        title="Reduce privately, then once: shuffles in place of barriers",
         answers=("latency", "compute"),
         when=reduces,
-        applies="a block reduces through shared memory with a barrier after every halving",
+        applies="a block reduces through shared memory with a barrier after every halving, or threads meet in every step of a loop",
         expectation="1.2 to 2.4x on reductions: sixteen barriers become one or two",
         forbidden="reductions that go by shuffles already",
         references=("arXiv 2511.01884", "Harris, Optimizing Parallel Reduction in CUDA"),
