@@ -55,8 +55,8 @@ def cross(situation: Situation, first: Idea, second: Idea) -> Idea:
     if child in (a, b):
         child = {**a, **b}
     if child in (a, b):
-        place, value = draw.choice(list(_singles(compiled, situation)) or [("", 0)])
-        child = {**child, place: value} if place else child
+        others = [{**child, place: value} for place, value in _singles(compiled, situation)]
+        child = draw.choice([other for other in others if other not in (a, b, child)] or [child])
     return idea_of(compiled, child, None, (first.number, second.number))
 
 

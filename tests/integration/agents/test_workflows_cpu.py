@@ -1,0 +1,94 @@
+"""Each workflow with the built-in roles on a real task: the real compiler and the real verifier, two programs each.
+
+To be brief, admission and graph are asked for once, profiles are left out, and winners are confirmed in tier quick: tier full and profiles have
+tests of their own (test_solve.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from agents.call_graph import call_graph
+from agents.journal import MemoryJournal
+from agents.local import LocalVerifier
+from agents.run import Engine
+from agents.settings import Budget, Settings
+from verifier.jobs import JobResult
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+TASK = """
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.softmax(x * 0.5, dim=-1)
+
+
+def get_inputs():
+    return [torch.rand(256, 2048)]
+
+
+def get_init_inputs():
+    return []
+"""
+WORKFLOWS = ("forge", "pilot", "branch", "descend", "random")
+
+
+class Brief:
+    def __init__(self, client):
+        self.client, self.known = client, {}
+
+    async def ready(self):
+        return await self.client.ready()
+
+    async def figures(self):
+        return await self.client.figures()
+
+    async def run(self, job, on_stage=None) -> JobResult:
+        if job.kind == "profile":
+            return JobResult()
+        if job.kind == "verify":
+            return await self.client.run(job.model_copy(update={"tier": "quick"}), on_stage)
+        if job.kind not in self.known:
+            self.known[job.kind] = await self.client.run(job, on_stage)
+        return self.known[job.kind]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """One verifier for all of them: its processes start once."""
+    from verifier.client import Verifier
+
+    async def all_of_them():
+        client = Verifier("cpu", tmp_path_factory.mktemp("verifier"))
+        runs, brief = {}, Brief(client)
+        try:
+            for workflow in WORKFLOWS:
+                journal = MemoryJournal()
+                settings = Settings(workflow=workflow, budget=Budget(candidates=2, verifier_seconds=None, seconds=None), seed=1)
+                engine = Engine(journal, LocalVerifier(journal, brief, "cpu"), settings, TASK, "softmax")
+                runs[workflow] = (await engine.execute(), journal)
+        finally:
+            await client.close()
+        return runs
+
+    return asyncio.run(all_of_them())
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS)
+def test_solves_softmax(finished, workflow):
+    summary, journal = finished[workflow]
+    unclear = "inconclusive" in summary.reason  # other work on the machine; a wrong program would say otherwise
+    assert summary.outcome in ("improved", "matched") or unclear, summary.reason
+    assert 1 <= len(summary.candidates) <= 2 and summary.open_spans() == []
+    assert all(c.status in ("passed", "inconclusive") for c in summary.candidates), [(c.title, c.status, c.message) for c in summary.candidates]
+    assert len({c.sha for c in summary.candidates}) == len(summary.candidates)
+    kinds = {call.situation for call in call_graph(journal.events)}
+    assert kinds >= {
+        "forge": {"first", "diagnose"}, "pilot": {"first", "ideas", "realise"}, "branch": {"ideas", "realise"}, "descend": {"first", "diagnose"},
+        "random": {"first"},
+    }[workflow], kinds  # fmt: skip
