@@ -273,7 +273,7 @@ def grouped(value: int | None) -> str:
 @register.filter
 def ticked(text: str) -> SafeString:
     """Text in which `this` is code."""
-    return mark_safe(re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text)))
+    return mark_safe(re.sub(r"(?<!`)`([^`\n]+)`(?!`)", r"<code>\1</code>", escape(text)))
 
 
 @register.filter

@@ -68,3 +68,8 @@ def test_times_are_relative_with_the_moment_in_the_title():
     page = render("{% ago moment %}", moment=timezone.now() - timedelta(minutes=5))
     assert "5 min ago" in page and "title=" in page
     assert "–" in render("{% ago none %}")
+
+
+def test_code_in_text_is_marked_and_nothing_else():
+    assert tags.ticked("use `a < b` and\n```\nfence `x`\n```") == "use <code>a &lt; b</code> and\n```\nfence <code>x</code>\n```"
+    assert tags.ticked("<b>`") == "&lt;b&gt;`" and tags.grouped(1234567) == "1\u202f234\u202f567" and tags.grouped(None) == "–"
