@@ -135,7 +135,8 @@ class Suite(Pass):
                 going[name] = Following(self.client, self.begin(name))
             if not going:
                 return  # what is waiting is for the next call
-            self.at = f"not finished: {', '.join(going)}"
+            self.result["unfinished"] = {name: following.at() for name, following in going.items()}
+            self.at = f"not finished: {self.result['unfinished']}"
             self.go_on()
             for name, following in list(going.items()):
                 if following.look():
@@ -227,6 +228,10 @@ class Following:
         if last["kind"] == "run.paused":
             raise Unexpected(f"a run paused: {last['payload'].get('reason')}")
         return last["kind"] == "run.finished"
+
+    def at(self) -> str:
+        last = self.events[-1] if self.events else None
+        return f"{len(self.events)} events, the last {last['kind']} in {last['span'] or 'the run'}" if last else "no event"
 
 
 def ratio(speedup: dict[str, Any] | None) -> str:

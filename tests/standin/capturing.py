@@ -26,13 +26,26 @@ class Capturer:
         self._process: asyncio.subprocess.Process | None = None
         self._one = asyncio.Lock()
         self._known: dict[tuple[str, str], Capture] = {}
+        self._going: dict[tuple[str, str], asyncio.Task[Capture]] = {}
 
     async def capture(self, source: str, mode: str) -> Capture:
+        """Raises `CannotCapture`. Whoever waits may leave: the capture goes on, and is there for the next who asks."""
         key = (sha256(source), mode)
-        async with self._one:
-            if key not in self._known:
-                self._known[key] = await self._ask(source, mode)
+        if key in self._known:
             return self._known[key]
+        if key not in self._going:
+            self._going[key] = asyncio.create_task(self._capture(source, mode))
+            self._going[key].add_done_callback(lambda task: self._done(key, task))
+        return await asyncio.shield(self._going[key])
+
+    def _done(self, key: tuple[str, str], task: asyncio.Task[Capture]) -> None:
+        self._going.pop(key, None)
+        if not task.cancelled() and task.exception() is None:
+            self._known[key] = task.result()
+
+    async def _capture(self, source: str, mode: str) -> Capture:
+        async with self._one:
+            return await self._ask(source, mode)
 
     async def _ask(self, source: str, mode: str) -> Capture:
         if self._process is None or self._process.returncode is not None:
@@ -48,7 +61,7 @@ class Capturer:
         except (TimeoutError, ConnectionError):
             line = b""
         if not line:
-            await self.close()
+            await self._end()
             raise CannotCapture("the task ended the process that captured it, or took too long")
         answer = json.loads(line)
         if "error" in answer:
@@ -56,6 +69,11 @@ class Capturer:
         return Capture.model_validate(answer["capture"])
 
     async def close(self) -> None:
+        for task in list(self._going.values()):
+            task.cancel()
+        await self._end()
+
+    async def _end(self) -> None:
         process, self._process = self._process, None
         if process is not None and process.returncode is None:
             with suppress(ProcessLookupError):

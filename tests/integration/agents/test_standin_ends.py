@@ -1,0 +1,92 @@
+"""Whole runs of `stitch` against the stand-in, each fault by itself: progress, or a state with a name that can be resumed; and nothing is lost.
+
+The verifier here knows the stand-in's mistakes by their marks; test_standin_stitch.py has the real one.
+"""
+
+from __future__ import annotations
+
+import pytest
+import pytest_asyncio
+
+from agents.events import NewEvent
+from agents.journal import MemoryJournal
+from agents.llm.models import Models
+from agents.local import LocalVerifier
+from agents.run import Engine
+from agents.settings import Budget, Settings
+from tests.standin import CONTENT, KINDS, FaultPlan, StandIn
+from tests.standin.answers import Author
+from tests.unit.standin.marked_verifier import MarkedVerifier
+from tests.unit.standin.prompts_of import TASK
+
+pytestmark = pytest.mark.asyncio
+PROFILE = '[profiles.model]\nkind = "openai"\nbase_url = "{url}"\nmodel = "stand-in"\nlimits = {{ read_seconds = {read}, retries = {retries} }}\n'
+ROLES = {"planner": "model", "coder": "model", "judge": "model"}
+SETTINGS = Settings(**ROLES, target=1.0, budget=Budget(calls=12, candidates=12, verifier_seconds=None, seconds=None))
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch):
+    monkeypatch.setattr("agents.llm.server.FIRST_WAIT", 0.01)
+
+
+@pytest.fixture(scope="module")
+def author():
+    """Its capturing process lives as long as its event loop; the graph that it found is kept for the next."""
+    return Author()
+
+
+class Bench:
+    def __init__(self, folder, author):
+        self.folder, self.author, self.journal, self.verifier = folder, author, MemoryJournal("run"), MarkedVerifier()
+
+    def engine(self, url: str, *, retries: int = 5, read: float = 10) -> Engine:
+        path = self.folder / "llm.toml"
+        path.write_text(PROFILE.format(url=url, retries=retries, read=read))
+        models = Models({"STITCHWORK_LLM_PROFILES": str(path), "DATA_DIR": str(self.folder)})
+        local = LocalVerifier(self.journal, self.verifier, "cpu")
+        return Engine(self.journal, local, SETTINGS, TASK, "small", models=models, on_pause="stop")
+
+
+@pytest_asyncio.fixture
+async def bench(tmp_path, author):
+    yield Bench(tmp_path, author)
+    await author.close()
+
+
+async def test_without_faults_plan_and_program_take_one_request_each(bench):
+    async with StandIn(author=bench.author) as server:
+        summary = await bench.engine(server.base_url).execute()
+    assert (summary.outcome, summary.best) == ("improved", 1)
+    assert [entry["situation"] for entry in server.record][:2] == ["plan", "first"]
+    assert summary.spent["calls"] == len(server.record) <= 3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_fault_in_half_of_the_replies_ends_in_progress(bench, kind):
+    async with StandIn(FaultPlan(2, 0.5, (kind,)), author=bench.author, hang=5) as server:
+        summary = await bench.engine(server.base_url, read=1.5 if kind == "hang" else 10).execute()
+    assert summary.outcome == "improved", summary.reason
+
+
+@pytest.mark.parametrize("kind", CONTENT)
+async def test_a_fault_in_every_reply_ends_with_a_name_and_keeps_what_was_spent(bench, kind):
+    async with StandIn(FaultPlan(1, 1.0, (kind,)), author=bench.author) as server:
+        summary = await bench.engine(server.base_url).execute()
+    assert summary.state == "finished" and summary.reason
+    assert summary.outcome in (("improved",) if kind in ("malformed-json", "stale-block") else ("out_of_budget", "failed")), summary.reason
+    assert summary.spent["calls"] == len(server.record) <= 14
+    assert not any(candidate.status == "passed" for candidate in summary.candidates) or summary.outcome == "improved"
+
+
+async def test_a_dead_server_pauses_the_run_until_somebody_resumes_it(bench):
+    server = await StandIn(author=bench.author).start()
+    url = server.base_url
+    await server.close()
+    summary = await bench.engine(url, retries=1).execute()
+    assert summary.state == "paused" and summary.pause["kind"] == "unreachable"
+    async with StandIn(author=bench.author, port=server.port):
+        await bench.journal.append([NewEvent(kind="control.requested", agent="person", payload={"action": "resume", "by": "a test"})])
+        summary = await bench.engine(url).execute()
+    assert summary.outcome == "improved"
+    assert summary.spent["calls"] <= 5, "what was tried in vain counts, and nothing is asked twice"

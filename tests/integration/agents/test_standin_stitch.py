@@ -1,0 +1,84 @@
+"""`stitch` with the stand-in as its model and the real verifier on the CPU: what the verifier says is what ends a mistake."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from agents.journal import MemoryJournal
+from agents.llm.models import Models
+from agents.local import LocalVerifier
+from agents.run import Engine
+from agents.settings import Budget, Settings
+from tests.standin import FaultPlan, StandIn
+from tests.unit.standin.prompts_of import TASK
+from verifier.jobs import JobResult
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+TASK = TASK.replace("torch.rand(64, 96)", "torch.rand(4096, 96)")
+PROFILE = '[profiles.model]\nkind = "openai"\nbase_url = "{url}"\nmodel = "stand-in"\n'
+ROLES = {"planner": "model", "coder": "model", "judge": "model"}
+ORDER = ("does-not-compile", "wrong-result", "cheat")
+
+
+class InTurn(FaultPlan):
+    """The coder makes these mistakes one after the other, each until it is explained; then no more."""
+
+    def __init__(self, order):
+        super().__init__(seed=1, rate=1.0)
+        self.left, self.made = list(order), []
+
+    def _transport(self, place, request):
+        return None
+
+    def _content(self, place, evidence, applicable, cheats):
+        self.kinds = self.left[:1] if "/coder/" in place else []
+        fault = super()._content(place, evidence, applicable, ["17_memo_by_address"])
+        if fault is not None and fault not in self.made:
+            self.made.append(fault)
+            self.left.pop(0)
+        return fault
+
+
+class Brief:
+    """The real verifier without profiles, winners confirmed in tier quick: tier full and profiles have tests of their own (test_solve.py)."""
+
+    def __init__(self, client):
+        self.client = client
+
+    async def ready(self):
+        return await self.client.ready()
+
+    async def figures(self):
+        return await self.client.figures()
+
+    async def run(self, job, on_stage=None) -> JobResult:
+        if job.kind == "profile":
+            return JobResult()
+        return await self.client.run(job.model_copy(update={"tier": "quick"}) if job.kind == "verify" else job, on_stage)
+
+
+def test_three_mistakes_are_explained_by_the_verifier_and_mended(tmp_path):
+    async def run():
+        from verifier.client import Verifier
+
+        faults, client, journal = InTurn(ORDER), Verifier("cpu", tmp_path / "data"), MemoryJournal("run")
+        try:
+            async with StandIn(faults) as server:
+                (tmp_path / "llm.toml").write_text(PROFILE.format(url=server.base_url))
+                models = Models({"STITCHWORK_LLM_PROFILES": str(tmp_path / "llm.toml"), "DATA_DIR": str(tmp_path)})
+                budget = Budget(calls=12, candidates=5, verifier_seconds=None, seconds=None)
+                settings = Settings(**ROLES, target=0.01, budget=budget)
+                engine = Engine(journal, LocalVerifier(journal, Brief(client), "cpu"), settings, TASK, "small", models=models, on_pause="stop")
+                return faults, await engine.execute()
+        finally:
+            await client.close()
+
+    (tmp_path / "data").mkdir()
+    faults, summary = asyncio.run(run())
+    assert [fault.kind for fault in faults.made] == list(ORDER)
+    assert [candidate.status for candidate in summary.candidates[:3]] == ["build_failed", "wrong_result", "wrong_result"], summary.reason
+    assert len(summary.candidates) == 4, summary.reason
+    assert summary.candidates[3].status in ("passed", "inconclusive"), summary.candidates[3].message
+    assert summary.outcome in ("improved", "matched") or "inconclusive" in summary.reason, "a busy machine gives no interval"
