@@ -7,6 +7,7 @@ from what compiler and hardware say. Both are prompts of the same profile.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from agents.llm.messages import Reply
 from agents.memory import Memory
@@ -18,6 +19,7 @@ from agents.roles.evidence import failure_text
 from agents.roles.exchange import converse, notes_for
 from agents.roles.prompts import part
 from agents.roles.replies import Refused
+from agents.roles.rules_verifier import unmeasured
 from agents.roles.situation import Advice, Attempt, Edit, Idea, Knob, Situation
 from agents.span import Span
 from agents.strategies import Strategy, by_name
@@ -31,6 +33,9 @@ class LlmCoder:
         self.pair = pair
 
     async def write(self, span: Span, situation: Situation, parent: Attempt | None, advice: Advice | None) -> Edit | None:
+        if parent is not None and unmeasured(parent):
+            changes = f"nothing: candidate {parent.number} could not be measured, so it is tried once more"
+            return replace(parent.edit, title="The same program once more", changes=changes, says=())
         purpose, method = self._purpose(situation, parent, advice)
         values = await self._values(span, situation, parent, advice)
         strategy = by_name(method) if method else None

@@ -27,7 +27,9 @@ class RulesVerifier:
 def by_rules(situation: Situation, attempt: Attempt) -> Advice:
     """Route and, for a correct program, the first method that the rules allow and that has not failed."""
     found = diagnosed(situation, attempt)
-    if not attempt.passed:
+    if unmeasured(attempt) and situation.best is None:
+        return Advice(found, "repair", "Nothing is known to be wrong with it: it is measured once more.")
+    if not attempt.passed and not unmeasured(attempt):
         return Advice(found, "repair", "It has to be right before it can be faster: the evidence goes back to the Coder.")
     best = situation.best or attempt
     base = "" if attempt is best else f" Candidate {attempt.number} is not better than candidate {best.number}, which stays the base."
@@ -40,6 +42,11 @@ def by_rules(situation: Situation, attempt: Attempt) -> Advice:
     strategy = by_name(methods[0])
     said = f"Next: {methods[0]} on candidate {best.number}. {strategy.title}; {strategy.expectation}." if strategy else f"Next: {methods[0]}."
     return Advice(found, "optimise", f"{said}{base}"[:2000], methods[0])
+
+
+def unmeasured(attempt: Attempt) -> bool:
+    """The program's results are right, but the clocks say nothing: the machine was too busy."""
+    return attempt.report is not None and attempt.report.status == "inconclusive"
 
 
 def diagnosed(situation: Situation, attempt: Attempt) -> Diagnosis:

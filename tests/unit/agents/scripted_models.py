@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Callable
 
 from agents.llm.messages import Delta, Reply, Request, Usage
@@ -61,6 +62,16 @@ def program(speed: float = 1.5, status: str = "passed", message: str = "", tag: 
 def diagnosis(route: str, method: str | None = None, documents: list[str] | None = None) -> str:
     said = {"bottleneck": "Memory sets the pace at 40 %.", "route": route, "method": method, "change": "wider loads", "expected": 1.2}
     return f"```json\n{json.dumps({**said, 'documents': documents or []})}\n```"
+
+
+def offered(request: Request) -> list[str]:
+    """The methods that a prompt allows."""
+    return re.findall(r"^- `([\w-]+)`", request.messages[1].content.partition("## Methods")[2].partition("\n## ")[0], re.MULTILINE)
+
+
+def optimise(request: Request) -> str:
+    """The first method that is allowed."""
+    return diagnosis("optimise", offered(request)[0])
 
 
 def judgement(route: str = "repair") -> str:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 from agent_fakes import TASK, FakeClient, settings
-from scripted_models import ScriptedModels, plan, program
+from scripted_models import ScriptedModels, optimise, plan, program
 
 from agents.journal import MemoryJournal
 from agents.local import LocalVerifier
@@ -114,14 +114,12 @@ async def test_whole_searches_with_models(workflow):
     def single(_):
         return json.dumps(idea(f"idea {next(counter)}"))
 
-    told = {"route": "optimise", "method": "vectorise", "bottleneck": "memory", "change": "wider", "expected": 1.1, "documents": []}
     judged = {"defect": "no ;", "why": "", "fix": "add it", "route": "repair", "documents": []}
     models = ScriptedModels(
         {
             "planner/plan": [plan("s1")], "planner/ideas": [ideas], "planner/cross": [single], "planner/align": [single],
             "coder/realise": [tagged], "coder/repair": [tagged], "coder/first": [tagged], "coder/optimise": [tagged], "coder/step": [tagged],
-            "verifier/diagnose": [json.dumps(told)], "verifier/judge": [json.dumps(judged)],
-            "verifier/reply": [json.dumps({**told, "route": "stop", "method": None})],
+            "verifier/diagnose": [optimise], "verifier/judge": [json.dumps(judged)],
         }
     )  # fmt: skip
     journal = MemoryJournal()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from agent_fakes import TASK, FakeClient, settings
-from scripted_models import ScriptedModels, diagnosis, judgement, plan, program
+from scripted_models import ScriptedModels, diagnosis, judgement, offered, optimise, plan, program
 
 from agents.events import NewEvent
 from agents.journal import MemoryJournal
@@ -41,7 +41,7 @@ async def test_plan_steps_repair_method_and_stop():
             "planner/plan": [plan("s1", "s2")],
             "coder/first": [program(status="build_failed", message="expected ';' before '}' token")],
             "coder/repair": [program(1.2, tag="repaired")],
-            "verifier/diagnose": [diagnosis("next-step"), diagnosis("optimise", "vectorise"), diagnosis("stop")],
+            "verifier/diagnose": [diagnosis("next-step"), optimise, diagnosis("stop")],
             "coder/step": [program(1.4, tag="second")],
             "coder/optimise": [program(1.9, tag="wide")],
         }
@@ -51,12 +51,13 @@ async def test_plan_steps_repair_method_and_stop():
     ]  # fmt: skip
     assert (summary.outcome, summary.best) == ("improved", 4), summary.reason
     assert [c.parent for c in summary.candidates] == [None, 1, 2, 3] and [c.step for c in summary.candidates] == ["s1", "s1", "s2", "s2"]
-    assert summary.candidate(4).strategy == "vectorise"
+    method = offered(models.requests[5])[0]
+    assert summary.candidate(4).strategy == method
     repair = user(models.of("coder/repair")[0])
     assert repair.startswith("Situation: coder/repair") and "expected ';'" in repair and "build_failed" in repair and "## Program" in repair
     assert "do s2" in user(models.of("coder/step")[0]) and "1.20x over eager" in user(models.of("coder/step")[0])
-    optimise = user(models.of("coder/optimise")[0])
-    assert "`vectorise`" in optimise and "wider loads" in optimise and "## How to" in optimise
+    wide = user(models.of("coder/optimise")[0])
+    assert f"`{method}`" in wide and "wider loads" in wide and "## How to" in wide
     assert "Memory sets the pace" in summary.candidate(3).diagnosis["text"]
     assert user(models.of("planner/plan")[0]).count("class Model(") == 1, "the reference is sent once"
     paths = [span.path for span in summary.spans if span.path.startswith("step-")]
@@ -141,7 +142,7 @@ async def test_search_and_replace_on_the_program():
         {
             "planner/plan": [plan("s1")],
             "coder/first": [program(1.2)],
-            "verifier/diagnose": [diagnosis("optimise", "vectorise"), diagnosis("stop")],
+            "verifier/diagnose": [optimise, diagnosis("stop")],
             "coder/optimise": [edit.replace("1.2", "1.3")],
             "coder/reply": [edit],
         }
@@ -179,7 +180,7 @@ async def test_new_plans_after_repairs_that_do_not_help_and_at_a_plateau():
             "coder/repair": [wrong],
             "coder/step": [program(1.5, tag="flat")],
             "verifier/judge": [judgement()],
-            "verifier/diagnose": [diagnosis("optimise", "vectorise"), diagnosis("optimise", "row-cache"), diagnosis("re-plan"), diagnosis("stop")],
+            "verifier/diagnose": [optimise, optimise, diagnosis("re-plan"), diagnosis("stop")],
             "coder/optimise": [lambda _: program(1.5, tag=str(next(counter)))],
         }
     )
@@ -197,7 +198,7 @@ async def test_a_method_that_breaks_the_program_is_given_up_for_another():
         {
             "planner/plan": [plan("s1")],
             "coder/first": [program(1.5)],
-            "verifier/diagnose": [diagnosis("optimise", "vectorise"), diagnosis("stop")],
+            "verifier/diagnose": [optimise, diagnosis("stop")],
             "coder/optimise": [program(status="crashed", message="SIGSEGV", tag="a"), program(1.8, tag="other")],
             "coder/repair": [lambda _: program(status="crashed", message="SIGSEGV", tag=str(next(counter)))],
             "verifier/judge": [judgement()],
@@ -206,8 +207,32 @@ async def test_a_method_that_breaks_the_program_is_given_up_for_another():
     )
     assert models.purposes.count("coder/repair") == 3 and models.purposes.count("coder/optimise") == 2
     second = user(models.of("coder/optimise")[1])
-    assert "`vectorise`" not in second.partition("## Method")[2].partition("##")[0], "not the method that failed"
+    failed = summary.candidate(2).strategy
+    assert failed and f"`{failed}`" not in second.partition("## Method")[2].partition("##")[0], "not the method that failed"
     assert summary.best == 6 and "crashed" in second, "earlier errors are told"
+
+
+async def test_what_could_not_be_measured_is_not_repaired():
+    busy = {"status": "inconclusive", "message": "the machine is too busy"}
+    script = {
+        "planner/plan": [plan("s1")],
+        "coder/first": [program(**busy)],
+        "verifier/diagnose": [optimise, diagnosis("stop")],
+        "coder/optimise": [program(**busy, tag="2"), program(1.9, tag="3")],
+    }
+    client = FakeClient()
+
+    async def quieter(job):
+        if job.kind == "verify" and client.calls.count("verify") == 3:
+            client.quiet = True
+        if job.kind == "verify" and getattr(client, "quiet", False) and "TAG = '2'" not in job.program_source:
+            job.program_source = job.program_source.replace("# status inconclusive", "# status passed")
+
+    client.before = quieter
+    models, summary = await run(script, client=client)
+    assert models.purposes == ["planner/plan", "coder/first", "verifier/diagnose", "coder/optimise", "coder/optimise", "verifier/diagnose"]
+    assert [c.title for c in summary.candidates][:2] == ["A program", "The same program once more"]
+    assert [c.parent for c in summary.candidates] == [None, 1, 2, 2] and summary.best == 4
 
 
 async def test_planner_built_in_and_rules_for_the_verifier():
@@ -227,7 +252,7 @@ async def test_frontend_and_mid_end():
             "planner/plan": [plan("s1", "s2")],
             "frontend/translate": [program(status="build_failed", message="no such header")],
             "frontend/repair": [program(1.1, tag="right")],
-            "verifier/diagnose": [diagnosis("optimise", "vectorise"), diagnosis("stop")],
+            "verifier/diagnose": [optimise, diagnosis("stop")],
             "midend/tune": [program(status="wrong_result", message="tail", tag="tuned")],
             "verifier/judge": [judgement()],
             "midend/repair": [program(1.7, tag="tuned right")],
@@ -250,7 +275,7 @@ async def test_notes_of_people_reach_the_next_prompt_of_the_role_once():
         {
             "planner/plan": [plan("s1")],
             "coder/first": [program(1.2)],
-            "verifier/diagnose": [diagnosis("optimise", "vectorise"), diagnosis("stop")],
+            "verifier/diagnose": [optimise, diagnosis("stop")],
             "coder/optimise": [program(1.5, tag="2")],
         }
     )
@@ -283,8 +308,8 @@ async def test_documents_are_cited_by_the_diagnosis_that_used_them():
         {
             "planner/plan": [plan("s1")],
             "coder/first": [program(1.2)],
-            "verifier/diagnose": [diagnosis("optimise", "vectorise", ["guide#9"])],
-            "verifier/reply": [diagnosis("optimise", "vectorise", ["guide#3"]), diagnosis("stop")],
+            "verifier/diagnose": [lambda r: diagnosis("optimise", offered(r)[0], ["guide#9"])],
+            "verifier/reply": [lambda r: diagnosis("optimise", offered(r)[0], ["guide#3"]), diagnosis("stop")],
             "coder/optimise": [program(1.5, tag="2")],
         }
     )
@@ -312,7 +337,7 @@ async def test_a_budget_of_calls_ends_the_search_and_keeps_what_was_found():
         {
             "planner/plan": [plan("s1")],
             "coder/first": [program(1.5)],
-            "verifier/diagnose": [diagnosis("optimise", "vectorise")],
+            "verifier/diagnose": [optimise],
             "coder/optimise": ["no"],
             "coder/reply": ["no"],
         },
@@ -333,7 +358,7 @@ async def test_interrupted_anywhere_it_asks_no_completed_question_again():
         "coder/first": [program(status="wrong_result", message="tail")],
         "verifier/judge": [judgement()],
         "coder/repair": [program(1.2, tag="2")],
-        "verifier/diagnose": [diagnosis("next-step"), diagnosis("optimise", "vectorise"), diagnosis("stop")],
+        "verifier/diagnose": [diagnosis("next-step"), optimise, diagnosis("stop")],
         "coder/step": [program(1.4, tag="3")],
         "coder/optimise": [program(1.9, tag="4")],
     }
