@@ -4,7 +4,6 @@ import os
 import random
 
 import pytest
-import torch
 
 from agents.compiler import DeviceFigures, Options, print_program
 from agents.compiler.knobs import numbers, with_numbers
