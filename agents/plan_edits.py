@@ -56,8 +56,8 @@ def _step(step: Any, place: int, known: dict[str, dict[str, Any]], taken: set[st
     for field in LISTS:
         if not isinstance(found[field], list) or not all(isinstance(item, str) and len(item) <= 200 for item in found[field]):
             raise PlanRefused(f"step {place}: `{field}` is a list of names")
-    if found["expected"] is not None and (isinstance(found["expected"], bool) or not isinstance(found["expected"], (int, float))):
-        raise PlanRefused(f"step {place}: `expected` is a number, the speedup, or null")
+    if isinstance(found["expected"], bool) or not isinstance(found["expected"], (int, float, str, type(None))):
+        raise PlanRefused(f"step {place}: `expected` is a number, the speedup, or a text, or null")
     kept = ("id", "title", "operators", "space", "strategies", "contract", "expected", "risk", "reason")
     return {"space": "own kernel", **{name: found[name] for name in kept if name in found}}
 
