@@ -61,10 +61,10 @@ def _coder(event: Event, p: dict[str, Any], passed: dict[int, bool], judged: set
     parent, idea = p.get("parent"), p.get("idea")
     base = (f"candidate {parent}",) if parent is not None else ()
     made = (f"candidate {p['candidate']}",)
-    if idea is not None:
-        return "realise", event.span, (f"idea {idea}", *base), made
     if event.span.startswith("descend"):
         return "tune", event.span, base, made
+    if idea is not None:
+        return "realise", event.span, (f"idea {idea}", *base), made
     if parent is None:
         return "first", event.span, (), made
     judgement = (f"diagnosis of candidate {parent}",) if parent in judged else ()
