@@ -28,6 +28,9 @@ class BuiltInCoder:
             options = first_options(compiled, situation.plan.payload)
             return self._print(compiled, situation, options, "The first program", first_change(compiled), tuple(first_words(compiled)))
         if advice.route == "repair":
+            if parent.report is not None and parent.report.status == "inconclusive":
+                changes = f"nothing: candidate {parent.number} could not be measured, so it is tried once more"
+                return replace(parent.edit, title="The same program once more", changes=changes, says=())
             return self._repair(compiled, situation, parent)
         move = advice.move
         if move is None:

@@ -36,7 +36,7 @@ async def translate(
         if attempt is None:
             break
         own.append(attempt)
-        if attempt.passed:
+        if attempt.passed or attempt.report.status == "inconclusive":  # nothing is known to be wrong with it
             break
         title, start = f"Repair candidate {attempt.number}", attempt
     return own
