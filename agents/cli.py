@@ -65,7 +65,7 @@ def parser() -> argparse.ArgumentParser:
 
     shown = commands.add_parser("show", help="print a run from its directory")
     shown.add_argument("directory", type=Path, metavar="DIR")
-    shown.add_argument("--events", action="store_true", help="the conversation, line by line")
+    shown.add_argument("--events", action="store_true", help="the conversation, line by line, with the numbers of the events")
     shown.add_argument("--json", action="store_true", help="the summary as JSON")
 
     steering.add_commands(commands)
@@ -236,7 +236,7 @@ def show_run(args: argparse.Namespace) -> int:
         print(summary.model_dump_json(indent=1, exclude={"queued_at"}))
         return 0
     if args.events:
-        print("\n".join(text for text in map(show.line, events) if text))
+        print("\n".join(f"{event.seq:>5} {text}" for event in events if (text := show.line(event))))
         print()
     print(show.page(summary))
     return 0
