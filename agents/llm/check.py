@@ -101,7 +101,7 @@ async def _look_at_mailbox(models: Models, name: str) -> str:
     await models.store.put(probe)
     await models.store.withdraw(probe.id)
     waiting = len(await models.store.list())
-    where = f" in {models.store.folder}" if isinstance(models.store, FileMailbox) else ""
+    where = f" in {models.store.folder}" if isinstance(models.store, FileMailbox) else " on the page Mailbox"
     return f"a person answers{where}; {waiting or 'no'} {'request waits' if waiting == 1 else 'requests wait'} there"
 
 

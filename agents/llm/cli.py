@@ -15,6 +15,7 @@ from agents.journal import TRACE, FileJournal, TraceDamaged, write_trace
 from agents.llm.cassette import append, exchanges_of
 from agents.llm.check import report, try_profile
 from agents.llm.errors import ModelFailure
+from agents.llm.mailbox import MailboxStore
 from agents.llm.models import Models, open_models
 from agents.llm.profiles import ServerProfile
 
@@ -85,8 +86,8 @@ def show_list(*, as_json: bool = False) -> int:
     return 0
 
 
-def check(names: Sequence[str] = (), *, as_json: bool = False) -> int:
-    models = open_models(os.environ)
+def check(names: Sequence[str] = (), *, as_json: bool = False, store: MailboxStore | None = None) -> int:
+    models = open_models(os.environ, store)
     if (code := _unusable(models)) is not None:
         return code
     unknown = [name for name in names if not models.known(name)]

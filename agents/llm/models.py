@@ -105,9 +105,9 @@ class Models:
         cassette = self.cassette(profile)
         recorded = cassette.find(name, request, key=key, run=run)
         if recorded is not None:
-            for kind, text in (("reasoning", recorded.reply.reasoning), ("text", recorded.reply.text)):
-                if text:
-                    await on_delta(Delta(kind=kind, text=text))
+            if recorded.reply.reasoning:
+                await on_delta(Delta(kind="reasoning", text=recorded.reply.reasoning))
+            await on_delta(Delta(text=recorded.reply.text))
             return recorded.reply
         if profile.record is None:
             raise cassette.missing(name, request)

@@ -110,12 +110,13 @@ def test_list_says_which_key_is_missing(here, monkeypatch, capsys):
     assert capsys.readouterr().out == "fast (openai): tiny, http://h/v1, PLANTED_KEY is not set, prices unknown\n"
 
 
-def test_manage_py_does_the_same(here, capsys):
+@pytest.mark.django_db(transaction=True)
+def test_manage_py_does_the_same_with_the_mailbox_of_the_pages(here, capsys):
     from django.core.management import call_command
 
     models(here, profile("me", kind="mailbox"))
     call_command("llm_check")
-    assert "me (mailbox): works" in capsys.readouterr().out
+    assert "me (mailbox): works" in (said := capsys.readouterr().out) and "on the page Mailbox; no requests wait there" in said
     with pytest.raises(SystemExit) as end:
         call_command("llm_check", "nobody")
     assert end.value.code == 2

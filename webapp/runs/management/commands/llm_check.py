@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import sys
 
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, CommandError
+from django.db import DatabaseError
+from psycopg_pool import PoolTimeout
 
 from agents.llm import cli
+from webapp.llm.mailbox import DatabaseMailbox
 
 
 class Command(BaseCommand):
@@ -17,6 +20,9 @@ class Command(BaseCommand):
         cli.add_check_arguments(parser)
 
     def handle(self, profiles, json, **options):
-        code = cli.check(profiles, as_json=json)
+        try:
+            code = cli.check(profiles, as_json=json, store=DatabaseMailbox())
+        except (DatabaseError, PoolTimeout) as error:  # of a profile of kind mailbox
+            raise CommandError(f"the database cannot be reached: {str(error).strip()[:300]}; start it, or set DATABASE_URL") from None
         if code:
             sys.exit(code)
