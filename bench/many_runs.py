@@ -125,6 +125,7 @@ class CannedVerifier:
             pass
 
     async def main(self) -> None:
+        from django.conf import settings
         from procrastinate import PsycopgConnector
         from procrastinate.contrib.django import app
 
@@ -134,7 +135,8 @@ class CannedVerifier:
         async with with_queue.open_async():
             await with_queue.run_worker_async(
                 queues=["verify.cpu"], concurrency=4, additional_context={"verifier": self}, install_signal_handlers=False,
-                delete_jobs="successful", fetch_job_polling_interval=0.5,
+                delete_jobs="successful", fetch_job_polling_interval=0.5, update_heartbeat_interval=settings.HEARTBEAT_SECONDS,
+                stalled_worker_timeout=settings.STALLED_AFTER_SECONDS,
             )  # fmt: skip
 
 
