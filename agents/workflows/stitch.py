@@ -68,7 +68,7 @@ class Search:
 
     async def to_the_end(self) -> str:
         """Programs until one of the reasons to stop holds; returns that reason."""
-        self.situation.replans_left = MAX_REPLANS if self.run.settings_for("plan").planner != "built-in" else 0
+        self.situation.replans_left = MAX_REPLANS if self.run.settings.planner != "built-in" else 0
         self._begin_plan()
         while True:
             self.number += 1
