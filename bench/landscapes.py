@@ -30,9 +30,9 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "bench")]
 
 from agents.arena.landscape import PASSED, Landscape, LandscapeError, Table, load, merged, save  # noqa: E402
-from agents.arena.preparing import MOST, WANTED, prepare  # noqa: E402
-from agents.arena.suite import Subject, subjects  # noqa: E402
-from agents.arena.survey import Shard, restarted  # noqa: E402
+from bench.surveying.preparing import MOST, WANTED, prepare  # noqa: E402
+from bench.surveying.suite import Subject, subjects  # noqa: E402
+from bench.surveying.survey import Shard, restarted  # noqa: E402
 
 CONFIRMED_SHARE = 0.05
 SEED = 5

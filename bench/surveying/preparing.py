@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agents.arena.axes import Space, space
-from agents.arena.batches import batches, compile_batch, request_of
-from agents.arena.suite import Subject
 from agents.compiler import CompilerPlan, DeviceFigures, make_plan
+from bench.surveying.batches import batches, compile_batch, request_of
+from bench.surveying.suite import Subject
 from verifier.build.raw import RawRequest
 
 WANTED = 220  # programs that differ, a task

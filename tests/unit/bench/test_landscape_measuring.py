@@ -9,10 +9,10 @@ import shutil
 import pytest
 
 from agents.arena.axes import Printed, options_at, space
-from agents.arena.batches import batch_source, batches, compile_batch, imported, launchers, request_of
 from agents.arena.landscape import Axis
-from agents.arena.suite import EXAMPLES, LARGER, WRITTEN, Subject, example, subjects
 from agents.compiler import DeviceFigures, Options
+from bench.surveying.batches import batch_source, batches, compile_batch, imported, launchers, request_of
+from bench.surveying.suite import EXAMPLES, LARGER, WRITTEN, Subject, example, subjects
 
 SOURCE = '''"""Scale."""
 import torch
@@ -35,7 +35,7 @@ def get_init_inputs():
 
 @pytest.fixture(scope="module")
 def prepared():
-    from agents.arena.preparing import prepare
+    from bench.surveying.preparing import prepare
 
     return prepare(Subject("scale", "Scale", SOURCE), DeviceFigures.cpu(2), wanted=6, most=64)
 
@@ -111,7 +111,7 @@ def test_a_program_without_kernels_asks_for_none():
 
 
 def test_a_recording_is_sorted_out_by_program():
-    from agents.arena.kernels_seen import _of, sorted_out
+    from bench.surveying.kernels_seen import _of, sorted_out
 
     def event(cat, name, ts, dur, **args):
         return {"ph": "X", "cat": cat, "name": name, "ts": ts, "dur": dur, "pid": 0, "tid": 1, "args": args}
@@ -136,7 +136,7 @@ def test_a_recording_is_sorted_out_by_program():
 
 
 def launchers_of(request):
-    from agents.arena.batches import launcher_names
+    from bench.surveying.batches import launcher_names
 
     return launcher_names(request)
 
@@ -147,7 +147,7 @@ def test_a_survey_measures_resumes_and_marks_what_killed_it(tmp_path):
     import time
 
     from agents.arena.landscape import STATUSES, load
-    from agents.arena.survey import Shard
+    from bench.surveying.survey import Shard
 
     def shard(seconds: float) -> Shard:
         until = time.monotonic() + seconds

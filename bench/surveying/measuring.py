@@ -20,13 +20,13 @@ import torch
 from torch.utils import _pytree as pytree
 
 from agents.arena.axes import options_at
-from agents.arena.batches import imported, launcher_names, launchers
-from agents.arena.kernels_seen import Seen, seen
 from agents.arena.landscape import STATUSES, Landscape
-from agents.arena.preparing import Prepared
-from agents.arena.stopwatch import Stopwatch
 from agents.compiler.moves import times
 from agents.diagnosis import diagnose
+from bench.surveying.batches import imported, launcher_names, launchers
+from bench.surveying.kernels_seen import Seen, seen
+from bench.surveying.preparing import Prepared
+from bench.surveying.stopwatch import Stopwatch
 from verifier.correctness import judge
 from verifier.jobs import Profile
 from verifier.profiling.cause import Ceilings

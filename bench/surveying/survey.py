@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from agents.arena.landscape import Landscape, Table, load, save
-from agents.arena.preparing import Prepared, compile_one, prepare
-from agents.arena.suite import Subject
 from agents.compiler import DeviceFigures
+from bench.surveying.preparing import Prepared, compile_one, prepare
+from bench.surveying.suite import Subject
 
 AHEAD = 4  # tasks that are prepared beyond the one being measured
 MAX_DEATHS = 6  # of the measuring process, after which a shard gives up
@@ -44,8 +44,8 @@ class Shard:
 
     def measure(self) -> bool:
         """Measures until everything is measured (true) or the time is up. Resumes from `out`."""
-        from agents.arena.measuring import Bench, Result, landscape_of, results_of
-        from agents.arena.stopwatch import Stopwatch
+        from bench.surveying.measuring import Bench, Result, landscape_of, results_of
+        from bench.surveying.stopwatch import Stopwatch
 
         known = {landscape.name: landscape for landscape in load(self.out).landscapes} if self.out.exists() else {}
         crashed = self.crash()
