@@ -40,12 +40,12 @@ class Bench:
     def __init__(self, folder, author):
         self.folder, self.author, self.journal, self.verifier = folder, author, MemoryJournal("run"), MarkedVerifier()
 
-    def engine(self, url: str, *, retries: int = 5, read: float = 10) -> Engine:
+    def engine(self, url: str, *, retries: int = 5, read: float = 10, **changes) -> Engine:
         path = self.folder / "llm.toml"
         path.write_text(PROFILE.format(url=url, retries=retries, read=read))
         models = Models({"STITCHWORK_LLM_PROFILES": str(path), "DATA_DIR": str(self.folder)})
         local = LocalVerifier(self.journal, self.verifier, "cpu")
-        return Engine(self.journal, local, SETTINGS, TASK, "small", models=models, on_pause="stop")
+        return Engine(self.journal, local, SETTINGS.model_copy(update=changes), TASK, "small", models=models, on_pause="stop")
 
 
 @pytest_asyncio.fixture
@@ -60,6 +60,24 @@ async def test_without_faults_plan_and_program_take_one_request_each(bench):
     assert (summary.outcome, summary.best) == ("improved", 1)
     assert [entry["situation"] for entry in server.record][:2] == ["plan", "first"]
     assert summary.spent["calls"] == len(server.record) <= 3
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.3])
+@pytest.mark.parametrize("workflow", ["stitch", "forge", "pilot", "branch"])
+async def test_every_workflow_with_a_model_ends_with_its_program(bench, workflow, rate, caplog):
+    budget = Budget(calls=40, candidates=12, verifier_seconds=None, seconds=None)
+    async with StandIn(FaultPlan(3, rate, CONTENT), author=bench.author) as server:
+        summary = await bench.engine(server.base_url, workflow=workflow, target=None, budget=budget).execute()
+    assert summary.outcome == "improved", summary.reason
+    assert "cannot answer" not in caplog.text
+    assert len({entry["situation"] for entry in server.record}) > 1
+
+
+async def test_the_pair_of_frontend_and_mid_end(bench):
+    async with StandIn(author=bench.author) as server:
+        summary = await bench.engine(server.base_url, coder_mode="frontend+mid-end", target=None).execute()
+    assert summary.outcome == "improved", summary.reason
+    assert {entry["role"] for entry in server.record} >= {"planner", "frontend", "verifier"}
 
 
 @pytest.mark.parametrize("kind", KINDS)
