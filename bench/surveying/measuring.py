@@ -114,7 +114,7 @@ class Bench:
         names = [launcher_names(request) if request is not None else frozenset() for request in requests]
         try:
             return seen([loaded.model for loaded in cohort], self.inputs, names)
-        except (RuntimeError, ValueError, KeyError, OSError) as error:
+        except Exception as error:  # of whatever kind: a survey does not end for want of a class
             print(f"  {self.prepared.subject.name}: no recording of a cohort ({type(error).__name__}: {str(error)[:200]})", flush=True)
             return nothing
 
