@@ -25,6 +25,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import httpx
+
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "bench")]
 
@@ -218,7 +220,10 @@ class Following:
         """Take in what is new; whether the run has finished. A run that pauses waits for a person, and nobody comes here."""
         while True:
             since = str(self.events[-1]["seq"] if self.events else 0)
-            answer = self.client.get(f"/runs/{self.run}/events", since=since, limit="500").json()
+            try:
+                answer = self.client.get(f"/runs/{self.run}/events", since=since, limit="500").json()
+            except httpx.TransportError:  # a host that is too busy for a page may well be at work on the run
+                return False
             self.events += answer["events"]
             if not answer["events"] or answer["last"] >= answer["head"]:
                 break

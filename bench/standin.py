@@ -67,7 +67,7 @@ def main() -> int:
     parser.add_argument("--calls", type=int, default=12, help="model requests a run may make")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--shard", default="0/1", help="i/n: the ith of n parts, counted from 0")
-    parser.add_argument("--limit-seconds", type=float, default=float("inf"), help="no further run is begun after this")
+    parser.add_argument("--limit-seconds", type=float, default=float("inf"), help="no further run is begun after this; those that are going end")
     parser.add_argument("--out", type=Path, default=ROOT / "bench" / "results" / "arena-standin-cpu.json")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the runs' traces there")
     arguments = parser.parse_args()
