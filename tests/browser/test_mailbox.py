@@ -142,7 +142,13 @@ def wait_for_one(page: Page, base: str, run: str, answer, *, done: bool) -> bool
 
 
 def events(page: Page, run: str, kind: str) -> list[dict]:
-    return [event for event in page.request.get(f"{run}events?since=0&limit=500", timeout=120_000).json()["events"] if event["kind"] == kind]
+    """The run's events of one kind. A web process that is busy for a moment is asked again."""
+    for _ in range(10):
+        answer = page.request.get(f"{run}events?since=0&limit=500", timeout=120_000)
+        if answer.ok:
+            return [event for event in answer.json()["events"] if event["kind"] == kind]
+        page.wait_for_timeout(3000)
+    raise AssertionError(f"the events cannot be read: {answer.status}")
 
 
 def add_document(page: Page, base: str) -> None:
