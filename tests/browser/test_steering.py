@@ -139,7 +139,7 @@ def test_a_model_that_does_not_answer_says_what_to_do_and_goes_on_at_the_button(
     with Played(run, models):
         open_run(page, server, run)
         pause = page.locator("[data-part=pause]")
-        expect(pause).to_contain_text("the server refuses the key", timeout=15000)
+        expect(pause).to_contain_text("The server refuses the key", timeout=15000)
         expect(pause).to_contain_text("To do: set FAKE_KEY where the orchestrator runs")
         expect(page.locator(".entry.llm").first).to_contain_text("no answer")
         time.sleep(0.2)
