@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 import pytest_asyncio
@@ -14,8 +15,9 @@ from agents.compiler import Move, Options
 from agents.events import MAX_PAYLOAD_BYTES
 from agents.journal import MemoryJournal
 from agents.local import LocalVerifier
+from agents.plan_edits import first_options
 from agents.roles import roles_for, verifier
-from agents.roles.coder import LEAVE
+from agents.roles.coder import LEAVE, BuiltInCoder
 from agents.roles.situation import Advice, Attempt, Edit, Situation
 from agents.run import Engine
 from agents.settings import Budget, Settings
@@ -180,3 +182,20 @@ async def test_a_graph_that_could_not_be_captured_leaves_the_model_as_it_is(capt
     edit = await roles.coder.write(span, situation, None, Advice(None, "", ""))
     Program.read(edit.source)
     assert "nothing" in edit.changes.lower()
+
+
+@pytest.mark.asyncio
+async def test_the_coder_follows_a_plan_that_a_person_edited(planned):
+    _, span, situation = planned
+    payload = situation.plan.payload
+    compiled = situation.plan.data
+    assert first_options(compiled, payload) == Options(), "as it was proposed it is the compiler's own"
+    own = next(group for group in compiled.plan.groups if group.space == "own kernel")
+    given = [{**step, "space": "pytorch"} if step["id"] == own.id else step for step in payload["steps"]]
+    assert first_options(compiled, {**payload, "steps": given}).on(LEAVE, own.id)
+    assert first_options(compiled, {**payload, "steps": [step for step in payload["steps"] if step["id"] != own.id]}).on(LEAVE, own.id)
+    more = [{**step, "strategies": [*step["strategies"], "parallel-split"]} if step["id"] == own.id else step for step in payload["steps"]]
+    assert first_options(compiled, {**payload, "steps": more}).on("parallel-split", own.id)
+    before = (await BuiltInCoder().write(span, situation, None, None)).source
+    situation.plan = replace(situation.plan, payload={**payload, "steps": given})
+    assert (await BuiltInCoder().write(span, situation, None, None)).source != before
