@@ -62,12 +62,16 @@ class StandInProcess:
                 return ""
         return self.process.stdout.readline().decode(errors="replace")
 
-    def stop(self) -> list[dict[str, Any]]:
-        """The requests that it answered."""
+    def summary(self) -> dict[str, Any]:
+        """Ends it; what it was asked, and how it answered."""
+        requests = [json.loads(line) for line in self.stop().splitlines() if line.startswith("{")]
+        return {"requests": len(requests), "faults": dict(Counter(entry["fault"].partition(":")[0] or "none" for entry in requests))}
+
+    def stop(self) -> str:
         self.process.terminate()
         said = self.process.communicate(timeout=30)[0].decode(errors="replace")
         self._log.close()
-        return [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+        return said
 
 
 class Suite(Pass):
@@ -89,7 +93,6 @@ class Suite(Pass):
 
     def run_all(self, folder: Path) -> None:
         """Everything, with what is missing in the result."""
-        model = None
         try:
             model = StandInProcess(self.arguments.faults, self.arguments.seed, folder / "stand-in.err")
             (folder / "llm.toml").write_text(PROFILE.format(url=model.url))
@@ -99,6 +102,7 @@ class Suite(Pass):
                 self.start()
                 self.solve()
             finally:
+                self.result["model"] = model.summary()  # first: whatever runs below this process when the host stops is taken for left behind
                 left = self.host.stop()
             if left:
                 raise Unexpected(f"{len(left)} processes were left behind: {', '.join(left)[:300]}")
@@ -106,9 +110,6 @@ class Suite(Pass):
             self.result["missing"] = str(error) or type(error).__name__
         except Exception as error:
             self.result["missing"] = f"{type(error).__name__}: {error}"[:1000]
-        if model is not None:
-            requests = model.stop()
-            self.result["model"] = {"requests": len(requests), "faults": dict(Counter(r["fault"].partition(":")[0] or "none" for r in requests))}
         self.seconds["everything"] = self.since(self.began)
         rows = self.result["tasks"]
         self.result["ok"] = not self.result["missing"] and all(rows.get(name, {}).get("ok") for name in self.arguments.tasks)
