@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 
-def wrap(signature: str, arguments: list[str], tensors: list[str], mutated: list[str], body: list[str], tree: Any, leaves: list[Any]) -> str:
-    """Methods `compute` (the launches), `record` and `forward`. `mutated`: expressions of the state that forward changes."""
+def wrap(
+    signature: str, arguments: list[str], tensors: list[str], mutated: list[str], body: list[str], tree: Any, leaves: list[Any], packed: bool = False
+) -> str:
+    """Methods `compute` (the launches), `record` and `forward`. `mutated`: expressions of the state that forward changes;
+    `packed`: there are tensors derived from weights (packing.py)."""
     inputs = "".join(f"{name}, " for name in tensors)
     call = ", ".join(f"static[{tensors.index(name)}]" if name in tensors else name for name in arguments)
     plain = [name for name in arguments if name not in tensors]
@@ -37,6 +40,7 @@ def wrap(signature: str, arguments: list[str], tensors: list[str], mutated: list
         "",
         "def _apply(self, *args, **kwargs):",
         "    self.recorded = None  # parameters may move",
+        *(["    self.packed = None"] if packed else []),
         "    return super()._apply(*args, **kwargs)",
         "",
         "def load_state_dict(self, *args, **kwargs):",

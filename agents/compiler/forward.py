@@ -5,16 +5,18 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from agents.compiler import cuda_graph, print_cpp, print_cuda
+from agents.compiler import cuda_graph, families, print_cpp, print_cuda
 from agents.compiler.builder import CONSTANTS, Refused, identifier
 from agents.compiler.groups.fuse import build
 from agents.compiler.ir import Argument, Kernel, product, shift_pointers
 from agents.compiler.kernels.schedule import schedule
 from agents.compiler.kernels.shape import Shape, shape_of
 from agents.compiler.layout import SPLITS
+from agents.compiler.naming import rename_arguments
 from agents.compiler.network import SIZES, Network, plain, refs
 from agents.compiler.options import Options
-from agents.compiler.plan import CompilerPlan, Group, kernel_bytes
+from agents.compiler.packing import Packing
+from agents.compiler.plan import CompilerPlan, Group, kernel_bytes, word, work_of
 from agents.compiler.print_torch import FRESH, attribute, expression
 from agents.compiler.reductions import short
 from agents.compiler.task_text import TaskText
@@ -28,15 +30,18 @@ class Forward:
         self.network = Network(plan.graph)
         self.cuda = plan.figures.kind == "cuda"
         self.arguments = text.arguments()
+        self.refused: dict[str, str] = {}
         self.variables: dict[str, str] = {}  # value of the graph -> expression
         self.taken: set[str] = {*self.arguments, "self", "torch", "kernels", "ctypes", "stream", "scratch"}
         self.lines: list[str] = []
+        self.groups = [part for group in plan.groups for part in self._parts(group)]
         self.kernels: list[tuple[Kernel, Shape, list[str]]] = []
+        self.printed: dict[str, tuple[families.Printed, families.Work, list[str]]] = {}  # kernels of families by name, with comment lines
+        self.packing = Packing()
         self.bodies: dict[str, str] = {}  # printed kernel without its name -> its name
         self.groups_of: dict[str, list[str]] = {}  # kernel -> groups that launch it
         self.scratch: dict[str, int] = {}  # floats of scratch memory that a launcher takes
         self.own_groups: set[str] = set()
-        self.refused: dict[str, str] = {}
         self.applied: list[str] = []
         self.done: set[str] = set()  # operators that run before the group being printed
         self.in_state: set[str] = set()  # state-dict names that a kernel has written in place
@@ -47,8 +52,10 @@ class Forward:
     def text(self) -> str:
         """`forward` as a method; fills `kernels` on the way."""
         self._checks()
-        for group in self.plan.groups:
-            if self._is_own(group):
+        for group in self.groups:
+            if group.family:
+                self._launch_family(group)
+            elif self._is_own(group):
                 self._launch(group)
             else:
                 self._library(group)
@@ -60,17 +67,30 @@ class Forward:
             self.applied.append("cuda-graph")
             tensors = [self.arguments[e.index] for e in graph.inputs if e.kind == "user" and e.spec is not None]
             mutated = [attribute(target) for target in graph.mutations]
-            return cuda_graph.wrap(self.task.signature(), self.arguments, tensors, mutated, self.lines, graph.output_tree, graph.outputs)
+            wrapped = cuda_graph.wrap(
+                self.task.signature(), self.arguments, tensors, mutated, self.lines, graph.output_tree, graph.outputs, bool(self.packing.code)
+            )
+            return self.packing.methods(recorded=True) + wrapped
         body = "\n".join(f"        {line}" for line in self.lines)
-        return f"    @torch.no_grad()\n    def forward{self.task.signature()}:\n{body}\n"
+        return self.packing.methods() + f"    @torch.no_grad()\n    def forward{self.task.signature()}:\n{body}\n"
 
     def source(self) -> str:
         printer = print_cuda if self.cuda else print_cpp
-        return printer.print_source(self.kernels)
+        return printer.print_source(self.kernels, {name: (printed, work.kernels(), lines) for name, (printed, work, lines) in self.printed.items()})
+
+    @property
+    def has_kernels(self) -> bool:
+        return bool(self.kernels or self.printed)
+
+    def flags(self) -> tuple[str, ...]:
+        """Of the compiler, beyond those that every program has."""
+        return tuple(dict.fromkeys(flag for printed, _, _ in self.printed.values() for flag in printed.flags))
 
     def signatures(self) -> dict[str, int]:
         """Pointers that each kernel takes, the stream among them."""
-        return {kernel.name: len(kernel.arguments) + self.cuda + bool(self.scratch.get(kernel.name)) for kernel, _, _ in self.kernels}
+        counts = {kernel.name: len(kernel.arguments) for kernel, _, _ in self.kernels}
+        counts |= {name: len(printed.arguments) + len(printed.packed) for name, (printed, _, _) in self.printed.items()}
+        return {name: count + self.cuda + bool(self.scratch.get(name)) for name, count in counts.items()}
 
     def support(self) -> str:
         """Module-level functions that forward calls."""
@@ -87,7 +107,7 @@ class Forward:
                 else ["    return value", ""]
             ),
         ]
-        if self.cuda and self.kernels:
+        if self.cuda and self.has_kernels:
             lines += [
                 "",
                 "def check(status):",
@@ -133,7 +153,32 @@ class Forward:
 
     # -- groups -------------------------------------------------------------------------------------------------------------
 
+    def _parts(self, group: Group) -> list[Group]:
+        """A group of a family whose gate is closed is cut: the anchor to the library, what stood around it to kernels of the IR."""
+        if not group.family:
+            return [group]
+        if self.options.on("leave-to-library", group.id):
+            return [group.model_copy(update={"family": "", "space": "pytorch"})]
+        try:
+            work = work_of(self.plan, self.network, group, self.options)
+        except Refused as refusal:
+            self.refused[group.id] = str(refusal)
+            return [group.model_copy(update={"family": "", "space": "pytorch"})]
+        if self.options.on(group.strategies[0], group.id):
+            return [group]
+        self.refused[group.id] = "given back to the library, which was faster here"
+        anchor = set(work.match.members)
+        early = [name for name in group.operators if name in work.early]
+        late = [name for name in group.operators if name not in anchor and name not in work.early]
+        return [
+            group.model_copy(update={"family": "", "operators": names, "space": space, "strategies": ["fuse-pointwise", "vectorise"],
+                                     "kinds": [word(self.network.nodes[name]) for name in names]})
+            for names, space in ((early, "own kernel"), (list(work.match.members), "library"), (late, "own kernel")) if names
+        ]  # fmt: skip
+
     def _is_own(self, group: Group) -> bool:
+        if group.family:
+            return True
         if group.space != "own kernel":
             return False
         gate = next((s for s in ("fuse-row-reduction", "fuse-pointwise") if s in group.strategies), "")
@@ -155,25 +200,62 @@ class Forward:
         shift_pointers(kernel)
         self.own_groups.add(group.id)
         self.applied += [s for s in (*group.strategies, *self._extra(shape)) if s not in self.applied]
-        outputs = [a for a in kernel.arguments.values() if a.written and a.value not in self.variables]
-        for argument in kernel.arguments.values():
+        self._memory(list(kernel.arguments.values()))
+        name = self._kernel_name(group, kernel, shape, moved)
+        self.groups_of.setdefault(name, []).append(group.id)
+        self._call(name, [self._pointer(argument) for argument in kernel.arguments.values()])
+
+    def _launch_family(self, group: Group) -> None:
+        work = work_of(self.plan, self.network, group, self.options)
+        family = families.by_name(group.family)
+        try:
+            printed = family.print_cuda(work) if self.cuda else family.print_cpp(work)
+        except Refused as refusal:
+            self.refused[group.id] = str(refusal)
+            self._library(group)
+            return
+        self.own_groups.add(group.id)
+        self.applied += [s for s in group.strategies if s not in self.applied]
+        self._memory(printed.arguments)
+        name = self._family_name(group, printed, work)
+        self.groups_of.setdefault(name, []).append(group.id)
+        pointers = [self._pointer(argument) for argument in printed.arguments]
+        for packed in printed.packed:
+            pointers.append(f"{self.packing.variable(packed, [self._value(value) for value in packed.values], self.lines)}.data_ptr()")
+        self._call(name, pointers)
+
+    def _memory(self, arguments: list[Argument]) -> None:
+        """Variables of what a kernel reads, memory for what it writes."""
+        for argument in arguments:
             if argument.value not in self.variables and not argument.written:
                 self._materialise(argument.value)
-        for argument in outputs:
+        for argument in arguments:
+            if not argument.written or argument.value in self.variables:
+                continue
             name = self._fresh(argument.value)
             self.variables[argument.value] = name
             spec = self.network.spec(argument.value)
             extras = "" if spec.dtype == "float32" else f", dtype=torch.{spec.dtype}"
             extras += f", device={self._device()}" if self.cuda else ""
             self.lines.append(f"{name} = torch.empty({tuple(spec.shape)}{extras})")
-        name = self._kernel_name(group, kernel, shape, moved)
-        self.groups_of.setdefault(name, []).append(group.id)
-        pointers = ", ".join(self._pointer(argument) for argument in kernel.arguments.values())
+
+    def _call(self, name: str, pointers: list[str]) -> None:
         if floats := self.scratch.get(name):
             self.lines.append(f"scratch = torch.empty({floats}, device={self._device()})")
-            pointers += ", scratch.data_ptr()"
-        call = f"kernels.{name}({pointers}{', stream' if self.cuda else ''})"
+            pointers = [*pointers, "scratch.data_ptr()"]
+        call = f"kernels.{name}({', '.join([*pointers, *(['stream'] if self.cuda else [])])})"
         self.lines.append(f"check({call})" if self.cuda else call)
+
+    def _family_name(self, group: Group, printed: families.Printed, work: families.Work) -> str:
+        """As `_kernel_name`, for a kernel of a family."""
+        if printed.source in self.bodies:
+            return self.bodies[printed.source]
+        name = self._unused(kernel_base(group))
+        self.bodies[printed.source] = name
+        self.scratch[name] = -(-printed.scratch // 4)
+        comment = [*self._title(group), *printed.comment, self._traffic(group, group.bytes)]
+        self.printed[name] = (printed, work, comment)
+        return name
 
     def _pointer(self, argument: Argument) -> str:
         text = f"{self.variables[argument.value]}.data_ptr()"
@@ -185,65 +267,34 @@ class Forward:
     def _kernel_name(self, group: Group, kernel: Kernel, shape: Shape, moved: int) -> str:
         """Prints the kernel once; a group whose kernel is the same text shares it."""
         base = kernel_base(group)
-        self._rename_arguments(kernel)
+        rename_arguments(kernel, self.network)
         kernel.name = "NAME"
         printer = print_cuda.CudaKernel if self.cuda else print_cpp.CppKernel
         body = printer(kernel, shape).text([])
         if body in self.bodies:
             return self.bodies[body]
-        name, number = base, 2
-        while name in self.bodies.values():
-            name, number = f"{base}_{number}", number + 1
+        name = self._unused(base)
         self.bodies[body] = kernel.name = name
         if self.cuda:
             self.scratch[name] = print_cuda.CudaKernel(kernel, shape).scratch_floats()
         self.kernels.append((kernel, shape, self._comment(group, kernel, shape, moved)))
         return name
 
-    def _rename_arguments(self, kernel: Kernel) -> None:
-        """Short names that do not depend on where in the graph the kernel is used, so that equal kernels print alike."""
-        read, written = iter("xyzuvw"), 0
-        taken: set[str] = set()
-        for old, argument in list(kernel.arguments.items()):
-            entry = self.network.inputs.get(argument.value)
-            if entry is not None and entry.target:
-                new = identifier(entry.target.rpartition(".")[2])
-            elif argument.written:
-                written += 1
-                new = "out" if written == 1 else f"out{written}"
-            else:
-                new = next(read, f"in{len(taken)}")
-            while new in taken or new in kernel.ops:
-                new += "_"
-            taken.add(new)
-            self._rename(kernel, old, new)
-        kernel.arguments = {a.name: a for a in kernel.arguments.values()}
-
-    def _rename(self, kernel: Kernel, old: str, new: str) -> None:
-        argument = kernel.arguments[old]
-        argument.name = "\0" + new  # not to be taken for another argument that still has this name
-        for access in kernel.accesses():
-            if access.argument == old:
-                access.argument = "\0" + new
-        if all(a.name.startswith("\0") for a in kernel.arguments.values()):
-            for other in kernel.arguments.values():
-                other.name = other.name[1:]
-            for access in kernel.accesses():
-                access.argument = access.argument.lstrip("\0")
-            renames = {}
-            for op in list(kernel.ops.values()):
-                if op.kind in ("load", "gather"):
-                    hint = f"{op.access.argument}_{'i' if op.kind == 'load' else 'at'}"
-                    renames[op.name] = hint
-            rename_ops(kernel, renames)
+    def _unused(self, base: str) -> str:
+        name, number = base, 2
+        while name in self.bodies.values():
+            name, number = f"{base}_{number}", number + 1
+        return name
 
     def _comment(self, group: Group, kernel: Kernel, shape: Shape, moved: int) -> list[str]:
         work = f"{kernel.rows} rows of {kernel.length}" if kernel.reduces else f"{product(kernel.sizes)} elements"
-        return [
-            f"{', '.join(dict.fromkeys(group.kinds))}" + (f" (line {group.line} of the task)" if group.line else ""),
-            f"{work}; {how(shape, self.cuda)}.",
-            f"Memory traffic: {moved / 2**20:.2f} MiB; {group.eager_bytes / 2**20:.2f} MiB one operator at a time.",
-        ]
+        return [*self._title(group), f"{work}; {how(shape, self.cuda)}.", self._traffic(group, moved)]
+
+    def _title(self, group: Group) -> list[str]:
+        return [f"{', '.join(dict.fromkeys(group.kinds))}" + (f" (line {group.line} of the task)" if group.line else "")]
+
+    def _traffic(self, group: Group, moved: int) -> str:
+        return f"Memory traffic: {moved / 2**20:.2f} MiB; {group.eager_bytes / 2**20:.2f} MiB one operator at a time."
 
     def _reuse(self, group: Group, kernel: Kernel, shape: Shape) -> None:
         """Write a result over a value that nobody else reads: no new memory, and its lines are in the cache already."""
@@ -282,10 +333,10 @@ class Forward:
         node = self.network.nodes.get(name)
         if node is None or self.network.escapes(name):
             return False
-        maker = next((g for g in self.plan.groups if name in g.operators), None)
+        maker = next((g for g in self.groups if name in g.operators), None)
         if maker is None:
             return False
-        own = maker.id in self.own_groups
+        own = maker.id in self.own_groups and maker.space == "own kernel"
         return own or (short(node) in FRESH and self.options.on("fuse-matmul-tail", group))
 
     def _library(self, group: Group) -> None:
@@ -295,7 +346,7 @@ class Forward:
                 continue
             text = expression(self.network, node, self._value)
             variable = self._fresh(name)
-            own = [user for user in self.network.readers(name) if any(user in g.operators and self._is_own(g) for g in self.plan.groups)]
+            own = [user for user in self.network.readers(name) if any(user in g.operators and self._is_own(g) for g in self.groups)]
             if own and short(node) not in FRESH and node.outputs and len(node.outputs) == 1:
                 text = f"({text}).contiguous()" if " " in text and not text.endswith(")") else f"{text}.contiguous()"
             self.variables[name] = variable
@@ -376,27 +427,6 @@ def kernel_base(group: Group) -> str:
     base = re.sub(r"_+", "_", "_".join(dict.fromkeys(identifier(kind.lower()) for kind in group.kinds)))
     base = base if len(base) <= 40 else "_".join(base[:40].split("_")[:-1])
     return f"{base}_all" if base in C_WORDS else base
-
-
-def rename_ops(kernel: Kernel, renames: dict[str, str]) -> None:
-    taken = set(kernel.ops) - set(renames) | set(kernel.arguments)
-    final: dict[str, str] = {}
-    for old, new in renames.items():
-        name, number = new, 2
-        while name in taken:
-            name, number = f"{new}{number}", number + 1
-        taken.add(name)
-        final[old] = name
-    ops = {}
-    for op in kernel.ops.values():
-        op.args = tuple(final.get(a, a) for a in op.args)
-        if op.access is not None and op.access.index:
-            op.access.index = final.get(op.access.index, op.access.index)
-        op.name = final.get(op.name, op.name)
-        ops[op.name] = op
-    for store in kernel.stores:
-        store.op = final.get(store.op, store.op)
-    kernel.ops = ops
 
 
 def how(shape: Shape, cuda: bool) -> str:

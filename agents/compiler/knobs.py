@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from agents.compiler import families
 from agents.compiler.figures import DeviceFigures
 from agents.compiler.forward import Forward
 from agents.compiler.ir import Kernel, product
@@ -34,15 +35,18 @@ def numbers(plan: CompilerPlan, task_source: str, options: Options) -> list[Numb
     forward = Forward(plan, TaskText(task_source, keep_forward=True) if text.has_variants else text, options)
     forward.text()
     moved = {group.id: group.bytes for group in plan.groups}
-    kernels = sorted(forward.kernels, key=lambda entry: -sum(moved[g] for g in forward.groups_of[entry[0].name]))
+    offered: dict[str, Offered] = {}
+    for kernel, shape, _ in forward.kernels:
+        offered[kernel.name] = of_cuda(kernel, shape) if forward.cuda else of_cpu(kernel, shape, plan.figures)
+    for name, (_, work, _) in forward.printed.items():
+        offered[name] = families.by_name(work.match.family).knobs(work)
+    heaviest = sorted(offered, key=lambda name: -sum(moved[g] for g in forward.groups_of[name]))
     found = []
-    for kernel, shape, _ in kernels[:MOST_KERNELS]:
-        groups = tuple(forward.groups_of[kernel.name])
-        offered = of_cuda(kernel, shape) if forward.cuda else of_cpu(kernel, shape, plan.figures)
-        for knob, (values, now) in offered.items():
+    for name in heaviest[:MOST_KERNELS]:
+        for knob, (values, now) in offered[name].items():
             values = tuple(sorted({*values, now}, key=rank))
             if len(values) > 1:
-                found.append(Number(f"{kernel.name}.{knob}", values, now, groups))
+                found.append(Number(f"{name}.{knob}", values, now, tuple(forward.groups_of[name])))
     return found
 
 

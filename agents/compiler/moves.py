@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from agents.compiler import families
 from agents.compiler.builder import Refused
 from agents.compiler.forward import kernel_base
 from agents.compiler.groups.fuse import build
@@ -11,7 +12,7 @@ from agents.compiler.ir import Kernel
 from agents.compiler.kernels.shape import Shape, shape_of, streams
 from agents.compiler.network import Network
 from agents.compiler.options import Move, Options
-from agents.compiler.plan import CompilerPlan, Group
+from agents.compiler.plan import CompilerPlan, Group, work_of
 from verifier.jobs import Profile
 from verifier.report import Report
 
@@ -34,6 +35,9 @@ def moves(plan: CompilerPlan, options: Options, report: Report | None, profile: 
         ms = measured.get(group.id)
         share = ms / total if ms is not None and total else None
         if options.on("leave-to-library", group.id) or (share is not None and share < WORTH):
+            continue
+        if group.family:
+            found += _family(plan, network, options, group, report, total, ms)
             continue
         try:
             kernel = build(network, group.operators)
@@ -160,6 +164,44 @@ def _blocks(plan, options: Options, group: Group, kernel: Kernel, shape: Shape, 
         for value in others
         if value != now and value != options.knob(name, group.id, now)
     ]  # fmt: skip
+
+
+def _family(plan, network: Network, options: Options, group: Group, report: Report, total: float, ms: float | None) -> list[Move]:
+    """The neighbours of each of a family's numbers; the library instead of it where the program is not faster."""
+    gate = group.strategies[0]
+    if not options.on(gate, group.id):
+        return []
+    try:
+        offered = families.by_name(group.family).knobs(work_of(plan, network, group, options))
+    except Refused:
+        return []
+    found = []
+    for name, (values, now) in offered.items() if ms is None or ms > group.floor_ms * NEAR_FLOOR else ():
+        at = values.index(now) if now in values else 0
+        for value in {*values[max(at - 1, 0) : at + 2]} - {now}:
+            found.append(
+                Move(
+                    strategy="block-size",
+                    group=group.id,
+                    options=options.with_knob(name, value, group.id),
+                    expected_speedup=gain(total, ms, (ms or 0) * 0.95, 0.02),
+                    expectation=f"{group.title}: {name} {value} instead of {now}",
+                    why=f"{group.title} is {ms / group.floor_ms:.1f} times its floor" if ms and group.floor_ms else "only a number changes",
+                )
+            )
+    speedup = report.speedup
+    if speedup is not None and speedup.low <= 1.0:
+        found.append(
+            Move(
+                strategy="leave-to-library",
+                group=group.id,
+                options=options.choose(gate, group.id, False),
+                expected_speedup=1.01,
+                expectation=f"{group.title} at the library's speed, what stood around it in a kernel of its own",
+                why=f"the program is not faster than eager ({speedup.ratio:.2f}x)",
+            )
+        )
+    return found
 
 
 def _give_back(options: Options, group: Group, report: Report, total: float, ms: float | None) -> list[Move]:

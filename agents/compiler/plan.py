@@ -6,10 +6,12 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
+from agents.compiler import families
 from agents.compiler.figures import DeviceFigures
 from agents.compiler.groups.partition import Cluster, partition
 from agents.compiler.ir import Kernel, product
 from agents.compiler.network import Network, refs, size_bytes
+from agents.compiler.options import Options
 from agents.compiler.reductions import short
 from agents.compiler.task_text import TaskText
 from verifier.graph import Capture, Graph, Node
@@ -32,6 +34,8 @@ class Group(BaseModel):
     operators: list[str]  # names in the graph
     kinds: list[str]  # their operators, for people: "layer norm", "GELU"
     space: Space
+    family: str = ""  # the family of kernels that it is one of; "" where the fused-loop IR expresses it
+    anchor: str = ""  # the operator that the family recognised
     strategies: list[str] = []
     reason: str
     line: int | None = None  # in the task's source, of the last operator
@@ -47,6 +51,7 @@ class CompilerPlan(BaseModel):
 
     task: str
     mode: str
+    precision: str = "fp32-strict"
     figures: DeviceFigures
     groups: list[Group]
     graph: Graph | None
@@ -62,10 +67,14 @@ class CompilerPlan(BaseModel):
     def own(self) -> list[Group]:
         return [group for group in self.groups if group.space == "own kernel"]
 
+    @property
+    def setting(self) -> families.Setting:
+        return families.Setting(self.figures, self.precision)
 
-def make_plan(capture: Capture, task_source: str, figures: DeviceFigures) -> CompilerPlan:
+
+def make_plan(capture: Capture, task_source: str, figures: DeviceFigures, precision: str = "fp32-strict") -> CompilerPlan:
     """Pure: reads the graph and the text of the task, runs nothing."""
-    plan = CompilerPlan(task=capture.task, mode=capture.mode, figures=figures, groups=[], graph=capture.graph, floor_ms=0.0)
+    plan = CompilerPlan(task=capture.task, mode=capture.mode, precision=precision, figures=figures, groups=[], graph=capture.graph, floor_ms=0.0)
     plan.floor_ms = max(figures.memory_ms(capture.bytes_min or 0), figures.compute_ms(capture.flops or 0))
     if capture.graph is None:
         plan.reason = capture.reason or "there is no graph"
@@ -76,19 +85,22 @@ def make_plan(capture: Capture, task_source: str, figures: DeviceFigures) -> Com
         plan.reason, plan.graph = str(error), None
         return plan
     network = Network(capture.graph)
-    for at, cluster in enumerate(partition(network), start=1):
-        plan.groups.append(_group(network, cluster, figures, f"g{at}"))
+    for at, cluster in enumerate(partition(network, plan.setting), start=1):
+        plan.groups.append(_group(network, cluster, plan.setting, f"g{at}"))
     if not plan.own:
         plan.notes.append("no operator of this task is covered by a kernel of the built-in compiler")
     return plan
 
 
-def _group(network: Network, cluster: Cluster, figures: DeviceFigures, identity: str) -> Group:
+def _group(network: Network, cluster: Cluster, setting: families.Setting, identity: str) -> Group:
+    figures = setting.figures
     nodes = [network.nodes[name] for name in cluster.members if network.nodes[name].op != "getitem"]
     nodes = nodes or [network.nodes[cluster.members[0]]]
     kinds = [word(node) for node in nodes]
     eager = sum(node_bytes(network, node) for node in nodes)
     kernel = cluster.kernel
+    if cluster.match is not None:
+        return _family_group(network, cluster, setting, identity, nodes, kinds, eager)
     if kernel is None:
         name = short(nodes[-1])
         space: Space = "library" if name in LIBRARY else "pytorch"
@@ -114,6 +126,31 @@ def _group(network: Network, cluster: Cluster, figures: DeviceFigures, identity:
         space="own kernel", strategies=strategies, line=nodes[-1].line, bytes=moved, flops=flops, floor_ms=floor, eager_bytes=eager,
         reason=_why(nodes, kernel), expected=f"{eager / max(moved, 1):.1f}x less memory traffic than {len(nodes)} operator(s) one by one",
     )  # fmt: skip
+
+
+def _family_group(
+    network: Network, cluster: Cluster, setting: families.Setting, identity: str, nodes: list[Node], kinds: list[str], eager: int
+) -> Group:
+    family = families.by_name(cluster.match.family)
+    cost = family.cost(families.make_work(network, cluster.match, cluster.members, setting))
+    distinct = list(dict.fromkeys(kinds))
+    anchor = word(network.nodes[cluster.match.anchor])
+    rest = [kind for kind in distinct if kind != anchor]
+    reason = f"{anchor} by a kernel of our own" + (f", {', '.join(rest[:4])}{', ...' if len(rest) > 4 else ''} with it" if rest else "")
+    return Group(
+        id=identity, title=", ".join(distinct[:5]) + (", ..." if len(distinct) > 5 else ""), operators=cluster.members, kinds=kinds,
+        space="own kernel", family=family.name, anchor=cluster.match.anchor, strategies=list(family.strategies), line=nodes[-1].line,
+        bytes=cost.bytes, flops=cost.flops, floor_ms=cost.floor_ms, eager_bytes=eager, reason=reason,
+        expected=cost.expected or f"{eager / max(cost.bytes, 1):.1f}x less memory traffic than {len(nodes)} operator(s) one by one",
+    )  # fmt: skip
+
+
+def work_of(plan: CompilerPlan, network: Network, group: Group, options: Options | None = None) -> families.Work:
+    """What the family of `group` prints; raises `Refused`."""
+    match = families.by_name(group.family).match(network, network.nodes[group.anchor], plan.setting)
+    if match is None:
+        raise families.Refused(f"{group.anchor} is no longer taken by {group.family}")
+    return families.make_work(network, match, group.operators, plan.setting, options, group.id)
 
 
 def _why(nodes: list[Node], kernel: Kernel) -> str:

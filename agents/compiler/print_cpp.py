@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from agents.compiler.families import Printed
 from agents.compiler.ir import Kernel, Op, Store, product
 from agents.compiler.kernels.expressions import C_TYPES, CPP, POINTED, Expressions, address, constant, functions_used
 from agents.compiler.kernels.math_cpp import STREAM, sources
 from agents.compiler.kernels.schedule import Pass, Schedule, schedule
 from agents.compiler.kernels.shape import Shape
+from agents.compiler.print_cuda import print_families
 
 STACK_FLOATS = 16384  # longest line kept on a thread's stack
 START = {"sum": "0.0f", "max": "-INFINITY", "min": "INFINITY", "amax": "-INFINITY", "amin": "INFINITY"}
 CLAUSE = {"sum": "+", "max": "max", "min": "min", "amax": "max", "amin": "min"}
 
 
-def print_source(kernels: list[tuple[Kernel, Shape, list[str]]]) -> str:
-    """The translation unit: the functions that are used, then each kernel under its comment (lines)."""
-    used = set().union(*(functions_used(kernel) for kernel, _, _ in kernels))
+def print_source(kernels: list[tuple[Kernel, Shape, list[str]]], printed: Mapping[str, tuple[Printed, list[Kernel], list[str]]] = {}) -> str:
+    """The translation unit: the functions that are used, then each kernel under its comment (lines). `printed`: as in print_cuda."""
+    every = [kernel for kernel, _, _ in kernels] + [kernel for _, inside, _ in printed.values() for kernel in inside]
+    used = set().union(*(functions_used(kernel) for kernel in every))
     includes = ["<cmath>", "<cstddef>"] + (["<immintrin.h>"] if any(shape.stream for _, shape, _ in kernels) else [])
     parts = ["\n".join(f"#include {name}" for name in includes) + "\n"]
-    parts += sources({kind for kind in used if not (kind in ("max", "min") and not _float_bounds(kernels, kind))})
+    parts += sources({kind for kind in used if not (kind in ("max", "min") and not _float_bounds(every, kind))})
     parts += [STREAM] if any(shape.stream for _, shape, _ in kernels) else []
     parts += [CppKernel(kernel, shape).text(comment) for kernel, shape, comment in kernels]
-    return "\n".join(parts)
+    return "\n".join([*parts, *print_families(printed)])
 
 
-def _float_bounds(kernels, kind: str) -> bool:
-    return any(op.kind == kind and op.dtype == "float32" for kernel, _, _ in kernels for op in kernel.ops.values())
+def _float_bounds(kernels: list[Kernel], kind: str) -> bool:
+    return any(op.kind == kind and op.dtype == "float32" for kernel in kernels for op in kernel.ops.values())
 
 
 class CppKernel:

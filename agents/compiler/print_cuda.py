@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
+from agents.compiler.families import NAME, Printed
 from agents.compiler.ir import Access, Kernel, Op, Store, product
 from agents.compiler.kernels.expressions import C_TYPES, CUDA, POINTED, Expressions, address, constant, functions_used
 from agents.compiler.kernels.math_cuda import sources
@@ -15,13 +17,23 @@ START = {"sum": "0.0f", "max": "-INFINITY", "min": "INFINITY", "amax": "-INFINIT
 REGISTERS = 32  # values of a row that one thread keeps
 
 
-def print_source(kernels: list[tuple[Kernel, Shape, list[str]]]) -> str:
-    """The translation unit: the functions that are used, then each kernel under its comment (lines), with its launcher."""
-    used = set().union(*(functions_used(kernel) for kernel, _, _ in kernels))
+def print_source(kernels: list[tuple[Kernel, Shape, list[str]]], printed: Mapping[str, tuple[Printed, list[Kernel], list[str]]] = {}) -> str:
+    """The translation unit: the functions that are used, then each kernel under its comment (lines), with its launcher. `printed`: kernels of
+    families by name, each with what is printed of the IR in it."""
+    used = set().union(*(functions_used(kernel) for kernel in [k for k, _, _ in kernels] + [k for _, inside, _ in printed.values() for k in inside]))
     reduces = any(kernel.reduces and not kernel.scans and shape.style != "lanes" for kernel, shape, _ in kernels)
-    parts = ["#include <cmath>\n", *sources(used, reduces, any(kernel.scans for kernel, _, _ in kernels))]
+    includes = dict.fromkeys(["cmath", *(name for found, _, _ in printed.values() for name in found.includes)])
+    parts = ["\n".join(f"#include <{name}>" for name in includes) + "\n", *sources(used, reduces, any(kernel.scans for kernel, _, _ in kernels))]
     parts += [CudaKernel(kernel, shape).text(comment) for kernel, shape, comment in kernels]
-    return "\n".join(parts)
+    return "\n".join([*parts, *print_families(printed)])
+
+
+def print_families(printed: Mapping[str, tuple[Printed, list[Kernel], list[str]]]) -> list[str]:
+    """What several kernels of families share, then each of them under its comment; the same for C++."""
+    parts = list(dict.fromkeys(text for found, _, _ in printed.values() for text in found.shared))
+    for name, (found, _, comment) in printed.items():
+        parts.append("\n".join([*(f"// {line}" for line in comment), found.source.replace(NAME, name)]))
+    return parts
 
 
 class CudaKernel:

@@ -24,16 +24,16 @@ def print_program(plan: CompilerPlan, task_source: str, options: Options) -> str
         text = TaskText(task_source, keep_forward=True)
     forward = Forward(plan, text, options)
     body = forward.text()
-    if not forward.kernels and not options.on("cuda-graph"):
+    if not forward.has_kernels and not options.on("cuda-graph"):
         return _unchanged(plan, task_source, "every group was given back to PyTorch, which was faster here")
     language = "cuda" if plan.figures.kind == "cuda" else "cpp"
     parts = [f'"""{_header(plan, forward)}"""\n']
     parts.append("\n".join(_imports(text, forward)) + "\n")
-    if forward.kernels:
+    if forward.has_kernels:
         parts.append("\n" + HELPER.read_text().rstrip("\n") + "\n")
     if definitions := text.definitions():
         parts.append("\n" + "\n\n\n".join(definitions) + "\n")
-    if forward.kernels:
+    if forward.has_kernels:
         parts.append(_kernels(forward, language))
     else:
         parts.append(forward.support())
@@ -43,7 +43,7 @@ def print_program(plan: CompilerPlan, task_source: str, options: Options) -> str
 
 
 def _imports(text: TaskText, forward: Forward) -> list[str]:
-    own = [] if any(re.match(r"import ctypes\b", line) for line in text.imports()) or not forward.kernels else ["import ctypes", ""]
+    own = [] if any(re.match(r"import ctypes\b", line) for line in text.imports()) or not forward.has_kernels else ["import ctypes", ""]
     future = [line for line in text.imports() if line.startswith("from __future__")]
     return [*future, *own, *(line for line in text.imports() if line not in future)]
 
@@ -79,8 +79,9 @@ def _kernels(forward: Forward, language: str) -> str:
     source = forward.source()
     counts = ", ".join(f'"{name}": {count}' for name, count in forward.signatures().items())
     result = "ctypes.c_int" if language == "cuda" else "None"
+    flags = f", {forward.flags()!r}" if forward.flags() else ""
     return (
-        f'\nSOURCE = r"""\n{source}"""\n\nkernels = stitch_build("{language}", SOURCE)\n'
+        f'\nSOURCE = r"""\n{source}"""\n\nkernels = stitch_build("{language}", SOURCE{flags})\n'
         f"for name, pointers in {{{counts}}}.items():\n"
         f"    getattr(kernels, name).argtypes = [ctypes.c_void_p] * pointers\n"
         f"    getattr(kernels, name).restype = {result}\n\n" + forward.support()

@@ -140,6 +140,16 @@ CATALOGUE: tuple[Strategy, ...] = (
         references=("arXiv 2603.02637",),
     ),
     Strategy(
+        name="own-pool",
+        title="A pool over windows as a kernel of one's own",
+        answers=("memory", "launch"),
+        when=far_from_floor,
+        applies="a maximum or mean runs over windows that overlap, are padded or dilated",
+        expectation="the pointwise operators around the pool cost no pass of their own; each input is read from memory once",
+        forbidden="dear functions before windows that overlap: they would be computed again for each window",
+        references=("PyTorch documentation, pooling layers",),
+    ),
+    Strategy(
         name="block-size",
         title="Tune block, tile and chunk sizes",
         answers=("occupancy", "latency", "memory", "compute"),

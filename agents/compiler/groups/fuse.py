@@ -28,6 +28,19 @@ def read_outside(network: Network, name: str, inside: set[str]) -> bool:
 def build(network: Network, members: list[str], name: str = "kernel", title: str = "") -> Kernel:
     """The kernel that computes `members` (topologically sorted) and stores what is read outside; raises `Refused`."""
     builder = Builder(network, members, name, title)
+    emit_members(builder)
+    for member in members:
+        if member in builder.values and not is_tuple(network, member) and read_outside(network, member, builder.inside):
+            builder.store(member)
+    if not builder.kernel.stores:
+        raise Refused("nothing is stored")
+    _drop_unused(builder.kernel)
+    return collapse(builder.kernel)
+
+
+def emit_members(builder: Builder) -> None:
+    """The operations of every operator of the builder, without stores."""
+    network, members = builder.network, builder.members
     for member in builder.reductions:
         rowwise.declare(builder, network.nodes[member])
     builder.infer_maps()
@@ -43,13 +56,6 @@ def build(network: Network, members: list[str], name: str = "kernel", title: str
             builder.values[member] = builder.value(node.args[0]["ref"], builder.maps[member])
         else:
             builder.values[member] = pointwise.emit(builder, node)
-    for member in members:
-        if member in builder.values and not is_tuple(network, member) and read_outside(network, member, builder.inside):
-            builder.store(member)
-    if not builder.kernel.stores:
-        raise Refused("nothing is stored")
-    _drop_unused(builder.kernel)
-    return collapse(builder.kernel)
 
 
 def is_tuple(network: Network, name: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from agents.compiler import families
 from agents.compiler.builder import CONSTANTS, Refused
 from agents.compiler.groups.fuse import build, fusible, unit
 from agents.compiler.ir import Kernel, product
@@ -20,24 +21,36 @@ class Cluster:
     members: list[str]
     kernel: Kernel | None = None  # null: the library computes it
     reason: str = ""
+    match: families.Match | None = None  # a family's kernel computes it, tail and prologues with it
+    shape: tuple[int, ...] = ()  # of the anchor's value
+
+    @property
+    def own(self) -> bool:
+        return self.kernel is not None or self.match is not None
 
 
-def partition(network: Network) -> list[Cluster]:
+def partition(network: Network, setting: families.Setting | None = None) -> list[Cluster]:
     """Clusters in an order in which they can run. Views and constants are in none: they cost nothing, or are printed where they are read."""
     order = {name: at for at, name in enumerate(network.nodes)}
     owner: dict[str, Cluster] = {}
     for name, node in network.nodes.items():
         if name in owner or network.is_view(name) or node.op in SPLITS or short(node) in CONSTANTS:
             continue
-        members = unit(network, name)
-        cluster = _alone(network, members) if fusible(network, name) else Cluster(members=[name], reason=f"{short(node)} is the library's")
+        match, declined = families.find(network, node, setting)
+        if match is not None:
+            _anchor(network, owner, order, match, setting)
+            continue
+        if fusible(network, name):
+            cluster = _alone(network, unit(network, name))
+        else:
+            cluster = Cluster(members=[name], reason=declined or f"{short(node)} is the library's")
         for member in cluster.members:
             owner[member] = cluster
         if cluster.kernel is None:
             continue
         for producer in _producers(network, cluster, owner):
-            _merge(network, owner, order, producer, owner[name])
-    _siblings(network, owner, order)
+            _merge(network, owner, order, producer, owner[name], setting)
+    _siblings(network, owner, order, setting)
     for cluster in _distinct(owner):
         if cluster.kernel is not None and len(cluster.members) == 1 and not cluster.kernel.reduces and _work(cluster.kernel) < TINY:
             cluster.kernel, cluster.reason = None, "too small for a kernel of its own"
@@ -52,12 +65,12 @@ def _alone(network: Network, members: list[str]) -> Cluster:
 
 
 def _producers(network: Network, cluster: Cluster, owner: dict[str, Cluster]) -> list[Cluster]:
-    """Clusters with a kernel whose values `cluster` reads, latest first."""
+    """Clusters with a kernel (of the IR or of a family) whose values `cluster` reads, latest first."""
     found: list[Cluster] = []
     for member in cluster.members:
         for name in _sources(network, member):
             other = owner.get(name)
-            if other is not None and other is not cluster and other.kernel is not None and all(other is not f for f in found):
+            if other is not None and other is not cluster and other.own and all(other is not f for f in found):
                 found.append(other)
     return list(reversed(found))
 
@@ -75,9 +88,46 @@ def _sources(network: Network, name: str) -> list[str]:
     return result
 
 
-def _merge(network: Network, owner: dict[str, Cluster], order: dict[str, int], a: Cluster, b: Cluster) -> bool:
-    if a is b or a.kernel is None or b.kernel is None:
+def _anchor(network: Network, owner: dict[str, Cluster], order: dict[str, int], match: families.Match, setting: families.Setting) -> None:
+    """The cluster of a family's anchor, with the pointwise producers of its inputs where it can compute them on load."""
+    cluster = Cluster(list(match.members), match=match, shape=tuple(network.spec(match.value).shape))
+    for member in cluster.members:
+        owner[member] = cluster
+    for value in match.prologue:
+        producer = owner.get(value)
+        if producer is None or producer.kernel is None or producer.kernel.reduces:
+            continue
+        if match.recompute > 1 and any(op.kind in DEAR for op in producer.kernel.ops.values()):
+            continue
+        _join(network, owner, order, owner[match.anchor], producer, setting)
+
+
+def _join(network: Network, owner: dict[str, Cluster], order: dict[str, int], a: Cluster, b: Cluster, setting: families.Setting | None) -> bool:
+    """Takes the pointwise cluster `b` into the kernel of a family, as a prologue or as a part of its tail."""
+    if b.kernel is None or b.kernel.reduces:
         return False
+    members = sorted([*a.members, *b.members], key=order.__getitem__)
+    try:
+        families.make_work(network, a.match, members, setting)
+    except Refused:
+        return False
+    return _replace(network, owner, Cluster(members, match=a.match, shape=a.shape))
+
+
+def _replace(network: Network, owner: dict[str, Cluster], merged: Cluster) -> bool:
+    """`merged` in place of the clusters that its members were in, unless a cycle would arise."""
+    trial = {**owner, **dict.fromkeys(merged.members, merged)}
+    if not acyclic(network, trial):
+        return False
+    owner.update(trial)
+    return True
+
+
+def _merge(network: Network, owner: dict[str, Cluster], order: dict[str, int], a: Cluster, b: Cluster, setting: families.Setting | None) -> bool:
+    if a is b or not a.own or not b.own or (a.match and b.match):
+        return False
+    if a.match or b.match:
+        return _join(network, owner, order, a if a.match else b, b if a.match else a, setting)
     small, large = sorted((_work(a.kernel), _work(b.kernel)))
     smaller = a if _work(a.kernel) == small else b
     if small * 4 <= large and not smaller.kernel.reduces and any(op.kind in DEAR for op in smaller.kernel.ops.values()):
@@ -87,17 +137,10 @@ def _merge(network: Network, owner: dict[str, Cluster], order: dict[str, int], a
         kernel = build(network, members)
     except Refused:
         return False
-    merged = Cluster(members, kernel)
-    trial = dict(owner)
-    for member in members:
-        trial[member] = merged
-    if not acyclic(network, trial):
-        return False
-    owner.update(trial)
-    return True
+    return _replace(network, owner, Cluster(members, kernel))
 
 
-def _siblings(network: Network, owner: dict[str, Cluster], order: dict[str, int]) -> None:
+def _siblings(network: Network, owner: dict[str, Cluster], order: dict[str, int], setting: families.Setting | None) -> None:
     """Kernels over the same domain that read the same large tensor share one pass over it."""
     while True:
         clusters = [c for c in _distinct(owner) if c.kernel is not None]
@@ -108,7 +151,7 @@ def _siblings(network: Network, owner: dict[str, Cluster], order: dict[str, int]
                 for b in clusters[at + 1 :]
                 if _work(b.kernel) == _work(a.kernel) and read & {arg.value for arg in b.kernel.arguments.values() if arg.read}
             ]
-            if any(_merge(network, owner, order, a, b) for b in partners):
+            if any(_merge(network, owner, order, a, b, setting) for b in partners):
                 break
         else:
             return

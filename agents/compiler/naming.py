@@ -1,0 +1,57 @@
+"""Names inside a kernel that do not depend on where in the graph it is used, so that equal kernels print alike."""
+
+from __future__ import annotations
+
+from agents.compiler.builder import identifier
+from agents.compiler.ir import Kernel
+from agents.compiler.network import Network
+
+
+def rename_arguments(kernel: Kernel, network: Network, reserved: set[str] = frozenset()) -> tuple[dict[str, str], dict[str, str]]:
+    """Short names for pointers and loads, none of them in `reserved`; returns (old pointer -> new, old operation -> new)."""
+    read, written = iter("xyzuvw"), 0
+    taken: set[str] = set(reserved)
+    names: dict[str, str] = {}
+    for old, argument in kernel.arguments.items():
+        entry = network.inputs.get(argument.value)
+        if entry is not None and entry.target:
+            new = identifier(entry.target.rpartition(".")[2])
+        elif argument.written:
+            written += 1
+            new = "out" if written == 1 else f"out{written}"
+        else:
+            new = next((letter for letter in read if letter not in taken), f"in{len(taken)}")
+        while new in taken or new in kernel.ops:
+            new += "_"
+        taken.add(new)
+        names[old] = new
+    for access in kernel.accesses():
+        access.argument = names[access.argument]
+    for argument in kernel.arguments.values():
+        argument.name = names[argument.name]
+    kernel.arguments = {argument.name: argument for argument in kernel.arguments.values()}
+    wanted = {op.name: f"{op.access.argument}_{'i' if op.kind == 'load' else 'at'}" for op in kernel.ops.values() if op.kind in ("load", "gather")}
+    wanted |= {name: f"{name}_" for name in kernel.ops if name in reserved and name not in wanted}
+    return names, rename_ops(kernel, wanted, reserved)
+
+
+def rename_ops(kernel: Kernel, renames: dict[str, str], reserved: set[str] = frozenset()) -> dict[str, str]:
+    taken = set(kernel.ops) - set(renames) | set(kernel.arguments) | set(reserved)
+    final: dict[str, str] = {}
+    for old, new in renames.items():
+        name, number = new, 2
+        while name in taken:
+            name, number = f"{new}{number}", number + 1
+        taken.add(name)
+        final[old] = name
+    ops = {}
+    for op in kernel.ops.values():
+        op.args = tuple(final.get(a, a) for a in op.args)
+        if op.access is not None and op.access.index:
+            op.access.index = final.get(op.access.index, op.access.index)
+        op.name = final.get(op.name, op.name)
+        ops[op.name] = op
+    for store in kernel.stores:
+        store.op = final.get(store.op, store.op)
+    kernel.ops = ops
+    return final

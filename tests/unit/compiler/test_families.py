@@ -1,0 +1,67 @@
+"""Kernels of families against PyTorch, through their C++ twins: every variant, with tails and prologues; gates, knobs, what is printed for CUDA."""
+
+import pytest
+
+from agents.compiler import DeviceFigures, Options
+from agents.compiler.knobs import numbers
+
+POOLS = {
+    "max1d": ("F.max_pool1d(x, 8, 1, 4, dilation=3)", (2, 3, 64)),
+    "max2d": ("F.max_pool2d(x, (4, 3), 1, 1)", (2, 3, 17, 19)),
+    "max2d-ceil": ("F.max_pool2d(x, 3, 2, 1, ceil_mode=True)", (2, 3, 16, 18)),
+    "max3d": ("F.max_pool3d(x, 3, 2, 1, dilation=3)", (2, 3, 16, 17, 18)),
+    "avg1d": ("F.avg_pool1d(x, 8, 1, 4)", (2, 3, 40)),
+    "avg2d": ("F.avg_pool2d(x, 3, 2, 1, count_include_pad=False)", (2, 3, 17, 19)),
+    "avg2d-ceil": ("F.avg_pool2d(x, 3, 2, 1, ceil_mode=True)", (2, 3, 16, 18)),
+    "avg2d-divisor": ("F.avg_pool2d(x, 3, 1, 0, divisor_override=7)", (2, 3, 9, 9)),
+    "avg3d": ("F.avg_pool3d(x, 3, 2, 1)", (2, 3, 9, 10, 11)),
+    "adaptive2d": ("F.adaptive_avg_pool2d(x, (3, 5))", (2, 3, 10, 12)),
+    "unbatched": ("F.max_pool2d(x, 3, 2)", (3, 17, 19)),
+}
+
+
+@pytest.mark.parametrize("name", POOLS)
+def test_pools(compiled, task, name):
+    call, shape = POOLS[name]
+    found = compiled(task(f"return {call}", f"torch.randn{shape}"))
+    assert [group.family for group in found.plan.groups] == ["pool"]
+    found.check()
+
+
+def test_tail_and_prologue_join_a_pool(compiled, task):
+    body = "y = F.max_pool2d(F.relu(x) * 2, 3, 2, 1)\nz = torch.sigmoid(y * self.w[:, None, None]) + r\nreturn z, y"
+    found = compiled(task(body, "torch.randn(2, 3, 18, 20), torch.randn(2, 1, 9, 10)", "self.w = nn.Parameter(torch.randn(3))", "x, r"))
+    assert [(group.family, len(group.operators)) for group in found.plan.groups] == [("pool", 6)]
+    assert found.text.count('extern "C"') == 1
+    found.check()
+
+
+def test_dear_functions_are_not_computed_for_every_window(compiled, task):
+    found = compiled(task("return F.max_pool2d(torch.tanh(x), 3, 1, 1)", "torch.randn(2, 8, 18, 20)"))
+    assert [group.family for group in found.plan.groups] == ["", "pool"]
+    found.check()
+
+
+def test_gate_gives_the_anchor_to_the_library_and_keeps_the_tail(compiled, task):
+    source = task("return F.relu(F.avg_pool2d(x + 1, 3, 2, 1) * 3 - x.mean())", "torch.randn(2, 3, 33, 35)")
+    whole = compiled(source)
+    group = next(group for group in whole.plan.groups if group.family)
+    for options in (Options().choose("own-pool", group.id, False), Options().with_strategy("leave-to-library", group.id)):
+        found = compiled(source, options=options)
+        assert "avg_pool2d" in found.text.split("def forward")[1]
+        found.check()
+    assert "relu" not in compiled(source, options=Options().choose("own-pool", group.id, False)).text.split("def forward")[1].split("kernels.")[0]
+
+
+def test_equal_kernels_are_shared(compiled, task):
+    found = compiled(task("for _ in range(3):\n    x = F.relu(F.max_pool2d(x, 3, 1, 1) * 0.5)\nreturn x", "torch.randn(2, 3, 8, 8)"))
+    assert [len(group.operators) for group in found.plan.groups] == [3, 3, 3]
+    assert found.text.count('extern "C"') == 1
+    found.check()
+
+
+def test_numbers_of_a_cuda_pool(compiled, task):
+    source = task("return F.max_pool2d(x, 4, 1, 1)", "torch.randn(2, 3, 32, 32)")
+    found = compiled(source, figures=DeviceFigures.h200())
+    assert {number.name.rpartition(".")[2] for number in numbers(found.plan, source, Options())} == {"block", "strip"}
+    assert "float best[4]" in found.text and "cudaGetLastError" in found.text
