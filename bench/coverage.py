@@ -1,0 +1,201 @@
+"""What the built-in compiler covers of KernelBench: captured, planned, printed for CUDA, compiled; what is left to PyTorch and why.
+
+python bench/coverage.py CHECKOUT [--level 1] [--only NAME] [--jobs 2] [--compile] [--resume]
+
+Needs no GPU and no memory for the tasks' tensors: models are made and exported as fake tensors. Writes bench/results/compiler-coverage.json
+and a table beside it (.md). Every task runs in a process of its own, with a limit.
+"""
+
+# sandboxed: imports tasks; run it where KernelBench itself may run
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import multiprocessing
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from agents.compiler import DeviceFigures, Options, make_plan, print_program
+from verifier.capture import capture
+
+RESULTS = Path(__file__).parent / "results" / "compiler-coverage.json"
+LIMIT = 300  # seconds a task
+
+
+def survey(path: Path, folder: Path) -> dict[str, Any]:
+    """Capture, plan and print one task; the program goes to `folder`."""
+    source, found = path.read_text(), {}
+    started = time.perf_counter()
+    name = {"__name__": "task"}
+    fake = FakeTensorMode(allow_non_fake_inputs=True)
+    with fake:
+        exec(compile(source, str(path), "exec"), name)
+        model, inputs = name["Model"](*name["get_init_inputs"]()), name["get_inputs"]()
+        captured = capture(model, inputs, source, "train")
+    found["captured"], found["why"] = captured.graph is not None, captured.reason
+    found["capture_seconds"] = round(time.perf_counter() - started, 1)
+    if captured.graph is None:
+        return found
+    plan = make_plan(captured, source, DeviceFigures.h200())
+    found["planned"], found["why"] = not plan.reason, plan.reason
+    found["groups"] = [
+        {
+            "title": group.title, "space": group.space, "family": group.family, "reason": group.reason, "operators": len(group.operators),
+            "bytes": group.bytes, "flops": group.flops, "floor_ms": round(group.floor_ms, 6),
+        }
+        for group in plan.groups
+    ]  # fmt: skip
+    text = print_program(plan, source, Options())
+    ast.parse(text)
+    (folder / f"{path.parent.name}-{path.stem}.py").write_text(text)
+    found["printed"] = "class ModelNew" in text
+    found["seconds"] = round(time.perf_counter() - started, 1)
+    return found
+
+
+def child(path: Path, folder: Path, answer: Path) -> None:
+    warnings.simplefilter("ignore")
+    sys.stdout = sys.stderr = open(os.devnull, "w")
+    torch.set_num_threads(1)
+    try:
+        found = survey(path, folder)
+    except Exception as error:  # the task's fault or the compiler's: it is the finding
+        import traceback
+
+        found = {"error": f"{type(error).__name__}: {str(error)[:300]}", "trace": traceback.format_exc()[-1500:]}
+    answer.write_text(json.dumps(found))
+
+
+def one(path: Path, folder: Path, build: bool) -> dict[str, Any]:
+    """In a process of its own; then nvcc over its kernels."""
+    answer = folder / f"{path.parent.name}-{path.stem}.json"
+    process = multiprocessing.get_context("fork").Process(target=child, args=(path, folder, answer))
+    process.start()
+    process.join(LIMIT)
+    if process.is_alive():
+        process.kill()
+        return {"error": f"not done within {LIMIT} s"}
+    if not answer.exists():
+        return {"error": f"the process ended with {process.exitcode}"}
+    found = json.loads(answer.read_text())
+    if build and found.get("printed"):
+        found["built"], found["registers"] = compiled(folder / f"{path.parent.name}-{path.stem}.py")
+    return found
+
+
+def compiled(program: Path) -> tuple[bool | str, list[dict[str, Any]]]:
+    """True, or what nvcc says; registers and spills of each kernel."""
+    text = program.read_text()
+    parts = text.split('SOURCE = r"""')
+    if len(parts) == 1:
+        return True, []
+    unit = program.with_suffix(".cu")
+    unit.write_text(parts[1].split('"""')[0])
+    flags = re.search(r"stitch_build\(\"cuda\", SOURCE, (\(.*?\))\)", text)
+    nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
+    command = [nvcc, "-O3", "-std=c++17", "-cubin", "-Xptxas=-v", str(unit), "-o", str(program.with_suffix(".cubin"))]
+    extra = [*ast.literal_eval(flags[1])] if flags else []
+    command[1:1] = extra if any("gencode" in flag or "arch" in flag for flag in extra) else ["-arch=sm_90", *extra]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        return done.stderr[-600:], []
+    kernels = []
+    for name, rest in re.findall(r"Compiling entry function '(\w+)'(.*?)(?=Compiling entry|\Z)", done.stderr, re.S):
+        spill, registers = re.search(r"(\d+) bytes spill stores", rest), re.search(r"Used (\d+) registers", rest)
+        kernels.append({"name": name, "registers": int(registers[1]) if registers else None, "spills": int(spill[1]) if spill else 0})
+    return True, kernels
+
+
+def own_share(found: dict[str, Any]) -> float:
+    """Of the groups' floor time, the part in own kernels."""
+    groups = found.get("groups", [])
+    total = sum(group["floor_ms"] for group in groups)
+    return sum(group["floor_ms"] for group in groups if group["space"] == "own kernel") / total if total else 0.0
+
+
+def summary(results: dict[str, dict[str, Any]]) -> str:
+    """Tables in Markdown: counts a level, then what is left to PyTorch, most costly first."""
+    lines = ["# Coverage of KernelBench by the built-in compiler", "", "Made by `python bench/coverage.py`; floors are those of an H200.", ""]
+    lines += ["| level | tasks | captured | planned | with own kernels | built by nvcc | own share of the floor time (mean) |", "|---|---|---|---|---|---|---|"]
+    levels = sorted({name.split("/")[0] for name in results})
+    for level in levels:
+        rows = [found for name, found in results.items() if name.startswith(level + "/")]
+        own = sum(any(g["space"] == "own kernel" for g in found.get("groups", [])) for found in rows)
+        built = [found["built"] for found in rows if "built" in found]
+        share = sum(map(own_share, rows)) / max(len(rows), 1)
+        lines.append(
+            f"| {level} | {len(rows)} | {sum(bool(f.get('captured')) for f in rows)} | {sum(bool(f.get('planned')) for f in rows)} | {own} "
+            f"| {f'{sum(b is True for b in built)} of {len(built)}' if built else 'not tried'} | {share:.0%} |"
+        )
+    for level in levels:
+        left: dict[tuple[str, str], list[Any]] = {}
+        broken = []
+        for name, found in results.items():
+            if not name.startswith(level + "/"):
+                continue
+            task = name.split("/")[1].removesuffix(".py")
+            why = found.get("error") or found.get("why") or (found.get("built") if found.get("built") not in (None, True) else "")
+            if why:
+                broken.append(f"- {task}: {' '.join(str(why).split())[:240]}")
+            total = sum(g["floor_ms"] for g in found.get("groups", [])) or 1
+            for group in found.get("groups", []):
+                if group["space"] != "own kernel":
+                    entry = left.setdefault((group["title"], group["reason"]), [0.0, 0.0, {}])
+                    entry[0] += group["floor_ms"]
+                    entry[1] += group["floor_ms"] / total
+                    entry[2][task] = None
+        lines += ["", f"## {level}", "", "| left to PyTorch | reason | floor, ms | tasks' worth | tasks |", "|---|---|---|---|---|"]
+        for (title, reason), (ms, worth, tasks) in sorted(left.items(), key=lambda item: -item[1][1]):
+            names = ", ".join(task.split("_")[0] for task in tasks)
+            lines.append(f"| {title} | {reason} | {ms:.3f} | {worth:.2f} | {names} |")
+        lines += ["", *(["Not captured, planned or built:", "", *broken] if broken else [])]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("checkout", type=Path)
+    parser.add_argument("--level", type=int, action="append", choices=(1, 2, 3))
+    parser.add_argument("--only", action="append", default=[], help="part of a task's file name")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--compile", action="store_true", help="nvcc over every program, for sm_90")
+    parser.add_argument("--resume", action="store_true", help="leave out what the results hold already")
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--programs", type=Path, help="keep the printed programs in this folder")
+    arguments = parser.parse_args()
+    results: dict[str, dict[str, Any]] = json.loads(arguments.out.read_text()) if arguments.resume and arguments.out.exists() else {}
+    paths = []
+    for level in arguments.level or (1, 2, 3):
+        files = (arguments.checkout / "KernelBench" / f"level{level}").glob("*.py")
+        paths += sorted(files, key=lambda path: int(path.stem.split("_")[0]))
+    paths = [p for p in paths if not arguments.only or any(part in p.stem for part in arguments.only)]
+    wanted = [p for p in paths if f"{p.parent.name}/{p.name}" not in results or (arguments.compile and "built" not in results[f"{p.parent.name}/{p.name}"])]
+    with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor(arguments.jobs) as pool:
+        folder = arguments.programs or Path(scratch)
+        folder.mkdir(parents=True, exist_ok=True)
+        for path, found in zip(wanted, pool.map(lambda path: one(path, folder, arguments.compile), wanted), strict=True):
+            results[f"{path.parent.name}/{path.name}"] = found
+            said = found.get("error") or found.get("why") or f"{own_share(found):.0%} own"
+            print(f"{path.parent.name}/{path.stem}: {said}"[:200], flush=True)
+            arguments.out.write_text(json.dumps(results, indent=1) + "\n")
+    arguments.out.write_text(json.dumps(results, indent=1) + "\n")
+    arguments.out.with_suffix(".md").write_text(summary(results))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
