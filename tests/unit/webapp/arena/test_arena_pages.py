@@ -17,8 +17,8 @@ from webapp.tasks.examples import examples
 pytestmark = pytest.mark.django_db
 START = reverse("arena:start")
 FORM = {
-    "name": "", "tasks": ["example:softmax", "example:rms_norm"], "workflows": ["stitch", "random"], "llm": "built-in", "seeds": "1-2", "device": "cpu",
-    "precision": "fp32-strict", "calls": "", "candidates": "4", "dollars": "", "verifier_minutes": "5",
+    "name": "", "tasks": ["example:softmax", "example:rms_norm"], "workflows": ["stitch", "random"], "llm": "built-in", "seeds": "1-2",
+    "device": "cpu", "precision": "fp32-strict", "calls": "", "candidates": "4", "dollars": "", "verifier_minutes": "5",
 }  # fmt: skip
 
 
