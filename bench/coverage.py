@@ -130,7 +130,10 @@ def own_share(found: dict[str, Any]) -> float:
 def summary(results: dict[str, dict[str, Any]]) -> str:
     """Tables in Markdown: counts a level, then what is left to PyTorch, most costly first."""
     lines = ["# Coverage of KernelBench by the built-in compiler", "", "Made by `python bench/coverage.py`; floors are those of an H200.", ""]
-    lines += ["| level | tasks | captured | planned | with own kernels | built by nvcc | own share of the floor time (mean) |", "|---|---|---|---|---|---|---|"]
+    lines += [
+        "| level | tasks | captured | planned | with own kernels | built by nvcc | own share of the floor time (mean) |",
+        "|---|---|---|---|---|---|---|",
+    ]
     levels = sorted({name.split("/")[0] for name in results})
     for level in levels:
         rows = [found for name, found in results.items() if name.startswith(level + "/")]
@@ -183,7 +186,9 @@ def main() -> int:
         files = (arguments.checkout / "KernelBench" / f"level{level}").glob("*.py")
         paths += sorted(files, key=lambda path: int(path.stem.split("_")[0]))
     paths = [p for p in paths if not arguments.only or any(part in p.stem for part in arguments.only)]
-    wanted = [p for p in paths if f"{p.parent.name}/{p.name}" not in results or (arguments.compile and "built" not in results[f"{p.parent.name}/{p.name}"])]
+    wanted = [
+        p for p in paths if f"{p.parent.name}/{p.name}" not in results or (arguments.compile and "built" not in results[f"{p.parent.name}/{p.name}"])
+    ]
     with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor(arguments.jobs) as pool:
         folder = arguments.programs or Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)

@@ -135,7 +135,7 @@ class Forward:
             terms = [f"{self.variables[e.name]}.shape != {tuple(e.spec.shape)}" for e in users if e.spec is not None]
             call = ", ".join(self.arguments)
             self.lines += [f"if {' or '.join(terms)}:", f"    return self.forward_eager({call})  # another of the task's shapes"]
-        if any(short(node) in MODAL for node in self.network.nodes.values()):
+        if any(short(node) in MODAL for node in self.plan.graph.nodes):
             wanted = self.plan.mode == "train"
             self.lines += [f"if self.training is not {wanted}:", f'    raise ValueError("made for {self.plan.mode} mode")']
         for entry in users:

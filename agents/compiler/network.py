@@ -3,31 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
 from agents.compiler.layout import SPLITS, VIEWS, Layout, dense, split, view
+from agents.compiler.rewrites import rewrite
+from agents.compiler.values import plain, refs
 from verifier.graph import Graph, GraphInput, Node
 from verifier.task import TensorSpec
 
 SIZES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint8": 1, "bool": 1}
-
-
-def refs(value: Any) -> Iterator[str]:
-    """Names of the tensors among an operator's arguments."""
-    if isinstance(value, dict):
-        if "ref" in value:
-            yield value["ref"]
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from refs(item)
-
-
-def plain(value: Any) -> Any:
-    """A JSON argument as a Python value: `{"float": "inf"}` becomes the number."""
-    if isinstance(value, dict) and "float" in value:
-        return float(value["float"])
-    return value
 
 
 def count(spec: TensorSpec) -> int:
@@ -44,9 +28,13 @@ class Network:
     def __init__(self, graph: Graph):
         self.graph = graph
         self.inputs: dict[str, GraphInput] = {entry.name: entry for entry in graph.inputs}
-        nodes = push_slices([constant(piece) for node in graph.nodes for piece in self._cut_loss(node)])
         self.results = [name for leaf in graph.outputs for name in refs(leaf)]
         self.results += [*graph.mutations.values(), *graph.mutated_inputs.values()]
+        specs = {node.name: node.outputs[0] for node in graph.nodes if node.outputs} | {
+            entry.name: entry.spec for entry in graph.inputs if entry.spec
+        }
+        nodes = rewrite(graph.nodes, specs, set(self.results))
+        nodes = push_slices([constant(piece) for node in nodes for piece in self._cut_loss(node)])
         self.nodes: dict[str, Node] = self._alive(nodes)
         self.users: dict[str, list[str]] = {name: [] for name in [*self.inputs, *self.nodes]}
         for node in self.nodes.values():
@@ -200,3 +188,6 @@ def push_slices(nodes: list[Node]) -> list[Node]:
 
 def _tensors(node: Node) -> list[str]:
     return list(dict.fromkeys(a["ref"] for a in node.args if isinstance(a, dict) and "ref" in a))
+
+
+__all__ = ["Network", "count", "plain", "push_slices", "refs", "size_bytes"]

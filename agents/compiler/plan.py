@@ -179,12 +179,19 @@ def _has_spec(network: Network, name: str) -> bool:
 
 
 def node_flops(network: Network, node: Node) -> int:
-    """Of matrix products and convolutions."""
+    """Of matrix products, convolutions and attention."""
     name = short(node)
+    shapes = [network.spec(a["ref"]).shape for a in node.args if isinstance(a, dict) and "ref" in a]
     if name in ("linear", "matmul", "mm", "bmm"):
-        return 2 * product(node.outputs[0].shape) * network.spec(node.args[0]["ref"]).shape[-1]
+        return 2 * product(node.outputs[0].shape) * shapes[0][-1]
+    if name in ("addmm", "baddbmm"):
+        return 2 * product(node.outputs[0].shape) * shapes[1][-1]
+    if name.startswith("conv_transpose"):
+        return 2 * product(shapes[0]) * product(shapes[1][1:])
     if name.startswith("conv") and len(node.args) > 1:
-        return 2 * product(node.outputs[0].shape) * product(network.spec(node.args[1]["ref"]).shape[1:])
+        return 2 * product(node.outputs[0].shape) * product(shapes[1][1:])
+    if name == "scaled_dot_product_attention":
+        return 2 * product(shapes[0]) * shapes[1][-2] + 2 * product(node.outputs[0].shape) * shapes[1][-2]
     return 0
 
 

@@ -21,7 +21,7 @@ ACTIVATIONS = {"gelu", "silu", "softplus", "mish", "hardswish", "hardsigmoid", "
 OTHER = {
     "div", "pow", "where", "clamp", "clamp_min", "clamp_max", "_to_copy", "to", "bitwise_not", "logical_not", "masked_fill", "addcmul",
     "addcdiv", "lerp", "isnan", "isinf", "embedding", "_native_batch_norm_legit_no_training", "_native_batch_norm_legit_functional",
-    "_native_batch_norm_legit",
+    "_native_batch_norm_legit", "triu", "tril",
 }  # fmt: skip
 NAMES = UNARY | SAME | COMPARE | BITWISE | ARITHMETIC | ACTIVATIONS | OTHER
 
@@ -119,6 +119,8 @@ def emit(builder: Builder, node: Node) -> str:
     if name == "lerp" and out == "float32":
         a, b, w = builder.operands(node, out, *args[:3])
         return builder.op("add", a, builder.op("mul", w, builder.op("sub", b, a)))
+    if name in ("triu", "tril"):
+        return triangle(builder, node, name, out)
     if name in ACTIVATIONS and out == "float32":
         return activation(builder, node, name)
     raise Refused(f"{name} is left to PyTorch")
@@ -128,6 +130,19 @@ def convert(builder: Builder, x: str, dtype: str) -> str:
     if dtype == "bool" and builder.kernel.ops[x].dtype != "bool":
         return builder.op("ne", x, builder.const(0, builder.kernel.ops[x].dtype), dtype="bool")
     return builder.cast(x, dtype)
+
+
+def triangle(builder: Builder, node: Node, name: str, out: str) -> str:
+    """Zero below (triu) or above (tril) a diagonal."""
+    (x,) = builder.operands(node, out, node.args[0])
+    row, column = builder.maps[node.name][-2:]
+    if len(row) != 1 or len(column) != 1:
+        raise Refused("a triangle of a single row or column")
+    diagonal = builder.const(plain(node.args[1]) if len(node.args) > 1 else 0, "int64")
+    at, down = (builder.op("coord", dtype="int64", hint=hint, attr=axis[0]) for hint, axis in (("column", column), ("line", row)))
+    away = builder.op("sub", at, down, dtype="int64")
+    kept = builder.op("ge" if name == "triu" else "le", away, diagonal, dtype="bool", hint="kept")
+    return builder.op("where", kept, x, builder.const(0, out), dtype=out)
 
 
 def power(builder: Builder, node: Node, out: str) -> str:

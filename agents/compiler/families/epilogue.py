@@ -49,7 +49,7 @@ class Pointwise:
         found: dict[int, str] = {}
         wide = any(argument.elements >= LONG for argument in self.kernel.arguments.values())
         for text, axes in zip(texts, self.groups, strict=True):
-            text = text if text.isidentifier() or len(axes) == 1 and text.isdigit() else f"({text})"
+            text = text if text.isidentifier() or text.isdigit() or _wrapped(text) else f"({text})"
             left = product(self.kernel.sizes[axis] for axis in axes)
             for at, axis in enumerate(axes):
                 left //= self.kernel.sizes[axis]

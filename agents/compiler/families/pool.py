@@ -185,18 +185,22 @@ class Body:
         for axis in range(3 - window.rank, 3) if window.adaptive else ():
             name, size, out = AXES[axis], window.size[axis], window.out[axis]
             self.put(f"const int {name}_first = {name} * {size} / {out}, {name}_end = (({name} + 1) * {size} + {out - 1}) / {out};")
-        self.put(f"float best[{strip}];" if strip > 1 else f"float best = {start};")
+        if window.rank > 1:
+            self.put(f"float best[{strip}];" if strip > 1 else f"float best = {start};")
         if strip > 1:
             self.put(f"for (int o = 0; o < {strip}; ++o) best[o] = {start};")
         opened = self.axis(0) if window.rank > 2 else 0
         opened += self.axis(1, strip) if window.rank > 1 else 0
-        self.put(f"float across = {start};")
+        row = "across" if window.rank > 1 else "best"
+        self.put(f"float {row} = {start};")
         across = self.axis(2)
         self.load()
-        self.join("across", "v")
+        self.join(row, "v")
         for _ in range(across):
             self.close()
-        if strip == 1:
+        if window.rank == 1:
+            pass  # the row is the whole window
+        elif strip == 1:
             self.join("best", "across")
         else:
             self.put("#pragma unroll")

@@ -1,0 +1,100 @@
+"""Operators said in terms of others that kernels cover, with the same values: done on the list of nodes before anything is planned."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from agents.compiler.layout import contiguous_strides
+from agents.compiler.values import plain, refs
+from verifier.graph import Node
+from verifier.task import TensorSpec
+
+Specs = dict[str, TensorSpec]  # of every value
+
+
+def rewrite(nodes: list[Node], specs: Specs, results: set[str]) -> list[Node]:
+    """`results`: values that leave forward. Names of the values that others read stay as they are."""
+    read = results.union(*(refs([node.args, list(node.kwargs.values())]) for node in nodes)) if nodes else results
+    items: dict[str, dict[int, str]] = {}  # operator with several results -> those that are read
+    for node in nodes:
+        if node.op == "getitem" and node.name in read:
+            items.setdefault(node.args[0]["ref"], {})[node.args[1]] = node.name
+    found, dropped = [], set()
+    for node in nodes:
+        name = node.op.split(".")[1] if "." in node.op else node.op
+        if node.op in ("aten.max.dim", "aten.min.dim") and set(items.get(node.name, {})) == {0} and node.name not in results:
+            value = items[node.name][0]
+            dims = [[node.args[1]], *node.args[2:3]]
+            found.append(_new(node, f"aten.a{name}.default", [node.args[0], *dims], specs[value], value))
+            dropped.add(value)
+        elif node.name not in dropped:
+            found += RULES[name](node, specs) if name in RULES else [node]
+    return found
+
+
+def _new(node: Node, op: str, args: list[Any], spec: TensorSpec, name: str = "", **changes: Any) -> Node:
+    return node.model_copy(update={"name": name or node.name, "op": op, "args": args, "kwargs": {}, "outputs": [spec], **changes})
+
+
+def _spec(shape, dtype: str = "float32") -> TensorSpec:
+    return TensorSpec(shape=tuple(shape), dtype=dtype)
+
+
+def instance_norm(node: Node, specs: Specs) -> list[Node]:
+    """By the statistics of the input: a group norm with a group a channel."""
+    x, weight, bias, mean, _, by_input, _, eps = node.args[:8]
+    shape = specs[x["ref"]].shape
+    if by_input is not True or mean is not None or len(shape) < 3:
+        return [node]
+    return [_new(node, "aten.group_norm.default", [x, shape[1], weight, bias, eps], node.outputs[0])]
+
+
+def dropout(node: Node, specs: Specs) -> list[Node]:
+    """With probability 0, or in eval mode."""
+    kept = plain(node.args[1]) == 0 or node.args[2] is False
+    return [_new(node, "aten.alias.default", node.args[:1], node.outputs[0])] if kept else [node]
+
+
+def adaptive_pool(node: Node, specs: Specs) -> list[Node]:
+    """To one element: a mean over the trailing axes."""
+    rank = int(node.op.split("pool")[1][0])
+    shape = node.outputs[0].shape
+    if any(size != 1 for size in shape[-rank:]):
+        return [node]
+    axes = list(range(len(shape) - rank, len(shape)))
+    return [_new(node, "aten.mean.dim", [node.args[0], axes, True], _spec(shape, node.outputs[0].dtype))]
+
+
+def einsum(node: Node, specs: Specs) -> list[Node]:
+    """Of two tensors, over one index that is last in the first and first in what is left of the second: a matrix product."""
+    match = re.fullmatch(r"(\w+),(\w+)->(\w+)", str(node.args[0]).replace(" ", ""))
+    if match is None or len(node.args[1]) != 2:
+        return [node]
+    left, right, out = match.groups()
+    if any(len(set(letters)) != len(letters) for letters in (left, right, out)):
+        return [node]
+    a, b = node.args[1]
+    summed = left[-1]
+    if summed in out or not right.startswith(out[: len(right) - 2]) and len(right) > 2:
+        return [node]
+    lead = right[:-2]
+    plainly = left[:-1] + right[-1] == out and left.startswith(lead)
+    if plainly and right == lead + summed + out[-1] and (not lead or len(left) == len(right)):
+        return [_new(node, "aten.matmul.default", [a, b], node.outputs[0])]
+    if plainly and right == lead + out[-1] + summed and (not lead or len(left) == len(right)):
+        shape = specs[b["ref"]].shape
+        turned = _new(node, "aten.transpose.int", [b, len(shape) - 2, len(shape) - 1], _turned(shape), f"{node.name}_turned")
+        return [turned, _new(node, "aten.matmul.default", [a, {"ref": turned.name}], node.outputs[0])]
+    return [node]
+
+
+def _turned(shape: tuple[int, ...]) -> TensorSpec:
+    strides = contiguous_strides(shape)
+    return TensorSpec(shape=(*shape[:-2], shape[-1], shape[-2]), dtype="float32", stride=(*strides[:-2], strides[-1], strides[-2]))
+
+
+RULES = {
+    "instance_norm": instance_norm, "dropout": dropout, "einsum": einsum,
+    "adaptive_avg_pool1d": adaptive_pool, "adaptive_avg_pool2d": adaptive_pool, "adaptive_avg_pool3d": adaptive_pool,
+}  # fmt: skip

@@ -1,0 +1,38 @@
+"""Operators that are planned as others: the same values, and fewer of them left to PyTorch."""
+
+import pytest
+
+CASES = {
+    "max": ("return x.max(dim=1)[0] * 2", "torch.randn(4, 6, 5)"),
+    "min": ("return torch.min(x, 2, keepdim=True)[0]", "torch.randn(4, 6, 5)"),
+    "instance-norm": ("return F.relu(self.n(x))", "torch.randn(2, 3, 8, 9)", "self.n = nn.InstanceNorm2d(3)"),
+    "instance-norm-affine": ("return self.n(x)", "torch.randn(2, 3, 8)", "self.n = nn.InstanceNorm1d(3, affine=True)"),
+    "dropout-0": ("return F.dropout(x, 0.0) + 1", "torch.randn(4, 6)"),
+    "global-pool": ("return F.adaptive_avg_pool2d(F.relu(x), 1)", "torch.randn(2, 3, 8, 9)"),
+    "triu": ("return torch.triu(x, 1) * 2", "torch.randn(3, 7, 9)"),
+    "tril": ("return torch.tril(x) + torch.triu(x, -2)", "torch.randn(7, 9)"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_nothing_is_left_to_pytorch(compiled, task, name):
+    body, inputs, *init = CASES[name]
+    found = compiled(task(body, inputs, *init))
+    assert {group.space for group in found.plan.groups} == {"own kernel"}, found.plan.groups
+    found.check()
+
+
+EQUATIONS = {"bijl,lk->bijk": ((8, 9, 4, 5), (5, 6)), "bij,bjk->bik": ((9, 16, 4), (9, 4, 9)), "ij,kj->ik": ((40, 4), (50, 4))}
+
+
+@pytest.mark.parametrize("equation,shapes", EQUATIONS.items())
+def test_einsum_is_a_product(compiled, task, equation, shapes):
+    source = task(f"return F.relu(torch.einsum('{equation}', a, b))", ", ".join(f"torch.randn{shape}" for shape in shapes), arguments="a, b")
+    found = compiled(source)
+    assert "matmul" in found.text and "einsum" not in found.text.split("def forward")[1]
+    found.check()
+
+
+def test_other_einsums_and_indices_stay(compiled, task):
+    compiled(task("return torch.einsum('ij,kl->ikjl', a, b) + 1", "torch.randn(2, 3), torch.randn(4, 5)", arguments="a, b")).check()
+    compiled(task("v, i = x.max(1)\nreturn v * 2, i", "torch.randn(4, 5)")).check()
