@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from agents.compiler.layout import SPLITS, VIEWS, Layout, dense, split, view
 from agents.compiler.rewrites import rewrite
