@@ -34,7 +34,7 @@ from verifier.capture import capture
 
 RESULTS = Path(__file__).parent / "results" / "compiler-coverage.json"
 LIMIT = 300  # seconds a task
-REAL = 1 << 30  # bytes up to which a task that needs values gets real tensors
+REAL = 3 << 30  # bytes up to which a task that needs values gets real tensors
 
 
 def known_bytes(path: Path) -> int:

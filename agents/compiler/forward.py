@@ -20,6 +20,7 @@ from agents.compiler.plan import CompilerPlan, Group, kernel_bytes, word, work_o
 from agents.compiler.print_torch import FRESH, attribute, expression
 from agents.compiler.reductions import short
 from agents.compiler.task_text import TaskText
+from verifier.graph import GraphInput
 
 MODAL = {"_native_batch_norm_legit_functional", "_native_batch_norm_legit_no_training", "native_dropout", "dropout"}
 
@@ -32,17 +33,19 @@ class Forward:
         self.arguments = text.arguments()
         self.refused: dict[str, str] = {}
         self.variables: dict[str, str] = {}  # value of the graph -> expression
-        self.taken: set[str] = {*self.arguments, "self", "torch", "kernels", "ctypes", "stream", "scratch"}
+        self.taken: set[str] = {*self.arguments, "self", "torch", "kernels", "ctypes", "stream", "scratch", "packed"}
         self.lines: list[str] = []
         self.groups = [part for group in plan.groups for part in self._parts(group)]
         self.kernels: list[tuple[Kernel, Shape, list[str]]] = []
         self.printed: dict[str, tuple[families.Printed, families.Work, list[str]]] = {}  # kernels of families by name, with comment lines
-        self.packing = Packing()
+        first = next((e for e in plan.graph.inputs if e.kind == "user" and e.spec is not None), None)
+        self.packing = Packing(f"{self.arguments[first.index]}.device" if first else '"cuda"' if self.cuda else '"cpu"')
         self.bodies: dict[str, str] = {}  # printed kernel without its name -> its name
         self.groups_of: dict[str, list[str]] = {}  # kernel -> groups that launch it
         self.scratch: dict[str, int] = {}  # floats of scratch memory that a launcher takes
         self.own_groups: set[str] = set()
         self.applied: list[str] = []
+        self.counters: dict[float, list[str]] = {}  # increment -> state that only counts the calls
         self.done: set[str] = set()  # operators that run before the group being printed
         self.in_state: set[str] = set()  # state-dict names that a kernel has written in place
         self._name_inputs()
@@ -124,10 +127,17 @@ class Forward:
         for entry in self.network.inputs.values():
             if entry.kind == "user":
                 self.variables[entry.name] = self.arguments[entry.index]
-            elif entry.kind == "constant" and entry.value is not None:
-                self.variables[entry.name] = f"torch.tensor({entry.value!r}, dtype=torch.{entry.spec.dtype})"
+            elif entry.kind == "constant":
+                self.variables[entry.name] = self._constant_tensor(entry)
             else:
                 self.variables[entry.name] = attribute(entry.target)
+
+    def _constant_tensor(self, entry: GraphInput) -> str:
+        """On the GPU it is made or moved once."""
+        if entry.value is None:
+            return self.packing.variable(f"{attribute(entry.target)}.to(device)", self.lines) if self.cuda else attribute(entry.target)
+        text = f"torch.tensor({entry.value!r}, dtype=torch.{entry.spec.dtype})"
+        return self.packing.variable(f"{text[:-1]}, device=device)", self.lines) if self.cuda else text
 
     def _checks(self) -> None:
         users = [entry for entry in self.plan.graph.inputs if entry.kind == "user"]
@@ -221,7 +231,7 @@ class Forward:
         self.groups_of.setdefault(name, []).append(group.id)
         pointers = [self._pointer(argument) for argument in printed.arguments]
         for packed in printed.packed:
-            pointers.append(f"{self.packing.variable(packed, [self._value(value) for value in packed.values], self.lines)}.data_ptr()")
+            pointers.append(f"{self.packing.variable(packed.code.format(*map(self._value, packed.values)), self.lines)}.data_ptr()")
         self._call(name, pointers)
 
     def _memory(self, arguments: list[Argument]) -> None:
@@ -361,11 +371,16 @@ class Forward:
         source = self.network.inputs.get(node.args[0]["ref"])
         if source is None or source.target != target or self.network.users[source.name] != [name]:
             return False
-        self.lines.append(f"{attribute(target)} += {node.args[1]}")
+        self.counters.setdefault(node.args[1], []).append(attribute(target))
         self.in_state.add(target)
         return True
 
     def _state(self) -> None:
+        for step, counters in self.counters.items():
+            if len(counters) > 1:  # one launch for all of them
+                self.lines.append(f"torch._foreach_add_([{', '.join(counters)}], {step})")
+            else:
+                self.lines.append(f"{counters[0]} += {step}")
         for target, value in self.plan.graph.mutations.items():
             if target not in self.in_state:
                 self.lines.append(f"{attribute(target)}.copy_({self._value(value)})")

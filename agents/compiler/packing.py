@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from agents.compiler.families import Packed
-
 
 class Packing:
     """Collects what the kernels of one program need; equal expressions are made once."""
 
-    def __init__(self) -> None:
+    def __init__(self, device: str) -> None:
+        self.device = device  # its expression in forward
         self.code: dict[str, str] = {}  # Python expression over self -> variable in forward
 
-    def variable(self, packed: Packed, values: list[str], lines: list[str]) -> str:
-        """The variable of forward that holds `packed`; `values` are the expressions of what it is derived from."""
-        code = packed.code.format(*values)
+    def variable(self, code: str, lines: list[str]) -> str:
+        """The variable of forward that holds the value of `code`, an expression over `self` and `device`."""
         if code not in self.code:
             if not self.code:
-                lines.append('packed = self.__dict__.get("packed") or self.pack()')
+                lines.append(f'packed = self.__dict__.get("packed") or self.pack({self.device})')
             self.code[code] = f"packed[{len(self.code)}]"
         return self.code[code]
 
@@ -26,8 +24,8 @@ class Packing:
             return ""
         lines = [
             "@torch.no_grad()",
-            "def pack(self):",
-            '    """Weights in the order in which the kernels read them."""',
+            "def pack(self, device):",
+            '    """Weights and constants as the kernels read them."""',
             "    self.packed = (",
             *(f"        {code}," for code in self.code),
             "    )",

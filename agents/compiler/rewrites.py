@@ -76,13 +76,12 @@ def einsum(node: Node, specs: Specs) -> list[Node]:
         return [node]
     a, b = node.args[1]
     summed = left[-1]
-    if summed in out or not right.startswith(out[: len(right) - 2]) and len(right) > 2:
+    lead, last = right[:-2], out[-1]
+    if summed in out or left[:-1] + last != out or not left.startswith(lead) or lead and len(left) != len(right):
         return [node]
-    lead = right[:-2]
-    plainly = left[:-1] + right[-1] == out and left.startswith(lead)
-    if plainly and right == lead + summed + out[-1] and (not lead or len(left) == len(right)):
+    if right == lead + summed + last:
         return [_new(node, "aten.matmul.default", [a, b], node.outputs[0])]
-    if plainly and right == lead + out[-1] + summed and (not lead or len(left) == len(right)):
+    if right == lead + last + summed:
         shape = specs[b["ref"]].shape
         turned = _new(node, "aten.transpose.int", [b, len(shape) - 2, len(shape) - 1], _turned(shape), f"{node.name}_turned")
         return [turned, _new(node, "aten.matmul.default", [a, {"ref": turned.name}], node.outputs[0])]

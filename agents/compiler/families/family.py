@@ -60,7 +60,7 @@ class Packed:
 
     name: str  # of the pointer in the kernel
     values: tuple[str, ...]  # values of the graph: parameters and buffers only
-    code: str  # Python with {0}, {1}, ... for the values: "{0}.t().contiguous()"; of type float32 unless it says otherwise
+    code: str  # Python with {0}, {1}, ... for the values: "{0}.t().contiguous()"; `device` is the input's; of type float32 unless it says otherwise
     dtype: str = "float32"
     elements: int = 0
 

@@ -65,3 +65,18 @@ def test_numbers_of_a_cuda_pool(compiled, task):
     found = compiled(source, figures=DeviceFigures.h200())
     assert {number.name.rpartition(".")[2] for number in numbers(found.plan, source, Options())} == {"block", "strip"}
     assert "float best[4]" in found.text and "cudaGetLastError" in found.text
+
+
+def test_constants_are_made_once_on_the_gpu(compiled, task):
+    source = task("return x * torch.tensor([1.0, 2.0, 3.0]) + 1", "torch.randn(1000, 3)")
+    found = compiled(source, figures=DeviceFigures.h200())
+    assert "torch.tensor([1.0, 2.0, 3.0], dtype=torch.float32, device=device)" in found.text.split("def pack(self, device)")[1]
+    assert "self.pack(x.device)" in found.text and "self.packed = None" in found.text
+    recorded = compiled(source, figures=DeviceFigures.h200(), options=Options().with_strategy("cuda-graph"))
+    assert recorded.text.count("def _apply") == 1 and "self.recorded = None" in recorded.text.split("def _load_from_state_dict")[1]
+
+
+def test_counters_of_batch_norms_take_one_launch(compiled, task):
+    found = compiled(task("return self.b(F.relu(self.a(x)))", "torch.randn(4, 3, 16, 16)", "self.a = nn.BatchNorm2d(3)\nself.b = nn.BatchNorm2d(3)"))
+    assert found.text.count("num_batches_tracked") == 2 and "torch._foreach_add_" in found.text
+    found.check()
