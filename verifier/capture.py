@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import math
 import operator
 import re
 import time
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -95,7 +97,7 @@ def capture(model: torch.nn.Module, inputs: list[Any], task_source: str, mode: s
     try:
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            exported = torch.export.export(model, tuple(inputs), strict=False).run_decompositions(decompositions())
+            exported = export(model, inputs)
             result.graph = read_graph(exported, inputs, frame_file(model))
             result.bytes_min = minimal_bytes(result.graph)
     except Exception as error:  # whatever export or a stranger's forward raises is the reason
@@ -104,6 +106,37 @@ def capture(model: torch.nn.Module, inputs: list[Any], task_source: str, mode: s
     result.flops = count_flops(model, inputs)
     result.seconds = time.perf_counter() - started
     return result
+
+
+def export(model: torch.nn.Module, inputs: list[Any]) -> torch.export.ExportedProgram:
+    try:
+        exported = torch.export.export(model, tuple(inputs), strict=False)
+    except RuntimeError as error:
+        if "is mutated in the forward" not in str(error):
+            raise
+        with attributes_as_buffers(model):
+            exported = torch.export.export(model, tuple(inputs), strict=False)
+    return exported.run_decompositions(decompositions())
+
+
+@contextlib.contextmanager
+def attributes_as_buffers(model: torch.nn.Module) -> Iterator[None]:
+    """Tensors that forward keeps in plain attributes (a hidden state) are state that it may change, as buffers are."""
+    found = [
+        (module, name, value)
+        for module in model.modules()
+        for name, value in vars(module).items()
+        if isinstance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter)
+    ]
+    for module, name, value in found:
+        delattr(module, name)
+        module.register_buffer(name, value, persistent=False)
+    try:
+        yield
+    finally:
+        for module, name, value in found:
+            delattr(module, name)
+            setattr(module, name, value)
 
 
 def decompositions() -> dict:
@@ -140,6 +173,7 @@ def read_graph(exported: torch.export.ExportedProgram, inputs: list[Any], file: 
             position += 1
         elif kind in ("PARAMETER", "BUFFER"):
             entry.kind, entry.target = kind.lower(), spec.target
+            entry.persistent = spec.persistent is not False
         elif kind == "CONSTANT_TENSOR":
             entry.kind, entry.target = "constant", spec.target
             constant = exported.constants[spec.target]

@@ -40,6 +40,7 @@ class GraphInput(BaseModel):
     spec: TensorSpec | None = None  # null for a non-tensor argument
     value: Any = None  # of a non-tensor argument; of a small constant tensor, as nested lists
     index: int | None = None  # position among the user's arguments
+    persistent: bool = True  # false for a buffer, or a plain attribute that is a tensor, outside the state dict
 
 
 class Graph(BaseModel):

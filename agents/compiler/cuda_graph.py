@@ -6,10 +6,18 @@ from typing import Any
 
 
 def wrap(
-    signature: str, arguments: list[str], tensors: list[str], mutated: list[str], body: list[str], tree: Any, leaves: list[Any], packed: bool = False
+    signature: str,
+    arguments: list[str],
+    tensors: list[str],
+    mutated: list[str],
+    body: list[str],
+    tree: Any,
+    leaves: list[Any],
+    packed: bool = False,
+    moved: list[str] | None = None,
 ) -> str:
     """Methods `compute` (the launches), `record` and `forward`. `mutated`: expressions of the state that forward changes;
-    `packed`: there are tensors derived from weights (packing.py)."""
+    `packed`: there are tensors derived from weights (packing.py); `moved`: statements that bring state to the device."""
     inputs = "".join(f"{name}, " for name in tensors)
     call = ", ".join(f"static[{tensors.index(name)}]" if name in tensors else name for name in arguments)
     plain = [name for name in arguments if name not in tensors]
@@ -49,6 +57,7 @@ def wrap(
         "",
         "@torch.no_grad()",
         f"def forward{signature}:",
+        *(f"    {line}" for line in moved or []),
         f"    key = ({key},)",
         '    recorded = self.__dict__.get("recorded")',
         "    if recorded is None or recorded[0] != key:",

@@ -54,6 +54,9 @@ class Forward:
 
     def text(self) -> str:
         """`forward` as a method; fills `kernels` on the way."""
+        read = {name for node in self.network.nodes.values() for name in refs([node.args, list(node.kwargs.values())])}
+        outside = [e for e in self.network.inputs.values() if not e.persistent and (e.name in read or e.target in self.plan.graph.mutations)]
+        moved = [f"{attribute(e.target)} = {attribute(e.target)}.to({self.packing.device})" for e in outside]
         self._checks()
         for group in self.groups:
             if group.family:
@@ -71,10 +74,10 @@ class Forward:
             tensors = [self.arguments[e.index] for e in graph.inputs if e.kind == "user" and e.spec is not None]
             mutated = [attribute(target) for target in graph.mutations]
             wrapped = cuda_graph.wrap(
-                self.task.signature(), self.arguments, tensors, mutated, self.lines, graph.output_tree, graph.outputs, bool(self.packing.code)
+                self.task.signature(), self.arguments, tensors, mutated, self.lines, graph.output_tree, graph.outputs, bool(self.packing.code), moved
             )
             return self.packing.methods(recorded=True) + wrapped
-        body = "\n".join(f"        {line}" for line in self.lines)
+        body = "\n".join(f"        {line}" for line in [*moved, *self.lines])
         return self.packing.methods() + f"    @torch.no_grad()\n    def forward{self.task.signature()}:\n{body}\n"
 
     def source(self) -> str:

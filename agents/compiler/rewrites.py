@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from agents.compiler.layout import contiguous_strides
+from agents.compiler.layout import SPLITS, VIEWS, contiguous_strides
 from agents.compiler.values import plain, refs
 from verifier.graph import Node
 from verifier.task import TensorSpec
@@ -20,6 +20,7 @@ def rewrite(nodes: list[Node], specs: Specs, results: set[str]) -> list[Node]:
     for node in nodes:
         if node.op == "getitem" and node.name in read:
             items.setdefault(node.args[0]["ref"], {})[node.args[1]] = node.name
+    viewed = {name for node in nodes if node.op in VIEWS or node.op in SPLITS for name in refs(node.args)} | results
     found, dropped = [], set()
     for node in nodes:
         name = node.op.split(".")[1] if "." in node.op else node.op
@@ -28,6 +29,8 @@ def rewrite(nodes: list[Node], specs: Specs, results: set[str]) -> list[Node]:
             dims = [[node.args[1]], *node.args[2:3]]
             found.append(_new(node, f"aten.a{name}.default", [node.args[0], *dims], specs[value], value))
             dropped.add(value)
+        elif node.op == "aten.copy.default" and specs[node.args[1]["ref"]] == node.outputs[0]:
+            found.append(_new(node, f"aten.{'clone' if node.name in viewed else 'alias'}.default", node.args[1:2], node.outputs[0]))
         elif node.name not in dropped:
             found += RULES[name](node, specs) if name in RULES else [node]
     return found

@@ -2,6 +2,8 @@
 
 import pytest
 
+from agents.compiler import DeviceFigures, Options
+
 CASES = {
     "max": ("return x.max(dim=1)[0] * 2", "torch.randn(4, 6, 5)"),
     "min": ("return torch.min(x, 2, keepdim=True)[0]", "torch.randn(4, 6, 5)"),
@@ -36,3 +38,14 @@ def test_einsum_is_a_product(compiled, task, equation, shapes):
 def test_other_einsums_and_indices_stay(compiled, task):
     compiled(task("return torch.einsum('ij,kl->ikjl', a, b) + 1", "torch.randn(2, 3), torch.randn(4, 5)", arguments="a, b")).check()
     compiled(task("v, i = x.max(1)\nreturn v * 2, i", "torch.randn(4, 5)")).check()
+
+
+def test_a_hidden_state_in_a_plain_attribute(compiled, task):
+    init = "self.hidden = torch.zeros(64, 32)\nself.cell = nn.Linear(48, 32)"
+    body = "self.hidden.copy_(h)\nself.hidden = torch.tanh(self.cell(torch.cat((x, self.hidden), 1)))\nreturn self.hidden * 2"
+    found = compiled(task(body, "torch.randn(64, 16), torch.randn(64, 32)", init, "x, h"))
+    assert "self.hidden = self.hidden.to(x.device)" in found.text and "self.hidden.copy_(" in found.text and "aten.copy" not in found.text
+    found.check()
+    recorded = compiled(found.source, figures=DeviceFigures.h200(), options=Options().with_strategy("cuda-graph")).text
+    assert recorded.split("def forward(")[1].index("self.hidden.to(x.device)") < recorded.split("def forward(")[1].index("key = ")
+    assert "state = [self.hidden]" in recorded
