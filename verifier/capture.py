@@ -109,14 +109,16 @@ def capture(model: torch.nn.Module, inputs: list[Any], task_source: str, mode: s
 
 
 def export(model: torch.nn.Module, inputs: list[Any]) -> torch.export.ExportedProgram:
+    def once() -> torch.export.ExportedProgram:
+        return torch.export.export(model, tuple(inputs), strict=False).run_decompositions(decompositions())
+
     try:
-        exported = torch.export.export(model, tuple(inputs), strict=False)
+        return once()
     except RuntimeError as error:
         if "is mutated in the forward" not in str(error):
             raise
-        with attributes_as_buffers(model):
-            exported = torch.export.export(model, tuple(inputs), strict=False)
-    return exported.run_decompositions(decompositions())
+    with attributes_as_buffers(model):
+        return once()
 
 
 @contextlib.contextmanager
