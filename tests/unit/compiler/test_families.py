@@ -2,8 +2,9 @@
 
 import pytest
 
-from agents.compiler import DeviceFigures, Options
+from agents.compiler import DeviceFigures, Options, print_program
 from agents.compiler.knobs import numbers
+from tests.unit.compiler.sequential import as_cpp
 
 POOLS = {
     "max1d": ("F.max_pool1d(x, 8, 1, 4, dilation=3)", (2, 3, 64)),
@@ -26,6 +27,18 @@ def test_pools(compiled, task, name):
     found = compiled(task(f"return {call}", f"torch.randn{shape}"))
     assert [group.family for group in found.plan.groups] == ["pool"]
     found.check()
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in ("max3d", "avg2d-ceil") else pytest.mark.slow) for name in POOLS])
+def test_every_number_of_a_cuda_pool(compiled, task, name):
+    call, shape = POOLS[name]
+    source = task(f"return F.relu({call} * 2 + self.w)", f"torch.randn{shape}", "self.w = nn.Parameter(torch.randn(1))")
+    found = compiled(source, figures=DeviceFigures.h200())
+    for number in numbers(found.plan, source, Options()):
+        for value in number.values:
+            options = Options().with_knob(number.name.rpartition(".")[2], value, found.plan.own[0].id)
+            found.text = as_cpp(print_program(found.plan, source, options))
+            found.check()
 
 
 def test_tail_and_prologue_join_a_pool(compiled, task):
