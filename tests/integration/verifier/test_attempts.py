@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import dataclasses
 import os
 import platform
@@ -74,19 +75,23 @@ def test_nothing_that_a_program_tries_works(open_bench, host, group):
     judge = open_bench.verifier.judge_pid
     pids = [host["victim"].pid, judge, *parties(judge)]
     facts = {name: host[name] for name in ("port", "abstract", "path", "marker")}
-    facts |= {"pids": pids, "secret": SECRET[::-1], "data": str(open_bench.verifier.data_dir), "root": str(Path(__file__).resolve().parents[3])}
+    root = Path(__file__).resolve().parents[3]
+    facts |= {"pids": pids, "secret": SECRET[::-1], "data": str(open_bench.verifier.data_dir), "root": str(root)}
     report = open_bench.verify(prober(PROGRAM, group, facts))
     assert report.status == "crashed" and "ValueError" in report.message, report.message
     found = re.search(r"worked (\[.*\]), refused (\d+)", report.message)
     assert found, report.message
-    assert found[1] == "[]", found[1]
+    # In a checkout below /tmp a party sees its own, private /tmp around the package; the host's side of it is looked at below.
+    private = f" in {root}:" if root.is_relative_to("/tmp") else None
+    worked = [attempt for attempt in json.loads(found[1]) if private is None or private not in attempt]
+    assert not worked, worked
     assert int(found[2]) >= {"network": 25, "processes": 40, "files": 100, "kernel": 60}[group]
     # The host says the same: nobody called, nobody was signalled, nothing was written, and the judge is the one that it was.
     for listener in host["listeners"]:
         with pytest.raises(BlockingIOError):
             listener.accept()
     assert Path(f"/proc/{host['victim'].pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
-    folders = ("/", "/usr", "/etc", "/dev", "/opt", "/var/tmp", "/run", sys.prefix)
+    folders = ("/", "/usr", "/etc", "/dev", "/opt", "/var/tmp", "/run", sys.prefix, root)
     written = [path for folder in folders for path in Path(folder).glob(host["marker"] + "*")]
     assert written == []
     assert open_bench.verifier.judge_pid == judge and SECRET not in report.model_dump_json()
