@@ -342,8 +342,10 @@ class Builder:
         return all(axis in self.outer or self.sizes[axis] == 1 for axis in covered)
 
 
-# Words that C++ keeps for itself.
+# Words that C++ keeps for itself, and functions that are called by the name of their operation.
 RESERVED = {
+    "isnan": "is_nan",
+    "isinf": "is_inf",
     "and": "both",
     "or": "either",
     "xor": "differ",

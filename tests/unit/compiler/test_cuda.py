@@ -69,3 +69,10 @@ def test_launches_are_checked_and_take_the_current_stream(compiled):
     assert "torch.cuda.current_stream(x.device).cuda_stream" in text
     assert "check(kernels.softmax(x.data_ptr(), softmax.data_ptr(), stream))" in text
     assert "cudaGetLastError" in text and "Synchronize" not in text
+
+
+def test_no_variable_hides_the_function_that_it_calls(compiled, task):
+    found = compiled(
+        task("a, b = torch.isnan(x), torch.isinf(x)\nreturn torch.where(a | b, 0.0, x) + a + b", "torch.randn(64, 64)"), figures=DeviceFigures.h200()
+    )
+    assert "isnan(" in found.text and " isnan =" not in found.text and " isinf =" not in found.text
