@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import argparse
 import ast
+import gc
 import json
-import multiprocessing
 import os
 import re
 import shutil
@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -85,30 +86,25 @@ def survey(path: Path, folder: Path) -> dict[str, Any]:
 
 def child(path: Path, folder: Path, answer: Path) -> None:
     warnings.simplefilter("ignore")
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
-    os.dup2(nowhere, 2)
     torch.set_num_threads(1)
+    gc.disable()  # torch 2.11 crashes where the collector meets fake tensors of an export
     try:
         found = survey(path, folder)
     except Exception as error:  # the task's fault or the compiler's: it is the finding
-        import traceback
-
-        found = {"error": f"{type(error).__name__}: {str(error)[:300]}", "trace": traceback.format_exc()[-1500:]}
+        found = {"error": f"{type(error).__name__}: {str(error)[:300]} ({traceback.format_exc().splitlines()[-3].strip()[-120:]})"}
     answer.write_text(json.dumps(found))
 
 
 def one(path: Path, folder: Path, build: bool) -> dict[str, Any]:
     """In a process of its own; then nvcc over its kernels."""
     answer = folder / f"{path.parent.name}-{path.stem}.json"
-    process = multiprocessing.get_context("fork").Process(target=child, args=(path, folder, answer))
-    process.start()
-    process.join(LIMIT)
-    if process.is_alive():
-        process.kill()
+    command = [sys.executable, __file__, str(path.parents[2]), "--child", str(path), str(folder), str(answer)]
+    try:
+        done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=LIMIT)
+    except subprocess.TimeoutExpired:
         return {"error": f"not done within {LIMIT} s"}
     if not answer.exists():
-        return {"error": f"the process ended with {process.exitcode}"}
+        return {"error": f"the process ended with {done.returncode}"}
     found = json.loads(answer.read_text())
     if build and found.get("printed"):
         found["built"], found["registers"] = compiled(folder / f"{path.parent.name}-{path.stem}.py")
@@ -197,7 +193,11 @@ def main() -> int:
     parser.add_argument("--resume", action="store_true", help="leave out what the results hold already")
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--programs", type=Path, help="keep the printed programs in this folder")
+    parser.add_argument("--child", nargs=3, type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if arguments.child:
+        child(*arguments.child)
+        os._exit(0)
     results: dict[str, dict[str, Any]] = json.loads(arguments.out.read_text()) if arguments.resume and arguments.out.exists() else {}
     paths = []
     for level in arguments.level or (1, 2, 3):

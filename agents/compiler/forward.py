@@ -331,7 +331,8 @@ class Forward:
                     self.in_state.add(mutated[out.value])
                 elif not self._may_overwrite(source.value, group.id):
                     continue
-                last_read = max(at for at, step in enumerate(plan.passes) if any(op in reads for op in step.elements)) if store.level == "full" else 0
+                reading = [at for at, step in enumerate(plan.passes) if any(op in reads for op in step.elements)]
+                last_read = max(reading, default=0) if store.level == "full" else 0
                 if store.level == "full" and store not in plan.passes[-1].stores and last_read > next(
                     at for at, step in enumerate(plan.passes) if store in step.stores
                 ):  # fmt: skip
