@@ -140,9 +140,7 @@ async def test_a_model_as_the_judge_of_the_compiler_chooses_among_its_moves(plan
     run = Engine(journal, LocalVerifier(journal, FakeClient(), "cpu"), chosen, TASK, "mine", models=models)
     roles, span = roles_for(chosen, models), run.span("all", "All")
     broken = judged(situation, await roles.coder.write(span, situation, None, None), "build_failed")
-    assert (await roles.verifier.advise(span, situation, broken)).route == "repair" and not models.requests, (
-        "repaired without a judgement"
-    )
+    assert (await roles.verifier.advise(span, situation, broken)).route == "repair" and not models.requests, "repaired without a judgement"
     first = judged(situation, await roles.coder.write(span, situation, None, None), "passed", 1.5)
 
     def move(strategy: str, knob: int) -> Move:

@@ -64,9 +64,7 @@ def test_the_stage_startup_says_when_what_was_there():
 
 def test_cupti_is_that_of_torchs_cuda(tmp_path, monkeypatch):
     (tmp_path / "torch").mkdir()
-    (tmp_path / "torch/version.py").write_text(
-        "__version__ = '2.11.0'\ncuda: Optional[str] = '13.0'\ngit_version = 'x'\n"
-    )
+    (tmp_path / "torch/version.py").write_text("__version__ = '2.11.0'\ncuda: Optional[str] = '13.0'\ngit_version = 'x'\n")
     for package, name in (("cu13", "libcupti.so.13"), ("cuda_cupti", "libcupti.so.12")):
         (tmp_path / f"nvidia/{package}/lib").mkdir(parents=True)
         (tmp_path / f"nvidia/{package}/lib/{name}").touch()
