@@ -16,6 +16,7 @@ import asyncio
 import json
 import multiprocessing
 import os
+import queue
 import statistics
 import sys
 import tempfile
@@ -143,7 +144,7 @@ async def working(number: int, series: Series, tasks: Any, results: Any, deadlin
         while deadline is None or time.time() < deadline:
             try:
                 run: Run = tasks.get(timeout=2)
-            except Exception:  # queue.Empty: nothing is left
+            except queue.Empty:  # nothing is left
                 return
             began = time.monotonic()
             row = asdict(run) | {"too_busy": False}
