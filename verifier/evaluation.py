@@ -291,6 +291,11 @@ class Evaluation:
                     report.findings.append(Finding(rule="clock", severity="downgrade", message=problem, source="runtime"))
                     if attempt == 2:
                         raise Ended("inconclusive", problem)
+                elif tournament.wide:
+                    if attempt == 2:
+                        raise Ended("inconclusive", tournament.wide)
+                    message = f"{tournament.wide}: measured again in a fresh process"
+                    report.findings.append(Finding(rule="measured-again", severity="note", message=message, source="runtime"))
                 else:
                     flagged = excess(timing, floor)
                     for rule, message in flagged if attempt == 2 else []:
@@ -301,8 +306,6 @@ class Evaluation:
                     report.findings.append(Finding(rule="measured-again", severity="note", message=message, source="runtime"))
                 trials.reconstruct(self._subject(artefacts))
             report.trials += tournament.checked
-            if tournament.wide:
-                raise Ended("inconclusive", tournament.wide)
             report.timing = timing
             eager = report.timing.comparisons[0].speedup
             report.faster = eager.low > 1 and not report.without_static

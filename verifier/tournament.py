@@ -22,7 +22,7 @@ from verifier.jobs import VerifyJob
 from verifier.layout import place, read_specs
 from verifier.limits import Limits
 from verifier.pool import Party, PartyFailure, Pool, Role
-from verifier.report import Baseline, Comparison, Timing, Trial
+from verifier.report import Baseline, Comparison, Interval, Timing, Trial
 from verifier.session import Values, fetch, give
 from verifier.timing import Call, Caller, Side, clock_finding, measure, median_ms
 from verifier.trials import Subject, Trials
@@ -34,6 +34,7 @@ FEW_BLOCKS = 6  # for calls so slow that more would take minutes, and at a time 
 FINE, ROUGH = 0.0025, 0.005  # standard error from call to call, relative, that needs no more calls: tiers full and quick
 COARSE = 0.03  # half a width beyond which up to `EXTRA` budgets go into more calls
 EXTRA = 1.5
+STUBBORN = 6.0  # budgets that go into more calls while the interval would be no verdict at all: shorter than beginning again
 USELESS = 8.0  # high / low beyond which an interval around 1 is no verdict: the machine is too busy to measure on
 WARM_UP = 3
 MOST_WARM_UP = {"quick": 5, "full": 10}
@@ -41,6 +42,11 @@ WARM_UP_SECONDS = 0.3
 PATIENCE = 60.0  # seconds
 STATE_OFF = 0.01  # two sound programs' rounding differs by far less over all calls, a skipped update by far more
 KEPT_TRIALS = 8  # of the timed calls, in the report
+
+
+def useless(speedup: Interval) -> bool:
+    """Whether an interval holds 1 and is so wide that it is no verdict."""
+    return speedup.high / max(speedup.low, 1e-9) > USELESS and speedup.low < 1 < speedup.high
 
 
 @contextlib.contextmanager
@@ -149,7 +155,8 @@ class Tournament:
             spent = time.monotonic() - begin
             half = (found.interval.high - found.interval.low) / 2 / found.interval.ratio
             enough = max(ROUGH, found.between) if tier == "quick" else max(FINE, found.between / 2)
-            if found.within <= enough or spent > budget * (EXTRA if half > COARSE else 1):
+            patience = STUBBORN if useless(found.interval) else EXTRA if half > COARSE else 1
+            if found.within <= enough or spent > budget * patience:
                 break
             first = measure(sides, self._draw, check, rng, first, FEW_BLOCKS)
         for side in sides if not self.failed else []:
@@ -163,7 +170,7 @@ class Tournament:
         names = [side.name for side in pairs[0].baselines if side.name is not None]
         comparisons = [compare(pairs, name, self.known, self.seed) for name in names]
         speedup = comparisons[0].speedup
-        if speedup.high / max(speedup.low, 1e-9) > USELESS and speedup.low < 1 < speedup.high:
+        if useless(speedup):
             self.wide = f"the interval of the speedup, {speedup.low:.2f} to {speedup.high:.2f}, is too wide to say anything: the machine is too busy"
         problems = [clock_finding(pair.program, pair.baselines[0]) for pair in pairs]
         self.burning = next(filter(None, (pair.watch.finding() for pair in pairs)), "")

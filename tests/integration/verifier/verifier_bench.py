@@ -10,6 +10,7 @@ from verifier.jobs import AdmitJob, Job, JobResult, VerifyJob
 from verifier.limits import GIB, Limits
 
 LIMITS = Limits(load=20, inputs=10, call=6, build=60, quick_timing=0.3, memory=2 * GIB)
+ATTEMPTS = 4
 HELPER = Path("verifier/build/inline_helper.py")
 
 TASK = """import torch
@@ -54,6 +55,16 @@ class Bench:
         return result.admission
 
     def verify(self, program: str, task: str = TASK, **options):
+        """The report. What other work on the machine made inconclusive is asked again, as workflows do (agents/workflows/measuring.py), with fresh
+        seeds: a test that demands `passed` still gets nothing else."""
+        for _ in range(ATTEMPTS - 1):
+            report = self.verify_once(program, task, **options)
+            if report.status != "inconclusive":
+                return report
+            print(f"asked again: {report.message}")
+        return self.verify_once(program, task, **options)
+
+    def verify_once(self, program: str, task: str = TASK, **options):
         result = self.run(VerifyJob(task_source=task, program_source=program, **options))
         assert result.error == ""
         return result.report
