@@ -16,16 +16,41 @@ function openNav(open) {
 
 navToggle?.addEventListener("click", () => openNav(!bar.classList.contains("open")));
 
+// One group of the bar is open at a time.
+function openGroup(chosen) {
+  for (const group of document.querySelectorAll(".nav-group")) {
+    group.classList.toggle("open", group === chosen);
+    group.querySelector(".nav-opener").setAttribute("aria-expanded", String(group === chosen));
+  }
+}
+
 document.addEventListener("click", (event) => {
   if (event.target.closest("[data-theme-toggle]")) toggleTheme();
   if (event.target.closest("[data-keyboard-help]")) showHelp();
   if (event.target.closest("[data-close]")) event.target.closest("dialog")?.close();
+  const group = event.target.closest(".nav-opener")?.parentElement;
+  if (group || !event.target.closest(".nav-group")) openGroup(group?.classList.contains("open") ? null : group);
   // A menu closes when something else is clicked.
   for (const menu of document.querySelectorAll("details.menu[open]")) if (!menu.contains(event.target)) menu.open = false;
 });
 
+document.addEventListener("focusin", (event) => {
+  if (!event.target.closest(".nav-group.open")) openGroup(null);
+});
+
 document.addEventListener("keydown", (event) => {
+  const opener = event.target.closest?.(".nav-opener");
+  if (opener && event.key === "ArrowDown") {
+    event.preventDefault();
+    openGroup(opener.parentElement);
+    opener.nextElementSibling.querySelector("a, button")?.focus();
+  }
   if (event.key !== "Escape") return;
+  const group = document.querySelector(".nav-group.open");
+  if (group) {
+    if (group.contains(document.activeElement)) group.querySelector(".nav-opener").focus();
+    openGroup(null);
+  }
   if (bar?.classList.contains("open")) {
     openNav(false);
     navToggle.focus();
@@ -36,8 +61,8 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
-for (const link of document.querySelectorAll(".bar nav a[data-key]")) {
-  shortcut(link.dataset.key, `go to ${link.dataset.name ?? link.textContent.trim()}`, () => link.click(), "Everywhere");
+for (const link of document.querySelectorAll(".bar a[data-key]")) {
+  shortcut(link.dataset.key, `go to ${link.dataset.name ?? link.firstChild.textContent.trim()}`, () => link.click(), "Everywhere");
 }
 const search = document.querySelector("[data-search]");
 if (search) {

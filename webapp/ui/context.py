@@ -2,25 +2,57 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from django.http import HttpRequest
+from django.urls import NoReverseMatch, reverse
 from django.utils import timezone
 from django.utils.functional import SimpleLazyObject
 
 from webapp.fleet.models import ONLINE_FOR, Device
 from webapp.llm.models import Letter
 
-# (key for the keyboard, URL name, label, path prefixes that it is current for)
-NAVIGATION = [
-    ("g r", "runs:list", "Runs", ("/runs/",)),
-    ("g s", "tasks:submit", "Submit", ("/submit/",)),
-    ("g v", "tasks:verify", "Verify", ("/verify/",)),
-    ("g t", "tasks:list", "Tasks", ("/tasks/",)),
-    ("g l", "leaderboard:table", "Leaderboard", ("/leaderboard/",)),
-    ("g e", "arena:list", "Arena", ("/arena/",)),
-    ("g k", "knowledge:strategies", "Knowledge", ("/strategies/", "/documents/")),
-    ("g m", "llm:models", "Models", ("/models/", "/mailbox/")),
-    ("g d", "fleet:devices", "Devices", ("/devices/",)),
+
+class Place(NamedTuple):
+    key: str  # typed anywhere: "g r"
+    url: str  # name of the URL
+    label: str
+    prefixes: tuple[str, ...]  # paths on which it is the current one
+    count: str = ""  # name of the context variable with the number that waits there
+
+
+# Groups of the bar, in order. The first, without a name, stands open in the bar; the last holds what is one's own.
+NAVIGATION: list[tuple[str, list[Place]]] = [
+    (
+        "",
+        [
+            Place("g r", "runs:list", "Runs", ("/runs/",)),
+            Place("g s", "tasks:submit", "Submit", ("/submit/", "/verify/")),
+            Place("g t", "tasks:list", "Tasks", ("/tasks/",)),
+            Place("g l", "leaderboard:table", "Leaderboard", ("/leaderboard/",)),
+            Place("g e", "arena:list", "Arena", ("/arena/",)),
+            Place("g c", "compare:compare", "Compare", ("/compare/",)),
+            Place("g i", "review:notifications", "Review", ("/review/", "/notifications/"), "unread_notifications"),
+        ],
+    ),
+    (
+        "Library",
+        [
+            Place("g k", "knowledge:strategies", "Strategies", ("/strategies/",)),
+            Place("g o", "knowledge:documents", "Documents", ("/documents/",)),
+        ],
+    ),
+    (
+        "System",
+        [
+            Place("g m", "llm:models", "Models", ("/models/",)),
+            Place("g b", "llm:mailbox", "Mailbox", ("/mailbox/",), "waiting_letters"),
+            Place("g d", "fleet:devices", "Devices", ("/devices/",)),
+        ],
+    ),
 ]
+# Pages with a key that are reached from a neighbour instead of the bar.
+ELSEWHERE = [Place("g v", "tasks:verify", "Verify my program", ())]
 
 
 def unprotected_devices() -> list[dict[str, str]]:
@@ -46,16 +78,32 @@ def waiting_letters(user) -> int:
     return Letter.objects.filter(team__in=user.teams.all(), run__isnull=False, reply=None, withdrawn_at=None).count()
 
 
+def navigation(path: str) -> list[dict]:
+    """The groups with their places that are served here, each with its address."""
+    groups = []
+    for label, places in NAVIGATION:
+        items = [item for place in places if (item := _item(place, path))]
+        groups.append({"label": label, "items": items, "current": any(item["current"] for item in items), "counts": [i["count"] for i in items if i["count"]]})
+    return groups
+
+
+def _item(place: Place, path: str) -> dict | None:
+    try:
+        href = reverse(place.url)
+    except NoReverseMatch:
+        return None
+    current = path.startswith(place.prefixes) or path == href
+    return {"key": place.key, "href": href, "label": place.label, "current": current, "count": place.count}
+
+
 def frame(request: HttpRequest) -> dict:
-    current = request.path
-    navigation = [
-        {"key": key, "url": url, "label": label, "current": current.startswith(prefixes) or (url == "runs:list" and current == "/")}
-        for key, url, label, prefixes in NAVIGATION
-    ]
     user = getattr(request, "user", None)
+    if user is None or not user.is_authenticated:
+        return {"navigation": [], "elsewhere": [], "unprotected": [], "waiting_letters": 0}
     # An error page has to appear even where the database does not answer: nothing is asked before the template uses it.
     return {
-        "navigation": navigation if user is not None and user.is_authenticated else [],
-        "unprotected": SimpleLazyObject(unprotected_devices) if user is not None and user.is_authenticated else [],
-        "waiting_letters": SimpleLazyObject(lambda: waiting_letters(user)) if user is not None and user.is_authenticated else 0,
+        "navigation": navigation(request.path),
+        "elsewhere": [item for place in ELSEWHERE if (item := _item(place, request.path))],
+        "unprotected": SimpleLazyObject(unprotected_devices),
+        "waiting_letters": SimpleLazyObject(lambda: waiting_letters(user)),
     }
