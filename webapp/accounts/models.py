@@ -17,6 +17,7 @@ class User(AbstractUser):
     """Signs in by a one-time link or a password; `email` may be empty on a single machine."""
 
     personal_team = models.OneToOneField("accounts.Team", on_delete=models.PROTECT, null=True, related_name="personal_of")
+    last_team = models.ForeignKey("accounts.Team", on_delete=models.SET_NULL, null=True, related_name="+")  # where the next session opens
 
     @classmethod
     def with_team(cls, username: str, **fields) -> User:
@@ -43,9 +44,10 @@ class Team(models.Model):
 
 class Membership(models.Model):
     OWNER, MEMBER, VIEWER = "owner", "member", "viewer"
+    ROLES = [(OWNER, "owner"), (MEMBER, "member"), (VIEWER, "viewer")]
     team = models.ForeignKey(Team, on_delete=models.CASCADE)
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE)
-    role = models.CharField(max_length=10, choices=[(OWNER, "owner"), (MEMBER, "member"), (VIEWER, "viewer")], default=MEMBER)
+    role = models.CharField(max_length=10, choices=ROLES, default=MEMBER)
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["team", "user"], name="one_membership_a_team")]
@@ -78,3 +80,69 @@ class SignInLink(models.Model):
         now = timezone.now()
         claimed = cls.objects.filter(token_hash=cls.hash(token), used_at=None, expires_at__gt=now).update(used_at=now)
         return cls.objects.select_related("user").get(token_hash=cls.hash(token)).user if claimed == 1 else None
+
+
+class Invitation(models.Model):
+    """A link by which people join a team; only the hash of its token is kept."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    team = models.ForeignKey(Team, on_delete=models.CASCADE, related_name="invitations")
+    role = models.CharField(max_length=10, choices=Membership.ROLES, default=Membership.MEMBER)
+    note = models.CharField(max_length=100, blank=True)  # whom it is for
+    token_hash = models.CharField(max_length=64, unique=True)
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True)
+    created_at = models.DateTimeField(default=timezone.now)
+    expires_at = models.DateTimeField()
+    most_uses = models.IntegerField(null=True)  # null: as many as want to
+    uses = models.IntegerField(default=0)
+    revoked_at = models.DateTimeField(null=True)
+
+    @property
+    def state(self) -> str:
+        """open, used, expired, revoked"""
+        if self.revoked_at is not None:
+            return "revoked"
+        if self.most_uses is not None and self.uses >= self.most_uses:
+            return "used"
+        return "open" if self.expires_at > timezone.now() else "expired"
+
+
+class ApiToken(models.Model):
+    """A personal token: its owner, in one team, within its scopes (webapp/accounts/tokens.py)."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="tokens")
+    team = models.ForeignKey(Team, on_delete=models.CASCADE, related_name="tokens")
+    name = models.CharField(max_length=100)
+    prefix = models.CharField(max_length=16)
+    token_hash = models.CharField(max_length=64, unique=True)
+    scopes = models.JSONField(default=list)
+    created_at = models.DateTimeField(default=timezone.now)
+    expires_at = models.DateTimeField(null=True)
+    last_used_at = models.DateTimeField(null=True)
+    last_used_from = models.GenericIPAddressField(null=True)
+    revoked_at = models.DateTimeField(null=True)
+
+    @property
+    def state(self) -> str:
+        """in force, expired, revoked"""
+        if self.revoked_at is not None:
+            return "revoked"
+        return "expired" if self.expires_at is not None and self.expires_at <= timezone.now() else "in force"
+
+
+class AuditEntry(models.Model):
+    """One act on record; written by webapp/accounts/audit.py alone."""
+
+    team = models.ForeignKey(Team, on_delete=models.CASCADE, related_name="audit")
+    at = models.DateTimeField(default=timezone.now)
+    actor = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
+    actor_name = models.CharField(max_length=150, blank=True)  # stays when the account goes
+    action = models.CharField(max_length=40)
+    target = models.CharField(max_length=200, blank=True)
+    detail = models.JSONField(default=dict)
+    address = models.GenericIPAddressField(null=True)
+    via = models.CharField(max_length=40, blank=True)  # browser, "token sw_…", command
+
+    class Meta:
+        indexes = [models.Index(fields=["team", "-at"])]

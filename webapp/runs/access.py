@@ -4,24 +4,35 @@ from __future__ import annotations
 
 import uuid
 
+from django.core.exceptions import PermissionDenied
 from django.db.models import Q, QuerySet
 from django.http import Http404
 
-from webapp.accounts.models import Membership
+from webapp.accounts.access import Asker, Right, has_right, require, teams_with, user_of
 from webapp.runs.models import Run
 
 
-def visible_runs(user) -> QuerySet[Run]:
-    """Runs of the user's teams, and those that their teams publish."""
-    return Run.objects.filter(Q(team__in=user.teams.all()) | Q(published=True)).distinct()
+def visible_runs(asker: Asker) -> QuerySet[Run]:
+    """Runs of the asker's teams, and those that their teams publish."""
+    if not user_of(asker).is_authenticated:
+        return Run.objects.none()
+    return Run.objects.filter(Q(team__in=teams_with(asker)) | Q(published=True))
 
 
-def run_for(user, run_id: uuid.UUID | str) -> tuple[Run, bool]:
-    """The run and whether this user may steer it; `Http404` where the user may not even know that it exists."""
+def run_for(asker: Asker, run_id: uuid.UUID | str, right: Right = "view") -> tuple[Run, bool]:
+    """The run, and whether the asker may steer it ("act").
+
+    `asker` is the request (with its token, where it came by one) or the person. `Http404` where the asker may not even know that it exists;
+    `PermissionDenied` with a sentence where the asker may see it and lacks the right.
+    """
     run = Run.objects.select_related("task", "team").filter(pk=run_id).first()
     if run is None:
         raise Http404("no such run")
-    membership = Membership.objects.filter(team=run.team, user=user).first()
-    if membership is None and not run.published:
+    if has_right(asker, run.team_id, "view"):
+        require(asker, run.team_id, right)
+        return run, has_right(asker, run.team_id, "act")
+    if not run.published or not user_of(asker).is_authenticated:
         raise Http404("no such run")
-    return run, membership is not None and membership.role != Membership.VIEWER
+    if right != "view":
+        raise PermissionDenied("Only members of the run's team may do this.")
+    return run, False

@@ -1,0 +1,78 @@
+"""The audit log: who did what, when, from where. Rows are written in the transaction of what they tell of, and never changed."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from typing import Any
+
+from django.conf import settings
+from django.http import HttpRequest
+
+from webapp.accounts.access import Asker, grant_of, user_of
+from webapp.accounts.models import AuditEntry, Team
+
+# What is recorded, as people read it. An action that is missing here is shown by its own name.
+ACTIONS = {
+    "sign_in": "signed in",
+    "sign_in.refused": "sign-in refused",
+    "sign_out": "signed out",
+    "password.changed": "password changed",
+    "two_factor.on": "two-factor turned on",
+    "two_factor.off": "two-factor turned off",
+    "two_factor.codes": "recovery codes made anew",
+    "team.created": "team created",
+    "team.renamed": "team renamed",
+    "team.deleted": "team deleted",
+    "member.joined": "joined",
+    "member.role": "role changed",
+    "member.removed": "member removed",
+    "member.left": "left",
+    "invitation.made": "invitation made",
+    "invitation.revoked": "invitation revoked",
+    "token.made": "token made",
+    "token.revoked": "token revoked",
+    "run.published": "run published",
+    "run.withdrawn": "run withdrawn",
+    "run.archived": "run archived",
+    "run.restored": "run restored",
+    "budget.raised": "budget raised",
+    "document.deleted": "document deleted",
+    "share.made": "share link made",
+    "share.revoked": "share link revoked",
+    "verdict.given": "verdict given",
+    "comment.deleted": "comment deleted",
+}
+LONGEST_TARGET = 200
+
+
+def record(asker: Asker | None, team: Team | None, action: str, target: str = "", detail: dict[str, Any] | None = None) -> None:
+    """Put one act on record. Without a team it concerns the person (a sign-in): then every team of theirs has it.
+
+    `target` is what it was done to, as a person would name it; `detail` is small JSON: before and after, ids. Nothing secret in either.
+    """
+    user = user_of(asker) if asker is not None else None
+    user = user if user is not None and user.is_authenticated else None
+    grant = grant_of(asker) if asker is not None else None
+    teams = [team] if team is not None else list(user.teams.all()) if user else []
+    AuditEntry.objects.bulk_create(
+        AuditEntry(
+            team=one,
+            actor=user,
+            actor_name=user.get_username() if user else "",
+            action=action,
+            target=str(target)[:LONGEST_TARGET],
+            detail=detail or {},
+            address=client_address(asker) if isinstance(asker, HttpRequest) else None,
+            via=f"token {grant.token.prefix}…" if grant else "browser" if isinstance(asker, HttpRequest) else "command",
+        )
+        for one in teams
+    )
+
+
+def client_address(request: HttpRequest) -> str | None:
+    """The address that the request came from; behind our own proxy (HTTPS=1) the one that the proxy adds last."""
+    forwarded = request.META.get("HTTP_X_FORWARDED_FOR", "").rpartition(",")[2].strip() if settings.HTTPS else ""
+    try:
+        return str(ip_address(forwarded or request.META.get("REMOTE_ADDR", "")))
+    except ValueError:
+        return None

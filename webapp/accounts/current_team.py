@@ -1,0 +1,50 @@
+"""The team that a person works in now: `request.team`.
+
+Kept in the session, remembered for the next one; whoever loses the team falls back to their personal one.
+"""
+
+from __future__ import annotations
+
+from asgiref.sync import iscoroutinefunction, markcoroutinefunction
+from django.http import HttpRequest
+from django.utils.functional import SimpleLazyObject
+
+from webapp.accounts.access import grant_of, teams_with
+from webapp.accounts.models import Team, User
+
+SESSION_KEY = "team"
+
+
+class CurrentTeam:
+    """Sets `request.team`, asked for when it is first used; falsy where nobody is signed in."""
+
+    sync_capable = async_capable = True
+
+    def __init__(self, get_response):
+        self.get_response = get_response
+        if iscoroutinefunction(get_response):
+            markcoroutinefunction(self)
+
+    def __call__(self, request):
+        request.team = SimpleLazyObject(lambda: current_team(request))
+        return self.get_response(request)
+
+
+def current_team(request: HttpRequest) -> Team | None:
+    grant = grant_of(request)
+    if grant is not None:
+        return grant.team
+    user = request.user
+    if not user.is_authenticated:
+        return None
+    wanted = [request.session.get(SESSION_KEY), user.last_team_id, user.personal_team_id]
+    teams = {str(team.pk): team for team in teams_with(user)}
+    chosen = next((str(team) for team in wanted if str(team) in teams), None)
+    return teams[chosen] if chosen else next(iter(teams.values()), None)
+
+
+def switch(request: HttpRequest, team: Team) -> None:
+    """Work in `team` from now on; the caller has made sure that the person belongs to it."""
+    request.session[SESSION_KEY] = str(team.pk)
+    request.team = team
+    User.objects.filter(pk=request.user.pk).update(last_team=team)
