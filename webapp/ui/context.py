@@ -83,7 +83,9 @@ def navigation(path: str) -> list[dict]:
     groups = []
     for label, places in NAVIGATION:
         items = [item for place in places if (item := _item(place, path))]
-        groups.append({"label": label, "items": items, "current": any(item["current"] for item in items), "counts": [i["count"] for i in items if i["count"]]})
+        groups.append(
+            {"label": label, "items": items, "current": any(item["current"] for item in items), "counts": [i["count"] for i in items if i["count"]]}
+        )
     return groups
 
 

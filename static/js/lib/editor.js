@@ -50,7 +50,7 @@ const look = EditorView.theme({
   ".cm-activeLine": { backgroundColor: "color-mix(in srgb, var(--accent-soft) 45%, transparent)" },
   ".cm-activeLineGutter": { backgroundColor: "var(--accent-soft)", color: "var(--text)" },
   "&.cm-focused > .cm-scroller > .cm-selectionLayer .cm-selectionBackground, .cm-selectionBackground": {
-    backgroundColor: "light-dark(#c9d7ff, #33458a)",
+    backgroundColor: "var(--selection)",
   },
   ".cm-matchingBracket": { backgroundColor: "var(--accent-soft)", outline: "1px solid var(--line-strong)" },
   ".cm-selectionMatch": { backgroundColor: "var(--warn-soft)" },
