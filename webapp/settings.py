@@ -37,6 +37,7 @@ INSTALLED_APPS = [
     "webapp.tasks",
     "webapp.runs",
     "webapp.leaderboard",
+    "webapp.review",
     "webapp.fleet",
     "webapp.knowledge",
     "webapp.llm",

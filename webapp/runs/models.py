@@ -150,6 +150,8 @@ class Candidate(models.Model):
     verification = models.ForeignKey(Verification, on_delete=models.SET_NULL, null=True, related_name="+")
     timeline = models.ForeignKey(Artefact, on_delete=models.PROTECT, null=True, related_name="+")
     profile = models.ForeignKey(Artefact, on_delete=models.PROTECT, null=True, related_name="+")
+    # What people judged of it, written by webapp/review/verdicts.py: "", accepted, questioned, hack, retracted. All but the first two leave rankings.
+    verdict = models.CharField(max_length=12, blank=True, default="", db_default="")
     created_at = models.DateTimeField()
 
     class Meta:
