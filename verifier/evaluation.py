@@ -266,14 +266,15 @@ class Evaluation:
         self.runner = self.pool.take("runner", self.job.precision, self.job.mode)
         return self._enlist(self.runner, artefacts)
 
-    def _enlist(self, runner: Party, artefacts: Artefacts) -> Subject:
-        message = {"source": self.program.source, "artefacts": artefacts.index, "variables": self.device.variables("device")}
+    def _enlist(self, runner: Party, artefacts: Artefacts, program: Program | None = None) -> Subject:
+        message = {"source": (program or self.program).source, "artefacts": artefacts.index, "variables": self.device.variables("device")}
         runner.ask("import", message, self.limits.load, raw=artefacts.data)
         return Subject(runner)
 
     def _time(self, trials: Trials, artefacts: Artefacts) -> None:
         report = self.report
         tournament = Tournament(self.pool, trials, self.job, self.seed, lambda runner: self._enlist(runner, artefacts), self.known)
+        tournament.rival = self._rival()
         floor, reason = floor_ms(self.device, trials.bytes_moved(), self._flops(), self.job.precision)
         try:
             for attempt in (1, 2):
@@ -282,6 +283,8 @@ class Evaluation:
                 report.trials += tournament.failed
                 if tournament.failed:
                     raise Ended("wrong_result", f"{tournament.failed[0].name}: {tournament.failed[0].detail or 'the output is off'}")
+                if tournament.rival_off:
+                    raise Ended("inconclusive", f"the program that it is timed against is wrong: {tournament.rival_off}")
                 if tournament.burning:
                     message = tournament.burning
                     report.findings.append(Finding(rule="burns-cpu", severity="downgrade", message=message, source="runtime"))
@@ -318,6 +321,29 @@ class Evaluation:
                 report.reasons["floor_ms"] = reason
         finally:
             tournament.close()
+
+    def _rival(self) -> Callable[[Party], Subject] | None:
+        """How the job's other program is enlisted in a runner, once it is built; null where the job has none. It goes through the same stages before
+        it runs; where it does not pass them there is no verdict on the program."""
+        if self.job.rival_source is None:
+            return None
+        try:
+            tree = parse(self.job.rival_source)
+            program = Program.read(self.job.rival_source)
+        except SourceError as error:
+            raise Ended("inconclusive", f"the program that it is timed against cannot be read: {error}") from None
+        self.report.rival = program.sha
+        refused = [finding for finding in inspect_source(tree, program.source) if finding.severity == "refuse"]
+        if refused and not self.report.without_static:
+            raise Ended("inconclusive", f"the program that it is timed against is refused: line {refused[0].line}: {refused[0].message}")
+        building = Building(self.pool, self.store, program, self.headers)
+        try:
+            artefacts, _ = building.result()
+        except BuildFailed as failed:
+            raise Ended("inconclusive", f"the program that it is timed against does not build: {failed.message}") from None
+        finally:
+            building.close()
+        return lambda runner: self._enlist(runner, artefacts, program)
 
     def _flops(self) -> int | None:
         from verifier.capturing import known_capture
@@ -380,6 +406,8 @@ class Evaluation:
     def _verdict(self, failure: PartyFailure) -> tuple[Status, str]:
         """What a runner's failure says about the program."""
         where = f"line {failure.line}: " if failure.line else ""
+        if failure.request == "rival":
+            return "inconclusive", failure.message
         if failure.request in ("start", "role"):
             return "infrastructure_error", f"a confined process could not be started: {failure.message} {failure.detail[-500:]}".strip()
         if failure.kind == "raised":

@@ -33,6 +33,7 @@ class VerifyJob(_Job):
     tier: Tier = "quick"
     backward: bool = False  # also the gradients of inputs and parameters: right, and within the measured call, for program and baselines alike
     seed: int | None = None  # null: drawn secretly; given only to repeat a measurement
+    rival_source: str | None = None  # another program that passed, timed in turn with this one; baselines beyond eager are then left out
 
 
 class ProfileJob(_Job):

@@ -18,6 +18,7 @@ Status = Literal["passed", "wrong_result", "build_failed", "crashed", "timed_out
 Tier = Literal["quick", "full"]
 Class = Literal["custom", "mixed", "orchestration"]
 Baseline = Literal["eager", "compile", "compile-max-autotune", "cuda-graph"]
+Rival = Literal["rival"]
 
 
 class Environment(BaseModel):
@@ -83,7 +84,7 @@ class Interval(BaseModel):
 class Comparison(BaseModel):
     """The program against one baseline, interleaved in random ABBA blocks. Over several pairs of processes, times and ratio are geometric means."""
 
-    baseline: Baseline
+    baseline: Baseline | Rival
     speedup: Interval
     program_ms: float  # median over calls
     baseline_ms: float
@@ -99,6 +100,7 @@ class Timing(BaseModel):
     clock_agrees: bool
     round_trip_ms: float  # calibrated empty round trip
     comparisons: list[Comparison]
+    rival: Comparison | None = None  # against the job's other program, in the same blocks: no baseline, so it counts in no ranking
     throttled: bool | None = None
     pairs: int = 1  # fresh processes of the program, and as many of eager
     repeatability: str = ""  # how much processes of the same code differ on this host, and how that is known
@@ -136,6 +138,7 @@ class Report(BaseModel):
     version: int = SCHEMA_VERSION
     task: str
     program: str
+    rival: str | None = None  # hash of the program that it was timed against, besides eager
     tier: Tier
     precision: Precision
     mode: Mode

@@ -16,7 +16,7 @@ from verifier.idleness import Watch
 from verifier.intervals import Process
 from verifier.layout import Spec, place, read_specs, view
 from verifier.pool import Party
-from verifier.report import Baseline
+from verifier.report import Baseline, Rival
 from verifier.session import Values, reserve, write
 
 POISON = 0xA5
@@ -113,7 +113,7 @@ def _same_bytes(left: torch.Tensor, right: torch.Tensor) -> bool:
 class Side:
     """The program, or a baseline, with its samples: milliseconds, one list a block."""
 
-    name: Baseline | None
+    name: Baseline | Rival | None
     caller: Caller
     blocks: list[list[float]] = field(default_factory=list)
     inner: list[int] = field(default_factory=list)

@@ -22,7 +22,7 @@ from verifier.jobs import VerifyJob
 from verifier.layout import place, read_specs
 from verifier.limits import Limits
 from verifier.pool import Party, PartyFailure, Pool, Role
-from verifier.report import Baseline, Comparison, Interval, Timing, Trial
+from verifier.report import Baseline, Comparison, Interval, Rival, Timing, Trial
 from verifier.session import Values, fetch, give
 from verifier.timing import Call, Caller, Side, clock_finding, measure, median_ms
 from verifier.trials import Subject, Trials
@@ -92,12 +92,14 @@ class Tournament:
     enlist: Callable[[Party], Subject]
     known: Repeatability
     others: list[Baseline] | None = None  # beyond eager, in tier full; null: all that the device has
+    rival: Callable[[Party], Subject] | None = None  # enlists the other program of the job, one process a pair
     parties: list[Party] = field(default_factory=list)
     failed: list[Trial] = field(default_factory=list)
     checked: list[Trial] = field(default_factory=list)
     reasons: dict[str, str] = field(default_factory=dict)
     wide: str = ""
     burning: str = ""  # how the program kept the machine busy while others were timed
+    rival_off: str = ""  # how the rival's outputs differ from eager's: then it is nothing to be measured against
 
     def run(self, subject: Subject) -> tuple[Timing, str]:
         """The timing, and how the clocks disagree, if they do. Wrong outputs are in `failed`. Raises `PartyFailure` for the program."""
@@ -106,7 +108,7 @@ class Tournament:
             return self._run(subject)
 
     def _run(self, subject: Subject) -> tuple[Timing, str]:
-        self.failed, self.checked, self.wide, self.burning = [], [], "", ""
+        self.failed, self.checked, self.wide, self.burning, self.rival_off = [], [], "", "", ""
         self._pending: dict[tuple[int, int], dict[int, Call]] = {}
         rng = random.Random(self.trials.draws.getrandbits(64))
         count = PAIRS[self.job.tier]
@@ -126,7 +128,7 @@ class Tournament:
         room = self.pool.device.free_bytes()
         # Each process has its own tensors, and arenas for inputs and outputs of which the judge keeps copies.
         arenas = 3 * self.trials.first_inputs.nbytes + 2 * place(self.trials.expected_specs)[1]
-        need = 2 * ((self.trials.peak_bytes() or 0) + arenas + self.pool.device.process_bytes)
+        need = (2 if self.rival is None else 3) * ((self.trials.peak_bytes() or 0) + arenas + self.pool.device.process_bytes)
         at_once = count if room is None or need <= 0 else max(1, min(count, int(0.7 * room / need)))
         return [range(first, min(first + at_once, count)) for first in range(0, count, at_once)]
 
@@ -151,7 +153,7 @@ class Tournament:
             least = max(FEW_BLOCKS, int(3 * budget / a_block))
         first = measure(sides, self._draw, check, rng, first, least - 2)
         while not self.failed and len(these[0].program.blocks) < MAX_BLOCKS[tier]:
-            found = estimate_of(before + these, "eager", self.known, self.seed)
+            found = estimate_of(before + these, "eager" if self.rival is None else "rival", self.known, self.seed)
             spent = time.monotonic() - begin
             half = (found.interval.high - found.interval.low) / 2 / found.interval.ratio
             enough = max(ROUGH, found.between) if tier == "quick" else max(FINE, found.between / 2)
@@ -167,7 +169,7 @@ class Tournament:
                 self.failed = [Trial(name="state after the timed calls", seed=0, ok=False, detail=off)]
 
     def _result(self, pairs: list[Pair]) -> tuple[Timing, str]:
-        names = [side.name for side in pairs[0].baselines if side.name is not None]
+        names = [side.name for side in pairs[0].baselines if side.name not in (None, "rival")]
         comparisons = [compare(pairs, name, self.known, self.seed) for name in names]
         speedup = comparisons[0].speedup
         if useless(speedup):
@@ -180,6 +182,7 @@ class Tournament:
             clock_agrees=not any(problems),
             round_trip_ms=pairs[0].program.round_trip / 1e6,
             comparisons=comparisons,
+            rival=compare(pairs, "rival", self.known, self.seed) if self.rival is not None else None,
             throttled=self.pool.device.throttled(),
             pairs=len(pairs),
             repeatability=f"{self.known.source}: {self.known.spread(0.0):.2%} and {self.known.noise:.2f} of the variation from call to call",
@@ -197,9 +200,11 @@ class Tournament:
         """Starts what this round needs, all at once. Only the first round has baselines other than eager. Raises `PartyFailure` where the program or
         eager fails; another baseline that fails is named in `reasons`."""
         quick = self.job.tier == "quick"
-        others = self._others() if first and not quick else []
+        others = self._others() if first and not quick and self.rival is None else []
+        rivals = len(members) if self.rival is not None else 0
         kept = self.trials.reference.eager_party if quick else None
-        roles: list[Role] = ["runner"] * (0 if quick else len(members)) + ["baseline"] * (len(members) - (kept is not None) + len(others))
+        own = 0 if quick else len(members)
+        roles: list[Role] = ["runner"] * (own + rivals) + ["baseline"] * (len(members) - (kept is not None) + len(others))
         parties = self.pool.take_all([(role, self.job.precision, self.job.mode) for role in roles])
         runners = [party for party, role in zip(parties, roles, strict=True) if role == "runner"]
         eagers = [party for party, role in zip(parties, roles, strict=True) if role == "baseline"]
@@ -207,19 +212,23 @@ class Tournament:
             eagers = [kept, *eagers] if kept is not None else eagers
             self.trials.reference.eager_party = eagers[0]
         self.parties = [party for party in parties if party is not self.trials.reference.eager_party]
-        work: list[Callable[[], Side | None]] = [partial(self._program, runner) for runner in runners]
+        work: list[Callable[[], Side | None]] = [partial(self._program, runner) for runner in runners[:own]]
         work += [partial(self._baseline, "eager", party) for party in eagers[: len(members)]]
         work += [partial(self._other, name, party) for name, party in zip(others, eagers[len(members) :], strict=True)]
+        work += [partial(self._rival, runner) for runner in runners[own:]]
         sides = self.pool.at_once(work)
         if quick:
             self.trials.reconstruct(subject)
             assert subject.caller is not None
             sides.insert(0, Side(None, subject.caller))
+        opponents = [side for side in sides[len(sides) - rivals :] if side is not None]
+        sides = sides[: len(sides) - rivals]
         programs, baselines = sides[: len(members)], sides[len(members) : 2 * len(members)]
         pairs = []
         for index, (program, eager) in enumerate(zip(programs, baselines, strict=True)):
             assert program is not None and eager is not None
             more = [side for side in sides[2 * len(members) :] if side is not None] if index == 0 else []
+            more += opponents[index : index + 1]
             pairs.append(Pair(program, [eager, *more], Watch(program.caller.party)))
         return pairs
 
@@ -233,6 +242,18 @@ class Tournament:
         self.trials.reconstruct(subject, stay=False)
         assert subject.caller is not None
         return Side(None, subject.caller)
+
+    def _rival(self, runner: Party) -> Side:
+        """The other program in a fresh process. What fails there says nothing about the one that is measured."""
+        assert self.rival is not None
+        try:
+            subject = self.rival(runner)
+            self.trials.reconstruct(subject, stay=False)
+        except PartyFailure as failure:
+            raise of_rival(failure) from None
+        assert subject.caller is not None
+        caller = RivalCaller(runner, subject.caller.expected, subject.caller.limit, backward=subject.caller.backward)
+        return Side("rival", caller)
 
     def _other(self, name: Baseline, party: Party) -> Side | None:
         try:
@@ -289,8 +310,10 @@ class Tournament:
         return values, seed
 
     def _check(self, pairs: list[Pair]) -> Callable[[int, Side, Call], None]:
-        """Every output of each program against its own eager's for the same input, whichever comes first."""
+        """Every output of each program, and of a rival, against its own eager's for the same input, whichever comes first."""
         role = {id(side): (index, which) for index, pair in enumerate(pairs) for which, side in enumerate((pair.program, pair.baselines[0]))}
+        role |= {id(side): (index, 2) for index, pair in enumerate(pairs) for side in pair.baselines if side.name == "rival"}
+        whole = 2 if self.rival is None else 3
 
         def check(number: int, side: Side, call: Call) -> None:
             if id(side) not in role:
@@ -298,9 +321,12 @@ class Tournament:
             index, which = role[id(side)]
             calls = self._pending.setdefault((number, index), {})
             calls[which] = call
-            if len(calls) < 2:
+            if len(calls) < whole:
                 return
             del self._pending[number, index]
+            if whole == 3 and not self.rival_off:
+                rival = self._trial(number, calls[2], calls[1])
+                self.rival_off = "" if rival.ok else f"{rival.name}: {rival.detail or 'the output is off'}"
             trial = self._trial(number, calls[0], calls[1])
             if not trial.ok:
                 self.failed = [trial]
@@ -319,6 +345,22 @@ class Tournament:
         if trial.ok and changed:
             trial = trial.model_copy(update={"ok": False, "detail": f"the program changes its input {changed[0]}"})
         return trial.model_copy(update={"norm": NORM + ", against eager"})
+
+
+class RivalCaller(Caller):
+    """A rival that fails in a timed call is not the program's fault."""
+
+    def call(self, values: Values, rng: int, flush: bool = True, fresh_address: bool = True, reread: bool = False) -> Call:
+        try:
+            return super().call(values, rng, flush, fresh_address, reread)
+        except PartyFailure as failure:
+            raise of_rival(failure) from None
+
+
+def of_rival(failure: PartyFailure) -> PartyFailure:
+    """Said of the rival: `Evaluation` then ends without a verdict on the program."""
+    failure.request, failure.message = "rival", f"the program that it is timed against failed: {failure.message}"
+    return failure
 
 
 def state_off(pair: Pair, trials: Trials) -> str:
@@ -349,13 +391,13 @@ def load_baseline(party: Party, source: str, seed: int, limits: Limits) -> None:
     party.loaded = (source, seed)
 
 
-def estimate_of(pairs: list[Pair], name: Baseline, known: Repeatability, seed: int) -> Estimate:
+def estimate_of(pairs: list[Pair], name: Baseline | Rival, known: Repeatability, seed: int) -> Estimate:
     """Of the program against one baseline, over the pairs that have it."""
     found = [(pair.program, side) for pair in pairs for side in pair.baselines if side.name == name]
     return estimate([np.array(program.blocks) for program, _ in found], [np.array(side.blocks) for _, side in found], known, seed)
 
 
-def compare(pairs: list[Pair], name: Baseline, known: Repeatability, seed: int) -> Comparison:
+def compare(pairs: list[Pair], name: Baseline | Rival, known: Repeatability, seed: int) -> Comparison:
     found = [(pair.program, side) for pair in pairs for side in pair.baselines if side.name == name]
     return Comparison(
         baseline=name,
