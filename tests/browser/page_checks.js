@@ -1,0 +1,71 @@
+// What every page has to keep, asked in the page itself. Each check gives sentences about what is wrong; none is what one wants to see.
+(() => {
+  const shifts = [];
+  new PerformanceObserver((list) => {
+    for (const entry of list.getEntries()) {
+      if (entry.hadRecentInput) continue;
+      const sources = entry.sources.map(({ node }) => (node instanceof Element ? node.tagName.toLowerCase() + (node.id ? `#${node.id}` : "") + [...node.classList].map((name) => `.${name}`).join("") : "text"));
+      shifts.push({ value: entry.value, at: Math.round(entry.startTime), sources });
+    }
+  }).observe({ type: "layout-shift", buffered: true });
+
+  const LEAST_TEXT = 12;
+  const HARMFUL = new Set(["serious", "critical"]);
+  const where = (element) => {
+    const names = [];
+    for (let at = element; at && at !== document.body && names.length < 4; at = at.parentElement) {
+      names.unshift(at.tagName.toLowerCase() + (at.id ? `#${at.id}` : "") + [...at.classList].slice(0, 2).map((name) => `.${name}`).join(""));
+    }
+    return names.join(" > ");
+  };
+
+  // Text that is drawn: in a box, not hidden, not clipped away for screen readers. Text of a drawing is as large as the drawing is scaled.
+  function smallText() {
+    const found = new Map();
+    const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+      if (!node.data.trim()) continue;
+      const element = node.parentElement;
+      if (element.closest("script, style, noscript, template, textarea, select, .visually-hidden, [hidden]") || !element.checkVisibility({ visibilityProperty: true })) continue;
+      let size = parseFloat(getComputedStyle(element).fontSize);
+      if (element instanceof SVGElement && element.getScreenCTM) size *= Math.abs(element.getScreenCTM()?.a ?? 1);
+      if (size && size < LEAST_TEXT - 0.05) found.set(where(element), `text of ${size.toFixed(1)} px at ${where(element)}: "${node.data.trim().slice(0, 30)}"`);
+    }
+    return [...found.values()].slice(0, 6);
+  }
+
+  function frame() {
+    const wrong = [];
+    if (!document.title.trim() || document.title.trim() === "Stitchwork") wrong.push(`the title is "${document.title}"`);
+    const heads = [...document.querySelectorAll("h1")].filter((head) => head.checkVisibility() && head.textContent.trim());
+    if (heads.length !== 1) wrong.push(`${heads.length} visible h1`);
+    if (!document.querySelector("main")) wrong.push("no main");
+    return wrong;
+  }
+
+  function overflow() {
+    const width = document.documentElement.clientWidth;
+    if (document.documentElement.scrollWidth <= innerWidth) return [];
+    const inner = (element) => {
+      for (let at = element.parentElement; at && at !== document.documentElement; at = at.parentElement) if (getComputedStyle(at).overflowX !== "visible") return true;
+      return false;
+    };
+    const wide = [...document.body.querySelectorAll("*")].filter((element) => element.getBoundingClientRect().right > width + 1 && !inner(element));
+    return [`the document is ${document.documentElement.scrollWidth} px wide in a window of ${innerWidth} px: ${wide.slice(-3).map(where).join("; ")}`];
+  }
+
+  async function axeFinds(options) {
+    const { violations } = await axe.run(document, { resultTypes: ["violations"], ...options });
+    return violations
+      .filter(({ impact }) => HARMFUL.has(impact))
+      .map(({ id, impact, help, nodes }) => `axe ${id} (${impact}): ${help}: ${nodes.slice(0, 3).map(({ target, any }) => `${target.flat().join(" ")} ${id === "color-contrast" ? (any[0]?.message ?? "") : ""}`).join(" | ")}`);
+  }
+
+  window.pageChecks = {
+    all: async () => [...frame(), ...overflow(), ...smallText(), ...(await axeFinds({}))],
+    // What another scheme can change.
+    colours: () => axeFinds({ runOnly: ["color-contrast", "link-in-text-block"] }),
+    shifts: () => shifts,
+    shift: () => shifts.reduce((sum, { value }) => sum + value, 0),
+  };
+})();

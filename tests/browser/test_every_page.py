@@ -1,0 +1,156 @@
+"""Every page that the URL configuration serves: WCAG by axe, light and dark, 390 and 1440 px, the console, widths, titles, sizes of text,
+layout shifts. A page that nothing here can fill fails: say in `addresses.py` what its parameters name."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from django.test import Client
+from playwright.sync_api import Browser, BrowserContext, Page
+
+from tests.browser import sample_run
+from tests.browser.addresses import Seeded, address, patterns, seed
+from webapp.accounts.models import SignInLink
+from webapp.environment import ROOT
+from webapp.fleet.models import Device
+from webapp.runs.append import append
+from webapp.runs.models import Run
+
+AXE = ROOT / "node_modules/axe-core/axe.min.js"
+CHECKS = ROOT / "tests/browser/page_checks.js"
+WIDTHS = (1440, 390)
+MOST_SHIFT = 0.05  # of a page while it loads; "good" is up to 0.1 (web.dev/cls)
+MOST_LIVE_SHIFT = 0.01  # of a page that gets news while somebody reads it
+# The same page in another state: name of the URL -> queries.
+STATES = {
+    "runs:candidate": ["?tab=report", "?tab=kernels", "?tab=timeline", "?tab=source"],
+    "runs:list": ["?q=nothing-has-this-name"],
+    "knowledge:documents": ["?q=softmax"],
+}
+
+pytestmark = pytest.mark.timeout(600)
+
+
+class Swept:
+    """Pages to look at, found by asking every address once without a browser."""
+
+    def __init__(self, seeded: Seeded):
+        self.problems: list[str] = []
+        self.pages: dict[str, list[str]] = {"alice": [], "nobody": []}
+        signed_in = Client()
+        signed_in.force_login(seeded.people.alice)
+        for pattern in patterns():
+            path = address(pattern, seeded)
+            if path is None:
+                self.problems.append(f"{pattern.name} ({pattern.route}): addresses.py does not say what fills {', '.join(pattern.parameters)}")
+                continue
+            for query in ("", *STATES.get(pattern.name, [])):
+                self._ask(pattern.name, path + query, signed_in)
+
+    def _ask(self, name: str, path: str, client: Client) -> None:
+        answer = client.get(path)
+        who = "alice"
+        if answer.status_code in (301, 302):  # signing in, for somebody who is signed in
+            answer, who = Client().get(path), "nobody"
+        if answer.status_code in (405, 301, 302):  # takes only forms, or leads elsewhere
+            return
+        if answer.status_code not in (200, 410):  # 410: a link that was spent says so on a page
+            self.problems.append(f"{name}: {path} answered {answer.status_code}: seed what it shows, in addresses.py")
+        elif answer["Content-Type"].startswith("text/html") and b"<html" in b"".join(answer)[:4000]:
+            self.pages[who].append(path)
+
+
+def prepare(browser: Browser, base: str, user=None) -> tuple[BrowserContext, Page, list[str]]:
+    """A page that checks itself, signed in as `user`, and what its console said."""
+    context = browser.new_context(reduced_motion="reduce", bypass_csp=True)
+    context.add_init_script(path=CHECKS)
+    page = context.new_page()
+    if user is not None:
+        page.goto(f"{base}/sign-in/{SignInLink.issue(user)}/")
+    said: list[str] = []
+    page.on("pageerror", lambda error: said.append(f"script: {error}"))
+    page.on("console", lambda message: said.append(f"console: {message.text}") if message.type == "error" else None)
+    return context, page, said
+
+
+def look_at(page: Page, url: str, said: list[str]) -> list[str]:
+    found = []
+    for width in WIDTHS:
+        page.set_viewport_size({"width": width, "height": 900 if width > 1000 else 844})
+        page.emulate_media(color_scheme="light")
+        said.clear()
+        page.goto(url, wait_until="load")
+        assert page.url == url, f"{url} led to {page.url}"
+        page.evaluate(AXE_SOURCE)
+        wrong = page.evaluate("pageChecks.all()")
+        page.emulate_media(color_scheme="dark")
+        wrong += [f"dark: {sentence}" for sentence in page.evaluate("pageChecks.colours()")]
+        shift = page.evaluate("pageChecks.shift()")
+        if shift > MOST_SHIFT:
+            wrong.append(f"shifted by {shift:.3f} while it loaded: {page.evaluate('pageChecks.shifts()')}")
+        found += [f"{width} px: {sentence}" for sentence in [*wrong, *said]]
+    return found
+
+
+AXE_SOURCE = AXE.read_text() + "; null" if AXE.exists() else ""
+
+
+@pytest.fixture
+def seeded(people) -> Seeded:
+    if not AXE_SOURCE:
+        pytest.skip("axe-core is not installed: make assets")
+    return seed(people)
+
+
+def test_every_page(server, browser, seeded):
+    swept = Swept(seeded)
+    problems = list(swept.problems)
+    began = time.monotonic()
+    for who, paths in swept.pages.items():
+        context, page, said = prepare(browser, server, seeded.people.alice if who == "alice" else None)
+        for path in paths:
+            problems += [f"{path} at {sentence}" for sentence in look_at(page, server + path, said)]
+        context.close()
+    count = sum(map(len, swept.pages.values()))
+    print(f"{count} pages in {time.monotonic() - began:.0f} s")
+    assert not problems, f"{len(problems)} problems on {count} pages:\n" + "\n".join(problems)
+    assert count > 25
+
+
+def test_pages_that_are_refused_keep_the_same(server, browser, seeded):
+    context, page, said = prepare(browser, server, seeded.people.alice)
+    for path in ("/no/such/page", "/submit/?example=none"):
+        wrong = [sentence for sentence in look_at(page, server + path, said) if "the server responded with a status of 404" not in sentence]
+        assert not wrong, "\n".join([path, *wrong])
+    context.close()
+
+
+def test_news_moves_nothing(server, browser, people):
+    """A run is told, a device comes and goes, a run ends: what somebody reads stays where it is."""
+    run = sample_run.create_run(people.alice)
+    batches = [[event for event in batch if event.payload.get("of") is None] for batch in sample_run.story(run)]
+    half = len(batches) // 2
+    for batch in batches[:half]:
+        append(run.pk, batch)
+    Device.objects.create(worker="w1", kind="cpu", device="cpu", name="Example CPU", model="cpu-x86_64-2c", queue="verify.cpu")
+    context, page, _ = prepare(browser, server, people.alice)
+    others = [context.new_page() for _ in range(2)]
+    pages = dict(zip((f"/runs/{run.pk}/", "/", "/devices/"), (page, *others), strict=True))
+    for path, shown in pages.items():
+        shown.set_viewport_size({"width": 1440, "height": 900})
+        shown.goto(server + path)
+    page.wait_for_function("document.querySelectorAll('.entry').length > 4")
+    before = {path: shown.evaluate("pageChecks.shift()") for path, shown in pages.items()}
+    for batch in batches[half:]:
+        append(run.pk, batch)
+    Device.objects.update(busy_with="softmax")
+    for shown in others:
+        shown.evaluate("document.querySelectorAll('[hx-trigger]').forEach((element) => element.dispatchEvent(new CustomEvent('tick')))")
+    page.wait_for_function("document.querySelector('[data-part=status]').textContent.includes('improved')", timeout=20_000)
+    assert Run.objects.get(pk=run.pk).state == "finished"
+    others[0].wait_for_function("document.querySelector('table.runs').textContent.includes('improved')", timeout=20_000)
+    for path, shown in pages.items():
+        shift = shown.evaluate("pageChecks.shift()") - before[path]
+        assert shift <= MOST_LIVE_SHIFT, f"{path} shifted by {shift:.3f}: {shown.evaluate('pageChecks.shifts()')}"
+    context.close()
