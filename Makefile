@@ -4,7 +4,7 @@ DATA_DIR ?= .data
 PYTHON := .venv/bin/python
 PYTEST := $(PYTHON) -m pytest
 
-.PHONY: run dev setup assets test test-all lint setup-dev browser-packages bench-solve clean
+.PHONY: run dev setup assets test test-all lint setup-dev browser-packages bench-solve bench-pages bench-stream clean
 
 run: setup
 	@exec env PORT=$(PORT) DATA_DIR=$(DATA_DIR) STITCHWORK_DIE_WITH_PARENT=1 $(PYTHON) -m webapp.supervisor
@@ -41,6 +41,12 @@ browser-packages:
 
 bench-solve: setup
 	$(PYTHON) bench/solve_all.py
+
+bench-pages: setup-dev browser-packages  ## pages in Chromium over 10,000 runs and 1,000,000 events
+	$(PYTHON) -m bench.pages.run
+
+bench-stream: setup-dev  ## 100 viewers of one run that emits 200 events a second
+	$(PYTHON) -m bench.stream
 
 clean:
 	rm -rf .assets node_modules

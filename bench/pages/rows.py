@@ -1,0 +1,41 @@
+"""What a benchmark of pages found: one row a figure, with the bar that it is held against."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+
+
+@dataclass(frozen=True)
+class Row:
+    """`value` in `unit`; `bar` is the most it may be, or None for a figure that is only told. `samples` are the single measurements."""
+
+    name: str
+    value: float
+    unit: str
+    bar: float | None = None
+    samples: Sequence[float] = field(default_factory=list)
+
+    @property
+    def met(self) -> bool | None:
+        return None if self.bar is None else self.value <= self.bar
+
+    def as_json(self) -> dict:
+        return asdict(self) | {"samples": [round(sample, 3) for sample in self.samples], "value": round(self.value, 3), "met": self.met}
+
+
+def percentile(samples: Sequence[float], share: float) -> float:
+    """Nearest rank: the smallest sample that at least `share` (0 to 1) of all do not exceed."""
+    ordered = sorted(samples)
+    return ordered[min(len(ordered) - 1, max(0, -int(-share * len(ordered) // 1) - 1))]
+
+
+def table(rows: Sequence[Row]) -> str:
+    """The rows as one table for a terminal."""
+    width = max((len(row.name) for row in rows), default=4)
+    lines = [f"{'what':{width}}  {'measured':>14}  {'bar':>10}"]
+    for row in rows:
+        sign = {True: "met", False: "MISSED", None: ""}[row.met]
+        bar = "" if row.bar is None else f"{row.bar:g} {row.unit}"
+        lines.append(f"{row.name:{width}}  {row.value:>10.5g} {row.unit:3}  {bar:>10}  {sign}".rstrip())
+    return "\n".join(lines)
