@@ -9,11 +9,14 @@ from django.db.models import Q, QuerySet
 from django.http import Http404
 
 from webapp.accounts.access import Asker, Right, has_right, require, teams_with, user_of
+from webapp.review.guests import share_of
 from webapp.runs.models import Run
 
 
 def visible_runs(asker: Asker) -> QuerySet[Run]:
-    """Runs of the asker's teams, and those that their teams publish."""
+    """Runs of the asker's teams, and those that their teams publish; for somebody who came by a share link, the shared one."""
+    if share := share_of(asker):
+        return Run.objects.filter(pk=share.run_id)
     if not user_of(asker).is_authenticated:
         return Run.objects.none()
     return Run.objects.filter(Q(team__in=teams_with(asker)) | Q(published=True))
@@ -28,6 +31,12 @@ def run_for(asker: Asker, run_id: uuid.UUID | str, right: Right = "view") -> tup
     run = Run.objects.select_related("task", "team").filter(pk=run_id).first()
     if run is None:
         raise Http404("no such run")
+    if share := share_of(asker):  # a guest: the one run, to look at
+        if share.run_id != run.pk:
+            raise Http404("no such run")
+        if right != "view":
+            raise PermissionDenied("A share link is for reading.")
+        return run, False
     if has_right(asker, run.team_id, "view"):
         require(asker, run.team_id, right)
         return run, has_right(asker, run.team_id, "act")

@@ -1,0 +1,115 @@
+"""Lists over runs: the threads of one's teams, verdicts that wait, and what one was told of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet
+from django.http import QueryDict
+
+from webapp.accounts.models import Team, User
+from webapp.review import places
+from webapp.review.models import Comment, Notification, ReadMark, Thread, Verdict
+from webapp.runs.models import Candidate, Run
+
+SHOW = {"open": "Open", "mine": "Mentions me", "written": "I wrote in", "resolved": "Resolved", "all": "All"}
+KINDS = {"": "anywhere", "line": "on lines", "event": "on events", "range": "on timelines", "candidate": "on candidates", "run": "on runs"}
+
+
+@dataclass(frozen=True)
+class ThreadFilters:
+    """What is shown of a team's threads; from the query string."""
+
+    show: str = "open"
+    kind: str = ""
+    text: str = ""
+
+    @classmethod
+    def read(cls, query: QueryDict) -> ThreadFilters:
+        show, kind = query.get("show", ""), query.get("kind", "")
+        return cls(show if show in SHOW else "open", kind if kind in KINDS else "", query.get("q", "").replace("\0", "").strip()[:140])
+
+    def apply(self, threads: QuerySet[Thread], user: User) -> QuerySet[Thread]:
+        match self.show:
+            case "open":
+                threads = threads.filter(resolved_at=None)
+            case "resolved":
+                threads = threads.filter(resolved_at__isnull=False)
+            case "mine":
+                threads = threads.filter(Exists(_comments().filter(mentions=user)))
+            case "written":
+                threads = threads.filter(Exists(_comments().filter(author=user)))
+        if self.kind:
+            threads = threads.filter(kind=self.kind)
+        for word in self.text.split()[:8]:
+            said = _comments().filter(text__icontains=word)
+            threads = threads.filter(Q(run__title__icontains=word) | Q(run__task__name__icontains=word) | Exists(said))
+        return threads
+
+
+def _comments() -> QuerySet[Comment]:
+    return Comment.objects.filter(thread=OuterRef("pk"), deleted_at=None)
+
+
+def threads_of(team: Team) -> QuerySet[Thread]:
+    """Of the team's runs, those with something left to read, the latest first."""
+    said = Count("comments", filter=Q(comments__deleted_at=None))
+    return (
+        Thread.objects.filter(team=team)
+        .annotate(said=said)
+        .filter(said__gt=0)
+        .select_related("run", "created_by", "resolved_by")
+        .order_by("-last_at")
+    )
+
+
+def waiting_for_verdict(team: Team) -> QuerySet[Run]:
+    """Finished runs with a confirmed result on which no verdict stands, the latest first."""
+    best = Candidate.objects.filter(run=OuterRef("pk"), number=OuterRef("best_candidate"), verdict="")
+    runs = Run.objects.filter(team=team, state="finished", speedup__isnull=False, archived_at=None)
+    return runs.filter(Exists(best)).select_related("task", "created_by").order_by("-finished_at")
+
+
+def standing_verdicts(team: Team) -> QuerySet[Verdict]:
+    """The newest of each candidate of the team's runs where it keeps a result out of the ranking."""
+    newest = Verdict.objects.filter(run__team=team).order_by("run", "candidate", "-id").distinct("run", "candidate")
+    kept_out = [Verdict.QUESTIONED, Verdict.HACK, Verdict.RETRACTED]
+    return Verdict.objects.filter(pk__in=newest.values("pk"), value__in=kept_out).select_related("run", "by").order_by("-at")
+
+
+def unread_of(user: User, runs: QuerySet[Run] | list) -> dict:
+    """{run id: comments of others that the person has not read}; runs without any are left out. For a list of runs, in one query."""
+    mark = ReadMark.objects.filter(user=user, run=OuterRef("thread__run")).values("seq")
+    rows = Comment.objects.filter(thread__run__in=runs, deleted_at=None).exclude(author=user).filter(~Exists(mark.filter(seq__gte=OuterRef("seq"))))
+    return dict(rows.values_list(F("thread__run_id")).annotate(count=Count("pk")))
+
+
+def notifications_of(user: User) -> QuerySet[Notification]:
+    rows = Notification.objects.filter(user=user).order_by("-at", "-pk")
+    return rows.select_related("run", "run__team", "thread", "thread__run", "comment", "verdict", "actor")
+
+
+def sentence(notification: Notification) -> str:
+    """ "bob mentioned you on line 12 of candidate 4"."""
+    who = notification.actor.username if notification.actor else "Somebody"
+    where = f"on {places.label(notification.thread.anchor)}" if notification.thread else ""
+    match notification.kind:
+        case Notification.MENTION:
+            return f"{who} mentioned you {where}"
+        case Notification.REPLY:
+            return f"{who} answered {where}"
+        case Notification.THREAD:
+            return f"{who} commented {where}"
+        case Notification.RESOLVED:
+            return f"{who} {'resolved' if notification.thread.resolved_at else 'opened again'} the thread {where}"
+    verdict = notification.verdict
+    if verdict is None or verdict.value == Verdict.WITHDRAWN:
+        return f"{who} withdrew the verdict on candidate {verdict.candidate if verdict else ''}".rstrip()
+    return f"{who} judged candidate {verdict.candidate}: {verdict.value}"
+
+
+def notification_href(notification: Notification) -> str:
+    if notification.thread:
+        return places.thread_href(notification.thread)
+    number = notification.verdict.candidate if notification.verdict else None
+    return places.href(notification.run, {"kind": "candidate", "candidate": number} if number is not None else {"kind": "run"})

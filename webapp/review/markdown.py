@@ -1,0 +1,98 @@
+"""Comments as safe HTML: Markdown without HTML, images or headings, code in colours, names of people marked."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+import nh3
+from django.utils.html import escape
+from django.utils.safestring import SafeString, mark_safe
+from markdown_it import MarkdownIt
+from markdown_it.rules_core import StateCore
+from markdown_it.token import Token
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import CudaLexer, get_lexer_by_name
+from pygments.util import ClassNotFound
+
+# A name begins where no word, address or path goes on: not in "a@b.c", not in "x/@y".
+MENTION = re.compile(r"(?<![\w@./-])@([\w](?:[\w.+-]*\w)?)")
+TAGS = {"p", "br", "strong", "em", "s", "code", "pre", "span", "a", "ul", "ol", "li", "blockquote", "hr", "table", "thead", "tbody", "tr", "th", "td"}
+LONGEST_CODE = 20_000  # characters that are coloured
+_LINES = HtmlFormatter(nowrap=True)
+
+
+def _coloured(code: str, language: str, _attributes: str) -> str:
+    if not language or len(code) > LONGEST_CODE:
+        return ""  # the renderer escapes it itself
+    try:
+        lexer = CudaLexer() if language.lower() in ("cuda", "cu") else get_lexer_by_name(language)
+    except ClassNotFound:
+        return ""
+    return highlight(code, lexer, _LINES)
+
+
+def _mark_people(state: StateCore) -> None:
+    """@name in running text, where the name is somebody's: never within code or a link's address."""
+    people = state.env["people"]
+    for block in state.tokens:
+        if block.type != "inline" or not people:
+            continue
+        children: list[Token] = []
+        for token in block.children or []:
+            children += _split(token, people) if token.type == "text" else [token]
+        block.children = children
+
+
+def _split(token: Token, people: frozenset[str]) -> list[Token]:
+    parts, at = [], 0
+    for found in MENTION.finditer(token.content):
+        if found[1].casefold() not in people:
+            continue
+        parts += [_token("text", token.content[at : found.start()], token.level), _token("mention", found[0], token.level)]
+        at = found.end()
+    return [*parts, _token("text", token.content[at:], token.level)] if parts else [token]
+
+
+def _token(kind: str, content: str, level: int) -> Token:
+    return Token(kind, "", 0, content=content, level=level)
+
+
+def _parser() -> MarkdownIt:
+    parser = MarkdownIt("commonmark", {"html": False, "linkify": True, "breaks": True, "highlight": _coloured})
+    parser.enable(["table", "strikethrough", "linkify"]).disable(["image", "html_block", "html_inline"])
+    parser.core.ruler.push("people", _mark_people)
+    parser.renderer.rules["mention"] = lambda tokens, index, options, env: f'<span class="mention">{escape(tokens[index].content)}</span>'
+    # A heading within a comment would break the outline of the page around it.
+    parser.renderer.rules["heading_open"] = lambda tokens, index, options, env: "<p><strong>"
+    parser.renderer.rules["heading_close"] = lambda tokens, index, options, env: "</strong></p>\n"
+    return parser
+
+
+_MARKDOWN = _parser()
+
+
+@lru_cache(maxsize=4096)
+def html_of(text: str, people: frozenset[str] = frozenset()) -> SafeString:
+    """`people`: names (casefolded) that are marked where they are mentioned."""
+    made = _MARKDOWN.render(text, {"people": people})
+    return mark_safe(  # noqa: S308 - cleaned by an allow-list
+        nh3.clean(
+            made,
+            tags=TAGS,
+            attributes={"a": {"href", "title"}, "span": {"class"}, "code": {"class"}, "th": {"align"}, "td": {"align"}, "ol": {"start"}},
+            url_schemes={"http", "https", "mailto"},
+            link_rel="nofollow noopener noreferrer",
+        )
+    )
+
+
+def mentioned(text: str) -> list[str]:
+    """Names that a text mentions outside of code, in order, each once, casefolded."""
+    names: dict[str, None] = {}
+    for block in _MARKDOWN.parse(text, {"people": frozenset()}):
+        for token in (block.children or []) if block.type == "inline" else []:
+            if token.type == "text":
+                names |= dict.fromkeys(name.casefold() for name in MENTION.findall(token.content))
+    return list(names)

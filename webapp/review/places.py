@@ -1,0 +1,53 @@
+"""What an anchor is called, and the address that opens it."""
+
+from __future__ import annotations
+
+from urllib.parse import urlencode
+
+from django.urls import reverse
+
+from webapp.review.models import Thread
+from webapp.runs.models import Run
+from webapp.ui.tags import ms
+
+
+def program_name(number: int | None) -> str:
+    return "the reference" if number is None else f"candidate {number}"
+
+
+def label(anchor: dict) -> str:
+    """ "line 12 of candidate 4": as it stands after "on"."""
+    match anchor["kind"]:
+        case "event":
+            return f"event {anchor['seq']}, {anchor['label']}"
+        case "candidate":
+            return program_name(anchor["candidate"])
+        case "line":
+            return f"line {anchor['line']} of {program_name(anchor['of'])}"
+        case "range":
+            return f"{ms((anchor['end_ns'] - anchor['start_ns']) / 1e6)} of the timeline of {program_name(anchor['candidate'])}"
+    return "the run"
+
+
+def href(run: Run, anchor: dict, thread: int | None = None) -> str:
+    """The page that shows the place; with a thread it opens that one and brings its place into view (static/review/)."""
+    query = {"thread": thread} if thread else {}
+    match anchor["kind"]:
+        case "candidate":
+            return _address("runs:candidate", [run.pk, anchor["candidate"]], query)
+        case "line":
+            shown = {"tab": anchor["view"]} | ({"against": anchor["against"]} if anchor["view"] == "diff" else {})
+            return _address("runs:candidate", [run.pk, anchor["candidate"]], shown | query)
+        case "range":
+            return _address("runs:timeline", [run.pk, anchor["sha"]], query)
+        case "event":
+            return _address("runs:run", [run.pk], query) + f"#event={anchor['seq']}"
+    return _address("runs:run", [run.pk], query)
+
+
+def thread_href(thread: Thread) -> str:
+    return href(thread.run, thread.anchor, thread.pk)
+
+
+def _address(name: str, arguments: list, query: dict) -> str:
+    return reverse(name, args=arguments) + (f"?{urlencode(query)}" if query else "")

@@ -1,0 +1,84 @@
+"""Verdicts on candidates: who may give which, what stands, and what follows from it."""
+
+from __future__ import annotations
+
+from django.core.exceptions import PermissionDenied
+from django.db import transaction
+
+from webapp.accounts import audit
+from webapp.accounts.access import Asker, has_right, require, user_of
+from webapp.review import notices
+from webapp.review.desk import next_seq
+from webapp.review.models import Verdict
+from webapp.runs.models import Candidate, Run
+
+# A result with one of these is in no ranking; its pages say why.
+UNRANKED = (Verdict.QUESTIONED, Verdict.HACK, Verdict.RETRACTED)
+NEED_REASON = UNRANKED
+LONGEST_REASON = 2000
+
+
+class VerdictRefused(ValueError):
+    """The verdict cannot be given; the message says why."""
+
+
+def standing(candidate: Candidate) -> Verdict | None:
+    """The verdict that stands on a candidate now."""
+    return latest(candidate.run_id, candidate.number)
+
+
+def latest(run_id, number: int) -> Verdict | None:
+    found = Verdict.objects.filter(run_id=run_id, candidate=number).select_related("by").order_by("-id").first()
+    return None if found is None or found.value == Verdict.WITHDRAWN else found
+
+
+def standing_of(run: Run) -> dict[int, Verdict]:
+    """By candidate, for a run's page."""
+    rows = Verdict.objects.filter(run=run).select_related("by").order_by("candidate", "-id").distinct("candidate")
+    return {row.candidate: row for row in rows if row.value != Verdict.WITHDRAWN}
+
+
+def history(run: Run, number: int) -> list[Verdict]:
+    """Newest first."""
+    return list(Verdict.objects.filter(run=run, candidate=number).select_related("by").order_by("-id"))
+
+
+def may_retract(asker: Asker, run: Run) -> bool:
+    """Owners of the team, and whoever started the run while they are a member of it."""
+    return has_right(asker, run.team_id, "own") or (run.created_by_id == user_of(asker).pk and has_right(asker, run.team_id, "act"))
+
+
+def give(asker: Asker, run: Run, number: int, value: str, reason: str = "") -> Verdict:
+    """Judge a candidate, or take the standing verdict back (`withdrawn`). Raises `VerdictRefused`, `PermissionDenied`."""
+    require(asker, run.team_id, "act")
+    reason = reason.replace("\0", "").strip()
+    if value not in Verdict.VALUES:
+        raise VerdictRefused(f"A verdict is one of {', '.join(Verdict.VALUES)}.")
+    if value in NEED_REASON and not reason:
+        raise VerdictRefused(f"Say why it is {value}: whoever looks for the result in the ranking will read it.")
+    if len(reason) > LONGEST_REASON:
+        raise VerdictRefused(f"The reason has {len(reason):,} characters; {LONGEST_REASON:,} are the most. Say more in a comment.")
+    user = user_of(asker)
+    with transaction.atomic():
+        # Verdicts on one run take turns on its sequence, so that what stands and the column never part.
+        seq = next_seq(run)
+        candidate = Candidate.objects.filter(run=run, number=number).first()
+        if candidate is None:
+            raise VerdictRefused(f"This run has no candidate {number}.")
+        before = latest(run.pk, number)
+        if value == Verdict.WITHDRAWN and before is None:
+            raise VerdictRefused("No verdict stands on this candidate.")
+        if Verdict.RETRACTED in (value, before.value if before else "") and not may_retract(asker, run):
+            raise PermissionDenied("Only an owner of the team, or whoever started the run, may retract a result or lift a retraction.")
+        verdict = Verdict.objects.create(run=run, candidate=number, value=value, reason=reason, by=user, seq=seq)
+        Candidate.objects.filter(pk=candidate.pk).update(verdict="" if value == Verdict.WITHDRAWN else value)
+        detail = {"run": str(run.pk), "candidate": number, "value": value, "before": before.value if before else "", "reason": reason[:200]}
+        audit.record(asker, run.team, "verdict.given", f"candidate {number} of {run.title}", detail)
+        notices.of_verdict(verdict, user)
+    return verdict
+
+
+def restore(run: Run) -> None:
+    """Write the column again from the verdicts: rows of candidates are projections of the trace, verdicts are not."""
+    for number, verdict in standing_of(run).items():
+        Candidate.objects.filter(run=run, number=number).update(verdict=verdict.value)
