@@ -91,7 +91,7 @@ export function attachEditor(textarea, { label, readOnly = false, onChange = () 
         python(),
         syntaxHighlighting(highlight),
         look,
-        EditorView.contentAttributes.of({ "aria-label": `${label ?? textarea.getAttribute("aria-label") ?? "Source"}. Escape, then Tab leaves the editor.`, spellcheck: "false" }),
+        EditorView.contentAttributes.of({ "aria-label": `${label ?? textarea.getAttribute("aria-label") ?? "Source"}. Escape, then Tab leaves the editor.`, spellcheck: "false", tabindex: "0" }),
         // Escape, then Tab leaves the editor: with Tab indenting, the keyboard would otherwise be trapped.
         keymap.of([...closeBracketsKeymap, ...defaultKeymap, ...searchKeymap, ...historyKeymap, ...lintKeymap, indentWithTab]),
         EditorView.updateListener.of((update) => {
