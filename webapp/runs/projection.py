@@ -15,6 +15,7 @@ from django.db import connection, transaction
 
 from agents.events import Event
 from webapp.knowledge import learned
+from webapp.leaderboard import recording
 from webapp.llm import calls
 from webapp.runs import artefacts
 from webapp.runs.models import Artefact, Candidate, Run, Verification
@@ -44,6 +45,7 @@ def rebuild(run_id: uuid.UUID | str) -> None:
         run = Run.objects.select_for_update(no_key=True).get(pk=run_id)
         Candidate.objects.filter(run=run).delete()
         learned.forget(run)
+        recording.forget(run)
         calls.forget(run)
         # Rows that the queue knows keep their identity; everything that events say about them is written anew.
         Verification.objects.filter(run=run).update(
@@ -96,6 +98,7 @@ def _resumed(run: Run, event: Event, p: Payload) -> None:
 def _forked(run: Run, event: Event, p: Payload) -> None:
     """What the parent's verifiers were in the middle of is not asked for here, and what its models cost stands with the parent."""
     calls.forget(run)
+    recording.forget(run)
     run.state = "running"
     run.workflow = p.get("settings", {}).get("workflow", run.workflow)
     Verification.objects.filter(run=run).exclude(state="finished").delete()
@@ -109,6 +112,7 @@ def _finished(run: Run, event: Event, p: Payload) -> None:
     stop_jobs([str(key) for key in left.values_list("pk", flat=True)])
     left.update(state="finished", finished_at=_at(event))  # without a verdict: nobody waits for it any more
     learned.learn(run, event)
+    recording.record(run)
 
 
 def _spent(run: Run, event: Event, p: Payload) -> None:

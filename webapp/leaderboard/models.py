@@ -1,0 +1,154 @@
+"""What the leaderboard ranks: one row a finished run, written in the transaction that finishes it (webapp/leaderboard/recording.py).
+
+The rows that are counted are narrow, because every page reads all of a selection; what only evidence and exports need stands in `Provenance`.
+People choose suites and who sees a result: those survive a rebuild of the rest.
+"""
+
+from __future__ import annotations
+
+import uuid
+
+from django.conf import settings
+from django.db import models
+from django.utils import timezone
+
+PRIVATE, TEAM, EVERYONE = "private", "team", "everyone"
+VISIBILITY = [(PRIVATE, "whoever made the run"), (TEAM, "the team"), (EVERYONE, "everyone who can sign in")]
+
+
+class Setup(models.Model):
+    """What has to be equal before two figures may be compared."""
+
+    device_kind = models.CharField(max_length=8)
+    device_model = models.CharField(max_length=60)
+    device_name = models.CharField(max_length=120, blank=True)
+    precision = models.CharField(max_length=12)
+    mode = models.CharField(max_length=8)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["device_model", "precision", "mode"], name="one_setup")]
+
+
+class Entry(models.Model):
+    """Who made the programs: a workflow with its roles, or a team's people ("verify")."""
+
+    key = models.CharField(max_length=400, unique=True)
+    workflow = models.CharField(max_length=30)
+    planner = models.CharField(max_length=64, blank=True)  # "built-in", or a profile of a language model; empty where people wrote the program
+    coder = models.CharField(max_length=64, blank=True)
+    judge = models.CharField(max_length=64, blank=True)
+    coder_mode = models.CharField(max_length=20, blank=True)
+    language = models.CharField(max_length=8, blank=True)  # empty: the device's own
+    team = models.ForeignKey("accounts.Team", on_delete=models.CASCADE, null=True)  # of people's own programs
+
+
+class Subject(models.Model):
+    """A task as the ranking knows it: by its source alone, whichever team has it. Names are those of the rows that a viewer may see."""
+
+    sha = models.CharField(max_length=64, unique=True)
+
+
+class Result(models.Model):
+    """What a finished run brought. Ratios are times of a baseline over the program's, above 1 the program is faster; null unless confirmed."""
+
+    run = models.OneToOneField("runs.Run", on_delete=models.CASCADE, related_name="result")
+    team = models.ForeignKey("accounts.Team", on_delete=models.CASCADE, db_index=False)
+    maker = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
+    task = models.ForeignKey("tasks.Task", on_delete=models.CASCADE)
+    subject = models.ForeignKey(Subject, on_delete=models.PROTECT, db_index=False)
+    entry = models.ForeignKey(Entry, on_delete=models.PROTECT, db_index=False)
+    setup = models.ForeignKey(Setup, on_delete=models.PROTECT, db_index=False)
+    visibility = models.CharField(max_length=8, choices=VISIBILITY, default=TEAM)
+    verdict = models.CharField(max_length=12, blank=True)  # follows Candidate.verdict by a trigger (migration 0001)
+
+    confirmed = models.BooleanField()  # passed the tier "full" on fresh seeds; else the run ended without a result
+    candidate = models.IntegerField(null=True)
+    verification = models.ForeignKey("runs.Verification", on_delete=models.SET_NULL, null=True, related_name="+")
+    program_class = models.CharField(max_length=16, blank=True)
+    flagged = models.BooleanField(default=False)  # the task proves little: trivial, stochastic
+    eager = models.FloatField(null=True)
+    eager_low = models.FloatField(null=True)
+    eager_high = models.FloatField(null=True)
+    best = models.FloatField(null=True)  # against the fastest baseline that was measured
+    best_low = models.FloatField(null=True)
+    best_high = models.FloatField(null=True)
+    compile = models.FloatField(null=True)
+    autotune = models.FloatField(null=True)
+    graph = models.FloatField(null=True)
+    program_ms = models.FloatField(null=True)
+    dollars = models.FloatField(default=0)
+    tokens = models.BigIntegerField(default=0)
+    calls = models.IntegerField(default=0)
+    seconds = models.FloatField(null=True)  # from the run's start to its end
+    faster_after = models.FloatField(null=True)  # seconds from the start to the first program that was measured faster than eager
+    finished_at = models.DateTimeField()
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["setup", "entry", "subject"], name="board_slice"),
+            models.Index(fields=["subject", "setup"], name="board_subject"),
+            models.Index(fields=["team", "finished_at"], name="board_team"),
+            models.Index(fields=["-finished_at"], name="board_newest"),
+            models.Index(fields=["verdict"], name="board_verdict", condition=~models.Q(verdict="")),
+        ]
+
+
+class Provenance(models.Model):
+    """What a figure depends on, for evidence and exports."""
+
+    result = models.OneToOneField(Result, on_delete=models.CASCADE, primary_key=True, related_name="provenance")
+    program_sha = models.CharField(max_length=64, blank=True)
+    report_sha = models.CharField(max_length=64, blank=True)  # of the stored result that holds the report
+    best_baseline = models.CharField(max_length=24, blank=True)
+    comparisons = models.JSONField(default=dict)  # by baseline: {ratio, low, high, baseline_ms}
+    own_share = models.FloatField(null=True)
+    floor_fraction = models.FloatField(null=True)
+    peak_bytes = models.BigIntegerField(null=True)
+    flags = models.JSONField(default=list)
+    environment = models.JSONField(default=dict)  # torch, cuda, driver, compiler, python, threads, report (version of its schema)
+    outcome = models.CharField(max_length=14, blank=True)
+    reason = models.TextField(blank=True)
+
+
+class Listing(models.Model):
+    """Who sees a run's result in rankings, as people chose it. A published run is seen by everyone whatever stands here."""
+
+    run = models.OneToOneField("runs.Run", on_delete=models.CASCADE, primary_key=True, related_name="listing")
+    visibility = models.CharField(max_length=8, choices=VISIBILITY, default=TEAM)
+
+
+class Preference(models.Model):
+    """Who sees the results that a team's runs will bring."""
+
+    team = models.OneToOneField("accounts.Team", on_delete=models.CASCADE, primary_key=True, related_name="+")
+    visibility = models.CharField(max_length=8, choices=VISIBILITY, default=TEAM)
+
+
+class Suite(models.Model):
+    """Tasks that are ranked together, by the hashes of their sources."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    team = models.ForeignKey("accounts.Team", on_delete=models.CASCADE, related_name="ranked_suites")
+    name = models.CharField(max_length=100)
+    description = models.TextField(blank=True)
+    visibility = models.CharField(max_length=8, choices=VISIBILITY, default=TEAM)
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
+    changed_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["team", "name"], name="one_ranked_suite_a_name")]
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class SuiteTask(models.Model):
+    suite = models.ForeignKey(Suite, on_delete=models.CASCADE, related_name="tasks")
+    position = models.IntegerField()
+    sha = models.CharField(max_length=64)
+    name = models.CharField(max_length=120)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["suite", "sha"], name="one_task_a_ranked_suite")]
+        ordering = ["position"]
