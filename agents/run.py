@@ -219,6 +219,7 @@ class Engine:
             "budget": settings.budget.model_dump(),
         }
         if self.program_source is not None:
+            payload["tier"] = settings.tier
             payload["program"] = (await self.journal.put(self.program_source.encode(), "text/x-python", "program.py")).model_dump()
         return payload
 

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
+from verifier.report import Tier
 from verifier.task import Mode, Precision
 
 
@@ -31,6 +32,7 @@ class Settings(BaseModel):
     precision: Precision = "fp32-strict"
     mode: Mode = "train"
     target: float | None = Field(default=None, gt=0)  # stop at this lower bound of the speedup against eager
+    tier: Tier = "full"  # of workflow "verify"; "quick" measures against eager alone, and is no result
     review_plan: bool = False  # wait after the first plan until a person has read it
     budget: Budget = Budget()
     seed: int = 0

@@ -1,4 +1,4 @@
-"""What Daphne serves: pages over HTTP, the traces of runs over websockets."""
+"""What Daphne serves: pages and the API over HTTP, the traces of runs over websockets and as server-sent events."""
 
 from __future__ import annotations
 
@@ -12,12 +12,21 @@ pages = get_asgi_application()  # sets Django up: what imports models comes afte
 from channels.auth import AuthMiddlewareStack  # noqa: E402
 from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
 from channels.security.websocket import AllowedHostsOriginValidator  # noqa: E402
+from channels.sessions import SessionMiddlewareStack  # noqa: E402
+from django.urls import path, re_path  # noqa: E402
 
+from webapp.api.stream import events_stream  # noqa: E402
 from webapp.runs.sockets import socket_urlpatterns  # noqa: E402
+
+# A stream lasts as long as its run: it is no request of Django's, which would keep a thread for it.
+http_urlpatterns = [
+    path("api/v1/runs/<uuid:run_id>/events/stream", SessionMiddlewareStack(events_stream)),
+    re_path("", pages),
+]
 
 application = ProtocolTypeRouter(
     {
-        "http": pages,
+        "http": URLRouter(http_urlpatterns),
         "websocket": AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(socket_urlpatterns))),
     }
 )

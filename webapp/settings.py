@@ -42,6 +42,7 @@ INSTALLED_APPS = [
     "webapp.knowledge",
     "webapp.llm",
     "webapp.arena",
+    "webapp.api",
     "webapp.ui",
 ]
 

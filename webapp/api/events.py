@@ -1,0 +1,61 @@
+"""Events of a run by cursor; the stream of the same events is in `stream.py`."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Annotated
+
+from django.http import HttpRequest, HttpResponse
+from ninja import Query, Router, Schema
+from pydantic import Field
+
+from agents.events import Event, State
+from webapp.accounts.access import grant_of
+from webapp.api.caller import needs
+from webapp.api.fields import Seq
+from webapp.api.problems import Problem
+from webapp.api.run_schemas import Asked
+from webapp.runs.access import run_for
+from webapp.runs.models import Run
+from webapp.runs.trace import events_after
+
+router = Router(tags=["events"])
+MOST = 1000
+
+
+class EventsAsked(Asked):
+    after: Seq = Field(0, description="Events with a larger seq; 0: from the first.")
+    limit: Annotated[int, Field(ge=1, le=MOST)] = 500
+
+
+class Events(Schema):
+    events: list[Event] = Field(description="Oldest first, without gaps; docs/reference/events.md says what each kind carries.")
+    last: int = Field(description="The cursor after these: `after` of the next call.")
+    head: int = Field(description="Seq of the run's last event: more follows where `last` is smaller.")
+    state: State
+    done: bool = Field(description="The run has ended and these are the last of its events.")
+
+
+def readable_run(request: HttpRequest, run_id: uuid.UUID) -> Run:
+    """A token with the scope "verify" alone may follow verifications, and nothing else."""
+    run, _ = run_for(request, run_id)
+    grant = grant_of(request)
+    if grant is not None and not (run.workflow == "verify" and grant.allows("verify")):
+        needs(request, "read")
+    return run
+
+
+@router.get(
+    "/{run_id}/events",
+    response={200: Events, 401: Problem, 403: Problem, 404: Problem, 422: Problem, 429: Problem},
+    operation_id="list_events",
+    summary="Read events",
+)
+def list_events(request: HttpRequest, response: HttpResponse, run_id: uuid.UUID, asked: Query[EventsAsked]):
+    """The trace: everything that happened, as data. Ask again with `after` set to `last` until `done`; or follow the stream."""
+    run = readable_run(request, run_id)
+    events = events_after(run, asked.after, asked.limit)
+    last = events[-1]["seq"] if events else asked.after
+    head = max(run.last_seq, last if events else 0)
+    response["Cache-Control"] = "no-store"
+    return {"events": events, "last": last, "head": head, "state": run.state, "done": run.state == "finished" and last >= head}

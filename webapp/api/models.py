@@ -1,0 +1,21 @@
+"""Keys by which a creating call that is sent twice creates once."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.db import models
+
+
+class IdempotencyKey(models.Model):
+    """What a call with this `Idempotency-Key` answered. Kept for a day (`webapp/api/idempotency.py`)."""
+
+    team = models.ForeignKey("accounts.Team", on_delete=models.CASCADE)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE)
+    key = models.CharField(max_length=200)
+    request = models.CharField(max_length=64)  # hash of method, path and body: the same key for another request is a mistake
+    status = models.SmallIntegerField(default=0)
+    answer = models.JSONField(default=dict)
+    created_at = models.DateTimeField(auto_now_add=True, db_index=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["team", "user", "key"], name="one_answer_a_key")]

@@ -1,0 +1,185 @@
+"""Runs as the API takes and gives them."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import datetime
+from typing import Any, Literal
+
+from django.conf import settings as django_settings
+from django.http import HttpRequest
+from django.urls import reverse
+from ninja import Schema
+from pydantic import ConfigDict, Field
+
+from agents.events import Outcome, State
+from agents.settings import Settings
+from verifier.report import Interval
+from verifier.task import Mode, Precision
+from webapp.api.fields import Source, Text
+from webapp.api.paging import Page
+from webapp.runs.models import Run
+
+DEVICE = r"^(cpu|cuda(:\d{1,3})?)$"
+
+
+class Asked(Schema):
+    """What is sent: a field that does not exist is an error, not nothing."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Limits(Asked):
+    """What a run may spend; null is no limit."""
+
+    candidates: int | None = Field(8, ge=1, le=1000, description="Programs proposed.")
+    calls: int | None = Field(None, ge=1, le=100_000, description="Calls of language models.")
+    tokens: int | None = Field(None, ge=1000, le=10**9, description="Tokens of language models.")
+    dollars: float | None = Field(None, ge=0.01, le=100_000, description="What language models may cost.")
+    verifier_seconds: float | None = Field(600, ge=1, le=86_400, description="Time on a verifier.")
+    seconds: float | None = Field(1800, ge=1, le=86_400, description="Time from start to end, pauses left out.")
+
+
+class SearchSettings(Asked):
+    """How a program is searched for."""
+
+    workflow: Literal["stitch", "forge", "pilot", "branch", "descend", "random"] = Field(
+        "stitch", description="Search policy; the page Submit says what each does."
+    )
+    planner: Text = Field("built-in", max_length=100, description='"built-in" (the compiler) or the name of a profile of a language model.')
+    coder: Text = Field("built-in", max_length=100, description='"built-in" or a profile.')
+    judge: Text = Field("built-in", max_length=100, description='Who reads measurements: "built-in" or a profile.')
+    coder_mode: Literal["one", "frontend+mid-end"] = Field("one", description="One agent, or one that makes it right and one that makes it fast.")
+    language: Literal["cuda", "triton", "cpp"] | None = Field(None, description="Of the program; null: CUDA C++ on a GPU, C++ on the CPU.")
+    device: str = Field("cpu", pattern=DEVICE, description='"cpu", "cuda" (any GPU) or one GPU such as "cuda:0".', examples=["cuda"])
+    precision: Precision = Field("fp32-strict", description="Error bound that the program has to keep, and that of its baselines.")
+    mode: Mode = Field("train", description="train() as KernelBench leaves it, or eval().")
+    target: float | None = Field(None, ge=1, le=1000, description="Stop at this lower bound of the speedup against eager.")
+    review_plan: bool = Field(False, description="Pause after the first plan until a person has read it.")
+    budget: Limits = Limits()
+    seed: int = Field(0, ge=0, le=2**31 - 1, description="Of the search; measurements draw their own.")
+
+    def settings(self) -> Settings:
+        return Settings.model_validate(self.model_dump())
+
+
+class NewRun(Asked):
+    """Either `task` or `task_source`."""
+
+    task: uuid.UUID | None = Field(None, description="Id of a task of the team.")
+    task_source: Source | None = Field(None, description="Source of the task: `class Model(nn.Module)`, `get_inputs()`, `get_init_inputs()`.")
+    title: Text = Field("", max_length=140, description="Shown in lists; default: the task's name or its docstring.")
+    settings: SearchSettings = SearchSettings()
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"task_source": "import torch\n…", "title": "softmax", "settings": {"device": "cpu", "budget": {"candidates": 4}}}]
+        }
+    )
+
+
+class Named(Schema):
+    id: uuid.UUID
+    name: str
+
+
+class RunTask(Named):
+    sha: str = Field(description="SHA-256 of the source: what identifies a task.")
+
+
+class RunRow(Schema):
+    """A run as lists show it."""
+
+    id: uuid.UUID
+    title: str
+    page: str = Field(description="Where people look at it.")
+    task: RunTask
+    team: Named
+    workflow: str
+    device: str = Field(description='As it was asked for: "cpu", "cuda", "cuda:0".')
+    precision: str
+    mode: str
+    state: State = Field(description="What it is doing; apart from its outcome.")
+    outcome: Outcome | None = Field(description="Null until it has finished.")
+    reason: str = Field(description="Why it ended so, as a sentence.")
+    best_candidate: int | None
+    speedup: Interval | None = Field(description="Of the best program against eager PyTorch, with its 95 % interval; the device is the run's.")
+    last_seq: int = Field(description="Seq of its last event: the cursor of whoever has read everything.")
+    published: bool = Field(description="Everyone who can sign in sees it.")
+    imported: bool
+    created_by: str | None
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+
+
+class RunDetail(RunRow):
+    settings: dict[str, Any] = Field(description="All settings, as in the event `run.started`.")
+    spent: dict[str, float] = Field(description="By unit: candidates, calls, tokens, dollars, verifier_seconds, seconds.")
+    candidates: int = Field(description="How many programs were proposed.")
+    can_act: bool = Field(description="Whether you may steer it.")
+
+
+class RunPage(Page):
+    runs: list[RunRow]
+
+
+class Fork(Asked):
+    """Another run that begins with this one's events and goes on with other settings."""
+
+    at: int | None = Field(None, ge=1, le=2**62, description="Seq of the last event to take over; null: all that happened so far.")
+    changes: dict[str, Any] = Field(
+        default_factory=dict,
+        description="Settings that differ, by the names of `SearchSettings`; `budget` may name single limits. Device, precision and mode cannot change.",
+        examples=[{"coder": "strong", "budget": {"calls": 80}}],
+    )
+
+
+class Control(Asked):
+    action: Literal["pause", "resume", "cancel", "raise-budget"]
+    limits: Limits | None = Field(None, description="For `raise-budget`: the limits that rise; those left out stay.")
+
+
+class Note(Asked):
+    text: Text = Field(
+        min_length=1, max_length=4000, description="Goes into the agent's next prompt, once.", examples=["the last dimension is always 4096"]
+    )
+    to: Literal["all", "planner", "coder", "verifier"] = "all"
+
+
+class Accepted(Schema):
+    """The run obeys at its next step, and says so by an event of its own."""
+
+    accepted: bool = True
+    run: uuid.UUID
+    state: State = Field(description="Of the run as the request came.")
+
+
+def row_of(run: Run, request: HttpRequest) -> RunRow:
+    return RunRow.model_validate(_common(run, request))
+
+
+def detail_of(run: Run, request: HttpRequest, can_act: bool) -> RunDetail:
+    kept = {name: value for name, value in (run.settings or {}).items() if name != "program"}
+    more = {"settings": kept, "spent": run.spent or {}, "candidates": run.candidates.count(), "can_act": can_act}
+    return RunDetail.model_validate(_common(run, request) | more)
+
+
+def _common(run: Run, request: HttpRequest) -> dict[str, Any]:
+    kept = run.settings or {}
+    names = ("id", "title", "workflow", "precision", "state", "reason", "best_candidate", "speedup", "last_seq", "published", "imported")
+    times = ("created_at", "started_at", "finished_at")
+    return {name: getattr(run, name) for name in names + times} | {
+        "page": page_of_run(run.pk, request),
+        "task": {"id": run.task_id, "name": run.task.name, "sha": run.task.sha},
+        "team": {"id": run.team_id, "name": run.team.name},
+        "device": kept.get("device") or run.device_kind,
+        "mode": kept.get("mode") or "train",
+        "outcome": run.outcome or None,
+        "created_by": run.created_by.get_username() if run.created_by else None,
+    }
+
+
+def page_of_run(run: uuid.UUID, request: HttpRequest) -> str:
+    scheme = "https" if django_settings.HTTPS else request.scheme
+    return f"{scheme}://{request.get_host()}{reverse('runs:run', args=[run])}"

@@ -1,0 +1,178 @@
+"""Runs: list, start, look, steer, fork."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Annotated, Literal
+
+from django.db import transaction
+from django.db.models import Q
+from django.http import HttpRequest, HttpResponse
+from ninja import Query, Router, Status
+from pydantic import Field
+from pydantic import ValidationError as SettingsInvalid
+
+from agents.settings import SEARCHES
+from webapp.accounts import audit
+from webapp.accounts.access import teams_with
+from webapp.api.caller import needs
+from webapp.api.fields import Text
+from webapp.api.idempotency import HEADER_PARAMETER, once
+from webapp.api.paging import page_of
+from webapp.api.problems import Problem, Refused, wrong
+from webapp.api.run_schemas import (
+    Accepted,
+    Asked,
+    Control,
+    Fork,
+    NewRun,
+    Note,
+    RunDetail,
+    RunPage,
+    SearchSettings,
+    detail_of,
+    row_of,
+)
+from webapp.api.starting import check_settings, source_of, start, team_of
+from webapp.runs import control as runs_control
+from webapp.runs import forks
+from webapp.runs.access import run_for, visible_runs
+from webapp.runs.models import Run
+
+router = Router(tags=["runs"])
+ERRORS = {401: Problem, 403: Problem, 404: Problem, 409: Problem, 422: Problem, 429: Problem}
+CREATES = {"parameters": [HEADER_PARAMETER]}
+
+
+class Filters(Asked):
+    state: Literal["queued", "running", "paused", "finished"] | None = None
+    outcome: Literal["improved", "matched", "failed", "cancelled", "out_of_budget"] | None = None
+    workflow: Literal["stitch", "forge", "pilot", "branch", "descend", "random", "verify"] | None = None
+    device: Literal["cpu", "cuda"] | None = None
+    precision: Literal["fp32-strict", "tf32", "bf16", "fp16"] | None = None
+    task: uuid.UUID | None = Field(None, description="Id of a task.")
+    q: Text = Field("", max_length=140, description="Every word has to occur in the title, the task's name or the person's name.")
+    archived: bool = Field(False, description="Those that were put away instead of those that were not.")
+    published: bool = Field(False, description="Also what other teams publish.")
+    cursor: Text | None = Field(None, max_length=200, description="`next` of the page before.")
+    limit: Annotated[int, Field(ge=1, le=200)] = 50
+
+
+@router.get("", response={200: RunPage, **ERRORS}, operation_id="list_runs", summary="List runs")
+def list_runs(request: HttpRequest, filters: Query[Filters]):
+    """Newest first, a page at a time."""
+    needs(request, "read")
+    runs = visible_runs(request) if filters.published else Run.objects.filter(team__in=teams_with(request))
+    exact = {
+        "state": filters.state,
+        "outcome": filters.outcome,
+        "workflow": filters.workflow,
+        "device_kind": filters.device,
+        "precision": filters.precision,
+        "task_id": filters.task,
+    }
+    runs = runs.filter(archived_at__isnull=not filters.archived, **{name: value for name, value in exact.items() if value is not None})
+    for word in filters.q.split()[:8]:
+        runs = runs.filter(Q(title__icontains=word) | Q(task__name__icontains=word) | Q(created_by__username__icontains=word))
+    rows, after = page_of(runs.select_related("task", "team", "created_by"), filters.cursor, filters.limit)
+    return {"runs": [row_of(run, request) for run in rows], "next": after}
+
+
+@router.post("", response={201: RunDetail, **ERRORS}, operation_id="start_run", summary="Start a run", openapi_extra=CREATES)
+def start_run(request: HttpRequest, given: NewRun) -> HttpResponse:
+    """Puts a run into the queue: agents search for a faster program for the task. Follow it by its event stream."""
+    needs(request, "submit")
+    team = team_of(request)
+    settings = given.settings.settings()
+    source, name = source_of(request, given.task, given.task_source)
+    check_settings(settings)
+
+    def create():
+        run = start(request, source=source, title=given.title or name, settings=settings)
+        return 201, detail_of(run, request, True)
+
+    return once(request, team, create)
+
+
+@router.get("/{run_id}", response={200: RunDetail, **ERRORS}, operation_id="get_run", summary="Look at a run")
+def get_run(request: HttpRequest, run_id: uuid.UUID):
+    needs(request, "read")
+    run, can_act = run_for(request, run_id)
+    return detail_of(run, request, can_act)
+
+
+@router.post("/{run_id}/control", response={202: Accepted, **ERRORS}, operation_id="control_run", summary="Pause, resume, cancel, raise the budget")
+def control_run(request: HttpRequest, run_id: uuid.UUID, given: Control):
+    """The run obeys at its next step and says so by an event; asking twice does no harm."""
+    run = _steered(request, run_id)
+    if given.action != "raise-budget":
+        runs_control.request_control(run, given.action, by=request.user)
+        return Status(202, Accepted(run=run.pk, state=run.state))
+    limits = given.limits.model_dump(exclude_unset=True) if given.limits else {}
+    present = forks.settings_now(run).budget
+    raised = {
+        unit: value for unit, value in limits.items() if getattr(present, unit) is not None and (value is None or value > getattr(present, unit))
+    }
+    if not raised:
+        raise wrong(
+            "body.limits", "nothing is raised: name a limit with a value above its present one", f"Now: {present.model_dump(exclude_none=True)}."
+        )
+    with transaction.atomic():
+        runs_control.request_control(run, "raise-budget", by=request.user, limits=raised)
+        audit.record(request, run.team, "budget.raised", run.title, {"run": str(run.pk), "limits": raised})
+    return Status(202, Accepted(run=run.pk, state=run.state))
+
+
+@router.post("/{run_id}/notes", response={202: Accepted, **ERRORS}, operation_id="send_note", summary="Send a note to an agent")
+def send_note(request: HttpRequest, run_id: uuid.UUID, given: Note):
+    """The note stands in the agent's next prompt, once."""
+    run = _steered(request, run_id)
+    try:
+        runs_control.send_note(run, given.text, given.to, by=request.user)
+    except runs_control.NotTaken as error:
+        raise wrong("body.text", str(error)) from None
+    return Status(202, Accepted(run=run.pk, state=run.state))
+
+
+@router.post("/{run_id}/forks", response={201: RunDetail, **ERRORS}, operation_id="fork_run", summary="Fork a run", openapi_extra=CREATES)
+def fork_run(request: HttpRequest, run_id: uuid.UUID, given: Fork) -> HttpResponse:
+    """A new run that begins with this one's events up to `at`, and goes on with other settings. What was measured is kept."""
+    needs(request, "submit")
+    run, _ = run_for(request, run_id, "act")
+    if run.last_seq == 0:
+        raise Refused(409, "This run has not begun.", "Start another run with other settings instead.")
+    if run.workflow not in SEARCHES:
+        raise Refused(409, "This run verifies a program: there is nothing that other settings could change.", "Start another verification.")
+    settings = _changed(forks.settings_now(run), given.changes)
+    check_settings(settings, "body.changes.")
+
+    def create():
+        try:
+            forked = forks.fork_run(run, given.at or run.last_seq, settings, user=request.user)
+        except forks.ForkRefused as error:
+            raise Refused(409, str(error)) from None
+        return 201, detail_of(forked, request, True)
+
+    return once(request, run.team, create)
+
+
+def _changed(present, changes: dict):
+    budget = changes.get("budget")
+    if budget is not None and not isinstance(budget, dict):
+        raise wrong("body.changes.budget", "this is no object of limits")
+    shown = present.model_dump(include=set(SearchSettings.model_fields))
+    merged = {**shown, **changes, "budget": {**shown["budget"], **(budget or {})}}
+    try:
+        return present.model_copy(update=dict(SearchSettings.model_validate(merged).settings()))
+    except SettingsInvalid as error:
+        first = error.errors()[0]
+        place = ".".join(["body", "changes", *(str(part) for part in first["loc"])])
+        raise wrong(place, first["msg"].removeprefix("Value error, ")) from None
+
+
+def _steered(request: HttpRequest, run_id: uuid.UUID) -> Run:
+    needs(request, "submit")
+    run, _ = run_for(request, run_id, "act")
+    if run.state == "finished":
+        raise Refused(409, "The run has ended.", "Fork it to go on from one of its events.")
+    return run

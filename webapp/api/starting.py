@@ -1,0 +1,73 @@
+"""What starting a run needs to find out before it is put into the queue: the task, the device, the models."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.http import HttpRequest
+
+from agents.roles import impossible
+from agents.settings import Settings
+from verifier.program import Program
+from verifier.source import SourceError
+from verifier.task import Task as TaskSource
+from webapp.accounts.access import team_for, teams_with
+from webapp.accounts.models import Team
+from webapp.api.fields import storable
+from webapp.api.problems import Refused, bad_source, wrong
+from webapp.fleet.choices import device_choices
+from webapp.runs import services
+from webapp.runs.models import Run
+from webapp.tasks.examples import described
+from webapp.tasks.models import Task
+from webapp.tasks.search_fields import AnnouncedModels
+
+
+def source_of(request: HttpRequest, task: uuid.UUID | None, source: str | None) -> tuple[str, str]:
+    """(source, name) of the task that was named by id or sent; exactly one of the two."""
+    if (task is None) == (source is None):
+        raise wrong("body", "send either `task`, the id of a task of your team, or `task_source`", "GET /api/v1/tasks lists the tasks.")
+    if source is not None:
+        try:
+            TaskSource.read(source)
+        except SourceError as error:
+            raise bad_source("body.task_source", error.problems) from None
+        return source, described(source)[:140] or "model"
+    found = Task.objects.filter(pk=task, team__in=teams_with(request)).first()
+    if found is None:
+        raise wrong("body.task", "there is no such task in your team", "GET /api/v1/tasks lists the tasks.")
+    return found.source, found.name
+
+
+def program_of(source: str) -> str:
+    try:
+        Program.read(source)
+    except SourceError as error:
+        raise bad_source("body.program_source", error.problems) from None
+    return source
+
+
+def check_settings(settings: Settings, where: str = "body.settings.") -> None:
+    """422 for settings that no verifier, or no model, of this installation can answer."""
+    for role in ("planner", "coder", "judge"):
+        storable(getattr(settings, role))
+    kind = settings.device.partition(":")[0]
+    choice = next((choice for choice in device_choices() if choice.kind == kind), None)
+    if choice is None or not choice.usable:
+        raise wrong(f"{where}device", "no verifier with a GPU has ever been seen here", "GET /api/v1/devices lists what there is.")
+    if ":" in settings.device and not any(device.device == settings.device for device in choice.devices):
+        raise wrong(f"{where}device", f"no verifier has announced {settings.device}", "GET /api/v1/devices lists what there is.")
+    reason = impossible(settings, AnnouncedModels())
+    if reason:
+        raise Refused(422, f"These settings cannot work together: {reason}.", "GET /api/v1/devices names devices and models.")
+
+
+def start(request: HttpRequest, *, source: str, title: str, settings: Settings, program: str | None = None) -> Run:
+    return services.create_run(
+        team=team_for(request), user=request.user, task_source=source, title=title.strip() or "model", settings=settings, program_source=program
+    )
+
+
+def team_of(request: HttpRequest) -> Team:
+    """Where the request creates something; 403 where the caller may only look."""
+    return team_for(request)

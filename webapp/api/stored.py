@@ -1,0 +1,100 @@
+"""Artefacts of a run: what its events name by hash. Timelines are artefacts too."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.db.models import TextField
+from django.db.models.functions import Cast
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotModified
+from ninja import Router, Schema
+from pydantic import Field
+
+from agents.journal import references
+from webapp.api.caller import needs
+from webapp.api.fields import Sha
+from webapp.api.problems import Problem
+from webapp.runs import artefacts
+from webapp.runs.access import run_for
+from webapp.runs.models import Artefact, Run
+from webapp.runs.views_artefact import belongs_to, file_name
+
+router = Router(tags=["artefacts"])
+ERRORS = {401: Problem, 403: Problem, 404: Problem, 422: Problem, 429: Problem}
+BYTES = {
+    "responses": {200: {"description": "The bytes.", "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}}
+}
+
+
+class Stored(Schema):
+    sha: str = Field(description="SHA-256 of the bytes: its name.")
+    media_type: str
+    bytes: int
+    name: str = Field(description="A file name for people.")
+    seq: int = Field(description="The first event that names it.")
+
+
+class Artefacts(Schema):
+    artefacts: list[Stored]
+
+
+class DrawnTimeline(Schema):
+    sha: str = Field(description="Artefact with the timeline; docs/reference/profiling.md says how to read it.")
+    candidate: int | None = Field(description="Null: of the reference.")
+    tool: str | None = Field(description="nsys, cupti or torch-profiler.")
+
+
+class Timelines(Schema):
+    timelines: list[DrawnTimeline]
+
+
+@router.get("/{run_id}/artefacts", response={200: Artefacts, **ERRORS}, operation_id="list_artefacts", summary="List artefacts")
+def list_artefacts(request: HttpRequest, run_id: uuid.UUID):
+    """Everything that the run's events refer to; with the events they are the whole of the run."""
+    needs(request, "read")
+    run, _ = run_for(request, run_id)
+    names = ("sha", "media_type", "bytes", "name", "seq")
+    return {"artefacts": [dict(zip(names, row, strict=True)) for row in _referenced(run)]}
+
+
+def _referenced(run: Run) -> list[tuple]:
+    """(sha, media type, bytes, name, seq) by the first event that names it. Walked here: jsonb would refuse what a model may well say (\\u0000)."""
+    found: dict[str, tuple] = {}
+    naming = run.events.annotate(text=Cast("payload", TextField())).filter(text__contains='"media_type"').order_by("seq")
+    for event in naming.iterator(chunk_size=1000):
+        for sha, ref in references([event]).items():
+            found.setdefault(sha, (sha, ref.media_type, ref.bytes, ref.name, event.seq))
+    return list(found.values())
+
+
+@router.get(
+    "/{run_id}/artefacts/{sha}", response={200: None, **ERRORS}, operation_id="get_artefact", summary="Download an artefact", openapi_extra=BYTES
+)
+def get_artefact(request: HttpRequest, run_id: uuid.UUID, sha: Sha) -> HttpResponse:
+    """Its bytes, never changed: the name is their hash."""
+    needs(request, "read")
+    run, _ = run_for(request, run_id)
+    stored = Artefact.objects.filter(team=run.team_id, sha=sha).first()
+    if stored is None or not belongs_to(run, sha):
+        raise Http404("no such artefact in this run")
+    if request.headers.get("If-None-Match") == f'"{sha}"':
+        return HttpResponseNotModified()
+    response = HttpResponse(artefacts.read(stored), content_type="application/octet-stream")
+    response["Content-Disposition"] = f'attachment; filename="{file_name(stored.name, sha[:12])}"'
+    response["Content-Security-Policy"] = "default-src 'none'; sandbox"
+    response["ETag"] = f'"{sha}"'
+    response["Cache-Control"] = "private, max-age=31536000, immutable"
+    return response
+
+
+@router.get("/{run_id}/timelines", response={200: Timelines, **ERRORS}, operation_id="list_timelines", summary="List timelines")
+def list_timelines(request: HttpRequest, run_id: uuid.UUID):
+    """Timelines of the reference and of candidates; each downloads as an artefact."""
+    needs(request, "read")
+    run, _ = run_for(request, run_id)
+    found: dict[str, dict] = {}
+    for payload in run.events.filter(kind="profile.attached").order_by("seq").values_list("payload", flat=True):
+        if isinstance(payload.get("timeline"), dict):
+            sha = payload["timeline"]["sha"]
+            found[sha] = {"sha": sha, "candidate": payload.get("candidate"), "tool": payload.get("tool")}
+    return {"timelines": list(found.values())}

@@ -1,0 +1,199 @@
+"""Events of a run as server-sent events, on the hub that the websockets use.
+
+An ASGI application of its own, beside Django's handler: that one keeps a thread for each request until its answer has ended, and a stream ends
+with its run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+import uuid
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from types import SimpleNamespace
+from typing import Any
+from urllib.parse import parse_qs
+
+from django.contrib.auth import get_user
+from django.contrib.sessions.backends.db import SessionStore
+from django.core.exceptions import PermissionDenied
+from django.http import Http404
+
+from webapp.accounts import tokens
+from webapp.api.events import readable_run
+from webapp.api.fields import LARGEST
+from webapp.api.limits import limit
+from webapp.api.problems import MEDIA_TYPE, TITLES, TOKEN_HINT, Problem, Refused
+from webapp.database import in_thread
+from webapp.runs.consumers import BATCH_BYTES, BATCH_EVENTS, within
+from webapp.runs.hub import hub
+
+Message = dict[str, Any]
+Send = Callable[[Message], Awaitable[None]]
+Receive = Callable[[], Awaitable[Message]]
+
+HEARTBEAT_SECONDS = 15.0  # proxies close a connection that says nothing for a minute or so
+CHECK_SECONDS = 5.0  # how long somebody who lost the right to look may go on reading
+RETRY_MS = 1000  # what a browser waits before it connects again
+
+STREAM_OPERATION = {
+    "operationId": "stream_events",
+    "summary": "Follow events",
+    "tags": ["events"],
+    "description": (
+        "Server-sent events: each has the event's seq as `id` and the event as JSON in `data` (type `message`). After a broken connection send the last "
+        "`id` back as `Last-Event-ID`, or as `?after=`; nothing is lost and nothing comes twice. A comment every 15 s keeps the connection. At the end "
+        "of the run comes an event of type `end` with `{last, state, outcome}`, and the stream closes: do not connect again."
+    ),
+    "parameters": [
+        {"in": "path", "name": "run_id", "required": True, "schema": {"type": "string", "format": "uuid"}},
+        {"in": "query", "name": "after", "required": False, "schema": {"type": "integer", "minimum": 0}, "description": "Events with a larger seq."},
+        {"in": "header", "name": "Last-Event-ID", "required": False, "schema": {"type": "integer"}, "description": "Goes before `after`."},
+    ],
+    "responses": {
+        200: {"description": "The stream.", "content": {"text/event-stream": {"schema": {"type": "string"}}}},
+        **{
+            status: {"description": TITLES[status], "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
+            for status in (400, 401, 403, 404, 429)
+        },
+    },
+    "security": [{"Token": []}, {"Session": []}],
+}
+
+
+class Asker(SimpleNamespace):
+    """What `accounts` and `limits` ask of a request: who, and with which token."""
+
+    user: Any
+    grant: Any
+
+
+async def events_stream(scope: Message, receive: Receive, send: Send) -> None:
+    """GET /api/v1/runs/ID/events/stream."""
+    try:
+        if scope["method"] != "GET":
+            raise Refused(405, "A stream is read with GET.")
+        run, cursor = _run_id(scope), _cursor(scope)
+        await _check(scope, run, first=True)
+    except Refused as refused:
+        await _refuse(send, refused.problem, refused.headers)
+        return
+    writer = asyncio.create_task(_write(scope, send, run, cursor))
+    gone = asyncio.create_task(_gone(receive))
+    try:
+        await asyncio.wait({writer, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if writer.done():
+            writer.result()
+    finally:
+        for task in (writer, gone):
+            task.cancel()
+            with suppress(asyncio.CancelledError, Exception):
+                await task
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _write(scope: Message, send: Send, run: uuid.UUID, cursor: int) -> None:
+    headers = {
+        "content-type": "text/event-stream; charset=utf-8",
+        "cache-control": "no-store",
+        "x-accel-buffering": "no",
+        "x-content-type-options": "nosniff",
+    }
+    await send({"type": "http.response.start", "status": 200, "headers": [(n.encode(), v.encode()) for n, v in headers.items()]})
+    await _say(send, f"retry: {RETRY_MS}\n\n")
+    checked = time.monotonic()
+    async with hub().follow(str(run)) as follower:
+        while True:
+            if time.monotonic() - checked > CHECK_SECONDS:
+                try:
+                    await _check(scope, run)
+                except Refused:
+                    break  # who connects again is told why
+                checked = time.monotonic()
+            lines = within(found, BATCH_BYTES) if (found := await hub().read(str(run), cursor, BATCH_EVENTS)) else []
+            if lines:
+                cursor = lines[-1][0]
+                await _say(send, "".join(f"id: {seq}\ndata: {text}\n\n" for seq, text in lines))
+                continue
+            ended = await hub().query(ENDED, {"run": run, "cursor": cursor})
+            if ended:
+                await _say(send, f"event: end\nid: {cursor}\ndata: {json.dumps({'last': cursor, 'state': 'finished', 'outcome': ended[0]})}\n\n")
+                break
+            try:
+                await asyncio.wait_for(follower.woken(), HEARTBEAT_SECONDS)
+            except TimeoutError:
+                await _say(send, ": still here\n\n")
+    await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+ENDED = "SELECT outcome FROM runs_run WHERE id = %(run)s AND state = 'finished' AND last_seq <= %(cursor)s"
+
+
+async def _say(send: Send, text: str) -> None:
+    await send({"type": "http.response.body", "body": text.encode(), "more_body": True})
+
+
+async def _check(scope: Message, run: uuid.UUID, first: bool = False) -> None:
+    """`Refused` where the caller is nobody, or may not (any longer) see the run."""
+    await in_thread(_allowed)(scope, run, first)
+
+
+def _allowed(scope: Message, run: uuid.UUID, first: bool) -> None:
+    header = _header(scope, b"authorization")
+    if header:
+        grant = tokens.authenticate(header)
+        if grant is None:
+            raise Refused(401, "This token is unknown, revoked or expired.", TOKEN_HINT, headers={"WWW-Authenticate": 'Bearer error="invalid_token"'})
+        asker = Asker(user=grant.user, grant=grant)
+    else:
+        user = _signed_in(scope)
+        if user is None:
+            raise Refused(
+                401, "This needs a token, or a session of the pages.", TOKEN_HINT, headers={"WWW-Authenticate": 'Bearer realm="stitchwork"'}
+            )
+        asker = Asker(user=user, grant=None)
+    if first:
+        limit(asker)
+    try:
+        readable_run(asker, run)
+    except Http404:
+        raise Refused(404, "There is no such run, or you may not see it.", "GET /api/v1/runs lists those that you can see.") from None
+    except PermissionDenied as error:
+        raise Refused(403, str(error), "GET /api/v1/me says what you may do.") from None
+
+
+def _signed_in(scope: Message) -> Any | None:
+    """The session's user, read anew: a session that was ended meanwhile is none."""
+    kept = scope.get("session")
+    if kept is None or not kept.session_key:
+        return None
+    user = get_user(SimpleNamespace(session=SessionStore(kept.session_key)))
+    return user if user.is_authenticated and user.is_active else None
+
+
+def _header(scope: Message, name: bytes) -> str:
+    return next((value.decode("latin-1") for key, value in scope["headers"] if key.lower() == name), "")
+
+
+def _run_id(scope: Message) -> uuid.UUID:
+    return scope["url_route"]["kwargs"]["run_id"]
+
+
+def _cursor(scope: Message) -> int:
+    given = parse_qs(scope.get("query_string", b"").decode("latin-1"))
+    text = _header(scope, b"last-event-id") or given.get("after", ["0"])[-1]
+    if not (text.isascii() and text.isdecimal() and int(text[:20]) <= LARGEST and len(text) <= 20):
+        raise Refused(400, "The cursor is no event's seq.", "Send the last `id` that you got as Last-Event-ID, or leave it out.")
+    return int(text)
+
+
+async def _refuse(send: Send, problem: Problem, headers: dict[str, str]) -> None:
+    sent = {"content-type": MEDIA_TYPE, "cache-control": "no-store", **headers}
+    await send({"type": "http.response.start", "status": problem.status, "headers": [(n.lower().encode(), v.encode()) for n, v in sent.items()]})
+    await send({"type": "http.response.body", "body": problem.model_dump_json().encode()})

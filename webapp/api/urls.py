@@ -1,0 +1,13 @@
+"""The API, its document, its reference page; everything else below it is a problem in JSON, never a page."""
+
+from django.urls import path, re_path
+
+from webapp.api import views
+from webapp.api.api import api
+
+urlpatterns = [
+    path("api/v1/openapi.json", views.openapi, name="openapi"),
+    path("api/v1/docs", views.reference, name="api_reference"),
+    path("api/v1/", api.urls),
+    re_path(r"^api(/.*)?$", views.nothing),
+]
