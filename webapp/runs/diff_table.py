@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
 
+from webapp.diffs.highlight import Span, highlighted_lines
 from webapp.runs.diff import Block, Diff, Range, Row
-from webapp.runs.highlight import Span, highlighted_lines
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_GET
 
-from webapp.runs.highlight import highlighted_lines
+from webapp.diffs.highlight import highlighted_lines
 from webapp.runs.views_list import team_runs
 from webapp.tasks.models import Suite, Task
 

@@ -1,0 +1,241 @@
+"""Where a program's strings, kernels and functions begin and end: one pass over its text, without running or even parsing it.
+
+Half-written candidates have to be shown too, so nothing here needs a source that compiles.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Literal
+
+PIECE_LINES = 160  # of Python that are coloured at a time
+
+_PYTHON = re.compile(
+    r"""\#[^\n]*
+    |[rRbBuUfF]{0,2}(?:\"\"\"(?:[^\\"]|\\.|"(?!""))*(?:\"\"\"|\Z)|'''(?:[^\\']|\\.|'(?!''))*(?:'''|\Z))
+    |"(?:\\.|[^"\\\n])*"?|'(?:\\.|[^'\\\n])*'?""",
+    re.VERBOSE | re.DOTALL,
+)
+_STRONG = re.compile(r"^\s*#\s*(?:include|pragma)\b|__global__|__device__|extern\s+\"C\"", re.MULTILINE)
+_WEAK = re.compile(r"\bvoid\s+\w+\s*\(|\b(?:u?int(?:8|16|32|64)_t)\b|^\s*template\s*<|\btorch::Tensor\b|\bfloat\s*\*", re.MULTILINE)
+_DEFINITION = re.compile(r"(?P<indent>[ \t]*)(?:async[ \t]+)?(?P<what>def|class)[ \t]+(?P<name>\w+)")
+_NATIVE = re.compile(
+    r"//[^\n]*|/\*.*?(?:\*/|\Z)|\"(?:\\.|[^\"\\\n])*\"?|'(?:\\.|[^'\\\n])*'?|^[ \t]*\#(?:\\\n|[^\n])*|[{};]", re.DOTALL | re.MULTILINE
+)
+_CALLED = re.compile(r"(~?\w+)\s*\(")
+_NO_FUNCTION = {
+    "if",
+    "for",
+    "while",
+    "switch",
+    "catch",
+    "return",
+    "sizeof",
+    "__launch_bounds__",
+    "__attribute__",
+    "__declspec",
+    "alignas",
+    "decltype",
+}
+_OPEN = re.compile(r"\b(?:namespace|extern)\b[^()]*$")
+_RECORD = re.compile(r"\b(?:struct|class|union|enum)\s+(?:class\s+)?(\w+)[^()]*$")
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Lines [begin, end) that can be coloured by themselves, 0-based. `native`: characters of C++ or CUDA in it, each a string's inside or a part."""
+
+    begin: int
+    end: int
+    native: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A function, class or kernel and its lines [begin, end), 0-based."""
+
+    name: str  # as it is qualified in its own language: "ModelNew.forward"
+    begin: int
+    end: int
+    kind: Literal["kernel", "function", "class"]
+
+    @property
+    def bare(self) -> str:
+        return self.name.rpartition(".")[2]
+
+
+@dataclass
+class Anatomy:
+    source: str
+    starts: list[int]  # offset of each line
+    pieces: list[Piece] = field(default_factory=list)
+    definitions: list[Definition] = field(default_factory=list)  # in the order of their beginnings
+
+    def line_at(self, offset: int) -> int:
+        return bisect_right(self.starts, offset) - 1
+
+    def scope_at(self, line: int) -> str:
+        """The innermost function, class or kernel around a line (1-based), or nothing."""
+        inside = [one for one in self.definitions if one.begin < line <= one.end]
+        return max(inside, key=lambda one: one.begin).name if inside else ""
+
+    def definition_of(self, name: str) -> Definition | None:
+        """A kernel before a function of the same name."""
+        same = [one for one in self.definitions if one.bare == name]
+        return next((one for one in same if one.kind == "kernel"), same[0] if same else None)
+
+
+@lru_cache(maxsize=64)
+def anatomy(source: str) -> Anatomy:
+    source = source.replace("\r\n", "\n")
+    starts = [0, *(match.end() for match in re.finditer("\n", source))]
+    found = Anatomy(source, starts)
+    strings = [match.span() for match in _PYTHON.finditer(source) if _is_long(match.group())]
+    native = [span for span in strings if _is_native(source, *span)]
+    covered = {line for begin, end in strings for line in range(found.line_at(begin) + 1, found.line_at(end - 1) + 1)}
+    found.definitions += _python_definitions(found, covered)
+    for begin, end in native:
+        found.definitions += _native_definitions(found, *_inside(source, begin, end))
+    found.definitions.sort(key=lambda one: (one.begin, -one.end))
+    found.pieces = list(_pieces(found, covered, native))
+    return found
+
+
+def _is_long(text: str) -> bool:
+    return text.lstrip("rRbBuUfF")[:3] in ('"""', "'''")
+
+
+def _inside(source: str, begin: int, end: int) -> tuple[int, int]:
+    """The characters between a string's quotes."""
+    first = begin + re.match(r"[rRbBuUfF]*", source[begin : begin + 3]).end() + 3  # type: ignore[union-attr]
+    closed = end - first >= 3 and source[end - 3 : end] == source[first - 3 : first]
+    return first, end - 3 if closed else end
+
+
+def _is_native(source: str, begin: int, end: int) -> bool:
+    """Whether a string holds C++ or CUDA. One that stands alone on its line is most often a docstring, so it has to say more."""
+    text = source[slice(*_inside(source, begin, end))]
+    if _STRONG.search(text):
+        return True
+    alone = not source[source.rfind("\n", 0, begin) + 1 : begin].strip()
+    return not alone and bool(_WEAK.search(text))
+
+
+def _python_definitions(found: Anatomy, covered: set[int]) -> Iterator[Definition]:
+    """By indentation. A decorator belongs to what it decorates; `@triton.jit` makes a kernel."""
+    lines = found.source.split("\n")
+    open_: list[tuple[int, str, int, str]] = []  # indent, name, first line, kind
+    decorated: int | None = None
+    kernel = False
+    last = 0  # the line after the last that is not blank
+    for number, line in enumerate(lines):
+        if number in covered:
+            last = number + 1
+            continue
+        text = line.strip()
+        if not text or text.startswith("#"):
+            continue
+        indent = len(line) - len(line.lstrip())
+        while open_ and indent <= open_[-1][0] and text[0] not in ")]}":
+            _, name, begin, kind = open_.pop()
+            yield Definition(name, begin, last, kind)  # type: ignore[arg-type]
+        last = number + 1
+        if text.startswith("@"):
+            decorated = number if decorated is None else decorated
+            kernel = kernel or text.startswith(("@triton.jit", "@triton.autotune"))
+            continue
+        if match := _DEFINITION.match(line):
+            name = ".".join([*(one[1].rpartition(".")[2] for one in open_), match["name"]])
+            kind = "class" if match["what"] == "class" else "kernel" if kernel else "function"
+            open_.append((indent, name, number if decorated is None else decorated, kind))
+        if indent == 0 or match:
+            decorated, kernel = None, False
+    for _, name, begin, kind in reversed(open_):
+        yield Definition(name, begin, last, kind)  # type: ignore[arg-type]
+
+
+def _native_definitions(found: Anatomy, begin: int, end: int) -> Iterator[Definition]:
+    """Functions with a body at the outermost level, or within namespaces and `extern "C"` blocks; records hold functions too."""
+    stack: list[tuple[str, int, str]] = []  # name ("" where others may stand in it), first line, kind
+    header = begin
+    for match in _NATIVE.finditer(found.source, begin, end):
+        token = match.group()
+        if token == ";":
+            header = match.end()
+        elif token == "{":
+            text = _uncommented(found.source[header : match.start()])
+            name, kind = _named(text) if all(one[2] != "kernel" and one[2] != "function" for one in stack) else ("", "block")
+            first = header + len(found.source[header : match.start()]) - len(found.source[header : match.start()].lstrip())
+            stack.append((name, found.line_at(first), kind))
+            header = match.end()
+        elif token == "}":
+            header = match.end()
+            if stack:
+                name, first_line, kind = stack.pop()
+                if name:
+                    yield Definition(name, first_line, found.line_at(match.start()) + 1, kind)  # type: ignore[arg-type]
+        elif token.lstrip().startswith(("#", "//", "/*")) and not found.source[header : match.start()].strip():
+            header = match.end()
+
+
+def _uncommented(text: str) -> str:
+    return re.sub(r"//[^\n]*|/\*.*?\*/", " ", text, flags=re.DOTALL)
+
+
+def _named(header: str) -> tuple[str, str]:
+    """What a brace opens: its name and kind; "block" where it is none of ours."""
+    if _OPEN.search(header):
+        return "", "open"
+    if match := _RECORD.search(header):
+        return match[1], "class"
+    for match in _CALLED.finditer(header):
+        if match[1] not in _NO_FUNCTION:
+            return ("", "block") if "=" in header[: match.start()] else (match[1], "kernel" if "__global__" in header else "function")
+    return "", "block"
+
+
+def _pieces(found: Anatomy, covered: set[int], native: list[tuple[int, int]]) -> Iterator[Piece]:
+    """Cut where neither a string nor a statement goes on; C++ and CUDA between its outermost definitions, so that no page waits for all of it."""
+    total = len(found.starts)
+    lines = found.source.split("\n")
+    begin = 0
+    spans = iter([*native, None])
+    span = next(spans)
+    while begin < total:
+        first = found.line_at(span[0]) if span else total
+        if begin < first:
+            end = min(begin + PIECE_LINES, first)
+            while end < first and (end in covered or lines[end - 1].endswith("\\")):
+                end += 1
+            yield Piece(begin, end)
+            begin = end
+            continue
+        inside = []
+        end = begin
+        while span and found.line_at(span[0]) <= max(end - 1, begin):  # strings that share a line
+            inside.append(_inside(found.source, *span))
+            end = max(end, found.line_at(span[1] - 1) + 1)
+            span = next(spans)
+        yield from _native_pieces(found, begin, end, inside)
+        begin = end
+
+
+def _native_pieces(found: Anatomy, begin: int, end: int, inside: list[tuple[int, int]]) -> Iterator[Piece]:
+    if len(inside) > 1 or end - begin <= PIECE_LINES:
+        yield Piece(begin, end, tuple(inside))
+        return
+    first, last = inside[0]
+    outer = [one for one in found.definitions if one.begin >= begin and one.end <= end and one.kind != "class"]
+    cut = begin
+    for one, after in zip(outer, outer[1:], strict=False):
+        # After a blank line below a definition no statement, comment or macro goes on.
+        if one.end - cut >= PIECE_LINES // 2 and one.end < end and not found.source[found.starts[one.end] : found.starts[one.end + 1]].strip():
+            if after.begin < one.end:
+                continue
+            yield Piece(cut, one.end, ((max(first, found.starts[cut]), found.starts[one.end]),))
+            cut = one.end
+    yield Piece(cut, end, ((max(first, found.starts[cut]), last),))

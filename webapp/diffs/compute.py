@@ -1,0 +1,232 @@
+"""What changed between two programs, as rows: alignment, moved blocks, hunks, folds. Computed here so that a page only shows it."""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_right
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Literal
+
+from webapp.diffs.lines import Change, changes, lines_of
+from webapp.diffs.moves import Move, moves
+from webapp.diffs.pairs import Pair, align, positional
+
+MAX_BYTES = 2 * 1024 * 1024  # a side
+MAX_LINES = 30_000
+SECONDS = 0.15  # after which lines are paired as they come, and moves are left unsought
+CONTEXT = 3  # unchanged lines kept around a change
+LEAST_FOLD = 4  # lines; a fold has a row of its own
+MOVED_FOLD = 8  # lines of a moved block from which on it is folded
+HUNK_GAP = 3  # unchanged lines that part two hunks
+
+Kind = Literal["equal", "changed", "deleted", "inserted", "moved-out", "moved-in"]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A line of both sides, beside each other. `old` and `new` are 1-based; a side that has no line is 0."""
+
+    kind: Kind
+    old: int
+    new: int
+    hunk: int = 0  # 1-based; 0 outside of hunks
+    other: int = 0  # of a moved line: its number on the other side
+
+
+@dataclass(frozen=True, slots=True)
+class Hunk:
+    """Changes that stand together. Ranges are 0-based and half-open; the changes within are `changes`."""
+
+    number: int  # 1-based
+    changes: tuple[Change, ...]
+    partners: tuple[int, ...] = ()  # hunks that hold the other end of a moved block
+
+    @property
+    def old(self) -> tuple[int, int]:
+        return self.changes[0][0], self.changes[-1][1]
+
+    @property
+    def new(self) -> tuple[int, int]:
+        return self.changes[0][2], self.changes[-1][3]
+
+
+@dataclass(frozen=True)
+class Diff:
+    rows: tuple[Row, ...] = ()
+    hunks: tuple[Hunk, ...] = ()
+    moves: tuple[Move, ...] = ()
+    inserted: int = 0
+    deleted: int = 0
+    moved: int = 0
+    refused: str = ""  # why there are no rows
+    coarser: str = ""  # what was left out for time or size
+    seconds: float = 0.0
+
+    @property
+    def same(self) -> bool:
+        return not self.refused and not self.hunks
+
+
+@lru_cache(maxsize=64)
+def compute(old: str, new: str, ignore_space: bool = False) -> Diff:
+    """The difference of two texts. The latest are kept, by both texts."""
+    return _compute(old, new, ignore_space, SECONDS)
+
+
+def _compute(old: str, new: str, ignore_space: bool, seconds: float) -> Diff:
+    begin = time.monotonic()
+    before, after = lines_of(old), lines_of(new)
+    for name, text, lines in (("earlier", old, before), ("later", new, after)):
+        if len(text) > MAX_BYTES or len(lines) > MAX_LINES:
+            size = f"{MAX_LINES:,} lines or {MAX_BYTES // 2**20} MiB"
+            return Diff(refused=f"The {name} program is larger than {size}: download both and compare them with a tool of your own.")
+    changed = changes(before, after, ignore_space)
+    coarser = ""
+    if time.monotonic() - begin > seconds:
+        moved: list[Move] = []
+        coarser = f"Finding the changes took more than {seconds * 1000:.0f} ms: moved blocks were not sought, and lines stand as they come."
+    else:
+        moved = moves(before, after, changed)
+    table = _Table(before, after, begin + seconds, coarser)
+    table.fill(changed, moved)
+    hunks = _hunks(changed, moved)
+    rows = tuple(table.numbered(hunks))
+    counts = {kind: sum(row.kind == kind for row in rows) for kind in ("changed", "deleted", "inserted", "moved-in")}
+    return Diff(
+        rows, hunks, tuple(moved), counts["inserted"] + counts["changed"], counts["deleted"] + counts["changed"], counts["moved-in"],
+        coarser=table.coarser, seconds=time.monotonic() - begin,
+    )  # fmt: skip
+
+
+@dataclass
+class _Table:
+    before: Sequence[str]
+    after: Sequence[str]
+    deadline: float
+    coarser: str
+    rows: list[Row] = field(default_factory=list)
+
+    def fill(self, changed: Sequence[Change], moved: Sequence[Move]) -> None:
+        out = {move.old + k: move.new + k for move in moved for k in range(move.count)}
+        come = {move.new + k: move.old + k for move in moved for k in range(move.count)}
+        a = c = 0
+        for begin, end, other, until in changed:
+            self._equal(a, c, begin - a)
+            self._changed(begin, end, other, until, out, come)
+            a, c = end, until
+        self._equal(a, c, len(self.before) - a)
+
+    def _equal(self, old: int, new: int, count: int) -> None:
+        self.rows += [Row("equal", old + i + 1, new + i + 1) for i in range(count)]
+
+    def _changed(self, a: int, b: int, c: int, d: int, out: dict[int, int], come: dict[int, int]) -> None:
+        """Rows of one change. Lines that were moved stand alone; those between them are paired, block by block."""
+        left = _parts(a, b, out)
+        right = _parts(c, d, come)
+        for index in range(max(len(left), len(right))):
+            old_part, old_moved = left[index] if index < len(left) else (range(0), False)
+            new_part, new_moved = right[index] if index < len(right) else (range(0), False)
+            if old_moved:
+                self.rows += [Row("moved-out", i + 1, 0, other=out[i] + 1) for i in old_part]
+                old_part = range(0)
+            if new_moved:
+                self.rows += [Row("moved-in", 0, j + 1, other=come[j] + 1) for j in new_part]
+                new_part = range(0)
+            for i, j in self._pairs(old_part, new_part):
+                if j is None:
+                    self.rows.append(Row("deleted", old_part[i] + 1, 0))  # type: ignore[index]
+                elif i is None:
+                    self.rows.append(Row("inserted", 0, new_part[j] + 1))
+                else:
+                    self.rows.append(Row("changed", old_part[i] + 1, new_part[j] + 1))
+
+    def _pairs(self, old: range, new: range) -> list[Pair]:
+        if not old or not new:
+            return positional(len(old), len(new))
+        found = None
+        if time.monotonic() < self.deadline:
+            found = align([self.before[i] for i in old], [self.after[j] for j in new])
+        if found is None:
+            self.coarser = self.coarser or "In the largest changes, lines stand beside each other as they come and not by their likeness."
+            found = positional(len(old), len(new))
+        return found
+
+    def numbered(self, hunks: Sequence[Hunk]) -> list[Row]:
+        """The rows with their hunks."""
+        olds, news = [hunk.old[0] for hunk in hunks], [hunk.new[0] for hunk in hunks]
+        found, at = [], 0
+        for row in self.rows:
+            if row.kind != "equal":
+                at = bisect_right(olds, row.old - 1) if row.old else bisect_right(news, row.new - 1)
+                row = Row(row.kind, row.old, row.new, at, row.other)
+            found.append(row)
+        return found
+
+
+def _parts(begin: int, end: int, moved: dict[int, int]) -> list[tuple[range, bool]]:
+    """A range cut where moved lines begin and end; parts that were not moved stand at even places, so that both sides' are paired in order."""
+    parts: list[tuple[range, bool]] = []
+    at = begin
+    while at < end:
+        until = at
+        inside = at in moved
+        while until < end and (until in moved) == inside and not (inside and until > at and moved[until] != moved[until - 1] + 1):
+            until += 1
+        if inside != bool(len(parts) % 2):
+            parts.append((range(0), not inside))
+        parts.append((range(at, until), inside))
+        at = until
+    return parts
+
+
+def _hunks(changed: Sequence[Change], moved: Sequence[Move]) -> tuple[Hunk, ...]:
+    groups: list[list[Change]] = []
+    for change in changed:
+        if groups and change[0] - groups[-1][-1][1] < HUNK_GAP:
+            groups[-1].append(change)
+        else:
+            groups.append([change])
+    starts_old, starts_new = [group[0][0] for group in groups], [group[0][2] for group in groups]
+    partners: dict[int, set[int]] = {}
+    for move in moved:
+        one, two = bisect_right(starts_old, move.old), bisect_right(starts_new, move.new)
+        if one != two:
+            partners.setdefault(one, set()).add(two)
+            partners.setdefault(two, set()).add(one)
+    return tuple(Hunk(n, tuple(group), tuple(sorted(partners.get(n, ())))) for n, group in enumerate(groups, 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """Rows [begin, end) that are shown on demand: unchanged and far from any change, or a long block that was moved."""
+
+    begin: int
+    end: int
+    moved: str = ""  # "", "moved-out" or "moved-in"
+
+
+def folds(rows: Sequence[Row], keep: Collection[int] = ()) -> list[Fold]:
+    """What a page folds. Lines of the later side in `keep` (1-based: something was found there) never are."""
+    kept = set(keep)
+    near = [False] * len(rows)
+    for index, row in enumerate(rows):
+        if row.kind != "equal" or row.new in kept:
+            for i in range(max(0, index - CONTEXT), min(len(rows), index + CONTEXT + 1)):
+                near[i] = True
+    found, begin = [], 0
+    for index in range(1, len(rows) + 1):
+        key = _key(rows, near, begin)
+        if index == len(rows) or _key(rows, near, index) != key or (key != "far" and rows[index].other != rows[index - 1].other + 1):
+            least = LEAST_FOLD if key == "far" else MOVED_FOLD
+            if key and index - begin >= least and not any(rows[i].new in kept for i in range(begin, index)):
+                found.append(Fold(begin, index, "" if key == "far" else key))
+            begin = index
+    return found
+
+
+def _key(rows: Sequence[Row], near: Sequence[bool], index: int) -> str:
+    if rows[index].kind in ("moved-out", "moved-in"):
+        return rows[index].kind
+    return "" if near[index] else "far"

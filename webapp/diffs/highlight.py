@@ -1,0 +1,123 @@
+"""Colours for a program: Python with Triton's names, and the CUDA or C++ that stands in its strings. Lines are coloured when they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache, lru_cache
+
+from pygments.lexers import CudaLexer, PythonLexer
+from pygments.token import STANDARD_TYPES, Name, String, Token
+
+from webapp.diffs.anatomy import Anatomy, Piece, anatomy
+
+Span = tuple[str, str]  # (short CSS class of Pygments, text without newline)
+Tokens = Iterator[tuple[object, str]]
+
+MAX_BYTES = 2 * 1024 * 1024
+TRITON = {"tl", "triton", "libdevice"}
+
+
+class Colours:
+    """The lines of one source. Pieces that have been coloured are kept."""
+
+    def __init__(self, source: str):
+        self.anatomy: Anatomy = anatomy(source)
+        self.plain = self.anatomy.source.split("\n")
+        self.coloured: dict[int, list[list[Span]]] = {}
+        self.triton = "triton" in self.anatomy.source
+        self._piece_of: list[int] = [0] * len(self.plain)
+        for index, piece in enumerate(self.anatomy.pieces):
+            self._piece_of[piece.begin : piece.end] = [index] * (piece.end - piece.begin)
+
+    def line(self, number: int) -> list[Span]:
+        """Spans of a line (1-based); their texts joined are the line."""
+        if len(self.anatomy.source) > MAX_BYTES:
+            return _uncoloured(self.plain[number - 1])
+        index = self._piece_of[number - 1]
+        if index not in self.coloured:
+            self.coloured[index] = self._colour(self.anatomy.pieces[index])
+        return self.coloured[index][number - 1 - self.anatomy.pieces[index].begin]
+
+    def _colour(self, piece: Piece) -> list[list[Span]]:
+        lines: list[list[Span]] = [[]]
+        for kind, text in self._tokens(piece):
+            name = _class_of(kind)
+            for at, part in enumerate(text.split("\n")):
+                if at:
+                    lines.append([])
+                if part and lines[-1] and lines[-1][-1][0] == name:
+                    lines[-1][-1] = (name, lines[-1][-1][1] + part)
+                elif part:
+                    lines[-1].append((name, part))
+        lines = lines[: piece.end - piece.begin]
+        plain = self.plain[piece.begin : piece.end]
+        if ["".join(text for _, text in line) for line in lines] != plain:  # a lexer that normalises text must never change what is shown
+            return [_uncoloured(line) for line in plain]
+        return lines
+
+    def _tokens(self, piece: Piece) -> Tokens:
+        source, starts = self.anatomy.source, self.anatomy.starts
+        at = starts[piece.begin]
+        end = starts[piece.end] if piece.end < len(starts) else len(source)
+        for begin, until in piece.native:
+            yield from self._before_string(source[at:begin])
+            yield from _native(source[begin:until])
+            closing = source[until : until + 3] if source[until : until + 3] in ('"""', "'''") and until + 3 <= end else ""
+            if closing:
+                yield String, closing
+            at = until + len(closing)
+        yield from self._python(source[at:end])
+
+    def _before_string(self, text: str) -> Tokens:
+        """Python up to a string, whose prefix and quotes are its last characters."""
+        quotes = text[-3:]
+        if quotes not in ('"""', "'''"):
+            yield from self._python(text)
+            return
+        code = text[:-3].rstrip("rRbBuUfF")
+        if code and (code[-1].isalnum() or code[-1] == "_"):  # a name that ends in such a letter is no prefix: cannot be before quotes
+            code = text[:-3]
+        yield from self._python(code)
+        if affix := text[len(code) : -3]:
+            yield String.Affix, affix
+        yield String, quotes
+
+    def _python(self, text: str) -> Tokens:
+        """Triton's names are told apart: `tl` and what is taken from it."""
+        before = ""
+        for _, kind, part in PythonLexer().get_tokens_unprocessed(text):
+            if self.triton and kind in Name and kind not in Name.Decorator:
+                if part in TRITON and before != ".":
+                    kind = Name.Namespace
+                elif before == "tl.":
+                    kind = Name.Builtin
+            yield kind, part
+            if part.strip():
+                before = f"{before}{part}"[-3:] if part == "." and before in TRITON else part
+
+
+def _native(text: str) -> Tokens:
+    for _, kind, part in CudaLexer().get_tokens_unprocessed(text):
+        yield kind, part
+
+
+def highlighted_lines(source: str) -> list[list[Span]]:
+    """One list of spans a line, in order; their texts joined give the source back."""
+    colours = colours_of(source)
+    return [colours.line(number) for number in range(1, len(colours.plain) + 1)]
+
+
+@lru_cache(maxsize=32)
+def colours_of(source: str) -> Colours:
+    return Colours(source)
+
+
+def _uncoloured(line: str) -> list[Span]:
+    return [("", line)] if line else []
+
+
+@cache
+def _class_of(kind) -> str:
+    while kind not in STANDARD_TYPES:
+        kind = kind.parent
+    return "" if kind in (Token, Token.Text, Token.Text.Whitespace, Name) else STANDARD_TYPES[kind]
