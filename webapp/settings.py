@@ -31,6 +31,9 @@ INSTALLED_APPS = [
     "django.contrib.messages",
     "whitenoise.runserver_nostatic",
     "django.contrib.staticfiles",
+    "allauth",
+    "allauth.account",
+    "allauth.mfa",
     "django_htmx",
     "procrastinate.contrib.django",
     "webapp.accounts",
@@ -43,6 +46,7 @@ INSTALLED_APPS = [
     "webapp.llm",
     "webapp.arena",
     "webapp.api",
+    "webapp.diffs",
     "webapp.ui",
 ]
 
@@ -58,6 +62,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
+    "allauth.account.middleware.AccountMiddleware",
 ]
 
 ROOT_URLCONF = "webapp.urls"
@@ -74,6 +79,7 @@ TEMPLATES = [
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
                 "webapp.ui.context.frame",
+                "webapp.accounts.context.accounts",
             ],
             "builtins": ["webapp.ui.tags"],
         },
@@ -120,14 +126,59 @@ QUEUE_POLL_SECONDS = 0.3  # lock hand-offs and retries wait for this poll; the q
 
 # --- People
 AUTH_USER_MODEL = "accounts.User"
-LOGIN_URL = "accounts:sign_in"
+AUTHENTICATION_BACKENDS = ["allauth.account.auth_backends.AuthenticationBackend"]
+LOGIN_URL = "account_login"
 LOGIN_REDIRECT_URL = "runs:list"
-LOGOUT_REDIRECT_URL = "accounts:sign_in"
+LOGOUT_REDIRECT_URL = "account_login"
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
+
+SIGN_UP_OPEN = os.environ.get("OPEN_SIGN_UP") == "1"  # otherwise by invitation only
+# Password resets and notices need mail; without EMAIL_HOST nothing offers them.
+EMAIL_HOST = os.environ.get("EMAIL_HOST", "")
+MAIL = bool(EMAIL_HOST)
+EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend" if MAIL else "django.core.mail.backends.dummy.EmailBackend"
+EMAIL_PORT = int(os.environ.get("EMAIL_PORT", "587"))
+EMAIL_HOST_USER = os.environ.get("EMAIL_USER", "")
+EMAIL_HOST_PASSWORD = os.environ.get("EMAIL_PASSWORD", "")
+EMAIL_USE_SSL = EMAIL_PORT == 465
+EMAIL_USE_TLS = not EMAIL_USE_SSL and os.environ.get("EMAIL_PLAIN") != "1"
+EMAIL_TIMEOUT = 15
+DEFAULT_FROM_EMAIL = os.environ.get("EMAIL_FROM", "stitchwork@localhost")
+
+ACCOUNT_ADAPTER = "webapp.accounts.adapters.AccountAdapter"
+ACCOUNT_LOGIN_METHODS = {"username"}
+ACCOUNT_SIGNUP_FIELDS = ["username*", *(["email"] if MAIL else []), "password1*", "password2*"]
+ACCOUNT_EMAIL_VERIFICATION = "optional" if MAIL else "none"
+ACCOUNT_CHANGE_EMAIL = True
+ACCOUNT_EMAIL_NOTIFICATIONS = MAIL
+ACCOUNT_EMAIL_SUBJECT_PREFIX = "[Stitchwork] "
+ACCOUNT_SESSION_REMEMBER = True
+ACCOUNT_RATE_LIMITS = {"login": "30/m/ip", "login_failed": "10/m/ip,5/5m/key"}  # counted in the cache, so over all web processes
+ACCOUNT_FORMS = {
+    "login": "webapp.accounts.allauth_forms.LoginForm",
+    "signup": "webapp.accounts.allauth_forms.SignupForm",
+    "change_password": "webapp.accounts.allauth_forms.ChangePasswordForm",
+    "set_password": "webapp.accounts.allauth_forms.SetPasswordForm",
+    "reset_password": "webapp.accounts.allauth_forms.ResetPasswordForm",
+    "reset_password_from_key": "webapp.accounts.allauth_forms.ResetPasswordKeyForm",
+    "reauthenticate": "webapp.accounts.allauth_forms.ReauthenticateForm",
+    "add_email": "webapp.accounts.allauth_forms.AddEmailForm",
+}
+MFA_ADAPTER = "webapp.accounts.adapters.TwoFactorAdapter"
+MFA_SUPPORTED_TYPES = ["totp", "recovery_codes"]
+MFA_ALLOW_UNVERIFIED_EMAIL = True
+MFA_TOTP_ISSUER = "Stitchwork"
+MFA_TOTP_TOLERANCE = 1  # a code typed as its half minute ends still counts
+MFA_FORMS = {
+    "authenticate": "webapp.accounts.allauth_forms.AuthenticateForm",
+    "reauthenticate": "webapp.accounts.allauth_forms.ReauthenticateByCodeForm",
+    "activate_totp": "webapp.accounts.allauth_forms.ActivateTOTPForm",
+}
+CACHES = {"default": {"BACKEND": "webapp.accounts.shared_cache.SharedCache"}}
 
 # --- Browser security. HTTPS=1 where a proxy in front of us speaks TLS and sets X-Forwarded-Proto.
 HTTPS = os.environ.get("HTTPS") == "1"

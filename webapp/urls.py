@@ -12,6 +12,7 @@ def health(request: HttpRequest) -> HttpResponse:
 urlpatterns = [
     path("healthz", health),
     path("", include("webapp.api.urls")),
+    path("", include("webapp.accounts.urls_sign_in")),
     path("", include("webapp.accounts.urls")),
     path("", include("webapp.tasks.urls")),
     path("", include("webapp.runs.urls")),

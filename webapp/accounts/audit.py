@@ -22,7 +22,6 @@ ACTIONS = {
     "two_factor.codes": "recovery codes made anew",
     "team.created": "team created",
     "team.renamed": "team renamed",
-    "team.deleted": "team deleted",
     "member.joined": "joined",
     "member.role": "role changed",
     "member.removed": "member removed",

@@ -11,6 +11,7 @@ from django.conf import settings
 from django.contrib.auth.models import AbstractUser
 from django.db import models, transaction
 from django.utils import timezone
+from django.utils.text import slugify
 
 
 class User(AbstractUser):
@@ -24,11 +25,14 @@ class User(AbstractUser):
         """Create a user together with a personal team that the user owns."""
         with transaction.atomic():
             user = cls.objects.create_user(username, **fields)
-            team = Team.objects.create(name=username, slug=f"{username}-{secrets.token_hex(3)}")
-            Membership.objects.create(team=team, user=user, role=Membership.OWNER)
-            user.personal_team = team
-            user.save(update_fields=["personal_team"])
+            user.make_personal_team()
             return user
+
+    def make_personal_team(self) -> None:
+        team = Team.objects.create(name=self.username[:100], slug=f"{slugify(self.username)[:90] or 'person'}-{secrets.token_hex(3)}")
+        Membership.objects.create(team=team, user=self, role=Membership.OWNER)
+        self.personal_team = team
+        self.save(update_fields=["personal_team"])
 
 
 class Team(models.Model):
@@ -146,3 +150,11 @@ class AuditEntry(models.Model):
 
     class Meta:
         indexes = [models.Index(fields=["team", "-at"])]
+
+
+class CachedValue(models.Model):
+    """The table of webapp/accounts/shared_cache.py."""
+
+    key = models.CharField(max_length=250, primary_key=True)
+    value = models.JSONField()
+    expires_at = models.DateTimeField(null=True, db_index=True)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from django.db.models import Count
 
+from webapp.accounts.models import Team
 from webapp.fleet.models import Device
 from webapp.runs.models import Verification
 
@@ -43,6 +44,8 @@ def device_choices() -> list[DeviceChoice]:
     return choices
 
 
-def waiting_by_queue() -> dict[str, int]:
-    counted = Verification.objects.filter(state="queued").values_list("queue").annotate(Count("pk"))
+def waiting_by_queue(team: Team | None = None) -> dict[str, int]:
+    """How many verifications wait in each queue; of one team, where one is given."""
+    waiting = Verification.objects.filter(state="queued")
+    counted = (waiting.filter(team=team) if team else waiting).values_list("queue").annotate(Count("pk"))
     return dict(counted.order_by())

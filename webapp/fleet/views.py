@@ -7,6 +7,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
+from webapp.accounts.models import Team
 from webapp.fleet.choices import KINDS, waiting_by_queue
 from webapp.fleet.doctor import Doctor
 from webapp.fleet.models import Device
@@ -15,12 +16,22 @@ from webapp.fleet.models import Device
 @login_required
 @require_GET
 def devices(request: HttpRequest) -> HttpResponse:
-    waiting = waiting_by_queue()
-    found = [
-        {"device": device, "doctor": Doctor.read(device.doctor, device.device), "waiting": waiting.get(device.queue, 0)}
-        for device in sorted(Device.objects.all(), key=lambda device: (not device.online, device.kind, device.device, device.pk))
-    ]
+    found = device_rows()
     seen = {entry["device"].kind for entry in found if entry["device"].online and not entry["doctor"].unusable}
     context = {"devices": found, "absent": [kind for kind in KINDS if kind not in seen]}
     template = "fleet/_devices.html" if request.htmx else "fleet/devices.html"
     return render(request, template, context)
+
+
+def device_rows(team: Team | None = None) -> list[dict]:
+    """Every device with its doctor and its queue, those online first; with a team also how many of the waiting jobs are the team's."""
+    waiting, ours = waiting_by_queue(), waiting_by_queue(team) if team else {}
+    return [
+        {
+            "device": device,
+            "doctor": Doctor.read(device.doctor, device.device),
+            "waiting": waiting.get(device.queue, 0),
+            "ours": ours.get(device.queue, 0),
+        }
+        for device in sorted(Device.objects.all(), key=lambda device: (not device.online, device.kind, device.device, device.pk))
+    ]

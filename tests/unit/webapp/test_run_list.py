@@ -15,7 +15,7 @@ LIST = reverse("runs:list")
 
 
 def test_an_anonymous_visitor_signs_in_first(client, db):
-    assert client.get(LIST).headers["Location"].startswith(reverse("accounts:sign_in"))
+    assert client.get(LIST).headers["Location"].startswith(reverse("account_login"))
 
 
 def test_an_empty_list_says_what_to_do_next(people):

@@ -1,0 +1,69 @@
+"""What django-allauth asks us: who may sign up, what a new account is, how secrets of the second factor are kept."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+
+from allauth.account.adapter import DefaultAccountAdapter
+from allauth.mfa.adapter import DefaultMFAAdapter
+from cryptography.fernet import Fernet
+from django.conf import settings
+from django.db import transaction
+from django.http import HttpRequest
+from django.urls import reverse
+
+from webapp.accounts import teams
+from webapp.accounts.audit import client_address
+from webapp.accounts.models import User
+
+
+class AccountAdapter(DefaultAccountAdapter):
+    error_messages = DefaultAccountAdapter.error_messages | {
+        "username_password_mismatch": "This name and password do not belong together.",
+        "too_many_login_attempts": "Too many wrong attempts: wait five minutes, or use a one-time link.",
+        "enter_current_password": "This is not your present password.",
+        "incorrect_password": "This is not your password.",
+        "rate_limited": "Too many attempts: wait a minute.",
+    }
+
+    def is_open_for_signup(self, request: HttpRequest) -> bool:
+        return settings.SIGN_UP_OPEN or teams.pending_invitation(request) is not None
+
+    def save_user(self, request: HttpRequest, user: User, form, commit: bool = True) -> User:
+        """A new account has its personal team, and is at once in the team that it was invited to."""
+        with transaction.atomic():
+            super().save_user(request, user, form, commit=True)
+            user.make_personal_team()
+            invitation = teams.pending_invitation(request)
+            if invitation is not None:
+                teams.join(request, user, invitation)
+        return user
+
+    def get_client_ip(self, request: HttpRequest) -> str:
+        return client_address(request) or "unknown"
+
+    def get_password_change_redirect_url(self, request: HttpRequest) -> str:
+        return reverse("accounts:account")
+
+
+class TwoFactorAdapter(DefaultMFAAdapter):
+    """The secrets of authenticator apps are encrypted by a key that the database does not have."""
+
+    error_messages = DefaultMFAAdapter.error_messages | {
+        "incorrect_code": "This code is not right, or it was used already: wait for the next one.",
+    }
+
+    def encrypt(self, text: str) -> str:
+        return _fernet().encrypt(text.encode()).decode()
+
+    def decrypt(self, encrypted_text: str) -> str:
+        return _fernet().decrypt(encrypted_text.encode()).decode()
+
+    def get_totp_label(self, user: User) -> str:
+        return user.get_username()
+
+
+def _fernet() -> Fernet:
+    key = hashlib.sha256(b"stitchwork two-factor\0" + settings.SECRET_KEY.encode()).digest()
+    return Fernet(base64.urlsafe_b64encode(key))
