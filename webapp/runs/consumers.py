@@ -48,6 +48,7 @@ class RunConsumer(AsyncWebsocketConsumer):
         self.cursor = 0
         self.unacknowledged: int | None = None
         self.acknowledged = asyncio.Event()
+        self.access_epoch = hub().access_epoch  # when it was last asked whether this person may see the run
         user = self.scope.get("user")
         if user is None or not user.is_authenticated:
             await self._refuse(SIGNED_OUT)
@@ -115,6 +116,11 @@ class RunConsumer(AsyncWebsocketConsumer):
         await self.acknowledged.wait()
         lines = await hub().read(self.run, self.cursor, BATCH_EVENTS)
         if not lines:
+            if self.access_epoch != hub().access_epoch:
+                self.access_epoch = hub().access_epoch
+                if await self._head() is None:
+                    await self.close(NOT_YOURS)
+                    return False
             await follower.woken()
             return True
         head = await self._head()

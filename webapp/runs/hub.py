@@ -27,6 +27,7 @@ RECONNECT_SECONDS = 0.5
 TAIL_EVENTS = 1000  # of a followed run, kept in memory for its followers
 TAIL_CHARACTERS = 2_000_000
 READERS = 4
+ACCESS = "access"  # the notification of webapp.accounts.teams.access_changed, beside "RUN:SEQ"
 
 Line = tuple[int, str]  # seq, the event as JSON
 
@@ -78,6 +79,7 @@ class Hub:
         self._pool: AsyncConnectionPool | None = None
         self._listener: asyncio.Task | None = None
         self._starting = asyncio.Lock()
+        self.access_epoch = 0  # rises when somebody may have lost a right: who shows something asks again
 
     async def start(self) -> None:
         async with self._starting:
@@ -160,11 +162,16 @@ class Hub:
                 await asyncio.sleep(RECONNECT_SECONDS)
 
     def _heard(self, payload: str) -> None:
+        if payload == ACCESS:
+            self._wake_all()
+            return
         feed = self._feeds.get(payload.partition(":")[0])
         for follower in feed.followers if feed else ():
             follower.wake()
 
     def _wake_all(self) -> None:
+        """After a change of access, a reconnect, or a while: what was missed may be one of either kind."""
+        self.access_epoch += 1
         for feed in self._feeds.values():
             for follower in feed.followers:
                 follower.wake()
