@@ -1,7 +1,8 @@
 """What the leaderboard ranks: one row a finished run, written in the transaction that finishes it (webapp/leaderboard/recording.py).
 
-The rows that are counted are narrow, because every page reads all of a selection; what only evidence and exports need stands in `Provenance`.
-People choose suites and who sees a result: those survive a rebuild of the rest.
+Of a team's runs of one entry on one task under one setup a single one counts, the median; Postgres keeps which (migration 0003). The rows are
+narrow, because a page reads all that count in a selection; what only evidence and exports need stands in `Provenance`. People choose suites and
+who sees a result: those survive a rebuild of the rest.
 """
 
 from __future__ import annotations
@@ -82,10 +83,15 @@ class Result(models.Model):
     seconds = models.FloatField(null=True)  # from the run's start to its end
     faster_after = models.FloatField(null=True)  # seconds from the start to the first program that was measured faster than eager
     finished_at = models.DateTimeField()
+    # Of how many runs this one is the median, for members of the team and for everybody else; null: another one counts. Kept by Postgres.
+    team_runs = models.IntegerField(null=True)
+    public_runs = models.IntegerField(null=True)
 
     class Meta:
         indexes = [
-            models.Index(fields=["setup", "entry", "subject"], name="board_slice"),
+            models.Index(fields=["setup", "entry", "subject", "team"], name="board_group"),
+            models.Index(fields=["setup", "team"], name="board_team_counts", condition=models.Q(team_runs__isnull=False)),
+            models.Index(fields=["setup"], name="board_public_counts", condition=models.Q(public_runs__isnull=False)),
             models.Index(fields=["subject", "setup"], name="board_subject"),
             models.Index(fields=["team", "finished_at"], name="board_team"),
             models.Index(fields=["-finished_at"], name="board_newest"),
