@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from webapp.runs import views_artefact, views_candidate, views_list, views_run, views_steer, views_timeline
+from webapp.runs import views_artefact, views_candidate, views_list, views_run, views_steer, views_timeline, views_trace
 
 app_name = "runs"
 
@@ -14,6 +14,10 @@ urlpatterns = [
     path("runs/<uuid:run_id>/publish", views_list.run_publish, name="publish"),
     path("runs/<uuid:run_id>/", views_run.run_page, name="run"),
     path("runs/<uuid:run_id>/events", views_run.run_events, name="events"),
+    path("runs/<uuid:run_id>/trace", views_trace.stretch, name="trace"),
+    path("runs/<uuid:run_id>/messages/<int:seq>", views_trace.message, name="message"),
+    path("runs/<uuid:run_id>/calls/<int:seq>", views_trace.call, name="call"),
+    path("runs/<uuid:run_id>/search", views_trace.find, name="search"),
     path("runs/<uuid:run_id>/control", views_run.run_control, name="control"),
     path("runs/<uuid:run_id>/note", views_steer.send_note, name="note"),
     path("runs/<uuid:run_id>/plan", views_steer.plan_page, name="plan"),
@@ -26,4 +30,5 @@ urlpatterns = [
     path("runs/<uuid:run_id>/candidates/<int:number>/program.py", views_artefact.candidate_program, name="program"),
     path("runs/<uuid:run_id>/candidates/<int:number>/<str:tab>", views_candidate.candidate_fragment, name="fragment"),
     path("runs/<uuid:run_id>/timeline/<str:sha>/", views_timeline.timeline_page, name="timeline"),
+    path("runs/<uuid:run_id>/timeline/<str:sha>/trace.json", views_timeline.timeline_trace, name="timeline_trace"),
 ]

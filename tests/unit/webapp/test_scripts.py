@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.unit.webapp.stretches import stretches, told
 from verifier.profiling.timeline import KINDS, Row, Timeline
 
 FOLDER = Path(__file__).parent / "js"
@@ -44,11 +46,12 @@ def small_timeline() -> bytes:
 @pytest.mark.parametrize("script", sorted(FOLDER.glob("*.test.mjs")), ids=lambda path: path.stem)
 def test_script(script: Path, tmp_path: Path):
     (tmp_path / "small.stwtl").write_bytes(small_timeline())
+    (tmp_path / "stretches.json").write_text(json.dumps({"events": told(), "stretches": stretches(told())}))
     done = subprocess.run(
         [node(), "--test", str(script)],
         capture_output=True,
         text=True,
         timeout=60,
-        env={"PATH": os.environ["PATH"], "TIMELINE": str(tmp_path / "small.stwtl")},
+        env={"PATH": os.environ["PATH"], "TIMELINE": str(tmp_path / "small.stwtl"), "STRETCHES": str(tmp_path / "stretches.json")},
     )
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]

@@ -1,0 +1,119 @@
+"""Whole texts of a trace, on demand: a message put together from its pieces, and what a model was asked and answered."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import connection
+
+from webapp.runs import artefacts
+from webapp.runs.artefacts import ArtefactMissing
+from webapp.runs.models import Event, Run
+
+PORTION = 100_000  # characters of a text that one answer carries
+
+
+class NoSuchText(LookupError):
+    """The event has no text of its own; the message says what it is."""
+
+
+@dataclass(frozen=True)
+class Portion:
+    """A piece of a text with the counts of the whole."""
+
+    text: str
+    start: int
+    characters: int
+    lines: int
+
+    def as_json(self) -> dict[str, Any]:
+        end = self.start + len(self.text)
+        more = end if end < self.characters else None
+        return {"text": self.text, "from": self.start, "characters": self.characters, "lines": self.lines, "next": more}
+
+
+def portion(text: str, start: int, size: int = PORTION) -> Portion:
+    start = min(max(0, start), len(text))
+    return Portion(text[start : start + size], start, len(text), text.count("\n") + 1)
+
+
+def message_text(run: Run, seq: int) -> str:
+    """The text of the message that begins (or ends) with event `seq`; raises `NoSuchText`."""
+    event = Event.objects.filter(run=run, seq=seq).first()
+    if event is None or event.kind not in ("message.delta", "message.completed"):
+        raise NoSuchText(f"event {seq} is no message")
+    name = event.payload.get("message")
+    text, whole = "", None
+    for kind, payload in _of_message(run, seq, name):
+        if kind == "message.delta":
+            offset = payload.get("offset", 0)
+            if offset <= len(text):
+                text = text[:offset] + payload.get("text", "")
+                whole = None
+            else:  # a gap: only the finished reply has all of it
+                whole = ""
+        elif kind == "message.completed":
+            whole = payload["text"] if "text" in payload else _stored(run, payload.get("artefact"))
+        elif whole == "":
+            whole = json.loads(_stored(run, payload.get("reply")) or "{}").get("text", "")
+    return text if whole is None else whole
+
+
+def _of_message(run: Run, seq: int, name: str) -> list[tuple[str, dict[str, Any]]]:
+    """Pieces and ends of one message from `seq` on, in order."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT kind, payload::text FROM runs_event WHERE run_id = %s AND seq >= %s AND ("
+            " (kind IN ('message.delta', 'message.completed') AND payload ->> 'message' = %s)"
+            " OR (kind = 'llm.completed' AND payload ->> 'key' = %s)) ORDER BY seq",
+            [run.pk, seq, name, name],
+        )
+        return [(kind, json.loads(payload)) for kind, payload in cursor.fetchall()]
+
+
+def _stored(run: Run, ref: dict[str, Any] | None) -> str:
+    """The text of an artefact; empty where there is none, a sentence where it is lost."""
+    if not ref:
+        return ""
+    try:
+        return artefacts.get(run.team_id, ref["sha"]).decode("utf-8", "replace")
+    except ArtefactMissing:
+        return ""
+
+
+def call_texts(run: Run, seq: int) -> dict[str, Any]:
+    """One exchange with a model: `request`'s settings and the texts `[{"name", "text"}]`: each prompt message, the reply, the reasoning.
+
+    `seq` is the event `llm.requested` or `llm.completed`. Raises `NoSuchText`.
+    """
+    event = Event.objects.filter(run=run, seq=seq, kind__in=("llm.requested", "llm.completed", "llm.failed")).first()
+    if event is None:
+        raise NoSuchText(f"event {seq} is no exchange with a model")
+    key = event.payload.get("key")
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT kind, payload::text FROM runs_event WHERE run_id = %s AND kind IN ('llm.requested', 'llm.completed') AND payload ->> 'key' = %s"
+            " ORDER BY seq",
+            [run.pk, key],
+        )
+        known = {kind: json.loads(payload) for kind, payload in cursor.fetchall()}
+    request = _json(_stored(run, known.get("llm.requested", {}).get("request")))
+    done = known.get("llm.completed", {})
+    reply = _json(_stored(run, done.get("reply")))
+    texts = [{"name": str(message.get("role", "user")), "text": str(message.get("content", ""))} for message in request.get("messages", [])]
+    if reply.get("text"):
+        texts.append({"name": "reply", "text": str(reply["text"])})
+    if done.get("reasoning"):
+        reasoning = _stored(run, done["reasoning"])
+        texts.append({"name": "reasoning", "text": str(_json(reasoning).get("reasoning") or reasoning)})
+    return {"settings": {name: value for name, value in request.items() if name != "messages" and value not in (None, "")}, "texts": texts}
+
+
+def _json(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text) if text else {}
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
