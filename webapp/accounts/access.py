@@ -32,7 +32,7 @@ SCOPES: dict[str, frozenset[str]] = {
 }
 REFUSALS: dict[str, str] = {
     "view": "Only members of the team may see this.",
-    "act": "A viewer may look but change nothing: an owner of the team can make you a member.",
+    "act": "You may look in this team but change nothing: work in another one of yours, or ask an owner to make you a member.",
     "own": "Only owners of the team may do this.",
 }
 
@@ -90,4 +90,4 @@ def team_for(asker: Asker, team_id: str = "") -> Team:
     for team in writable_teams(asker):
         if str(team.pk) == str(team_id or (current.pk if current else team.pk)):
             return team
-    raise PermissionDenied("You may only look in this team: choose another in the team switcher, or ask an owner to make you a member.")
+    raise PermissionDenied(REFUSALS["act"])

@@ -11,7 +11,8 @@ from django.http import Http404
 
 from agents.arena.scoring import Row, Score, scores
 from agents.settings import Budget, Settings
-from webapp.accounts.models import Membership, Team, User
+from webapp.accounts.access import Asker, Right, has_right, require
+from webapp.accounts.models import Team, User
 from webapp.arena.models import Arena, ArenaRun
 from webapp.runs import control, services
 from webapp.runs.models import Candidate, Run
@@ -54,17 +55,18 @@ def create_arena(*, team: Team, user: User, name: str, tasks: Sequence[tuple[str
     return arena
 
 
-def arenas_of(user: User) -> QuerySet[Arena]:
+def arenas_of(team: Team) -> QuerySet[Arena]:
     done = Count("entries", filter=Q(entries__run__state="finished"))
-    return Arena.objects.filter(team__in=user.teams.all()).annotate(runs=Count("entries"), done=done).select_related("team").order_by("-created_at")
+    return Arena.objects.filter(team=team).annotate(runs=Count("entries"), done=done).select_related("team").order_by("-created_at")
 
 
-def arena_for(user: User, arena_id) -> tuple[Arena, bool]:
-    """The arena and whether this user may steer its runs; `Http404` where it is another team's."""
-    arena = Arena.objects.filter(pk=arena_id, team__in=user.teams.all()).select_related("team", "created_by").first()
+def arena_for(asker: Asker, arena_id, right: Right = "view") -> tuple[Arena, bool]:
+    """The arena and whether the asker may steer its runs; `Http404` where it is another team's, `PermissionDenied` where the right is lacking."""
+    arena = Arena.objects.filter(pk=arena_id).select_related("team", "created_by").first()
     if arena is None:
         raise Http404("no such arena")
-    return arena, Membership.objects.filter(team=arena.team, user=user).exclude(role=Membership.VIEWER).exists()
+    require(asker, arena.team_id, right)
+    return arena, has_right(asker, arena.team_id, "act")
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,13 @@ from dataclasses import asdict
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from agents.arena.scoring import INTERVAL, plain
 from agents.settings import SEARCHES
-from webapp.accounts.access import team_for, writable_teams
+from webapp.accounts.access import has_right, require, team_for, writable_teams
 from webapp.arena import services
 from webapp.arena.curves import plot
 from webapp.arena.forms import ArenaForm
@@ -29,23 +28,22 @@ MOST_LISTED = 100
 @login_required
 @require_GET
 def arenas(request: HttpRequest) -> HttpResponse:
-    found = services.arenas_of(request.user)[:MOST_LISTED]
-    return render(request, "arena/list.html", {"arenas": found, "played": played_results(), "can_start": bool(writable_teams(request.user))})
+    found = services.arenas_of(request.team)[:MOST_LISTED]
+    return render(request, "arena/list.html", {"arenas": found, "played": played_results(), "can_start": has_right(request, request.team, "act")})
 
 
 @login_required
 @require_http_methods(["GET", "POST"])
 def start(request: HttpRequest) -> HttpResponse:
-    devices, teams = device_choices(), writable_teams(request.user)
+    require(request, request.team, "act")
+    devices, teams = device_choices(), writable_teams(request)
     online = any(choice.kind == "cuda" and choice.online for choice in devices)
     initial = {"device": "cuda" if online else "cpu", "tasks": [f"example:{slug}" for slug in ("softmax", "rms_norm", "layer_norm_gelu")]}
     form = ArenaForm(request.POST or None, devices=devices, teams=teams, initial=initial)
     if request.method == "POST" and form.is_valid():
         chosen, tasks = form.chosen(), form.chosen_tasks()
         name = form.cleaned_data["name"].strip() or default_name(chosen.workflows, [title for title, _ in tasks])
-        arena = services.create_arena(
-            team=team_for(request.user, form.cleaned_data["team"]), user=request.user, name=name, tasks=tasks, chosen=chosen
-        )
+        arena = services.create_arena(team=team_for(request, form.cleaned_data["team"]), user=request.user, name=name, tasks=tasks, chosen=chosen)
         return redirect("arena:arena", arena.pk)
     context = {
         "form": form,
@@ -67,7 +65,7 @@ def default_name(workflows: list[str], tasks: list[str]) -> str:
 @login_required
 @require_GET
 def arena(request: HttpRequest, arena_id: uuid.UUID) -> HttpResponse:
-    found, can_steer = services.arena_for(request.user, arena_id)
+    found, can_steer = services.arena_for(request, arena_id)
     template = "arena/standing.html" if request.htmx else "arena/arena.html"
     return render(request, template, {"arena": found, "can_steer": can_steer, **standing_context(found)})
 
@@ -101,7 +99,7 @@ def by_task(standing: services.Standing, workflows: list[str]) -> list[dict]:
 @login_required
 @require_GET
 def export(request: HttpRequest, arena_id: uuid.UUID) -> JsonResponse:
-    found, _ = services.arena_for(request.user, arena_id)
+    found, _ = services.arena_for(request, arena_id)
     standing = services.standing(found)
     content = {
         "version": 1,
@@ -122,9 +120,7 @@ def export(request: HttpRequest, arena_id: uuid.UUID) -> JsonResponse:
 @login_required
 @require_POST
 def cancel(request: HttpRequest, arena_id: uuid.UUID) -> HttpResponse:
-    found, can_steer = services.arena_for(request.user, arena_id)
-    if not can_steer:
-        raise PermissionDenied("only members of the arena's team may cancel its runs")
+    found, _ = services.arena_for(request, arena_id, "act")
     count = services.cancel_all(found, request.user)
     messages.success(request, f"{count} run{'s' if count != 1 else ''} asked to stop; what was measured is kept.")
     return redirect("arena:arena", found.pk)

@@ -6,15 +6,16 @@ import uuid
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
+from django.db import transaction
 from django.db.models import Count
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from webapp.accounts.access import team_for, writable_teams
+from webapp.accounts import audit
+from webapp.accounts.access import has_right, require, team_for, teams_with, writable_teams
 from webapp.knowledge.documents import MOST_DOCUMENTS, MOST_KIB, save
 from webapp.knowledge.forms import NAMES, DocumentForm
 from webapp.knowledge.models import Document
@@ -29,18 +30,17 @@ MOST_QUERY = 300  # characters
 @require_GET
 def documents(request: HttpRequest) -> HttpResponse:
     text = request.GET.get("q", "").strip()[:MOST_QUERY]
-    teams = list(request.user.teams.values_list("pk", flat=True))
+    teams = [request.team.pk]
     hits = search(teams, text, HITS) if text else []
     some = [] if hits or not text else search(teams, any_of(text), HITS)
-    rows = Document.objects.filter(team__in=teams).select_related("team", "changed_by").annotate(size=Count("passages")).order_by("-changed_at")
+    rows = Document.objects.filter(team=request.team).select_related("team", "changed_by").annotate(size=Count("passages")).order_by("-changed_at")
     page = Paginator(rows, A_PAGE).get_page(request.GET.get("page"))
     context = {
         "text": text,
         "hits": hits or some,
         "partly": bool(some),
         "page": page,
-        "teams": len(teams),
-        "may_write": bool(writable_teams(request.user)),
+        "may_write": has_right(request, request.team, "act"),
     }
     return render(request, "knowledge/documents.html", context)
 
@@ -56,10 +56,11 @@ def document(request: HttpRequest, document_id: uuid.UUID) -> HttpResponse:
 @login_required
 @require_http_methods(["GET", "POST"])
 def new_document(request: HttpRequest) -> HttpResponse:
-    teams = writable_teams(request.user)
+    require(request, request.team, "act")
+    teams = writable_teams(request)
     form = DocumentForm(request.POST or None, request.FILES or None, teams=teams)
     if request.method == "POST" and form.is_valid():
-        team = team_for(request.user, form.cleaned_data["team"])
+        team = team_for(request, form.cleaned_data["team"])
         if Document.objects.filter(team=team).count() >= MOST_DOCUMENTS:
             form.add_error(None, f"{team} has {MOST_DOCUMENTS} documents, which is the most that a team keeps: delete some first.")
         else:
@@ -86,7 +87,9 @@ def edit_document(request: HttpRequest, document_id: uuid.UUID) -> HttpResponse:
 @require_POST
 def delete_document(request: HttpRequest, document_id: uuid.UUID) -> HttpResponse:
     found = _writable(request, document_id)
-    found.delete()
+    with transaction.atomic():
+        found.delete()
+        audit.record(request, found.team, "document.deleted", found.title)
     messages.success(request, f"{found.title} is deleted. Diagnoses that cited it keep its title.")
     return redirect("knowledge:documents")
 
@@ -99,7 +102,7 @@ def _form_page(request: HttpRequest, form: DocumentForm, found: Document | None,
 
 def _document(request: HttpRequest, document_id: uuid.UUID) -> Document:
     """Of one of the user's teams; nobody else may know that it exists."""
-    found = Document.objects.select_related("team", "created_by", "changed_by").filter(pk=document_id, team__in=request.user.teams.all()).first()
+    found = Document.objects.select_related("team", "created_by", "changed_by").filter(pk=document_id, team__in=teams_with(request)).first()
     if found is None:
         raise Http404("no such document")
     return found
@@ -107,10 +110,9 @@ def _document(request: HttpRequest, document_id: uuid.UUID) -> Document:
 
 def _writable(request: HttpRequest, document_id: uuid.UUID) -> Document:
     found = _document(request, document_id)
-    if not _may_write(request, found):
-        raise PermissionDenied("only members of the document's team may change it")
+    require(request, found.team_id, "act")
     return found
 
 
 def _may_write(request: HttpRequest, found: Document) -> bool:
-    return any(team.pk == found.team_id for team in writable_teams(request.user))
+    return has_right(request, found.team_id, "act")

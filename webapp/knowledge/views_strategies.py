@@ -69,7 +69,7 @@ def strategy(request: HttpRequest, name: str) -> HttpResponse:
 
 
 def _visible(request: HttpRequest):
-    return Learned.objects.filter(team__in=request.user.teams.all())
+    return Learned.objects.filter(team=request.team)
 
 
 def _records(request: HttpRequest, device: str) -> dict[str, Score]:

@@ -11,7 +11,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_http_methods
 
 from agents.llm.mailbox import NotWaiting
-from webapp.accounts.access import writable_teams
+from webapp.accounts.access import has_right, teams_with
 from webapp.llm.mailbox import ReplyRefused, answer
 from webapp.llm.models import Letter
 
@@ -35,7 +35,7 @@ def letter(request: HttpRequest, letter_id: uuid.UUID) -> HttpResponse:
     found = _visible(request).filter(pk=letter_id).first()
     if found is None:
         raise Http404("no such prompt")
-    may_answer = any(team.pk == found.team_id for team in writable_teams(request.user))
+    may_answer = has_right(request, found.team_id, "act")
     text, refused = request.POST.get("reply", ""), ""
     if request.method == "POST" and not may_answer:
         refused = "Only members of the run's team may answer."
@@ -61,4 +61,4 @@ def prompt_of(letter: Letter) -> str:
 
 
 def _visible(request: HttpRequest):
-    return Letter.objects.select_related("run", "replied_by", "team").filter(team__in=request.user.teams.all(), run__isnull=False)
+    return Letter.objects.select_related("run", "replied_by", "team").filter(team__in=teams_with(request), run__isnull=False)

@@ -12,6 +12,7 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotModif
 from django.shortcuts import get_object_or_404
 from django.views.decorators.http import require_GET
 
+from webapp.accounts.access import has_right
 from webapp.runs import artefacts
 from webapp.runs.access import run_for
 from webapp.runs.models import Artefact, Candidate, Run
@@ -36,9 +37,9 @@ def source_response(source: str | bytes, name: str) -> HttpResponse:
 @require_GET
 def artefact(request: HttpRequest, run_id: uuid.UUID, sha: str) -> HttpResponse:
     """The bytes of one artefact of the run's team. Never HTML: what a stranger wrote must not run in our origin."""
-    run, _ = run_for(request.user, run_id)
+    run, _ = run_for(request, run_id)
     stored = get_object_or_404(Artefact, team=run.team, sha=sha)
-    if run.team_id not in set(request.user.teams.values_list("id", flat=True)) and not belongs_to(run, sha):
+    if not has_right(request, run.team_id, "view") and not belongs_to(run, sha):
         raise Http404("no such artefact")  # a published run opens its own artefacts, not those of the team's other runs
     if request.headers.get("If-None-Match") == f'"{sha}"':
         return HttpResponseNotModified()
@@ -61,14 +62,14 @@ def belongs_to(run: Run, sha: str) -> bool:
 @login_required
 @require_GET
 def task_source(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
-    run, _ = run_for(request.user, run_id)
+    run, _ = run_for(request, run_id)
     return source_response(run.task.source, "task.py")
 
 
 @login_required
 @require_GET
 def candidate_program(request: HttpRequest, run_id: uuid.UUID, number: int) -> HttpResponse:
-    run, _ = run_for(request.user, run_id)
+    run, _ = run_for(request, run_id)
     candidate = get_object_or_404(Candidate.objects.select_related("program"), run=run, number=number)
     return source_response(artefacts.read(candidate.program), f"{file_name(run.task.name, 'program')}-candidate-{number}.py")
 
@@ -76,7 +77,7 @@ def candidate_program(request: HttpRequest, run_id: uuid.UUID, number: int) -> H
 @login_required
 @require_GET
 def best_program(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
-    run, _ = run_for(request.user, run_id)
+    run, _ = run_for(request, run_id)
     if run.best_candidate is None:
         raise Http404("this run has no program that passed")
     candidate = get_object_or_404(Candidate.objects.select_related("program"), run=run, number=run.best_candidate)

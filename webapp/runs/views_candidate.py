@@ -26,7 +26,7 @@ LAYOUTS = {"inline": "Inline", "split": "Side by side"}
 @login_required
 @require_GET
 def candidate_page(request: HttpRequest, run_id: uuid.UUID, number: int) -> HttpResponse:
-    run, can_control = run_for(request.user, run_id)
+    run, can_control = run_for(request, run_id)
     context = candidate_context(request, run, number, request.GET.get("tab", "diff"))
     numbers = list(run.candidates.order_by("number").values_list("number", flat=True))
     at = numbers.index(number)
@@ -45,7 +45,7 @@ def candidate_fragment(request: HttpRequest, run_id: uuid.UUID, number: int, tab
     """One tab without the page around it: what the live page puts into its right pane."""
     if tab not in TABS:
         raise Http404("no such tab")
-    run, _ = run_for(request.user, run_id)
+    run, _ = run_for(request, run_id)
     response = render(request, f"runs/_{tab}.html", candidate_context(request, run, number, tab) | {"pane": True})
     response["Cache-Control"] = "private, no-cache"
     return response

@@ -6,8 +6,8 @@ import uuid
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
+from django.db import transaction
 from django.db.models import Count, OuterRef, Q, QuerySet, Subquery
 from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
 from django.shortcuts import redirect, render
@@ -17,6 +17,10 @@ from django.utils.dateparse import parse_datetime
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_GET, require_POST
 
+from webapp.accounts import audit
+from webapp.accounts.access import has_right
+from webapp.accounts.models import Team
+from webapp.accounts.teams import access_changed
 from webapp.runs import services
 from webapp.runs.access import run_for
 from webapp.runs.models import Run, Verification
@@ -31,13 +35,13 @@ STATES = {
 }
 
 
-def team_runs(user) -> QuerySet[Run]:
-    """Runs of the user's teams, newest first, with what a row shows of the best candidate's report."""
+def team_runs(team: Team) -> QuerySet[Run]:
+    """The team's runs, newest first, with what a row shows of the best candidate's report."""
     best = Verification.objects.filter(run=OuterRef("pk"), kind="verify", status="passed", candidate_number=OuterRef("best_candidate"))
     best = best.order_by("tier", "-queued_at")  # "full" before "quick"
     latest = Verification.objects.filter(run=OuterRef("pk"), device_name__gt="").order_by("-queued_at")
     return (
-        Run.objects.filter(team__in=user.teams.all())
+        Run.objects.filter(team=team)
         .select_related("task", "team", "created_by")
         .annotate(
             program_class=Subquery(best.values("program_class")[:1]),
@@ -63,10 +67,9 @@ def searched(runs: QuerySet[Run], text: str) -> QuerySet[Run]:
     return runs
 
 
-def state_counts(user) -> dict[str, int]:
+def state_counts(team: Team) -> dict[str, int]:
     """How many runs each state of the filter has."""
-    mine = Run.objects.filter(team__in=user.teams.all())
-    found = mine.aggregate(**{f"n_{name}": Count("pk", filter=condition) for name, (_, condition) in STATES.items()})
+    found = Run.objects.filter(team=team).aggregate(**{f"n_{name}": Count("pk", filter=condition) for name, (_, condition) in STATES.items()})
     return {name: found[f"n_{name}"] for name in STATES}
 
 
@@ -76,14 +79,16 @@ def run_list(request: HttpRequest) -> HttpResponse:
     state = request.GET.get("state", "")
     state = state if state in STATES else ""
     text = request.GET.get("q", "").replace("\0", "").strip()
-    counts = state_counts(request.user)
-    runs = searched(team_runs(request.user).filter(STATES[state][1]), text)
+    counts = state_counts(request.team)
+    runs = searched(team_runs(request.team).filter(STATES[state][1]), text)
     page = Paginator(runs, PAGE_SIZE).get_page(request.GET.get("page"))
     context = {
         "page": page,
         "state": state,
         "text": text,
         "states": [{"name": name, "label": label, "count": counts[name]} for name, (label, _) in STATES.items()],
+        "may_act": has_right(request, request.team, "act"),
+        "may_publish": has_right(request, request.team, "own"),
         "none_at_all": counts[""] == 0 and counts["archived"] == 0,
         "newest": timezone.now().isoformat(),
         "live": ",".join(str(run.pk) for run in page if run.state != "finished"),
@@ -100,8 +105,8 @@ def run_list_live(request: HttpRequest) -> HttpResponse:
         since = parse_datetime(request.GET.get("since", ""))
     except ValueError:
         return HttpResponseBadRequest("ids are run ids, since is a time")
-    newer = Run.objects.filter(team__in=request.user.teams.all(), created_at__gt=since).count() if since else 0
-    context = {"runs": team_runs(request.user).filter(pk__in=ids), "newer": newer, "counts": state_counts(request.user)}
+    newer = Run.objects.filter(team=request.team, created_at__gt=since).count() if since else 0
+    context = {"runs": team_runs(request.team).filter(pk__in=ids), "newer": newer, "counts": state_counts(request.team)}
     return render(request, "runs/list_live.html", context)
 
 
@@ -111,18 +116,11 @@ def _back(request: HttpRequest) -> HttpResponse:
     return redirect(wanted if allowed else reverse("runs:list"))
 
 
-def _writable(request: HttpRequest, run_id: uuid.UUID) -> Run:
-    run, can_write = run_for(request.user, run_id)
-    if not can_write:
-        raise PermissionDenied("Only members of the run's team can do that.")
-    return run
-
-
 @login_required
 @require_POST
 def run_again(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     """The same task with the same settings once more, as a run of its own."""
-    run = _writable(request, run_id)
+    run, _ = run_for(request, run_id, "act")
     return redirect("runs:run", services.rerun(run, request.user).pk)
 
 
@@ -130,12 +128,14 @@ def run_again(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
 @require_POST
 def run_archive(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     """Takes a finished run out of the list, or brings it back (`restore`). Nothing is deleted."""
-    run = _writable(request, run_id)
+    run, _ = run_for(request, run_id, "act")
     restore = "restore" in request.POST
     if run.state != "finished" and not restore:
         messages.error(request, f"{run.title} has not finished: cancel it first, then archive it.")
         return _back(request)
-    Run.objects.filter(pk=run.pk).update(archived_at=None if restore else timezone.now())
+    with transaction.atomic():
+        Run.objects.filter(pk=run.pk).update(archived_at=None if restore else timezone.now())
+        audit.record(request, run.team, "run.restored" if restore else "run.archived", run.title, {"run": str(run.pk)})
     messages.success(request, f"{run.title}: {'back in the list' if restore else 'archived; its results stay where they are published'}.")
     return _back(request)
 
@@ -144,8 +144,12 @@ def run_archive(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
 @require_POST
 def run_publish(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     """Shows the run and its results to everyone who can sign in, or to the team only (`withdraw`)."""
-    run = _writable(request, run_id)
+    run, _ = run_for(request, run_id, "own")
     withdraw = "withdraw" in request.POST
-    Run.objects.filter(pk=run.pk).update(published=not withdraw)
+    with transaction.atomic():
+        Run.objects.filter(pk=run.pk).update(published=not withdraw)
+        audit.record(request, run.team, "run.withdrawn" if withdraw else "run.published", run.title, {"run": str(run.pk)})
+        if withdraw:
+            access_changed()  # who followed it from outside sees no more of it
     messages.success(request, f"{run.title} is now {'seen by its team only' if withdraw else 'published: everyone who can sign in sees it'}.")
     return _back(request)

@@ -25,7 +25,7 @@ ACTIONS = ("pause", "resume", "cancel")
 @login_required
 @require_GET
 def run_page(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
-    run, can_control = run_for(request.user, run_id)
+    run, can_control = run_for(request, run_id)
     return render(request, "runs/run.html", {"run": run, "can_control": can_control, "config": page_config(run, can_control)})
 
 
@@ -51,7 +51,7 @@ def page_config(run: Run, can_control: bool) -> dict:
 @require_GET
 def run_events(request: HttpRequest, run_id: uuid.UUID) -> JsonResponse:
     """The same data as the websocket, for a page without one: `{"events", "last", "head"}` after `since`."""
-    run, _ = run_for(request.user, run_id)
+    run, _ = run_for(request, run_id)
     try:
         since = max(0, int(request.GET.get("since", 0)))
         limit = min(MAX_EVENTS, max(1, int(request.GET.get("limit", MAX_EVENTS))))
@@ -69,7 +69,7 @@ def run_events(request: HttpRequest, run_id: uuid.UUID) -> JsonResponse:
 @require_POST
 def run_control(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     """Asks the engine to pause, resume or cancel; the run obeys at its next step and says so by an event."""
-    run, can_control = run_for(request.user, run_id)
+    run, can_control = run_for(request, run_id)
     action = request.POST.get("action", "")
     if not can_control:
         return JsonResponse({"error": "only members of the run's team may steer it"}, status=403)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 
 from django.contrib.auth.decorators import login_required
-from django.core.exceptions import PermissionDenied
+from django.db import transaction
 from django.db.models import Max
 from django.http import HttpRequest, HttpResponse, JsonResponse, QueryDict
 from django.shortcuts import redirect, render
@@ -14,6 +14,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from agents.plan_edits import PlanRefused, edited_plan
 from agents.settings import SEARCHES
 from agents.strategies import CATALOGUE
+from webapp.accounts import audit
 from webapp.runs import control, forks
 from webapp.runs.access import run_for
 from webapp.runs.forms import BudgetForm, ForkForm, StepForms, edited_steps, steps_of
@@ -24,9 +25,7 @@ BEFORE_PLAN = "plan"
 
 
 def _steered(request: HttpRequest, run_id: uuid.UUID) -> Run:
-    run, can_control = run_for(request.user, run_id)
-    if not can_control:
-        raise PermissionDenied("Only members of the run's team may steer it.")
+    run, _ = run_for(request, run_id, "act")
     return run
 
 
@@ -84,10 +83,14 @@ def budget_page(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     form = BudgetForm(None if closed else _data(request), settings=settings)
     if request.method == "POST" and not closed and form.is_valid():
         if run.state != "finished":
-            control.request_control(run, "raise-budget", by=request.user, limits=form.raised)
+            with transaction.atomic():
+                control.request_control(run, "raise-budget", by=request.user, limits=form.raised)
+                audit.record(request, run.team, "budget.raised", run.title, {"run": str(run.pk), **form.raised})
             return redirect("runs:run", run_id=run.id)
         budget = settings.budget.model_copy(update=form.raised)
-        forked = forks.fork_run(run, at, settings.model_copy(update={"budget": budget}), user=request.user)
+        with transaction.atomic():
+            forked = forks.fork_run(run, at, settings.model_copy(update={"budget": budget}), user=request.user)
+            audit.record(request, run.team, "budget.raised", run.title, {"run": str(run.pk), "fork": str(forked.pk), **form.raised})
         return redirect("runs:run", run_id=forked.id)
     context = {"run": run, "form": form, "at": at, "closed": closed}
     return render(request, "runs/budget.html", context, status=422 if form.errors else 200)

@@ -6,11 +6,12 @@ import uuid
 
 from django.contrib.auth.decorators import login_required
 from django.core.paginator import Paginator
-from django.db.models import Count, Q
+from django.db.models import Count, Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_GET
 
+from webapp.accounts.access import teams_with
 from webapp.diffs.highlight import highlighted_lines
 from webapp.runs.views_list import team_runs
 from webapp.tasks.models import Suite, Task
@@ -18,20 +19,20 @@ from webapp.tasks.models import Suite, Task
 PAGE_SIZE = 100
 
 
-def team_tasks(user):
-    return Task.objects.filter(team__in=user.teams.all())
+def team_tasks(request: HttpRequest) -> QuerySet[Task]:
+    return Task.objects.filter(team=request.team)
 
 
 @login_required
 @require_GET
 def task_list(request: HttpRequest) -> HttpResponse:
-    """All tasks of one's teams, by suite, with search."""
+    """All tasks of the current team, by suite, with search."""
     text = request.GET.get("q", "").replace("\0", "").strip()
-    suites = Suite.objects.filter(team__in=request.user.teams.all()).annotate(size=Count("tasks")).order_by("name")
+    suites = Suite.objects.filter(team=request.team).annotate(size=Count("tasks")).order_by("name")
     chosen = next((suite for suite in suites if str(suite.pk) == request.GET.get("suite")), None)
     own = request.GET.get("suite") == "none"
     tasks = (
-        team_tasks(request.user)
+        team_tasks(request)
         .select_related("suite")
         .annotate(
             tried=Count("runs", filter=Q(runs__archived_at=None)),
@@ -45,13 +46,13 @@ def task_list(request: HttpRequest) -> HttpResponse:
     for word in text.split()[:8]:
         tasks = tasks.filter(Q(name__icontains=word) | Q(suite__name__icontains=word) | Q(source__icontains=word))
     page = Paginator(tasks.order_by("suite__name", "name", "created_at"), PAGE_SIZE).get_page(request.GET.get("page"))
-    total = team_tasks(request.user).count()
+    total = team_tasks(request).count()
     context = {
         "page": page,
         "suites": suites,
         "chosen": chosen,
         "own": own,
-        "unsorted": team_tasks(request.user).filter(suite=None).count(),
+        "unsorted": team_tasks(request).filter(suite=None).count(),
         "total": total,
         "text": text,
     }
@@ -61,6 +62,6 @@ def task_list(request: HttpRequest) -> HttpResponse:
 @login_required
 @require_GET
 def task_page(request: HttpRequest, task_id: uuid.UUID) -> HttpResponse:
-    task = get_object_or_404(team_tasks(request.user).select_related("suite", "created_by"), pk=task_id)
-    context = {"task": task, "lines": highlighted_lines(task.source), "runs": team_runs(request.user).filter(task=task)[:50]}
+    task = get_object_or_404(Task.objects.filter(team__in=teams_with(request)).select_related("suite", "created_by"), pk=task_id)
+    context = {"task": task, "lines": highlighted_lines(task.source), "runs": team_runs(task.team_id).filter(task=task)[:50]}
     return render(request, "tasks/task.html", context)

@@ -1,4 +1,4 @@
-"""Alice owns a run, Bob is in her team, Charlie is not: what each of them sees is what the tests of the pages ask."""
+"""Alice owns a run, Bob is in her team and works in it, Charlie is not: what each of them sees is what the tests of the pages ask."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ class People:
     def make(cls) -> People:
         alice, bob, charlie = make_user("alice"), make_user("bob"), make_user("charlie")
         Membership.objects.create(team=alice.personal_team, user=bob, role=Membership.MEMBER)
+        bob.last_team = alice.personal_team
+        bob.save(update_fields=["last_team"])
         return cls(alice, bob, charlie)
 
     def client(self, name: str) -> Client:

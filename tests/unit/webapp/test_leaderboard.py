@@ -32,9 +32,9 @@ def test_a_result_is_its_teams_until_it_is_published(people):
     run = make_result(people.alice)
     assert len(rows(people.alice)) == len(rows(people.bob)) == 1
     assert rows(people.charlie) == []
-    people.client("bob").post(reverse("runs:publish", args=[run.pk]))
+    people.client("alice").post(reverse("runs:publish", args=[run.pk]))
     assert [(row.ours, row.can_write) for row in rows(people.charlie)] == [(False, False)]
-    people.client("bob").post(reverse("runs:publish", args=[run.pk]), {"withdraw": ""})
+    people.client("alice").post(reverse("runs:publish", args=[run.pk]), {"withdraw": ""})
     assert rows(people.charlie) == []
 
 
