@@ -21,6 +21,7 @@ from webapp.runs.sockets import socket_urlpatterns  # noqa: E402
 # A stream lasts as long as its run: it is no request of Django's, which would keep a thread for it.
 http_urlpatterns = [
     path("api/v1/runs/<uuid:run_id>/events/stream", SessionMiddlewareStack(events_stream)),
+    path("mcp", mcp_application(pages)),
     re_path("", pages),
 ]
 

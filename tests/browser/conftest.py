@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
-import subprocess
-import sys
-import time
-import urllib.request
 from collections.abc import Iterator
-from urllib.parse import quote
 
 import pytest
 
+from tests.served import daphne
 from tests.unit.webapp.people import People
 from webapp.accounts.models import SignInLink, User
 from webapp.environment import ROOT
@@ -22,7 +17,6 @@ from webapp.environment import ROOT
 os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "1"
 
 CHROMIUM = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-READY_SECONDS = 60
 
 
 @pytest.fixture(scope="session")
@@ -37,23 +31,8 @@ def browser_type_launch_args() -> dict:
 @pytest.fixture(scope="session")
 def server(django_db_setup) -> Iterator[str]:
     """The base URL of a Daphne process that serves the test database."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    environment = os.environ | {"DATABASE_URL": _database_url(), "DJANGO_SETTINGS_MODULE": "tests.settings", "PORT": str(port), "DATABASE_POOL": "8"}
-    command = [sys.executable, "-m", "daphne", "-v", "0", "-e", f"tcp:port={port}:interface=127.0.0.1", "webapp.asgi:application"]
-    process = subprocess.Popen(command, cwd=ROOT, env=environment)
-    try:
-        base = f"http://127.0.0.1:{port}"
-        _await(process, f"{base}/healthz")
+    with daphne() as base:
         yield base
-    finally:
-        process.terminate()
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
 
 
 @pytest.fixture
@@ -88,25 +67,3 @@ def no_errors_in_the_page(request):
     )
     yield
     assert not said
-
-
-def _database_url() -> str:
-    from django.db import connection
-
-    database = connection.settings_dict
-    login = quote(database["USER"]) + (f":{quote(database['PASSWORD'])}" if database.get("PASSWORD") else "")
-    if str(database["HOST"]).startswith("/"):
-        return f"postgresql://{login}@/{database['NAME']}?host={quote(str(database['HOST']), safe='')}"
-    return f"postgresql://{login}@{database['HOST'] or 'localhost'}:{database['PORT'] or 5432}/{database['NAME']}"
-
-
-def _await(process: subprocess.Popen, url: str) -> None:
-    deadline = time.monotonic() + READY_SECONDS
-    while True:
-        try:
-            with urllib.request.urlopen(url, timeout=5):
-                return
-        except OSError:
-            assert process.poll() is None, "Daphne ended before it served a page"
-            assert time.monotonic() < deadline, "Daphne does not answer"
-            time.sleep(0.1)

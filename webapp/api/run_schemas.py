@@ -130,7 +130,7 @@ class Fork(Asked):
     at: int | None = Field(None, ge=1, le=2**62, description="Seq of the last event to take over; null: all that happened so far.")
     changes: dict[str, Any] = Field(
         default_factory=dict,
-        description="Settings that differ, by the names of `SearchSettings`; `budget` may name single limits. Device, precision and mode cannot change.",
+        description="Settings that differ, by the names of `SearchSettings`; `budget` may name single limits; device, precision, mode stay.",
         examples=[{"coder": "strong", "budget": {"calls": 80}}],
     )
 

@@ -35,7 +35,7 @@ Send = Callable[[Message], Awaitable[None]]
 Receive = Callable[[], Awaitable[Message]]
 
 HEARTBEAT_SECONDS = 15.0  # proxies close a connection that says nothing for a minute or so
-CHECK_SECONDS = 5.0  # how long somebody who lost the right to look may go on reading
+CHECK_SECONDS = 5.0  # how long a token that was revoked may go on reading; changed roles are known at once
 RETRY_MS = 1000  # what a browser waits before it connects again
 
 STREAM_OPERATION = {
@@ -43,9 +43,9 @@ STREAM_OPERATION = {
     "summary": "Follow events",
     "tags": ["events"],
     "description": (
-        "Server-sent events: each has the event's seq as `id` and the event as JSON in `data` (type `message`). After a broken connection send the last "
-        "`id` back as `Last-Event-ID`, or as `?after=`; nothing is lost and nothing comes twice. A comment every 15 s keeps the connection. At the end "
-        "of the run comes an event of type `end` with `{last, state, outcome}`, and the stream closes: do not connect again."
+        "Server-sent events: each has the event's seq as `id` and the event as JSON in `data` (type `message`). After a broken connection send the "
+        "last `id` back as `Last-Event-ID`, or as `?after=`; nothing is lost and nothing comes twice. A comment every 15 s keeps the connection. At "
+        "the end of the run comes an event of type `end` with `{last, state, outcome}`, and the stream closes: do not connect again."
     ),
     "parameters": [
         {"in": "path", "name": "run_id", "required": True, "schema": {"type": "string", "format": "uuid"}},
@@ -78,7 +78,7 @@ async def events_stream(scope: Message, receive: Receive, send: Send) -> None:
         run, cursor = _run_id(scope), _cursor(scope)
         await _check(scope, run, first=True)
     except Refused as refused:
-        await _refuse(send, refused.problem, refused.headers)
+        await refuse(send, refused.problem, refused.headers)
         return
     writer = asyncio.create_task(_write(scope, send, run, cursor))
     gone = asyncio.create_task(_gone(receive))
@@ -107,15 +107,15 @@ async def _write(scope: Message, send: Send, run: uuid.UUID, cursor: int) -> Non
     }
     await send({"type": "http.response.start", "status": 200, "headers": [(n.encode(), v.encode()) for n, v in headers.items()]})
     await _say(send, f"retry: {RETRY_MS}\n\n")
-    checked = time.monotonic()
+    checked, epoch = time.monotonic(), hub().access_epoch
     async with hub().follow(str(run)) as follower:
         while True:
-            if time.monotonic() - checked > CHECK_SECONDS:
+            if time.monotonic() - checked > CHECK_SECONDS or hub().access_epoch != epoch:
                 try:
                     await _check(scope, run)
                 except Refused:
                     break  # who connects again is told why
-                checked = time.monotonic()
+                checked, epoch = time.monotonic(), hub().access_epoch
             lines = within(found, BATCH_BYTES) if (found := await hub().read(str(run), cursor, BATCH_EVENTS)) else []
             if lines:
                 cursor = lines[-1][0]
@@ -145,18 +145,16 @@ async def _check(scope: Message, run: uuid.UUID, first: bool = False) -> None:
 
 
 def _allowed(scope: Message, run: uuid.UUID, first: bool) -> None:
-    header = _header(scope, b"authorization")
+    header = header_of(scope, b"authorization")
     if header:
         grant = tokens.authenticate(header)
         if grant is None:
-            raise Refused(401, "This token is unknown, revoked or expired.", TOKEN_HINT, headers={"WWW-Authenticate": 'Bearer error="invalid_token"'})
+            raise unauthorised(header)
         asker = Asker(user=grant.user, grant=grant)
     else:
         user = _signed_in(scope)
         if user is None:
-            raise Refused(
-                401, "This needs a token, or a session of the pages.", TOKEN_HINT, headers={"WWW-Authenticate": 'Bearer realm="stitchwork"'}
-            )
+            raise unauthorised()
         asker = Asker(user=user, grant=None)
     if first:
         limit(asker)
@@ -168,6 +166,13 @@ def _allowed(scope: Message, run: uuid.UUID, first: bool) -> None:
         raise Refused(403, str(error), "GET /api/v1/me says what you may do.") from None
 
 
+def unauthorised(header: str = "") -> Refused:
+    """401, with or without a token."""
+    if header:
+        return Refused(401, "This token is unknown, revoked or expired.", TOKEN_HINT, headers={"WWW-Authenticate": 'Bearer error="invalid_token"'})
+    return Refused(401, "This needs a token, or a session of the pages.", TOKEN_HINT, headers={"WWW-Authenticate": 'Bearer realm="stitchwork"'})
+
+
 def _signed_in(scope: Message) -> Any | None:
     """The session's user, read anew: a session that was ended meanwhile is none."""
     kept = scope.get("session")
@@ -177,7 +182,7 @@ def _signed_in(scope: Message) -> Any | None:
     return user if user.is_authenticated and user.is_active else None
 
 
-def _header(scope: Message, name: bytes) -> str:
+def header_of(scope: Message, name: bytes) -> str:
     return next((value.decode("latin-1") for key, value in scope["headers"] if key.lower() == name), "")
 
 
@@ -187,13 +192,13 @@ def _run_id(scope: Message) -> uuid.UUID:
 
 def _cursor(scope: Message) -> int:
     given = parse_qs(scope.get("query_string", b"").decode("latin-1"))
-    text = _header(scope, b"last-event-id") or given.get("after", ["0"])[-1]
+    text = header_of(scope, b"last-event-id") or given.get("after", ["0"])[-1]
     if not (text.isascii() and text.isdecimal() and int(text[:20]) <= LARGEST and len(text) <= 20):
         raise Refused(400, "The cursor is no event's seq.", "Send the last `id` that you got as Last-Event-ID, or leave it out.")
     return int(text)
 
 
-async def _refuse(send: Send, problem: Problem, headers: dict[str, str]) -> None:
+async def refuse(send: Send, problem: Problem, headers: dict[str, str]) -> None:
     sent = {"content-type": MEDIA_TYPE, "cache-control": "no-store", **headers}
     await send({"type": "http.response.start", "status": problem.status, "headers": [(n.lower().encode(), v.encode()) for n, v in sent.items()]})
     await send({"type": "http.response.body", "body": problem.model_dump_json().encode()})

@@ -1,0 +1,3 @@
+"""Stitchwork from a terminal, a script or a coding agent. Needs httpx and the standard library: it runs on a laptop without torch or Django."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,5 @@
+import sys
+
+from stitchwork.cli import main
+
+sys.exit(main())

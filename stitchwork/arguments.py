@@ -1,0 +1,118 @@
+"""The command line's arguments."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from stitchwork import __version__
+
+PRECISIONS = ("fp32-strict", "tf32", "bf16", "fp16")
+WORKFLOWS = ("stitch", "forge", "pilot", "branch", "descend", "random")
+EPILOGUE = """
+exit codes: 0 done (verify: passed, and fast enough; submit --follow and follow: a program passed); 1 it did not; 2 it could not be done
+(arguments, connection, the token, the host); 3 out of budget; 4 cancelled; 130 interrupted. With --json the result goes to stdout as JSON,
+everything else to stderr. STITCHWORK_URL and STITCHWORK_TOKEN go before what `stitchwork login` has kept.
+"""
+EXAMPLES = {
+    "verify": "stitchwork verify task.py mine.py --tier full --device cuda --min-speedup 1.0",
+    "submit": "stitchwork submit model.py --device cuda --workflow stitch --minutes 20 --follow",
+    "fetch": "stitchwork fetch 2f1c6a52-53a4-4c0b-8d2e-0b6c8f3f9f11 --out softmax/",
+    "login": "stitchwork login https://stitchwork.example.org",
+    "mcp": "stitchwork mcp                    # what a coding agent starts; docs/how-to/coding-agents.md",
+}
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(prog="stitchwork", description="Fast, verified CUDA programs for PyTorch models, from a terminal or from CI.")
+    top.epilog, top.formatter_class = EPILOGUE, argparse.RawDescriptionHelpFormatter
+    top.add_argument("--version", action="version", version=f"stitchwork {__version__}")
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
+
+    def command(name: str, text: str, json: bool = True) -> argparse.ArgumentParser:
+        example = f"example:\n  {EXAMPLES[name]}" if name in EXAMPLES else None
+        added = commands.add_parser(name, help=text, description=text, epilog=example, formatter_class=argparse.RawDescriptionHelpFormatter)
+        if json:
+            added.add_argument("--json", action="store_true", help="the result as JSON on stdout")
+        return added
+
+    login = command("login", "Keep the address and a token for later commands, in a file that only you can read.")
+    login.add_argument("url", metavar="URL")
+    login.add_argument("--token", help="default: asked for, or read from stdin; on a command line others can see it")
+    command("logout", "Forget the address and the token.")
+    verify = command("verify", "Verify a program against a task: is it right, is it fast, is it honest?")
+    verify.add_argument("task", metavar="TASK.py", help="the task's source, or the id of a task")
+    verify.add_argument("program", metavar="PROGRAM.py", type=Path, help="with `class ModelNew`")
+    verify.add_argument(
+        "--tier", choices=("quick", "full"), default="full", help="quick: against eager alone; full: every baseline, a result (default)"
+    )
+    verify.add_argument("--min-speedup", type=_factor, metavar="X", help="fail unless the lower bound of the interval against eager is at least X")
+    verify.add_argument("--no-wait", action="store_true", help="start it, print its id, and leave")
+    _measured(verify)
+    submit = command("submit", "Have agents search for a faster program.")
+    submit.add_argument("task", metavar="TASK.py", help="the task's source, or the id of a task")
+    submit.add_argument("--follow", action="store_true", help="and follow it to its end")
+    _measured(submit)
+    _search(submit)
+    follow = command("follow", "Follow a run: conversation and verdicts as they come. With --json one event a line.")
+    follow.add_argument("run", metavar="RUN")
+    follow.add_argument("--after", type=int, default=0, metavar="SEQ", help="only events after this one")
+    fetch = command("fetch", "Write a run's best program, report and trace into a folder; asked again it goes on where it stopped.")
+    fetch.add_argument("run", metavar="RUN")
+    fetch.add_argument("--out", type=Path, metavar="DIR", help="default: stitchwork-RUN")
+    fetch.add_argument("--no-trace", action="store_true", help="program and report alone")
+    runs = command("runs", "List runs, newest first.")
+    runs.add_argument("--state", choices=("queued", "running", "paused", "finished"))
+    runs.add_argument("--outcome", choices=("improved", "matched", "failed", "cancelled", "out_of_budget"))
+    runs.add_argument("--workflow", choices=(*WORKFLOWS, "verify"))
+    runs.add_argument("-q", metavar="WORDS", help="words of the title, the task or the person")
+    runs.add_argument("-n", type=int, default=20, metavar="COUNT", help="at most (default 20)")
+    show = command("show", "One run: settings, candidates, result.")
+    show.add_argument("run", metavar="RUN")
+    for name, text in (("pause", "Ask a run to pause."), ("resume", "Let a paused run go on."), ("cancel", "End a run.")):
+        command(name, text).add_argument("run", metavar="RUN")
+    board = command("leaderboard", "Confirmed results, ranked.")
+    board.add_argument("--task", metavar="ID")
+    board.add_argument("--device", metavar="MODEL", help="device model, such as h200")
+    board.add_argument("--precision", choices=PRECISIONS)
+    board.add_argument("--workflow", choices=(*WORKFLOWS, "verify"))
+    board.add_argument("-n", type=int, default=50, metavar="COUNT", help="at most (default 50)")
+    command("devices", "What there is to measure on, and how long its queue is.")
+    command("doctor", "Check login, server, token and devices, and say what to do.")
+    mcp = command("mcp", "Serve the verifier as tools for a coding agent (Model Context Protocol), over stdio.", json=False)
+    mcp.add_argument("--http", type=int, metavar="PORT", help="over streamable HTTP on this machine instead, at http://127.0.0.1:PORT/mcp")
+    return top
+
+
+def _measured(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--device", default="cpu", help='"cpu" (default), "cuda" or one GPU such as "cuda:0"')
+    command.add_argument("--precision", choices=PRECISIONS, default="fp32-strict")
+    command.add_argument("--mode", choices=("train", "eval"), default="train", help="train() as KernelBench leaves it (default), or eval()")
+    command.add_argument("--title", default="", help="for the list of runs")
+
+
+def _search(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--workflow", choices=WORKFLOWS, default="stitch")
+    command.add_argument("--llm", metavar="PROFILE", help="for all roles; default: the built-in compiler, which needs no model")
+    for role in ("planner", "coder", "judge"):
+        command.add_argument(f"--{role}", metavar="PROFILE", help="for this role alone")
+    command.add_argument("--language", choices=("cuda", "triton", "cpp"))
+    command.add_argument("--target", type=_factor, metavar="X", help="stop at this lower bound of the speedup")
+    command.add_argument("--review-plan", action="store_true", help="pause after the plan until somebody has read it")
+    limits = command.add_argument_group("budget")
+    limits.add_argument("--candidates", type=int, default=8, help="programs (default 8)")
+    limits.add_argument("--calls", type=int, help="calls of models")
+    limits.add_argument("--tokens", type=int)
+    limits.add_argument("--dollars", type=float)
+    limits.add_argument("--minutes", type=float, default=30, help="from start to end (default 30)")
+    limits.add_argument("--verifier-minutes", type=float, default=10, help="on a verifier (default 10)")
+
+
+def _factor(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number") from None
+    if not 0 < value < 1e6:
+        raise argparse.ArgumentTypeError("a factor above 0")
+    return value

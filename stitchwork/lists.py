@@ -1,0 +1,107 @@
+"""What the API lists, as tables for a terminal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stitchwork.doctor import Check
+from stitchwork.figures import ago, interval, milliseconds
+from stitchwork.terminal import Terminal, clean, columns
+
+Json = dict[str, Any]
+
+
+def runs(rows: list[Json]) -> str:
+    if not rows:
+        return "no runs; start one: stitchwork submit TASK.py"
+    head = ["run", "title", "workflow", "device", "state", "vs eager", "by", "when"]
+    return columns(
+        head,
+        [
+            [
+                r["id"],
+                r["title"][:40],
+                r["workflow"],
+                r["device"],
+                r["outcome"] or r["state"],
+                interval(r["speedup"]),
+                r["created_by"] or "",
+                ago(r["created_at"]),
+            ]
+            for r in rows
+        ],
+    )
+
+
+def run(detail: Json, candidates: list[Json]) -> str:
+    """A run with its candidates."""
+    lines = [
+        f"{clean(detail['title'])} · {detail['workflow']} · {detail['device']} · {detail['precision']} · {detail['mode']}",
+        f"{detail['state']}{': ' + detail['outcome'].replace('_', ' ') if detail['outcome'] else ''},"
+        f" {detail['last_seq']} events, {ago(detail['created_at'])}",
+    ]
+    if detail["speedup"]:
+        lines.append(f"best: candidate {detail['best_candidate']}, {interval(detail['speedup'])} vs eager")
+    if detail["reason"]:
+        lines.append(clean(detail["reason"]))
+    if candidates:
+        lines += [
+            "",
+            columns(["#", "from", "verdict", "tier", "vs eager", "time", "device", "class", "changes"], [_candidate(c) for c in candidates]),
+        ]
+    spent = {unit: value for unit, value in detail["spent"].items() if value}
+    if spent:
+        lines += ["", "spent: " + ", ".join(f"{unit.replace('_', ' ')} {value:g}" for unit, value in spent.items())]
+    return "\n".join([*lines, "", detail["page"]])
+
+
+def _candidate(c: Json) -> list[object]:
+    v = c["verification"] or {}
+    speedup = {"ratio": v["speedup"], "low": v["speedup_low"], "high": v["speedup_high"]} if v.get("speedup") else None
+    mark = "*" if c["best"] else ""
+    verdict = (v.get("status") or v.get("state") or "-").replace("_", " ")
+    return [
+        f"{c['number']}{mark}", c["parent"] or "-", verdict, v.get("tier") or "-", interval(speedup), milliseconds(v.get("program_ms")),
+        v.get("device_name") or "-", v.get("program_class") or "-", c["changes"][:70],
+    ]  # fmt: skip
+
+
+def leaderboard(answer: Json) -> str:
+    if not answer["results"]:
+        return "no confirmed results with these filters"
+    head = ["task", "#", "vs eager", "vs best baseline", "time", "device", "precision", "workflow", "by", "run"]
+    rows = [
+        [
+            r["task"][:36], r["rank"] or "-", interval(r["speedup"]),
+            f"{r['best_baseline_speedup']:.2f}x {r['best_baseline']}" if r["best_baseline_speedup"] else "-",
+            milliseconds(r["program_ms"]), r["device_name"], r["precision"], r["workflow"], r["agent"], r["run"],
+        ]
+        for r in answer["results"]
+    ]  # fmt: skip
+    more = f"\n{answer['left_out']} more: -n COUNT shows them" if answer["left_out"] else ""
+    return columns(head, rows) + more
+
+
+def devices(answer: Json) -> str:
+    if not answer["devices"]:
+        return "no verifier has been seen; `make run` starts one"
+    head = ["device", "name", "status", "waiting", "sandbox"]
+    rows = [[d["device"], d["name"], _status(d), d["waiting"], d["sandbox"] or "-"] for d in answer["devices"]]
+    models = ", ".join(model["name"] for model in answer["models"]) or "none; the built-in compiler needs none"
+    return f"{columns(head, rows)}\nmodels: {clean(models)}"
+
+
+def _status(device: Json) -> str:
+    if not device["usable"]:
+        return f"cannot be used: {device['unusable_because'][:60]}"
+    return "offline" if not device["online"] else "busy" if device["busy"] else "free"
+
+
+def checks(found: list[Check], terminal: Terminal) -> str:
+    lines = []
+    for check in found:
+        sign, colour = ("✓", "green") if check.ok else ("✕", "red") if check.needed else ("!", "yellow")
+        lines.append(f"{terminal.paint(sign, colour)} {check.name}: {clean(check.found)}")
+        if not check.ok and check.fix:
+            lines.append(f"    {check.fix}")
+    return "\n".join(lines)

@@ -1,0 +1,64 @@
+"""Text for a terminal: colours where it is one, tables, and nothing that a stranger's text could do to it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Sequence
+from typing import IO
+
+CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
+# Control characters, those of the C1 set and the marks that turn the direction of writing: what models write goes to people's terminals.
+UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def clean(text: object) -> str:
+    return UNSAFE.sub("", str(text).replace("\r\n", "\n"))
+
+
+class Terminal:
+    """One output stream. `status` shows a line that the next one replaces, on a terminal only."""
+
+    def __init__(self, stream: IO[str] | None = None):
+        self.stream = stream or sys.stdout
+        self.live = self.stream.isatty() and os.environ.get("TERM") != "dumb"
+        self.coloured = self.live and not os.environ.get("NO_COLOR")
+        self._shown = False
+
+    def paint(self, text: str, *styles: str) -> str:
+        if not self.coloured or not styles:
+            return text
+        return f"\x1b[{';'.join(CODES[style] for style in styles)}m{text}\x1b[0m"
+
+    def line(self, text: str = "") -> None:
+        """`text` may be painted; strangers' text in it has to be clean."""
+        self._wipe()
+        print(text, file=self.stream, flush=True)
+
+    def status(self, text: str) -> None:
+        if not self.live:
+            return
+        width = shutil.get_terminal_size().columns - 1
+        self._wipe()
+        self.stream.write(self.paint(text[:width], "dim"))
+        self.stream.flush()
+        self._shown = True
+
+    def _wipe(self) -> None:
+        if self._shown:
+            self.stream.write("\r\x1b[K")
+            self._shown = False
+
+    def close(self) -> None:
+        self._wipe()
+        self.stream.flush()
+
+
+def columns(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """A plain table with aligned columns."""
+    table = [[clean(cell).replace("\n", " ") for cell in row] for row in rows]
+    widths = [max(len(cell) for cell in column) for column in zip(head, *table, strict=True)]
+    ruled = ["-" * width for width in widths]
+    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in [list(head), ruled, *table])

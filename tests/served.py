@@ -1,0 +1,61 @@
+"""A Daphne process that serves the database of the tests: for browsers, and for whatever else talks over a real socket."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from urllib.parse import quote
+
+from webapp.environment import ROOT
+
+READY_SECONDS = 60
+
+
+@contextmanager
+def daphne() -> Iterator[str]:
+    """Its base URL. To be entered once the test database is there (fixture `django_db_setup`)."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    environment = os.environ | {"DATABASE_URL": database_url(), "DJANGO_SETTINGS_MODULE": "tests.settings", "PORT": str(port), "DATABASE_POOL": "8"}
+    command = [sys.executable, "-m", "daphne", "-v", "0", "-e", f"tcp:port={port}:interface=127.0.0.1", "webapp.asgi:application"]
+    process = subprocess.Popen(command, cwd=ROOT, env=environment)
+    try:
+        base = f"http://127.0.0.1:{port}"
+        _await(process, f"{base}/healthz")
+        yield base
+    finally:
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def database_url() -> str:
+    from django.db import connection
+
+    database = connection.settings_dict
+    login = quote(database["USER"]) + (f":{quote(database['PASSWORD'])}" if database.get("PASSWORD") else "")
+    if str(database["HOST"]).startswith("/"):
+        return f"postgresql://{login}@/{database['NAME']}?host={quote(str(database['HOST']), safe='')}"
+    return f"postgresql://{login}@{database['HOST'] or 'localhost'}:{database['PORT'] or 5432}/{database['NAME']}"
+
+
+def _await(process: subprocess.Popen, url: str) -> None:
+    deadline = time.monotonic() + READY_SECONDS
+    while True:
+        try:
+            with urllib.request.urlopen(url, timeout=5):
+                return
+        except OSError:
+            assert process.poll() is None, "Daphne ended before it served a page"
+            assert time.monotonic() < deadline, "Daphne does not answer"
+            time.sleep(0.1)
