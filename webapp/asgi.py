@@ -15,8 +15,10 @@ from channels.security.websocket import AllowedHostsOriginValidator  # noqa: E40
 from channels.sessions import SessionMiddlewareStack  # noqa: E402
 from django.urls import path, re_path  # noqa: E402
 
+from webapp.api.mcp import mcp_application  # noqa: E402
 from webapp.api.stream import events_stream  # noqa: E402
-from webapp.runs.sockets import socket_urlpatterns  # noqa: E402
+from webapp.review.sockets import socket_urlpatterns as review_sockets  # noqa: E402
+from webapp.runs.sockets import socket_urlpatterns as run_sockets  # noqa: E402
 
 # A stream lasts as long as its run: it is no request of Django's, which would keep a thread for it.
 http_urlpatterns = [
@@ -28,6 +30,6 @@ http_urlpatterns = [
 application = ProtocolTypeRouter(
     {
         "http": URLRouter(http_urlpatterns),
-        "websocket": AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(socket_urlpatterns))),
+        "websocket": AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter([*run_sockets, *review_sockets]))),
     }
 )

@@ -142,14 +142,14 @@ class Wishes(models.Model):
 
 
 class ReadMark(models.Model):
-    """How far a person has read a run's review."""
+    """How far a person has read a thread."""
 
     user = models.ForeignKey(PERSON, on_delete=models.CASCADE)
-    run = models.ForeignKey("runs.Run", on_delete=models.CASCADE)
-    seq = models.BigIntegerField()
+    thread = models.ForeignKey(Thread, on_delete=models.CASCADE)
+    seq = models.BigIntegerField()  # comments of others with a greater one are new to this person
 
     class Meta:
-        constraints = [models.UniqueConstraint(fields=["user", "run"], name="one_mark_a_reader")]
+        constraints = [models.UniqueConstraint(fields=["user", "thread"], name="one_mark_a_reader")]
 
 
 class Presence(models.Model):

@@ -24,7 +24,9 @@ _SIGNER = Signer(salt="webapp.review.shares")
 # What a guest may open of the shared run, by GET. Everything else of this installation asks for an account.
 GUEST_PLACES = frozenset({"runs:run", "runs:candidate", "runs:timeline"})
 GUEST_VIEWS = GUEST_PLACES | {
-    "runs:events", "runs:fragment", "runs:artefact", "runs:task_source", "runs:best", "runs:program", "review:state", "review:placed",
+    "runs:events", "runs:fragment", "review:comments", "review:history",
+    "runs:artefact", "runs:timeline_trace", "runs:task_source", "runs:best", "runs:program",
+    "review:state", "review:placed",
 }  # fmt: skip
 
 

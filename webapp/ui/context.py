@@ -11,6 +11,8 @@ from django.utils.functional import SimpleLazyObject
 
 from webapp.fleet.models import ONLINE_FOR, Device
 from webapp.llm.models import Letter
+from webapp.review.guests import share_of
+from webapp.review.notices import unread
 
 
 class Place(NamedTuple):
@@ -32,7 +34,7 @@ NAVIGATION: list[tuple[str, list[Place]]] = [
             Place("g l", "leaderboard:table", "Leaderboard", ("/leaderboard/",)),
             Place("g e", "arena:list", "Arena", ("/arena/",)),
             Place("g c", "compare:compare", "Compare", ("/compare/",)),
-            Place("g i", "review:notifications", "Review", ("/review/", "/notifications/"), "unread_notifications"),
+            Place("g i", "review:overview", "Review", ("/review/",)),
         ],
     ),
     (
@@ -52,7 +54,7 @@ NAVIGATION: list[tuple[str, list[Place]]] = [
     ),
 ]
 # Pages with a key that are reached from a neighbour instead of the bar.
-ELSEWHERE = [Place("g v", "tasks:verify", "Verify my program", ())]
+ELSEWHERE = [Place("g v", "tasks:verify", "Verify my program", ()), Place("g n", "review:notifications", "Notifications", ())]
 
 
 def unprotected_devices() -> list[dict[str, str]]:
@@ -100,7 +102,7 @@ def _item(place: Place, path: str) -> dict | None:
 
 def frame(request: HttpRequest) -> dict:
     user = getattr(request, "user", None)
-    if user is None or not user.is_authenticated:
+    if user is None or not user.is_authenticated or share_of(user):
         return {"navigation": [], "elsewhere": [], "unprotected": [], "waiting_letters": 0}
     # An error page has to appear even where the database does not answer: nothing is asked before the template uses it.
     return {
@@ -108,4 +110,5 @@ def frame(request: HttpRequest) -> dict:
         "elsewhere": [item for place in ELSEWHERE if (item := _item(place, request.path))],
         "unprotected": SimpleLazyObject(unprotected_devices),
         "waiting_letters": SimpleLazyObject(lambda: waiting_letters(user)),
+        "unread_notifications": SimpleLazyObject(lambda: unread(user)),
     }

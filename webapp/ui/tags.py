@@ -10,7 +10,7 @@
 {% ago moment %}                 relative time that the page keeps current
 {% problems list %}              error box: place, cause, what to do (verifier.source.Problem or dicts)
 {{ x|ticked }}                   text in which `this` is code
-{{ x|ms }} {{ x|seconds }} {{ x|bytes }} {{ x|percent }} {{ x|grouped }} {{ run|duration }}    figures with units; "–" for None
+{{ x|ms }} {{ x|seconds }} {{ x|bytes }} {{ x|percent }} {{ x|grouped }} {{ x|whole }} {{ run|duration }}    figures with units; "–" for None
 """
 
 from __future__ import annotations
@@ -62,6 +62,11 @@ STATUSES: dict[str, tuple[str, str, str]] = {
     "missing": ("warn", "!", "missing"),
     "unusable": ("bad", "✕", "unusable"),
     "absent": ("idle", "–", "not here"),
+    # what people judged of a candidate
+    "accepted": ("ok", "✓", "accepted"),
+    "questioned": ("warn", "?", "questioned"),
+    "hack": ("bad", "✕", "hack"),
+    "retracted": ("bad", "⊘", "retracted"),
     # results on the leaderboard
     "published": ("info", "◉", "published"),
     "private": ("idle", "○", "team only"),
@@ -268,6 +273,12 @@ def plain(name: str) -> str:
 def grouped(value: int | None) -> str:
     """1234567 -> "1 234 567", with spaces that do not break."""
     return "–" if value is None else f"{value:,}".replace(",", "\u202f")
+
+
+@register.filter
+def whole(value: float | None) -> str:
+    """12345.6 -> "12 346": a count that was averaged."""
+    return grouped(None if value is None else round(value))
 
 
 @register.filter

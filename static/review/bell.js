@@ -1,0 +1,16 @@
+// The bell in the bar: counts unread notifications, and says so when another one comes.
+import { say } from "../js/lib/say.js";
+import { live } from "./live.js";
+
+const bell = document.querySelector("[data-bell]");
+if (bell) {
+  const count = bell.querySelector("[data-unread]");
+  let known = Number(count.textContent) || 0;
+  live.addEventListener("unread", ({ detail }) => {
+    count.textContent = detail.count > 99 ? "99+" : String(detail.count);
+    count.hidden = !detail.count;
+    if (detail.count > known) say(`${detail.count} unread ${detail.count === 1 ? "notification" : "notifications"}`);
+    known = detail.count;
+  });
+  live.start();
+}

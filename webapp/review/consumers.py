@@ -1,0 +1,164 @@
+"""What an open page hears: how many notifications wait for its person, that the review of the run it shows has changed, and who else looks at it.
+
+Client: `{"type": "watch", "run": ID, "place": "candidate 4"}`, then `{"type": "place", "place": …}` as the reader moves; "" while the page is hidden.
+Server: `{"type": "unread", "count"}`, `{"type": "review", "run", "seq"}`, `{"type": "presence", "people": [{"name", "place"}]}`.
+All of it is a hint or a whole state, so that nothing is lost where a message is: the page asks for threads after its own cursor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+import uuid
+from contextlib import suppress
+
+from channels.generic.websocket import AsyncWebsocketConsumer
+
+from webapp.review.desk import person_key, run_key
+from webapp.runs.append import CHANNEL
+from webapp.runs.hub import hub
+
+log = logging.getLogger(__name__)
+
+BAD_MESSAGE, SIGNED_OUT, NOT_YOURS = 4400, 4401, 4404
+LONGEST_MESSAGE = 400
+PLACE = re.compile(r"^(the run|candidate \d{1,9}|the timeline of (candidate \d{1,9}|the reference))?$")
+BEAT_SECONDS = 20.0
+PRESENT_FOR = "45 seconds"  # a page that has not said anything for so long is gone
+
+SESSION = """(%(session)s::text IS NULL OR EXISTS (SELECT FROM django_session s WHERE s.session_key = %(session)s AND s.expire_date > now()))"""
+UNREAD = f"""
+SELECT (SELECT count(*) FROM review_notification n WHERE n.user_id = u.id AND n.read_at IS NULL)
+FROM accounts_user u WHERE u.id = %(user)s AND u.is_active AND {SESSION}
+"""
+RUN = f"""
+SELECT coalesce((SELECT d.seq FROM review_desk d WHERE d.run_id = r.id), 0),
+       coalesce((SELECT json_agg(json_build_object('name', p.username, 'place', p.place) ORDER BY p.username)
+                 FROM (SELECT DISTINCT ON (u.id) u.username, p.place FROM review_presence p JOIN accounts_user u ON u.id = p.user_id
+                       WHERE p.run_id = r.id AND p.place <> '' AND u.id <> %(user)s AND p.seen_at > now() - interval '{PRESENT_FOR}'
+                       ORDER BY u.id, p.seen_at DESC) p), '[]')
+FROM runs_run r JOIN accounts_membership m ON m.team_id = r.team_id JOIN accounts_user u ON u.id = m.user_id
+WHERE r.id = %(run)s AND u.id = %(user)s AND u.is_active AND {SESSION}
+"""
+# Others are woken by what moved; a beat only keeps the row alive, and clears rows of pages that died.
+MOVE = """
+WITH written AS (
+    INSERT INTO review_presence (id, run_id, user_id, place, seen_at) VALUES (%(id)s, %(run)s, %(user)s, %(place)s, now())
+    ON CONFLICT (id) DO UPDATE SET place = excluded.place, seen_at = excluded.seen_at RETURNING 1)
+SELECT pg_notify(%(channel)s, %(key)s) FROM written
+"""
+BEAT = """
+WITH gone AS (DELETE FROM review_presence WHERE run_id = %(run)s AND seen_at < now() - interval '1 hour')
+UPDATE review_presence SET seen_at = now() WHERE id = %(id)s RETURNING 1
+"""
+LEAVE = "WITH gone AS (DELETE FROM review_presence WHERE id = %(id)s RETURNING 1) SELECT pg_notify(%(channel)s, %(key)s) FROM gone"
+
+
+class BadMessage(ValueError):
+    """The page said something that the protocol does not have."""
+
+
+class ReviewConsumer(AsyncWebsocketConsumer):
+    async def connect(self) -> None:
+        self.tasks: list[asyncio.Task] = []
+        self.run: str | None = None
+        self.id = uuid.uuid4()
+        user = self.scope.get("user")
+        await self.accept()  # first: a browser learns the code of a connection that was open
+        if user is None or not user.is_authenticated:
+            await self.close(SIGNED_OUT)
+            return
+        self._start(self._tell_unread())
+
+    async def disconnect(self, code: int) -> None:
+        for task in self.tasks:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+        if self.run is not None:
+            await hub().query(LEAVE, self._arguments())
+
+    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
+        try:
+            await self._obey(text_data)
+        except BadMessage:
+            await self.close(BAD_MESSAGE)
+
+    async def _obey(self, text: str | None) -> None:
+        try:
+            message = json.loads(text if text is not None and len(text) <= LONGEST_MESSAGE else "")
+        except ValueError:
+            raise BadMessage from None
+        match message:
+            case {"type": "watch", "run": str(run), "place": str(place)} if self.run is None and PLACE.match(place) and self.tasks:
+                with suppress(ValueError):
+                    self.run = str(uuid.UUID(run))
+                if self.run is None:
+                    raise BadMessage
+                if await hub().query(RUN, self._arguments()) is None:
+                    self.run = None  # not theirs, or published by another team: nothing is said about it, the rest goes on
+                    return
+                await hub().query(MOVE, self._arguments(place=place))
+                self._start(self._tell_run())
+                self._start(self._beat())
+            case {"type": "place", "place": str(place)} if PLACE.match(place):
+                if self.run is not None:
+                    await hub().query(MOVE, self._arguments(place=place))
+            case _:
+                raise BadMessage
+
+    def _start(self, work) -> None:
+        self.tasks.append(asyncio.create_task(self._guarded(work)))
+
+    async def _guarded(self, work) -> None:
+        try:
+            await work
+        except asyncio.CancelledError:
+            raise
+        except Exception:
+            log.exception("telling a page about reviews failed")
+            await self.close(1011)  # the page connects again and is told everything anew
+
+    async def _tell_unread(self) -> None:
+        said = None
+        async with hub().follow(person_key(self.scope["user"].pk)) as follower:
+            while True:
+                await follower.woken()
+                row = await hub().query(UNREAD, self._arguments())
+                if row is None:
+                    await self.close(SIGNED_OUT)
+                    return
+                if row[0] != said:
+                    said = row[0]
+                    await self._say(type="unread", count=said)
+
+    async def _tell_run(self) -> None:
+        head = people = None
+        async with hub().follow(run_key(self.run)) as follower:
+            while True:
+                await follower.woken()
+                row = await hub().query(RUN, self._arguments())
+                if row is None:
+                    await self.close(NOT_YOURS)
+                    return
+                if row[0] != head:
+                    head = row[0]
+                    await self._say(type="review", run=self.run, seq=head)
+                if row[1] != people:
+                    people = row[1]
+                    await self._say(type="presence", people=people)
+
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(BEAT_SECONDS)
+            await hub().query(BEAT, self._arguments())
+
+    async def _say(self, **message) -> None:
+        await self.send(text_data=json.dumps(message, separators=(",", ":")))
+
+    def _arguments(self, **more) -> dict:
+        session = self.scope.get("session")
+        own = {"id": self.id, "run": self.run, "user": self.scope["user"].pk, "session": getattr(session, "session_key", None)}
+        return own | {"channel": CHANNEL, "key": f"{run_key(self.run)}:0"} | more

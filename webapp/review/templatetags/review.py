@@ -1,0 +1,68 @@
+"""What other apps' templates put in: `{% load review %}`.
+
+{% review run %}                   the panel with the threads and its scripts: once, in the block "after" of a page with a run
+{% verdict_panel run number %}     what was judged of a candidate, and the form for whoever may judge
+{% verdict_notice run %}           why results of a run are in no ranking, by whom; nothing where nothing stands
+{% verdict_chip value %}           the chip of a standing verdict; nothing for ""
+{% share_button run %}             the way to the run's share links, for whoever may make one
+{% guest_banner %}                 on pages that came by a share link: by whom, until when
+"""
+
+from __future__ import annotations
+
+from django import template
+from django.urls import reverse
+
+from webapp.accounts.access import has_right
+from webapp.review import reading, verdicts, views_verdicts
+from webapp.review.guests import share_of
+from webapp.runs.models import Run
+from webapp.ui.tags import status
+
+register = template.Library()
+
+
+@register.inclusion_tag("review/_hook.html", takes_context=True)
+def review(context: dict, run: Run) -> dict:
+    request = context["request"]
+    share = share_of(request)
+    config = {
+        "run": str(run.pk),
+        "base": reverse("runs:run", args=[run.pk]),
+        "me": request.user.get_username(),
+        "reads": reading.reads(request, run),
+        "writes": share is None and has_right(request, run.team_id, "act"),
+        "live": share is None and has_right(request, run.team_id, "view"),
+    }
+    return {"config": config, "shown": config["reads"]}
+
+
+@register.inclusion_tag("review/_verdict.html", takes_context=True)
+def verdict_panel(context: dict, run: Run, number: int) -> dict:
+    request = context["request"]
+    may_act = share_of(request) is None and has_right(request, run.team_id, "act")
+    return views_verdicts.panel(request, run, number, may_act) | {"csrf_token": context.get("csrf_token")}
+
+
+@register.inclusion_tag("review/_notice.html")
+def verdict_notice(run: Run) -> dict:
+    standing = [verdict for verdict in verdicts.standing_of(run).values() if verdict.value in verdicts.UNRANKED]
+    return {"run": run, "verdicts": standing, "best": run.best_candidate}
+
+
+@register.inclusion_tag("partials/status.html")
+def verdict_chip(value: str) -> dict:
+    return status(value) if value else {}
+
+
+@register.inclusion_tag("review/_share_button.html", takes_context=True)
+def share_button(context: dict, run: Run) -> dict:
+    request = context["request"]
+    shown = share_of(request) is None and has_right(request, run.team_id, "own")
+    return {"run": run, "place": request.get_full_path(), "shown": shown}
+
+
+@register.inclusion_tag("review/_guest_banner.html", takes_context=True)
+def guest_banner(context: dict) -> dict:
+    request = context.get("request")
+    return {"share": share_of(request) if request is not None else None}

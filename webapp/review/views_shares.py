@@ -1,0 +1,66 @@
+"""Share links: making, listing and revoking them, and opening one."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
+
+from webapp.review import guests, shares
+from webapp.review.models import Share
+from webapp.runs.access import run_for
+
+
+@login_required
+@never_cache
+@require_http_methods(["GET", "POST"])
+def run_shares(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
+    """The links of one run; `?place=` is the page that a new one opens at."""
+    run, _ = run_for(request, run_id, "own")
+    given = request.POST if request.method == "POST" else request.GET
+    place = given.get("place", "") or reverse("runs:run", args=[run.pk])
+    problem, made = "", None
+    if request.method == "POST":
+        days = given.get("days", "")
+        try:
+            made = shares.make(request, run, place=place, days=int(days) if days.isdecimal() else 0, comments="comments" in given)
+        except shares.ShareRefused as error:
+            problem = str(error)
+    rows = [
+        {"share": share, "address": request.build_absolute_uri(reverse("review:shared", args=[shares.token_of(share)]))}
+        for share in Share.objects.filter(run=run).select_related("created_by").order_by("-created_at")
+    ]
+    context = {
+        "run": run, "place": place, "problem": problem, "made": made, "rows": rows, "lifetimes": shares.LIFETIMES,
+        "days": given.get("days", "7"), "comments": "comments" in given,
+    }  # fmt: skip
+    return render(request, "review/shares.html", context, status=422 if problem else 200)
+
+
+@login_required
+@require_POST
+def revoke(request: HttpRequest, run_id: uuid.UUID, share_id: uuid.UUID) -> HttpResponse:
+    run, _ = run_for(request, run_id, "own")
+    share = get_object_or_404(Share.objects.select_related("run", "team"), pk=share_id, run=run)
+    shares.revoke(request, share)
+    messages.success(request, "The link does not work any more.")
+    return redirect("review:shares", run_id=run.pk)
+
+
+@never_cache
+@require_GET  # not HEAD: what looks at a link for a preview is no visit
+def shared(request: HttpRequest, token: str) -> HttpResponse:
+    """Opens the place that the link was made for. It needs no account, and signs nobody in."""
+    share = shares.of_token(token)
+    if share is None or share.state != "open":
+        return guests.ended(request, share)
+    guests.hold(request, share)
+    response = redirect(shares.opened(share))
+    response.headers.update(guests.HEADERS)
+    return response

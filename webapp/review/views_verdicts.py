@@ -1,0 +1,71 @@
+"""Judging a candidate."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.contrib.auth.decorators import login_required
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.views.decorators.http import require_http_methods
+
+from webapp.review import verdicts
+from webapp.review.models import Verdict
+from webapp.runs.access import run_for
+from webapp.runs.models import Run
+
+# What each says, for whoever chooses.
+MEANINGS = {
+    Verdict.ACCEPTED: "I have read it, and believe the result.",
+    Verdict.QUESTIONED: "Something has to be explained before it counts. Leaves the ranking.",
+    Verdict.HACK: "It is fast because it does not do the work. Leaves the ranking.",
+    Verdict.RETRACTED: "We do not stand by it any more. Leaves the ranking.",
+    Verdict.WITHDRAWN: "Take the standing verdict back.",
+}
+
+
+@login_required
+@require_http_methods(["GET", "POST"])
+def verdict(request: HttpRequest, run_id: uuid.UUID, number: int) -> HttpResponse:
+    """The panel with what stands, its history and the form; POST judges and answers with the panel as it is then."""
+    run, may_act = run_for(request, run_id, "act" if request.method == "POST" else "view")
+    problem, value, reason = "", request.POST.get("value", ""), request.POST.get("reason", "")
+    if request.method == "POST":
+        try:
+            verdicts.give(request, run, number, value, reason)
+            value = reason = ""
+        except verdicts.VerdictRefused as error:
+            problem = str(error)
+        except PermissionDenied as error:
+            problem = str(error)
+        if not request.htmx and not problem:
+            return redirect(_back(request, run, number))
+    context = panel(request, run, number, may_act) | {"problem": problem, "chosen": value, "reason": reason}
+    # htmx puts the answer into the page whatever it says: the form keeps what was typed.
+    return render(request, "review/_verdict.html" if request.htmx else "review/verdict.html", context)
+
+
+def panel(request: HttpRequest, run: Run, number: int, may_act: bool) -> dict:
+    past = verdicts.history(run, number)
+    stands = verdicts.latest(run.pk, number)
+    may_retract = may_act and verdicts.may_retract(request, run)
+    lifted = stands is not None and stands.value == Verdict.RETRACTED and not may_retract
+    choices = [
+        (value, meaning)
+        for value, meaning in MEANINGS.items()
+        if not lifted
+        and (value != Verdict.RETRACTED or may_retract)
+        and (value != Verdict.WITHDRAWN or stands)
+        and not (stands and value == stands.value)
+    ]
+    return {"run": run, "number": number, "stands": stands, "history": past, "choices": choices if may_act else [], "unranked": verdicts.UNRANKED}
+
+
+def _back(request: HttpRequest, run: Run, number: int) -> str:
+    wanted = request.POST.get("next", "")
+    if url_has_allowed_host_and_scheme(wanted, allowed_hosts={request.get_host()}, require_https=request.is_secure()):
+        return wanted
+    return reverse("runs:candidate", args=[run.pk, number])
