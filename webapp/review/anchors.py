@@ -4,7 +4,7 @@
 {"kind": "event", "seq": 41, "label": "candidate.proposed"}
 {"kind": "candidate", "candidate": 4}
 {"kind": "line", "candidate": 4, "side": "new" | "old", "of": 4 | null, "line": 12, "text": "…", "context": {"before": […], "after": […]},
- "against": "parent" | "task" | "3", "view": "diff" | "source"}
+ "against": "task" | "3", "view": "diff" | "source"}
 {"kind": "range", "sha": "…", "candidate": 4 | null, "start_ns": 0, "end_ns": 900, "rows": ["Stream 7"]}
 
 A line stands in the program `of` (null: the reference), and was shown on the page of `candidate`: the old side of a diff belongs to another program.
@@ -17,9 +17,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
+from webapp.diffs.lines import lines_of
 from webapp.review.placing import context_of
 from webapp.runs import artefacts
-from webapp.runs.diff import lines_of
 from webapp.runs.models import Artefact, Candidate, Run
 from webapp.runs.views_artefact import belongs_to
 
@@ -123,14 +123,15 @@ def source_lines(run: Run, number: int | None) -> list[str]:
 
 def _line(run: Run, place: LinePlace) -> dict:
     candidate = _candidate(run, place.candidate)
-    of = place.candidate if place.side == "new" else other_side(candidate, place.against)
+    other = other_side(candidate, place.against)
+    of = place.candidate if place.side == "new" else other
     lines = source_lines(run, of)
     name = "the reference" if of is None else f"candidate {of}"
     if place.line > len(lines):
         raise AnchorRefused(f"Line {place.line} is behind the end of {name}, which has {len(lines)} lines.")
     kept = [line[:LONGEST_LINE] for line in lines]
     anchor = {"kind": "line", "candidate": place.candidate, "side": place.side, "of": of, "line": place.line, "text": kept[place.line - 1]}
-    return anchor | {"context": context_of(kept, place.line), "against": place.against, "view": place.view}
+    return anchor | {"context": context_of(kept, place.line), "against": "task" if other is None else str(other), "view": place.view}
 
 
 def _range(run: Run, place: RangePlace) -> dict:

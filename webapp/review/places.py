@@ -36,8 +36,10 @@ def href(run: Run, anchor: dict, thread: int | None = None) -> str:
         case "candidate":
             return _address("runs:candidate", [run.pk, anchor["candidate"]], query)
         case "line":
-            shown = {"tab": anchor["view"]} | ({"against": anchor["against"]} if anchor["view"] == "diff" else {})
-            return _address("runs:candidate", [run.pk, anchor["candidate"]], shown | query)
+            if anchor["view"] == "diff":
+                sides = f"{anchor['against']}...{anchor['candidate']}"
+                return _address("diffs:diff", [run.pk, sides], query) + f"#{'R' if anchor['side'] == 'new' else 'L'}{anchor['line']}"
+            return _address("runs:candidate", [run.pk, anchor["candidate"]], {"tab": "source"} | query) + f"#L{anchor['line']}"
         case "range":
             return _address("runs:timeline", [run.pk, anchor["sha"]], query)
         case "event":

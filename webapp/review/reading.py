@@ -16,7 +16,7 @@ from webapp.review.markdown import html_of
 from webapp.review.models import Comment, Desk, Notification, ReadMark, Thread, Verdict
 from webapp.review.placing import Placed, place
 from webapp.review.services import people_of
-from webapp.review.verdicts import standing_of
+from webapp.review.standing import standing_of
 from webapp.runs.models import Candidate, Run
 
 EXCERPT = 160  # characters of a thread's first comment

@@ -17,7 +17,7 @@ from webapp.review import anchors, notices
 from webapp.review.desk import next_seq
 from webapp.review.markdown import mentioned
 from webapp.review.models import Comment, Revision, Thread
-from webapp.review.verdicts import standing  # noqa: F401 - rankings ask for it here
+from webapp.review.standing import standing  # noqa: F401 - rankings ask for it here
 from webapp.runs.models import Run
 
 LONGEST_COMMENT = 5000  # characters

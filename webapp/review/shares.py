@@ -22,11 +22,11 @@ MOST_OPEN = 100  # links of one run that are in force at a time
 _SIGNER = Signer(salt="webapp.review.shares")
 
 # What a guest may open of the shared run, by GET. Everything else of this installation asks for an account.
-GUEST_PLACES = frozenset({"runs:run", "runs:candidate", "runs:timeline"})
+GUEST_PLACES = frozenset({"runs:run", "runs:candidate", "runs:timeline", "diffs:diff"})
 GUEST_VIEWS = GUEST_PLACES | {
     "runs:events", "runs:fragment", "review:comments", "review:history",
     "runs:artefact", "runs:timeline_trace", "runs:task_source", "runs:best", "runs:program",
-    "review:state", "review:placed",
+    "diffs:rows", "review:state", "review:placed",
 }  # fmt: skip
 
 

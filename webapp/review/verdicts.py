@@ -10,37 +10,15 @@ from webapp.accounts.access import Asker, has_right, require, user_of
 from webapp.review import notices
 from webapp.review.desk import next_seq
 from webapp.review.models import Verdict
+from webapp.review.standing import UNRANKED, latest
 from webapp.runs.models import Candidate, Run
 
-# A result with one of these is in no ranking; its pages say why.
-UNRANKED = (Verdict.QUESTIONED, Verdict.HACK, Verdict.RETRACTED)
 NEED_REASON = UNRANKED
 LONGEST_REASON = 2000
 
 
 class VerdictRefused(ValueError):
     """The verdict cannot be given; the message says why."""
-
-
-def standing(candidate: Candidate) -> Verdict | None:
-    """The verdict that stands on a candidate now."""
-    return latest(candidate.run_id, candidate.number)
-
-
-def latest(run_id, number: int) -> Verdict | None:
-    found = Verdict.objects.filter(run_id=run_id, candidate=number).select_related("by").order_by("-id").first()
-    return None if found is None or found.value == Verdict.WITHDRAWN else found
-
-
-def standing_of(run: Run) -> dict[int, Verdict]:
-    """By candidate, for a run's page."""
-    rows = Verdict.objects.filter(run=run).select_related("by").order_by("candidate", "-id").distinct("candidate")
-    return {row.candidate: row for row in rows if row.value != Verdict.WITHDRAWN}
-
-
-def history(run: Run, number: int) -> list[Verdict]:
-    """Newest first."""
-    return list(Verdict.objects.filter(run=run, candidate=number).select_related("by").order_by("-id"))
 
 
 def may_retract(asker: Asker, run: Run) -> bool:
@@ -76,9 +54,3 @@ def give(asker: Asker, run: Run, number: int, value: str, reason: str = "") -> V
         audit.record(asker, run.team, "verdict.given", f"candidate {number} of {run.title}", detail)
         notices.of_verdict(verdict, user)
     return verdict
-
-
-def restore(run: Run) -> None:
-    """Write the column again from the verdicts: rows of candidates are projections of the trace, verdicts are not."""
-    for number, verdict in standing_of(run).items():
-        Candidate.objects.filter(run=run, number=number).update(verdict=verdict.value)

@@ -12,7 +12,7 @@ from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_http_methods
 
-from webapp.review import verdicts
+from webapp.review import standing, verdicts
 from webapp.review.models import Verdict
 from webapp.runs.access import run_for
 from webapp.runs.models import Run
@@ -49,8 +49,8 @@ def verdict(request: HttpRequest, run_id: uuid.UUID, number: int) -> HttpRespons
 
 
 def panel(request: HttpRequest, run: Run, number: int, may_act: bool) -> dict:
-    past = verdicts.history(run, number)
-    stands = verdicts.latest(run.pk, number)
+    past = standing.history(run, number)
+    stands = standing.latest(run.pk, number)
     may_retract = may_act and verdicts.may_retract(request, run)
     lifted = stands is not None and stands.value == Verdict.RETRACTED and not may_retract
     choices = [
@@ -61,7 +61,7 @@ def panel(request: HttpRequest, run: Run, number: int, may_act: bool) -> dict:
         and (value != Verdict.WITHDRAWN or stands)
         and not (stands and value == stands.value)
     ]
-    return {"run": run, "number": number, "stands": stands, "history": past, "choices": choices if may_act else [], "unranked": verdicts.UNRANKED}
+    return {"run": run, "number": number, "stands": stands, "history": past, "choices": choices if may_act else [], "unranked": standing.UNRANKED}
 
 
 def _back(request: HttpRequest, run: Run, number: int) -> str:

@@ -17,6 +17,7 @@ from agents.events import Event
 from webapp.knowledge import learned
 from webapp.leaderboard import recording
 from webapp.llm import calls
+from webapp.review import standing
 from webapp.runs import artefacts
 from webapp.runs.models import Artefact, Candidate, Run, Verification
 from webapp.runs.models import Event as EventRow
@@ -58,6 +59,7 @@ def rebuild(run_id: uuid.UUID | str) -> None:
         run.save(update_fields=list(PROJECTED))
         rows = EventRow.objects.filter(run=run).order_by("seq")
         project(run_id, [event_of(row) for row in rows.iterator(chunk_size=1000)])
+        standing.restore(run)
 
 
 def event_of(row: EventRow) -> Event:

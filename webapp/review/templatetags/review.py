@@ -14,7 +14,7 @@ from django import template
 from django.urls import reverse
 
 from webapp.accounts.access import has_right
-from webapp.review import reading, verdicts, views_verdicts
+from webapp.review import reading, standing, views_verdicts
 from webapp.review.guests import share_of
 from webapp.runs.models import Run
 from webapp.ui.tags import status
@@ -46,8 +46,8 @@ def verdict_panel(context: dict, run: Run, number: int) -> dict:
 
 @register.inclusion_tag("review/_notice.html")
 def verdict_notice(run: Run) -> dict:
-    standing = [verdict for verdict in verdicts.standing_of(run).values() if verdict.value in verdicts.UNRANKED]
-    return {"run": run, "verdicts": standing, "best": run.best_candidate}
+    found = [verdict for verdict in standing.standing_of(run).values() if verdict.value in standing.UNRANKED]
+    return {"run": run, "verdicts": found, "best": run.best_candidate}
 
 
 @register.inclusion_tag("partials/status.html")
