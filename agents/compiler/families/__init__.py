@@ -8,6 +8,7 @@ How to add one: a module here with a class that satisfies `Family`; its entry be
 from __future__ import annotations
 
 from agents.compiler.builder import Refused
+from agents.compiler.families.conv import Conv
 from agents.compiler.families.epilogue import Prologue, Tail, build_prologue, build_tail
 from agents.compiler.families.family import (
     NAME,
@@ -21,13 +22,14 @@ from agents.compiler.families.family import (
     plain_cost,
     traffic,
 )  # fmt: skip
+from agents.compiler.families.matmul import Matmul
 from agents.compiler.families.pool import Pool
 from agents.compiler.layout import SPLITS
 from agents.compiler.network import Network, refs
 from agents.compiler.options import Options
 from verifier.graph import Node
 
-FAMILIES: tuple[Family, ...] = (Pool(),)
+FAMILIES: tuple[Family, ...] = (Pool(), Matmul(), Conv())
 
 
 def find(network: Network, node: Node, setting: Setting | None) -> tuple[Match | None, str]:

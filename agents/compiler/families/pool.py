@@ -321,24 +321,24 @@ def strip_of(work: Work) -> int:
 def read_window(node: Node, shape: tuple[int, ...], kind: str, rank: int) -> Window:
     args = [plain(a) for a in node.args[1:]]
     out = node.outputs[0].shape
-    size = _three(shape[-rank:], rank)
-    common: dict[str, Any] = {"rank": rank, "planes": product(shape[:-rank]), "size": size, "out": _three(out[-rank:], rank)}
+    size = three(shape[-rank:], rank)
+    common: dict[str, Any] = {"rank": rank, "planes": product(shape[:-rank]), "size": size, "out": three(out[-rank:], rank)}
     if kind == "adaptive_avg":
         kernel = tuple(-(-a // b) + (a % b > 0) for a, b in zip(size, common["out"], strict=True))
         return Window(mean=True, adaptive=True, kernel=kernel, stride=kernel, padding=(0, 0, 0), dilation=(1, 1, 1), **common)
     args += [None] * 6
-    kernel = _three(args[0], rank)
-    stride = _three(args[1], rank) if args[1] else kernel
-    padding = _three(args[2] or 0, rank, 0)
+    kernel = three(args[0], rank)
+    stride = three(args[1], rank) if args[1] else kernel
+    padding = three(args[2] or 0, rank, 0)
     if kind == "max":
-        return Window(mean=False, adaptive=False, kernel=kernel, stride=stride, padding=padding, dilation=_three(args[3] or 1, rank), **common)
+        return Window(mean=False, adaptive=False, kernel=kernel, stride=stride, padding=padding, dilation=three(args[3] or 1, rank), **common)
     return Window(
         mean=True, adaptive=False, kernel=kernel, stride=stride, padding=padding, dilation=(1, 1, 1),
         counts_padding=args[4] is not False, divisor=args[5], **common,
     )  # fmt: skip
 
 
-def _three(value: Any, rank: int, fill: int = 1) -> tuple[int, int, int]:
+def three(value: Any, rank: int, fill: int = 1) -> tuple[int, int, int]:
     values = [value] * rank if isinstance(value, int) else list(value) * (rank if len(value) == 1 else 1)
     return tuple([fill] * (3 - rank) + values)
 

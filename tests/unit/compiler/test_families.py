@@ -4,7 +4,7 @@ import pytest
 
 from agents.compiler import DeviceFigures, Options, print_program
 from agents.compiler.knobs import numbers
-from tests.unit.compiler.sequential import as_cpp
+from tests.emulator import as_cpp
 
 POOLS = {
     "max1d": ("F.max_pool1d(x, 8, 1, 4, dilation=3)", (2, 3, 64)),

@@ -1,0 +1,411 @@
+"""Convolutions, also transposed, in one to three dimensions as products on tensor cores at fp32's accuracy (implicit GEMM), with a pointwise tail.
+
+Rows of the product are output channels, columns are output positions of all images, the depth runs over channels and taps of the window. The image
+is never unfolded in memory: each stage gathers what its taps see. A transposed convolution by a stride is cut into phases, one for each remainder of
+the output position, in each of which it is a plain convolution with a part of the taps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from agents.compiler.builder import Refused
+from agents.compiler.families import tensor_cores
+from agents.compiler.families.family import NAME, Cost, Match, Packed, Printed, Setting, Work, plain_cost
+from agents.compiler.families.matmul import LEAST_SIDE, RESERVED, Operand, operand_loads, refuse_unless_fp32
+from agents.compiler.families.pool import parameters, three
+from agents.compiler.families.tensor_cores import DEPTH, Printing, Product, Tile
+from agents.compiler.ir import Argument, product
+from agents.compiler.kernels.expressions import CUDA
+from agents.compiler.network import Network, plain
+from agents.compiler.reductions import short
+from verifier.graph import Node
+
+LEAST_FLOPS = 1 << 27
+AXES = ("d", "h", "w")
+NAMES = {f"conv{kind}{rank}d": (kind == "_transpose", rank) for kind in ("", "_transpose") for rank in (1, 2, 3)}
+RESERVED_HERE = (*RESERVED, "x", "at_column", "at_position", "image", "position", "of_phase", "steps", "depth", "valid", "source", "tap", "channel",
+                 "phase", "q", "from",
+                 *(f"{name}_{axis}" for axis in AXES for name in ("taps", "shift", "start", "at", "phase", "o")))  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One dimension. Output ``q * up + phase`` sees inputs ``q * step + shift[phase] + j * delta`` through taps ``first[phase] + j * every``."""
+
+    size: int
+    out: int
+    kernel: int
+    up: int  # phases
+    step: int
+    delta: int
+    every: int
+    first: tuple[int, ...]
+    shift: tuple[int, ...]
+    taps: tuple[int, ...]
+
+    @property
+    def positions(self) -> int:
+        """Of a phase, at most."""
+        return -(-self.out // self.up)
+
+    @property
+    def inside(self) -> bool:
+        """Whether no tap ever falls outside the input."""
+        ends = [
+            self.shift[p] + q * self.step + j * self.delta for p in range(self.up) for q in (0, self.positions - 1) for j in (0, self.taps[p] - 1)
+        ]
+        return min(ends) >= 0 and max(ends) < self.size
+
+
+@dataclass(frozen=True)
+class Convolution:
+    transposed: bool
+    rank: int
+    images: int
+    channels: int  # of the input
+    outputs: int
+    groups: int
+    axes: tuple[Axis, Axis, Axis]
+    flops: int
+    names: tuple[str, str]  # image and weight
+    bias: str | None
+    offset: int  # of the image in its tensor
+
+    @property
+    def real(self) -> list[tuple[int, str]]:
+        """The axes that are more than one position with one tap."""
+        return [(at, name) for at, name in enumerate(AXES) if (self.axes[at].size, self.axes[at].out, self.axes[at].kernel) != (1, 1, 1)] or [
+            (2, "w")
+        ]
+
+    def place(self, prefix: str, sizes: list[int]) -> str:
+        """The flat position of `prefix`_d, _h and _w in a plane of these sizes."""
+        text = ""
+        for at, name in self.real:
+            text = f"{prefix}_{name}" if not text else f"{f'({text})' if ' ' in text else text} * {sizes[at]} + {prefix}_{name}"
+        return text
+
+    @property
+    def phases(self) -> int:
+        return product(axis.up for axis in self.axes)
+
+    @property
+    def plane(self) -> int:
+        return product(axis.size for axis in self.axes)
+
+    @property
+    def each(self) -> int:
+        """Input channels of a group."""
+        return self.channels // self.groups
+
+    @property
+    def taps_outer(self) -> bool:
+        """Whether a stage lies within one tap: otherwise channels are outermost, and every element finds its own tap."""
+        return self.each % DEPTH == 0
+
+    @property
+    def pointwise(self) -> bool:
+        """Four neighbouring positions are four neighbouring elements of the image."""
+        return (
+            all(a.taps == (1,) and a.step == 1 and a.shift == (0,) and a.out == a.size for a in self.axes)
+            and self.plane % 4 == 0
+            and not self.offset % 4
+        )
+
+    def steps(self, phase: tuple[int, int, int]) -> int:
+        return -(-product(axis.taps[p] for axis, p in zip(self.axes, phase, strict=True)) * self.each // DEPTH)
+
+    def every_phase(self) -> list[tuple[int, int, int]]:
+        d, h, w = (range(axis.up) for axis in self.axes)
+        return [(a, b, c) for a in d for b in h for c in w]
+
+    @property
+    def product(self) -> Product:
+        columns = self.images * product(axis.positions for axis in self.axes)
+        depth = DEPTH * max(self.steps(phase) for phase in self.every_phase())
+        return Product(self.outputs // self.groups, columns, depth, self.phases * self.groups, a_depth_inner=True, b_depth_inner=False)
+
+
+class Conv:
+    name = "conv"
+    strategies = ("split-product", "fuse-matmul-tail")
+    devices = ("cuda",)
+
+    def match(self, network: Network, node: Node, setting: Setting) -> Match | None:
+        kind = NAMES.get(short(node))
+        if kind is None:
+            return None
+        refuse_unless_fp32(node, setting, [network.spec(a["ref"]).dtype for a in node.args if isinstance(a, dict) and "ref" in a])
+        found = read_convolution(network, node, *kind)
+        shape = found.product
+        if min(shape.rows, shape.columns) < LEAST_SIDE or found.flops < LEAST_FLOPS:
+            raise Refused("a small convolution, or one with few channels in a group, which the library does as well")
+        return Match(
+            family=self.name, anchor=node.name, members=(node.name,), value=node.name, groups=(1, 1, found.rank), detail=found,
+            reads=(*found.names, *([found.bias] if found.bias else [])), reserved=RESERVED_HERE,
+        )  # fmt: skip
+
+    def cost(self, work: Work) -> Cost:
+        return plain_cost(work, work.detail.flops)
+
+    def knobs(self, work: Work) -> dict[str, tuple[tuple[int, ...], int]]:
+        return tensor_cores.knobs_of(work, work.detail.product)
+
+    def print_cuda(self, work: Work) -> Printed:
+        found: Convolution = work.detail
+        shape = found.product
+        tile = tensor_cores.tile_of(work, shape)
+        own = [("x", found.names[0]), *([("bias", found.bias)] if found.bias else [])]
+        arguments = work.arguments(*own)
+        weights = packed_weights(found)
+        setup, gather = image_setup(found, tile), image_loads(found, tile, tensor_cores.pitches(shape, tile)[1])
+        a = Operand(shape.rows, shape.depth, shape.depth, 1, (), 0)
+        loads = operand_loads("a", a, "row0", tile.rows, tensor_cores.pitches(shape, tile)[0], tile)
+        if found.phases > 1:  # rows are as long as their phase is deep
+            loads = [line.replace(f"(row0 + line) * {shape.depth}", "(row0 + line) * depth") for line in loads]
+        columns = output_position(found)
+        row = f"batch % {found.groups} * {shape.rows} + row" if found.groups > 1 else "row"
+        rows = [f"const int channel = {row};"]
+        accumulator = "(value + bias[channel])" if found.bias else "value"
+        tail = work.tail.statements(CUDA, ["image", "channel", "position"], accumulator)
+        total = shape.rows * shape.columns * shape.batches
+        wide = "(long)" if total >= 2**31 else ""
+        at = f"{wide}(batch * {shape.rows} + row)" if shape.batches > 1 else f"{wide}row"
+        printing = Printing(
+            parameters=parameters([*arguments, Argument("a", "", "float32", 0, read=True)], "__restrict__"),
+            names=", ".join([*(argument.name for argument in arguments), "a"]), setup=setup, loads=[*loads, *gather], columns=columns,
+            rows=rows, tail=tail, elements=f"{at} * {shape.columns} + column", steps="steps" if found.phases > 1 else "",
+        )  # fmt: skip
+        printed = Printed(
+            tensor_cores.kernel_source(NAME, work, shape, printing), arguments, packed=[weights], shared=[tensor_cores.SHARED],
+            scratch=tensor_cores.scratch_bytes(work, shape), comment=[f"{describe(found)}: {tensor_cores.describe(work, shape)}"],
+        )  # fmt: skip
+        return printed
+
+    def print_cpp(self, work: Work) -> Printed:
+        raise Refused("convolutions on the CPU are the library's")
+
+
+def read_convolution(network: Network, node: Node, transposed: bool, rank: int) -> Convolution:
+    args: list[Any] = [*node.args, *[None] * (8 - len(node.args))]
+    image, weight, bias = args[0]["ref"], args[1]["ref"], args[2]["ref"] if args[2] else None
+    numbers = [plain(a) for a in args[3:8]]
+    if isinstance(numbers[1], str):
+        raise Refused("padding by a word is left to the library")
+    layout, weights = network.layouts[image], network.spec(weight).shape
+    if len(layout.shape) != rank + 2 or not layout.contiguous:
+        raise Refused("a convolution of a view with gaps, or of an image without a batch, is left to the library")
+    if network.layouts[weight].base != weight or weight not in network.inputs or network.inputs[weight].kind == "user":
+        raise Refused("a convolution with weights that are computed in forward is left to the library")
+    if bias is not None and (not network.layouts[bias].contiguous or network.layouts[bias].offset):
+        raise Refused("a bias that is a view with gaps is left to the library")
+    stride, padding = three(numbers[0] or 1, rank), three(numbers[1] or 0, rank, 0)
+    dilation = three((numbers[4] if transposed else numbers[2]) or 1, rank)
+    groups = numbers[3] or 1
+    sizes, outs, kernels = (three(values, rank) for values in (layout.shape[2:], node.outputs[0].shape[2:], weights[2:]))
+    make = transposed_axis if transposed else plain_axis
+    axes = tuple(make(*numbers) for numbers in zip(sizes, outs, kernels, stride, padding, dilation, strict=True))
+    seen = product(layout.shape) * node.outputs[0].shape[1] if transposed else product(node.outputs[0].shape) * layout.shape[1]
+    flops = 2 * seen // groups * product(kernels)
+    return Convolution(
+        transposed, rank, layout.shape[0], layout.shape[1], node.outputs[0].shape[1], groups, axes, flops, (image, weight), bias, layout.offset,
+    )  # fmt: skip
+
+
+def plain_axis(size: int, out: int, kernel: int, stride: int, padding: int, dilation: int) -> Axis:
+    return Axis(size, out, kernel, 1, stride, dilation, 1, (0,), (-padding,), (kernel,))
+
+
+def transposed_axis(size: int, out: int, kernel: int, stride: int, padding: int, dilation: int) -> Axis:
+    """Output o sees input (o + padding - k * dilation) / stride wherever that is whole."""
+    first, shift, taps = [], [], []
+    seen = [[k for k in range(kernel) if (phase + padding - k * dilation) % stride == 0] for phase in range(stride)]
+    every = next((own[1] - own[0] for own in seen if len(own) > 1), 1)
+    for phase, own in enumerate(seen):
+        first.append(own[0] if own else 0)
+        shift.append((phase + padding - first[-1] * dilation) // stride)
+        taps.append(len(own))
+    return Axis(size, out, kernel, stride, 1, -(every * dilation // stride), every, tuple(first), tuple(shift), tuple(taps))
+
+
+def packed_weights(found: Convolution) -> Packed:
+    """All phases one after the other: a row for each output channel, as deep as the phase, filled up with zeros to whole stages."""
+    rows, each = found.outputs, found.each
+    axes = found.axes[3 - found.rank :]
+    parts = []
+    for phase in found.every_phase():
+        own = phase[3 - found.rank :]
+        taps = [axis.taps[p] for axis, p in zip(axes, own, strict=True)]
+        if not product(taps):
+            continue
+        text = "{0}"
+        if found.transposed:
+            ends = [axis.first[p] + axis.every * (axis.taps[p] - 1) + 1 for axis, p in zip(axes, own, strict=True)]
+            cuts = [f"{axis.first[p]}:{end}:{axis.every}" for axis, p, end in zip(axes, own, ends, strict=True)]
+            text = f"{text}[:, :, {', '.join(cuts)}].unflatten(0, ({found.groups}, {each})).transpose(1, 2).flatten(0, 1)"
+        if found.taps_outer:
+            text = f"{text}.movedim(1, -1)"
+        depth = product(taps) * each
+        text = f"{text}.reshape({rows}, {depth})"
+        if depth % DEPTH:
+            text = f"torch.nn.functional.pad({text}, (0, {-depth % DEPTH}))"
+        parts.append(text)
+    code = f"{parts[0]}.contiguous()" if len(parts) == 1 else f"torch.cat([{', '.join(f'{part}.flatten()' for part in parts)}])"
+    return Packed("a", (found.names[1],), code)
+
+
+def image_setup(found: Convolution, tile: Tile) -> list[str]:
+    """Where this thread's column of the gathered tile lies: the image, and the input that the first tap sees."""
+    shape = found.product
+    lines = []
+    if found.phases > 1:
+        lines += [f"const int phase = batch / {found.groups};" if found.groups > 1 else "const int phase = batch;", *phase_lines(found)]
+        for at, axis in found.real:
+            own = found.axes[at]
+            taps, shift = (choose(values, f"phase_{axis}") for values in (own.taps, own.shift))
+            lines.append(f"const int taps_{axis} = {taps}, shift_{axis} = {shift};")
+        taps = " * ".join(f"taps_{axis}" for _, axis in found.real)
+        lines.append(f"const int steps = ({taps} * {found.each} + {DEPTH - 1}) / {DEPTH}, depth = steps * {DEPTH};")
+        starts, at = [], 0
+        for each in found.every_phase():
+            starts.append(at)
+            at += found.outputs * found.steps(each) * DEPTH
+        group = f" + (long)(batch % {found.groups} * {shape.rows}) * depth" if found.groups > 1 else ""
+        lines.append(f"a += {choose(tuple(starts), 'phase')}{group};")
+    elif found.groups > 1:
+        lines.append(f"a += (long)batch * {shape.rows * shape.depth};")
+    column = f"threadIdx.x % {tile.columns}" if not found.pointwise else f"threadIdx.x % {tile.columns // 4} * 4"
+    lines.append(f"const int at_column = column0 + {column};")
+    positions = shape.columns // found.images
+    image = f"at_column / {positions}" if found.images > 1 else "0"
+    group = f" + batch % {found.groups} * {found.each}" if found.groups > 1 else ""
+    offset = f" + {found.offset}" if found.offset else ""
+    lines.append(f"const float* from = x + ((long)({image}) * {found.channels}{group}) * {found.plane}{offset};")
+    lines.append(f"const int at_position = at_column % {positions};" if found.images > 1 else "const int at_position = at_column;")
+    if found.pointwise:
+        return lines
+    step = positions
+    for at, axis in found.real:
+        one = found.axes[at]
+        step //= one.positions
+        text = "at_position" + (f" / {step}" if step > 1 else "") + (f" % {one.positions}" if at != found.real[0][0] else "")
+        text = "0" if one.positions == 1 else text
+        shift = f" + shift_{axis}" if found.phases > 1 else f" - {-one.shift[0]}" if one.shift[0] else ""
+        lines.append(f"const int start_{axis} = {text}{f' * {one.step}' if one.step > 1 and text != '0' else ''}{shift};")
+    if shape.columns % tile.columns:
+        lines.append(f"const bool valid = at_column < {shape.columns};")
+    return lines
+
+
+def phase_lines(found: Convolution) -> list[str]:
+    d, h, w = (axis.up for axis in found.axes)
+    lines = []
+    for name, one, text in (("d", d, f"phase / {h * w}"), ("h", h, f"phase / {w} % {h}" if d > 1 else f"phase / {w}"), ("w", w, f"phase % {w}")):
+        if one > 1:
+            lines.append(f"const int phase_{name} = {text};" if found.phases != one else f"const int phase_{name} = phase;")
+    return lines
+
+
+def choose(values: tuple[int, ...], at: str) -> str:
+    """A number by its index, as a chain of conditions."""
+    if len(set(values)) == 1:
+        return str(values[0])
+    text = str(values[-1])
+    for index in range(len(values) - 2, -1, -1):
+        text = f"{at} == {index} ? {values[index]} : {text}"
+    return f"({text})"
+
+
+def image_loads(found: Convolution, tile: Tile, pitch: int) -> list[str]:
+    """Statements that gather one stage of the image: DEPTH lines of the tile's columns."""
+    shape = found.product
+    bounded = shape.columns % tile.columns != 0
+    plane = found.plane
+    if found.pointwise:
+        lanes = tile.columns // 4
+        ragged = found.each % DEPTH != 0
+        tests = [f"at_column < {shape.columns}"] * bounded + [f"step * {DEPTH} + k < {found.each}"] * ragged
+        source = f"from + (long)(step * {DEPTH} + k) * {plane} + at_position"
+        source = f"inside ? {source} : x" if tests else source
+        return [
+            "#pragma unroll",
+            f"for (int k = threadIdx.x / {lanes}; k < {DEPTH}; k += {tile.threads // lanes}) {{",
+            *([f"    const bool inside = {' && '.join(tests)};"] if tests else []),
+            f"    copy_async16(to_b + k * {pitch} + threadIdx.x % {lanes} * 4, {source}, {'inside' if tests else 'true'});",
+            "}",
+        ]
+    real = {name for _, name in found.real}
+    taps = [f"taps_{name}" if name in real else "1" for name in AXES] if found.phases > 1 else [str(axis.taps[0]) for axis in found.axes]
+    tests = ["valid"] * bounded + [f"(unsigned)at_{axis} < {found.axes[at].size}" for at, axis in found.real if not found.axes[at].inside]
+    where = found.place("at", [axis.size for axis in found.axes])
+    steps = tile.threads // tile.columns
+    loop = f"for (int k = threadIdx.x / {tile.columns}; k < {DEPTH}; k += {steps})"
+    into = f"to_b + k * {pitch} + threadIdx.x % {tile.columns}"
+    if found.taps_outer:
+        chunks = found.each // DEPTH
+        tap = f"step / {chunks}" if chunks > 1 else "step"
+        lines = [f"const int tap = {tap};", *tap_lines(found, taps)]
+        lines += [f"const bool inside = {' && '.join(tests)};"] if tests else []
+        channel = f"step % {chunks} * {DEPTH}" if chunks > 1 else "0"
+        source = f"from + (long)({channel}) * {plane} + {where}" if chunks > 1 else f"from + {where}"
+        lines.append(f"const float* source = {f'inside ? {source} : x' if tests else source};")
+        return [*lines, "#pragma unroll", loop, f"    copy_async4({into}, source + (long)k * {plane}, {'inside' if tests else 'true'});"]
+    count = " * ".join(tap for tap in taps if tap != "1") or "1"
+    tests = [f"channel < {found.each}"] * (shape.depth != product(axis.taps[0] for axis in found.axes) * found.each or found.phases > 1) + tests
+    lines = [f"const int channel = (step * {DEPTH} + k) / ({count}), tap = (step * {DEPTH} + k) % ({count});", *tap_lines(found, taps)]
+    lines += [f"const bool inside = {' && '.join(tests)};"] if tests else []
+    source = f"from + (long)channel * {plane} + {where}"
+    lines.append(f"copy_async4({into}, {f'inside ? {source} : x' if tests else source}, {'inside' if tests else 'true'});")
+    return ["#pragma unroll", loop + " {", *(f"    {line}" for line in lines), "}"]
+
+
+def tap_lines(found: Convolution, taps: list[str]) -> list[str]:
+    """Declares the input position that `tap` sees."""
+    lines = []
+    texts = {"d": f"tap / ({taps[1]} * {taps[2]})", "h": f"tap / {taps[2]} % {taps[1]}", "w": f"tap % {taps[2]}"}
+    for at, axis in found.real:
+        one = found.axes[at]
+        if one.taps == (1,):
+            lines.append(f"const int at_{axis} = start_{axis};")
+            continue
+        text = "tap" if product(len(a.taps) * max(a.taps) for a in found.axes) == max(one.taps) * len(one.taps) else texts[axis]
+        sign, delta = ("+", one.delta) if one.delta > 0 else ("-", -one.delta)
+        text = f"({text}) * {delta}" if delta != 1 else text
+        lines.append(f"const int at_{axis} = start_{axis} {sign} {text};")
+    return lines
+
+
+def output_position(found: Convolution) -> list[str]:
+    """Declares `image` and `position` of `column`; leaves where a phase has fewer positions than the others."""
+    positions = found.product.columns // found.images
+    lines = [f"const int image = column / {positions};" if found.images > 1 else "const int image = 0;"]
+    q = f"column % {positions}" if found.images > 1 else "column"
+    if found.phases == 1:
+        return [*lines, f"const int position = {q};"]
+    lines += [f"const int q = {q};"]
+    lines += [] if found.groups == 1 else [f"const int of_phase = batch / {found.groups};"]
+    phase = "batch" if found.groups == 1 else "of_phase"
+    step, tests = positions, []
+    above = found.phases
+    for at, axis in found.real:
+        one = found.axes[at]
+        step //= one.positions
+        above //= one.up
+        text = "q" + (f" / {step}" if step > 1 else "") + (f" % {one.positions}" if at != found.real[0][0] else "")
+        text = "0" if one.positions == 1 else text
+        if one.up > 1:
+            own = phase + (f" / {above}" if above > 1 else "") + (f" % {one.up}" if found.phases // above != one.up else "")
+            text = f"{text} * {one.up} + {own}" if one.positions > 1 else own
+            tests += [f"o_{axis} >= {one.out}"] if one.out % one.up else []
+        lines.append(f"const int o_{axis} = {text};")
+    lines += [f"if ({' || '.join(tests)}) return;"] if tests else []
+    return [*lines, f"const int position = {found.place('o', [axis.out for axis in found.axes])};"]
+
+
+def describe(found: Convolution) -> str:
+    over = "x".join(str(axis.kernel) for axis in found.axes[3 - found.rank :])
+    kind = "transposed convolution" if found.transposed else "convolution"
+    grouped = f", {found.groups} groups" if found.groups > 1 else ""
+    return f"{kind} of {found.channels} to {found.outputs} channels by windows of {over}{grouped}"

@@ -1,0 +1,218 @@
+// What printed CUDA kernels need of CUDA, for g++: blocks one after another, the threads of a block as fibers that take turns.
+// A fiber runs until it meets the others (a barrier of its block, an exchange of its warp); when all have come, all go on.
+#include <ucontext.h>
+
+#include <algorithm>
+#include <climits>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <vector>
+
+struct dim3 {
+    unsigned x, y, z;
+    dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
+};
+struct float2 { float x, y; };
+struct alignas(16) float4 { float x, y, z, w; };
+struct int2 { int x, y; };
+struct alignas(16) int4 { int x, y, z, w; };
+inline float2 make_float2(float x, float y) { return {x, y}; }
+inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
+typedef void* cudaStream_t;
+typedef int cudaError_t;
+enum { cudaSuccess = 0, cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
+template <class F> int cudaFuncSetAttribute(F, int, int) { return 0; }
+inline int cudaMemsetAsync(void* at, int value, size_t bytes, cudaStream_t) { std::memset(at, value, bytes); return 0; }
+
+#define __global__ static
+#define __device__
+#define __host__
+#define __forceinline__ inline
+#define __noinline__
+#define __restrict__ __restrict
+#define __launch_bounds__(...)
+#define __shared__ static
+#define __align__(n) alignas(n)
+#define __constant__ static const
+#define cudaGetLastError() 0
+
+namespace emulated {
+enum Waiting { RUNS, BLOCK, WARP, DONE };
+struct Fiber {
+    ucontext_t context;
+    std::vector<char> stack;
+    Waiting waiting = DONE;
+    int turn = 0;  // exchanges of its warp so far
+};
+struct Lane { unsigned words[16]; };
+inline std::vector<Fiber> fibers;
+inline std::vector<Lane> lanes[2];
+inline std::vector<char> dynamic;
+inline ucontext_t home;
+inline int now = 0;
+inline std::function<void()> body;
+inline dim3 threads, grid;
+
+inline void enter() {
+    body();
+    fibers[now].waiting = DONE;
+    swapcontext(&fibers[now].context, &home);
+}
+inline void meet(Waiting what) {
+    fibers[now].waiting = what;
+    swapcontext(&fibers[now].context, &home);
+}
+}  // namespace emulated
+
+struct { struct { operator int() const { return emulated::now % emulated::threads.x; } } x;
+         struct { operator int() const { return emulated::now / emulated::threads.x % emulated::threads.y; } } y;
+         struct { operator int() const { return 0; } } z; } static threadIdx;
+static dim3 blockIdx;
+#define blockDim emulated::threads
+#define gridDim emulated::grid
+
+namespace emulated {
+// One block: every live fiber runs until it waits; a warp goes on when all its live lanes wait for the warp, the block likewise.
+inline void block(int count) {
+    for (int at = 0; at < count; ++at) {
+        Fiber& fiber = fibers[at];
+        if (fiber.stack.empty()) fiber.stack.resize(256 << 10);
+        getcontext(&fiber.context);
+        fiber.context.uc_stack.ss_sp = fiber.stack.data();
+        fiber.context.uc_stack.ss_size = fiber.stack.size();
+        fiber.context.uc_link = nullptr;
+        makecontext(&fiber.context, enter, 0);
+        fiber.waiting = RUNS;
+        fiber.turn = 0;
+    }
+    for (;;) {
+        bool ran = false;
+        for (now = 0; now < count; ++now) {
+            if (fibers[now].waiting != RUNS) continue;
+            swapcontext(&home, &fibers[now].context);
+            ran = true;
+        }
+        int live = 0, at_barrier = 0;
+        for (int warp = 0; warp < count; warp += 32) {
+            int alive = 0, exchanging = 0;
+            for (int at = warp; at < std::min(warp + 32, count); ++at) {
+                alive += fibers[at].waiting != DONE;
+                exchanging += fibers[at].waiting == WARP;
+                at_barrier += fibers[at].waiting == BLOCK;
+            }
+            live += alive;
+            if (alive && exchanging == alive)
+                for (int at = warp; at < std::min(warp + 32, count); ++at)
+                    if (fibers[at].waiting == WARP) fibers[at].waiting = RUNS, ran = true;
+        }
+        if (!live) return;
+        if (at_barrier == live) {
+            for (int at = 0; at < count; ++at)
+                if (fibers[at].waiting == BLOCK) fibers[at].waiting = RUNS, ran = true;
+        }
+        if (!ran) { std::fprintf(stderr, "emulated: threads of a block wait for each other in different places\n"); std::abort(); }
+    }
+}
+template <class F> void launch(dim3 blocks, dim3 count, size_t shared, F call) {
+    threads = count, grid = blocks, body = call;
+    const int total = count.x * count.y * count.z;
+    if ((int)fibers.size() < total) fibers.resize(total);
+    for (auto& half : lanes) half.resize((total + 31) / 32 * 32);
+    for (unsigned z = 0; z < blocks.z; ++z)
+        for (unsigned y = 0; y < blocks.y; ++y)
+            for (unsigned x = 0; x < blocks.x; ++x) {
+                blockIdx = dim3(x, y, z);
+                dynamic.assign(shared + 16, (char)0xA5);  // as undefined as the real one
+                block(total);
+            }
+}
+inline char* shared_memory() { return (char*)(((uintptr_t)dynamic.data() + 15) & ~(uintptr_t)15); }
+// Deposits this lane's words and returns those of its warp, once all lanes have come.
+inline const Lane* exchange(const Lane& mine) {
+    auto& half = lanes[fibers[now].turn++ % 2];
+    half[now] = mine;
+    meet(WARP);
+    return &half[now / 32 * 32];
+}
+template <class T> T taken(T value, int from) {
+    Lane mine{};
+    std::memcpy(mine.words, &value, sizeof value);
+    const Lane* warp = exchange(mine);
+    T found;
+    std::memcpy(&found, warp[from].words, sizeof found);
+    return found;
+}
+}  // namespace emulated
+
+inline void __syncthreads() { emulated::meet(emulated::BLOCK); }
+inline void __syncwarp(unsigned = 0xffffffffu) { emulated::exchange({}); }
+template <class T> T __shfl_sync(unsigned, T value, int lane, int width = 32) {
+    const int own = emulated::now % 32;
+    return emulated::taken(value, own / width * width + lane % width);
+}
+template <class T> T __shfl_xor_sync(unsigned, T value, int mask, int width = 32) { (void)width; return emulated::taken(value, (emulated::now % 32) ^ mask); }
+template <class T> T __shfl_down_sync(unsigned, T value, int by, int width = 32) {
+    const int own = emulated::now % 32;
+    return emulated::taken(value, own % width + by < width ? own + by : own);
+}
+template <class T> T __shfl_up_sync(unsigned, T value, int by, int width = 32) {
+    const int own = emulated::now % 32;
+    return emulated::taken(value, own % width >= by ? own - by : own);
+}
+inline unsigned __ballot_sync(unsigned, int predicate) {
+    const emulated::Lane* warp = emulated::exchange({{(unsigned)(predicate != 0)}});
+    unsigned found = 0;
+    for (int lane = 0; lane < 32; ++lane) found |= warp[lane].words[0] << lane;
+    return found;
+}
+inline int __any_sync(unsigned mask, int predicate) { return __ballot_sync(mask, predicate) != 0; }
+inline float atomicAdd(float* at, float value) { float old = *at; *at += value; return old; }
+inline int atomicAdd(int* at, int value) { int old = *at; *at += value; return old; }
+inline unsigned atomicAdd(unsigned* at, unsigned value) { unsigned old = *at; *at += value; return old; }
+inline void __threadfence() {}
+
+inline unsigned __float_as_uint(float value) { unsigned bits; std::memcpy(&bits, &value, 4); return bits; }
+inline float __uint_as_float(unsigned bits) { float value; std::memcpy(&value, &bits, 4); return value; }
+inline int __float_as_int(float value) { return (int)__float_as_uint(value); }
+inline float __int_as_float(int bits) { return __uint_as_float((unsigned)bits); }
+inline float __expf(float x) { return std::exp(x); }
+inline float __fdividef(float a, float b) { return a / b; }
+inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
+template <class T> T __ldg(const T* at) { return *at; }
+template <class T> T __ldcs(const T* at) { return *at; }
+template <class T> void __stcs(T* at, T value) { *at = value; }
+
+// Twins of device functions that are written in PTX; translate.py drops the originals.
+inline void copy_async4(float* into, const float* from, bool inside) { *into = inside ? *from : 0.0f; }
+inline void copy_async16(float* into, const float* from, bool inside) {
+    if ((uintptr_t)into % 16 || (inside && (uintptr_t)from % 16)) { std::fprintf(stderr, "emulated: 16 bytes are copied off their alignment\n"); std::abort(); }
+    for (int at = 0; at < 4; ++at) into[at] = inside ? from[at] : 0.0f;
+}
+inline void copies_commit() {}
+template <int LEFT> void copies_wait() {}
+// A tensor core's sum: products exact, the whole cut off (not rounded) to 24 bits, which is the worst that was reported of it.
+inline float cut_off(double value) {
+    const float near = (float)value;
+    return std::fabs((double)near) > std::fabs(value) ? std::nextafterf(near, 0.0f) : near;
+}
+inline void multiply_tf32(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+    emulated::Lane mine{};
+    for (int at = 0; at < 4; ++at) mine.words[at] = a[at] & 0xffffe000u;
+    for (int at = 0; at < 2; ++at) mine.words[4 + at] = b[at] & 0xffffe000u;
+    const int lane = emulated::now % 32, group = lane / 4, within = lane % 4;
+    const emulated::Lane* warp = emulated::exchange(mine);
+    for (int at = 0; at < 4; ++at) {
+        const int row = group + at / 2 * 8, column = 2 * within + at % 2;
+        double sum = d[at];
+        for (int k = 0; k < 8; ++k) {
+            const float left = __uint_as_float(warp[row % 8 * 4 + k % 4].words[row / 8 + k / 4 * 2]);
+            const float right = __uint_as_float(warp[column * 4 + k % 4].words[4 + k / 4]);
+            sum += (double)left * right;
+        }
+        d[at] = cut_off(sum);
+    }
+}

@@ -1,0 +1,43 @@
+"""A printed CUDA program as one that g++ builds: launches become calls, PTX gives way to its twins in cuda_on_cpu.h."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+HEADER = Path(__file__).with_name("cuda_on_cpu.h")
+
+
+def as_cpp(program: str) -> str:
+    """The program for the CPU, same kernels, same launches. Raises `ValueError` for PTX that has no twin."""
+    head, rest = program.split('SOURCE = r"""')
+    source, tail = rest.split('"""', 1)
+    tail = tail.replace('stitch_build("cuda"', 'stitch_build("cpp"')
+    tail = re.sub(r"stream = torch\.cuda\.current_stream\(.*\)\.cuda_stream", "stream = 0", tail)
+    return f'{head}SOURCE = r"""{HEADER.read_text()}\n{translate(source)}"""{tail}'
+
+
+def translate(source: str) -> str:
+    source = without_ptx(source)
+    source = re.sub(r'^#include "?<?cuda[\w.]*>?"?$', "", source, flags=re.M)
+    source = re.sub(r"extern __shared__ (?:__align__\(16\) )?(\w+) (\w+)\[\];", r"\1* \2 = (\1*)emulated::shared_memory();", source)
+    return re.sub(r"([\w:]+(?:<[\w, ]+>)?)<<<(.+?), (\w+), (\w+), \(cudaStream_t\)stream>>>\((.*?)\);",
+                  r"emulated::launch(\2, \3, \4, [=] { \1(\5); });", source)  # fmt: skip
+
+
+def without_ptx(source: str) -> str:
+    """Without the device functions that are written in PTX."""
+    kept, at = [], 0
+    header = HEADER.read_text()
+    for match in re.finditer(r"^(?:template <[^\n]*>\n?\s*)?__device__ __forceinline__ \w+ (\w+)\([^\n]*\) \{$", source, flags=re.M):
+        end = source.index("\n}\n", match.start()) + 3
+        if match.start() < at or "asm" not in source[match.start() : end]:
+            continue
+        if not re.search(rf"\b{match[1]}\(", header):
+            raise ValueError(f"{match[1]} is PTX without a twin in {HEADER.name}")
+        kept.append(source[at : match.start()])
+        at = end
+    rest = "".join([*kept, source[at:]])
+    if re.search(r"\basm\b", rest):
+        raise ValueError("PTX outside a device function of its own")
+    return rest

@@ -1,0 +1,119 @@
+"""Products on tensor cores against PyTorch in fp64, run by the emulator: shapes off every tile, layouts, batches, biases, tails, every number."""
+
+import pytest
+
+from agents.compiler import DeviceFigures, Options, print_program
+from agents.compiler.families import conv, matmul
+from agents.compiler.knobs import numbers
+from tests.emulator import as_cpp
+
+SMALL = DeviceFigures.h200().model_copy(update={"units": 2})  # so that small products fill the device
+
+
+@pytest.fixture(autouse=True)
+def small_products_too(monkeypatch):
+    monkeypatch.setattr(matmul, "LEAST_FLOPS", 1)
+    monkeypatch.setattr(conv, "LEAST_FLOPS", 1)
+
+
+@pytest.fixture
+def emulated(compiled):
+    def run(source: str, options: Options | None = None, figures: DeviceFigures = SMALL):
+        found = compiled(source, figures=figures, options=options)
+        found.text = as_cpp(found.text)
+        return found
+
+    return run
+
+
+MATMULS = {
+    "linear": (
+        "F.linear(x, self.w, self.b)",
+        "torch.randn(70, 52)",
+        "self.w = nn.Parameter(torch.randn(90, 52))\nself.b = nn.Parameter(torch.randn(90))",
+    ),
+    "linear-of-three": ("F.linear(x, self.w)", "torch.randn(3, 30, 64)", "self.w = nn.Parameter(torch.randn(65, 64))"),
+    "odd-depth": ("x @ self.w", "torch.randn(33, 45)", "self.w = nn.Parameter(torch.randn(45, 50))"),
+    "left-turned": ("x.t() @ self.w", "torch.randn(36, 68)", "self.w = nn.Parameter(torch.randn(36, 64))"),
+    "both-turned": ("x.t() @ self.w.t()", "torch.randn(40, 66)", "self.w = nn.Parameter(torch.randn(70, 40))"),
+    "bmm": ("torch.bmm(x, x.transpose(1, 2) * 2)", "torch.randn(3, 40, 36)", "pass"),
+    "batches-of-one-weight": ("torch.matmul(x.transpose(1, 2), self.w)", "torch.randn(2, 32, 40)", "self.w = nn.Parameter(torch.randn(32, 44))"),
+    "heads": ("x.view(2, 20, 3, 24).transpose(1, 2) @ (x + 1).view(2, 20, 3, 24).permute(0, 2, 3, 1)", "torch.randn(2, 20, 72)", "pass"),
+    "a-part": ("x[:, 4:40] @ self.w[1:37]", "torch.randn(64, 44)", "self.w = nn.Parameter(torch.randn(40, 64))"),
+    "by-itself": ("x @ x.t()", "torch.randn(48, 33)", "pass"),
+}
+
+
+@pytest.mark.parametrize("name", MATMULS)
+def test_products(emulated, task, name):
+    call, inputs, init = MATMULS[name]
+    found = emulated(task(f"return {call}", inputs, init))
+    assert "matmul" in [group.family for group in found.plan.groups], [group.reason for group in found.plan.groups]
+    found.check()
+
+
+CONVS = {
+    "2d": ("nn.Conv2d(5, 20, 3, padding=1)", (2, 5, 9, 11)),
+    "2d-taps-outermost": ("nn.Conv2d(32, 24, (3, 2), stride=(2, 1), padding=(1, 0), dilation=(1, 2))", (2, 32, 9, 10)),
+    "2d-pointwise": ("nn.Conv2d(40, 16, 1)", (2, 40, 4, 6)),
+    "2d-pointwise-by-two": ("nn.Conv2d(40, 16, 1, stride=2, bias=False)", (2, 40, 9, 9)),
+    "2d-groups": ("nn.Conv2d(12, 34, 3, groups=2)", (2, 12, 8, 9)),
+    "1d": ("nn.Conv1d(8, 17, 5, stride=2, dilation=3, padding=4)", (3, 8, 50)),
+    "3d": ("nn.Conv3d(3, 16, (3, 2, 3), padding=1)", (1, 3, 5, 6, 7)),
+    "transposed-2d": ("nn.ConvTranspose2d(6, 18, 3, stride=2, padding=1, output_padding=1)", (2, 6, 5, 6)),
+    "transposed-2d-taps-outermost": ("nn.ConvTranspose2d(32, 16, 4, stride=2, padding=1)", (1, 32, 6, 5)),
+    "transposed-by-one": ("nn.ConvTranspose2d(7, 16, 3)", (2, 7, 6, 6)),
+    "transposed-dilated": ("nn.ConvTranspose2d(5, 16, 3, stride=3, dilation=2, padding=1)", (1, 5, 6, 7)),
+    "transposed-gaps": ("nn.ConvTranspose1d(6, 16, 2, stride=3)", (2, 6, 20)),
+    "transposed-3d-groups": ("nn.ConvTranspose3d(6, 32, 3, stride=2, padding=1, groups=2)", (1, 6, 3, 4, 4)),
+}
+
+
+@pytest.mark.parametrize("name", CONVS)
+def test_convolutions(emulated, task, name):
+    module, shape = CONVS[name]
+    found = emulated(task("return self.conv(x)", f"torch.randn{shape}", f"self.conv = {module}"))
+    assert [group.family for group in found.plan.groups] == ["conv"], [group.reason for group in found.plan.groups]
+    found.check()
+
+
+def test_a_convolution_with_a_tail(emulated, task):
+    body = "y = self.conv(x)\nreturn torch.sigmoid(y * self.s[:, None, None]) + r"
+    found = emulated(
+        task(
+            body,
+            "torch.randn(2, 4, 7, 8), torch.randn(2, 18, 7, 8)",
+            "self.conv = nn.Conv2d(4, 18, 3, padding=1)\nself.s = nn.Parameter(torch.randn(18))",
+            "x, r",
+        )
+    )
+    assert [(group.family, len(group.operators) > 3) for group in found.plan.groups] == [("conv", True)]
+    found.check()
+
+
+def test_a_tail_reads_rows_columns_and_a_residual(emulated, task):
+    body = "y = F.linear(x, self.w, self.b)\nreturn torch.relu(y * self.s + r) - self.c[:, None]"
+    shapes = {"w": (66, 40), "b": (66,), "s": (66,), "c": (50,)}
+    init = "\n".join(f"self.{name} = nn.Parameter(torch.randn{shape})" for name, shape in shapes.items())
+    found = emulated(task(body, "torch.randn(50, 40), torch.randn(50, 66)", init, "x, r"))
+    assert [(group.family, len(group.operators) > 3) for group in found.plan.groups] == [("matmul", True)]
+    found.check()
+
+
+def test_every_number_of_a_product(compiled, task):
+    """All values of all numbers, several at once: what is printed last has the last value of each."""
+    source = task("return torch.tanh(x @ self.w)", "torch.randn(70, 530)", "self.w = nn.Parameter(torch.randn(530, 76))")
+    found = compiled(source, figures=SMALL)
+    known = numbers(found.plan, source, Options())
+    assert {number.name.rpartition(".")[2] for number in known} == {"tile", "stages", "promoted", "split"}
+    for at in range(max(len(number.values) for number in known)):
+        options = Options()
+        for number in known:
+            options = options.with_knob(number.name.rpartition(".")[2], number.values[at % len(number.values)], found.plan.own[0].id)
+        found.text = as_cpp(print_program(found.plan, source, options))
+        found.check()
+
+
+def test_what_is_declined_and_why(compiled, task):
+    found = compiled(task("return x @ self.w", "torch.randn(64, 8)", "self.w = nn.Parameter(torch.randn(8, 64))"), figures=SMALL)
+    assert found.plan.groups[0].family == "" and "library" in found.plan.groups[0].reason
