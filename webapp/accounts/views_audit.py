@@ -19,7 +19,7 @@ from django.views.decorators.http import require_GET
 from webapp.accounts.audit import ACTIONS
 from webapp.accounts.models import AuditEntry, Team
 from webapp.accounts.views_team import team_for_page
-from webapp.leaderboard.views import harmless
+from webapp.leaderboard.exports import harmless
 
 A_PAGE = 100
 COLUMNS = ("at", "person", "action", "target", "detail", "address", "via")

@@ -1,74 +1,125 @@
-"""The leaderboard and its exports: verified results only, those of one's teams and those that other teams publish."""
+"""The leaderboard of a selection, and what one entry brought on each of its tasks."""
 
 from __future__ import annotations
 
-import csv
-from io import StringIO
+from typing import Any, NamedTuple
 
 from django.contrib.auth.decorators import login_required
-from django.http import HttpRequest, HttpResponse, JsonResponse
-from django.shortcuts import render
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.views.decorators.http import require_GET
 
-from webapp.leaderboard.results import Filters, eligible, exported, ranked
+from webapp.leaderboard import pictures
+from webapp.leaderboard.entries import named
+from webapp.leaderboard.filters import AGAINST, CLASSES, MANY, WHOSE, Filters
+from webapp.leaderboard.listing import visible
+from webapp.leaderboard.models import Entry, Result
+from webapp.leaderboard.ranking import Board, Task, board
+from webapp.leaderboard.reading import Counted
 from webapp.ui.tags import whisker_scale
 
-MAX_GROUPS = 200
-COLUMNS = [
-    "task", "suite", "rank", "device_name", "device_model", "precision", "mode",
-    "speedup_vs_eager", "speedup_low", "speedup_high", "best_baseline", "best_baseline_speedup",
-    "program_ms", "program_class", "own_share", "workflow", "agent", "flags", "team", "published", "measured_at",
-    "title", "run", "candidate", "task_id",
-]  # fmt: skip
+# Columns that sort: key, title, what it says, class of the cell.
+SORTED = [
+    ("passed", "Solved", "Tasks with a confirmed program of the selected classes, of all tasks of the selection"),
+    ("geo", "Geometric mean, 95 %", "Over all tasks; a task without a solution counts as 1.0"),
+    ("fast", "fast_p", "Share of all tasks that are solved and more than p times as fast"),
+    ("dollars", "Cost a run", "What language models cost, mean of the runs that count"),
+    ("tokens", "Tokens a run", "Mean of the runs that count"),
+    ("seconds", "Time a run", "From start to end, mean of the runs that count"),
+    ("first", "First faster", "Median time from a run's start to its first program that was faster than eager"),
+]
 
 
 @login_required
 @require_GET
 def table(request: HttpRequest) -> HttpResponse:
-    filters = Filters.read(request.GET)
-    groups = ranked(request.user, filters)
-    shown = groups[:MAX_GROUPS]
-    everything = eligible(request.user).order_by()
-    context = {
-        "groups": shown,
-        "left_out": len(groups) - len(shown),
-        "filters": filters,
-        "filtered": filters != Filters(),
-        "any": bool(groups) or everything.exists(),
-        "scale": whisker_scale([row.speedup for group in shown for row in group.rows]),
-        "devices": sorted(set(everything.values_list("device_model", "device_name")), key=lambda pair: pair[1]),
-        "precisions": sorted(set(everything.values_list("run__precision", flat=True))),
-        "workflows": sorted(set(everything.values_list("run__workflow", flat=True))),
-        "classes": ["custom", "custom+mixed", "mixed", "orchestration"],
-        "results": sum(len(group.rows) for group in groups),
-        "task_name": shown[0].task if filters.task and shown else "",
-        "highlighted": request.GET.get("run", ""),
+    if request.GET.get("run") or request.GET.get("task"):  # addresses of single results before they had a page of their own
+        return redirect(f"{reverse('leaderboard:results')}?{request.GET.urlencode()}")
+    found = board(request, Filters.read(request.GET))
+    context = page_context(found) | {
+        "sorted": [{"key": key, "title": title, "help": text, "current": (found.filters.sort or "geo") == key} for key, title, text in SORTED],
+        "scale": whisker_scale([row.best if found.filters.against == "best" else row.eager for row in found.rows]),
+        "curves": pictures.curves(found) if found.rows else None,
+        "left_out_href": pictures.results_address(**(found.filters.plain() | {"state": "left_out"})),
     }
     return render(request, "leaderboard/table.html", context)
 
 
-@login_required
-@require_GET
-def export_json(request: HttpRequest) -> JsonResponse:
-    rows = exported(ranked(request.user, Filters.read(request.GET)))
-    answer = JsonResponse({"version": 1, "units": {"program_ms": "ms", "speedup_vs_eager": "ratio, above 1 is faster"}, "results": rows})
-    answer["Content-Disposition"] = 'attachment; filename="leaderboard.json"'
-    return answer
+def page_context(found: Board) -> dict[str, Any]:
+    """What the filters above every page of the leaderboard need."""
+    filters, setup = found.filters, found.setup
+    return {
+        "board": found,
+        "filters": filters,
+        "setup": setup,
+        "options": found.options,
+        "classes": CLASSES.items(),
+        "against": AGAINST.items(),
+        "whose": WHOSE.items(),
+        "against_name": AGAINST[filters.against],
+        "any": bool(found.options.devices),
+        "many": MANY,
+        "more_open": bool(filters.planner or filters.coder or filters.language or filters.mode),
+    }
 
 
 @login_required
 @require_GET
-def export_csv(request: HttpRequest) -> HttpResponse:
-    text = StringIO()
-    writer = csv.DictWriter(text, COLUMNS, extrasaction="ignore")
-    writer.writeheader()
-    for row in exported(ranked(request.user, Filters.read(request.GET))):
-        writer.writerow({name: harmless(value) for name, value in {**row, "flags": " ".join(row["flags"])}.items()})
-    answer = HttpResponse(text.getvalue(), content_type="text/csv; charset=utf-8")
-    answer["Content-Disposition"] = 'attachment; filename="leaderboard.csv"'
+def cells_json(request: HttpRequest) -> JsonResponse:
+    """The heat map of the same selection."""
+    answer = JsonResponse(pictures.cells(board(request, Filters.read(request.GET))))
+    answer["Cache-Control"] = "no-store"
     return answer
 
 
-def harmless(value):
-    """Text that a spreadsheet would take for a formula, quoted: titles are written by strangers."""
-    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value
+class Line(NamedTuple):
+    """A task on the page of an entry."""
+
+    task: Task
+    row: Counted | None
+    left_out: int | None  # the result that a verdict took out
+    solved: bool
+    result: Result | None = None
+
+
+@login_required
+@require_GET
+def entry_page(request: HttpRequest, entry_id: int) -> HttpResponse:
+    filters = Filters.read(request.GET)
+    found = board(request, filters)
+    entry = Entry.objects.select_related("team").filter(pk=entry_id).first()
+    if entry is None or (found.setup is not None and entry_id not in found.grid.entries and not _seen(request, entry_id)):
+        raise Http404("no such entry")
+    lines = _lines(found, entry_id) if entry_id in found.grid.entries else []
+    scale = whisker_scale([{"ratio": x.row.eager, "low": x.row.eager_low, "high": x.row.eager_high} for x in lines if x.row and x.row.confirmed])
+    context = page_context(found) | {
+        "entry": entry,
+        "name": named(entry),
+        "row": next((row for row in found.entries if row.key == str(entry_id)), None),
+        "lines": lines,
+        "missing": sum(line.row is None and line.left_out is None for line in lines),
+        "scale": scale,
+        "back": f"{reverse('leaderboard:table')}?{filters.query}".rstrip("?"),
+    }
+    return render(request, "leaderboard/entry.html", context)
+
+
+def _seen(request: HttpRequest, entry_id: int) -> bool:
+    """Whether the viewer knows the entry from another selection: then this one is empty, not forbidden."""
+    return visible(request).filter(entry=entry_id).exists()
+
+
+def _lines(found: Board, entry_id: int) -> list[Line]:
+    """Solved tasks by their lower bound, then those without a result, then what nobody has tried."""
+    position = found.grid.entries.index(entry_id)
+    lines = []
+    for column, task in enumerate(found.tasks):
+        row = found.grid.rows.get((position, column))
+        judged = found.grid.left_out.get((position, column))
+        lines.append(Line(task, row, None if row else judged, bool(row and row.confirmed and found.filters.solves(row.program_class))))
+    wanted = [line.row.result for line in lines if line.row] + [line.left_out for line in lines if line.left_out]
+    results = Result.objects.select_related("run", "provenance").in_bulk(wanted)
+    full = [line._replace(result=results.get(line.row.result if line.row else line.left_out or 0)) for line in lines]
+    low = "best_low" if found.filters.against == "best" else "eager_low"
+    return sorted(full, key=lambda line: (not line.solved, line.row is None, line.left_out is None, -((line.row and getattr(line.row, low)) or 0.0)))

@@ -1,0 +1,236 @@
+"""What leaves the leaderboard: documented rows (their JSON schema is served, and docs/reference/leaderboard.md explains them) as JSON and CSV.
+
+Every field says its unit in its name; ratios are times of a baseline over the program's, above 1 the program is faster.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Sequence
+from io import StringIO
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+from webapp.leaderboard.entries import named
+from webapp.leaderboard.models import Result
+from webapp.leaderboard.ranking import Board, Row
+from webapp.leaderboard.recording import BASELINES
+from webapp.leaderboard.scoring import Interval
+
+VERSION = 2
+
+
+class Ratio(BaseModel):
+    ratio: float
+    low: float = Field(description="lower bound of the 95 % interval")
+    high: float = Field(description="upper bound of the 95 % interval")
+
+    @classmethod
+    def of(cls, interval: Interval) -> Ratio:
+        return cls(ratio=interval.ratio, low=interval.low, high=interval.high)
+
+
+class Measured(Ratio):
+    baseline_ms: float = Field(description="median time of the baseline in milliseconds")
+
+
+class EntryRow(BaseModel):
+    """One line of the leaderboard. Costs are means over the runs that count, one a task."""
+
+    rank: int | None = Field(description="null: a baseline")
+    entry: str
+    entry_id: str
+    baseline: bool
+    tasks: int = Field(description="of the selection, without those that prove little")
+    solved: int = Field(description="confirmed, and of a class that was selected")
+    tried: int = Field(description="tasks that count a run of this entry, solved or not")
+    runs: int = Field(description="of which the counting ones are the medians")
+    other_class: int = Field(description="confirmed, but of a class that was not selected")
+    left_out: int = Field(description="taken out by a verdict")
+    speedup_vs_eager: Ratio = Field(description="geometric mean over all tasks, 1.0 where there is no solution")
+    speedup_vs_best: Ratio = Field(description="against the fastest baseline of each task")
+    fast_p: float = Field(description="share of all tasks, 0 to 1, that are solved and more than p times as fast as `against`")
+    surely_fast_p: float = Field(description="the same with the lower bound of each interval")
+    dollars_per_run: float | None
+    tokens_per_run: float | None
+    seconds_per_run: float | None
+    seconds_to_first_faster: float | None = Field(description="median of the runs that had one")
+
+
+class ResultRow(BaseModel):
+    """One finished run with what it brought."""
+
+    run: str
+    title: str
+    task: str
+    task_id: str
+    task_sha: str = Field(description="SHA-256 of the task's source")
+    team: str
+    entry: str
+    workflow: str
+    planner: str
+    coder: str
+    judge: str
+    language: str = Field(description="empty: the device's own")
+    device_kind: str
+    device_model: str
+    device_name: str
+    precision: str
+    mode: str
+    confirmed: bool = Field(description="passed the full verification on fresh seeds")
+    counts: bool = Field(description="whether it is the median run that the ranking counts for its team")
+    verdict: Literal["", "accepted", "questioned", "hack", "retracted"] | str
+    visibility: Literal["private", "team", "everyone"] | str
+    outcome: str
+    reason: str
+    candidate: int | None
+    verification: str | None
+    program_sha: str
+    report_sha: str = Field(description="SHA-256 of the stored result that holds the report")
+    program_class: str
+    own_share: float | None = Field(description="share of the device's time in own kernels, 0 to 1")
+    flags: list[str]
+    speedup_vs_eager: float | None
+    speedup_vs_eager_low: float | None
+    speedup_vs_eager_high: float | None
+    best_baseline: str
+    speedup_vs_best: float | None
+    speedup_vs_best_low: float | None
+    speedup_vs_best_high: float | None
+    baselines: dict[str, Measured]
+    program_ms: float | None
+    floor_fraction: float | None = Field(description="physical floor over the program's time, 0 to 1")
+    peak_bytes: int | None
+    dollars: float
+    tokens: int
+    calls: int
+    seconds: float | None
+    seconds_to_first_faster: float | None
+    torch: str | None
+    cuda: str | None
+    driver: str | None
+    compiler: str | None
+    python: str | None
+    threads: int | None
+    report_version: int | None
+    finished_at: str
+
+
+class Selection(BaseModel):
+    suite: str
+    device_model: str
+    device_name: str
+    precision: str
+    mode: str
+    against: str
+    p: float
+    program_class: str
+    tasks: list[str]
+    flagged_tasks: list[str]
+
+
+class BoardFile(BaseModel):
+    version: int = VERSION
+    selection: Selection
+    interval: str = "95 %: tasks drawn with replacement, 1,000 draws, each value moved by its report's own interval"
+    entries: list[EntryRow]
+
+
+class ResultsFile(BaseModel):
+    version: int = VERSION
+    interval: str = "95 %: bootstrap over blocks of interleaved measurements"
+    results: list[ResultRow]
+
+
+def board_file(board: Board) -> BoardFile:
+    filters, setup = board.filters, board.setup
+    return BoardFile(
+        selection=Selection(
+            suite=board.suite.name if board.suite else "", device_model=setup.device_model if setup else "",
+            device_name=setup.device_name if setup else "", precision=setup.precision if setup else "", mode=setup.mode if setup else "",
+            against=filters.against or "eager", p=filters.p, program_class=filters.program_class or "custom+mixed",
+            tasks=[task.name for task in board.tasks], flagged_tasks=[task.name for task in board.flagged],
+        ),
+        entries=[_entry_row(row, len(board.tasks)) for row in board.rows],
+    )  # fmt: skip
+
+
+def _entry_row(row: Row, tasks: int) -> EntryRow:
+    return EntryRow(
+        rank=row.rank, entry=row.name.short, entry_id=row.key, baseline=row.baseline, tasks=tasks, solved=row.passed, tried=row.tried, runs=row.runs,
+        other_class=row.other_class, left_out=row.left_out, speedup_vs_eager=Ratio.of(row.eager), speedup_vs_best=Ratio.of(row.best),
+        fast_p=row.fast, surely_fast_p=row.sure, dollars_per_run=row.dollars, tokens_per_run=row.tokens, seconds_per_run=row.seconds,
+        seconds_to_first_faster=row.first,
+    )  # fmt: skip
+
+
+def result_row(result: Result) -> ResultRow:
+    """Of a result with `listing.with_evidence`."""
+    run, entry, setup, told = result.run, result.entry, result.setup, result.provenance
+    environment = told.environment or {}
+    return ResultRow.model_construct(
+        run=str(run.pk), title=run.title, task=result.task.name, task_id=str(result.task_id), task_sha=result.task.sha, team=result.team.name,
+        entry=named(entry).short, workflow=entry.workflow, planner=entry.planner, coder=entry.coder, judge=entry.judge, language=entry.language,
+        device_kind=setup.device_kind, device_model=setup.device_model, device_name=setup.device_name, precision=setup.precision, mode=setup.mode,
+        confirmed=result.confirmed, counts=result.team_runs is not None, verdict=result.verdict, visibility=result.visibility,
+        outcome=told.outcome, reason=told.reason, candidate=result.candidate,
+        verification=str(result.verification_id) if result.verification_id else None, program_sha=told.program_sha, report_sha=told.report_sha,
+        program_class=result.program_class, own_share=told.own_share, flags=told.flags, speedup_vs_eager=result.eager,
+        speedup_vs_eager_low=result.eager_low, speedup_vs_eager_high=result.eager_high, best_baseline=told.best_baseline,
+        speedup_vs_best=result.best, speedup_vs_best_low=result.best_low, speedup_vs_best_high=result.best_high, baselines=told.comparisons,
+        program_ms=result.program_ms, floor_fraction=told.floor_fraction, peak_bytes=told.peak_bytes, dollars=result.dollars,
+        tokens=result.tokens, calls=result.calls, seconds=result.seconds, seconds_to_first_faster=result.faster_after,
+        **{name: environment.get(name) for name in ("torch", "cuda", "driver", "compiler", "python", "threads")},
+        report_version=environment.get("report"), finished_at=result.finished_at.isoformat(),
+    )  # fmt: skip
+
+
+def schema() -> dict[str, Any]:
+    """JSON schemas of both files."""
+    return {"board": BoardFile.model_json_schema(mode="serialization"), "results": ResultsFile.model_json_schema(mode="serialization")}
+
+
+def entries_csv(board: Board) -> str:
+    rows = []
+    for row in board_file(board).entries:
+        plain = row.model_dump()
+        for name in ("speedup_vs_eager", "speedup_vs_best"):
+            interval = plain.pop(name)
+            plain |= {name: interval["ratio"], f"{name}_low": interval["low"], f"{name}_high": interval["high"]}
+        rows.append(plain)
+    return table(rows, [*EntryRow.model_fields, *(f"{name}_{end}" for name in ("speedup_vs_eager", "speedup_vs_best") for end in ("low", "high"))])
+
+
+def results_csv(results: Iterable[Result]) -> str:
+    """Baselines become columns: `eager_ms`, `speedup_vs_compile`, `speedup_vs_compile_low`, ..."""
+    others = [name for name in BASELINES if name != "eager"]
+    spread = [f"speedup_vs_{name}{end}" for name in others for end in ("", "_low", "_high")] + [f"{name}_ms" for name in BASELINES]
+    columns = [name for name in ResultRow.model_fields if name != "baselines"] + spread
+
+    def rows() -> Iterable[dict[str, Any]]:
+        for result in results:
+            plain = dict(result_row(result))
+            measured = plain.pop("baselines") or {}
+            plain["flags"] = " ".join(plain["flags"])
+            for name, found in measured.items():
+                plain[f"{name}_ms"] = found.get("baseline_ms")
+                if name != "eager":
+                    plain |= {f"speedup_vs_{name}{end}": found.get(key) for end, key in (("", "ratio"), ("_low", "low"), ("_high", "high"))}
+            yield plain
+
+    return table(rows(), columns)
+
+
+def table(rows: Iterable[dict[str, Any]], columns: Sequence[str]) -> str:
+    text = StringIO()
+    writer = csv.DictWriter(text, columns, extrasaction="ignore")
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({name: harmless(value) for name, value in row.items()})
+    return text.getvalue()
+
+
+def harmless(value: Any) -> Any:
+    """Text that a spreadsheet would take for a formula, quoted: titles are written by strangers."""
+    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value

@@ -1,0 +1,88 @@
+"""What a viewer selects, from the query string and back into it: every view of the leaderboard has an address."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, replace
+from urllib.parse import urlencode
+
+from django.http import QueryDict
+
+CLASSES = {
+    "": "custom + mixed",
+    "custom": "custom only",
+    "mixed": "mixed only",
+    "any": "any, also orchestration",
+}
+SOLVING = {"": ("custom", "mixed"), "custom": ("custom",), "mixed": ("mixed",), "any": ("custom", "mixed", "orchestration", "")}
+AGAINST = {"": "PyTorch eager", "best": "the best baseline"}
+WHOSE = {"": "ours and published", "ours": "ours", "published": "published"}
+SORTS = ("geo", "passed", "fast", "dollars", "tokens", "seconds", "first")
+LEAST_P, MOST_P = 0.0, 1000.0
+MANY = "~"  # in an address: no suite at all, where nothing means the usual one
+
+
+@dataclass(frozen=True)
+class Filters:
+    """Empty is the usual: of the things that have to be equal (device, precision, mode) those with the most results."""
+
+    suite: str = ""
+    device: str = ""
+    precision: str = ""
+    mode: str = ""
+    program_class: str = ""
+    workflow: str = ""
+    llm: str = ""
+    planner: str = ""
+    coder: str = ""
+    language: str = ""
+    whose: str = ""
+    against: str = ""
+    p: float = 1.0
+    sort: str = ""
+
+    @classmethod
+    def read(cls, query: QueryDict) -> Filters:
+        """What cannot be read is taken as not said: an address that was cut short still opens."""
+        said = {name: query.get(NAMES.get(name, name), "").replace("\0", "").strip()[:140] for name in cls.__dataclass_fields__ if name != "p"}
+        for name, allowed in (("program_class", CLASSES), ("against", AGAINST), ("whose", WHOSE), ("sort", SORTS)):
+            if said[name] not in allowed:
+                said[name] = ""
+        return cls(p=read_p(query.get("p", "")), **said)
+
+    def plain(self) -> dict[str, str]:
+        """Only what differs from the usual, under the names of the address."""
+        usual = Filters()
+        found = {NAMES.get(name, name): getattr(self, name) for name in self.__dataclass_fields__ if getattr(self, name) != getattr(usual, name)}
+        return {name: f"{value:g}" if isinstance(value, float) else value for name, value in found.items()}
+
+    @property
+    def query(self) -> str:
+        return urlencode(self.plain())
+
+    @property
+    def narrowed(self) -> bool:
+        """Whether a filter is set that can leave nothing to show."""
+        return self != replace(Filters(), p=self.p, sort=self.sort, against=self.against)
+
+    def solves(self, program_class: str) -> bool:
+        return program_class in SOLVING[self.program_class]
+
+
+NAMES = {"program_class": "class"}  # where the address uses another word than the code
+
+
+def read_p(text: str) -> float:
+    try:
+        value = float(text or 1.0)
+    except ValueError:
+        return 1.0
+    return round(value, 3) if LEAST_P <= value <= MOST_P else 1.0
+
+
+def is_uuid(text: str) -> bool:
+    try:
+        uuid.UUID(text)
+    except ValueError:
+        return False
+    return True

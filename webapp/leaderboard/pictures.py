@@ -1,0 +1,91 @@
+"""What the plots of a board are drawn from, small enough to travel with the page."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlencode
+
+from django.urls import reverse
+
+from webapp.leaderboard.ranking import Board, Row
+
+MOST_CURVES = 10  # entries; more lines than that are not told apart
+MOST_ROWS, MOST_CELLS = 60, 12_000  # of the heat map
+
+
+def curves(board: Board) -> dict[str, Any]:
+    """Of the first entries in the page's order, and of all baselines: every solved task's ratio, from which fast_p follows for any p."""
+    entries = board.entries[:MOST_CURVES]
+    shown = [row for row in board.rows if row.baseline or row in entries]
+    return {
+        "tasks": len(board.tasks),
+        "p": board.filters.p,
+        "against": "the best baseline" if board.filters.against == "best" else "eager",
+        "left": len(board.entries) - len(entries),
+        "entries": [_curve(board, row) for row in shown],
+        "points": [_point(board, row) for row in board.entries],
+    }
+
+
+def _curve(board: Board, row: Row) -> dict[str, Any]:
+    return {
+        "key": row.key, "name": row.name.short, "baseline": row.baseline, "rank": row.rank, "tried": row.tried, "solved": row.passed,
+        "ratios": [float(f"{ratio:.6g}") for ratio in row.ratios],
+    }  # fmt: skip
+
+
+def _point(board: Board, row: Row) -> dict[str, Any]:
+    mean = row.best if board.filters.against == "best" else row.eager
+    return {
+        "name": row.name.short, "rank": row.rank, "dollars": row.dollars, "tokens": row.tokens, "seconds": row.seconds,
+        "ratio": round(mean.ratio, 4), "low": round(mean.low, 4), "high": round(mean.high, 4), "href": entry_address(board, row.key),
+    }  # fmt: skip
+
+
+def entry_address(board: Board, key: str) -> str:
+    return f"{reverse('leaderboard:entry', args=[key])}?{board.filters.query}".rstrip("?")
+
+
+def cells(board: Board) -> dict[str, Any]:
+    """The heat map: for each entry and task a sign, the ratio, and the result that it is.
+
+    Signs: "+" faster (lower bound above 1), "=" not told apart from 1, "-" slower, "x" tried without a result, "o" confirmed in a class that was
+    not selected, "?" taken out by a verdict; null where the entry has not tried the task.
+    """
+    order = [int(row.key) for row in board.entries][:MOST_ROWS]
+    most = max(1, min(len(board.tasks), MOST_CELLS // max(1, len(order))))
+    at = {entry: position for position, entry in enumerate(board.grid.entries)}
+    rows = {int(row.key): row for row in board.entries}
+    found = []
+    for entry in order:
+        position = at[entry]
+        line = []
+        for column in range(most):
+            row = board.grid.rows.get((position, column))
+            judged = board.grid.left_out.get((position, column))
+            line.append(None if row is None and judged is None else _cell(board, row, judged))
+        found.append({"name": rows[entry].name.short, "href": entry_address(board, str(entry)), "cells": line})
+    return {
+        "tasks": [task.name for task in board.tasks[:most]],
+        "entries": found,
+        "left_tasks": len(board.tasks) - most,
+        "left_entries": len(board.entries) - len(order),
+        "result": reverse("leaderboard:result", args=[0]),
+        "against": "the best baseline" if board.filters.against == "best" else "eager",
+    }
+
+
+def _cell(board: Board, row, judged: int | None) -> list:
+    if row is None:
+        return ["?", None, judged]
+    if not row.confirmed:
+        return ["x", None, row.result]
+    name = board.filters.against or "eager"
+    ratio, low, high = (getattr(row, f"{name}{end}") for end in ("", "_low", "_high"))
+    sign = "+" if low > 1 else "-" if high < 1 else "="
+    return [sign if board.filters.solves(row.program_class) else "o", round(ratio, 3), row.result]
+
+
+def results_address(**given: Any) -> str:
+    """Of the list of results, narrowed."""
+    return f"{reverse('leaderboard:results')}?{urlencode({name: value for name, value in given.items() if value})}"

@@ -1,0 +1,106 @@
+"""Sets of tasks that are ranked together: levels of KernelBench as they were imported, StitchCUDA's ten of level 3, and those of the team."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from django.db.models import Count, Q, QuerySet
+
+from webapp.accounts.access import Asker, teams_with, user_of
+from webapp.leaderboard.filters import is_uuid
+from webapp.leaderboard.models import EVERYONE, PRIVATE, Suite
+from webapp.tasks.models import Suite as Imported
+from webapp.tasks.models import Task
+
+LEVEL_3 = "kernelbench-level3"
+TEN = "stitchcuda-ten"
+TEN_NUMBERS = (18, 22, 23, 24, 21, 19, 2, 39, 38, 32)  # StitchCUDA (arXiv 2603.02637), tasks of level 3
+OF_THE_TEN = rf"^({'|'.join(map(str, TEN_NUMBERS))})_"
+
+
+@dataclass(frozen=True)
+class Choice:
+    key: str  # in an address
+    name: str
+    kind: str  # "imported", "ten", "own"
+    count: int
+    owner: str = ""  # the team, where it is not plain
+
+
+@dataclass(frozen=True)
+class Chosen:
+    key: str
+    name: str
+    names: dict[str, str] = field(default_factory=dict)  # by the hash of the task's source, in the suite's order
+
+
+def choices(asker: Asker) -> list[Choice]:
+    """Suites that the asker may see, without their tasks."""
+    found = [Choice(suite.slug, suite.name, "imported", suite.count) for suite in _imported(asker).annotate(count=Count("tasks")) if suite.count]
+    unique = list({choice.key: choice for choice in reversed(found)}.values())
+    unique.sort(key=lambda choice: choice.key)
+    if any(choice.key == LEVEL_3 for choice in unique):
+        unique.append(Choice(TEN, "StitchCUDA's ten of level 3", "ten", len(TEN_NUMBERS)))
+    own = visible(asker).annotate(count=Count("tasks")).select_related("team")
+    return unique + [Choice(str(suite.pk), suite.name, "own", suite.count, suite.team.name) for suite in own]
+
+
+def choose(asker: Asker, key: str) -> Chosen | None:
+    """The suite with its tasks; None where the asker has no such suite."""
+    if is_uuid(key):
+        own = visible(asker).filter(pk=key).first()
+        return Chosen(key, own.name, dict(own.tasks.values_list("sha", "name"))) if own else None
+    suite = _imported(asker).filter(slug=LEVEL_3 if key == TEN else key).first()
+    if suite is None:
+        return None
+    tasks = suite.tasks.filter(name__regex=OF_THE_TEN) if key == TEN else suite.tasks.all()
+    names = dict(sorted(tasks.values_list("sha", "name"), key=lambda pair: natural(pair[1])))
+    return Chosen(key, "StitchCUDA's ten of level 3" if key == TEN else suite.name, names)
+
+
+def visible(asker: Asker) -> QuerySet[Suite]:
+    """Suites of teams: one's own teams', those for everyone, and those that only their maker sees."""
+    mine = Q(team__in=teams_with(asker)) & (~Q(visibility=PRIVATE) | Q(created_by=user_of(asker)))
+    return Suite.objects.filter(mine | Q(visibility=EVERYONE))
+
+
+def _imported(asker: Asker) -> QuerySet[Imported]:
+    """The current team's first: several teams may have read the same checkout."""
+    current = getattr(getattr(asker, "team", None), "pk", None)
+    found = Imported.objects.filter(team__in=teams_with(asker))
+    return found.order_by(Q(team=current).desc() if current else "pk", "pk")
+
+
+def natural(name: str) -> list:
+    """Sorts "9_x" before "10_x"."""
+    return [(0, int(part), "") if part.isdigit() else (1, 0, part.casefold()) for part in re.findall(r"\d+|\D+", name)]
+
+
+class SuiteRefused(ValueError):
+    """A list of tasks that cannot become a suite; the message says which line and what to do."""
+
+
+def read_tasks(asker: Asker, lines: Iterable[str]) -> list[tuple[str, str]]:
+    """(sha, name) of each line of a file: a task's name, the hash of its source, or both. Raises `SuiteRefused`."""
+    known = list(Task.objects.filter(team__in=teams_with(asker)).values_list("sha", "name"))
+    by_sha, by_name = dict(known), {name.casefold(): (sha, name) for sha, name in reversed(known)}
+    found: dict[str, str] = {}
+    for number, line in enumerate(lines, start=1):
+        text = line.partition("#")[0].strip()
+        if not text:
+            continue
+        words = text.split(maxsplit=1)
+        if re.fullmatch(r"[0-9a-f]{64}", words[0]):
+            sha, name = words[0], words[1] if len(words) > 1 else by_sha.get(words[0], words[0][:12])
+        elif text.casefold() in by_name:
+            sha, name = by_name[text.casefold()]
+        else:
+            raise SuiteRefused(
+                f"Line {number}: your teams have no task named “{text[:80]}”. Submit it or import its checkout, or give the SHA-256 of its source."
+            )
+        found.setdefault(sha, name[:120])
+    if not found:
+        raise SuiteRefused("There is no task in it: one name, or one SHA-256 of a source, a line.")
+    return list(found.items())

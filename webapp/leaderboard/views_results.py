@@ -1,0 +1,117 @@
+"""Single results: the list behind every figure, who sees each, and the way to its evidence."""
+
+from __future__ import annotations
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.core.exceptions import PermissionDenied
+from django.core.paginator import Paginator
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBadRequest
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.views.decorators.http import require_GET, require_POST
+
+from webapp.accounts import audit
+from webapp.accounts.access import has_right, require, teams_with
+from webapp.leaderboard import listing, visibility
+from webapp.leaderboard.entries import named
+from webapp.leaderboard.filters import Filters
+from webapp.leaderboard.models import EVERYONE, PRIVATE, VISIBILITY, Result
+from webapp.leaderboard.ranking import board
+from webapp.leaderboard.views import page_context
+from webapp.ui.tags import whisker_scale
+
+PAGE_SIZE = 50
+
+
+@login_required
+@require_GET
+def results(request: HttpRequest) -> HttpResponse:
+    filters, place = Filters.read(request.GET), listing.Place.read(request.GET)
+    found = listing.found(request, filters, place)
+    page = Paginator(listing.with_evidence(found), PAGE_SIZE).get_page(_page_of(request, found, place))
+    rows = list(page)
+    verdicts = listing.standing_verdicts(rows)
+    owned, acting = set(teams_with(request, "own").values_list("pk", flat=True)), set(teams_with(request, "act").values_list("pk", flat=True))
+    lines = [
+        {
+            "result": row,
+            "name": named(row.entry),
+            "speedup": {"ratio": row.eager, "low": row.eager_low, "high": row.eager_high} if row.confirmed else None,
+            "best": {"ratio": row.best, "low": row.best_low, "high": row.best_high} if row.confirmed else None,
+            "verdict": verdicts.get(row.pk),
+            "may": _choices(row, row.team_id in owned, row.team_id in acting, request.user.pk),
+            "highlighted": place.run == str(row.run_id),
+        }
+        for row in rows
+    ]
+    context = page_context(board(request, filters)) | {
+        "page": page,
+        "lines": lines,
+        "place": place,
+        "states": [{"key": key, "title": title} for key, (title, _) in listing.STATES.items()],
+        "scale": whisker_scale([line["speedup"] for line in lines]),
+        "task_name": rows[0].task.name if place.task and rows else "",
+        "entry_name": named(rows[0].entry) if place.entry and rows else "",
+        "one_task": bool(place.task),
+    }
+    return render(request, "leaderboard/results.html", context)
+
+
+def _page_of(request: HttpRequest, found, place: listing.Place) -> str | int | None:
+    """The page that was asked for, else the one on which the run to be pointed out stands."""
+    if place.run and "page" not in request.GET:
+        runs = [str(run) for run in found.values_list("run", flat=True)[:2000]]
+        if place.run in runs:
+            return runs.index(place.run) // PAGE_SIZE + 1
+    return request.GET.get("page")
+
+
+def _choices(row: Result, owns: bool, acts: bool, person: int) -> list[tuple[str, str]]:
+    """Who may be chosen to see it: only owners publish and take back; whoever made the run may keep it from the team's ranking."""
+    if owns:
+        return VISIBILITY
+    if acts and row.maker_id == person and row.visibility != EVERYONE:
+        return [choice for choice in VISIBILITY if choice[0] != EVERYONE]
+    return []
+
+
+@login_required
+@require_GET
+def result(request: HttpRequest, result_id: int) -> HttpResponse:
+    """To the evidence: the report of the candidate that was confirmed, or the run where none was."""
+    row = _visible(request, result_id)
+    if row.candidate is None:
+        return redirect("runs:run", row.run_id)
+    address = reverse("runs:candidate", args=[row.run_id, row.candidate])
+    return redirect(f"{address}?verification={row.verification_id}" if row.verification_id else address)
+
+
+def _visible(request: HttpRequest, result_id: int) -> Result:
+    row = listing.visible(request).select_related("run", "team").filter(pk=result_id).first()
+    if row is None:
+        raise Http404("no such result")
+    return row
+
+
+@login_required
+@require_POST
+def set_seen_by(request: HttpRequest, result_id: int) -> HttpResponse:
+    row = _visible(request, result_id)
+    require(request, row.team_id, "act")
+    wanted = request.POST.get("visibility", "")
+    if wanted not in dict(VISIBILITY):
+        return HttpResponseBadRequest("`visibility` is private, team or everyone")
+    if wanted not in dict(_choices(row, has_right(request, row.team_id, "own"), True, request.user.pk)):
+        raise PermissionDenied("Only owners of the team publish results or take them back; only whoever made a run may keep it from the team.")
+    before = row.visibility
+    visibility.set_visibility(row.run, wanted)
+    detail = {"run": str(row.run_id), "before": before, "after": wanted}
+    action = "run.published" if wanted == EVERYONE else "run.withdrawn" if before == EVERYONE else "result.listed"
+    audit.record(request, row.team, action, row.run.title, detail)
+    said = {PRIVATE: "is seen by whoever made it, and in no ranking", EVERYONE: "is seen by everyone who can sign in, with its run"}
+    messages.success(request, f"The result of {row.run.title} {said.get(wanted, 'is seen by its team')}.")
+    back = request.POST.get("next", "")
+    allowed = url_has_allowed_host_and_scheme(back, allowed_hosts={request.get_host()}, require_https=request.is_secure())
+    return redirect(back if allowed else reverse("leaderboard:results"))
