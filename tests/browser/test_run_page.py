@@ -10,7 +10,6 @@ from playwright.sync_api import Page, expect
 
 from agents.events import NewEvent
 from tests.browser import sample_run
-from webapp.environment import ROOT
 from webapp.runs.append import append
 
 SOON_MS = 2000  # a diff, a report or a timeline appears within this time of its event
@@ -229,44 +228,3 @@ def test_a_narrow_screen_shows_one_pane_at_a_time(page: Page, server, sign_in, p
     page.get_by_role("button", name="Candidate", exact=True).click()
     expect(page.locator("#pane-body .diff-table")).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-
-
-def test_the_timeline_of_a_real_nsight_export(page: Page, server, sign_in, people, run):
-    drawn = sample_run.real_timeline(ROOT / "tests/data/nsys-convnet-h200.sqlite")
-    sample_run.play(run, timeline_bytes=drawn)
-    sha = run.candidates.get(number=2).timeline.sha
-    sign_in(people.alice)
-    page.goto(f"{server}/runs/{run.pk}/timeline/{sha}/")
-    summary = page.locator(".timeline-summary")
-    expect(summary).to_contain_text("device idle")
-    canvas = page.locator(".timeline-canvas")
-    painted = "c => new Set(new Uint32Array(c.getContext('2d').getImageData(0, 0, c.width, c.height).data.buffer)).size"
-    assert canvas.evaluate(painted) > 6
-    whole = summary.inner_text()
-    page.get_by_label("Find events by name").fill("elementwise")
-    expect(page.locator(".found")).to_contain_text("events")
-    page.get_by_label("Find events by name").press("Enter")
-    selected = page.locator(".timeline-selected")
-    expect(selected.locator("h3")).to_contain_text("elementwise")
-    expect(selected).to_contain_text("grid")
-    before = selected.inner_text()
-    canvas.focus()
-    page.keyboard.press(".")
-    expect(selected).not_to_have_text(before)
-    page.keyboard.press(",")
-    page.keyboard.press("f")
-    expect(summary).not_to_have_text(whole)
-    selected.get_by_role("button", name=re.compile("cudaLaunchKernel")).click()
-    expect(selected.locator("h3")).to_contain_text("cudaLaunchKernel")
-    page.keyboard.press("Escape")
-    box = canvas.bounding_box()
-    canvas.focus()
-    page.keyboard.press("0")
-    page.keyboard.down("Shift")
-    page.mouse.move(box["x"] + 300, box["y"] + 30)
-    page.mouse.down()
-    page.mouse.move(box["x"] + 700, box["y"] + 120, steps=4)
-    page.mouse.up()
-    page.keyboard.up("Shift")
-    expect(summary).to_contain_text("Measured")
-    expect(page.locator(".table.names caption")).to_contain_text("In the measured range")

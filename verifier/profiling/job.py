@@ -167,6 +167,7 @@ def _profile(job: ProfileJob, pool: Pool, recorded: _Recorded) -> tuple[Profile,
     timeline = recorded.timeline.crop(*found.window)
     if on_device:
         timeline.device = pool.device.environment().device_name
+        timeline.own = frozenset(name for name in timeline.names if is_own(name, own))
     if found.iterations == job.iterations:
         # nsys says this of every recording that ends before its process does; here every call that was to be watched is in it.
         timeline.warnings = [text for text in timeline.warnings if "events might have been collected" not in text]

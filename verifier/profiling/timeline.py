@@ -4,7 +4,8 @@ File: magic ``STWTL1\\n``, then a little-endian u32 with the length of a UTF-8 J
 the order that the header lists them, each padded to 8 bytes. Times are nanoseconds from the origin; rows are sorted by (row, start).
 
 Header: ``{"version": 1, "tool", "device", "span_ns", "events", "columns": [{"name", "dtype", "offset", "length"}], "rows": [{"name",
-"kind", "group"}], "names": [...], "kinds": [...], "details": {...}, "warnings": [...], "truncated": {"kept", "of"} or null}``
+"kind", "group"}], "names": [...], "kinds": [...], "details": {...}, "warnings": [...], "truncated": {"kept", "of"} or null, "own": [...] or
+null}`` where ``own`` lists the names (by index) of the program's own kernels, and is null where nobody has told them apart.
 
 Columns: ``start`` f64, ``duration`` f64, ``name`` u32 (into names), ``row`` u16, ``kind`` u8 (into kinds), ``correlation`` u32 (0: none; a
 launch and what it launched share it), ``depth`` u16 (nesting within the row), ``detail`` u32 (0, or 1 + index into details["table"]).
@@ -52,6 +53,7 @@ class Timeline:
     details: list[dict[str, Any]] = field(default_factory=list)  # grid, block, registers, bytes ... of an event
     warnings: list[str] = field(default_factory=list)
     truncated: tuple[int, int] | None = None  # (kept, of)
+    own: frozenset[str] | None = None  # names of the program's own kernels; None where nobody has told them apart
 
     @property
     def events(self) -> int:
@@ -88,6 +90,7 @@ class Timeline:
                 "details": {"table": self.details},
                 "warnings": self.warnings,
                 "truncated": {"kept": self.truncated[0], "of": self.truncated[1]} if self.truncated else None,
+                "own": None if self.own is None else [index for index, name in enumerate(self.names) if name in self.own],
             }
         ).encode()
         head = MAGIC + struct.pack("<I", len(header)) + header
@@ -111,6 +114,7 @@ class Timeline:
             details=[self.details[i - 1] for i in used.tolist()],
             warnings=list(self.warnings),
             truncated=self.truncated,
+            own=self.own,
         )
 
     @classmethod
@@ -129,7 +133,7 @@ class Timeline:
                 columns[column["name"]] = np.frombuffer(data, dtype=dtype, count=column["length"], offset=base + column["offset"]).copy()
         except (KeyError, ValueError, TypeError) as error:
             raise ValueError(f"the timeline is damaged: {error}") from None
-        truncated = header.get("truncated")
+        truncated, own = header.get("truncated"), header.get("own")
         return cls(
             tool=header["tool"],
             device=header["device"],
@@ -139,4 +143,5 @@ class Timeline:
             details=header["details"]["table"],
             warnings=header["warnings"],
             truncated=(truncated["kept"], truncated["of"]) if truncated else None,
+            own=None if own is None else frozenset(header["names"][index] for index in own),
         )

@@ -1,23 +1,30 @@
-// What stands under the canvas: the selected event, and tables by name. The tables are also what a screen reader gets of the picture.
+// The selected event in words, with what launched it or what it launched, and the tip at the pointer.
 import { h } from "../run/dom.js";
-import { duration, share } from "./format.js";
-import { linked } from "./parse.js";
+import { duration } from "./format.js";
+import { linked } from "./links.js";
 
 const KINDS = { kernel: "kernel", memcpy: "copy", memset: "fill", sync: "synchronisation", api: "API call", nvtx: "NVTX range", operator: "operator", own: "own code", graph: "CUDA graph" };
-const TOP = 12;
+const PARTNERS = 6;
 
-export function nameOf(model, event) {
-  return model.header.names[model.columns.name[event]] ?? "?";
-}
+export const nameOf = (model, event) => model.header.names[model.columns.name[event]] ?? "?";
+const kindOf = (model, event) => model.header.kinds[model.columns.kind[event]];
 
 export function tooltip(model, event) {
-  const { start, duration: took, kind, row } = model.columns;
+  const { start, duration: took, row } = model.columns;
   const inner = model.own[event] < took[event] * 0.995 ? ` (${duration(model.own[event])} its own)` : "";
   return [
     h("b", { class: "mono" }, nameOf(model, event)),
     h("span", null, `${duration(took[event])}${inner} · at ${duration(start[event])}`),
-    h("span", { class: "muted" }, `${KINDS[model.header.kinds[kind[event]]] ?? ""} · ${model.rows[row[event]].name}`),
+    h("span", { class: "muted" }, `${KINDS[kindOf(model, event)] ?? ""} · ${model.rows[row[event]].name}`),
   ];
+}
+
+// When a launched event began, counted from the begin and from the return of the call that launched it, both ns.
+export function latency(model, event) {
+  const call = model.launch[event] - 1;
+  if (call < 0) return null;
+  const { start, duration: took } = model.columns;
+  return { call, sinceCall: start[event] - start[call], sinceReturn: start[event] - start[call] - took[call] };
 }
 
 function detailPairs(model, event) {
@@ -30,56 +37,29 @@ function detailPairs(model, event) {
 }
 
 export function selectedPanel(model, event, choose) {
-  if (event < 0) return [h("p", { class: "muted" }, "Click an event to select it; shift-drag measures a range. W A S D or the wheel zoom and move, . and , step along the row.")];
-  const { start, duration: took, kind, row } = model.columns;
+  if (event < 0) return [h("h3", null, "Selected"), h("p", { class: "muted" }, "Click an event to select it, drag to measure a range. ", h("kbd", null, "W"), " ", h("kbd", null, "S"), " zoom, ", h("kbd", null, "A"), " ", h("kbd", null, "D"), " pan, ", h("kbd", null, "."), " ", h("kbd", null, ","), " step along the row, ", h("kbd", null, "?"), " lists all keys.")];
+  const { start, duration: took, row } = model.columns;
   const partners = linked(model, event);
+  const launched = latency(model, event);
   const pairs = [
-    ["kind", KINDS[model.header.kinds[kind[event]]] ?? model.header.kinds[kind[event]]],
+    ["kind", KINDS[kindOf(model, event)] ?? kindOf(model, event)],
     ["row", model.rows[row[event]].name],
     ["begins", duration(start[event])],
     ["took", duration(took[event])],
     ...(model.own[event] < took[event] * 0.995 ? [["its own", duration(model.own[event])]] : []),
+    ...(launched ? [["launch latency", `${duration(launched.sinceCall)} after the call began, ${launched.sinceReturn >= 0 ? `${duration(launched.sinceReturn)} after it returned` : `${duration(-launched.sinceReturn)} before it returned`}`]] : []),
     ...detailPairs(model, event),
   ];
   return [
     h("h3", { class: "mono" }, nameOf(model, event)),
     h("dl", { class: "facts compact" }, pairs.flatMap(([name, value]) => [h("dt", null, name), h("dd", null, String(value))])),
-    partners.length
-      ? h(
-          "p",
-          { class: "links" },
-          partners.slice(0, 6).map((partner) => {
-            const launched = start[partner] >= start[event];
-            const gap = launched ? start[partner] - start[event] : start[event] - start[partner];
-            return h("button", { type: "button", class: "button small", onclick: () => choose(partner) }, `${launched ? "→" : "←"} ${nameOf(model, partner).slice(0, 60)} (${duration(gap)} ${launched ? "later" : "before"})`);
-          }),
-        )
-      : null,
+    partners.length ? h("p", { class: "links" }, partners.slice(0, PARTNERS).map((partner) => partnerButton(model, event, partner, choose)), partners.length > PARTNERS ? h("span", { class: "faint" }, `and ${partners.length - PARTNERS} more of the same launch`) : null) : null,
   ].filter(Boolean);
 }
 
-// `rows` come from stats.byName; `whole` is the time that a share is of.
-export function nameTable(model, rows, whole, caption, search) {
-  const shown = rows.slice(0, TOP);
-  return h(
-    "table",
-    { class: "table names" },
-    h("caption", null, caption),
-    h("thead", null, h("tr", null, h("th", { scope: "col" }, "Name"), ["Calls", "Total", "Share", "Average", "Least", "Most"].map((name) => h("th", { scope: "col", class: "num" }, name)))),
-    h(
-      "tbody",
-      null,
-      shown.map((row) => {
-        const name = model.header.names[row.name];
-        return h(
-          "tr",
-          null,
-          h("td", null, h("button", { type: "button", class: "name-button mono", title: name, onclick: () => search(name) }, name.replace(/^void /, ""))),
-          [row.count.toLocaleString("en"), duration(row.total), share(whole ? row.total / whole : 0), duration(row.total / row.count), duration(row.least), duration(row.most)].map((text) => h("td", { class: "num" }, text)),
-        );
-      }),
-      rows.length > TOP ? h("tr", null, h("td", { colspan: 7, class: "faint" }, `and ${rows.length - TOP} more names`)) : null,
-      rows.length ? null : h("tr", null, h("td", { colspan: 7, class: "faint" }, "nothing ran here")),
-    ),
-  );
+function partnerButton(model, event, partner, choose) {
+  const { start } = model.columns;
+  const by = start[partner] - start[event];
+  const text = model.launch[event] === partner + 1 ? `launched by ${nameOf(model, partner)}` : model.launch[partner] === event + 1 ? `launches ${nameOf(model, partner)}` : nameOf(model, partner);
+  return h("button", { type: "button", class: "button small", onclick: () => choose(partner) }, `${by >= 0 ? "→" : "←"} ${text.length > 70 ? `${text.slice(0, 69)}…` : text} (${duration(Math.abs(by))} ${by >= 0 ? "later" : "before"})`);
 }

@@ -1,169 +1,173 @@
-// What the pointer, the wheel and the keys do to a timeline: zoom at the pointer, drag to pan, shift-drag to measure, pinch.
-const STEP = 1.25;
+// What the pointer and the wheel do to a lane. As in Perfetto: drag measures, shift-drag (or the middle button) pans, ctrl-wheel zooms at the
+// pointer, shift-wheel pans, the plain wheel scrolls the rows. Touch: one finger pans, two zoom, a long press and drag measures.
+import { AXIS } from "./rows.js";
+
+const LONG_PRESS = 450; // ms
+const SNAP = 5; // px: a measured edge sticks to the begin or end of an event
 
 export class Input {
-  constructor(timeline) {
-    this.timeline = timeline;
+  constructor(box, lane) {
+    Object.assign(this, { box, lane });
     this.pointers = new Map();
-    this.point0 = null; // where the pointer rests over the canvas
+    this.at = null; // where the pointer rests over the canvas
     this.listen();
   }
 
   listen() {
-    const { signal } = this.timeline.aborter;
+    const { signal } = this.box.aborter;
     const on = (target, name, action, options = {}) => target.addEventListener(name, action, { signal, ...options });
-    on(this.timeline.canvas, "wheel", (event) => this.wheel(event), { passive: false });
-    on(this.timeline.canvas, "pointerdown", (event) => this.press(event));
-    on(this.timeline.canvas, "pointermove", (event) => this.move(event));
-    on(this.timeline.canvas, "pointerup", (event) => this.release(event));
-    on(this.timeline.canvas, "pointercancel", () => this.endDrag());
-    on(this.timeline.canvas, "pointerleave", () => {
-      this.point0 = null;
-      this.timeline.hideTip();
+    const { canvas, minimapCanvas } = this.lane;
+    on(canvas, "focus", () => this.box.activate(this.lane));
+    on(canvas, "wheel", (event) => this.wheel(event), { passive: false });
+    on(canvas, "pointerdown", (event) => this.press(event));
+    on(canvas, "pointermove", (event) => this.move(event));
+    on(canvas, "pointerup", (event) => this.release(event));
+    on(canvas, "pointercancel", () => this.end());
+    on(canvas, "auxclick", (event) => event.preventDefault());
+    on(canvas, "pointerleave", () => {
+      this.at = null;
+      this.lane.hoverAt(null);
     });
-    on(this.timeline.canvas, "dblclick", (event) => {
-      const found = this.timeline.under(this.timeline.point(event));
-      if (found >= 0) this.timeline.focusOn(found);
+    on(canvas, "dblclick", (event) => {
+      const found = this.lane.under(this.point(event));
+      if (found >= 0) this.box.focusOn(this.lane, found);
     });
-    on(this.timeline.canvas, "keydown", (event) => this.key(event));
-    on(this.timeline.minimap, "pointerdown", (event) => this.scrub(event));
-    on(this.timeline.minimap, "pointermove", (event) => event.buttons && this.scrub(event));
-    on(this.timeline.search, "input", () => this.timeline.applySearch());
-    on(this.timeline.search, "keydown", (event) => {
-      if (event.key === "Enter") this.timeline.nextMatch(event.shiftKey ? -1 : 1);
-      if (event.key === "Escape") {
-        this.timeline.search.value = "";
-        this.timeline.applySearch();
-        this.timeline.canvas.focus();
-      }
+    on(minimapCanvas, "pointerdown", (event) => {
+      minimapCanvas.setPointerCapture(event.pointerId);
+      this.scrub(event);
     });
-    const repaint = () => {
-      this.timeline.painter.readColours();
-      this.timeline.draw();
-    };
-    on(document, "themechange", repaint);
-    on(matchMedia("(prefers-color-scheme: dark)"), "change", repaint);
+    on(minimapCanvas, "pointermove", (event) => event.buttons && this.scrub(event));
+    on(minimapCanvas, "wheel", (event) => event.ctrlKey && this.wheel(event), { passive: false });
+  }
+
+  point(event) {
+    const frame = this.lane.canvas.getBoundingClientRect();
+    return { x: event.clientX - frame.left, y: event.clientY - frame.top };
+  }
+
+  time(x) {
+    return this.lane.painter.time(x, this.lane.view);
   }
 
   wheel(event) {
-    const { x } = this.timeline.point(event);
-    if (x < this.timeline.painter.gutter && !event.ctrlKey) return; // over the labels the page scrolls
+    const unit = event.deltaMode === 1 ? 16 : event.deltaMode === 2 ? 240 : 1;
+    const sideways = event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY);
+    if (!event.ctrlKey && !event.metaKey && !sideways) return;
     event.preventDefault();
-    const unit = event.deltaMode === 1 ? 16 : 1;
-    if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
-      this.timeline.pan(((event.deltaX || event.deltaY) * unit) / (this.timeline.painter.width - this.timeline.painter.gutter));
+    if (sideways && !event.ctrlKey && !event.metaKey) {
+      this.box.pan(((event.deltaX || event.deltaY) * unit) / this.lane.painter.width);
       return;
     }
-    this.timeline.zoom(Math.exp(Math.max(-240, Math.min(240, event.deltaY * unit)) * (event.ctrlKey ? 0.008 : 0.0022)), this.timeline.painter.time(x, this.timeline.view));
+    const by = Math.max(-240, Math.min(240, event.deltaY * unit));
+    this.box.zoom(Math.exp(by * 0.0035), this.time(this.point(event).x) - this.lane.offset);
   }
 
   press(event) {
-    if (event.button !== 0) return;
-    this.timeline.canvas.focus({ preventScroll: true });
-    this.timeline.canvas.setPointerCapture(event.pointerId);
-    const at = this.timeline.point(event);
+    if (event.button > 1) return;
+    this.lane.canvas.focus({ preventScroll: true });
+    try {
+      this.lane.canvas.setPointerCapture(event.pointerId);
+    } catch {
+      // A pointer that is already gone again.
+    }
+    const at = this.point(event);
     this.pointers.set(event.pointerId, at);
-    this.drag = { at, view: { ...this.timeline.view }, top: this.timeline.scroller.scrollTop, moved: false, measuring: event.shiftKey };
-    if (this.pointers.size === 2) this.pinch = { distance: this.pinchDistance(), view: { ...this.timeline.view } };
+    const touch = event.pointerType === "touch";
+    this.drag = { at, range: { ...this.box.range }, moved: false, measuring: !touch && !event.shiftKey && event.button === 0 };
+    clearTimeout(this.holding);
+    if (touch && this.pointers.size === 1) {
+      this.holding = setTimeout(() => {
+        if (!this.drag || this.drag.moved) return;
+        this.drag.measuring = true;
+        navigator.vibrate?.(10);
+        this.box.say("Measuring: drag to the other end.");
+      }, LONG_PRESS);
+    }
+    if (this.pointers.size === 2) this.pinch = { distance: this.distance(), middle: this.time(this.centre()) - this.lane.offset, range: { ...this.box.range } };
   }
 
-  pinchDistance() {
+  distance() {
     const [a, b] = [...this.pointers.values()];
-    return Math.max(8, Math.abs(a.x - b.x));
+    return Math.max(8, Math.hypot(a.x - b.x, a.y - b.y));
+  }
+
+  centre() {
+    const [a, b] = [...this.pointers.values()];
+    return (a.x + b.x) / 2;
   }
 
   move(event) {
-    const at = this.timeline.point(event);
+    const at = this.point(event);
     if (this.pointers.has(event.pointerId)) this.pointers.set(event.pointerId, at);
     if (this.pinch && this.pointers.size === 2) {
-      const factor = this.pinch.distance / this.pinchDistance();
-      const middle = (this.pinch.view.from + this.pinch.view.to) / 2;
-      const wide = (this.pinch.view.to - this.pinch.view.from) * factor;
-      this.timeline.set(middle - wide / 2, middle + wide / 2);
+      const { distance, middle, range } = this.pinch;
+      const factor = distance / this.distance();
+      this.box.set(middle - (middle - range.from) * factor, middle + (range.to - middle) * factor);
+      this.drag.moved = true;
       return;
     }
     if (!this.drag) {
-      this.point0 = at;
-      this.timeline.hoverAt(at);
+      this.at = at;
+      this.lane.hoverAt(at);
       return;
     }
-    const dx = at.x - this.drag.at.x;
-    if (!this.drag.moved && Math.hypot(dx, at.y - this.drag.at.y) < 4) return;
+    if (!this.drag.moved && Math.hypot(at.x - this.drag.at.x, at.y - this.drag.at.y) < 4) return;
     this.drag.moved = true;
-    this.timeline.hideTip();
+    this.lane.hoverAt(null);
     if (this.drag.measuring) {
-      this.timeline.measure = { from: this.timeline.painter.time(this.drag.at.x, this.drag.view), to: this.timeline.painter.time(at.x, this.timeline.view), top: Math.min(this.drag.at.y, at.y), bottom: Math.max(this.drag.at.y, at.y) };
-      this.timeline.draw();
-      this.timeline.settle();
+      const [a, b] = [this.edge(this.drag.at), this.edge(at)];
+      this.box.measure(this.lane, Math.min(a, b), Math.max(a, b), this.lane.linesBetween(this.drag.at.y, at.y));
       return;
     }
-    const by = (dx / (this.timeline.painter.width - this.timeline.painter.gutter)) * (this.drag.view.to - this.drag.view.from);
-    this.timeline.set(this.drag.view.from - by, this.drag.view.to - by);
+    const by = ((at.x - this.drag.at.x) / this.lane.painter.width) * (this.drag.range.to - this.drag.range.from);
+    this.box.set(this.drag.range.from - by, this.drag.range.to - by);
+  }
+
+  // The time under a point, or the begin or end of the event there where it is very near.
+  edge({ x, y }) {
+    const found = y >= AXIS ? this.lane.under({ x, y }) : -1;
+    const time = this.time(x);
+    if (found < 0) return time;
+    const { start, duration } = this.lane.model.columns;
+    const { view, painter } = this.lane;
+    for (const sticky of [start[found], start[found] + duration[found]]) if (Math.abs(painter.x(sticky, view) - x) <= SNAP) return sticky;
+    return time;
   }
 
   release(event) {
-    const drag = this.drag;
-    this.pointers.delete(event.pointerId);
-    this.endDrag();
-    if (!drag || drag.moved) return;
-    const at = this.timeline.point(event);
-    if (at.x < this.timeline.painter.gutter) {
-      this.timeline.toggleRow(at);
+    const { drag } = this;
+    this.end(event.pointerId);
+    if (!drag) return;
+    if (drag.moved) {
+      if (drag.measuring) this.box.measured(this.lane);
       return;
     }
-    const found = this.timeline.under(at);
-    if (found < 0 && this.timeline.measure) {
-      this.timeline.measure = null;
-      this.timeline.settle();
+    if (event.button === 1) return;
+    const mark = drag.at.y < AXIS ? this.markAt(drag.at.x) : null;
+    if (mark) this.box.openMark(this.lane, mark);
+    else {
+      const found = this.lane.under(this.point(event));
+      if (found < 0 && this.lane.measure) this.box.measure(null);
+      this.box.select(this.lane, found);
     }
-    this.timeline.select(found);
   }
 
-  endDrag() {
-    this.drag = null;
-    this.pinch = null;
-    this.pointers.clear();
+  markAt(x) {
+    const { painter, view, marks } = this.lane;
+    return marks.find((mark) => x >= painter.x(mark.start_ns, view) - 4 && x <= Math.max(painter.x(mark.end_ns, view), painter.x(mark.start_ns, view) + 6) + 4);
+  }
+
+  end(pointer = null) {
+    clearTimeout(this.holding);
+    if (pointer === null) this.pointers.clear();
+    else this.pointers.delete(pointer);
+    this.drag = this.pinch = null;
   }
 
   scrub(event) {
-    const box = this.timeline.minimap.getBoundingClientRect();
-    const part = (event.clientX - box.left - this.timeline.painter.gutter) / (this.timeline.painter.width - this.timeline.painter.gutter);
-    this.timeline.minimap.setPointerCapture(event.pointerId);
-    const wide = this.timeline.view.to - this.timeline.view.from;
-    this.timeline.set(part * this.timeline.span - wide / 2, part * this.timeline.span + wide / 2);
-  }
-
-  key(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const at = this.point0 ? this.timeline.painter.time(Math.max(this.point0.x, this.timeline.painter.gutter), this.timeline.view) : undefined;
-    const actions = {
-      w: () => this.timeline.zoom(1 / STEP, at),
-      s: () => this.timeline.zoom(STEP, at),
-      a: () => this.timeline.pan(-0.15),
-      d: () => this.timeline.pan(0.15),
-      "+": () => this.timeline.zoom(1 / STEP),
-      "=": () => this.timeline.zoom(1 / STEP),
-      "-": () => this.timeline.zoom(STEP),
-      ArrowLeft: () => this.timeline.pan(-0.15),
-      ArrowRight: () => this.timeline.pan(0.15),
-      ArrowUp: () => this.timeline.zoom(1 / STEP),
-      ArrowDown: () => this.timeline.zoom(STEP),
-      ".": () => this.timeline.step(1),
-      ",": () => this.timeline.step(-1),
-      0: () => this.timeline.fit(),
-      Home: () => this.timeline.fit(),
-      f: () => this.timeline.selected >= 0 && this.timeline.focusOn(this.timeline.selected),
-      Enter: () => this.timeline.selected >= 0 && this.timeline.focusOn(this.timeline.selected),
-      "/": () => this.timeline.search.focus(),
-      Escape: () => {
-        this.timeline.measure = null;
-        this.timeline.select(-1);
-        this.timeline.settle();
-      },
-    };
-    const action = actions[event.key.length === 1 ? event.key.toLowerCase() : event.key];
-    if (!action) return;
-    event.preventDefault();
-    action();
+    const frame = this.lane.minimapCanvas.getBoundingClientRect();
+    const time = ((event.clientX - frame.left) / frame.width) * this.lane.span - this.lane.offset;
+    const wide = this.box.range.to - this.box.range.from;
+    this.box.set(time - wide / 2, time + wide / 2);
   }
 }

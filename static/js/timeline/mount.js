@@ -1,9 +1,9 @@
-// Draws the timelines that a page's markup asks for: <div data-timeline data-url data-worker data-name>.
+// Draws the timelines that a page's markup asks for: <div data-timeline data-worker data-lanes='[{"url", "name", "sha", "own"}]'>.
 import { TimelineView } from "./view.js";
 
 export function mountTimelines(root) {
-  return [...root.querySelectorAll("[data-timeline]")].map((box) => {
-    const { url, worker, name } = box.dataset;
-    return new TimelineView(box, { url, worker, name });
+  return [...root.querySelectorAll("[data-timeline]")].map((element) => {
+    const { url, worker, name, lanes } = element.dataset;
+    return new TimelineView(element, { url, worker, name, ...(lanes ? { lanes: JSON.parse(lanes) } : {}) });
   });
 }

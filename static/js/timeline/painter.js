@@ -1,325 +1,317 @@
-// Draws a timeline on a canvas. In each pixel column of a track only the longest event is drawn, so a million events cost no more
-// rectangles than the screen has columns.
-import { firstReaching } from "./parse.js";
-import { ticks } from "./format.js";
+// Draws one timeline on a canvas of the size of what is visible. Boxes are written as pixels: one line of pixels a track, which is then
+// stretched to the height of the track, so that a frame costs the same however many events it stands for.
+import { duration, shortName, ticks } from "./format.js";
+import { Frame } from "./levels.js";
+import { colours, Palette } from "./palette.js";
+import { AXIS, lineOf } from "./rows.js";
 
-export const TRACK = 18; // height of one line of boxes, with its gap
-export const AXIS = 24;
-const ROW_GAP = 6;
-export const MAX_DEPTH = 12; // deeper nesting is left out, and the label says so
-const COLOURS = 10;
+const LETTER = 7.23; // CSS pixels of the 12 px monospace
+const LEAST_LABEL = 30;
+const LEAST_TEXT = 16; // px of a track that can hold a line of text
+const MOST_LABELS = 700; // a frame; the widest boxes come first only by luck, so this is far above what is readable
 
 export class Painter {
-  constructor(canvas, minimap) {
+  constructor(canvas) {
     this.canvas = canvas;
-    this.context = canvas.getContext("2d");
-    this.minimap = minimap;
-    this.mini = minimap.getContext("2d");
+    this.context = canvas.getContext("2d", { alpha: false });
+    this.strip = document.createElement("canvas");
+    this.stripContext = this.strip.getContext("2d");
+    this.frame = new Frame();
+    this.names = [];
     this.readColours();
   }
 
-  // A canvas cannot follow CSS variables by itself; light-dark() is resolved through a probe element.
   readColours() {
-    const probe = document.createElement("span");
-    probe.hidden = true;
-    this.canvas.parentElement.append(probe);
-    const resolve = (name) => {
-      probe.style.color = `var(${name})`;
-      return getComputedStyle(probe).color;
-    };
-    this.colours = Array.from({ length: COLOURS }, (_, index) => resolve(`--timeline-${index}`));
-    this.paint = Object.fromEntries(["surface", "sunken", "line", "line-strong", "text", "text-2", "text-3", "accent", "accent-soft"].map((name) => [name, resolve(`--${name}`)]));
-    this.paint.memory = resolve("--timeline-memory");
-    this.paint.range = resolve("--timeline-nvtx");
-    this.paint.label = resolve("--timeline-label");
-    this.paint.match = resolve("--timeline-match");
-    probe.remove();
+    this.palette = new Palette(this.canvas.parentElement);
   }
 
-  // `gutter` is the width of the labels; rows that have nothing are left out.
-  layout(model, width, gutter, folded) {
-    this.model = model;
-    this.gutter = gutter;
-    this.width = width;
-    this.rows = [];
-    let y = AXIS;
-    let group = null;
-    for (const row of model.rows) {
-      if (!row.events) continue;
-      if (row.group && row.group !== group) {
-        group = row.group;
-        y += 2;
-      }
-      const depths = folded.has(row.index) ? 1 : Math.min(row.depths, MAX_DEPTH);
-      this.rows.push({ row, y, depths, height: depths * TRACK });
-      y += depths * TRACK + ROW_GAP;
+  use(model, laid, track) {
+    if (this.model !== model) {
+      this.model = model;
+      this.colourOf = colours(model);
+      this.names = model.header.names.map((name) => [name.replace(/^void /, ""), shortName(name)]);
     }
-    this.height = Math.max(120, y + 4);
-    this.nameColour = model.header.names.map((name) => hash(name) % COLOURS);
+    Object.assign(this, { lines: laid.lines, track });
   }
 
-  resize() {
-    const ratio = devicePixelRatio || 1;
-    for (const [canvas, width, height] of [
-      [this.canvas, this.width, this.height],
-      [this.minimap, this.width, this.minimap.clientHeight || 36],
-    ]) {
-      const w = Math.round(width * ratio);
-      const h = Math.round(height * ratio);
-      if (canvas.width !== w || canvas.height !== h) {
-        canvas.width = w;
-        canvas.height = h;
-      }
-      canvas.style.height = `${height}px`;
-      canvas.getContext("2d").setTransform(ratio, 0, 0, ratio, 0, 0);
-    }
-    this.density = null;
+  resize(width, height) {
+    this.ratio = Math.min(3, devicePixelRatio || 1);
+    Object.assign(this, { width, height });
+    this.pixels = Math.max(1, Math.round(width * this.ratio));
+    this.canvas.width = this.pixels;
+    this.canvas.height = Math.round(height * this.ratio);
+    this.canvas.style.height = `${height}px`;
+    this.frame.resize(this.pixels);
+    this.image = null;
   }
 
   x(time, view) {
-    return this.gutter + ((time - view.from) / (view.to - view.from)) * (this.width - this.gutter);
+    return ((time - view.from) / (view.to - view.from)) * this.width;
   }
 
   time(x, view) {
-    return view.from + ((x - this.gutter) / (this.width - this.gutter)) * (view.to - view.from);
+    return view.from + (x / this.width) * (view.to - view.from);
   }
 
-  // Row and track under a point of the canvas, or null.
-  at(y) {
-    const found = this.rows.find((line) => y >= line.y && y < line.y + line.height);
-    return found ? { line: found, track: this.model.firstTrack[found.row.index] + Math.floor((y - found.y) / TRACK) } : null;
+  // `scene`: {view, top (scrolled), origin (what the axis calls 0), selected, hover, partners, measure, matches, marks}
+  draw(scene) {
+    const { context, palette, ratio } = this;
+    const { view, top } = scene;
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    context.fillStyle = palette.text.surface;
+    context.fillRect(0, 0, this.width, this.height);
+    this.drawGrid(view, scene.origin ?? 0);
+    const visible = this.lines.filter((line) => line.y + line.height > top + AXIS && line.y < top + this.height);
+    this.drawBoxes(visible, scene);
+    if (scene.measure) this.drawMeasure(scene.measure, view, top);
+    for (const event of [...scene.partners, scene.hover, scene.selected]) {
+      if (event >= 0) this.outline(event, scene, event === scene.selected ? palette.text.text : event === scene.hover ? palette.text["text-2"] : palette.text.accent);
+    }
+    if (scene.selected >= 0) for (const partner of scene.partners) this.arrow(scene.selected, partner, scene);
+    this.drawAxis(view, scene.origin ?? 0, scene);
+  }
+
+  drawGrid(view, origin) {
+    const { context, palette } = this;
+    this.marks = ticks(view.from - origin, view.to - origin, this.width / 110).map(({ at, label }) => ({ x: Math.round(this.x(at + origin, view)) + 0.5, label }));
+    context.fillStyle = palette.text.line;
+    for (const { x } of this.marks) context.fillRect(x - 0.5, AXIS, 1 / this.ratio, this.height);
+  }
+
+  drawBoxes(visible, scene) {
+    const { context, ratio, pixels } = this;
+    const tracks = visible.reduce((sum, line) => sum + line.depths, 0);
+    if (!tracks) return;
+    if (!this.image || this.image.height < tracks) {
+      this.image = new ImageData(pixels, tracks + 8);
+      this.pixelRows = new Uint32Array(this.image.data.buffer);
+      this.strip.width = pixels;
+      this.strip.height = tracks + 8;
+    }
+    this.pixelRows.fill(0, 0, tracks * pixels);
+    this.wanted = [];
+    let at = 0;
+    for (const line of visible) {
+      if (line.kind === "group") for (const track of line.tracks) this.fillTrack(track, at, line.top, scene, false);
+      else line.tracks.forEach((track, depth) => this.fillTrack(track, at + depth, line.top + depth * this.track, scene, true));
+      at += line.depths;
+    }
+    this.stripContext.putImageData(this.image, 0, 0, 0, 0, pixels, tracks);
+    context.setTransform(1, 0, 0, 1, 0, 0);
+    context.imageSmoothingEnabled = false;
+    context.save();
+    context.beginPath();
+    context.rect(0, AXIS * ratio, pixels, this.height * ratio);
+    context.clip();
+    at = 0;
+    const box = Math.round((this.track - 2) * ratio);
+    for (const line of visible) {
+      for (let depth = 0; depth < line.depths; depth += 1) {
+        const y = Math.round((line.top + depth * this.track - scene.top) * ratio);
+        context.drawImage(this.strip, 0, at, pixels, 1, 0, y, pixels, box);
+        at += 1;
+      }
+    }
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    this.drawLabels(scene.top);
+    context.restore();
+  }
+
+  // One track into one line of pixels, and the labels that it wants.
+  fillTrack(track, line, y, { view, matches }, labelled) {
+    const { model, frame, palette, pixels, pixelRows, ratio } = this;
+    const { start, duration: took, name } = model.columns;
+    frame.sweep(model, track, view.from, view.to);
+    const base = line * pixels;
+    const { longest, cover, boxes } = frame;
+    for (let c = 0; c < pixels; c += 1) {
+      const event = longest[c];
+      if (event < 0) continue;
+      const colour = this.colourOf(event);
+      pixelRows[base + c] = matches && !matches.names.has(name[event]) ? palette.dim(colour) : palette.pixel(colour, cover[c]);
+    }
+    const scale = pixels / (view.to - view.from);
+    for (let b = 0; b < frame.count; b += 1) {
+      const event = boxes[b];
+      const left = Math.max(0, Math.round((start[event] - view.from) * scale));
+      const right = Math.min(pixels, Math.round((start[event] + took[event] - view.from) * scale));
+      const wide = right - left;
+      if (wide <= 0 && left >= pixels) continue;
+      const colour = this.colourOf(event);
+      const dim = matches && !matches.names.has(name[event]);
+      // A gap of one pixel tells neighbours apart.
+      pixelRows.fill(dim ? palette.dim(colour) : palette.pixel(colour, 1), base + left, base + Math.max(left + 1, wide > 3 && right < pixels ? right - 1 : right));
+      if (labelled && wide > LEAST_LABEL * ratio && this.wanted.length < MOST_LABELS * 5) this.wanted.push(event, left / ratio, y, wide / ratio, dim ? 1 : 0);
+    }
+    if (matches) this.fillMatches(track, base, view, matches, scale);
+  }
+
+  // Among narrow events the longest of a column stands for all: what is searched for is drawn over it.
+  fillMatches(track, base, view, matches, scale) {
+    const { model, palette, pixels, pixelRows } = this;
+    const { start, duration: took } = model.columns;
+    const found = matches.events;
+    let at = lowerBound(found, model.offsets[track]);
+    const end = lowerBound(found, model.offsets[track + 1]);
+    at = within(found, at, end, start, view.from - 2 / scale);
+    while (at < end && start[found[at]] < view.to) {
+      const column = Math.floor((start[found[at]] - view.from) * scale);
+      if (column >= 0 && column < pixels && took[found[at]] * scale < 2) pixelRows[base + column] = palette.pixel(this.colourOf(found[at]), 1);
+      at = within(found, at + 1, end, start, view.from + (column + 1) / scale);
+    }
+  }
+
+  drawLabels(top) {
+    const { context, wanted, palette, track, model } = this;
+    if (track < LEAST_TEXT) return;
+    context.font = '12px ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace';
+    context.textBaseline = "middle";
+    context.textAlign = "left";
+    for (let i = 0; i < wanted.length; i += 5) {
+      const event = wanted[i];
+      const x = wanted[i + 1] + 4;
+      const letters = Math.floor((wanted[i + 3] - 8) / LETTER);
+      if (letters < 3) continue;
+      const [full, short] = this.names[model.columns.name[event]];
+      const text = full.length <= letters ? full : short.length <= letters ? short : `${short.slice(0, letters - 1)}…`;
+      context.fillStyle = wanted[i + 4] ? palette.text["text-3"] : palette.label(this.colourOf(event));
+      context.fillText(text, x, wanted[i + 2] - top + (track - 2) / 2 + 0.5);
+    }
   }
 
   placeOf(event) {
-    const line = this.rows.find((known) => known.row.index === this.model.columns.row[event]);
+    const line = lineOf(this.lines, this.model, event);
     if (!line) return null;
-    return line.y + Math.min(this.model.columns.depth[event], line.depths - 1) * TRACK;
+    const depth = line.kind === "group" ? 0 : Math.min(this.model.columns.depth[event], line.depths - 1);
+    return line.top + depth * this.track;
   }
 
-  draw(view, { selected = -1, hover = -1, partners = [], measure = null, matches = null } = {}) {
-    const { context, width, height, gutter, paint, model } = this;
-    context.fillStyle = paint.surface;
-    context.fillRect(0, 0, width, height);
-    this.drawAxis(view);
-    context.save();
-    context.beginPath();
-    context.rect(gutter, AXIS, width - gutter, height - AXIS);
-    context.clip();
-    context.font = "11px ui-monospace, Menlo, Consolas, monospace";
-    context.textBaseline = "middle";
-    for (const line of this.rows) {
-      for (let depth = 0; depth < line.depths; depth += 1) this.drawTrack(model.firstTrack[line.row.index] + depth, line.y + depth * TRACK, view, matches);
-    }
-    if (measure) this.drawMeasure(measure, view);
-    for (const event of [hover, ...partners, selected]) if (event >= 0) this.outline(event, view, event === selected ? paint.text : event === hover ? paint["text-2"] : paint.accent);
-    if (selected >= 0) for (const partner of partners) this.arrow(selected, partner, view);
-    context.restore();
-    this.drawLabels();
+  // Line and track under a point of the canvas, or null.
+  at(y) {
+    const line = this.lines.find((known) => y >= known.y && y < known.y + known.height);
+    if (!line?.tracks.length) return null;
+    const depth = line.kind === "group" ? 0 : Math.max(0, Math.min(line.depths - 1, Math.floor((y - line.top) / this.track)));
+    return { line, tracks: line.kind === "group" ? line.tracks : [line.tracks[depth]] };
   }
 
-  drawAxis(view) {
-    const { context, width, height, gutter, paint } = this;
-    context.font = "11px system-ui, sans-serif";
-    context.textBaseline = "middle";
-    context.textAlign = "left";
-    for (const { at, label } of ticks(view.from, view.to, (width - gutter) / 110)) {
-      const x = Math.round(this.x(at, view)) + 0.5;
-      if (x < gutter) continue;
-      context.strokeStyle = paint.line;
-      context.beginPath();
-      context.moveTo(x, AXIS - 6);
-      context.lineTo(x, height);
-      context.stroke();
-      context.fillStyle = paint["text-3"];
-      if (x + 4 + label.length * 6.5 < width) context.fillText(label, x + 4, AXIS / 2);
-    }
-  }
-
-  colourOf(event) {
-    const kind = this.model.header.kinds[this.model.columns.kind[event]];
-    if (kind === "memcpy" || kind === "memset") return this.paint.memory;
-    if (kind === "nvtx") return this.paint.range;
-    return this.colours[this.nameColour[this.model.columns.name[event]]];
-  }
-
-  drawTrack(track, y, view, matches) {
-    const { context, model, gutter, width } = this;
-    const { start, duration, name } = model.columns;
-    const { order, offsets } = model;
-    const scale = (width - gutter) / (view.to - view.from);
-    const box = TRACK - 2;
-    let column = -1;
-    let longest = -1;
-    const flush = () => {
-      if (longest < 0) return;
-      context.globalAlpha = matches && !matches.has(name[longest]) ? 0.18 : 1;
-      context.fillStyle = this.colourOf(longest);
-      context.fillRect(column, y, 1, box);
-      longest = -1;
-    };
-    for (let k = firstReaching(model, track, view.from); k < offsets[track + 1]; k += 1) {
-      const i = order[k];
-      if (start[i] >= view.to) break;
-      const left = gutter + (start[i] - view.from) * scale;
-      const wide = duration[i] * scale;
-      if (wide < 1.5) {
-        const at = left < gutter ? gutter : left | 0;
-        if (at !== column) {
-          flush();
-          column = at;
-        }
-        if (longest < 0 || duration[i] > duration[longest]) longest = i;
-        continue;
-      }
-      flush();
-      column = -1;
-      const from = Math.max(left, gutter - 2);
-      const to = Math.min(left + wide, width + 2);
-      if (to <= from) continue;
-      context.globalAlpha = matches && !matches.has(name[i]) ? 0.18 : 1;
-      context.fillStyle = this.colourOf(i);
-      context.fillRect(from, y, Math.max(1, to - from - (wide > 3 ? 1 : 0)), box);
-      if (to - from > 28) this.label(model.header.names[name[i]], from + 4, y + box / 2 + 0.5, to - from - 8);
-    }
-    flush();
-    context.globalAlpha = 1;
-  }
-
-  label(text, x, y, room) {
-    const letters = Math.floor(room / 6.65);
-    if (letters < 3) return;
-    this.context.fillStyle = this.paint.label;
-    this.context.fillText(text.length > letters ? `${text.slice(0, letters - 1)}…` : text, Math.max(x, this.gutter + 4), y);
-  }
-
-  outline(event, view, colour) {
+  outline(event, { view, top }, colour) {
     const y = this.placeOf(event);
-    if (y == null) return;
-    const left = this.x(this.model.columns.start[event], view);
-    const right = this.x(this.model.columns.start[event] + this.model.columns.duration[event], view);
-    this.context.strokeStyle = colour;
-    this.context.lineWidth = 2;
-    this.context.strokeRect(Math.max(left, this.gutter - 4), y, Math.max(2, Math.min(right, this.width + 4) - Math.max(left, this.gutter - 4)), TRACK - 2);
-    this.context.lineWidth = 1;
+    if (y == null || y - top < AXIS - this.track) return;
+    const { start, duration: took } = this.model.columns;
+    const left = Math.max(this.x(start[event], view), -4);
+    const right = Math.min(this.x(start[event] + took[event], view), this.width + 4);
+    const { context } = this;
+    context.strokeStyle = colour;
+    context.lineWidth = 2;
+    context.strokeRect(left, y - top, Math.max(2, right - left), this.track - 2);
+    context.lineWidth = 1;
   }
 
   // From a launch to what it launched (or back), for the selection only.
-  arrow(from, to, view) {
-    const { start, duration } = this.model.columns;
+  arrow(from, to, { view, top }) {
+    const { start, duration: took } = this.model.columns;
     const [early, late] = start[from] <= start[to] ? [from, to] : [to, from];
-    const y0 = this.placeOf(early);
-    const y1 = this.placeOf(late);
-    if (y0 == null || y1 == null) return;
-    const x0 = this.x(Math.min(start[early] + duration[early], start[late]), view);
+    const [y0, y1] = [this.placeOf(early), this.placeOf(late)];
+    if (y0 == null || y1 == null || y0 === y1) return;
+    const down = y1 > y0;
+    const x0 = this.x(Math.min(start[early] + took[early], start[late]), view);
     const x1 = this.x(start[late], view);
+    const a = y0 - top + (down ? this.track - 2 : 0);
+    const b = y1 - top + (down ? 0 : this.track - 2);
     const { context } = this;
-    const a = y0 + (y1 > y0 ? TRACK - 2 : 0);
-    const b = y1 + (y1 > y0 ? 0 : TRACK - 2);
-    context.strokeStyle = context.fillStyle = this.paint.accent;
+    context.strokeStyle = context.fillStyle = this.palette.text.accent;
     context.lineWidth = 1.5;
     context.beginPath();
     context.moveTo(x0, a);
     context.bezierCurveTo(x0, (a + b) / 2, x1, (a + b) / 2, x1, b);
     context.stroke();
-    const head = y1 > y0 ? -5 : 5;
     context.beginPath();
     context.moveTo(x1, b);
-    context.lineTo(x1 - 4, b + head);
-    context.lineTo(x1 + 4, b + head);
+    context.lineTo(x1 - 4, b + (down ? -6 : 6));
+    context.lineTo(x1 + 4, b + (down ? -6 : 6));
     context.fill();
     context.lineWidth = 1;
   }
 
-  drawMeasure({ from, to, top, bottom }, view) {
-    const left = this.x(Math.min(from, to), view);
-    const right = this.x(Math.max(from, to), view);
-    this.context.globalAlpha = 0.25;
-    this.context.fillStyle = this.paint.accent;
-    this.context.fillRect(left, top, right - left, bottom - top);
-    this.context.globalAlpha = 1;
-    this.context.strokeStyle = this.paint.accent;
-    this.context.strokeRect(left + 0.5, top + 0.5, right - left, bottom - top);
+  drawMeasure({ from, to, lines }, view, top) {
+    const { context, palette } = this;
+    const left = this.x(from, view);
+    const right = this.x(to, view);
+    const y = lines.length ? Math.min(...lines.map((line) => line.y)) - top : AXIS;
+    const bottom = lines.length ? Math.max(...lines.map((line) => line.y + line.height)) - top : this.height;
+    context.globalAlpha = 0.18;
+    context.fillStyle = palette.text.accent;
+    context.fillRect(left, y, right - left, bottom - y);
+    context.globalAlpha = 1;
+    context.fillRect(left - 0.5, AXIS, 1, this.height);
+    context.fillRect(right - 0.5, AXIS, 1, this.height);
   }
 
-  drawLabels() {
-    const { context, gutter, height, paint } = this;
-    context.fillStyle = paint.surface;
-    context.fillRect(0, 0, gutter, height);
-    context.strokeStyle = paint.line;
-    context.beginPath();
-    context.moveTo(gutter - 0.5, 0);
-    context.lineTo(gutter - 0.5, height);
-    context.stroke();
+  // Over the rows, because these scroll beneath it: marks of time, the measured range, and ranges that others have marked.
+  drawAxis(view, origin, { measure, marks }) {
+    const { context, palette, width } = this;
+    context.fillStyle = palette.text.sunken;
+    context.fillRect(0, 0, width, AXIS);
+    context.fillStyle = palette.text.line;
+    context.fillRect(0, AXIS - 1, width, 1);
+    context.font = '12px system-ui, "Liberation Sans", sans-serif';
     context.textBaseline = "middle";
-    context.font = "12px system-ui, sans-serif";
-    const letters = Math.floor((gutter - 24) / 6.3);
-    for (const { row, y, depths } of this.rows) {
-      const more = row.depths > 1 ? (depths === 1 ? "▸ " : "▾ ") : "";
-      const text = `${row.name}${row.depths > MAX_DEPTH && depths > 1 ? ` (+${row.depths - MAX_DEPTH})` : ""}`;
-      context.fillStyle = paint["text-2"];
-      context.fillText(more, 4, y + TRACK / 2 - 1);
-      context.fillText(text.length > letters ? `${text.slice(0, letters - 1)}…` : text, 18, y + TRACK / 2 - 1);
-      context.strokeStyle = paint.line;
-      context.beginPath();
-      context.moveTo(0, y - ROW_GAP / 2 + 0.5);
-      context.lineTo(this.width, y - ROW_GAP / 2 + 0.5);
-      context.stroke();
+    context.textAlign = "left";
+    for (const { x, label } of this.marks) {
+      context.fillStyle = palette.text["line-strong"];
+      context.fillRect(x - 0.5, AXIS - 6, 1, 5);
+      context.fillStyle = palette.text["text-2"];
+      if (x + 4 + label.length * 7 < width) context.fillText(label, x + 4, AXIS / 2);
     }
+    for (const { start_ns: from, end_ns: to } of marks ?? []) {
+      const left = this.x(from, view);
+      const wide = Math.max(6, this.x(to, view) - left);
+      context.fillStyle = palette.text.warn;
+      context.fillRect(left, AXIS - 5, wide, 4);
+      context.globalAlpha = 0.7;
+      context.fillRect(left, AXIS, 1, this.height);
+      context.fillRect(left + wide - 1, AXIS, 1, this.height);
+      context.globalAlpha = 1;
+    }
+    if (measure) this.drawSpan(measure, view);
   }
 
-  // The whole span at a glance: how busy the device was, and which part is on the screen.
-  drawMinimap(view, rows) {
-    const { mini, width, gutter, paint, model } = this;
-    const height = this.minimap.clientHeight || 36;
-    const columns = Math.max(1, Math.floor(width - gutter));
-    const span = model.header.span_ns || 1;
-    this.density ??= density(model, rows, columns, span);
-    mini.fillStyle = paint.sunken;
-    mini.fillRect(0, 0, width, height);
-    mini.fillStyle = paint["text-3"];
-    mini.font = "11px system-ui, sans-serif";
-    mini.textBaseline = "middle";
-    mini.fillText("whole span", 8, height / 2);
-    mini.fillStyle = paint["line-strong"];
-    for (let c = 0; c < columns; c += 1) {
-      const h = Math.min(1, this.density[c]) * (height - 8);
-      if (h > 0) mini.fillRect(gutter + c, height - 4 - Math.max(1, h), 1, Math.max(1, h));
-    }
-    const left = gutter + (view.from / span) * columns;
-    const right = gutter + (view.to / span) * columns;
-    mini.globalAlpha = 0.18;
-    mini.fillStyle = paint.accent;
-    mini.fillRect(left, 0, Math.max(2, right - left), height);
-    mini.globalAlpha = 1;
-    mini.strokeStyle = paint.accent;
-    mini.strokeRect(left + 0.5, 0.5, Math.max(2, right - left) - 1, height - 1);
+  drawSpan({ from, to }, view) {
+    const { context, palette, width } = this;
+    const text = duration(to - from);
+    const left = Math.max(0, this.x(from, view));
+    const right = Math.min(width, this.x(to, view));
+    if (right < 0 || left > width) return;
+    context.font = '600 12px system-ui, "Liberation Sans", sans-serif';
+    const room = context.measureText(text).width + 12;
+    const x = Math.max(0, Math.min(width - room, (left + right - room) / 2));
+    context.fillStyle = palette.text.accent;
+    context.fillRect(left, AXIS - 4, Math.max(1, right - left), 3);
+    context.fillRect(x, 2, room, AXIS - 6);
+    context.fillStyle = palette.text.surface;
+    context.fillText(text, x + 6, AXIS / 2 - 1);
   }
 }
 
-function density(model, rows, columns, span) {
-  const { start, duration } = model.columns;
-  const filled = new Float64Array(columns);
-  const scale = columns / span;
-  for (const row of rows) {
-    if (!row.depths) continue;
-    const t = model.firstTrack[row.index];
-    for (let k = model.offsets[t]; k < model.offsets[t + 1]; k += 1) {
-      const i = model.order[k];
-      const from = start[i] * scale;
-      const to = Math.min(columns, from + duration[i] * scale);
-      let c = Math.min(columns - 1, Math.floor(from));
-      for (let at = from; at < to && c < columns; c += 1) {
-        const end = Math.min(to, c + 1);
-        filled[c] += end - at;
-        at = end;
-      }
-    }
+function lowerBound(sorted, value) {
+  let low = 0;
+  let high = sorted.length;
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if (sorted[middle] >= value) high = middle;
+    else low = middle + 1;
   }
-  return filled;
+  return low;
 }
 
-function hash(text) {
-  let value = 2166136261;
-  for (let i = 0; i < text.length; i += 1) value = Math.imul(value ^ text.charCodeAt(i), 16777619) >>> 0;
-  return (value ^ (value >>> 15)) >>> 0;
+// First place from `low` whose event begins at `time` or later.
+function within(sorted, low, end, start, time) {
+  let high = end;
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if (start[sorted[middle]] >= time) high = middle;
+    else low = middle + 1;
+  }
+  return low;
 }
+

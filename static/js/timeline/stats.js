@@ -1,71 +1,201 @@
-// Figures of a range of the timeline. Times in nanoseconds.
-import { firstReaching } from "./parse.js";
+// Figures of a range of the timeline. Times in nanoseconds. They are generators that pause every few thousand events, so that counting a
+// million of them never holds up a frame; `inSlices` runs them.
+import { busyWithin, firstReaching } from "./tracks.js";
 
-// Rows that stand for the device: its streams, or the threads where the device is the CPU.
-export function deviceRows(model) {
-  const gpu = model.rows.filter((row) => row.kind === "gpu" && row.events);
-  return gpu.length ? gpu : model.rows.filter((row) => row.kind === "thread" && row.events);
+const EVENTS_A_STEP = 8192;
+const SLICE = 5; // ms of one turn
+
+// Runs a generator between frames and hands over what it returns; the returned function stops it.
+export function inSlices(generator, done) {
+  let timer = 0;
+  const turn = () => {
+    const until = performance.now() + SLICE;
+    for (;;) {
+      const { done: finished, value } = generator.next();
+      if (finished) return done(value);
+      if (performance.now() > until) break;
+    }
+    timer = setTimeout(turn, 0);
+  };
+  timer = setTimeout(turn, 0);
+  return () => clearTimeout(timer);
 }
 
-// By name, over [from, to): how often, how long in all, on average, at least and at most. Nested time counts once, for the inner.
-export function byName(model, rows, from, to) {
+export function atOnce(generator) {
+  for (;;) {
+    const { done, value } = generator.next();
+    if (done) return value;
+  }
+}
+
+// What the figures are of: each GPU with its streams, or the threads where the device is the CPU.
+export function devicesOf(model) {
+  const found = new Map();
+  const gpu = model.rows.some((row) => row.kind === "gpu" && row.events);
+  for (const row of model.rows) {
+    if (!row.events || row.kind !== (gpu ? "gpu" : "thread")) continue;
+    const name = gpu ? row.group || "GPU" : "CPU threads";
+    if (!found.has(name)) found.set(name, { name, gpu, rows: [] });
+    found.get(name).rows.push(row);
+  }
+  return [...found.values()];
+}
+
+// What a device event counts as. `own` holds indices of names of the program's own kernels, or is null where nobody knows.
+export function categories(model, own) {
+  const { kinds } = model.header;
+  const { kind, name } = model.columns;
+  const plain = kinds.map((text) => ({ memcpy: "copies", memset: "copies", graph: "graphs", operator: "library", own: "own", sync: "other", api: "other", nvtx: "other" })[text] ?? "");
+  return (event) => plain[kind[event]] || (own ? (own.has(name[event]) ? "own" : "library") : "kernels");
+}
+
+export function* figures(model, { from, to, rows = null, own = null }) {
+  const devices = devicesOf(model);
+  const category = categories(model, own);
+  const wanted = rows ?? devices.flatMap((device) => device.rows);
+  const result = { from, to, rows: wanted, devices: [], names: yield* byName(model, wanted, from, to, category) };
+  for (const device of devices) {
+    const chosen = rows ? device.rows.filter((row) => rows.includes(row)) : device.rows;
+    if (chosen.length) result.devices.push(yield* ofDevice(model, { ...device, rows: chosen }, from, to, category));
+  }
+  result.launches = yield* launchCalls(model, from, to);
+  return result;
+}
+
+// By name, over [from, to): how often, how long in all, at least and at most. Nested time counts once, for the inner.
+export function* byName(model, rows, from, to, category = () => "") {
   const { start, duration, name } = model.columns;
   const sums = new Map();
+  let steps = 0;
   for (const row of rows) {
     for (let t = model.firstTrack[row.index]; t < model.firstTrack[row.index + 1]; t += 1) {
-      for (let k = firstReaching(model, t, from); k < model.offsets[t + 1]; k += 1) {
-        const i = model.order[k];
-        if (start[i] >= to) break;
-        const end = start[i] + duration[i];
-        if (end <= from) continue;
-        const inside = end > to || start[i] < from ? (Math.min(end, to) - Math.max(start[i], from)) / (duration[i] || 1) : 1;
-        const own = model.own[i] * inside;
-        let sum = sums.get(name[i]);
-        if (!sum) sums.set(name[i], (sum = { name: name[i], count: 0, total: 0, least: Infinity, most: 0 }));
+      for (let k = firstReaching(model, t, from); k < model.offsets[t + 1] && start[k] < to; k += 1) {
+        if ((steps += 1) % EVENTS_A_STEP === 0) yield;
+        const end = start[k] + duration[k];
+        if (end <= from && duration[k] > 0) continue;
+        const inside = end > to || start[k] < from ? (Math.min(end, to) - Math.max(start[k], from)) / (duration[k] || 1) : 1;
+        let sum = sums.get(name[k]);
+        if (!sum) sums.set(name[k], (sum = { name: name[k], category: category(k), count: 0, total: 0, least: Infinity, most: 0, first: k }));
         sum.count += 1;
-        sum.total += own;
-        if (duration[i] < sum.least) sum.least = duration[i];
-        if (duration[i] > sum.most) sum.most = duration[i];
+        sum.total += model.own[k] * inside;
+        if (duration[k] < sum.least) sum.least = duration[k];
+        if (duration[k] > sum.most) sum.most = duration[k];
       }
     }
   }
   return [...sums.values()].sort((a, b) => b.total - a.total);
 }
 
-// How much of [from, to) no row worked, and the gaps between what they did.
-export function busy(model, rows, from, to) {
-  const { start, duration } = model.columns;
+// One device over [from, to): where its time goes, the gaps between what it did, and who is to blame for them. Idle time before an event is
+// the host's until the call that launched it began, then launching; where that call had begun before the device fell idle, the event was
+// queued. (Causes after HolisticTraceAnalysis.)
+function* ofDevice(model, device, from, to, category) {
+  const { start, duration, kind } = model.columns;
+  const kernel = model.header.kinds.indexOf("kernel");
   const heads = [];
-  for (const row of rows) {
-    if (!row.depths) continue;
-    const t = model.firstTrack[row.index]; // what is nested lies within the first depth
-    heads.push({ at: firstReaching(model, t, from), end: model.offsets[t + 1] });
+  for (const row of device.rows) {
+    const depths = device.gpu ? row.depths : 1; // on a thread, what is nested lies within the first depth
+    for (let depth = 0; depth < depths; depth += 1) {
+      const track = model.firstTrack[row.index] + depth;
+      heads.push({ at: firstReaching(model, track, from), end: model.offsets[track + 1] });
+    }
   }
-  let worked = 0;
+  const where = {};
+  const idle = { host: 0, launching: 0, queued: 0, unknown: 0 };
+  const gaps = [];
+  const latencies = [];
+  let longest = null;
+  let kernels = 0;
+  let events = 0;
   let until = from;
   let began = false;
-  const gaps = [];
+  let steps = 0;
   for (;;) {
+    if ((steps += 1) % EVENTS_A_STEP === 0) yield;
     let chosen = null;
-    let first = Infinity;
-    for (const head of heads) {
-      if (head.at >= head.end) continue;
-      const begin = start[model.order[head.at]];
-      if (begin < first) {
-        first = begin;
-        chosen = head;
+    for (const head of heads) if (head.at < head.end && (!chosen || start[head.at] < start[chosen.at])) chosen = head;
+    const event = chosen ? chosen.at : -1;
+    const begin = chosen ? Math.max(start[event], from) : to;
+    if (begin >= to) {
+      blame(idle, model, event, until, to);
+      break;
+    }
+    chosen.at += 1;
+    events += 1;
+    if (kind[event] === kernel) kernels += 1;
+    const call = model.launch[event];
+    if (call && start[event] >= from) latencies.push(start[event] - start[call - 1]);
+    const end = Math.min(start[event] + duration[event], to);
+    if (end <= until) continue;
+    if (begin > until) {
+      blame(idle, model, event, until, begin);
+      if (began) {
+        gaps.push(begin - until);
+        if (!longest || begin - until > longest.to - longest.from) longest = { from: until, to: begin };
       }
     }
-    if (!chosen || first >= to) break;
-    const i = model.order[chosen.at++];
-    const begin = Math.max(start[i], from);
-    const end = Math.min(start[i] + duration[i], to);
-    if (end <= until) continue;
-    if (begin > until && began) gaps.push(begin - until);
-    worked += end - Math.max(begin, until);
+    const what = category(event);
+    where[what] = (where[what] ?? 0) + end - Math.max(begin, until);
     until = end;
     began = true;
   }
-  const sorted = Float64Array.from(gaps).sort(); // numbers sort several times faster here than in a plain array
-  return { idle: to > from ? 1 - worked / (to - from) : 0, gaps: sorted.length, gap: sorted.length ? sorted[sorted.length >> 1] : null };
+  const streams = [];
+  for (const row of device.rows) streams.push(yield* ofStream(model, row, from, to));
+  const busy = Object.values(where).reduce((sum, part) => sum + part, 0);
+  return { name: device.name, gpu: device.gpu, where, busy, idle, span: to - from, gaps: spread(gaps), longest, kernels, events, latency: spread(latencies), streams };
+}
+
+function blame(idle, model, event, from, to) {
+  if (to <= from) return;
+  const call = event >= 0 ? model.launch[event] : 0;
+  if (!call) {
+    idle.unknown += to - from;
+    return;
+  }
+  const called = model.columns.start[call - 1];
+  if (called <= from) idle.queued += to - from;
+  else {
+    idle.host += Math.min(called, to) - from;
+    idle.launching += Math.max(0, to - called);
+  }
+}
+
+function* ofStream(model, row, from, to) {
+  const { start, duration } = model.columns;
+  const track = model.firstTrack[row.index];
+  const gaps = [];
+  let until = -1;
+  let events = 0;
+  for (let k = firstReaching(model, track, from); k < model.offsets[track + 1] && start[k] < to; k += 1) {
+    if (k % EVENTS_A_STEP === 0) yield;
+    events += 1;
+    if (until >= 0 && start[k] > until) gaps.push(start[k] - until);
+    until = Math.max(until, start[k] + duration[k]);
+  }
+  return { row, events, busy: busyWithin(model, track, from, to), gaps: spread(gaps) };
+}
+
+// Calls of the range that put something on a device.
+function* launchCalls(model, from, to) {
+  const { start, correlation, kind } = model.columns;
+  const api = model.header.kinds.indexOf("api");
+  const { head, next } = model.links;
+  let calls = 0;
+  for (const row of model.rows) {
+    if (row.kind !== "api" || !row.events) continue;
+    for (let t = model.firstTrack[row.index]; t < model.firstTrack[row.index + 1]; t += 1) {
+      for (let k = firstReaching(model, t, from); k < model.offsets[t + 1] && start[k] < to; k += 1) {
+        if (k % EVENTS_A_STEP === 0) yield;
+        const c = correlation[k];
+        if (start[k] >= from && kind[k] === api && c && c < head.length && next[head[c] - 1]) calls += 1;
+      }
+    }
+  }
+  return calls;
+}
+
+function spread(values) {
+  const sorted = Float64Array.from(values).sort(); // numbers sort several times faster here than in a plain array
+  const at = (part) => (sorted.length ? sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * part))] : null);
+  return { count: sorted.length, p50: at(0.5), p95: at(0.95), most: sorted.length ? sorted.at(-1) : null };
 }

@@ -1,327 +1,383 @@
-// A timeline in a box: loading, zoom and pan, selection, measuring, search, and the figures of what is visible.
-import { h, setText } from "../run/dom.js";
-import { nameOf, nameTable, selectedPanel, tooltip } from "./details.js";
-import { duration, share } from "./format.js";
-import { Input } from "./input.js";
-import { Painter } from "./painter.js";
-import { firstReaching, hit, linked, parse } from "./parse.js";
-import { busy, byName, deviceRows } from "./stats.js";
+// A timeline in a box, or two on one scale: what range is shown, what is selected, measured and searched for. Each timeline is a lane.
+// For other modules: the box's `timeline` is this view; `box.marks = [{start_ns, end_ns, label, id, sha?}]` are drawn; `timeline:range`
+// {sha, start_ns, end_ns, rows} is dispatched on it when a range was measured, `timeline:mark` {id} when a mark was clicked.
+import { h } from "../run/dom.js";
+import { anchors } from "./compare.js";
+import { keysOnCanvas } from "./keys.js";
+import { Lane } from "./lane.js";
+import { nameOf } from "./details.js";
+import { duration } from "./format.js";
+import { Panels } from "./panels.js";
+import { HEIGHTS, rowKey } from "./rows.js";
+import { find, stepMatch } from "./search.js";
+import { Toolbar } from "./toolbar.js";
 
-const BIG = 512 * 1024; // bytes that are parsed in a worker
 const LEAST_SPAN = 20; // ns across the screen
-const STEP = 1.25;
+const REST = 120; // ms after the last move before figures are counted
 
 export class TimelineView {
-  constructor(box, { url, worker = null, name = "" }) {
-    Object.assign(this, { box, name, workerUrl: worker });
-    this.view = { from: 0, to: 1 };
-    this.selected = this.hover = -1;
-    this.partners = [];
-    this.measure = null;
-    this.matches = null;
-    this.folded = new Set();
+  // `lanes`: [{url, name, sha?, own?}] of one timeline or two; or the one's `url` and `name`. `own` are names of the program's own kernels.
+  constructor(element, { url, name = "", worker = null, lanes = [{ url, name }] }) {
+    Object.assign(this, { element, workerUrl: worker, lanesWanted: lanes.length });
+    this.range = { from: 0, to: 1 };
+    this.rowHeight = remembered("timeline-rows", "normal");
     this.aborter = new AbortController();
-    this.buildFrame();
-    this.load(url);
+    this.toolbar = new Toolbar(this);
+    this.lanes = lanes.map((config, index) => new Lane(this, index, config));
+    this.active = this.lanes[0];
+    this.panels = new Panels(this);
+    this.tipElement = h("div", { class: "timeline-tip", hidden: true });
+    this.spoken = h("p", { class: "visually-hidden", role: "status" });
+    element.timeline = this;
+    element.classList.toggle("comparing", lanes.length > 1);
+    element.replaceChildren(this.toolbar.element, ...this.lanes.map((lane) => lane.element), this.panels.element, this.tipElement, this.spoken);
+    this.listenForMarks();
+    this.ready = this.load();
   }
 
   destroy() {
     this.aborter.abort();
     this.sizes?.disconnect();
-    this.worker?.terminate();
-    clearTimeout(this.settling);
+    this.panels.stop();
+    clearTimeout(this.resting);
   }
 
-  buildFrame() {
-    this.search = h("input", { type: "search", placeholder: "Find a name", "aria-label": "Find events by name", spellcheck: "false" });
-    this.found = h("span", { class: "found faint", role: "status" });
-    this.summary = h("p", { class: "timeline-summary" }, "Loading the timeline …");
-    const button = (text, label, action) => h("button", { type: "button", class: "button quiet small icon", title: label, "aria-label": label, onclick: action }, text);
-    this.toolbar = h(
-      "div",
-      { class: "timeline-tools" },
-      this.search,
-      button("‹", "previous match (shift-Enter)", () => this.nextMatch(-1)),
-      button("›", "next match (Enter)", () => this.nextMatch(1)),
-      this.found,
-      h("span", { class: "push" }),
-      button("−", "zoom out (s)", () => this.zoom(STEP * STEP)),
-      button("+", "zoom in (w)", () => this.zoom(1 / (STEP * STEP))),
-      h("button", { type: "button", class: "button quiet small", title: "the whole span (0)", onclick: () => this.fit() }, "Fit"),
-    );
-    this.minimap = h("canvas", { class: "timeline-minimap", "aria-hidden": "true" });
-    this.canvas = h("canvas", { class: "timeline-canvas", tabindex: "0", role: "application", "aria-label": `Timeline of ${this.name}. Arrow keys move and zoom, full stop and comma step along a row; the tables below say the same in words.` });
-    this.tip = h("div", { class: "timeline-tip", hidden: true });
-    this.scroller = h("div", { class: "timeline-scroll" }, this.canvas);
-    this.detail = h("div", { class: "timeline-selected", "aria-live": "polite" });
-    this.tables = h("div", { class: "timeline-tables table-wrap", tabindex: "0", role: "region", "aria-label": "Events by name" });
-    this.box.replaceChildren(this.toolbar, this.summary, this.minimap, this.scroller, h("div", { class: "timeline-below" }, this.detail, this.tables), this.tip);
-  }
-
-  async load(url) {
-    try {
-      const answer = await fetch(url, { credentials: "same-origin", signal: this.aborter.signal });
-      if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
-      const buffer = await answer.arrayBuffer();
-      this.model = buffer.byteLength > BIG && this.workerUrl ? await this.parseAside(buffer) : parse(buffer);
-    } catch (error) {
-      if (error.name === "AbortError") return;
-      this.summary.textContent = `The timeline cannot be drawn: ${error.message}.`;
-      return;
+  async load() {
+    for (const lane of this.lanes) {
+      try {
+        await lane.load(this.workerUrl, this.aborter.signal);
+      } catch (error) {
+        if (this.aborter.signal.aborted) return false;
+        this.fail(lane, error);
+        return false;
+      }
+      if (this.aborter.signal.aborted) return false;
     }
-    if (this.aborter.signal.aborted) return;
     this.start();
+    return true;
   }
 
-  parseAside(buffer) {
-    return new Promise((resolve, reject) => {
-      this.worker = new Worker(this.workerUrl, { type: "module" });
-      this.worker.onmessage = ({ data }) => {
-        this.worker.terminate();
-        if (data.error) reject(new Error(data.error));
-        else resolve(data.model);
-      };
-      this.worker.onerror = () => reject(new Error("it could not be parsed"));
-      this.worker.postMessage(buffer, [buffer]);
-    });
+  fail(lane, error) {
+    this.element.replaceChildren(
+      h(
+        "div",
+        { class: "notice bad timeline-problem", role: "alert" },
+        h("span", { class: "sign", "aria-hidden": "true" }, "✕"),
+        h(
+          "div",
+          null,
+          h("p", null, h("strong", null, `The timeline${lane.name ? ` of ${lane.name}` : ""} cannot be drawn: `), `${error.message}.`),
+          h("p", null, "The recording itself is kept as it was stored. Try again; if it stays so, download it and have the candidate profiled anew."),
+          h("p", { class: "row" }, h("button", { type: "button", class: "button small", onclick: () => this.again() }, "Try again"), h("a", { class: "button small", href: `${lane.config.url}?download` }, "Download the file")),
+        ),
+      ),
+    );
+  }
+
+  again() {
+    const lanes = this.lanes.map((lane) => lane.config);
+    this.destroy();
+    return new TimelineView(this.element, { worker: this.workerUrl, lanes });
   }
 
   start() {
-    const { header, count } = this.model;
-    this.device = deviceRows(this.model);
-    this.painter = new Painter(this.canvas, this.minimap);
-    this.span = header.span_ns || 1;
-    this.view = { from: 0, to: this.span };
-    const notes = [];
-    if (header.truncated) notes.push(`only ${header.truncated.kept.toLocaleString("en")} of ${header.truncated.of.toLocaleString("en")} events were kept`);
-    notes.push(...(header.warnings ?? []));
-    this.about = [`${count.toLocaleString("en")} events`, duration(this.span), header.tool, header.device].filter(Boolean).join(" · ");
-    this.notes = notes;
-    if (!count) {
-      this.summary.textContent = "The profiler recorded nothing.";
-      return;
+    const { signal } = this.aborter;
+    for (const lane of this.lanes) {
+      if (!lane.model.count) {
+        lane.summary.textContent = "The profiler recorded nothing.";
+        lane.element.classList.add("empty");
+        this.panels.element.hidden = true;
+        if (this.lanes.length === 1) return;
+      }
     }
-    new Input(this);
-    this.sizes = new ResizeObserver(() => this.relayout());
-    this.sizes.observe(this.scroller);
-    this.relayout();
-    this.showSelected();
-  }
-
-  relayout() {
-    const width = Math.floor(this.scroller.clientWidth);
-    if (!width || width === this.laidOut?.width) return;
-    this.layout(width);
-  }
-
-  layout(width) {
-    this.laidOut = { width };
-    this.painter.layout(this.model, width, width < 560 ? 84 : 148, this.folded);
-    this.painter.resize();
-    this.draw();
+    if (this.lanes.length > 1) {
+      this.anchors = anchors(this.lanes.map((lane) => lane.model));
+      this.usualAnchor = Math.min(1, this.anchors.length - 1);
+      this.align(this.usualAnchor, false);
+    }
+    this.range = this.bounds();
+    for (const lane of this.lanes) {
+      lane.start();
+      keysOnCanvas(this, lane.canvas, signal);
+    }
+    const repaint = () => {
+      for (const lane of this.lanes) lane.painter.readColours();
+      this.draw();
+    };
+    document.addEventListener("themechange", repaint, { signal });
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint, { signal });
+    this.sizes = new ResizeObserver(() => this.resized());
+    for (const lane of this.lanes) this.sizes.observe(lane.scroller);
+    this.placeMarks();
+    this.panels.showSelected(this.active);
+    this.paint();
     this.settle();
   }
 
+  resized() {
+    for (const lane of this.lanes) lane.resize();
+    this.paint(); // at once: a canvas that was sized anew is empty
+  }
+
+  // Range over all lanes, on the common scale.
+  bounds() {
+    return { from: Math.min(...this.lanes.map((lane) => -lane.offset)), to: Math.max(...this.lanes.map((lane) => lane.span - lane.offset)) };
+  }
+
+  align(index, redraw = true) {
+    this.anchorIndex = index;
+    this.lanes.forEach((lane, i) => (lane.offset = this.anchors[index].at[i]));
+    this.toolbar.offer(this.anchors, index);
+    if (!redraw) return;
+    this.measure(null);
+    this.fit();
+  }
+
   draw() {
-    if (this.drawing) return;
-    this.drawing = requestAnimationFrame(() => {
-      this.drawing = 0;
-      if (this.aborter.signal.aborted) return;
-      this.painter.draw(this.view, { selected: this.selected, hover: this.hover, partners: this.partners, measure: this.measure, matches: this.matches });
-      this.painter.drawMinimap(this.view, this.device);
-    });
+    if (!this.drawing) {
+      this.drawing = requestAnimationFrame(() => {
+        this.drawing = 0;
+        this.paint();
+      });
+    }
+  }
+
+  paint() {
+    if (this.aborter.signal.aborted || !this.lanes.every((lane) => lane.painter?.width)) return;
+    for (const lane of this.lanes) lane.paint();
+    if (this.painted) return;
+    this.painted = true;
+    performance.mark("timeline:picture");
   }
 
   // Figures are counted when the view has come to rest.
   settle() {
-    clearTimeout(this.settling);
-    this.settling = setTimeout(() => this.showFigures(), 120);
-  }
-
-  showFigures() {
-    const range = this.measure ?? this.view;
-    const from = Math.max(0, Math.min(range.from, range.to));
-    const to = Math.max(range.from, range.to);
-    const rows = this.measure ? this.measuredRows() : this.device;
-    const names = byName(this.model, rows, from, to);
-    const onDevice = busy(this.model, this.device, from, to);
-    const whole = names.reduce((sum, row) => sum + row.total, 0);
-    const what = this.measure ? "Measured" : from <= 0 && to >= this.span ? "Whole span" : "Visible";
-    const rest = [`${what} ${duration(to - from)}`, `device idle ${share(onDevice.idle)}`];
-    if (onDevice.gap != null) rest.push(`gap p50 ${duration(onDevice.gap)}`);
-    this.summary.replaceChildren(h("b", null, rest.join(" · ")), h("span", { class: "faint" }, ` ${this.about}`), ...this.notes.map((note) => h("span", { class: "timeline-note" }, `! ${note}`)));
-    const rowsNamed = this.measure ? rows.map((row) => row.name).join(", ") : this.device[0]?.kind === "gpu" ? "the device" : "the threads";
-    this.tables.replaceChildren(nameTable(this.model, names, whole, `${this.measure ? "In the measured range" : "In the visible range"}, on ${rowsNamed || "no row"}`, (name) => this.find(name)));
-  }
-
-  measuredRows() {
-    const { top, bottom } = this.measure;
-    return this.painter.rows.filter((line) => line.y < bottom && line.y + line.height > top).map((line) => line.row);
+    clearTimeout(this.resting);
+    this.panels.stop();
+    this.resting = setTimeout(() => {
+      if (this.aborter.signal.aborted) return;
+      for (const lane of this.lanes) lane.showShares();
+      this.panels.count();
+      this.element.dispatchEvent(new CustomEvent("timeline:rest"));
+    }, REST);
   }
 
   set(from, to) {
-    const wide = Math.min(this.span * 1.02, Math.max(LEAST_SPAN, to - from));
-    const middle = (from + to) / 2;
-    let begin = middle - wide / 2;
-    const margin = Math.min(wide, this.span) * 0.02;
-    begin = Math.min(Math.max(begin, -margin), this.span + margin - wide);
-    this.view = { from: begin, to: begin + wide };
-    this.hideTip();
+    if (!this.painted) return; // nothing is there yet to be moved
+    const bounds = this.bounds();
+    const span = bounds.to - bounds.from;
+    const wide = Math.min(span * 1.04, Math.max(LEAST_SPAN, to - from));
+    const margin = Math.min(wide, span) * 0.02;
+    const begin = Math.min(Math.max((from + to - wide) / 2, bounds.from - margin), bounds.to + margin - wide);
+    this.range = { from: begin, to: begin + wide };
+    this.tip(null);
     this.draw();
     this.settle();
   }
 
   fit() {
-    this.set(0, this.span);
+    const { from, to } = this.bounds();
+    this.set(from, to);
   }
 
-  zoom(factor, at = (this.view.from + this.view.to) / 2) {
-    this.set(at - (at - this.view.from) * factor, at + (this.view.to - at) * factor);
+  zoom(factor, at = (this.range.from + this.range.to) / 2) {
+    this.set(at - (at - this.range.from) * factor, at + (this.range.to - at) * factor);
   }
 
   pan(part) {
-    const by = (this.view.to - this.view.from) * part;
-    this.set(this.view.from + by, this.view.to + by);
+    const by = (this.range.to - this.range.from) * part;
+    this.set(this.range.from + by, this.range.to + by);
   }
 
-  select(event, { reveal = false } = {}) {
-    this.selected = event;
-    this.partners = event >= 0 ? linked(this.model, event).slice(0, 64) : [];
-    if (reveal && event >= 0) this.reveal(event);
-    this.showSelected();
+  // The time under the pointer where it rests on a canvas: zooming by key keeps it in place.
+  pointed() {
+    const lane = this.lanes.find((known) => known.input?.at);
+    return lane ? lane.painter.time(lane.input.at.x, lane.view) - lane.offset : undefined;
+  }
+
+  activate(lane) {
+    this.active = lane;
+  }
+
+  select(lane, event, { reveal = false } = {}) {
+    this.active = lane;
+    for (const other of this.lanes) other.select(other === lane ? event : -1);
+    if (reveal && event >= 0) this.reveal(lane, event);
+    this.panels.showSelected(lane);
     this.draw();
-  }
-
-  showSelected() {
-    this.detail.replaceChildren(...selectedPanel(this.model, this.selected, (event) => this.select(event, { reveal: true })));
+    this.settle();
   }
 
   // Brings an event into view, and zooms in where it would be too small to see.
-  reveal(event) {
-    const { start, duration: took } = this.model.columns;
-    const wide = this.view.to - this.view.from;
-    const middle = start[event] + took[event] / 2;
-    const pixel = wide / (this.painter.width - this.painter.gutter);
+  reveal(lane, event) {
+    const { start, duration: took } = lane.model.columns;
+    const wide = this.range.to - this.range.from;
+    const middle = start[event] + took[event] / 2 - lane.offset;
+    const pixel = wide / lane.painter.width;
     if (took[event] < 3 * pixel) this.set(middle - Math.max(took[event] * 20, 200), middle + Math.max(took[event] * 20, 200));
-    else if (start[event] < this.view.from || start[event] + took[event] > this.view.to) {
+    else if (start[event] < lane.view.from || start[event] + took[event] > lane.view.to) {
       const room = Math.max(wide, took[event] * 1.4);
       this.set(middle - room / 2, middle + room / 2);
     }
-    const y = this.painter.placeOf(event);
-    if (y != null && (y < this.scroller.scrollTop || y > this.scroller.scrollTop + this.scroller.clientHeight - 24)) this.scroller.scrollTop = Math.max(0, y - this.scroller.clientHeight / 2);
+    lane.showRow(event);
   }
 
-  focusOn(event) {
-    const { start, duration: took } = this.model.columns;
+  focusOn(lane, event) {
+    const { start, duration: took } = lane.model.columns;
     const room = Math.max(took[event] * 0.2, LEAST_SPAN);
-    this.set(start[event] - room, start[event] + took[event] + room);
+    this.set(start[event] - lane.offset - room, start[event] + took[event] - lane.offset + room);
+    lane.showRow(event);
+  }
+
+  focusOnSelection() {
+    if (this.active.selected >= 0) this.focusOn(this.active, this.active.selected);
+    else if (this.measuredRange) this.show(this.measuredRange.from, this.measuredRange.to);
+  }
+
+  // Shows [from, to] with some room around, on the common scale.
+  show(from, to) {
+    const room = Math.max((to - from) * 0.25, LEAST_SPAN);
+    this.set(from - room, to + room);
   }
 
   step(by) {
-    if (this.selected < 0) {
-      const t = this.model.firstTrack[(this.device[0] ?? this.model.rows[0]).index];
-      const first = firstReaching(this.model, t, Math.max(0, this.view.from));
-      if (first < this.model.offsets[t + 1]) this.select(this.model.order[first], { reveal: true });
-      return;
-    }
-    const { row, depth } = this.model.columns;
-    const t = this.model.firstTrack[row[this.selected]] + depth[this.selected];
-    const at = this.model.place[this.selected] + by;
-    if (at >= this.model.offsets[t] && at < this.model.offsets[t + 1]) this.select(this.model.order[at], { reveal: true });
+    const next = this.active.next(by);
+    if (next >= 0) this.select(this.active, next, { reveal: true });
+    else this.say(by > 0 ? "This is the last event of the row." : "This is the first event of the row.");
   }
 
-  find(text) {
-    this.search.value = text;
-    this.applySearch();
+  // Measures [from, to] on the lane's own clock over some of its lines (none: all). A second lane measures the same part of the common scale.
+  measure(lane, from = 0, to = 0, lines = []) {
+    this.measuredRange = lane ? { from: from - lane.offset, to: to - lane.offset } : null;
+    const keys = new Set(lines.map((line) => line.key));
+    for (const other of this.lanes) {
+      const its = other === lane ? lines : other.laid.lines.filter((line) => keys.has(line.key));
+      other.measure = lane ? { from: this.measuredRange.from + other.offset, to: this.measuredRange.to + other.offset, lines: its, rows: its.length ? other.rowsOf(its) : null } : null;
+    }
+    this.draw();
+    this.settle();
+  }
+
+  measured(lane) {
+    if (!lane.measure) return;
+    const { from, to, rows } = lane.measure;
+    this.say(`Measured ${duration(to - from)}.`);
+    const detail = { sha: lane.sha, start_ns: Math.round(from), end_ns: Math.round(to), rows: (rows ?? []).map(rowKey) };
+    this.element.dispatchEvent(new CustomEvent("timeline:range", { bubbles: true, detail }));
+  }
+
+  measureSelected(stretch) {
+    const lane = this.active;
+    if (lane.selected < 0) return;
+    const { start, duration: took } = lane.model.columns;
+    let [from, to] = [start[lane.selected], start[lane.selected] + took[lane.selected]];
+    if (stretch && lane.measure) [from, to] = [Math.min(from, lane.measure.from), Math.max(to, lane.measure.to)];
+    this.measure(lane, from, to);
+    this.measured(lane);
+  }
+
+  clear() {
+    this.measure(null);
+    this.select(this.active, -1);
+  }
+
+  search(text, asExpression) {
+    if (!this.painted) return;
+    try {
+      for (const lane of this.lanes) lane.matches = find(lane.model, text, asExpression);
+    } catch (error) {
+      for (const lane of this.lanes) lane.matches = null;
+      this.toolbar.say(`no regular expression: ${error.message.replace(/^Invalid regular expression: /, "")}`, true);
+      this.draw();
+      return;
+    }
+    const hits = this.lanes.reduce((sum, lane) => sum + (lane.matches?.events.length ?? 0), 0);
+    this.toolbar.say(!text.trim() ? "" : hits ? `${hits.toLocaleString("en")} events` : "no event has this name");
+    this.draw();
+    this.settle();
+  }
+
+  find(name) {
+    this.toolbar.search.value = name;
+    this.toolbar.toggleExpression(false);
     this.nextMatch(1);
   }
 
-  applySearch() {
-    const wanted = this.search.value.trim().toLowerCase();
-    if (!wanted) {
-      this.matches = null;
-      this.matchCount = 0;
-      setText(this.found, "");
-      this.draw();
-      return;
-    }
-    this.matches = new Set();
-    this.model.header.names.forEach((name, index) => name.toLowerCase().includes(wanted) && this.matches.add(index));
-    let hits = 0;
-    const { name } = this.model.columns;
-    for (let i = 0; i < this.model.count; i += 1) if (this.matches.has(name[i])) hits += 1;
-    this.matchCount = hits;
-    setText(this.found, hits ? `${hits.toLocaleString("en")} events` : "no event has this name");
+  nextMatch(by) {
+    const lane = this.active.matches?.events.length ? this.active : this.lanes.find((known) => known.matches?.events.length);
+    const found = lane ? stepMatch(lane.model, lane.matches, lane.selected, by, lane.view.from) : null;
+    if (!found) return;
+    this.toolbar.say(`${found.place.toLocaleString("en")} of ${lane.matches.events.length.toLocaleString("en")} events`);
+    this.select(lane, found.event, { reveal: true });
+  }
+
+  setRowHeight(name) {
+    this.rowHeight = name in HEIGHTS ? name : "normal";
+    remember("timeline-rows", this.rowHeight);
+    if (!this.painted) return;
+    for (const lane of this.lanes) lane.relayout();
     this.draw();
   }
 
-  // The next event that matches, in time, wherever it stands.
-  nextMatch(by) {
-    if (!this.matches?.size || !this.matchCount) return;
-    const { start, name } = this.model.columns;
-    const after = (a, b) => start[a] - start[b] || a - b;
-    const here = this.selected >= 0 && this.matches.has(name[this.selected]) ? this.selected : -1;
-    let best = -1;
-    let around = -1;
-    for (let i = 0; i < this.model.count; i += 1) {
-      if (!this.matches.has(name[i]) || i === here) continue;
-      if ((here < 0 ? start[i] >= this.view.from : after(i, here) * by > 0) && (best < 0 || after(i, best) * by < 0)) best = i;
-      if (around < 0 || after(i, around) * by < 0) around = i;
-    }
-    const chosen = best >= 0 ? best : around;
-    if (chosen >= 0) this.select(chosen, { reveal: true });
+  tip(lane, event = -1, at = null, content = null) {
+    const { tipElement } = this;
+    tipElement.hidden = event < 0;
+    if (event < 0) return;
+    if (this.tipOf !== event || this.tipLane !== lane) tipElement.replaceChildren(...content());
+    Object.assign(this, { tipOf: event, tipLane: lane });
+    const frame = this.element.getBoundingClientRect();
+    const canvas = lane.canvas.getBoundingClientRect();
+    const x = Math.max(4, Math.min(canvas.left - frame.left + at.x + 14, frame.width - tipElement.offsetWidth - 4));
+    tipElement.style.transform = `translate(${x}px, ${canvas.top - frame.top + at.y + 18}px)`;
   }
 
-  point(event) {
-    const box = this.canvas.getBoundingClientRect();
-    return { x: event.clientX - box.left, y: event.clientY - box.top };
+  say(text) {
+    this.spoken.textContent = text;
   }
 
-  under({ x, y }) {
-    if (x < this.painter.gutter) return -1;
-    const place = this.painter.at(y);
-    if (!place) return -1;
-    const slack = ((this.view.to - this.view.from) / (this.painter.width - this.painter.gutter)) * 2;
-    return hit(this.model, place.track, this.painter.time(x, this.view), slack);
+  listenForMarks() {
+    let marks = this.element.marks ?? [];
+    Object.defineProperty(this.element, "marks", {
+      configurable: true,
+      get: () => marks,
+      set: (given) => {
+        marks = [...(given ?? [])];
+        this.placeMarks();
+      },
+    });
   }
 
-  toggleRow({ y }) {
-    const place = this.painter.at(y);
-    if (!place || place.line.row.depths < 2) return;
-    const { index } = place.line.row;
-    if (this.folded.has(index)) this.folded.delete(index);
-    else this.folded.add(index);
-    this.layout(this.laidOut.width);
+  placeMarks() {
+    for (const lane of this.lanes) lane.marks = this.element.marks.filter((mark) => (mark.sha ? mark.sha === lane.sha : lane.index === 0));
+    this.panels.showMarks();
+    this.draw();
   }
 
-  hoverAt(at) {
-    const found = this.under(at);
-    this.canvas.classList.toggle("over-event", found >= 0);
-    if (found !== this.hover) {
-      this.hover = found;
-      this.draw();
-      if (found >= 0) this.tip.replaceChildren(...tooltip(this.model, found));
-    }
-    this.tip.hidden = found < 0;
-    if (found < 0) return;
-    const frame = this.box.getBoundingClientRect();
-    const canvas = this.canvas.getBoundingClientRect();
-    const x = canvas.left - frame.left + at.x;
-    const y = canvas.top - frame.top + at.y;
-    const left = Math.max(4, Math.min(x + 14, frame.width - this.tip.offsetWidth - 4));
-    this.tip.style.transform = `translate(${left}px, ${y + 18}px)`;
+  openMark(lane, mark) {
+    this.show(mark.start_ns - lane.offset, mark.end_ns - lane.offset);
+    this.element.dispatchEvent(new CustomEvent("timeline:mark", { bubbles: true, detail: { id: mark.id } }));
   }
 
-  hideTip() {
-    this.tip.hidden = true;
-    if (this.hover >= 0) {
-      this.hover = -1;
-      this.draw();
-    }
-  }
-
-  // For tests and for screen readers alike: what is selected, in words.
+  // For tests and for links: what is selected, in words.
   get selectedName() {
-    return this.selected >= 0 ? nameOf(this.model, this.selected) : "";
+    return this.active.selected >= 0 ? nameOf(this.active.model, this.active.selected) : "";
   }
 }
+
+function remembered(key, otherwise) {
+  try {
+    const found = localStorage.getItem(key);
+    return found in HEIGHTS ? found : otherwise;
+  } catch {
+    return otherwise;
+  }
+}
+
+function remember(key, value) {
+  try {
+    localStorage.setItem(key, value);
+  } catch {
+    // Not remembered, then.
+  }
+}
+

@@ -1,0 +1,177 @@
+// One timeline within a box: its head, minimap, labels and canvas. The box (view.js) says which range all its lanes show.
+import { h } from "../run/dom.js";
+import { tooltip } from "./details.js";
+import { Input } from "./input.js";
+import { linked } from "./links.js";
+import { load } from "./load.js";
+import { Minimap } from "./minimap.js";
+import { Painter } from "./painter.js";
+import { AXIS, HEIGHTS, labels, layout, lineOf, rowKey, showShares } from "./rows.js";
+import { devicesOf } from "./stats.js";
+import { firstReaching, hit, trackOf } from "./tracks.js";
+
+export class Lane {
+  constructor(box, index, config) {
+    Object.assign(this, { box, index, config, name: config.name, sha: config.sha ?? /[0-9a-f]{64}/.exec(config.url)?.[0] ?? "" });
+    this.offset = 0; // where the box's 0 lies on this timeline's own clock, ns
+    this.selected = this.hover = -1;
+    this.partners = [];
+    this.measure = this.matches = null;
+    this.marks = [];
+    this.folded = new Set();
+    this.build();
+  }
+
+  build() {
+    this.summary = h("p", { class: "timeline-summary" }, "Loading the timeline …");
+    this.notes = h("div", { class: "timeline-notes", hidden: true });
+    this.minimapCanvas = h("canvas", { class: "timeline-minimap", "aria-hidden": "true" });
+    this.canvas = h("canvas", {
+      class: "timeline-canvas",
+      tabindex: "0",
+      role: "application",
+      "aria-label": `Timeline of ${this.name}. W and S zoom, A and D pan, full stop and comma step along a row, slash searches, R measures the selected event. The tables below say the same in words.`,
+    });
+    this.labels = h("div", { class: "timeline-labels" });
+    this.stage = h("div", { class: "timeline-stage" }, this.canvas);
+    this.scroller = h("div", { class: "timeline-scroll" }, h("div", { class: "timeline-body" }, h("div", { class: "timeline-gutter" }, h("div", { class: "timeline-corner" }), this.labels), this.stage));
+    this.element = h(
+      "section",
+      { class: "timeline-lane", "aria-label": `Timeline of ${this.name}` },
+      h("div", { class: "timeline-lane-head" }, this.box.lanesWanted > 1 ? h("h2", null, this.name) : null, this.summary),
+      this.notes,
+      h("div", { class: "timeline-overview" }, h("span", { class: "timeline-whole faint" }, "whole span"), this.minimapCanvas),
+      this.scroller,
+    );
+  }
+
+  async load(worker, signal) {
+    this.model = await load(this.config.url, { worker, signal, say: (text) => (this.summary.textContent = text) });
+    this.span = this.model.header.span_ns || 1;
+    const named = this.config.own ? new Set(this.config.own) : null;
+    const listed = this.model.header.own;
+    this.own = Array.isArray(listed) ? new Set(listed) : named ? new Set(this.model.header.names.flatMap((name, index) => (named.has(name) ? [index] : []))) : null;
+    this.devices = devicesOf(this.model);
+  }
+
+  start() {
+    const { header } = this.model;
+    const notes = [...(header.warnings ?? [])];
+    if (header.truncated) notes.unshift(`Only the first ${header.truncated.kept.toLocaleString("en")} of ${header.truncated.of.toLocaleString("en")} events were kept.`);
+    this.notes.hidden = !notes.length;
+    this.notes.replaceChildren(...notes.map((note) => h("p", { class: "timeline-note" }, h("span", { "aria-hidden": "true" }, "! "), note)));
+    this.painter = new Painter(this.canvas);
+    this.minimap = new Minimap(this.minimapCanvas);
+    this.minimap.use(this.model, this.devices, this.span);
+    this.input = new Input(this.box, this);
+    this.scroller.addEventListener("scroll", () => this.box.draw(), { signal: this.box.aborter.signal, passive: true });
+    this.relayout();
+  }
+
+  get view() {
+    return { from: this.box.range.from + this.offset, to: this.box.range.to + this.offset };
+  }
+
+  // Rows anew: after folding, another row height or another size.
+  relayout() {
+    const track = HEIGHTS[this.box.rowHeight];
+    this.laid = layout(this.model, this.folded, track);
+    this.painter.use(this.model, this.laid, track);
+    this.labels.replaceChildren(...labels(this.model, this.laid.lines, (key) => this.fold(key)));
+    this.stage.style.height = `${Math.max(this.laid.height, 96)}px`;
+    this.resize();
+  }
+
+  resize() {
+    const width = this.stage.clientWidth;
+    const limit = parseFloat(getComputedStyle(this.scroller).maxHeight);
+    const height = Math.min(Math.max(this.laid.height, 96), Number.isFinite(limit) ? limit : 480);
+    if (!width) return;
+    this.painter.resize(width, height);
+    this.minimap.resize();
+  }
+
+  fold(key) {
+    if (this.folded.has(key)) this.folded.delete(key);
+    else this.folded.add(key);
+    const focused = [...this.labels.querySelectorAll("button")].indexOf(document.activeElement);
+    this.relayout();
+    if (focused >= 0) this.labels.querySelectorAll("button")[focused]?.focus();
+    this.box.draw();
+  }
+
+  paint() {
+    const { view } = this;
+    const top = this.scroller.scrollTop;
+    this.painter.draw({ view, top, origin: this.offset, selected: this.selected, hover: this.hover, partners: this.partners, measure: this.measure, matches: this.matches, marks: this.marks });
+    this.minimap.draw(view, this.painter.palette, this.marks);
+  }
+
+  showShares() {
+    showShares(this.model, this.laid.lines, this.view.from, this.view.to);
+  }
+
+  select(event) {
+    this.selected = event;
+    this.partners = event >= 0 ? linked(this.model, event).slice(0, 64) : [];
+  }
+
+  // Scrolls the event's row into sight, unfolding its group.
+  showRow(event) {
+    const row = this.model.rows[this.model.columns.row[event]];
+    const line = lineOf(this.laid.lines, this.model, event);
+    if (line?.kind === "group" && this.folded.has(line.key)) this.fold(line.key);
+    if (this.folded.has(rowKey(row)) && this.model.columns.depth[event] > 0) this.fold(rowKey(row));
+    const y = this.painter.placeOf(event);
+    const { scrollTop, clientHeight } = this.scroller;
+    if (y != null && (y < scrollTop + AXIS || y > scrollTop + clientHeight - 24)) this.scroller.scrollTop = Math.max(0, y - clientHeight / 2);
+  }
+
+  // The event after (1) or before (-1) the selected one in its track; the first visible one of the device where none is selected.
+  next(by) {
+    const { model } = this;
+    if (this.selected < 0) {
+      const row = this.devices[0]?.rows[0] ?? model.rows.find((known) => known.events);
+      const track = model.firstTrack[row.index];
+      const first = firstReaching(model, track, Math.max(0, this.view.from));
+      return first < model.offsets[track + 1] ? first : -1;
+    }
+    const track = trackOf(model, this.selected);
+    const at = this.selected + by;
+    return at >= model.offsets[track] && at < model.offsets[track + 1] ? at : -1;
+  }
+
+  under({ x, y }) {
+    if (y < AXIS) return -1;
+    const place = this.painter.at(y + this.scroller.scrollTop);
+    if (!place) return -1;
+    const { view } = this;
+    const slack = ((view.to - view.from) / this.painter.width) * 2;
+    for (const track of place.tracks) {
+      const found = hit(this.model, track, this.painter.time(x, view), slack);
+      if (found >= 0) return found;
+    }
+    return -1;
+  }
+
+  // The lines between two heights of the canvas; all where the drag began on the time axis.
+  linesBetween(a, b) {
+    const top = this.scroller.scrollTop;
+    const [low, high] = a < b ? [a, b] : [b, a];
+    return a < AXIS ? [] : this.laid.lines.filter((line) => line.tracks.length && line.y < high + top && line.y + line.height > low + top);
+  }
+
+  rowsOf(lines) {
+    return lines.flatMap((line) => line.rows);
+  }
+
+  hoverAt(at) {
+    const found = at ? this.under(at) : -1;
+    this.canvas.classList.toggle("over-event", found >= 0);
+    if (found !== this.hover) {
+      this.hover = found;
+      this.box.draw();
+    }
+    this.box.tip(this, found, at, found >= 0 ? () => tooltip(this.model, found) : null);
+  }
+}

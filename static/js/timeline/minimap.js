@@ -1,0 +1,78 @@
+// The whole span at a glance: how busy each device was, which part is on the screen, and where the marks are.
+import { busyWithin } from "./tracks.js";
+
+const MOST_BANDS = 4; // more devices share one band
+
+export class Minimap {
+  constructor(canvas) {
+    this.canvas = canvas;
+    this.context = canvas.getContext("2d");
+  }
+
+  use(model, devices, span) {
+    Object.assign(this, { model, span });
+    const tracks = devices.map((device) => device.rows.map((row) => model.firstTrack[row.index]));
+    this.bands = tracks.length > MOST_BANDS ? [tracks.flat()] : tracks;
+  }
+
+  resize() {
+    const ratio = devicePixelRatio || 1;
+    const { clientWidth: width, clientHeight: height } = this.canvas;
+    if (!width || !height) return;
+    Object.assign(this, { width, height, ratio });
+    this.canvas.width = Math.round(width * ratio);
+    this.canvas.height = Math.round(height * ratio);
+    const step = this.span / width;
+    this.filled = this.bands.map((tracks) => {
+      const columns = new Float32Array(width);
+      for (const track of tracks) for (let c = 0; c < width; c += 1) columns[c] += busyWithin(this.model, track, c * step, (c + 1) * step) / step;
+      return columns;
+    });
+    this.picture = null;
+  }
+
+  // The picture of the load is made once for a size and a theme; a frame copies it and draws the window over it.
+  draw(view, palette, marks = []) {
+    if (!this.filled) return;
+    const { context, width, height, ratio, span } = this;
+    if (!this.picture || this.paintedFor !== palette) {
+      this.paintedFor = palette;
+      this.picture = this.paint(palette);
+    }
+    context.setTransform(1, 0, 0, 1, 0, 0);
+    context.drawImage(this.picture, 0, 0);
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    const x = (time) => (time / span) * width;
+    context.fillStyle = palette.text.warn;
+    for (const mark of marks) context.fillRect(x(mark.start_ns), 0, Math.max(2, x(mark.end_ns) - x(mark.start_ns)), 3);
+    const left = Math.max(0, x(view.from));
+    const wide = Math.max(2, Math.min(width, x(view.to)) - left);
+    context.globalAlpha = 0.16;
+    context.fillStyle = palette.text.accent;
+    context.fillRect(left, 0, wide, height);
+    context.globalAlpha = 1;
+    context.strokeStyle = palette.text.accent;
+    context.strokeRect(left + 0.5, 0.5, Math.max(1, wide - 1), height - 1);
+  }
+
+  paint(palette) {
+    const { width, height, ratio } = this;
+    const picture = document.createElement("canvas");
+    picture.width = this.canvas.width;
+    picture.height = this.canvas.height;
+    const context = picture.getContext("2d");
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    context.fillStyle = palette.text.sunken;
+    context.fillRect(0, 0, width, height);
+    context.fillStyle = palette.text["line-strong"];
+    const tall = (height - 6) / this.filled.length;
+    this.filled.forEach((columns, band) => {
+      const bottom = 3 + tall * (band + 1);
+      for (let c = 0; c < width; c += 1) {
+        const high = Math.min(1, columns[c]) * (tall - 2);
+        if (high > 0) context.fillRect(c, bottom - Math.max(1, high), 1, Math.max(1, high));
+      }
+    });
+    return picture;
+  }
+}
