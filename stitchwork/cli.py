@@ -221,10 +221,12 @@ def _control(options: argparse.Namespace) -> int:
 
 
 def _leaderboard(options: argparse.Namespace) -> int:
-    answer = _api().get(
-        "/leaderboard", task=options.task, device=options.device, precision=options.precision, workflow=options.workflow, limit=options.n
-    )
-    _print(answer) if options.json else print(lists.leaderboard(answer))
+    chosen = {name: getattr(options, name) for name in ("suite", "device", "precision", "workflow")}
+    if options.task:
+        answer = _api().get("/leaderboard/results", **chosen, task=options.task, limit=options.n)
+    else:
+        answer = _api().get("/leaderboard", **chosen)
+    _print(answer) if options.json else print(lists.results(answer) if options.task else lists.leaderboard(answer))
     return DONE
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from stitchwork.doctor import Check
-from stitchwork.figures import ago, interval, milliseconds
+from stitchwork.figures import ago, interval, milliseconds, seconds
 from stitchwork.terminal import Terminal, clean, columns
 
 Json = dict[str, Any]
@@ -67,19 +67,41 @@ def _candidate(c: Json) -> list[object]:
 
 
 def leaderboard(answer: Json) -> str:
-    if not answer["results"]:
+    """The ranking: one line an entry."""
+    chosen = answer["selection"]
+    if not answer["entries"]:
         return "no confirmed results with these filters"
-    head = ["task", "#", "vs eager", "vs best baseline", "time", "device", "precision", "workflow", "by", "run"]
+    where = [chosen["suite"] or f"all {len(chosen['tasks'])} tasks", chosen["device_name"], chosen["precision"], chosen["mode"]]
+    head = ["#", "entry", "solved", "geo vs eager", "geo vs best", f"fast_{chosen['p']:g}", "cost a run", "time a run"]
     rows = [
         [
-            r["task"][:36], r["rank"] or "-", interval(r["speedup"]),
-            f"{r['best_baseline_speedup']:.2f}x {r['best_baseline']}" if r["best_baseline_speedup"] else "-",
-            milliseconds(r["program_ms"]), r["device_name"], r["precision"], r["workflow"], r["agent"], r["run"],
+            e["rank"] or "-", e["entry"], f"{e['solved']}/{e['tasks']}", interval(e["speedup_vs_eager"]), interval(e["speedup_vs_best"]),
+            f"{100 * e['fast_p']:.0f} %", "-" if e["dollars_per_run"] is None else f"${e['dollars_per_run']:.3f}",
+            seconds(e["seconds_per_run"]) or "-",
+        ]
+        for e in answer["entries"]
+    ]  # fmt: skip
+    return f"{clean(', '.join(where))}; {answer['interval']}\n\n{columns(head, rows)}"
+
+
+def results(answer: Json) -> str:
+    """Single results, one a run."""
+    if not answer["results"]:
+        return "no confirmed results with these filters"
+    head = ["task", "vs eager", "vs best baseline", "time", "device", "precision", "entry", "run"]
+    rows = [
+        [
+            r["task"][:36], _interval(r, "speedup_vs_eager"), f"{_interval(r, 'speedup_vs_best')} {r['best_baseline']}",
+            milliseconds(r["program_ms"]), r["device_name"], r["precision"], r["entry"], r["run"],
         ]
         for r in answer["results"]
     ]  # fmt: skip
-    more = f"\n{answer['left_out']} more: -n COUNT shows them" if answer["left_out"] else ""
-    return columns(head, rows) + more
+    hidden = answer["total"] - len(rows)
+    return columns(head, rows) + (f"\n{hidden} more: -n COUNT shows them" if hidden > 0 else "")
+
+
+def _interval(row: Json, name: str) -> str:
+    return interval({"ratio": row[name], "low": row[f"{name}_low"], "high": row[f"{name}_high"]} if row[name] is not None else None)
 
 
 def devices(answer: Json) -> str:

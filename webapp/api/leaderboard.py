@@ -1,7 +1,77 @@
-"""Rankings: the rows of the leaderboard, by the one query that ranks."""
+"""Rankings, by the one query that ranks: entries of a suite, and the single results that they are made of."""
 
 from __future__ import annotations
 
-from ninja import Router
+from typing import Annotated, Literal
+
+from django.http import HttpRequest
+from ninja import Query, Router, Schema
+from pydantic import Field
+
+from webapp.api.caller import needs
+from webapp.api.fields import Text
+from webapp.api.problems import Problem
+from webapp.api.run_schemas import Asked
+from webapp.leaderboard.exports import BoardFile, ResultRow, board_file, result_row
+from webapp.leaderboard.filters import LEAST_P, MOST_P, Filters
+from webapp.leaderboard.listing import Place, found, with_evidence
+from webapp.leaderboard.ranking import board
 
 router = Router(tags=["leaderboard"])
+ERRORS = {401: Problem, 403: Problem, 422: Problem, 429: Problem}
+
+
+class Selected(Asked):
+    """Empty is the usual: the device, precision and mode with the most results."""
+
+    suite: Text = Field("", max_length=140, description="Slug of a suite.")
+    device: Text = Field("", max_length=140, description="Device model.", examples=["h200"])
+    precision: Literal["", "fp32-strict", "tf32", "bf16", "fp16"] = ""
+    mode: Literal["", "train", "eval"] = ""
+    program_class: Literal["", "custom", "mixed", "any"] = Field("", description='"": custom and mixed.')
+    workflow: Text = Field("", max_length=140)
+    llm: Text = Field("", max_length=140, description='A profile in any role, or "built-in" in all of them.')
+    planner: Text = Field("", max_length=140)
+    coder: Text = Field("", max_length=140)
+    language: Text = Field("", max_length=140)
+    whose: Literal["", "ours", "published"] = Field("", description='"": both.')
+
+    def filters(self, **more: object) -> Filters:
+        names = set(Filters.__dataclass_fields__)
+        return Filters(**{name: value for name, value in self.model_dump().items() if name in names}, **more)
+
+
+class BoardAsked(Selected):
+    against: Literal["", "best"] = Field("", description='"": PyTorch eager; "best": the fastest baseline of each task.')
+    p: float = Field(1.0, ge=LEAST_P, le=MOST_P, description="fast_p: the share of tasks that are more than p times as fast.")
+
+
+class ResultsAsked(Selected):
+    state: Literal["", "confirmed", "unsolved", "left_out"] = Field("confirmed", description="left_out: by a verdict.")
+    task: Text = Field("", max_length=140, description="Id of a task, or the hash of its source: then ranked by the lower bound of the interval.")
+    entry: Text = Field("", max_length=20, description="`entry_id` of the ranking.")
+    q: Text = Field("", max_length=140, description="Words of the task, its suite or the entry.")
+    offset: Annotated[int, Field(ge=0, le=10**6)] = 0
+    limit: Annotated[int, Field(ge=1, le=500)] = 50
+
+
+class Results(Schema):
+    interval: str = Field("95 %: bootstrap over blocks of interleaved measurements", description="What the bounds are.")
+    total: int
+    results: list[ResultRow]
+
+
+@router.get("", response={200: BoardFile, **ERRORS}, operation_id="get_leaderboard", summary="The ranking")
+def get_leaderboard(request: HttpRequest, asked: Query[BoardAsked]):
+    """Entries (workflow and models) over the tasks of a suite: solved, geometric means with intervals, fast_p, cost, time; baselines as rows."""
+    needs(request, "read")
+    return board_file(board(request, asked.filters()))
+
+
+@router.get("/results", response={200: Results, **ERRORS}, operation_id="list_results", summary="Single results")
+def list_results(request: HttpRequest, asked: Query[ResultsAsked]):
+    """One a finished run, newest first; of one task by rank."""
+    needs(request, "read")
+    rows = found(request, asked.filters(), Place(state=asked.state, task=asked.task, entry=asked.entry, text=asked.q))
+    shown = with_evidence(rows)[asked.offset : asked.offset + asked.limit]
+    return {"total": rows.count(), "results": [result_row(row) for row in shown]}
