@@ -15,7 +15,7 @@ from webapp.runs.artefacts import ArtefactMissing
 from webapp.runs.models import Artefact, Run
 
 MOST_SHOWN = 200  # hits with their surroundings; all hits are counted, and their places given
-SURROUNDINGS = 60  # characters on each side of a hit
+BEFORE, AFTER = 28, 120  # characters around a hit
 LONGEST_QUERY = 200
 MOST_HITS = 1000  # of one entry
 MOST_ARTEFACT_BYTES = 32_000_000  # read for one search; what was left out is said
@@ -143,12 +143,12 @@ class Found:
 
 def surroundings(text: str, hits: list[tuple[int, int]]) -> dict[str, str]:
     start, end = hits[0] if hits else (0, 0)
-    before, after = text[max(0, start - SURROUNDINGS) : start], text[end : end + SURROUNDINGS * 2]
+    before, after = text[max(0, start - BEFORE) : start], text[end : end + AFTER]
     tidy = re.compile(r"\s+")
     return {
-        "before": ("…" if start > SURROUNDINGS else "") + tidy.sub(" ", before),
+        "before": ("…" if start > BEFORE else "") + tidy.sub(" ", before),
         "match": text[start:end],
-        "after": tidy.sub(" ", after) + ("…" if end + SURROUNDINGS * 2 < len(text) else ""),
+        "after": tidy.sub(" ", after) + ("…" if end + AFTER < len(text) else ""),
     }
 
 

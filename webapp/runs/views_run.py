@@ -17,6 +17,7 @@ from webapp.runs import control
 from webapp.runs.access import run_for
 from webapp.runs.models import Run
 from webapp.runs.trace import events_after
+from webapp.runs.views_trace import STRETCH
 
 MAX_EVENTS = 500
 ACTIONS = ("pause", "resume", "cancel")
@@ -37,6 +38,9 @@ def page_config(run: Run, can_control: bool) -> dict:
         "title": run.title,
         "base": base,
         "events": reverse("runs:events", args=[run.id]),
+        "trace": reverse("runs:trace", args=[run.id]),
+        "search": reverse("runs:search", args=[run.id]),
+        "stretch": STRETCH,
         "socket": f"/ws/runs/{run.id}/",
         "control": reverse("runs:control", args=[run.id]) if can_control else None,
         "leaderboard": reverse("leaderboard:table") + "?" + urlencode({"run": str(run.id)}),

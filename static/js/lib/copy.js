@@ -1,7 +1,7 @@
 // <button data-copy="text"> or <button data-copy-from="#selector">: copies, and says so in the button and to screen readers.
 import { say } from "./say.js";
 
-async function copyText(text) {
+export async function copyText(text) {
   if (navigator.clipboard && window.isSecureContext) return navigator.clipboard.writeText(text);
   // Plain http on another host has no clipboard API.
   const area = document.createElement("textarea");

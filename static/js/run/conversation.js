@@ -1,18 +1,27 @@
 // The conversation: entries in the order of the trace, streaming texts, following the end until the reader scrolls away.
-import { AGENTS, ENTRIES, QUIET, isAnswer, isLong, messageBody, tickStage } from "./entries.js";
+import { AGENTS, cutLines, ENTRIES, QUIET, summaryOf, tickStage } from "./entries.js";
+import { CopyMenu } from "./copying.js";
 import { h, setText } from "./dom.js";
+import { firstLine, paint, rangesIn } from "./findings.js";
+import { folds, messageBody } from "./messages.js";
+import { Reading } from "./reading.js";
 import { write } from "./selection.js";
+import { VirtualList } from "./virtual.js";
 
-const A_FRAME = 120; // entries drawn in one frame; the rest wait for the next, so that a long trace never blocks the page
+const HEIGHTS = { llm: 30, span: 44, artefact: 30, profile: 30, state: 30, control: 30, verification: 86, candidate: 96, diagnosis: 150, decision: 84, note: 92, plan: 320 }; // pixels, until measured
 
 export class Conversation {
-  constructor({ pane, scroller, list, follow, newer, now, forks, onSelect }) {
-    Object.assign(this, { pane, scroller, list, follow, newer, now, forks, onSelect }); // forks: the reader may fork the run
-    this.entries = new Map(); // item id -> {article, body, kind}
-    this.pending = new Set();
+  constructor({ state, scroller, list, follow, newer, now, forks }) {
+    Object.assign(this, { state, scroller, list, follow, newer, now, forks }); // forks: the reader may fork the run
     this.unseen = 0;
     this.following = true;
-    this.openTexts = new Set(); // ids of long texts that the reader opened
+    this.selected = null; // id of the entry that a link or a step leads to
+    this.allCollapsed = false;
+    this.collapsed = new Map(); // id -> whether, where the reader decided otherwise
+    this.needles = null; // what is marked: {words, exact}
+    this.reading = new Reading((item) => this.refresh(item));
+    this.copies = new CopyMenu((id) => this.source(id));
+    this.rows = new VirtualList({ scroller, list, estimate: (index) => this.estimate(state.items[index]), build: (index) => this.build(state.items[index]), drawn: () => this.mark() });
 
     // A scroll that the reader makes upward ends the following; reaching the end takes it up again.
     this.lastTop = 0;
@@ -32,7 +41,7 @@ export class Conversation {
     const up = top < this.lastTop - 2;
     this.lastTop = top;
     if (up && !this.atEnd) this.setFollowing(false);
-    else if (!this.following && this.atEnd) this.setFollowing(true);
+    else if (!this.following && this.atEnd && this.state.run.state !== "finished") this.setFollowing(true);
   }
 
   setFollowing(following) {
@@ -47,124 +56,214 @@ export class Conversation {
   }
 
   toEnd() {
-    this.scroller.scrollTop = this.scroller.scrollHeight;
+    for (let turn = 0; turn < 2; turn += 1) {
+      this.scroller.scrollTop = this.scroller.scrollHeight;
+      if (!turn) this.rows.render();
+    }
     this.lastTop = this.scroller.scrollTop;
   }
 
   showNewer() {
     this.newer.hidden = this.following || this.unseen === 0;
-    setText(this.newer, `${this.unseen} new ↓`);
+    setText(this.newer, `${this.unseen.toLocaleString("en")} new ↓`);
   }
 
-  // True while entries are left for the next frame.
-  draw(state, ids) {
-    for (const id of ids) this.pending.add(id);
-    let room = A_FRAME;
-    const fresh = document.createDocumentFragment();
-    for (const id of this.pending) {
-      if (room-- === 0) break;
-      this.pending.delete(id);
-      const item = state.itemById.get(id);
-      const entry = this.entries.get(id);
-      if (entry) this.update(entry, item, state);
-      else fresh.append(this.build(item, state));
+  // Draws the items that changed where they stand in the document, and those that are new.
+  draw(ids) {
+    const before = this.rows.count;
+    for (const id of ids) {
+      const item = this.state.itemById.get(id);
+      if (item.index < before) this.refresh(item);
     }
-    const added = fresh.childElementCount;
-    if (added) {
-      this.list.append(fresh);
-      if (!this.following) this.unseen += added;
-    }
+    this.rows.extend(this.state.items.length);
+    if (!this.following && before) this.unseen += this.rows.count - before;
     if (this.following) this.toEnd();
     else this.showNewer();
-    return this.pending.size > 0;
   }
 
-  build(item, state) {
+  estimate(item) {
+    if (item.kind !== "message") return HEIGHTS[item.kind] ?? 80;
+    if (this.isCollapsed(item)) return 34;
+    return 64 + Math.min(item.answer ? 96 : 288, (item.newlines + 1) * 20 + Math.floor(item.text.length / 70) * 10);
+  }
+
+  isCollapsed(item) {
+    return !QUIET.has(item.kind) && (this.collapsed.get(item.id) ?? this.allCollapsed);
+  }
+
+  build(item) {
     const quiet = QUIET.has(item.kind);
-    const body = h("div", { class: "entry-body" });
     const at = new Date(item.at);
     const stamp = h("a", { class: "stamp", href: write({ event: item.seq }), title: `event ${item.seq}, ${at.toLocaleString()}` }, at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit" }));
-    const copy = h("button", { type: "button", class: "entry-copy", title: "Copy this entry", "data-copy": "", "data-entry": item.id }, h("span", { "data-copy-label": "" }, "Copy"));
-    const who = quiet ? null : h("span", { class: "who" }, AGENTS[item.agent] ?? item.agent);
-    const fork = quiet || !this.forks ? null : h("a", { class: "entry-fork", href: `fork?at=${item.seq}`, title: "Fork the run from here" }, "Fork");
-    const article = h("article", { class: `entry ${item.kind} by-${item.agent}${quiet ? " quiet" : ""}`, id: item.id, tabindex: "-1" }, h("header", null, who, stamp, fork, quiet ? null : copy), body);
-    const entry = { article, body, item };
-    this.entries.set(item.id, entry);
-    this.update(entry, item, state);
+    const head = [stamp];
+    if (!quiet) {
+      const who = AGENTS[item.agent] ?? item.agent;
+      head.unshift(h("button", { type: "button", class: "twist", "data-fold": item.id }), h("span", { class: "who" }, who));
+      head.push(h("span", { class: "summary" }));
+      if (this.forks) head.push(h("a", { class: "entry-fork", href: `fork?at=${item.seq}`, title: "Fork the run from here" }, "Fork"));
+      head.push(h("button", { type: "button", class: "entry-copy", "data-copies": item.id, "aria-haspopup": "menu", "aria-expanded": "false", "aria-label": `Copy the entry of ${who}` }, h("span", { "data-copy-label": "" }, "Copy")));
+    }
+    const article = h(
+      "article",
+      { class: `entry ${item.kind} by-${item.agent}${quiet ? " quiet" : ""}`, id: item.id, tabindex: "-1", "data-seq": item.seq, "data-span": item.span, "aria-posinset": item.index + 1, "aria-setsize": -1 },
+      h("header", null, head),
+      h("div", { class: "entry-body" }),
+    );
+    this.fill(article, item);
     return article;
   }
 
-  update(entry, item, state) {
-    if (item.kind === "message") {
-      this.updateMessage(entry, item);
-      return;
+  refresh(item) {
+    const row = this.rows.rows.get(item.index);
+    if (!row) return;
+    this.fill(row, item);
+    if (this.needles) this.mark();
+  }
+
+  fill(article, item) {
+    const body = article.lastElementChild;
+    article.classList.toggle("selected", item.id === this.selected);
+    article.classList.toggle("writing", item.kind === "message" && !item.done);
+    const collapsed = this.isCollapsed(item);
+    const twist = article.querySelector(".twist");
+    if (twist) {
+      twist.textContent = collapsed ? "▸" : "▾";
+      twist.setAttribute("aria-expanded", String(!collapsed));
+      twist.setAttribute("aria-label", `${collapsed ? "Expand" : "Collapse"} event ${item.seq}`);
+      setText(article.querySelector(".summary"), collapsed ? summaryOf(item, this.state) : "");
     }
-    const focused = entry.body.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
-    entry.body.replaceChildren(...(ENTRIES[item.kind]?.(item, state, this.now()) ?? []).flat().filter(Boolean));
-    if (focused) entry.body.querySelector(`[href="${CSS.escape(focused)}"]`)?.focus();
+    body.hidden = collapsed;
+    if (collapsed || (item.kind === "message" && this.streams(body, item))) return;
+    const focused = body.contains(document.activeElement) ? addressOf(document.activeElement) : null;
+    const parts = item.kind === "message" ? messageBody(item, this.reading.of(item)) : (ENTRIES[item.kind]?.(item, this.state, this.now(), this.reading) ?? []);
+    if (item.cut) parts.push(...cutLines(item, this.reading));
+    body.replaceChildren(...parts.flat(2).filter(Boolean));
+    if (focused) body.querySelector(focused)?.focus();
   }
 
   // A streaming text only grows: its text node is appended to, so that a selection within it survives.
-  updateMessage(entry, item) {
-    const shown = entry.body.firstElementChild;
-    if (!item.done && shown?.classList.contains("streaming")) {
-      const node = shown.firstChild;
-      if (node && item.text.startsWith(node.data)) node.appendData(item.text.slice(node.data.length));
-      else shown.replaceChildren(document.createTextNode(item.text));
-      shown.scrollTop = shown.scrollHeight;
-      return;
-    }
-    const parts = [messageBody(item)];
-    if (item.done && item.artefact && !item.text) parts[0] = h("p", null, h("a", { href: `artefacts/${encodeURIComponent(item.artefact.sha)}`, target: "_blank", rel: "noopener" }, "The text is long: open it"));
-    else if (item.done && (isLong(item.text) || isAnswer(item))) {
-      const open = this.openTexts.has(item.id);
-      parts[0].classList.toggle("folded", !open);
-      parts[0].classList.toggle("answer", Boolean(item.answer));
-      const lines = item.text.split("\n").length;
-      parts.push(h("button", { type: "button", class: "more", "data-more": item.id, "aria-expanded": String(open) }, open ? "Show less" : `${item.answer ? "The whole reply" : "Show all"} (${lines} lines)`));
-    }
-    entry.article.classList.toggle("writing", !item.done);
-    entry.body.replaceChildren(...parts);
+  streams(body, item) {
+    const shown = body.firstElementChild;
+    if (item.done || !shown?.classList.contains("streaming")) return false;
+    const node = shown.firstChild;
+    if (node && item.text.startsWith(node.data)) node.appendData(item.text.slice(node.data.length));
+    else shown.replaceChildren(document.createTextNode(item.text));
+    shown.scrollTop = shown.scrollHeight;
+    return true;
   }
 
   clicked(event) {
-    const more = event.target.closest("[data-more]");
-    if (more) {
-      const id = more.dataset.more;
-      const open = !this.openTexts.has(id);
-      if (open) this.openTexts.add(id);
-      else this.openTexts.delete(id);
-      more.setAttribute("aria-expanded", String(open));
-      more.previousElementSibling.classList.toggle("folded", !open);
-      const { item } = this.entries.get(id);
-      more.textContent = open ? "Show less" : `${item.answer ? "The whole reply" : "Show all"} (${item.text.split("\n").length} lines)`;
-      if (open) this.setFollowing(false);
+    const button = event.target.closest("button");
+    if (!button) return;
+    const { more, moreNext, call, callNext, fold, copies, strings } = button.dataset;
+    const item = this.state.itemById.get(more ?? moreNext ?? call ?? callNext?.split(" ")[0] ?? fold ?? strings ?? "");
+    if (copies) this.copies.open(button, copies);
+    if (!item) return;
+    if (more && this.reading.of(item)) {
+      this.reading.close(item);
+      this.rows.rows.get(item.index)?.scrollIntoView({ block: "nearest" });
       return;
     }
-    const copy = event.target.closest("[data-entry]");
-    // lib/copy.js copies what data-copy holds when this click reaches the document.
-    if (copy) copy.dataset.copy = this.textOf(copy.dataset.entry);
-  }
-
-  textOf(id) {
-    const { item, body } = this.entries.get(id);
-    return item.kind === "message" ? item.text : body.innerText;
-  }
-
-  // Brings an entry into view and marks it. False where it has not been drawn yet.
-  reveal(id) {
-    const entry = this.entries.get(id);
-    if (!entry) return false;
     this.setFollowing(false);
-    this.list.querySelector(".entry.selected")?.classList.remove("selected");
-    entry.article.classList.add("selected");
-    entry.article.scrollIntoView({ block: "start" });
+    if (more) this.reading.open(item);
+    if (moreNext) this.reading.next(item);
+    if (call) this.reading.calls.has(item.id) ? this.reading.closeCall(item) : this.reading.call(item);
+    if (callNext) this.reading.callNext(item, Number(callNext.split(" ")[1]));
+    if (strings) this.reading.openStrings(item);
+    if (fold) {
+      this.collapsed.set(item.id, !this.isCollapsed(item));
+      this.refresh(item);
+    }
+  }
+
+  collapseAll(collapsed) {
+    this.allCollapsed = collapsed;
+    this.collapsed.clear();
+    for (const [index, row] of this.rows.rows) this.fill(row, this.state.items[index]);
+    for (const item of this.state.items) if (!this.rows.rows.has(item.index)) this.rows.heights.set(item.index, collapsed && !QUIET.has(item.kind) ? 36 : this.estimate(item));
+    this.rows.render();
+    if (this.following) this.toEnd();
+  }
+
+  // What the copy menu needs of an entry.
+  source(id) {
+    const item = this.state.itemById.get(id);
+    const seqs = [item.seq, ...[...this.state.told].filter(([, told]) => told === item).map(([seq]) => seq)];
+    return {
+      item,
+      who: AGENTS[item.agent] ?? item.agent,
+      text: async () => (item.kind === "message" ? this.reading.whole(item) : this.rows.rows.get(item.index).lastElementChild.innerText),
+      events: async () => {
+        const found = await this.reading.events(seqs);
+        if (item.kind !== "message") return found.length === 1 ? found[0] : found;
+        const { run, seq, at, span, agent } = found[0];
+        return { run, seq, at, span, agent, kind: "message", message: item.message, text: await this.reading.whole(item) };
+      },
+    };
+  }
+
+  // Brings an entry into view, opens it and marks it. False where it has not come yet.
+  reveal(item) {
+    if (!item || item.index >= this.rows.count) return false;
+    this.setFollowing(false);
+    const before = this.selected && this.state.itemById.get(this.selected);
+    this.selected = item.id;
+    if (before) this.rows.rows.get(before.index)?.classList.remove("selected");
+    if (this.isCollapsed(item)) this.collapsed.set(item.id, false);
+    const row = this.rows.show(item.index);
+    this.fill(row, item);
+    this.rows.scrollTo(row);
     this.lastTop = this.scroller.scrollTop;
     return true;
+  }
+
+  // The same for a hit of the search: opens the text that it stands in, and goes to the place.
+  async revealHit(item, hit, needles) {
+    if (!this.reveal(item)) return;
+    const inside = () => rangesIn(this.rows.rows.get(item.index), needles, 1)[0];
+    if (item.kind === "message" && folds(item)) {
+      await this.reading.open(item);
+      while (!inside() && this.reading.of(item)?.next != null) await this.reading.next(item);
+    } else if (item.kind === "llm" && hit?.where && !this.reading.calls.has(item.id)) {
+      await this.reading.call(item);
+      const { texts } = this.reading.calls.get(item.id);
+      for (let index = 0; index < texts.length && !inside(); index += 1) await this.reading.callNext(item, index);
+      for (const text of this.rows.rows.get(item.index)?.querySelectorAll("details.call-text") ?? []) text.open = text.open || rangesIn(text, needles, 1).length > 0;
+    } else if (item.cut && !inside()) await this.reading.openStrings(item);
+    if (this.selected !== item.id) return; // the reader went on meanwhile
+    const range = inside();
+    if (range) this.rows.scrollTo(firstLine(range), 0.3);
+    this.lastTop = this.scroller.scrollTop;
+  }
+
+  find(needles) {
+    this.needles = needles;
+    this.mark();
+  }
+
+  mark() {
+    paint(this.needles ? this.rows.rows.values() : [], this.needles);
+  }
+
+  // The first item of which something is in view, or the selected one while it is: where a step begins.
+  get place() {
+    const chosen = this.selected ? this.state.itemById.get(this.selected) : null;
+    const box = this.scroller.getBoundingClientRect();
+    if (chosen) {
+      const at = this.rows.rows.get(chosen.index)?.getBoundingClientRect();
+      if (at && at.bottom > box.top && at.top < box.bottom) return chosen.index;
+    }
+    return this.rows.heights.find(Math.max(0, this.scroller.scrollTop - this.list.offsetTop)) - 0.5;
   }
 
   tick() {
     const now = this.now();
     for (const time of this.list.querySelectorAll(".stage-time[data-from]")) tickStage(time, now);
   }
+}
+
+// A selector for the focused thing of a body that is drawn anew.
+function addressOf(element) {
+  const name = [...element.attributes].find(({ name }) => name === "href" || name.startsWith("data-"));
+  return name ? `[${name.name}="${CSS.escape(name.value)}"]` : null;
 }

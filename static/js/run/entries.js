@@ -1,5 +1,6 @@
 // One entry of the conversation for each thing that happened. Each function gives the children of the entry's body.
 import { h, setText } from "./dom.js";
+import { callDetails, callLine } from "./calls.js";
 import { chip, count, figure, interval, ms, seconds, size, speedupText, statusOf, times } from "./format.js";
 import { expectedSeconds } from "./store.js";
 import { write } from "./selection.js";
@@ -14,8 +15,6 @@ const STAGES = {
 const WORTH_SAYING = 0.5; // seconds in the queue
 const JOBS = { admit: "Is the task sound?", capture: "Capture of the model's graph", verify: "Verification", profile: "Profile" };
 const ROUTES = { repair: "Repair", optimise: "Optimise further", "next-step": "Next step", "re-plan": "Plan again", stop: "Stop" };
-const LONG_LINES = 14;
-const LONG_CHARACTERS = 1400;
 
 // Kinds that read as one quiet line, without an author's name.
 export const QUIET = new Set(["span", "llm", "artefact", "profile", "state", "control"]);
@@ -144,20 +143,19 @@ export const ENTRIES = {
     return [h("p", { class: "prose" }, item.text), h("p", { class: "faint small" }, [item.by ? `by ${item.by}` : "", item.to ? `to ${AGENTS[item.to] ?? item.to}` : ""].filter(Boolean).join(", "))];
   },
 
-  llm(item) {
-    const { usage } = item;
-    const parts = [`${AGENTS[item.agent] ?? "Agent"} asked ${item.profile || "the model"}${item.purpose ? ` (${item.purpose})` : ""}`];
-    if (item.notes) parts.push(`with ${item.notes === 1 ? "a note" : `${item.notes} notes`}`);
-    if (usage) parts.push(`${count(usage.input_tokens ?? 0)} tokens in, ${count(usage.output_tokens ?? 0)} out`);
-    if (item.dollars != null) parts.push(`$${item.dollars.toFixed(4)}`);
-    if (item.attempts > 1) parts.push(`${item.attempts} attempts`);
-    if (item.failed) parts.push(`no answer: ${item.failed}`);
-    else if (item.seconds != null) parts.push(seconds(item.seconds));
-    if (item.finish === "length") parts.push("cut off at its longest");
-    const byHand = !item.done && mailboxes().has(item.profile);
-    if (!item.done) parts.push(byHand ? "waits for a person" : "waiting for the answer …");
-    const kept = [["what it was asked", item.request], ["the reply", item.reply], ["its reasoning", item.reasoning]].filter(([, ref]) => ref);
-    return [h("p", null, parts.join(" · "), byHand ? [" ", h("a", { href: "/mailbox/" }, "open the mailbox")] : null, kept.map(([name, ref]) => [" ", h("a", { href: `artefacts/${encodeURIComponent(ref.sha)}`, target: "_blank", rel: "noopener" }, name)]))];
+  llm(item, state, now, reading) {
+    const opened = reading.calls.get(item.id);
+    return [callLine(item, AGENTS[item.agent] ?? "Agent", Boolean(opened)), opened ? callDetails(item, opened) : null];
+  },
+
+  idea(item) {
+    const { idea } = item;
+    const from = idea.parents?.length ? `out of ${idea.parents.map((parent) => `idea ${parent}`).join(" and ")}` : "";
+    return [
+      h("p", { class: "verdict-line" }, h("b", null, `Idea ${idea.idea}`), h("span", null, idea.title ?? "")),
+      idea.text ? h("p", { class: "prose" }, idea.text) : null,
+      h("p", { class: "facts-line faint" }, [from, idea.expected == null ? "" : `expected ${times(idea.expected)}× eager`, listed(idea.strategies)].filter(Boolean).map((text) => h("span", null, text))),
+    ];
   },
 
   artefact(item) {
@@ -199,10 +197,6 @@ export const ENTRIES = {
     ];
   },
 };
-
-// Profiles whose requests are answered by a person.
-let byPerson = null;
-const mailboxes = () => (byPerson ??= new Set(JSON.parse(document.getElementById("run-config")?.textContent ?? "{}").mailboxes));
 
 // A passage of a team's document; one of a folder, in a trace from the command line, has nothing to lead to.
 function citation(cited) {
@@ -277,24 +271,30 @@ export function tickStage(time, now) {
   setText(time, `${spent} s${expected}`);
 }
 
-// The text of a message: code between fences as code, everything else as written. Long texts fold.
-export function messageBody(item) {
-  const body = h("div", { class: "message-text" });
-  if (!item.done) {
-    body.classList.add("streaming");
-    body.append(document.createTextNode(item.text));
-    return body;
-  }
-  item.text.split(/^```[\w+-]*[ \t]*\n?/m).forEach((part, index) => {
-    const text = part.replace(/\n$/, "");
-    if (!text) return;
-    body.append(index % 2 ? h("pre", { class: "fence", tabindex: "0" }, text) : h("p", { class: "prose" }, text.trim()));
-  });
-  return body;
+// One line of an entry that is collapsed.
+export function summaryOf(item, state) {
+  const words = {
+    message: () => item.text,
+    plan: () => item.plan.summary,
+    candidate: () => `Candidate ${item.candidate}: ${state.candidates.get(item.candidate)?.title ?? ""}`,
+    verification: () => `${JOBS[item.job] ?? item.job}${item.candidate == null ? "" : ` of candidate ${item.candidate}`}: ${item.finishedAt ? statusOf(item.status || (item.ok === false || item.message ? "failed" : "ok"))[2] : "going on"}${item.speedup ? `, ${times(item.speedup.ratio)}×` : ""}`,
+    diagnosis: () => item.diagnosis.text,
+    decision: () => `${ROUTES[item.decision.route] ?? item.decision.route ?? ""}: ${item.decision.reason ?? ""}`,
+    note: () => item.text,
+    idea: () => item.idea.title,
+    error: () => item.message,
+    started: () => "The run has started.",
+    forked: () => "Forked",
+    finished: () => item.payload.reason,
+  }[item.kind];
+  return (words?.() ?? "").slice(0, 200).replaceAll(/\s+/g, " ");
 }
 
-// A model's own words, as they came: the agent says below what it made of them.
-const REPLY_LINES = 3;
-export const isAnswer = (item) => Boolean(item.answer) && item.text.split("\n").length > REPLY_LINES;
-
-export const isLong = (text) => text.length > LONG_CHARACTERS || (text.match(/\n/g)?.length ?? 0) > LONG_LINES;
+// Strings that came as a preview say so, with the server's count.
+export function cutLines(item, reading) {
+  const opened = reading.strings.get(item.id);
+  if (opened?.error) return [h("p", { class: "small" }, `The rest could not be loaded: ${opened.error}.`)];
+  if (opened) return Object.entries(opened).map(([name, text]) => [h("h4", { class: "small faint" }, name.replaceAll("_", " ")), h("p", { class: "prose" }, text)]);
+  const counts = Object.entries(item.cut).map(([name, characters]) => `${name.replaceAll("_", " ")}: ${characters.toLocaleString("en")} characters`);
+  return [h("p", { class: "more-line" }, h("button", { type: "button", class: "more", "data-strings": item.id }, `Show all (${counts.join(", ")})`))];
+}

@@ -1,15 +1,21 @@
-// The live page of a run: events come in over the connection, are folded into the state, and what changed is drawn in the next frame.
+// The live page of a run: its trace comes in, is folded into the state, and what changed is drawn in the next frame.
 import { Connection } from "./connection.js";
 import { Chart } from "./chart.js";
 import { Conversation } from "./conversation.js";
 import { setText } from "./dom.js";
+import { Finder } from "./finder.js";
 import { Header } from "./header.js";
+import { loadTrace } from "./loading.js";
 import { Pane } from "./pane.js";
 import { parse, write } from "./selection.js";
-import { bestCandidate, createChanges, createState, fold } from "./store.js";
+import { Steps } from "./steps.js";
+import { wireSteering } from "./steering.js";
+import { bestCandidate, createChanges, createState, fold, foldStretch, itemOf } from "./store.js";
 import { Tree } from "./tree.js";
 import { shortcut } from "../lib/keys.js";
 import { say } from "../lib/say.js";
+
+const SHORT = 200; // events that the live connection brings as quickly
 
 const root = document.getElementById("run");
 const config = { ...JSON.parse(document.getElementById("run-config").textContent), timelineWorker: root.dataset.timelineWorker };
@@ -22,16 +28,19 @@ const now = () => Date.now() + skew;
 const state = createState();
 let changes = createChanges();
 let selection = parse(location.hash);
-let wanted = selection.event ?? selection.span; // to be scrolled to as soon as it is drawn
+let wanted = selection.event ?? selection.span; // to be scrolled to as soon as it is there
 let head = config.lastSeq;
 let scheduled = false;
-let caughtUp = head === 0; // until then header, chart and pane keep what the server drew: nobody needs to see a replay
+let caughtUp = head === 0; // until then header, chart and panes keep what the server drew: nobody needs to see a replay
 
 const header = new Header(root, config, now);
 const chart = new Chart(part("chart"));
-const tree = new Tree(part("tree"), now);
-const conversation = new Conversation({ pane: part("conversation"), scroller: part("scroller"), list: part("entries"), follow: part("follow"), newer: part("newer"), now, forks: Boolean(part("fork")) });
+const tree = new Tree({ box: part("tree"), fold: part("tree-fold"), now });
+const conversation = new Conversation({ state, scroller: part("scroller"), list: part("entries"), follow: part("follow"), newer: part("newer"), now, forks: Boolean(part("fork")) });
 const pane = new Pane({ root, config, onTab: (tab) => go({ ...selection, event: null, span: null, tab }) });
+const choose = (item) => go({ ...selection, event: item.seq, span: null });
+const steps = new Steps({ state, conversation, select: part("step-kind"), count: part("step-count"), previous: part("step-previous"), next: part("step-next"), best: part("to-best"), go: choose });
+const finder = new Finder({ root, url: config.search, state, conversation, entryOf: (seq) => itemOf(state, seq), go: goToHit });
 
 const connection = new Connection({
   socketUrl: `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}${config.socket}`,
@@ -46,6 +55,20 @@ const connection = new Connection({
   status: showConnection,
 });
 
+async function start() {
+  if (head > SHORT) {
+    const take = (stretch) => {
+      head = Math.max(head, stretch.head);
+      const contiguous = foldStretch(state, stretch, changes);
+      showProgress();
+      return contiguous;
+    };
+    await loadTrace({ url: config.trace, head, length: config.stretch, take });
+    schedule();
+  }
+  connection.start();
+}
+
 function schedule() {
   if (scheduled) return;
   scheduled = true;
@@ -54,21 +77,24 @@ function schedule() {
 
 function draw() {
   scheduled = false;
-  const done = changes;
-  changes = createChanges();
   const first = !caughtUp && state.last >= head;
   caughtUp ||= first;
-  if (first || (caughtUp && (done.header || done.candidates.size))) header.draw(state);
-  if (conversation.draw(state, done.items)) schedule();
-  if (done.tree || done.candidates.size) tree.draw(state, selection);
-  if (first || (caughtUp && (done.chart || done.header))) chart.draw(state, subject().number);
-  if (first || (caughtUp && (done.candidates.size || done.timelines || done.header))) drawPane();
-  if (wanted != null && reveal()) wanted = null;
   showProgress();
-  if (caughtUp && !first && done.notices.length) say(done.notices.at(-1));
+  if (!caughtUp) return;
+  const done = changes;
+  changes = createChanges();
+  if (first || done.header || done.candidates.size) header.draw(state);
+  conversation.draw(done.items);
+  if (first || done.tree || done.candidates.size) tree.draw(state, selection);
+  if (first || done.chart || done.header) chart.draw(state, subject().number);
+  if (first || done.candidates.size || done.timelines || done.header) drawPane();
+  if (first || done.items.size) steps.draw();
+  if (wanted != null && reveal()) wanted = null;
+  if (first) root.dataset.ready = "1";
+  else if (done.notices.length) say(done.notices.at(-1));
   if (state.run.state === "finished" && state.last >= head) {
     connection.stop();
-    if (!conversation.pending.size) showConnection("finished");
+    showConnection("finished");
   }
 }
 
@@ -86,35 +112,45 @@ function drawPane() {
   pane.draw(state, shown, selection.reference ? "timeline" : (selection.tab ?? "diff"), followed);
 }
 
+// An event opens its entry, and the span that it belongs to; a span opens its first entry.
 function reveal() {
-  const id = selection.event != null ? entryOf(selection.event) : state.spans.get(selection.span)?.firstItem;
-  return id ? conversation.reveal(id) : false;
-}
-
-// Not every event has an entry of its own: a stage or a piece of a text belongs to the one before it.
-function entryOf(seq) {
-  return seq <= state.last ? state.items.findLast((item) => item.seq <= seq)?.id : null;
+  const item = selection.event != null ? itemOf(state, selection.event) : state.itemById.get(state.spans.get(selection.span)?.firstItem);
+  const path = selection.span ?? item?.span;
+  if (path && state.spans.has(path)) tree.reveal(path);
+  return conversation.reveal(item);
 }
 
 function go(next) {
   const hash = write(next);
-  if (hash === location.hash || (hash === "#" && !location.hash)) select();
+  if (hash === location.hash || (hash === "#" && !location.hash)) select(true);
   else location.hash = hash;
 }
 
-function select() {
+// Steps through hits leave one entry of the history, not one each.
+function goToHit(item, hit, needles) {
+  history.replaceState(history.state, "", write({ ...selection, event: item.seq, span: null }));
+  selection = parse(location.hash);
+  tree.draw(state, selection);
+  if (item.span && state.spans.has(item.span)) tree.reveal(item.span);
+  showView("conversation");
+  conversation.revealHit(item, hit, needles);
+  steps.draw();
+}
+
+function select(again = false) {
   const before = selection;
   selection = parse(location.hash);
   if (selection.tab == null && before.tab != null && !selection.reference) selection.tab = before.tab;
-  if (selection.event !== before.event || selection.span !== before.span) {
+  if (again === true || selection.event !== before.event || selection.span !== before.span) {
     wanted = selection.event ?? selection.span;
     if (wanted != null && reveal()) wanted = null;
   }
   tree.draw(state, selection);
   chart.draw(state, subject().number);
   drawPane();
-  if (selection.candidate != null || selection.reference) showView("pane", selection.candidate !== before.candidate || selection.tab !== before.tab || selection.reference);
-  else if (selection.event != null) showView("conversation", true);
+  steps.draw();
+  if (selection.event != null) showView("conversation");
+  else if (selection.candidate != null || selection.reference) showView("pane", selection.candidate !== before.candidate || selection.tab !== before.tab || selection.reference);
 }
 
 function showProgress() {
@@ -137,57 +173,18 @@ function showView(name, wish = true) {
   for (const button of root.querySelectorAll("[data-view-button]")) button.setAttribute("aria-pressed", String(button.dataset.viewButton === name));
 }
 
-root.addEventListener("click", async (event) => {
-  const view = event.target.closest("[data-view-button]");
-  if (view) showView(view.dataset.viewButton);
-  const control = event.target.closest("button[data-action]");
-  if (control) await ask(control);
-  if (event.target.closest("[data-part=pane-follow]")) go({ tab: selection.tab });
-  if (event.target.closest("[data-open-dialog]")) document.getElementById("run-yourself").showModal();
-});
-
-async function ask(button) {
-  const { action } = button.dataset;
-  if (action === "cancel" && !button.dataset.sure) {
-    button.dataset.sure = "1";
-    const before = button.textContent;
-    button.textContent = "Really cancel?";
-    setTimeout(() => {
-      delete button.dataset.sure;
-      button.textContent = before;
-    }, 4000);
-    return;
-  }
-  button.disabled = true;
-  const body = new FormData();
-  body.set("action", action);
-  const token = JSON.parse(document.body.getAttribute("hx-headers"))["X-CSRFToken"];
-  try {
-    const answer = await fetch(config.control, { method: "POST", body, headers: { "X-CSRFToken": token, accept: "application/json" }, credentials: "same-origin" });
-    if (!answer.ok) throw new Error((await answer.json().catch(() => ({}))).error ?? `the server answered ${answer.status}`);
-  } catch (error) {
-    part("control-error").textContent = error.message;
-    say(error.message);
-    button.disabled = false;
-  }
+function collapseAll() {
+  const collapsed = !conversation.allCollapsed;
+  conversation.collapseAll(collapsed);
+  setText(part("collapse"), collapsed ? "Expand all" : "Collapse all");
 }
 
-part("note")?.addEventListener("submit", async (event) => {
-  event.preventDefault();
-  const form = event.currentTarget;
-  const button = form.querySelector("button");
-  button.disabled = true;
-  part("control-error").textContent = "";
-  try {
-    const answer = await fetch(form.action, { method: "POST", body: new FormData(form), headers: { accept: "application/json" }, credentials: "same-origin" });
-    if (!answer.ok) throw new Error((await answer.json().catch(() => ({}))).error ?? `the server answered ${answer.status}`);
-    form.elements.text.value = "";
-    say("The note is on its way to the next prompt.");
-  } catch (error) {
-    part("control-error").textContent = error.message;
-    say(error.message);
-  }
-  button.disabled = false;
+root.addEventListener("click", (event) => {
+  const view = event.target.closest("[data-view-button]");
+  if (view) showView(view.dataset.viewButton);
+  if (event.target.closest("[data-part=pane-follow]")) go({ tab: selection.tab });
+  if (event.target.closest("[data-part=collapse]")) collapseAll();
+  if (event.target.closest("[data-open-dialog]")) document.getElementById("run-yourself").showModal();
 });
 
 function step(by) {
@@ -197,26 +194,21 @@ function step(by) {
   go({ candidate: numbers[Math.min(numbers.length - 1, Math.max(0, at + by))], tab: selection.tab });
 }
 
-part("note")?.elements.text.addEventListener("keydown", (event) => {
-  if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
-  event.preventDefault();
-  part("note").requestSubmit();
-});
-
+wireSteering({ root, part, controlUrl: config.control });
 addEventListener("hashchange", select);
 shortcut("j", "next candidate", () => step(1));
 shortcut("k", "previous candidate", () => step(-1));
 shortcut("f", "follow the conversation, or stop", () => conversation.setFollowing(!conversation.following));
-shortcut("1", "diff", () => go({ ...selection, event: null, span: null, tab: "diff" }));
-shortcut("2", "report", () => go({ ...selection, event: null, span: null, tab: "report" }));
-shortcut("3", "timeline", () => go({ ...selection, event: null, span: null, tab: "timeline" }));
-shortcut("4", "kernels", () => go({ ...selection, event: null, span: null, tab: "kernels" }));
+shortcut("z", "collapse or expand all entries", collapseAll);
+shortcut("y", "copy the link to the selected entry", () => conversation.copies.copy(conversation.selected ?? state.items.at(-1)?.id, "link"));
+["diff", "report", "timeline", "kernels"].forEach((tab, index) => shortcut(String(index + 1), tab, () => go({ ...selection, event: null, span: null, tab })));
 
 setInterval(() => {
   if (document.hidden || (state.run.state === "finished" && caughtUp)) return;
   header.tick();
   tree.tick();
   conversation.tick();
+  finder.tick();
 }, 1000);
 
 if (selection.candidate != null || selection.reference) showView("pane");
@@ -224,5 +216,7 @@ if (caughtUp) {
   header.draw(state);
   chart.draw(state, null);
   drawPane();
+  steps.draw();
+  root.dataset.ready = "1";
 }
-connection.start();
+start();

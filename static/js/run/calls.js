@@ -1,0 +1,65 @@
+// An exchange with a model: one line in the conversation, and opened, its figures, its prompts and its answer.
+import { codeBlock } from "./colours.js";
+import { h } from "./dom.js";
+import { count, seconds } from "./format.js";
+
+const NAMES = { system: "System prompt", user: "Prompt", assistant: "Earlier reply", reply: "Reply", reasoning: "Reasoning" };
+const FINISHES = { stop: "finished", length: "cut off at its longest", filter: "stopped by a filter", other: "ended otherwise" };
+
+// Profiles whose requests are answered by a person.
+let byPerson = null;
+const mailboxes = () => (byPerson ??= new Set(JSON.parse(document.getElementById("run-config")?.textContent ?? "{}").mailboxes));
+
+export function callLine(item, agent, open) {
+  const { usage } = item;
+  const parts = [`${agent} asked ${item.profile || "the model"}${item.purpose ? ` (${item.purpose})` : ""}`];
+  if (item.notes) parts.push(`with ${item.notes === 1 ? "a note" : `${item.notes} notes`}`);
+  if (usage) parts.push(`${count(usage.input_tokens ?? 0)} tokens in, ${count(usage.output_tokens ?? 0)} out`);
+  if (item.dollars != null) parts.push(`$${item.dollars.toFixed(4)}`);
+  if (item.attempts > 1) parts.push(`${item.attempts} attempts`);
+  if (item.failed) parts.push(`no answer: ${item.failed}`);
+  else if (item.seconds != null) parts.push(seconds(item.seconds));
+  if (item.finish === "length") parts.push(FINISHES.length);
+  const byHand = !item.done && mailboxes().has(item.profile);
+  if (!item.done) parts.push(byHand ? "waits for a person" : "waiting for the answer …");
+  const details = item.request ? h("button", { type: "button", class: "more inline", "data-call": item.id, "aria-expanded": String(open) }, open ? "close" : "details and prompts") : null;
+  return h("p", null, parts.join(" · "), byHand ? [" ", h("a", { href: "/mailbox/" }, "open the mailbox")] : null, details ? [" ", details] : null);
+}
+
+// `opened` is {texts, settings, loading, error}.
+export function callDetails(item, opened) {
+  const { usage } = item;
+  const facts = [
+    ["model", item.model || item.profile],
+    ["profile", item.profile],
+    ["purpose", item.purpose],
+    ["tokens in", usage ? `${(usage.input_tokens ?? 0).toLocaleString("en")}${usage.cached_tokens ? `, of them ${usage.cached_tokens.toLocaleString("en")} cached` : ""}` : item.done ? "not counted by the server" : null],
+    ["tokens out", usage ? `${(usage.output_tokens ?? 0).toLocaleString("en")}${usage.reasoning_tokens ? `, of them ${usage.reasoning_tokens.toLocaleString("en")} reasoning` : ""}` : null],
+    ["speed", usage?.output_tokens && item.seconds ? `${(usage.output_tokens / item.seconds).toFixed(1)} tokens/s` : null],
+    ["cost", item.dollars == null ? (item.done ? "no price is known" : null) : `$${item.dollars.toFixed(4)}`],
+    ["time", item.seconds == null ? null : seconds(item.seconds)],
+    ["requests sent", item.attempts ? `${item.attempts}${item.attempts > 1 ? `, ${item.attempts - 1} of them again` : ""}` : null],
+    ["end", item.failed ? `no answer: ${item.failed}` : (FINISHES[item.finish] ?? null)],
+    ...Object.entries(opened.settings).map(([name, value]) => [name.replaceAll("_", " "), typeof value === "object" ? JSON.stringify(value) : String(value)]).filter(([name]) => name !== "purpose"),
+  ].filter(([, value]) => value != null && value !== "");
+  return h(
+    "div",
+    { class: "call" },
+    h("dl", { class: "call-facts" }, facts.map(([name, value]) => [h("dt", null, name), h("dd", null, value)])),
+    opened.loading ? h("p", { class: "faint" }, "loading the prompts …") : null,
+    opened.error ? h("p", null, opened.error) : null,
+    opened.texts.map((text, index) => callText(item, text, index)),
+  );
+}
+
+function callText(item, text, index) {
+  const shown = [...text.text].length;
+  const counted = `${text.lines.toLocaleString("en")} lines, ${text.characters.toLocaleString("en")} characters`;
+  return h(
+    "details",
+    { class: "call-text", open: text.name === "reply" || index === 0 },
+    h("summary", null, NAMES[text.name] ?? text.name, " ", h("span", { class: "faint" }, counted)),
+    text.name === "reasoning" || !text.text.includes("```") ? h("pre", { class: "fence wrapped", tabindex: "0" }, text.text) : codeBlock(text.text, "text"),
+    text.next == null ? null : h("button", { type: "button", class: "more", "data-call-next": `${item.id} ${index}` }, `Show more: ${shown.toLocaleString("en")} of ${text.characters.toLocaleString("en")} characters are shown`),
+  );
+}

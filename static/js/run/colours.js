@@ -1,0 +1,30 @@
+// Colours for code in messages. The parsers are fetched when the first code comes into view.
+import { h } from "./dom.js";
+
+const LANGUAGES = { python: "python", py: "python", cpp: "cpp", "c++": "cpp", c: "cpp", cuda: "cpp", cu: "cpp", triton: "python" };
+const MOST = 60000; // characters; more stays plain, and quick
+
+let parsers = null;
+
+// A <pre> with the code as text at once, and with its colours as soon as they are known.
+export function codeBlock(code, language) {
+  const block = h("pre", { class: "fence", tabindex: "0" }, code);
+  const known = LANGUAGES[language.toLowerCase()] ?? guess(code);
+  if (known && code.length <= MOST) paint(block, code, known);
+  return block;
+}
+
+function guess(code) {
+  if (/^\s*(import|from|def|class) \w/m.test(code)) return "python";
+  return /#include|__global__|\bvoid \w+\(|\bconst (float|int|auto)/.test(code) ? "cpp" : null;
+}
+
+async function paint(block, code, language) {
+  try {
+    parsers ??= import("../../vendor/highlight.js");
+    const { pieces } = await parsers;
+    block.replaceChildren(...pieces(code, language).map(([text, name]) => (name ? h("span", { class: name }, text) : document.createTextNode(text))));
+  } catch {
+    // Plain code is code too.
+  }
+}

@@ -1,0 +1,55 @@
+// Marks what was searched for, in the rows that stand in the document. The CSS Custom Highlight API changes no element.
+const MOST = 2000;
+
+// Ranges of the needles {words, exact} in the text of `row`, across its elements.
+export function rangesIn(row, { words, exact }, most = MOST) {
+  const nodes = [];
+  let text = "";
+  const walker = document.createTreeWalker(row?.querySelector(".entry-body") ?? row, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    nodes.push([text.length, walker.currentNode]);
+    text += walker.currentNode.data;
+  }
+  const lower = text.toLowerCase().length === text.length ? text.toLowerCase() : text;
+  const found = [];
+  for (const [haystack, needles] of [[text, exact], [lower, words]]) {
+    for (const needle of needles) {
+      for (let at = haystack.indexOf(needle); at >= 0 && found.length < most; at = haystack.indexOf(needle, at + needle.length)) found.push([at, at + needle.length]);
+    }
+  }
+  return found.sort((a, b) => a[0] - b[0]).map(([start, end]) => rangeOf(nodes, start, end));
+}
+
+function rangeOf(nodes, start, end) {
+  const range = new Range();
+  const place = (offset, last) => {
+    let low = 0;
+    let high = nodes.length - 1;
+    while (low < high) {
+      const middle = (low + high + 1) >> 1;
+      if (nodes[middle][0] < offset + (last ? 0 : 1)) low = middle;
+      else high = middle - 1;
+    }
+    return [nodes[low][1], offset - nodes[low][0]];
+  };
+  range.setStart(...place(start, false));
+  range.setEnd(...place(end, true));
+  return range;
+}
+
+export function paint(rows, needles) {
+  if (!globalThis.CSS?.highlights) return;
+  const ranges = [];
+  if (needles) for (const row of rows) if (ranges.length < MOST) ranges.push(...rangesIn(row, needles));
+  CSS.highlights.set("found", new Highlight(...ranges));
+}
+
+// A range can be scrolled to like an element.
+export const firstLine = (range) => ({ getBoundingClientRect: () => range.getClientRects()[0] ?? range.startContainer.parentElement.getBoundingClientRect() });
+
+// The words of a query as the server reads it (webapp/runs/search.py): phrases in quotation marks letter for letter, words in any case.
+export function needlesOf(query) {
+  const exact = [...query.matchAll(/"([^"]+)"/g)].map(([, phrase]) => phrase);
+  const words = query.replaceAll(/"[^"]*"?/g, " ").toLowerCase().split(/\s+/).filter(Boolean);
+  return exact.length || words.length ? { words, exact } : null;
+}

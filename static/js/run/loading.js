@@ -1,0 +1,27 @@
+// A trace that is there already comes over HTTP in stretches, several at a time, folded in their order; what happens from then on is live.
+const AT_ONCE = 3;
+
+// `take(stretch)` folds one and returns false where it does not follow what is there. Resolves to whether all came.
+export async function loadTrace({ url, head, length, take }) {
+  const starts = Array.from({ length: Math.ceil(head / length) }, (_, index) => index * length);
+  const asked = [];
+  const ask = (index) => {
+    if (index >= starts.length) return;
+    asked[index] = fetch(`${url}?since=${starts[index]}`, { credentials: "same-origin", headers: { accept: "application/json" } }).then((answer) => {
+      if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
+      return answer.json();
+    });
+    asked[index].catch(() => {}); // said when its turn comes
+  };
+  for (let index = 0; index < AT_ONCE; index += 1) ask(index);
+  try {
+    for (let index = 0; index < starts.length; index += 1) {
+      const stretch = await asked[index];
+      ask(index + AT_ONCE);
+      if (!take(stretch)) return false;
+    }
+  } catch {
+    return false; // the connection goes on from where this came to
+  }
+  return true;
+}
