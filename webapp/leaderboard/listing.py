@@ -38,6 +38,11 @@ class Place:
         said = {name: query.get("q" if name == "text" else name, "").replace("\0", "").strip()[:140] for name in cls.__dataclass_fields__}
         return cls(**(said | {"state": said["state"] if said["state"] in STATES else ""}))
 
+    @property
+    def kept(self) -> list[tuple[str, str]]:
+        """What stays when a filter changes."""
+        return [("state", self.state), ("task", self.task), ("entry", self.entry)]
+
 
 def visible(asker: Asker) -> QuerySet[Result]:
     """Results that the asker may see: published ones, those of their teams, and their own."""

@@ -1,0 +1,91 @@
+// Filters of the leaderboard's pages: a change swaps #board and gives the view its address; back and forward load the address again.
+// Rows of a table with data-rows are gone through with j and k, Enter opens one.
+import { shortcut } from "../js/lib/keys.js";
+import { say } from "../js/lib/say.js";
+
+const form = document.querySelector("[data-board-filters]");
+// Of what is shown; the pinned p changes nothing that the server has to send.
+const selection = () => {
+  const query = new URLSearchParams(location.search);
+  query.delete("p");
+  return location.pathname + query;
+};
+let current = selection();
+
+// Only what was chosen: the address of a view says nothing of filters that are not set.
+function addressOf(form) {
+  const said = [...new FormData(form)].filter(([, value]) => value !== "");
+  const query = new URLSearchParams(said).toString();
+  return form.getAttribute("action") + (query ? `?${query}` : "");
+}
+
+export async function show(address, push = true) {
+  const board = document.getElementById("board");
+  board.setAttribute("aria-busy", "true");
+  try {
+    const answer = await fetch(address, { headers: { "HX-Request": "true" } });
+    if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    const fresh = page.getElementById("board");
+    if (!fresh) return location.assign(address);
+    if (push) history.pushState({}, "", address);
+    current = selection();
+    board.replaceWith(document.adoptNode(fresh));
+    document.title = page.title;
+    follow(page);
+    say(`${fresh.querySelectorAll("[data-rows] tbody tr").length} rows`);
+    document.dispatchEvent(new CustomEvent("board:shown"));
+  } catch (error) {
+    board.removeAttribute("aria-busy");
+    say(`Nothing changed: ${error.message}`);
+    location.assign(address);
+  }
+}
+
+// Links outside the part that is swapped, and what the form itself shows of the selection.
+function follow(page) {
+  const fresh = page.querySelector("[data-board-filters]");
+  for (const select of fresh?.querySelectorAll("select") ?? []) {
+    const mine = form.elements[select.name];
+    if (mine && mine.value !== select.value) mine.value = select.value;
+  }
+  const clear = form.querySelector(":scope > a");
+  const wanted = fresh?.querySelector(":scope > a");
+  if (!clear && wanted) form.append(document.adoptNode(wanted));
+  else if (clear && !wanted) clear.remove();
+}
+
+form?.addEventListener("change", (event) => {
+  if (event.target.matches("select")) show(addressOf(form));
+});
+form?.addEventListener("submit", (event) => {
+  event.preventDefault();
+  show(addressOf(form));
+});
+document.addEventListener("click", (event) => {
+  const link = event.target.closest("#board a[data-swap]");
+  if (!link || event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
+  event.preventDefault();
+  const sort = new URL(link.href).searchParams.get("sort");
+  if (form?.elements.sort) form.elements.sort.value = sort ?? "";
+  else if (sort && form) form.append(Object.assign(document.createElement("input"), { type: "hidden", name: "sort", value: sort }));
+  show(link.href).then(() => document.querySelector(`#board a[data-swap][href="${CSS.escape(link.getAttribute("href"))}"]`)?.focus());
+});
+// A page of charts is not kept: going back asks for it again. A link within the page changes nothing.
+addEventListener("popstate", () => selection() !== current && location.reload());
+
+document.addEventListener("click", (event) => {
+  const opener = event.target.closest("[data-open]");
+  if (opener) document.getElementById(opener.dataset.open).open = true;
+});
+document.getElementById("highlighted")?.scrollIntoView({ block: "center" });
+
+function step(by) {
+  const links = [...document.querySelectorAll("[data-rows] tbody .cell-title[href]")];
+  if (!links.length) return;
+  const at = links.findIndex((link) => link.closest("tr").contains(document.activeElement));
+  links[Math.min(links.length - 1, Math.max(0, at < 0 ? (by > 0 ? 0 : links.length - 1) : at + by))].focus();
+}
+shortcut("j", "next row", () => step(1));
+shortcut("k", "previous row", () => step(-1));
+shortcut("f", "filters", () => form?.querySelector("select")?.focus());
