@@ -16,7 +16,6 @@ from channels.sessions import SessionMiddlewareStack  # noqa: E402
 from django.urls import path, re_path  # noqa: E402
 
 from webapp.api.mcp import mcp_application  # noqa: E402
-from webapp.api.mcp import mcp_application  # noqa: E402
 from webapp.api.stream import events_stream  # noqa: E402
 from webapp.review.sockets import socket_urlpatterns as review_sockets  # noqa: E402
 from webapp.runs.sockets import socket_urlpatterns as run_sockets  # noqa: E402
