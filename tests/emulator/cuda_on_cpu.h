@@ -127,7 +127,8 @@ template <class F> void launch(dim3 blocks, dim3 count, size_t shared, F call) {
             for (unsigned x = 0; x < blocks.x; ++x) {
                 blockIdx = dim3(x, y, z);
                 dynamic.assign(shared + 16, (char)0xA5);  // as undefined as the real one
-                block(total);
+                if (THREADS_MEET) block(total);
+                else for (now = 0; now < total; ++now) body();
             }
 }
 inline char* shared_memory() { return (char*)(((uintptr_t)dynamic.data() + 15) & ~(uintptr_t)15); }

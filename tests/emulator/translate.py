@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+MEETING = re.compile(r"__syncthreads|__syncwarp|__shfl|__ballot|__any|multiply_tf32")
 HEADER = Path(__file__).with_name("cuda_on_cpu.h")
 
 
@@ -14,7 +15,8 @@ def as_cpp(program: str) -> str:
     source, tail = rest.split('"""', 1)
     tail = tail.replace('stitch_build("cuda"', 'stitch_build("cpp"')
     tail = re.sub(r"stream = torch\.cuda\.current_stream\(.*\)\.cuda_stream", "stream = 0", tail)
-    return f'{head}SOURCE = r"""{HEADER.read_text()}\n{translate(source)}"""{tail}'
+    meet = int(bool(MEETING.search(source)))
+    return f'{head}SOURCE = r"""#define THREADS_MEET {meet}\n{HEADER.read_text()}\n{translate(source)}"""{tail}'
 
 
 def translate(source: str) -> str:
