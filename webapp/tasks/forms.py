@@ -10,6 +10,7 @@ from agents.settings import Settings
 from verifier.program import Program
 from verifier.source import MAX_SOURCE_BYTES, Problem, SourceError
 from verifier.task import Mode, Precision, Task
+from webapp.tasks.modules import read_module
 from webapp.tasks.search_fields import SearchFields
 
 PRECISIONS = {
@@ -27,7 +28,12 @@ def problems_of(source: str, kind: str) -> list[Problem]:
     try:
         Task.read(source) if kind == "task" else Program.read(source)
     except SourceError as error:
-        return error.problems
+        module = read_module(source) if kind == "task" else None
+        if module is None:
+            return error.problems
+        names = ", ".join(f"`{found.name}`" for found in module.classes)
+        hint = "give its constructor's arguments and the shapes of its inputs in the form under the editor, and press “Write the task”"
+        return [Problem(line=module.first.line, message=f"a plain module ({names}) without `get_inputs` and `get_init_inputs`", hint=hint)]
     return []
 
 

@@ -1,29 +1,45 @@
-"""A KernelBench checkout as suites of tasks, one a level."""
+"""A KernelBench checkout, or a zip of tasks, as suites: one a level."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from pathlib import Path
+import zipfile
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import IO
 
 from django.db import transaction
+from django.utils.text import slugify
 
-from verifier.source import SourceError
+from verifier.source import MAX_SOURCE_BYTES, SourceError
 from verifier.task import Task as TaskSource
 from webapp.accounts.models import Team, User
 from webapp.tasks.models import Suite, Task
 
 LEVEL = re.compile(r"level_?(\d+)")
 NUMBERED = re.compile(r"(\d+)_(.+)\.py")
+MOST_FILES = 5000  # of a zip
+MOST_ZIP_BYTES = 32 * 1024 * 1024
 
 
 class NotKernelBench(ValueError):
-    """The path is not a KernelBench checkout; the message says what was looked for."""
+    """No tasks were found; the message says what was looked for."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """Files of one suite, each with a name to speak of it."""
+
+    slug: str
+    name: str
+    description: str
+    files: list[tuple[str, str, bytes]] = field(default_factory=list)  # task's name, file's name, content
 
 
 @dataclass(frozen=True)
 class Imported:
-    level: int
+    name: str
     new: int
     known: int
     problems: list[str]  # a sentence a file that is not a task
@@ -31,7 +47,11 @@ class Imported:
 
 def import_kernelbench(path: Path, team: Team, user: User | None) -> list[Imported]:
     """Read `KernelBench/levelN/M_name.py` below `path` (a checkout, its folder KernelBench, or one level). Importing again changes nothing."""
-    return [_import_level(level, folder, team, user) for level, folder in _levels(path)]
+    return import_suites(from_folder(path), team, user)
+
+
+def from_folder(path: Path) -> list[Found]:
+    return [_level(level, [(file.name, file.read_bytes()) for file in sorted(folder.glob("*.py"))], str(folder)) for level, folder in _levels(path)]
 
 
 def _levels(path: Path) -> list[tuple[int, Path]]:
@@ -46,24 +66,72 @@ def _levels(path: Path) -> list[tuple[int, Path]]:
     raise NotKernelBench(f"{path} has no folders KernelBench/level1, level2, ...: give the path of a KernelBench checkout")
 
 
-def _import_level(level: int, folder: Path, team: Team, user: User | None) -> Imported:
-    files = sorted((int(match[1]), match[2], file) for file in folder.glob("*.py") if (match := NUMBERED.fullmatch(file.name)))
-    if not files:
-        raise NotKernelBench(f"{folder} has no files like 23_Softmax.py")
+def from_zip(upload: IO[bytes]) -> list[Found]:
+    """Levels where the zip has folders of that name; else all of its Python files as one suite, named after the zip."""
+    name = PurePosixPath(str(getattr(upload, "name", "") or "upload.zip")).stem
+    levels: dict[int, list[tuple[str, bytes]]] = {}
+    loose: list[tuple[str, bytes]] = []
+    for path, content in _members(upload):
+        match = next((match for part in reversed(path.parts[:-1]) if (match := LEVEL.fullmatch(part))), None)
+        if match and NUMBERED.fullmatch(path.name):
+            levels.setdefault(int(match[1]), []).append((path.name, content))
+        else:
+            loose.append((path.name, content))
+    if levels:
+        return [_level(level, files, f"level{level} of {name}") for level, files in sorted(levels.items())]
+    if not loose:
+        raise NotKernelBench("the zip has no Python file: pack the folder KernelBench of a checkout, or your task files")
+    slug = slugify(name)[:100] or "uploaded"
+    return [Found(slug, name[:100], f"Uploaded as {name}.zip", [(file.removesuffix(".py"), file, content) for file, content in sorted(loose)])]
+
+
+def _members(upload: IO[bytes]) -> Iterable[tuple[PurePosixPath, bytes]]:
+    """Python files of the zip, no more than is sane: what a header claims is checked against what is read."""
+    try:
+        with zipfile.ZipFile(upload) as archive:
+            infos = [info for info in archive.infolist() if not info.is_dir() and info.filename.endswith(".py") and "__MACOSX" not in info.filename]
+            if len(infos) > MOST_FILES:
+                raise NotKernelBench(f"the zip has {len(infos)} Python files; at most {MOST_FILES} are read")
+            left = MOST_ZIP_BYTES
+            for info in infos:
+                with archive.open(info) as file:
+                    content = file.read(min(left, MAX_SOURCE_BYTES) + 1)
+                left -= len(content)
+                if left < 0:
+                    raise NotKernelBench(f"the zip unpacks to more than {MOST_ZIP_BYTES // 1024 // 1024} MiB")
+                yield PurePosixPath(info.filename), content
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError) as error:
+        raise NotKernelBench(f"the zip cannot be read ({str(error)[:120] or type(error).__name__})") from None
+
+
+def _level(level: int, files: Iterable[tuple[str, bytes]], where: str) -> Found:
+    numbered = sorted((int(match[1]), match[2], name, content) for name, content in files if (match := NUMBERED.fullmatch(name)))
+    if not numbered:
+        raise NotKernelBench(f"{where} has no files like 23_Softmax.py")
+    tasks = [(f"{number}_{title}"[:120], f"level{level}/{name}", content) for number, title, name, content in numbered]
+    return Found(f"kernelbench-level{level}", f"KernelBench L{level}", f"Level {level} of a KernelBench checkout", tasks)
+
+
+def import_suites(found: list[Found], team: Team, user: User | None) -> list[Imported]:
+    return [_import(suite, team, user) for suite in found]
+
+
+def _import(found: Found, team: Team, user: User | None) -> Imported:
     new, known, problems = 0, 0, []
     with transaction.atomic():
-        description = f"Level {level} of a KernelBench checkout"
-        suite, _ = Suite.objects.get_or_create(
-            team=team, slug=f"kernelbench-level{level}", defaults={"name": f"KernelBench L{level}", "description": description}
-        )
-        for number, name, file in files:
+        suite, _ = Suite.objects.get_or_create(team=team, slug=found.slug, defaults={"name": found.name, "description": found.description})
+        for name, label, content in found.files:
             try:
-                source = file.read_text(encoding="utf-8")
+                source = content.decode("utf-8-sig").replace("\r\n", "\n")
                 sha = TaskSource.read(source).sha
-            except (SourceError, UnicodeDecodeError, OSError) as error:
-                problems.append(f"{folder.name}/{file.name}: {error}")
+            except (SourceError, UnicodeDecodeError) as error:
+                problems.append(f"{label}: {str(error)[:200]}")
                 continue
-            defaults = {"name": f"{number}_{name}"[:120], "source": source, "created_by": user, "suite": suite}
+            defaults = {"name": name[:120], "source": source, "created_by": user, "suite": suite}
             _, created = Task.objects.get_or_create(team=team, sha=sha, defaults=defaults)
             new, known = new + created, known + (not created)
-    return Imported(level, new, known, problems)
+        if not new + known:
+            transaction.set_rollback(True)
+    if not new + known:
+        raise NotKernelBench(f"{found.name} has no file in KernelBench's format: {problems[0] if problems else 'nothing in it'}")
+    return Imported(found.name, new, known, problems)

@@ -6,6 +6,7 @@ import uuid
 
 from django.conf import settings
 from django.db import models
+from django.utils import timezone
 
 
 class Suite(models.Model):
@@ -42,3 +43,28 @@ class Task(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class TryOut(models.Model):
+    """An admission asked for while a source is typed: the same source, device and settings are asked once a team."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    team = models.ForeignKey("accounts.Team", on_delete=models.CASCADE, related_name="+")
+    sha = models.CharField(max_length=64)
+    source = models.TextField()
+    device_kind = models.CharField(max_length=8)  # "cpu", "cuda"
+    precision = models.CharField(max_length=12)
+    mode = models.CharField(max_length=8)
+    state = models.CharField(max_length=10, default="queued")  # queued, running, finished, dropped (its author typed on)
+    stages = models.JSONField(default=list)  # verifier.jobs.StageEvent, the last of each stage
+    admission = models.JSONField(null=True)  # verifier.task.Admission
+    error = models.TextField(blank=True)  # the host's fault
+    device_name = models.CharField(max_length=120, blank=True)
+    asked_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
+    asked_at = models.DateTimeField(default=timezone.now)
+    started_at = models.DateTimeField(null=True)
+    finished_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["team", "sha", "device_kind", "precision", "mode"], name="one_try_out_a_source")]
+        indexes = [models.Index(fields=["asked_by", "state"])]

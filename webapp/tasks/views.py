@@ -12,6 +12,7 @@ from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_GET
 
 from webapp.accounts.access import teams_with
+from webapp.accounts.first_user import first_user
 from webapp.diffs.highlight import highlighted_lines
 from webapp.runs.views_list import team_runs
 from webapp.tasks.models import Suite, Task
@@ -55,6 +56,7 @@ def task_list(request: HttpRequest) -> HttpResponse:
         "unsorted": team_tasks(request).filter(suite=None).count(),
         "total": total,
         "text": text,
+        "may_read_paths": request.user == first_user(),
     }
     return render(request, "tasks/list.html", context)
 

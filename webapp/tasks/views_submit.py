@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 
+from django.conf import settings
 from django.contrib.auth.decorators import login_required
-from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_GET, require_http_methods, require_POST
+from django.views.decorators.http import require_GET, require_http_methods
 
 from agents.settings import SEARCHES, Settings
 from verifier.source import MAX_SOURCE_BYTES
-from webapp.accounts.access import team_for, writable_teams
+from webapp.accounts.access import require, team_for, teams_with, writable_teams
 from webapp.fleet.choices import device_choices
 from webapp.runs import services
 from webapp.runs.access import run_for
 from webapp.runs.models import Run
 from webapp.tasks.examples import PROGRAM_SKELETON, SKELETON, described, example, examples
-from webapp.tasks.forms import PRECISIONS, RunForm, SubmitForm, VerifyForm, problems_of
+from webapp.tasks.forms import PRECISIONS, RunForm, SubmitForm, VerifyForm
 from webapp.tasks.models import Task
 from webapp.tasks.search_fields import initial_of
+
+DRAFT = re.compile(r"[0-9a-f]{24}")  # names what the browser keeps until it was submitted (static/tasks/draft.js)
 
 
 @login_required
@@ -37,11 +41,12 @@ def verify_own(request: HttpRequest) -> HttpResponse:
 
 
 def _run_page(request: HttpRequest, form_class: type[RunForm], template: str, skeletons: dict[str, str]) -> HttpResponse:
-    devices, teams = device_choices(), writable_teams(request.user)
+    require(request, request.team, "act")
+    devices, teams = device_choices(), writable_teams(request)
     initial = {"device": _preferred(devices), **skeletons, **_start(request, form_class)}
     form = form_class(request.POST or None, request.FILES or None, devices=devices, teams=teams, initial=initial)
     if request.method == "POST" and form.is_valid():
-        team = team_for(request.user, form.cleaned_data["team"])
+        team = team_for(request, form.cleaned_data["team"])
         source = form.cleaned_data["task"]
         run = services.create_run(
             team=team,
@@ -51,8 +56,14 @@ def _run_page(request: HttpRequest, form_class: type[RunForm], template: str, sk
             settings=form.settings(),
             program_source=form.cleaned_data.get("program"),
         )
-        return redirect("runs:run", run.pk)
+        answer = redirect("runs:run", run.pk)
+        if draft := DRAFT.fullmatch(request.POST.get("draft", "")):
+            answer.set_cookie("submitted_draft", draft[0], max_age=30 * 86400, samesite="Lax", secure=settings.HTTPS)
+        return answer
     context = {
+        "draft_key": f"{request.user.pk}:{request.path}",
+        "fresh": request.method == "GET" and not set(request.GET) & {"example", "task", "from"},
+        "again": run_for(request, _uuid(request.GET["from"]))[0] if "from" in request.GET else None,
         "form": form,
         "devices": devices,
         "teams": teams,
@@ -77,12 +88,12 @@ def _start(request: HttpRequest, form_class: type[RunForm]) -> dict:
             raise Http404("no such example")
         return {"task": found.source, "title": found.slug.replace("_", " ")}
     if "task" in request.GET:
-        task = Task.objects.filter(team__in=request.user.teams.all(), pk=_uuid(request.GET["task"])).first()
+        task = Task.objects.filter(team__in=teams_with(request), pk=_uuid(request.GET["task"])).first()
         if task is None:
             raise Http404("no such task")
         return {"task": task.source, "title": task.name}
     if "from" in request.GET:
-        run, _ = run_for(request.user, _uuid(request.GET["from"]))
+        run, _ = run_for(request, _uuid(request.GET["from"]))
         return _settings_of(run, form_class)
     return {}
 
@@ -109,16 +120,6 @@ def _uuid(text: str) -> uuid.UUID:
 def _title(source: str) -> str:
     known = next((found for found in examples() if found.source == source), None)
     return (known.slug.replace("_", " ") if known else described(source) or "model")[:140]
-
-
-@login_required
-@require_POST
-def check(request: HttpRequest) -> JsonResponse:
-    """What parsing finds wrong with `source` as a `kind` ("task" or "program"), for the editor."""
-    kind = "program" if request.POST.get("kind") == "program" else "task"
-    source = request.POST.get("source", "").replace("\r\n", "\n")
-    found = problems_of(source, kind)
-    return JsonResponse({"ok": not found, "problems": [p.model_dump() for p in found]})
 
 
 @login_required

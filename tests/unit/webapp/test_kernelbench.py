@@ -23,8 +23,8 @@ def checkout(tmp_path):
 def test_a_suite_a_level(checkout, db):
     user = make_user()
     first, second = import_kernelbench(checkout, user.personal_team, user)
-    assert (first.level, first.new, first.problems) == (1, 3, [])
-    assert (second.level, second.new) == (2, 3)
+    assert (first.name, first.new, first.problems) == ("KernelBench L1", 3, [])
+    assert (second.name, second.new) == ("KernelBench L2", 3)
     assert len(second.problems) == 1 and "level2/3_Broken.py: line 2" in second.problems[0]
     assert list(Suite.objects.order_by("slug").values_list("name", flat=True)) == ["KernelBench L1", "KernelBench L2"]
     assert set(Task.objects.filter(suite__slug="kernelbench-level1").values_list("name", flat=True)) == {"1_Softmax", "2_Softmax", "10_Softmax"}

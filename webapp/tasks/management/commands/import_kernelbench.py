@@ -21,9 +21,9 @@ class Command(BaseCommand):
     def handle(self, path: Path, user: str | None = None, **options):
         try:
             owner = User.objects.get(username=user) if user else first_user()
-            for level in import_kernelbench(path, owner.personal_team, owner):
-                self.stdout.write(f"level {level.level}: {level.new} new, {level.known} known, {len(level.problems)} refused")
-                for problem in level.problems:
+            for suite in import_kernelbench(path, owner.personal_team, owner):
+                self.stdout.write(f"{suite.name}: {suite.new} new, {suite.known} known, {len(suite.problems)} refused")
+                for problem in suite.problems:
                     self.stderr.write(f"  {problem}")
         except User.DoesNotExist:
             raise CommandError(f"there is no user {user!r}") from None

@@ -1,0 +1,32 @@
+// The budget in words, beside the estimate.
+const UNITS = { candidates: "candidates", verifier_minutes: "min on the device", minutes: "min in all", calls: "model calls", tokens: "tokens" };
+
+export function showLimits(form) {
+  const place = form.querySelector("[data-limits]");
+  if (!place) return;
+  const value = (name) => form.elements[name]?.value ?? "";
+  const show = () => {
+    const said = Object.entries(UNITS)
+      .filter(([name]) => value(name))
+      .map(([name, unit]) => `${value(name)} ${unit}`);
+    if (value("dollars")) said.push(`$${value("dollars")}`);
+    place.textContent = said.join(", ");
+  };
+  form.addEventListener("input", show);
+  form.addEventListener("change", show);
+  show();
+}
+
+// Ctrl+Enter submits from anywhere, an editor included.
+export function submitByKey(form) {
+  addEventListener(
+    "keydown",
+    (event) => {
+      if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
+      event.preventDefault();
+      event.stopPropagation();
+      form.requestSubmit(form.querySelector(".submit-button"));
+    },
+    true,
+  );
+}

@@ -1,0 +1,49 @@
+// The sandbox's word on a source: asked once its author pauses, shown stage by stage by htmx, its lines marked in the editor.
+const PAUSE_MS = 1500;
+
+export function attachTryOut(form, panel, editor) {
+  const place = panel.querySelector("[data-try]");
+  if (!place) return { ask() {}, clear() {} };
+  let timer = null;
+  let asked = null;
+  let known = "";
+  const idle = place.querySelector("[data-idle]");
+
+  async function send(source) {
+    asked?.abort();
+    asked = new AbortController();
+    const value = (name) => form.elements[name]?.value ?? "";
+    const body = new URLSearchParams({ source, device: value("device"), precision: value("precision"), mode: value("mode"), team: value("team") });
+    const answer = await fetch(place.dataset.try, { method: "POST", signal: asked.signal, headers: { "X-CSRFToken": form.elements.csrfmiddlewaretoken.value }, body }).catch(() => null);
+    if (!answer?.ok || answer.redirected || source !== editor.text()) return;
+    place.innerHTML = await answer.text();
+    htmx.process(place);
+    mark();
+  }
+
+  function mark() {
+    const found = place.querySelector("script[type='application/json']");
+    if (found) editor.showProblems(JSON.parse(found.textContent));
+  }
+  place.addEventListener("htmx:afterSwap", mark);
+
+  const settings = () => JSON.stringify(["device", "precision", "mode"].map((name) => form.elements[name]?.value));
+
+  return {
+    // Asked again only where the text or what it is tried with has changed.
+    ask(source) {
+      const key = settings() + source;
+      if (key === known) return;
+      known = key;
+      clearTimeout(timer);
+      timer = setTimeout(() => send(source), PAUSE_MS);
+    },
+    // An answer about another text is no answer.
+    clear() {
+      known = "";
+      clearTimeout(timer);
+      asked?.abort();
+      if (!idle.isConnected) place.replaceChildren(idle);
+    },
+  };
+}

@@ -1,0 +1,147 @@
+"""Tasks written from plain modules: what is recognised without running it, what the form refuses, and that what is written is a task."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from verifier.task import Task
+from webapp.tasks.modules import is_task, read_module
+from webapp.tasks.written import MARK, ModuleForm, plain_part, sizes
+
+SOURCE = '''from torch import nn
+
+
+class Block(nn.Module):
+    """A block of the network."""
+
+    def __init__(self, dim: int, ratio: float = 4.0, *, bias: bool = True):
+        super().__init__()
+        self.linear = nn.Linear(dim, int(dim * ratio), bias=bias)
+
+    def forward(self, x, mask=None):
+        return self.linear(x)
+
+
+class Net(Block):
+    pass
+
+
+class Helper:
+    pass
+'''
+GIVEN = {"class": "Net", "init.dim": "64", "input.x.shape": "16 x 64"}
+
+
+def opened(source: str = SOURCE, **changes: str) -> ModuleForm:
+    module = read_module(plain_part(source))
+    assert module is not None
+    return ModuleForm.open(module, GIVEN | changes)
+
+
+def test_classes_are_recognised_with_inherited_signatures():
+    module = read_module(SOURCE)
+    assert [found.signature for found in module.classes] == ["Block(dim, ratio=4.0, bias=True)", "Net(dim, ratio=4.0, bias=True)"]
+    assert module.classes[0].about == "A block of the network." and module.first.name == "Net"
+    assert [(p.name, p.default) for p in module.first.forward] == [("x", None), ("mask", "None")]
+
+
+def test_a_task_is_no_plain_module_and_nothing_is_run():
+    task = opened().task(SOURCE) if opened().is_valid() else ""
+    assert is_task(task) and read_module(task) is None
+    assert read_module("import os\nos.abort()\n") is None
+    assert read_module("class (") is None
+
+
+def test_what_is_written_is_a_task_that_can_be_written_again():
+    form = opened()
+    assert form.is_valid()
+    task = form.task(SOURCE)
+    Task.read(task)
+    assert "class Model(Net):" in task and "torch.randn(16, 64),  # x" in task and "return [64, 4.0, True]" in task
+    assert "super().__init__(dim, ratio, bias=bias)" in task and "super().forward(x)" in task and "import torch\n" in task
+    again = opened(task, **{"init.dim": "32", "input.x.shape": "8, 32"})
+    assert again.is_valid()
+    rewritten = again.task(task)
+    assert rewritten.count(MARK) == 1 and "torch.randn(8, 32)" in rewritten and rewritten.startswith(SOURCE.rstrip())
+
+
+def test_a_class_that_is_model_already_needs_no_other():
+    source = (
+        SOURCE.replace("class Net(Block)", "class Model(Block)")
+        .replace("*, bias", "bias")
+        .replace("from torch import nn", "import torch\nfrom torch import nn")
+    )
+    form = opened(source, **{"class": "Model"})
+    assert form.is_valid()
+    written = form.task(source).partition(MARK)[2]
+    assert "class Model" not in written and "import torch" not in written and "return [64]" in written
+
+
+def test_another_class_named_model_is_refused():
+    form = opened(SOURCE.replace("class Net(Block)", "class Model(Block)"), **{"class": "Block"})
+    assert not form.is_valid() and "rename" in form.problem
+
+
+def test_arguments_in_the_middle_keep_the_defaults_before_them():
+    source = SOURCE.replace("*, bias", "bias").replace("class Net(Block)", "class Model(Block)")
+    form = opened(source, **{"class": "Model", "init.bias": "False"})
+    assert form.is_valid() and "return [64, 4.0, False]" in form.task(source)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"init.dim": ""}, "has no default"),
+        ({"init.dim": "64)"}, "not a Python expression"),
+        ({"init.dim": "1 # x"}, "one expression"),
+        ({"input.x.shape": ""}, "give the sizes"),
+        ({"input.x.shape": "16, n"}, "'n' is not a size"),
+        ({"input.x.shape": "99999, 99999, 99999"}, "elements"),
+        ({"input.x.dtype": "int64"}, "floating type"),
+        ({"input.x.values": "integers", "input.x.dtype": "int64", "input.x.low": "5", "input.x.high": "5"}, "above the lowest"),
+        ({"input.x.values": "mask"}, "type bool"),
+        ({"input.x.values": "expression"}, "give a value"),
+        ({"input.x.values": "default", "input.mask.values": "ones", "input.mask.shape": "4"}, "left out"),
+    ],
+)
+def test_what_cannot_be_is_refused_at_its_field(change: dict, said: str):
+    form = opened(**change)
+    assert not form.is_valid()
+    found = [a.error for a in form.arguments] + [error for one in form.inputs for error in one.errors.values()]
+    assert any(said in error for error in found), found
+
+
+def test_any_number_of_arguments_is_refused_with_its_line():
+    module = read_module(SOURCE.replace("x, mask=None", "*inputs"))
+    assert module.classes[0].problems[0].line == 11 and "any number" in module.classes[0].problems[0].message
+
+
+@pytest.mark.parametrize(
+    ("values", "dtype", "written"),
+    [
+        ("normal", "float32", "torch.randn(16, 64)"),
+        ("uniform", "bfloat16", "torch.rand(16, 64, dtype=torch.bfloat16)"),
+        ("integers", "int64", "torch.randint(0, 100, (16, 64))"),
+        ("integers", "int32", "torch.randint(0, 100, (16, 64), dtype=torch.int32)"),
+        ("mask", "bool", "torch.rand(16, 64) < 0.5"),
+        ("zeros", "uint8", "torch.zeros(16, 64, dtype=torch.uint8)"),
+    ],
+)
+def test_values_of_every_kind(values: str, dtype: str, written: str):
+    form = opened(**{"input.x.values": values, "input.x.dtype": dtype})
+    assert form.is_valid()
+    assert f"        {written},  # x" in form.task(SOURCE)
+    ast.parse(form.task(SOURCE))
+
+
+def test_names_say_what_a_tensor_holds():
+    source = SOURCE.replace("x, mask=None", "input_ids, attention_mask, scale: float, names: list[str] = ()")
+    form = opened(source)
+    assert [(one.values, one.dtype) for one in form.inputs] == [("integers", "int64"), ("mask", "bool"), ("plain", "float32"), ("default", "float32")]
+
+
+def test_sizes_are_read_as_people_write_them():
+    assert sizes("16, 1024") == sizes("(16, 1024)") == sizes("16 x 1024") == sizes("16×1024") == sizes("[16 1024]") == (16, 1024)
+    assert sizes("()") == () and sizes("7,") == (7,)

@@ -1,0 +1,103 @@
+"""Trying a source out while it is typed: the verifier's own admission, in its sandbox, remembered by what was asked."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from datetime import timedelta
+
+from django.db import transaction
+from django.utils import timezone
+from procrastinate.contrib.django.models import ProcrastinateJob
+
+from verifier.client import Verifier
+from verifier.jobs import AdmitJob, StageEvent
+from verifier.source import Problem, sha256
+from verifier.task import Admission
+from webapp.accounts.models import Team, User
+from webapp.database import in_thread
+from webapp.runs.jobs import queue_for
+from webapp.tasks.jobs import enqueue
+from webapp.tasks.models import TryOut
+
+log = logging.getLogger(__name__)
+
+KEPT_FOR = timedelta(days=7)
+GIVEN_UP_AFTER = timedelta(minutes=4)  # longer than an admission may take: its verifier has gone
+
+
+def ask(team: Team, user: User, source: str, *, device_kind: str, precision: str, mode: str) -> TryOut:
+    """The answer that is known, or a new question. What the same person asked before and nobody has begun is dropped."""
+    asked = {"team": team, "sha": sha256(source), "device_kind": device_kind, "precision": precision, "mode": mode}
+    with transaction.atomic():
+        TryOut.objects.filter(team=team, asked_at__lt=timezone.now() - KEPT_FOR).delete()
+        TryOut.objects.filter(asked_by=user, state="queued").exclude(**asked).update(state="dropped")
+        row, created = TryOut.objects.get_or_create(**asked, defaults={"source": source, "asked_by": user})
+        again = row.state == "dropped" or (row.state == "finished" and row.error) or gone(row)
+        if not created and again:
+            TryOut.objects.filter(pk=row.pk).update(
+                state="queued", stages=[], admission=None, error="", asked_by=user, asked_at=timezone.now(), started_at=None, finished_at=None
+            )
+            row.refresh_from_db()
+        if created or again:
+            enqueue(row.pk, device_kind)
+    return row
+
+
+def gone(row: TryOut) -> bool:
+    """The verifier that took it has died over it."""
+    return row.state == "running" and row.started_at is not None and timezone.now() - row.started_at > GIVEN_UP_AFTER
+
+
+def before(row: TryOut) -> int:
+    """Jobs that its device does first: the one that runs, and whatever else a person waits for."""
+    jobs = ProcrastinateJob.objects.filter(queue_name=queue_for(row.device_kind))
+    earlier = jobs.filter(status="todo", task_name="try_out", scheduled_at=None, id__lt=_job_of(row) or 0).count()
+    return earlier + jobs.filter(status="doing").count()
+
+
+def _job_of(row: TryOut) -> int | None:
+    return ProcrastinateJob.objects.filter(task_name="try_out", args__try_out_id=str(row.pk), status="todo").values_list("id", flat=True).first()
+
+
+def problems(row: TryOut) -> list[Problem]:
+    return Admission.model_validate(row.admission).problems if row.admission else []
+
+
+async def execute(client: Verifier, device: str, try_out_id: uuid.UUID) -> None:
+    """On a verifier: begin unless its author has typed on, tell the stages, keep what was found."""
+    row = await in_thread(_begin)(try_out_id, device)
+    if row is None:
+        return
+    stages: dict[str, dict] = {}
+    news = asyncio.Event()
+
+    async def tell() -> None:
+        while True:
+            await news.wait()
+            news.clear()
+            await in_thread(TryOut.objects.filter(pk=row.pk).update)(stages=list(stages.values()))
+
+    def take(stage: StageEvent) -> None:
+        stages[stage.stage] = stage.model_dump()
+        news.set()
+
+    teller = asyncio.create_task(tell())
+    try:
+        result = await client.run(AdmitJob(task_source=row.source, precision=row.precision, mode=row.mode), take)
+        admission, error = result.admission, result.error
+    except Exception as failure:
+        log.exception("trying out %s failed", row.pk)
+        admission, error = None, f"the verifier failed: {type(failure).__name__}: {failure}"[:1500]
+    finally:
+        teller.cancel()
+    found = {"stages": list(stages.values()), "admission": admission.model_dump(mode="json") if admission else None, "error": error}
+    await in_thread(TryOut.objects.filter(pk=row.pk).update)(state="finished", finished_at=timezone.now(), **found)
+
+
+def _begin(try_out_id: uuid.UUID, device: str) -> TryOut | None:
+    begun = {"state": "running", "started_at": timezone.now(), "device_name": device[:120]}
+    if not TryOut.objects.filter(pk=try_out_id, state="queued").update(**begun):
+        return None
+    return TryOut.objects.get(pk=try_out_id)

@@ -1,0 +1,129 @@
+"""What the submit page asks while somebody types: what is wrong, which form a plain module needs, what the sandbox says, what it will cost."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.contrib.auth.decorators import login_required
+from django.core.exceptions import BadRequest
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import get_object_or_404, render
+from django.utils import timezone
+from django.views.decorators.http import require_GET, require_POST
+
+from agents.settings import SEARCHES
+from verifier.source import MAX_SOURCE_BYTES, SourceError, import_problems, parse, sha256
+from verifier.task import ALLOWED_IMPORTS
+from webapp.accounts.access import team_for, teams_with
+from webapp.fleet.choices import device_choices
+from webapp.tasks import estimates, trying
+from webapp.tasks.forms import MODES, PRECISIONS, problems_of
+from webapp.tasks.models import TryOut
+from webapp.tasks.modules import is_task, read_module
+from webapp.tasks.search_fields import BUILT_IN, ROLES
+from webapp.tasks.written import DTYPES, MARK, ModuleForm, plain_part
+
+WITHOUT_MODELS = {"descend", "random", "verify"}
+
+
+def _source(request: HttpRequest) -> str:
+    return request.POST.get("source", "").replace("\r\n", "\n").replace("\r", "\n")
+
+
+@login_required
+@require_POST
+def check(request: HttpRequest) -> JsonResponse:
+    """What parsing finds wrong with `source` as a `kind` ("task" or "program"). A plain module is no mistake: it is told apart, with its classes."""
+    kind = "program" if request.POST.get("kind") == "program" else "task"
+    source = _source(request)
+    module = read_module(plain_part(source)) if kind == "task" and len(source) <= MAX_SOURCE_BYTES else None
+    plain = module is not None and not is_task(source)
+    found = import_problems(parse(source), ALLOWED_IMPORTS) if plain else problems_of(source, kind)
+    answer = {"ok": not found and not plain, "problems": [p.model_dump() for p in found], "sha": sha256(source)}
+    if module is not None:
+        answer |= {"module": [found.signature for found in module.classes], "written": MARK in source}
+    return JsonResponse(answer)
+
+
+@login_required
+@require_POST
+def module_form(request: HttpRequest) -> HttpResponse:
+    """The form for a plain module. With `write` and everything given, the task that is written from it, as JSON."""
+    source = _source(request)
+    module = read_module(plain_part(source))
+    if module is None:
+        raise BadRequest("no module")
+    form = ModuleForm.open(module, request.POST)
+    wanted = "write" in request.POST
+    if wanted and form.is_valid():
+        task = form.task(source)
+        try:
+            parse(task)
+            return JsonResponse({"source": task})
+        except SourceError as error:
+            form.problem = f"what was written does not parse: {error}"
+    context = {"form": form, "dtypes": DTYPES, "written": MARK in source}
+    return render(request, "tasks/_module.html", context, status=422 if wanted else 200)
+
+
+@login_required
+@require_POST
+def try_out(request: HttpRequest) -> HttpResponse:
+    """Ask the sandbox about the source, or give what is known of it."""
+    source, kind = _source(request), request.POST.get("device", "cpu")
+    choice = next((choice for choice in device_choices() if choice.kind == kind), None)
+    precision, mode = request.POST.get("precision", ""), request.POST.get("mode", "")
+    if choice is None or precision not in PRECISIONS or mode not in MODES or problems_of(source, "task"):
+        raise BadRequest("not a task")
+    if not choice.online:
+        return render(request, "tasks/_tryout.html", {"offline": choice})
+    team = team_for(request, request.POST.get("team", ""))
+    row = trying.ask(team, request.user, source, device_kind=kind, precision=precision, mode=mode)
+    return _shown(request, row)
+
+
+@login_required
+@require_GET
+def try_out_state(request: HttpRequest, try_out_id: uuid.UUID) -> HttpResponse:
+    return _shown(request, get_object_or_404(TryOut, pk=try_out_id, team__in=teams_with(request)))
+
+
+def _shown(request: HttpRequest, row: TryOut) -> HttpResponse:
+    lost = trying.gone(row)
+    context = {
+        "row": row,
+        "lost": lost,
+        "open": row.state in ("queued", "running") and not lost,
+        "before": trying.before(row) if row.state == "queued" else 0,
+        "elapsed": (timezone.now() - row.started_at).total_seconds() if row.started_at else None,
+        "expected": estimates.try_out_seconds(row.device_kind),
+        "admission": row.admission,
+        "problems": [p.model_dump() for p in trying.problems(row)],
+    }
+    return render(request, "tasks/_tryout.html", context)
+
+
+@login_required
+@require_GET
+def estimate(request: HttpRequest) -> HttpResponse:
+    """Cost, time and queue for the settings that are chosen now."""
+    get = request.GET.get
+    workflow = get("workflow", "")
+    workflow = workflow if workflow in SEARCHES or workflow == "verify" else "stitch"
+    kind = get("device", "cpu")
+    llm = get("llm") or BUILT_IN
+    models = {BUILT_IN} if workflow in WITHOUT_MODELS else {get(role) or llm for role in ROLES}
+    context = {
+        "queue": estimates.queue(kind),
+        "estimate": estimates.estimate(teams_with(request), workflow=workflow, device_kind=kind, models=models, task_sha=get("task_sha", "")),
+        "free": models == {BUILT_IN},
+        "fewest": estimates.FEWEST,
+        "device_kind": kind,
+        "count": _count(get("count", "")),
+    }
+    return render(request, "tasks/_estimate.html", context)
+
+
+def _count(text: str) -> int:
+    """Of how many runs the cost is asked."""
+    return min(int(text), 1000) if text.isdigit() and int(text) > 0 else 1

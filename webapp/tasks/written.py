@@ -1,0 +1,233 @@
+"""A KernelBench task written from a plain module and a small form: constructor arguments, and for each input its shape, type and values."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import prod
+
+from webapp.tasks.modules import ModuleClass, Parameter, PlainModule
+
+MARK = "# --- Written from the form: edit freely, or change the form to write it again. ---"
+DTYPES = ["float32", "bfloat16", "float16", "float64", "int64", "int32", "uint8", "bool"]
+FLOATS = {"float32", "bfloat16", "float16", "float64"}
+VALUES = {
+    "normal": "normal, mean 0, deviation 1",
+    "uniform": "uniform in [0, 1)",
+    "integers": "whole numbers from … to …",
+    "mask": "true with probability 1/2",
+    "zeros": "zeros",
+    "ones": "ones",
+    "expression": "a Python expression",
+    "plain": "no tensor: a plain value",
+    "default": "left out: its default",
+}
+MOST_DIMENSIONS = 8
+MOST_ELEMENTS = 2**32
+
+
+@dataclass
+class InputField:
+    """One argument of `forward` as the form has it; `errors` by the name of the control."""
+
+    parameter: Parameter
+    values: str
+    shape: str = ""
+    dtype: str = "float32"
+    low: str = "0"
+    high: str = "100"
+    expression: str = ""
+    errors: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def choices(self) -> dict[str, str]:
+        return {name: said for name, said in VALUES.items() if name != "default" or self.parameter.default is not None}
+
+    @property
+    def is_tensor(self) -> bool:
+        return self.values not in ("expression", "plain", "default")
+
+
+@dataclass
+class ArgumentField:
+    parameter: Parameter
+    value: str
+    error: str = ""
+
+
+@dataclass
+class ModuleForm:
+    """The form for one class, bound to what was posted or to what the source suggests."""
+
+    module: PlainModule
+    chosen: ModuleClass
+    arguments: list[ArgumentField]
+    inputs: list[InputField]
+    problem: str = ""
+
+    @classmethod
+    def open(cls, module: PlainModule, given: Mapping[str, str]) -> ModuleForm:
+        chosen = module.find(given.get("class", "")) or module.first
+        arguments = [ArgumentField(p, given.get(f"init.{p.name}", p.default or "").strip()) for p in chosen.init]
+        return cls(module, chosen, arguments, [_input(p, given) for p in chosen.forward])
+
+    def is_valid(self) -> bool:
+        if self.chosen.problems:
+            self.problem = self.chosen.problems[0].message
+        elif "Model" in self.module.taken and self.chosen.name != "Model":
+            self.problem = (
+                f"The source has another `Model` beside `{self.chosen.name}`, and a task's class has that name: rename the other one first."
+            )
+        for argument in self.arguments:
+            _check_argument(argument)
+        given = True
+        for one in self.inputs:
+            _check_input(one)
+            if one.values != "default" and not given:
+                one.errors["source"] = "an input before this one is left out: leave this one out too"
+            given = given and one.values != "default"
+        return not self.problem and not any(a.error for a in self.arguments) and not any(i.errors for i in self.inputs)
+
+    def task(self, source: str) -> str:
+        """The source with what makes a task of it. Only after `is_valid`."""
+        lines = [plain_part(source).rstrip(), "", "", MARK]
+        if not self.module.has_torch:
+            lines += ["import torch", "", ""]
+        lines += self._model()
+        shapes = [_line(one) for one in self.inputs if one.values != "default"]
+        lines += (
+            ["def get_inputs():", "    return [", *(f"        {shape}" for shape in shapes), "    ]"]
+            if shapes
+            else ["def get_inputs():", "    return []"]
+        )
+        lines += ["", "", "def get_init_inputs():", f"    return [{', '.join(self._given())}]", ""]
+        return "\n".join(lines)
+
+    def _given(self) -> list[str]:
+        """Constructor arguments in order, up to the last that is not its default; all where the class `Model` passes them on by name."""
+        if any(a.parameter.keyword_only for a in self.arguments):
+            return [a.value for a in self.arguments]
+        values = [(a.value, a.value != (a.parameter.default or "")) for a in self.arguments]
+        needed = max(
+            (at + 1 for at, (a, (_, changed)) in enumerate(zip(self.arguments, values, strict=True)) if changed or a.parameter.default is None),
+            default=0,
+        )
+        return [value for value, _ in values[:needed]]
+
+    def _model(self) -> list[str]:
+        """Nothing where the class is `Model` and takes its arguments in order; else a `Model` that is it."""
+        by_name = [a.parameter.name for a in self.arguments if a.parameter.keyword_only]
+        if self.chosen.name == "Model" and not by_name:
+            return []
+        lines = [f"class Model({self.chosen.name}):", f'    """{self.chosen.name} as a task."""']
+        if by_name:
+            names = [a.parameter.name for a in self.arguments]
+            passed = [f"{name}={name}" if name in by_name else name for name in names]
+            lines += ["", f"    def __init__(self, {', '.join(names)}):", f"        super().__init__({', '.join(passed)})"]
+        inputs = [one.parameter.name for one in self.inputs if one.values != "default"]
+        lines += ["", f"    def forward({', '.join(['self', *inputs])}):", f"        return super().forward({', '.join(inputs)})"]
+        return [*lines, "", ""]
+
+
+def plain_part(source: str) -> str:
+    """The source without what was written from the form before."""
+    return source.partition(MARK)[0]
+
+
+def _input(parameter: Parameter, given: Mapping[str, str]) -> InputField:
+    def value(name: str, otherwise: str) -> str:
+        return given.get(f"input.{parameter.name}.{name}", otherwise).strip()
+
+    guess = parameter.guess
+    values = {"mask": "mask", "indices": "integers"}.get(guess, "normal") if parameter.is_tensor else "plain"
+    if parameter.default is not None:
+        values = "default"
+    dtype = {"mask": "bool", "indices": "int64"}.get(guess, "float32")
+    chosen = value("values", values)
+    return InputField(
+        parameter, chosen if chosen in VALUES else values, value("shape", ""), value("dtype", dtype), value("low", "0"), value("high", "100"),
+        value("expression", parameter.default or "" if values == "plain" else ""),
+    )  # fmt: skip
+
+
+def _check_argument(argument: ArgumentField) -> None:
+    if not argument.value:
+        argument.error = "has no default: give a value, such as 512"
+    elif problem := _not_an_expression(argument.value):
+        argument.error = problem
+
+
+def _check_input(one: InputField) -> None:
+    if one.values == "default":
+        return
+    if not one.is_tensor:
+        if problem := "give a value" if not one.expression else _not_an_expression(one.expression):
+            one.errors["expression"] = problem
+        return
+    if isinstance(shape := sizes(one.shape), str):
+        one.errors["shape"] = shape
+    if one.dtype not in DTYPES:
+        one.errors["dtype"] = "is not a type of a tensor"
+    elif one.values in ("normal", "uniform") and one.dtype not in FLOATS:
+        one.errors["dtype"] = f"{one.values} values need a floating type; take whole numbers for {one.dtype}"
+    elif one.values == "mask" and one.dtype != "bool":
+        one.errors["dtype"] = "true and false are of the type bool"
+    elif one.values == "integers" and one.dtype == "bool":
+        one.errors["dtype"] = "whole numbers need a type that holds them"
+    if one.values == "integers":
+        try:
+            if int(one.low) >= int(one.high):
+                one.errors["high"] = "has to be above the lowest; it is not drawn itself"
+        except ValueError:
+            one.errors["high"] = "give two whole numbers"
+
+
+def sizes(text: str) -> tuple[int, ...] | str:
+    """The shape, or what is wrong with it. "16, 1024", "(16, 1024)" and "16 x 1024" are the same; "" is a scalar only as "()"."""
+    inner = text.strip()
+    if inner == "()":
+        return ()
+    parts = [part for part in re.split(r"\s*[,x×*]\s*|\s+", inner.strip("()[]").strip(" ,")) if part]
+    if not parts:
+        return "give the sizes, such as 16, 1024"
+    if not all(re.fullmatch(r"\d[\d_]*", part) for part in parts):
+        return f"{next(p for p in parts if not re.fullmatch(r'[0-9][0-9_]*', p))!r} is not a size: give whole numbers, such as 16, 1024"
+    shape = tuple(int(part) for part in parts)
+    if len(shape) > MOST_DIMENSIONS:
+        return f"has {len(shape)} dimensions; at most {MOST_DIMENSIONS}"
+    if prod(shape) > MOST_ELEMENTS:
+        return f"has {prod(shape):,} elements; at most {MOST_ELEMENTS:,}"
+    return shape
+
+
+def _not_an_expression(text: str) -> str:
+    try:
+        ast.parse(text, mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return "is not a Python expression: give a value such as 512, 0.1, True or 'same'"
+    return "" if "\n" not in text and "#" not in text else "has to be one expression on one line"
+
+
+def _line(one: InputField) -> str:
+    """An element of the list that `get_inputs` gives, with its name."""
+    return f"{_value(one)},  # {one.parameter.name}"
+
+
+def _value(one: InputField) -> str:
+    if not one.is_tensor:
+        return one.expression
+    shape = sizes(one.shape)
+    written = ", ".join(map(str, shape)) if shape else "()"
+    of = "" if one.dtype == "float32" else f", dtype=torch.{one.dtype}"
+    if one.values == "integers":
+        return (
+            f"torch.randint({int(one.low)}, {int(one.high)}, ({written}{',' if len(shape) == 1 else ''}){'' if one.dtype == 'int64' else of})"
+            if shape
+            else f"torch.randint({int(one.low)}, {int(one.high)}, (){'' if one.dtype == 'int64' else of})"
+        )
+    if one.values == "mask":
+        return f"torch.rand({written}) < 0.5"
+    function = {"normal": "randn", "uniform": "rand", "zeros": "zeros", "ones": "ones"}[one.values]
+    return f"torch.{function}({written}{of})"
