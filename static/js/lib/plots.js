@@ -2,7 +2,7 @@
 // loads Plotly when the box comes into view, draws again in the other theme, follows the box's width, and gives the same figures as a table and
 // to the keyboard.
 //
-//   import { draw, styleOf } from "../js/lib/plots.js";
+//   draw(element, figure), with styleOf(name) for its colours
 //   draw(box, (theme) => ({ data: [...], layout: {...} }), {
 //     table: () => ({ columns: ["entry", "cost"], rows: [["stitch", "$0.12"]] }),
 //     points: () => [{ trace: 0, index: 3, text: "stitch: $0.12, 2.31 times", href: "/leaderboard/..." }],
