@@ -145,18 +145,33 @@ def test_ones_own_program(server, page_of_alice):
     assert Run.objects.get().workflow == "verify"
 
 
-@pytest.mark.parametrize("width", [390, 1440, 2560])
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_pages_fit_every_width(server, page_of_alice, width, theme):
+def test_the_widest_screen_and_the_menu_of_a_phone(server, page_of_alice):
     page = page_of_alice
-    page.set_viewport_size({"width": width, "height": 900})
-    page.emulate_media(color_scheme=theme)
-    for path in ("/", "/submit/", "/verify/", "/tasks/", "/leaderboard/", "/devices/", "/account/", "/no/such/page"):
+    page.set_viewport_size({"width": 2560, "height": 1300})
+    for path in ("/", "/submit/", "/tasks/", "/leaderboard/"):
         page.goto(server + path)
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
-        if width == 390:
-            page.get_by_role("button", name="Menu").click()
-            expect(page.get_by_role("link", name="Leaderboard", exact=True).first).to_be_visible()
+    page.set_viewport_size({"width": 390, "height": 844})
+    expect(page.get_by_role("link", name="Leaderboard", exact=True).first).to_be_hidden()
+    page.get_by_role("button", name="Menu").click()
+    for name in ("Leaderboard", "Strategies", "Devices"):
+        expect(page.get_by_role("link", name=name, exact=True).first).to_be_visible()
+
+
+def test_groups_of_the_bar_open_one_at_a_time_and_by_keyboard(server, page_of_alice):
+    page = page_of_alice
+    page.goto(f"{server}/submit/")
+    page.get_by_role("button", name="Library").click()
+    expect(page.get_by_role("link", name="Documents")).to_be_visible()
+    page.get_by_role("button", name="System").focus()
+    page.keyboard.press("ArrowDown")
+    expect(page.get_by_role("link", name="Models")).to_be_focused()
+    expect(page.get_by_role("link", name="Documents")).to_be_hidden()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("button", name="System")).to_be_focused()
+    page.keyboard.press("g")
+    page.keyboard.press("d")
+    page.wait_for_url(f"{server}/devices/")
 
 
 def test_a_theme_is_remembered(server, page_of_alice):
