@@ -73,6 +73,7 @@ class Anatomy:
     source: str
     starts: list[int]  # offset of each line
     pieces: list[Piece] = field(default_factory=list)
+    native: list[tuple[int, int]] = field(default_factory=list)  # characters of each string that holds C++ or CUDA
     definitions: list[Definition] = field(default_factory=list)  # in the order of their beginnings
 
     def line_at(self, offset: int) -> int:
@@ -97,9 +98,10 @@ def anatomy(source: str) -> Anatomy:
     strings = [match.span() for match in _PYTHON.finditer(source) if _is_long(match.group())]
     native = [span for span in strings if _is_native(source, *span)]
     covered = {line for begin, end in strings for line in range(found.line_at(begin) + 1, found.line_at(end - 1) + 1)}
+    found.native = [_inside(source, *span) for span in native]
     found.definitions += _python_definitions(found, covered)
-    for begin, end in native:
-        found.definitions += _native_definitions(found, *_inside(source, begin, end))
+    for begin, end in found.native:
+        found.definitions += _native_definitions(found, begin, end)
     found.definitions.sort(key=lambda one: (one.begin, -one.end))
     found.pieces = list(_pieces(found, covered, native))
     return found

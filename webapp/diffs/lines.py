@@ -64,12 +64,23 @@ def word_marks(old: str, new: str) -> tuple[tuple[Range, ...], tuple[Range, ...]
     differs = sum(_ink(before[a:b]) + _ink(after[c:d]) for a, b, c, d in found)
     if differs > (1 - ALIKE) * (_ink(before) + _ink(after)):
         return (), ()
-    old_marks = [(old_at[a], old_at[b]) for a, b, _, _ in found if a < b]
-    new_marks = [(new_at[c], new_at[d]) for _, _, c, d in found if c < d]
+    old_marks = _joined([(old_at[a], old_at[b]) for a, b, _, _ in found if a < b], old)
+    new_marks = _joined([(new_at[c], new_at[d]) for _, _, c, d in found if c < d], new)
     if differs:  # beside a real change, moved indentation is noise
         old_marks = [mark for mark in old_marks if not old[slice(*mark)].isspace()]
         new_marks = [mark for mark in new_marks if not new[slice(*mark)].isspace()]
     return tuple(old_marks), tuple(new_marks)
+
+
+def _joined(marks: list[Range], line: str) -> list[Range]:
+    """Marks with nothing but white space between them are one."""
+    found: list[Range] = []
+    for begin, end in marks:
+        if found and not line[found[-1][1] : begin].strip():
+            found[-1] = (found[-1][0], end)
+        else:
+            found.append((begin, end))
+    return found
 
 
 def _ink(words: Sequence[str]) -> int:

@@ -69,17 +69,6 @@ class Evidence:
         ]
         return [(name, value) for name, value in pairs if value not in (None, "")]
 
-    def line_notes(self) -> dict[int, list[str]]:
-        """Findings and problems by the line of the program that they are about."""
-        notes: dict[int, list[str]] = {}
-        for finding in self.report.findings if self.report else []:
-            if finding.line:
-                notes.setdefault(finding.line, []).append(f"{finding.severity}: {finding.message} ({finding.rule})")
-        for problem in self.report.problems if self.report else []:
-            if problem.line:
-                notes.setdefault(problem.line, []).append(problem.message)
-        return notes
-
 
 def evidence_of(verification: Verification) -> Evidence:
     if verification.result is None:

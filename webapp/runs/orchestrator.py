@@ -18,6 +18,7 @@ from agents.ports import LeaseLost
 from agents.run import Engine
 from agents.settings import Settings
 from webapp.database import in_thread
+from webapp.diffs.measuring import rescue_hunks
 from webapp.knowledge.ports import TeamInspirations, TeamLibrary, split_of
 from webapp.llm.announce import keep_announcing
 from webapp.llm.mailbox import DatabaseMailbox
@@ -96,7 +97,7 @@ class Orchestrator:
     async def _rescue(self) -> None:
         while True:
             try:
-                count = await in_thread(rescue)(settings.STALLED_AFTER_SECONDS)
+                count = await in_thread(rescue)(settings.STALLED_AFTER_SECONDS) + await in_thread(rescue_hunks)()
                 if count:
                     log.warning("%d stalled or lost jobs were taken up again", count)
             except (DatabaseError, PoolTimeout) as error:

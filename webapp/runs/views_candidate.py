@@ -8,19 +8,25 @@ from urllib.parse import urlencode
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
+from django.urls import reverse
 from django.views.decorators.http import require_GET
 from pydantic import ValidationError
 
 from verifier.jobs import JobResult, Profile
 from verifier.report import Report
-from webapp.runs import artefacts, diff, diff_table
+from webapp.diffs.notes import line_notes
+from webapp.diffs.sides import side_of, side_of_candidate
+from webapp.diffs.table import source_html
+from webapp.diffs.views import Options, choices
+from webapp.diffs.views import diff_context as shared_diff_context
+from webapp.runs import artefacts
 from webapp.runs.access import run_for
 from webapp.runs.counter_rows import counter_rows, not_measured
 from webapp.runs.evidence import chosen_verification, evidence_of
+from webapp.runs.expectations import expectation_of
 from webapp.runs.models import Candidate, Run
 
 TABS = {"diff": "Diff", "report": "Report", "timeline": "Timeline", "kernels": "Kernels", "source": "Program"}
-LAYOUTS = {"inline": "Inline", "split": "Side by side"}
 
 
 @login_required
@@ -67,44 +73,37 @@ def candidate_context(request: HttpRequest, run: Run, number: int, tab: str) -> 
         "verifications": verifications,
         "program_name": f"candidate-{number}.py",
         "source": source,
+        "expectation": expectation_of(run, candidate),
     }
     if tab == "diff":
-        context |= diff_context(request, run, candidate, source, evidence.line_notes() if evidence else {})
+        context |= diff_context(request, run, candidate)
     elif tab == "kernels":
         context |= kernels_context(candidate, context["report"])
     elif tab == "source":
-        context["lines"] = diff_table.source_lines(source, evidence.line_notes() if evidence else {})
+        context["rows"] = source_html(source, line_notes(context["report"], source), number)
     return context
 
 
-def diff_context(request: HttpRequest, run: Run, candidate: Candidate, source: str, notes: dict[int, list[str]]) -> dict:
-    """The diff against `?against=parent|task|N` in the layout `?view=inline|split`."""
-    others = list(run.candidates.exclude(number=candidate.number).order_by("number").values_list("number", "title"))
-    default = "parent" if candidate.parent_number is not None else "task"
-    against = request.GET.get("against", default)
-    if against == "parent" and candidate.parent_number is None:
+def diff_context(request: HttpRequest, run: Run, candidate: Candidate) -> dict:
+    """The diff against `?against=parent|task|N|<run>:N`, with the options of every diff."""
+    parent = candidate.parent_number
+    against = request.GET.get("against", "parent")
+    if against == "parent" and parent is None:
         against = "task"
-    layout = request.GET.get("view", "inline")
-    layout = layout if layout in LAYOUTS else "inline"
-    if against == "task":
-        other, label = run.task.source, "the reference"
-    else:
-        wanted = candidate.parent_number if against == "parent" else _number(against)
-        base = get_object_or_404(Candidate.objects.select_related("program"), run=run, number=wanted)
-        other, label = artefacts.read(base.program).decode("utf-8", "replace"), f"candidate {wanted}"
-    computed = diff.compute(other, source, keep=notes)
-    choices = ([("parent", f"parent (candidate {candidate.parent_number})")] if candidate.parent_number is not None else []) + [
-        ("task", "the reference")
-    ]
-    choices += [(str(number), f"candidate {number}") for number, _ in others if number != candidate.parent_number]
-    return {
-        "diff": computed,
-        "sections": diff_table.sections(computed, other, source, layout, notes),
+    new = side_of_candidate(run, candidate.number)
+    old = side_of(request, run, str(parent) if against == "parent" else against)
+    if against == str(parent):
+        against = "parent"
+    groups = choices(request, run, old, new)
+    own = [(key, name) for key, name in groups[0][1] if key not in (str(candidate.number), str(parent))]
+    if parent is not None:
+        own.insert(0, ("parent", f"parent (candidate {parent})"))
+    options = Options.read(request)
+    return shared_diff_context(request, old, new, options) | {
         "against": against,
-        "against_label": label,
-        "choices": choices,
-        "layout": layout,
-        "layouts": [(key, name, urlencode({"tab": "diff", "against": against, "view": key})) for key, name in LAYOUTS.items()],
+        "against_choices": [("", own), *groups[1:]],
+        "self_url": reverse("runs:candidate", args=[run.pk, candidate.number]),
+        "self_query": "?" + urlencode({"tab": "diff", "against": against}),
     }
 
 
@@ -137,9 +136,3 @@ def stored_profile(data: bytes) -> Profile | None:
         return Profile.model_validate_json(data)
     except ValidationError:
         return JobResult.model_validate_json(data).profile
-
-
-def _number(text: str) -> int:
-    if not text.isdecimal() or len(text) > 9:
-        raise Http404("no such candidate")
-    return int(text)

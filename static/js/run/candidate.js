@@ -1,10 +1,10 @@
 // The candidate's own page: folds of its diff, its timeline, stepping to the next one.
-import { wireDiffs } from "./diff.js";
+import { diffKeys, wireDiffs } from "./diff.js";
 import { mountTimelines } from "../timeline/mount.js";
 import { shortcut } from "../lib/keys.js";
 
 const root = document.getElementById("candidate");
-wireDiffs(root);
+diffKeys(wireDiffs(root), shortcut);
 mountTimelines(root);
 
 root.addEventListener("click", (event) => {

@@ -1,0 +1,187 @@
+"""Measuring what each hunk is worth: what it would cost, asking for it, cancelling it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from django.db import connection, transaction
+from django.db.models import Avg, ExpressionWrapper, F
+from django.db.models.fields import DurationField
+from django.utils import timezone
+from pydantic import TypeAdapter, ValidationError
+
+from agents.settings import Settings
+from verifier.jobs import Job, VerifyJob
+from webapp.accounts.models import User
+from webapp.diffs.compute import compute
+from webapp.diffs.jobs import enqueue_hunk
+from webapp.diffs.models import MeasuredDiff, MeasuredHunk
+from webapp.diffs.revert import Reverted, reverted_hunks
+from webapp.diffs.sides import Side
+from webapp.fleet.models import Device
+from webapp.runs import artefacts
+from webapp.runs.jobs import queue_for
+from webapp.runs.models import Verification
+
+MOST_HUNKS = 40  # that are measured in one go
+USUAL_SECONDS = {"quick": 12.0, "full": 60.0}  # of a job where nothing is known
+TIERS = ("quick", "full")
+JOB: TypeAdapter[Job] = TypeAdapter(Job)
+
+
+class NotMeasurable(ValueError):
+    """These two cannot be measured hunk by hunk; says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """How the newer program was verified, and so is measured here."""
+
+    queue: str
+    precision: str
+    mode: str
+    backward: bool
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What measuring a pair would take, before it is asked for. Seconds are of the device."""
+
+    hunks: list[Reverted]
+    terms: Terms
+    job_seconds: dict[str, float]  # by tier
+    known: bool  # whether the seconds were seen on this task
+    device: Device | None  # that would take the jobs; None: none is online
+    waiting: int  # jobs ahead in its queue
+
+    @property
+    def runnable(self) -> list[Reverted]:
+        return [hunk for hunk in self.hunks if not hunk.status]
+
+    @property
+    def jobs(self) -> int:
+        """The hunks, and the older program as a whole."""
+        return len(self.runnable) + 1
+
+    def seconds(self, tier: str) -> float:
+        return self.jobs * self.job_seconds[tier]
+
+
+def plan(old: Side, new: Side) -> Plan:
+    """Raises `NotMeasurable`."""
+    found = compute(old.source, new.source)
+    if found.refused:
+        raise NotMeasurable(found.refused)
+    if len(found.hunks) > MOST_HUNKS:
+        raise NotMeasurable(
+            f"There are {len(found.hunks)} hunks between these two; {MOST_HUNKS} at most are measured. Choose programs that are nearer to each other."
+        )
+    terms = terms_of(new)
+    return Plan(reverted_hunks(found, old.source, new.source), terms, *_job_seconds(new), _device(terms.queue), _waiting(terms.queue))
+
+
+def terms_of(side: Side) -> Terms:
+    """As the candidate's own verification was asked for; of an imported run, as its settings say."""
+    verification = side.candidate.verification if side.candidate else None
+    if verification is not None and verification.request is not None and not side.run.imported:
+        try:
+            job = JOB.validate_json(artefacts.read(verification.request))
+        except ValidationError:
+            job = None
+        if isinstance(job, VerifyJob):
+            return Terms(verification.queue, job.precision, job.mode, job.backward)
+    try:
+        settings = Settings.model_validate(side.run.settings)
+        mode, device = settings.mode, settings.device
+    except ValidationError:
+        mode, device = "train", side.run.device_kind
+    return Terms(queue_for(device), side.run.precision, mode, False)
+
+
+@transaction.atomic
+def start(old: Side, new: Side, tier: str, *, by: User) -> MeasuredDiff:
+    """Ask for it; what is known of this pair on this device is kept, and what was cancelled or failed for the host's fault is asked for again."""
+    planned = plan(old, new)
+    team, terms = new.run.team, planned.terms
+    measured, _ = MeasuredDiff.objects.select_for_update().get_or_create(
+        team=team, old_sha=old.sha, new_sha=new.sha, task_sha=new.run.task.sha, queue=terms.queue, tier=tier, precision=terms.precision,
+        mode=terms.mode, backward=terms.backward, defaults={"run": new.run, "sides": f"{old.key}...{new.key}", "created_by": by},
+    )  # fmt: skip
+    MeasuredDiff.objects.filter(pk=measured.pk).update(cancelled_at=None)
+    measured.cancelled_at = None
+    whole = Reverted(0, (0,), old.source)
+    known = {hunk.number: hunk for hunk in measured.hunks.all()}
+    for one in [whole, *planned.hunks]:
+        row = known.get(one.number)
+        if row is None:
+            _ask(measured, one)
+        elif row.program is not None and (row.state == "cancelled" or row.status in ("inconclusive", "infrastructure_error")):
+            _ask_again(row)
+    return measured
+
+
+def _ask(measured: MeasuredDiff, one: Reverted) -> None:
+    row = MeasuredHunk(measured=measured, number=one.number, members=list(one.members), status=one.status, message=one.message)
+    if one.status:
+        row.state, row.finished_at = "finished", timezone.now()
+        row.save()
+        return
+    stored = artefacts.put(measured.team_id, one.source.encode("utf-8", "surrogatepass"), "text/x-python", "reverted.py")
+    row.program = artefacts.find(measured.team_id, stored.sha)
+    row.save()
+    enqueue_hunk(row.pk, measured.queue, 1)
+
+
+def _ask_again(row: MeasuredHunk) -> None:
+    row.state, row.status, row.message, row.stage, row.result = "queued", "", "", "", None
+    row.attempt += 1
+    row.started_at = row.finished_at = None
+    row.save()
+    enqueue_hunk(row.pk, row.measured.queue, row.attempt)
+
+
+@transaction.atomic
+def cancel(measured: MeasuredDiff) -> None:
+    """Take what waits out of the queue and have what runs aborted; results stay."""
+    open_ = list(measured.hunks.select_for_update().filter(state__in=["queued", "running"]).values_list("pk", flat=True))
+    MeasuredHunk.objects.filter(pk__in=open_).update(state="cancelled", stage="", finished_at=timezone.now())
+    MeasuredDiff.objects.filter(pk=measured.pk).update(cancelled_at=timezone.now())
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT procrastinate_cancel_job_v1(id, true, false) FROM procrastinate_jobs"
+            " WHERE task_name = 'measure_hunk' AND status IN ('todo', 'doing') AND (args ->> 'hunk_id')::bigint = ANY(%s)",
+            [open_],
+        )
+
+
+def latest_of(old: Side, new: Side) -> MeasuredDiff | None:
+    """The measurement of these two that was asked for last, in either run's team."""
+    return MeasuredDiff.objects.filter(team=new.run.team, old_sha=old.sha, new_sha=new.sha, task_sha=new.run.task.sha).order_by("-created_at").first()
+
+
+def _job_seconds(side: Side) -> tuple[dict[str, float], bool]:
+    """Seconds of a job by tier: as verifications of this task took on this kind of device. A third program in a job adds a half."""
+    took = ExpressionWrapper(F("finished_at") - F("started_at"), output_field=DurationField())
+    rows = Verification.objects.filter(
+        run__task=side.run.task,
+        run__device_kind=side.run.device_kind,
+        kind="verify",
+        status="passed",
+        started_at__isnull=False,
+        finished_at__isnull=False,
+    )
+    seen = {row["tier"]: row["mean"].total_seconds() for row in rows.values("tier").annotate(mean=Avg(took, default=timedelta(0)))}
+    return {tier: 1.5 * seen[tier] if seen.get(tier) else USUAL_SECONDS[tier] for tier in TIERS}, any(seen.get(tier) for tier in TIERS)
+
+
+def _device(queue: str) -> Device | None:
+    wanted = queue.removeprefix("verify.")
+    devices = Device.objects.filter(device=wanted) | Device.objects.filter(kind=wanted)
+    return next((device for device in devices.order_by("-heartbeat_at") if device.online), None)
+
+
+def _waiting(queue: str) -> int:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM procrastinate_jobs WHERE queue_name = %s AND status IN ('todo', 'doing')", [queue])
+        return cursor.fetchone()[0]

@@ -1,0 +1,112 @@
+"""The verifier's side of a measured diff: one hunk, reverted in the newer program, timed against the newer program in the same blocks."""
+
+from __future__ import annotations
+
+import logging
+
+from django.db import connection, transaction
+from django.utils import timezone
+
+from verifier.client import Verifier
+from verifier.jobs import JobResult, StageEvent, VerifyJob
+from webapp.database import in_thread
+from webapp.diffs.jobs import enqueue_hunk
+from webapp.diffs.models import MeasuredDiff, MeasuredHunk
+from webapp.fleet.models import Device
+from webapp.runs import artefacts
+
+log = logging.getLogger(__name__)
+
+MOST_ATTEMPTS = 3
+
+# What a job of a dead verifier leaves behind; `webapp.runs.rescue` has ended the job itself.
+HUNKS_WITHOUT_JOB = """
+SELECT h.id FROM diffs_measuredhunk h WHERE h.state IN ('queued', 'running') AND NOT EXISTS (
+    SELECT FROM procrastinate_jobs j WHERE j.task_name = 'measure_hunk' AND j.status IN ('todo', 'doing') AND (j.args ->> 'hunk_id')::bigint = h.id)
+FOR UPDATE OF h SKIP LOCKED
+"""
+
+
+async def execute(client: Verifier, device: Device | None, hunk: int, attempt: int) -> None:
+    """One attempt; one that was given up (cancelled, or asked for again) writes nothing."""
+    job = await in_thread(begin)(hunk, attempt, device)
+    if job is None:
+        return
+
+    async def on_stage(event: StageEvent) -> None:
+        if event.status == "started":
+            await in_thread(told)(hunk, attempt, event.stage)
+
+    try:
+        result = await client.run(job, on_stage)
+    except Exception as error:
+        log.exception("hunk %s failed", hunk)
+        result = JobResult(error=f"the verifier failed: {type(error).__name__}: {error}"[:1500])
+    await in_thread(finish)(hunk, attempt, result)
+
+
+@transaction.atomic
+def begin(hunk: int, attempt: int, device: Device | None) -> VerifyJob | None:
+    row = _locked(hunk, attempt)
+    if row is None or row.program is None:
+        return None
+    measured = row.measured
+    row.state, row.started_at, row.stage = "running", timezone.now(), "taken"
+    row.save(update_fields=["state", "started_at", "stage"])
+    if device is not None:
+        MeasuredDiff.objects.filter(pk=measured.pk).update(device_name=device.name)
+    newer = artefacts.get(measured.team_id, measured.new_sha).decode("utf-8", "surrogatepass")
+    return VerifyJob(
+        task_source=measured.run.task.source, program_source=artefacts.read(row.program).decode("utf-8", "surrogatepass"), rival_source=newer,
+        tier=measured.tier, precision=measured.precision, mode=measured.mode, backward=measured.backward,
+    )  # fmt: skip
+
+
+def told(hunk: int, attempt: int, stage: str) -> None:
+    MeasuredHunk.objects.filter(pk=hunk, attempt=attempt, state="running").update(stage=stage[:60])
+
+
+@transaction.atomic
+def finish(hunk: int, attempt: int, result: JobResult) -> None:
+    row = _locked(hunk, attempt)
+    if row is None:
+        return
+    team = row.measured.team_id
+    stored = artefacts.put(team, result.model_dump_json().encode(), "application/json", "hunk.json")
+    row.result = artefacts.find(team, stored.sha)
+    row.state, row.finished_at, row.stage = "finished", timezone.now(), ""
+    report = result.report
+    if report is None:
+        row.status, row.message = "infrastructure_error", result.error or "the verifier gave no report"
+    else:
+        row.status, row.message = report.status, report.message
+        against = report.timing.rival if report.timing else None
+        if against is not None:
+            # The speedup is that of the program without the hunk; its time over the newer one's is the inverse.
+            row.ratio, row.low, row.high = 1 / against.speedup.ratio, 1 / against.speedup.high, 1 / against.speedup.low
+    row.save()
+
+
+def rescue_hunks() -> int:
+    """Ask again for what has no job any more; several orchestrators may do this at the same time."""
+    count = 0
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute(HUNKS_WITHOUT_JOB)
+            lost = [pk for (pk,) in cursor.fetchall()]
+        for row in MeasuredHunk.objects.select_related("measured").filter(pk__in=lost):
+            count += 1
+            if row.attempt >= MOST_ATTEMPTS:
+                row.state, row.status, row.stage, row.finished_at = "finished", "infrastructure_error", "", timezone.now()
+                row.message = f"the verifier died {row.attempt} times over this job; its log says more"
+            else:
+                row.state, row.stage, row.started_at = "queued", "", None
+                row.attempt += 1
+                enqueue_hunk(row.pk, row.measured.queue, row.attempt)
+            row.save()
+    return count
+
+
+def _locked(hunk: int, attempt: int) -> MeasuredHunk | None:
+    row = MeasuredHunk.objects.select_for_update(of=("self",)).select_related("measured__run__task", "program").filter(pk=hunk).first()
+    return row if row is not None and row.attempt == attempt and row.state in ("queued", "running") else None

@@ -1,0 +1,69 @@
+"""Measured diffs: what each hunk between two programs is worth. Apart from runs, whose traces are append-only and may have ended."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.conf import settings
+from django.db import models
+from django.utils import timezone
+
+from webapp.runs.models import Artefact, Run
+
+
+class MeasuredDiff(models.Model):
+    """One pair of programs on one kind of device; asking again finds it."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    team = models.ForeignKey("accounts.Team", on_delete=models.CASCADE)
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="measured_diffs")  # of the newer program
+    sides = models.CharField(max_length=120)  # as in the URL of the diff
+    old_sha = models.CharField(max_length=64)
+    new_sha = models.CharField(max_length=64)
+    task_sha = models.CharField(max_length=64)
+    queue = models.CharField(max_length=80)
+    tier = models.CharField(max_length=8)  # quick, full
+    precision = models.CharField(max_length=12)
+    mode = models.CharField(max_length=8)
+    backward = models.BooleanField(default=False)
+    device_name = models.CharField(max_length=120, blank=True)  # that took its jobs
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True)
+    created_at = models.DateTimeField(default=timezone.now)
+    cancelled_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["team", "old_sha", "new_sha", "task_sha", "queue", "tier", "precision", "mode", "backward"], name="one_measured_diff_a_pair"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.sides} on {self.queue.removeprefix('verify.')}"
+
+
+class MeasuredHunk(models.Model):
+    """One hunk reverted alone in the newer program, or with those at the other ends of its moved blocks. Number 0: the older program itself."""
+
+    STATES = ["queued", "running", "finished", "cancelled"]
+
+    measured = models.ForeignKey(MeasuredDiff, on_delete=models.CASCADE, related_name="hunks")
+    number = models.IntegerField()
+    members = models.JSONField(default=list)  # numbers of the hunks that are reverted together
+    program = models.ForeignKey(Artefact, on_delete=models.PROTECT, null=True, related_name="+")  # the newer one without it; null: not measurable
+    state = models.CharField(max_length=10, choices=[(s, s) for s in STATES], default="queued")
+    stage = models.CharField(max_length=60, blank=True)
+    attempt = models.IntegerField(default=1)
+    status = models.CharField(max_length=24, blank=True)  # the verifier's verdict; "same", "syntax", "names": known without it
+    message = models.TextField(blank=True)
+    # Time of the program without the hunk, divided by the newer one's, timed in turn; above 1 the hunk saves time.
+    ratio = models.FloatField(null=True)
+    low = models.FloatField(null=True)
+    high = models.FloatField(null=True)
+    result = models.ForeignKey(Artefact, on_delete=models.PROTECT, null=True, related_name="+")  # JobResult as JSON
+    started_at = models.DateTimeField(null=True)
+    finished_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ["number"]
+        constraints = [models.UniqueConstraint(fields=["measured", "number"], name="one_measurement_a_hunk")]

@@ -1,0 +1,154 @@
+"""A program without one hunk of what changed it, and whether that can be a program at all. Read only, never run."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import re
+import symtable
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from verifier.program import Program
+from verifier.source import SourceError
+from webapp.diffs.anatomy import anatomy
+from webapp.diffs.compute import Diff, Hunk
+from webapp.diffs.lines import lines_of
+
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|^[ \t]*#(?!\s*(?:define|if|elif))[^\n]*", re.DOTALL | re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Reverted:
+    """`status` "" can be measured; otherwise `message` says why not."""
+
+    number: int  # of its first hunk
+    members: tuple[int, ...]
+    source: str
+    status: Literal["", "same", "syntax", "names"] = ""
+    message: str = ""
+
+
+def reverted_hunks(diff: Diff, old: str, new: str) -> list[Reverted]:
+    """Each hunk alone, or together with those at the other ends of its moved blocks: half of a move would be a block twice, or not at all."""
+    found = []
+    for members in groups(diff.hunks):
+        source = without(old, new, [hunk for hunk in diff.hunks if hunk.number in members])
+        status, message = judged(source, new)
+        found.append(Reverted(members[0], members, source, status, message))
+    return found
+
+
+def groups(hunks: Sequence[Hunk]) -> list[tuple[int, ...]]:
+    known: dict[int, set[int]] = {}
+    for hunk in hunks:
+        joined = {hunk.number, *hunk.partners}
+        for number in list(joined):
+            joined |= known.get(number, set())
+        for number in joined:
+            known[number] = joined
+    return sorted({tuple(sorted(group)) for group in known.values()})
+
+
+def without(old: str, new: str, hunks: Sequence[Hunk]) -> str:
+    """The newer text with the older lines where these hunks are."""
+    before, after = lines_of(old), lines_of(new)
+    for hunk in sorted(hunks, key=lambda one: one.number, reverse=True):
+        for a, b, c, d in reversed(hunk.changes):
+            after[c:d] = before[a:b]
+    return "".join(f"{line}\n" for line in after)
+
+
+def judged(source: str, new: str) -> tuple[Literal["", "same", "syntax", "names"], str]:
+    """What can be said without a device."""
+    try:
+        Program.read(source)
+    except SourceError as error:
+        return "syntax", f"without this hunk the program cannot be read: {error}"
+    tree, newer = ast.parse(source), ast.parse(new)
+    if ast.dump(tree) == ast.dump(newer):
+        return "same", "only comments or white space differ: the program is the same without it"
+    missing = _names(source, tree) or _attributes(tree, newer) or _native(source, new)
+    return ("names", missing) if missing else ("", "")
+
+
+def _names(source: str, tree: ast.Module) -> str:
+    """A name that nothing binds. A program with a star import may get any name from there."""
+    if any(isinstance(node, ast.ImportFrom) and node.names[0].name == "*" for node in ast.walk(tree)):
+        return ""
+    top = symtable.symtable(source, "program.py", "exec")
+    bound = {symbol.get_name() for symbol in top.get_symbols() if symbol.is_assigned() or symbol.is_imported() or symbol.is_namespace()}
+    tables = [top]
+    wanted: set[str] = set()
+    while tables:
+        table = tables.pop()
+        tables += table.get_children()
+        for symbol in table.get_symbols():
+            name = symbol.get_name()
+            if symbol.is_declared_global() and symbol.is_assigned():
+                bound.add(name)
+            if symbol.is_referenced() and (symbol.is_global() or table is top):
+                wanted.add(name)
+    unknown = wanted - bound - set(dir(builtins)) - {"__file__", "__name__", "__doc__", "__class__"}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and node.id in unknown:
+            return f"without this hunk nothing defines {node.id}, which line {node.lineno} uses"
+    return ""
+
+
+def _attributes(tree: ast.Module, newer: ast.Module) -> str:
+    """An attribute of a class's own that is read and that, without the hunk, nothing sets."""
+    for name, (reads, sets) in _selves(tree).items():
+        known = _selves(newer).get(name)
+        gone = {attribute: line for attribute, line in reads.items() if attribute not in sets and known and attribute in known[1]}
+        for attribute, line in gone.items():
+            return f"without this hunk nothing sets self.{attribute}, which line {line} of {name} reads"
+    return ""
+
+
+def _selves(tree: ast.Module) -> dict[str, tuple[dict[str, int], set[str]]]:
+    """By class: attributes of self that it reads, with a line, and names that it sets or defines (also by a string, as register_buffer does)."""
+    found = {}
+    for node in tree.body:
+        if not isinstance(node, ast.ClassDef):
+            continue
+        reads: dict[str, int] = {}
+        sets: set[str] = set()
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.Attribute) and isinstance(inner.value, ast.Name) and inner.value.id == "self":
+                if isinstance(inner.ctx, ast.Load):
+                    reads.setdefault(inner.attr, inner.lineno)
+                else:
+                    sets.add(inner.attr)
+            elif isinstance(inner, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                sets.add(inner.name)
+            elif isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
+                sets.add(inner.id)
+            elif isinstance(inner, ast.Call):
+                sets |= {argument.value for argument in inner.args if isinstance(argument, ast.Constant) and isinstance(argument.value, str)}
+        found[node.name] = reads, sets
+    return found
+
+
+def _native(source: str, new: str) -> str:
+    """A function of the C++ or CUDA source that goes with the hunk and is still named."""
+    mine, newer = anatomy(source), anatomy(new)
+    gone = _defined(newer) - {one.bare for one in mine.definitions}
+    for name in sorted(gone):
+        used = re.search(rf"\b{re.escape(name)}\b", _without_comments(mine.source))
+        if used:
+            return f"without this hunk nothing defines {name}, which line {mine.source.count(chr(10), 0, used.start()) + 1} uses"
+    return ""
+
+
+def _defined(body) -> set[str]:
+    spans = [(body.line_at(begin), body.line_at(end)) for begin, end in body.native]
+    return {one.bare for one in body.definitions if any(first <= one.begin <= last for first, last in spans)}
+
+
+def _without_comments(text: str) -> str:
+    """The same length and lines, comments blanked."""
+    return re.sub(
+        r"//[^\n]*|/\*.*?\*/|^[ \t]*#(?!\s*(?:define|if|elif))[^\n]*", lambda match: re.sub(r"[^\n]", " ", match.group()), text, flags=re.S | re.M
+    )

@@ -1,0 +1,74 @@
+"""What a candidate was made for: the diagnosis before it, the method that was chosen, the gain that was expected, and the one that came."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from verifier.report import Interval
+from webapp.runs.models import Candidate, Run
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """`expected` and `realised` are speedups over the parent."""
+
+    method: str
+    reason: str
+    bottleneck: str
+    found: str  # what the diagnosis said
+    headroom: float | None
+    evidence: tuple[dict, ...]
+    expected: float | None
+    realised: float | None
+    interval: Interval | None  # of the realised one, from both candidates' intervals against eager
+    decided_at: int  # seq of the decision
+
+    @property
+    def kept(self) -> str:
+        """How the promise was kept: "met", "missed", "worse" or nothing."""
+        if self.expected is None or self.realised is None:
+            return ""
+        high = self.interval.high if self.interval else self.realised
+        if high < 1:
+            return "worse"
+        return "met" if high >= self.expected else "missed"
+
+
+def expectation_of(run: Run, candidate: Candidate) -> Expectation | None:
+    """Out of the trace; None for a first program, and where nobody decided."""
+    if candidate.parent_number is None:
+        return None
+    told = list(run.events.filter(kind__in=["candidate.proposed", "decision.made"]).order_by("seq").values_list("seq", "kind", "payload"))
+    proposed = next((seq for seq, kind, payload in told if kind == "candidate.proposed" and payload.get("candidate") == candidate.number), 0)
+    decisions = [(seq, payload) for seq, kind, payload in told if kind == "decision.made"]
+    decision = next(((seq, payload) for seq, payload in reversed(decisions) if seq < proposed and "of" not in payload), None)
+    if decision is None:
+        return None
+    seq, payload = decision
+    outcome = next((p for _, p in decisions if p.get("of") == seq), {})
+    diagnosis = run.events.filter(kind="diagnosis.made", seq__lt=seq).order_by("-seq").values_list("payload", flat=True).first() or {}
+    return Expectation(
+        method=payload.get("method") or candidate.strategy or diagnosis.get("method") or "",
+        reason=payload.get("reason") or "",
+        bottleneck=diagnosis.get("bottleneck") or "",
+        found=diagnosis.get("text") or "",
+        headroom=diagnosis.get("headroom"),
+        evidence=tuple(diagnosis.get("evidence") or ())[:6],
+        expected=payload.get("expected"),
+        realised=outcome.get("realised"),
+        interval=_over_parent(run, candidate),
+        decided_at=seq,
+    )
+
+
+def _over_parent(run: Run, candidate: Candidate) -> Interval | None:
+    """Both were timed against eager, in runs of their own: the errors of the two logarithms add as squares."""
+    parent = Candidate.objects.select_related("verification").filter(run=run, number=candidate.parent_number).first()
+    rows = [candidate.verification, parent.verification if parent else None]
+    if any(row is None or not row.speedup or not row.speedup_low or not row.speedup_high for row in rows):
+        return None
+    mine, theirs = rows
+    middle = math.log(mine.speedup / theirs.speedup)
+    half = math.hypot(*(math.log(row.speedup_high / row.speedup_low) / 2 for row in rows))
+    return Interval(ratio=math.exp(middle), low=math.exp(middle - half), high=math.exp(middle + half))
