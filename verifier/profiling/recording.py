@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from array import array
 from typing import Any
 
 import numpy as np
@@ -14,18 +14,8 @@ MAX_EVENTS = 1_000_000  # 33 bytes each; the page draws this many smoothly
 MAX_NAME = 2000  # characters; template names of CUDA kernels run to several thousand
 MAX_ROWS = 65_000  # `row` is a u16
 _KIND = {kind: index for index, kind in enumerate(KINDS)}
+_CODES = (("start", "d"), ("duration", "d"), ("name", "I"), ("row", "I"), ("kind", "B"), ("correlation", "I"), ("detail", "I"))
 _ROW_ORDER = {"gpu": 0, "nvtx": 1, "api": 2, "thread": 3}
-
-
-@dataclass(frozen=True)
-class _Event:
-    start: float
-    duration: float
-    name: int
-    row: int
-    kind: int
-    correlation: int
-    detail: int
 
 
 class Recording:
@@ -35,11 +25,13 @@ class Recording:
         self.tool = tool
         self.device = device
         self.warnings: list[str] = []
+        self.end = 0.0  # of the latest event so far
         self._rows: dict[tuple[str, str, str], int] = {}
         self._names: dict[str, int] = {}
-        self._details: dict[str, int] = {}
+        self._details: dict[tuple, int] = {}
         self._correlations: dict[tuple[Any, int], int] = {}
-        self._events: list[_Event] = []
+        self._columns = {name: array(code) for name, code in _CODES}
+        self._append = [column.append for column in self._columns.values()]
 
     def add(
         self,
@@ -54,88 +46,99 @@ class Recording:
         """`row` is (kind, name, group). `correlation` is (process, id): ids of two processes never meet."""
         if row not in self._rows and len(self._rows) >= MAX_ROWS:
             row = (row[0], "Other", row[2])
-        self._events.append(
-            _Event(
-                start=float(start),
-                duration=max(float(duration), 0.0),
-                name=self._intern(self._names, name if len(name) <= MAX_NAME else name[: MAX_NAME - 1] + "…"),
-                row=self._intern(self._rows, row),
-                kind=_KIND[kind],
-                correlation=self._intern(self._correlations, correlation) + 1 if correlation and correlation[1] > 0 else 0,
-                detail=self._intern(self._details, json.dumps(detail, sort_keys=True)) + 1 if detail else 0,
-            )
+        duration = max(float(duration), 0.0)
+        self.end = max(self.end, start + duration)
+        values = (
+            start,
+            duration,
+            self._intern(self._names, name if len(name) <= MAX_NAME else name[: MAX_NAME - 1] + "…"),
+            self._intern(self._rows, row),
+            _KIND[kind],
+            self._intern(self._correlations, correlation) + 1 if correlation and correlation[1] > 0 else 0,
+            self._intern(self._details, _frozen(detail)) + 1 if detail else 0,
         )
+        for append, value in zip(self._append, values, strict=True):
+            append(value)
 
     def timeline(self, limit: int = MAX_EVENTS) -> Timeline:
         """The events sorted by (row, start); where there are more than `limit`, the first in time."""
-        events = self._events
-        of = len(events)
+        held = {name: np.array(column) for name, column in self._columns.items()}
+        of = len(held["start"])
         if of > limit:
-            events = sorted(events, key=lambda e: e.start)[:limit]
-        rows, order = self._sorted_rows({e.row for e in events})
-        events = sorted(events, key=lambda e: (order[e.row], e.start, -e.duration))
-        names: dict[int, int] = {}
-        details: dict[int, int] = {}
-        table = np.array(
-            [
-                (
-                    e.start,
-                    e.duration,
-                    names.setdefault(e.name, len(names)),
-                    order[e.row],
-                    e.kind,
-                    e.correlation,
-                    details.setdefault(e.detail, len(details) + 1) if e.detail else 0,
-                )
-                for e in events
-            ],
-            dtype=np.float64,
-        ).reshape(len(events), 7)
-        columns = {
-            name: np.ascontiguousarray(table[:, index].astype(dtype))
-            for index, (name, dtype) in zip((0, 1, 2, 3, 4, 5, 6), [c for c in COLUMNS if c[0] != "depth"], strict=True)
-        }
-        columns["depth"] = nesting(columns["row"], columns["start"], columns["duration"])
+            first = np.sort(np.argsort(held["start"], kind="stable")[:limit])
+            held = {name: column[first] for name, column in held.items()}
+        rows, places = self._sorted_rows(set(np.unique(held["row"]).tolist()))
+        held["row"] = places[held["row"]]
+        order = np.lexsort((-held["duration"], held["start"], held["row"]))
+        held = {name: column[order] for name, column in held.items()}
+        names, held["name"] = _renumbered(held["name"])
+        details, renumbered = _renumbered(held["detail"][held["detail"] > 0])
+        held["detail"][held["detail"] > 0] = renumbered + 1
+        held["depth"] = nesting(held["row"], held["start"], held["duration"])
         all_names, all_details = list(self._names), list(self._details)
         return Timeline(
             tool=self.tool,
             device=self.device,
             rows=rows,
             names=[all_names[i] for i in names],
-            columns=columns,
-            details=[json.loads(all_details[i - 1]) for i in details],
+            columns={name: np.ascontiguousarray(held[name].astype(dtype)) for name, dtype in COLUMNS},
+            details=[json.loads(json.dumps(dict(all_details[i - 1]))) for i in details],
             warnings=list(dict.fromkeys(self.warnings)),
-            truncated=(len(events), of) if of > len(events) else None,
+            truncated=(len(order), of) if of > len(order) else None,
         )
 
-    def _sorted_rows(self, used: set[int]) -> tuple[list[Row], dict[int, int]]:
+    def _sorted_rows(self, used: set[int]) -> tuple[list[Row], np.ndarray]:
+        """The rows that are used, in the order of the page, and by each row's number the place that it gets."""
         keys = list(self._rows)
         wanted = sorted(used, key=lambda i: (_ROW_ORDER[keys[i][0]], keys[i][2], _natural(keys[i][1])))
         rows = [Row(name=keys[i][1], kind=keys[i][0], group=keys[i][2]) for i in wanted]  # type: ignore[arg-type]
-        return rows, {row: position for position, row in enumerate(wanted)}
+        places = np.zeros(len(keys), dtype=np.int64)
+        places[wanted] = np.arange(len(wanted))
+        return rows, places
 
     @staticmethod
     def _intern(table: dict[Any, int], key: Any) -> int:
         return table.setdefault(key, len(table))
 
 
+def _frozen(detail: dict[str, Any]) -> tuple:
+    return tuple((key, tuple(value) if isinstance(value, list) else value) for key, value in sorted(detail.items()))
+
+
+def _renumbered(values: np.ndarray) -> tuple[list[int], np.ndarray]:
+    """The distinct values in the order in which they first stand, and for each its place among them."""
+    distinct, first, inverse = np.unique(values, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    place = np.empty(len(order), dtype=np.int64)
+    place[order] = np.arange(len(order))
+    return distinct[order].tolist(), place[inverse]
+
+
 def nesting(row: np.ndarray, start: np.ndarray, duration: np.ndarray) -> np.ndarray:
     """Depth of each event within its row: how many earlier events of the row it lies inside or overlaps. Sorted by (row, start, -duration)."""
     depth = np.zeros(len(start), dtype="<u2")
-    open_ends: list[float] = []  # by depth; -inf where that level is free
-    current = -1
-    for index, (in_row, begin, length) in enumerate(zip(row.tolist(), start.tolist(), duration.tolist(), strict=True)):
-        if in_row != current:
-            current, open_ends = in_row, []
+    end = start + duration
+    for one in np.unique(row).tolist():
+        low, high = np.searchsorted(row, (one, one + 1))
+        # Streams and calls mostly follow one another: only rows with an overlap are walked.
+        if (np.maximum.accumulate(end[low:high])[:-1] > start[low + 1 : high]).any():
+            depth[low:high] = _levels(start[low:high].tolist(), end[low:high].tolist())
+    return depth
+
+
+def _levels(starts: list[float], ends: list[float]) -> list[int]:
+    levels = []
+    open_ends: list[float] = []  # by depth
+    for begin, end in zip(starts, ends, strict=True):
         while open_ends and open_ends[-1] <= begin:
             open_ends.pop()
-        level = next((i for i, end in enumerate(open_ends) if end <= begin), len(open_ends))
+        level = next((i for i, known in enumerate(open_ends) if known <= begin), len(open_ends))
         if level == len(open_ends):
-            open_ends.append(begin + length)
+            open_ends.append(end)
         else:
-            open_ends[level] = begin + length
-        depth[index] = min(level, 65535)
-    return depth
+            open_ends[level] = end
+        levels.append(min(level, 65535))
+    return levels
 
 
 def _natural(text: str) -> list[tuple[int, Any]]:

@@ -136,6 +136,92 @@ def test_secrets_of_the_environment_are_not_imported(export):
     assert b"plantedsecret" not in timeline.to_bytes()
 
 
+@pytest.mark.parametrize(
+    ("statements", "note"),
+    [
+        (["DROP TABLE CUPTI_ACTIVITY_KIND_KERNEL"], "The export has no table CUPTI_ACTIVITY_KIND_KERNEL: no kernels are shown"),
+        (["DELETE FROM CUPTI_ACTIVITY_KIND_KERNEL"], "The table CUPTI_ACTIVITY_KIND_KERNEL is empty: no kernels are shown"),
+        (["DROP TABLE CUPTI_ACTIVITY_KIND_RUNTIME"], "no table CUPTI_ACTIVITY_KIND_RUNTIME: no CUDA calls are shown; launch latencies"),
+        (["DELETE FROM NVTX_EVENTS"], "The table NVTX_EVENTS is empty: no ranges are shown"),
+        (["DELETE FROM StringIds"], "The table StringIds is empty: kernels and calls have no names"),
+        (["DROP TABLE StringIds"], "The export has no table StringIds: kernels and calls have no names"),
+        (
+            ["ALTER TABLE CUPTI_ACTIVITY_KIND_KERNEL DROP COLUMN start"],
+            "CUPTI_ACTIVITY_KIND_KERNEL (schema version 3.20.3) has no column start: its rows cannot be placed in time and are left out.",
+        ),
+        (
+            ["ALTER TABLE CUPTI_ACTIVITY_KIND_KERNEL DROP COLUMN correlationId"],
+            "has no column correlationId: kernels cannot be tied to their launches.",
+        ),
+        (["ALTER TABLE CUPTI_ACTIVITY_KIND_KERNEL DROP COLUMN streamId"], "has no column streamId: kernels of all streams share one row."),
+        (["ALTER TABLE CUPTI_ACTIVITY_KIND_RUNTIME DROP COLUMN nameId"], "has no column nameId: CUDA calls have no names."),
+        (
+            ['UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET "end" = -1 WHERE rowid % 2 = 0'],
+            "45 of 91 rows of CUPTI_ACTIVITY_KIND_KERNEL have no valid times and are left out.",
+        ),
+        (["UPDATE META_DATA_EXPORT SET value = '4.0.1' WHERE name = 'EXPORT_SCHEMA_VERSION'"], "The export has schema version 4.0.1, newer than"),
+        (['UPDATE NVTX_EVENTS SET "end" = NULL WHERE rowid = 10'], "1 NVTX ranges were never closed"),
+    ],
+)
+def test_what_an_export_lacks_is_told_by_name(export, statements, note):
+    change(export, *statements)
+    timeline, _ = import_nsys(export)
+    assert [text for text in timeline.warnings if note in text], timeline.warnings
+    assert Timeline.from_bytes(timeline.to_bytes()).warnings == timeline.warnings
+
+
+def test_a_whole_export_has_nothing_to_tell():
+    assert import_nsys(EXPORT)[0].warnings == []
+
+
+def test_kernels_of_graphs_recorded_as_a_whole_are_not_missed(export):
+    change(
+        export,
+        "CREATE TABLE CUPTI_ACTIVITY_KIND_GRAPH_TRACE AS SELECT *, 3 AS graphId, 4 AS graphExecId FROM CUPTI_ACTIVITY_KIND_KERNEL",
+        "DELETE FROM CUPTI_ACTIVITY_KIND_KERNEL",
+    )
+    timeline, _ = import_nsys(export)
+    assert timeline.warnings == []
+    assert len(of_kind(timeline, "graph")) == 91
+
+
+def test_the_gpus_table_of_early_2021(export):
+    """Before the middle of 2021 GPUs stood in TARGET_INFO_CUDA_GPU, by deviceId."""
+    change(
+        export,
+        "DROP TABLE TARGET_INFO_GPU",
+        "DROP TABLE TARGET_INFO_CUDA_DEVICE",
+        "CREATE TABLE TARGET_INFO_CUDA_GPU (deviceId INT, name TEXT)",
+        "INSERT INTO TARGET_INFO_CUDA_GPU VALUES (0, 'NVIDIA A100')",
+    )
+    assert import_nsys(export)[0].device == "NVIDIA A100"
+
+
+def test_the_older_column_of_synchronisations_and_text_in_the_place_of_ids(export):
+    change(
+        export,
+        "ALTER TABLE CUPTI_ACTIVITY_KIND_SYNCHRONIZATION DROP COLUMN syncType",
+        "UPDATE CUPTI_ACTIVITY_KIND_SYNCHRONIZATION SET deprecatedSyncType = 3",
+        "UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET demangledName = 'plain_name', correlationId = 'x'",
+    )
+    timeline, _ = import_nsys(export)
+    assert {timeline.names[timeline.columns["name"][i]] for i in of_kind(timeline, "sync")} == {"Stream sync"}
+    kernels = of_kind(timeline, "kernel")
+    assert {timeline.names[timeline.columns["name"][i]] for i in kernels} == {"plain_name"}
+    assert not timeline.columns["correlation"][kernels].any()
+
+
+def test_every_table_may_be_gone_at_once(export):
+    with sqlite3.connect(export) as database:
+        tables = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name != 'META_DATA_EXPORT'")]
+    database.close()
+    change(export, *(f'DROP TABLE "{table}"' for table in tables))
+    timeline, version = import_nsys(export)
+    assert (timeline.events, version) == (0, "2025.3.2.0")
+    assert len(timeline.warnings) == 4
+    assert Timeline.from_bytes(timeline.to_bytes()).events == 0
+
+
 @pytest.mark.parametrize("content", [b"", b"not a database at all" * 100, EXPORT.read_bytes()[:5000]])
 def test_a_damaged_file_is_a_named_problem(tmp_path, content):
     (tmp_path / "bad.sqlite").write_bytes(content)
