@@ -12,21 +12,21 @@ export function showCost(box, curves) {
   const points = curves.points;
   let unit = points.some((point) => point.dollars) ? "dollars" : "seconds"; // without models nothing costs money: then time tells entries apart
   const shown = () => points.filter((point) => point[unit] !== null);
-  const words = (point) => `${point.name}: ${point.ratio.toFixed(2)} times [${point.low.toFixed(2)}, ${point.high.toFixed(2)}], ${SAID[unit].text(point[unit])}`;
+  const words = (point) => `${point.rank}. ${point.name}: ${point.ratio.toFixed(2)} times [${point.low.toFixed(2)}, ${point.high.toFixed(2)}], ${SAID[unit].text(point[unit])}`;
   const build = (theme) => {
     const found = shown();
     return {
       data: [
         {
           x: found.map((point) => point[unit]), y: found.map((point) => point.ratio), mode: "markers+text", type: "scatter", cliponaxis: false,
-          text: found.length <= 14 ? found.map((point) => point.name) : found.map((point) => (point.rank <= 5 ? point.name : "")),
-          textposition: "top center", textfont: { size: 12, color: theme["text-2"] }, hovertext: found.map(words), hoverinfo: "text",
+          text: found.map((point) => String(point.rank)), // as in the table: names would lie over each other
+          textposition: "middle right", textfont: { size: 12, color: theme["text-2"] }, hovertext: found.map(words), hoverinfo: "text",
           marker: { size: 9, color: found.map((_, at) => styleOf(theme, at).colour), symbol: found.map((_, at) => styleOf(theme, at).symbol), line: { width: 1, color: theme.surface } },
           error_y: { type: "data", symmetric: false, array: found.map((point) => point.high - point.ratio), arrayminus: found.map((point) => point.ratio - point.low), thickness: 1.5, width: 4, color: theme["text-3"] },
         },
       ],
       layout: {
-        margin: { l: 48, r: 16, t: 16, b: 44 },
+        margin: { l: 64, r: 20, t: 16, b: 44 },
         xaxis: { title: SAID[unit].title, rangemode: "tozero", tickprefix: SAID[unit].prefix },
         yaxis: { title: `geometric mean, vs ${curves.against}`, ticksuffix: "×" },
         shapes: [{ type: "line", x0: 0, x1: 1, xref: "paper", y0: 1, y1: 1, line: { color: theme["line-strong"], dash: "dot", width: 1.5 } }],

@@ -66,7 +66,7 @@ export function showFast(box, curves) {
   });
   const lineAt = (p, colour, dash) => ({ type: "line", x0: p, x1: p, y0: 0, y1: 1, yref: "paper", line: { color: colour, width: 1.5, dash } });
 
-  drawLegend(entries, curves.left);
+  drawLegend(entries, tasks, curves.left);
   const tell = (p) => {
     document.querySelectorAll("[data-legend] li").forEach((item, at) => {
       item.querySelector("b").textContent = percent(shareAt(entries[at], tasks, p));
@@ -142,7 +142,7 @@ export function showFast(box, curves) {
   });
 }
 
-function drawLegend(entries, left) {
+function drawLegend(entries, tasks, left) {
   const list = document.querySelector("[data-legend]");
   list.replaceChildren(
     ...entries.map((entry) => {
@@ -153,8 +153,8 @@ function drawLegend(entries, left) {
       swatch.append(document.createElementNS("http://www.w3.org/2000/svg", "line"));
       const line = swatch.firstChild;
       for (const [name, value] of Object.entries({ x1: 0, x2: 24, y1: 2, y2: 2, "stroke-width": 2.5 })) line.setAttribute(name, value);
-      const name = Object.assign(document.createElement("span"), { className: "entry-name", textContent: entry.name });
-      const covered = Object.assign(document.createElement("span"), { className: "muted small", textContent: `${entry.baseline ? "measured" : "tried"} ${entry.tried}` });
+      const name = Object.assign(document.createElement("span"), { className: "entry-name", textContent: entry.name, title: entry.name });
+      const covered = Object.assign(document.createElement("span"), { className: "muted small", textContent: `${entry.tried}/${tasks}`, title: `${entry.baseline ? "measured on" : "tried"} ${entry.tried} of ${tasks} tasks` });
       item.append(swatch, name, covered, document.createElement("b"));
       return item;
     }),

@@ -9,7 +9,7 @@ const SIGNS = {
   o: ["○", "confirmed, of another class"],
   "?": ["?", "left out by a verdict"],
 };
-const TONES = { "-": "down", "=": "even", x: "none", o: "other", "?": "out" };
+const TONES = { "-": "down", "=": "even", x: "failed", o: "other", "?": "out" };
 
 const toneOf = (sign, ratio) => (sign === "+" ? (ratio >= 2 ? "up3" : ratio >= 1.25 ? "up2" : "up1") : TONES[sign]);
 
@@ -63,7 +63,7 @@ const numberOf = (name) => /^(\d+)_/.exec(name)?.[1];
 function cellOf(found, entry, task, result) {
   const cell = document.createElement("td");
   if (!found) {
-    cell.className = "cell empty";
+    cell.className = "cell untried";
     cell.textContent = "·";
     cell.tabIndex = -1;
     cell.dataset.told = `${task}, ${entry}: not tried`;

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from django.db.models import Count, Q, QuerySet
+from django.db.models import Case, Count, Q, QuerySet, When
 
 from webapp.accounts.access import Asker, teams_with, user_of
 from webapp.leaderboard.filters import is_uuid
@@ -39,8 +39,7 @@ class Chosen:
 def choices(asker: Asker) -> list[Choice]:
     """Suites that the asker may see, without their tasks."""
     found = [Choice(suite.slug, suite.name, "imported", suite.count) for suite in _imported(asker).annotate(count=Count("tasks")) if suite.count]
-    unique = list({choice.key: choice for choice in reversed(found)}.values())
-    unique.sort(key=lambda choice: choice.key)
+    unique = sorted({choice.key: choice for choice in reversed(found)}.values(), key=lambda choice: natural(choice.name))
     if any(choice.key == LEVEL_3 for choice in unique):
         unique.append(Choice(TEN, "StitchCUDA's ten of level 3", "ten", len(TEN_NUMBERS)))
     own = visible(asker).annotate(count=Count("tasks")).select_related("team")
@@ -70,7 +69,7 @@ def _imported(asker: Asker) -> QuerySet[Imported]:
     """The current team's first: several teams may have read the same checkout."""
     current = getattr(getattr(asker, "team", None), "pk", None)
     found = Imported.objects.filter(team__in=teams_with(asker))
-    return found.order_by(Q(team=current).desc() if current else "pk", "pk")
+    return found.order_by(Case(When(team=current, then=0), default=1) if current else "pk", "pk")
 
 
 def natural(name: str) -> list:

@@ -89,7 +89,9 @@ def entry_page(request: HttpRequest, entry_id: int) -> HttpResponse:
     filters = Filters.read(request.GET)
     found = board(request, filters)
     entry = Entry.objects.select_related("team").filter(pk=entry_id).first()
-    if entry is None or (found.setup is not None and entry_id not in found.grid.entries and not _seen(request, entry_id)):
+    # Entries of workflows are everybody's, and may be looked up before there is a result; one of people is known through their results alone.
+    open_to_all = entry is not None and entry.team_id is None and found.setup is None
+    if entry is None or not (open_to_all or entry_id in found.grid.entries or _seen(request, entry_id)):
         raise Http404("no such entry")
     lines = _lines(found, entry_id) if entry_id in found.grid.entries else []
     scale = whisker_scale([{"ratio": x.row.eager, "low": x.row.eager_low, "high": x.row.eager_high} for x in lines if x.row and x.row.confirmed])

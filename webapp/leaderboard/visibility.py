@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.db import transaction
 
+from webapp.accounts.lost_access import access_changed
 from webapp.leaderboard.models import EVERYONE, TEAM, Listing, Preference
 from webapp.runs.models import Run
 
@@ -13,6 +14,7 @@ def set_visibility(run: Run, visibility: str) -> None:
     with transaction.atomic():
         Listing.objects.update_or_create(run=run, defaults={"visibility": TEAM if visibility == EVERYONE else visibility})
         Run.objects.filter(pk=run.pk).update(published=visibility == EVERYONE)
+        access_changed()  # who followed a withdrawn run from outside sees no more of it
 
 
 def visibility_of(run: Run) -> str:

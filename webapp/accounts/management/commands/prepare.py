@@ -13,6 +13,8 @@ from psycopg_pool import PoolTimeout
 
 from webapp.accounts.first_user import first_user, sign_in_path
 from webapp.assets import collect
+from webapp.leaderboard.models import Result
+from webapp.runs.models import Run
 from webapp.runs.traces_on_disk import import_examples
 from webapp.tasks.load_examples import load_examples
 
@@ -39,6 +41,8 @@ class Command(BaseCommand):
         user = first_user()
         for problem in [*load_examples(user), *import_examples(user)]:
             print(f"stitchwork: {problem}", file=sys.stderr)
+        if Run.objects.filter(state="finished").exists() and not Result.objects.exists():  # runs from before there was a table of results
+            call_command("rebuild_leaderboard", stdout=sys.stderr)
         if link_fd is not None:
             with os.fdopen(link_fd, "w") as answer:
                 answer.write(sign_in_path(user))

@@ -1,0 +1,23 @@
+"""`manage.py rebuild_leaderboard` writes the leaderboard's rows anew from the finished runs."""
+
+from __future__ import annotations
+
+from django.core.management.base import BaseCommand
+from django.db import transaction
+
+from webapp.leaderboard.counting import count_all
+from webapp.leaderboard.recording import record
+from webapp.runs.models import Run
+
+
+class Command(BaseCommand):
+    help = "Write every finished run's row of the leaderboard anew, and decide which rows count. Nothing changes, unless a row was wrong."
+
+    def handle(self, **options):
+        written = 0
+        for run_id in Run.objects.filter(state="finished").values_list("pk", flat=True).iterator():
+            with transaction.atomic():
+                run = Run.objects.select_for_update(no_key=True, of=("self",)).select_related("task").get(pk=run_id)
+                written += record(run) is not None
+        changed = count_all()
+        self.stdout.write(f"{written} results; which of them counts was wrong for {changed}")
