@@ -240,8 +240,8 @@ class Builder:
         """The operation that gives value `name` aligned to `at`, loading it where it comes from outside."""
         if self.computed_here(name):
             known = self.operand_map(name)
-            for entry, wanted in zip(known, at, strict=True):
-                if entry and entry != wanted:
+            for size, entry, wanted in zip(self.network.spec(name).shape, known, at, strict=True):
+                if entry and entry != wanted and size != 1:
                     raise Refused(f"{name} would be read along another axis")
             while name not in self.values:
                 name = self.network.nodes[name].args[0]["ref"]

@@ -150,6 +150,16 @@ CATALOGUE: tuple[Strategy, ...] = (
         references=("PyTorch documentation, pooling layers",),
     ),
     Strategy(
+        name="own-depthwise",
+        title="A convolution of each channel by itself as a kernel of one's own",
+        answers=("memory", "compute", "launch"),
+        when=far_from_floor,
+        applies="each channel is convolved by itself, so that there is no product large enough for a matrix unit",
+        expectation="bound by memory: each input is read once, pointwise operators around it cost no pass of their own",
+        forbidden="dear functions before windows that overlap: they would be computed again for each window",
+        references=("Howard et al., arXiv 1704.04861",),
+    ),
+    Strategy(
         name="block-size",
         title="Tune block, tile and chunk sizes",
         answers=("occupancy", "latency", "memory", "compute"),

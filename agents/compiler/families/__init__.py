@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from agents.compiler.builder import Refused
 from agents.compiler.families.conv import Conv
+from agents.compiler.families.depthwise import DepthwiseConv
 from agents.compiler.families.epilogue import Prologue, Tail, build_prologue, build_tail
 from agents.compiler.families.family import (
     NAME,
@@ -29,7 +30,7 @@ from agents.compiler.network import Network, refs
 from agents.compiler.options import Options
 from verifier.graph import Node
 
-FAMILIES: tuple[Family, ...] = (Pool(), Matmul(), Conv())
+FAMILIES: tuple[Family, ...] = (Pool(), Matmul(), DepthwiseConv(), Conv())
 
 
 def find(network: Network, node: Node, setting: Setting | None) -> tuple[Match | None, str]:

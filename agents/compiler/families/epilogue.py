@@ -138,12 +138,14 @@ def build_tail(network: Network, value: str, members: list[str], covered: set[st
         if member in builder.values and read_outside(network, member, covered):
             builder.store(member)
     identity = contiguous_strides(tuple(spec.shape))
-    for op in builder.kernel.ops.values():
+    for op in list(builder.kernel.ops.values()):
         if op.access is None or op.access.argument != argument.name:
             continue
         straight = all(size == 1 or a == b for size, a, b in zip(spec.shape, op.access.strides, identity, strict=True))
-        if op.kind != "load" or not straight or op.access.offset or op.name != load:
+        if op.kind != "load" or not straight or op.access.offset:
             raise Refused("the result is read at other positions than where it is computed")
+        if op.name != load:  # along an axis of one element, which makes it the same
+            _replace(builder.kernel, op.name, load)
     if read_outside(network, value, covered):
         argument.written = True
         builder.kernel.stores.insert(0, Store(load, "full", Access(argument.name, builder.kernel.ops[load].access.strides)))
@@ -180,6 +182,14 @@ def _finish(kernel: Kernel, wanted: set[str]) -> Kernel:
     used = {access.argument for access in kernel.accesses()}
     kernel.arguments = {name: argument for name, argument in kernel.arguments.items() if name in used}
     return kernel
+
+
+def _replace(kernel: Kernel, name: str, by: str) -> None:
+    del kernel.ops[name]
+    for op in kernel.ops.values():
+        op.args = type(op.args)(by if arg == name else arg for arg in op.args)
+    for store in kernel.stores:
+        store.op = by if store.op == name else store.op
 
 
 def _reads(op: Op) -> list[str]:

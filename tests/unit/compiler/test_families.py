@@ -95,3 +95,23 @@ def test_counters_of_batch_norms_take_one_launch(compiled, task):
     found = compiled(task("return self.b(F.relu(self.a(x)))", "torch.randn(4, 3, 16, 16)", "self.a = nn.BatchNorm2d(3)\nself.b = nn.BatchNorm2d(3)"))
     assert found.text.count("num_batches_tracked") == 2 and "torch._foreach_add_" in found.text
     found.check()
+
+
+DEPTHWISE = {
+    "2d": ("nn.Conv2d(6, 6, 3, padding=1, groups=6)", (2, 6, 9, 11)),
+    "2d-by-two": ("nn.Conv2d(5, 5, (3, 5), stride=2, padding=(1, 2), groups=5, bias=False)", (2, 5, 10, 13)),
+    "2d-two-each": ("nn.Conv2d(4, 8, 3, groups=4, dilation=2)", (2, 4, 9, 9)),
+    "1d": ("nn.Conv1d(6, 6, 7, padding=3, groups=6)", (2, 6, 30)),
+    "3d": ("nn.Conv3d(3, 3, (2, 3, 3), padding=1, groups=3)", (1, 3, 5, 6, 7)),
+}
+
+
+@pytest.mark.parametrize("name", DEPTHWISE)
+def test_depthwise_convolutions(compiled, task, name):
+    module, shape = DEPTHWISE[name]
+    body = "return torch.relu(self.conv(x * 2)) + 1"
+    found = compiled(task(body, f"torch.randn{shape}", f"self.conv = {module}"), figures=DeviceFigures.h200())
+    assert [group.family for group in found.plan.groups] == ["depthwise"], [group.reason for group in found.plan.groups]
+    for strip in (1, 4):
+        found.text = as_cpp(print_program(found.plan, found.source, Options().with_knob("strip", strip, found.plan.own[0].id)))
+        found.check()
