@@ -99,7 +99,8 @@ def test_what_was_typed_comes_back_until_it_is_submitted(server, people, page_of
     page.goto(f"{server}/submit/")
     write(page, SOURCE + "# half a thought\n")
     page.get_by_label("Title").fill("not yet")
-    page.wait_for_function("Object.keys(localStorage).some((key) => localStorage[key].includes('not yet'))")
+    while not page.evaluate("Object.keys(localStorage).some((key) => localStorage[key].includes('not yet'))"):
+        page.wait_for_timeout(50)
     page.context.clear_cookies()
     page.get_by_role("button", name="Submit", exact=True).click()
     assert not Run.objects.exists()
