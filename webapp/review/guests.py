@@ -91,14 +91,18 @@ def share_of(asker) -> Share | None:
 
 
 def ended(request: HttpRequest, share: Share | None) -> HttpResponse:
-    response = render(request, "review/share_ended.html", {"share": share}, status=410)
-    response.headers.update(HEADERS)
-    return response
+    return untold(render(request, "review/share_ended.html", {"share": share}, status=410))
 
 
 def protected(request: HttpRequest, response: HttpResponse) -> HttpResponse:
-    """What is shown through a link is found by no search engine, told to no other site, and kept by no cache in between."""
+    """What is shown through a link is kept by no cache in between either."""
     if share_of(request) is not None:
-        response.headers.update(HEADERS)
-        response.headers.setdefault("Cache-Control", "private, no-store")
+        untold(response).headers.setdefault("Cache-Control", "private, no-store")
+    return response
+
+
+def untold(response: HttpResponse) -> HttpResponse:
+    """Found by no search engine, told to no other site."""
+    for name, value in HEADERS.items():
+        response.headers[name] = value
     return response

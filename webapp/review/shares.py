@@ -14,6 +14,7 @@ from django.utils import timezone
 
 from webapp.accounts import audit
 from webapp.accounts.access import Asker, require, user_of
+from webapp.accounts.lost_access import access_changed
 from webapp.review.models import Share
 from webapp.runs.models import Run
 
@@ -24,7 +25,7 @@ _SIGNER = Signer(salt="webapp.review.shares")
 # What a guest may open of the shared run, by GET. Everything else of this installation asks for an account.
 GUEST_PLACES = frozenset({"runs:run", "runs:candidate", "runs:timeline", "diffs:diff"})
 GUEST_VIEWS = GUEST_PLACES | {
-    "runs:events", "runs:fragment", "review:comments", "review:history",
+    "runs:events", "runs:trace", "runs:message", "runs:call", "runs:search", "runs:fragment", "review:comments", "review:history",
     "runs:artefact", "runs:timeline_trace", "runs:task_source", "runs:best", "runs:program",
     "diffs:rows", "review:state", "review:placed",
 }  # fmt: skip
@@ -55,6 +56,7 @@ def revoke(asker: Asker, share: Share) -> None:
     require(asker, share.team_id, "own")
     with transaction.atomic():
         if Share.objects.filter(pk=share.pk, revoked_at=None).update(revoked_at=timezone.now()):
+            access_changed()  # who looks through it now is shown no more
             audit.record(asker, share.team, "share.revoked", share.run.title, {"run": str(share.run_id), "share": str(share.pk)})
 
 

@@ -61,6 +61,4 @@ def shared(request: HttpRequest, token: str) -> HttpResponse:
     if share is None or share.state != "open":
         return guests.ended(request, share)
     guests.hold(request, share)
-    response = redirect(shares.opened(share))
-    response.headers.update(guests.HEADERS)
-    return response
+    return guests.untold(redirect(shares.opened(share)))

@@ -26,8 +26,9 @@ BAD_MESSAGE, SIGNED_OUT, NOT_YOURS = 4400, 4401, 4404
 ALLOWED = """
 SELECT r.last_seq FROM runs_run r
 WHERE r.id = %(run)s
-  AND EXISTS (SELECT FROM accounts_user u WHERE u.id = %(user)s AND u.is_active)
-  AND (r.published OR EXISTS (SELECT FROM accounts_membership m WHERE m.team_id = r.team_id AND m.user_id = %(user)s))
+  AND (EXISTS (SELECT FROM accounts_user u WHERE u.id = %(user)s AND u.is_active)
+         AND (r.published OR EXISTS (SELECT FROM accounts_membership m WHERE m.team_id = r.team_id AND m.user_id = %(user)s))
+       OR EXISTS (SELECT FROM review_share s WHERE s.id = %(share)s AND s.run_id = r.id AND s.revoked_at IS NULL AND s.expires_at > now()))
   AND (%(session)s::text IS NULL OR EXISTS (SELECT FROM django_session s WHERE s.session_key = %(session)s AND s.expire_date > now()))
 """
 
@@ -50,7 +51,8 @@ class RunConsumer(AsyncWebsocketConsumer):
         self.acknowledged = asyncio.Event()
         self.access_epoch = hub().access_epoch  # when it was last asked whether this person may see the run
         user = self.scope.get("user")
-        if user is None or not user.is_authenticated:
+        self.share = (self.scope.get("session") or {}).get("shares", {}).get(self.run)  # a guest's (webapp/review/guests.py)
+        if user is None or not (user.is_authenticated or self.share):
             await self._refuse(SIGNED_OUT)
         elif await self._head() is None:
             await self._refuse(NOT_YOURS)
@@ -141,8 +143,8 @@ class RunConsumer(AsyncWebsocketConsumer):
     async def _head(self) -> int | None:
         """The run's last seq, or None where this person may not see the run (any more)."""
         session = self.scope.get("session")
-        arguments = {"run": uuid.UUID(self.run), "user": self.scope["user"].pk, "session": getattr(session, "session_key", None)}
-        row = await hub().query(ALLOWED, arguments)
+        who = {"user": self.scope["user"].pk, "share": self.share, "session": getattr(session, "session_key", None)}
+        row = await hub().query(ALLOWED, {"run": uuid.UUID(self.run)} | who)
         return row[0] if row else None
 
 

@@ -37,7 +37,7 @@ def review(context: dict, run: Run) -> dict:
     return {"config": config, "shown": config["reads"]}
 
 
-@register.inclusion_tag("review/_verdict.html", takes_context=True)
+@register.inclusion_tag("review/_verdict_block.html", takes_context=True)
 def verdict_panel(context: dict, run: Run, number: int) -> dict:
     request = context["request"]
     may_act = share_of(request) is None and has_right(request, run.team_id, "act")

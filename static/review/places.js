@@ -1,0 +1,64 @@
+// What a comment can be about on this page: an event, a line, a range, a candidate, the run.
+const number = (text) => (/^\d{1,9}$/.test(text ?? "") ? Number(text) : null);
+
+export const program = (of) => (of == null ? "the reference" : `candidate ${of}`);
+
+// The candidate that the page, or the right pane of the run's page, shows.
+export function shownCandidate() {
+  const inPath = /\/candidates\/(\d+)\//.exec(location.pathname)?.[1] ?? /^candidate (\d+)$/.exec(timelineOf())?.[1];
+  const inHash = new URLSearchParams(location.hash.slice(1)).get("candidate");
+  return number(inPath) ?? number(inHash) ?? number(document.querySelector("[data-candidate-page]")?.dataset.candidatePage) ?? number(document.querySelector("[data-line][data-candidate]")?.dataset.candidate);
+}
+
+// The old side of the diff that a row stands in: "task", a number, "" in a program alone; null where it belongs to another run.
+export function oldSide(container) {
+  const sides = container?.dataset.sides;
+  if (!sides) return "";
+  const old = sides.split("...")[0];
+  return old.includes(":") ? null : old;
+}
+
+// {anchor, label, quote} of a row with data-seq or data-line; null where it cannot be commented on.
+export function placeOf(row) {
+  if (row?.dataset.seq) return { anchor: { kind: "event", seq: Number(row.dataset.seq) }, label: `event ${row.dataset.seq}`, quote: "" };
+  const cell = row?.matches?.("[data-line]") ? row : row?.querySelector?.("[data-line][data-side='new'], [data-line]");
+  if (!cell) return null;
+  const { candidate, line, side } = cell.dataset;
+  const diff = cell.closest("[data-diff]");
+  const old = oldSide(diff);
+  if (side === "old" && !old) return null;
+  const of = side === "old" ? number(old) : Number(candidate);
+  const anchor = { kind: "line", candidate: Number(candidate), line: Number(line), side, view: diff ? "diff" : "source" };
+  if (diff && old) anchor.against = old;
+  const source = cell.matches("td") ? cell : cell.querySelector("td.src");
+  const text = [...(source?.childNodes ?? [])].filter((node) => !node.matches?.(".sign, .visually-hidden, .review-mark")).map((node) => node.textContent).join("");
+  return { anchor, label: `line ${line} of ${program(of)}`, quote: text };
+}
+
+export function placeOfRange({ sha, start_ns, end_ns, rows }) {
+  return { anchor: { kind: "range", sha, start_ns, end_ns, rows: (rows ?? []).slice(0, 64).map((row) => String(row).slice(0, 200)) }, label: `${duration(end_ns - start_ns)} of the timeline`, quote: "" };
+}
+
+export function placeOfPage() {
+  const candidate = shownCandidate();
+  return candidate == null ? { anchor: { kind: "run" }, label: "the run", quote: "" } : { anchor: { kind: "candidate", candidate }, label: program(candidate), quote: "" };
+}
+
+// What others are told of where somebody is (webapp/review/consumers.py knows these words and no others).
+export function whereabouts() {
+  const of = timelineOf();
+  if (/^(candidate \d+|the reference)$/.test(of)) return `the timeline of ${of}`;
+  const candidate = shownCandidate();
+  return candidate == null ? "the run" : `candidate ${candidate}`;
+}
+
+// Whose timeline has a page of its own here: "candidate 4", "the reference", "".
+function timelineOf() {
+  if (!/\/timeline\//.test(location.pathname)) return "";
+  return JSON.parse(document.querySelector("[data-timeline]")?.dataset.lanes ?? "[]")[0]?.name ?? "";
+}
+
+export function duration(ns) {
+  const [value, unit] = ns >= 1e9 ? [ns / 1e9, "s"] : ns >= 1e6 ? [ns / 1e6, "ms"] : ns >= 1e3 ? [ns / 1e3, "µs"] : [ns, "ns"];
+  return `${Number(value.toPrecision(3))} ${unit}`;
+}

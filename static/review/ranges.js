@@ -1,0 +1,48 @@
+// Comments on ranges of a timeline: the measured range can be commented on, commented ranges are marked in it.
+import { h, setText } from "../js/run/dom.js";
+import { duration, placeOfRange } from "./places.js";
+
+export class Ranges {
+  constructor({ store, writes, open, comment }) {
+    Object.assign(this, { store, comment });
+    this.range = null;
+    document.addEventListener("timeline:mark", ({ detail }) => open(Number(detail.id)));
+    store.addEventListener("change", () => this.mark());
+    new MutationObserver((changes) => changes.some((change) => [...change.addedNodes].some((node) => node.nodeType === 1 && (node.matches(".timeline-box") || node.querySelector(".timeline-box")))) && this.mark()).observe(document.getElementById("main"), { childList: true, subtree: true });
+    if (writes) {
+      this.words = h("span", null);
+      this.offer = h("div", { class: "review-range", role: "status", hidden: true }, this.words, h("button", { type: "button", class: "button primary small", title: "c", onclick: () => this.take() }, "Comment on it"), h("button", { type: "button", class: "button quiet small icon", "aria-label": "Not now", onclick: () => this.drop() }, "✕"));
+      document.body.append(this.offer);
+      document.addEventListener("timeline:range", ({ detail }) => this.measured(detail));
+    }
+    this.mark();
+  }
+
+  measured(range) {
+    this.range = range;
+    setText(this.words, `Measured ${duration(range.end_ns - range.start_ns)}`);
+    this.offer.hidden = false;
+  }
+
+  take() {
+    const place = placeOfRange(this.range);
+    this.drop();
+    this.comment(place);
+  }
+
+  drop() {
+    this.offer.hidden = true;
+    this.range = null;
+  }
+
+  mark() {
+    const threads = [...this.store.threads.values()].filter((thread) => thread.kind === "range" && !thread.resolved);
+    const marks = threads.map(({ id, anchor, author, excerpt }) => ({ id, sha: anchor.sha, start_ns: anchor.start_ns, end_ns: anchor.end_ns, label: `${author}: ${excerpt.slice(0, 60)}` }));
+    const key = JSON.stringify(marks);
+    for (const box of document.querySelectorAll(".timeline-box")) {
+      if (box.dataset.reviewMarks === key) continue;
+      box.dataset.reviewMarks = key;
+      box.marks = marks;
+    }
+  }
+}

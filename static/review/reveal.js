@@ -1,0 +1,71 @@
+// Bringing the place of a thread into view: here where this page shows it, else on the page that does.
+import { openLine } from "../js/run/diff.js";
+import { numberCell } from "./marks.js";
+import { shownCandidate } from "./places.js";
+
+const onRunPage = () => Boolean(document.getElementById("run"));
+const timelineOf = (sha) => [...document.querySelectorAll(".timeline-box")].find((box) => box.timeline?.lanes?.some((lane) => lane.sha === sha));
+
+export function isHere(thread, stands) {
+  const { anchor } = thread;
+  if (anchor.kind === "event" || anchor.kind === "run") return onRunPage();
+  if (anchor.kind === "candidate") return shownCandidate() === anchor.candidate;
+  if (anchor.kind === "line") return stands.has(thread.id);
+  return Boolean(timelineOf(anchor.sha));
+}
+
+// `stay`: the page was opened for this thread, so another one is not opened in its place.
+export async function reveal(thread, marks, { stay = false } = {}) {
+  const { anchor } = thread;
+  const away = () => stay || location.assign(thread.href);
+  switch (anchor.kind) {
+    case "event":
+      if (!onRunPage()) return away();
+      if (location.hash !== `#event=${anchor.seq}`) location.hash = `#event=${anchor.seq}`;
+      return undefined;
+    case "line":
+      return (await revealLine(thread, marks)) || away();
+    case "range":
+      return (await revealRange(thread)) || away();
+    case "candidate":
+      return shownCandidate() === anchor.candidate || away();
+    default:
+      return onRunPage() || away();
+  }
+}
+
+async function revealLine(thread, marks) {
+  const stands = await marks.placeOf(thread.id);
+  if (!stands) return false;
+  if (!stands.line) return true; // the line is gone from here: the panel says what it was
+  for (const [table, places] of marks.places) {
+    if (!places.includes(stands)) continue;
+    const diff = table.closest("[data-diff]");
+    if (diff) await openLine(diff, `${stands.side === "old" ? "L" : "R"}${stands.line}`);
+    const row = numberCell(table, stands.side, stands.line)?.closest("tr");
+    if (!row) return false;
+    row.scrollIntoView({ block: "center", behavior: "instant" });
+    flash(row);
+    return true;
+  }
+  return false;
+}
+
+async function revealRange(thread) {
+  const { id, anchor } = thread;
+  const box = timelineOf(anchor.sha);
+  if (!box) return false;
+  await box.timeline.ready;
+  const lane = box.timeline.lanes.find((one) => one.sha === anchor.sha);
+  const mark = lane.marks.find((one) => one.id === id) ?? anchor; // a resolved thread has no mark
+  const room = (anchor.end_ns - anchor.start_ns) * 0.5;
+  box.timeline.show(mark.start_ns - lane.offset - room, mark.end_ns - lane.offset + room);
+  box.scrollIntoView({ block: "nearest", behavior: "instant" });
+  return true;
+}
+
+function flash(row) {
+  row.classList.remove("review-flash");
+  void row.offsetWidth; // so that the same row can flash again
+  row.classList.add("review-flash");
+}
