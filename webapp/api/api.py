@@ -44,6 +44,8 @@ class Api(NinjaAPI):
                 scheme["description"] = SECURITY_NOTE
         for path in document["paths"].values():
             for operation in path.values():
+                for parameter in operation.get("parameters", []):
+                    parameter.pop("examples", None)  # a list, as it stands in the schema too; here OpenAPI wants an object
                 for status, response in operation["responses"].items():
                     if int(status) >= 400 and "application/json" in response.get("content", {}):
                         response["content"] = {MEDIA_TYPE: response["content"]["application/json"]}

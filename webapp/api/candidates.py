@@ -12,7 +12,7 @@ from pydantic import Field
 from verifier.report import Report
 from webapp.api.caller import needs
 from webapp.api.fields import Number
-from webapp.api.problems import Problem, Refused
+from webapp.api.problems import Refused, refusals
 from webapp.runs import artefacts
 from webapp.runs.access import run_for
 from webapp.runs.evidence import evidence_of
@@ -20,11 +20,11 @@ from webapp.runs.models import Candidate, Run, Verification
 from webapp.runs.services import candidate_source
 
 router = Router(tags=["candidates"])
-ERRORS = {401: Problem, 403: Problem, 404: Problem, 422: Problem, 429: Problem}
+ERRORS = refusals(401, 403, 404, 422, 429)
 PYTHON = {"responses": {200: {"description": "The source.", "content": {"text/x-python": {"schema": {"type": "string"}}}}}}
 
 
-class Measured(Schema):
+class CandidateVerdict(Schema):
     """One verification of a candidate; the whole of it is its report."""
 
     id: uuid.UUID = Field(description="Of the verification: names its report.")
@@ -58,11 +58,11 @@ class CandidateRow(Schema):
     sha: str = Field(description="SHA-256 of the program.")
     best: bool = Field(description="The run's result.")
     created_at: datetime
-    verification: Measured | None = Field(description="The one that counts: tier full before quick.")
+    verification: CandidateVerdict | None = Field(description="The one that counts: tier full before quick.")
 
 
 class CandidateDetail(CandidateRow):
-    verifications: list[Measured] = Field(description="All, oldest first.")
+    verifications: list[CandidateVerdict] = Field(description="All, oldest first.")
     timeline: str | None = Field(description="Artefact with its timeline.")
     profile: str | None = Field(description="Artefact with its profile.")
 
@@ -71,10 +71,10 @@ class Candidates(Schema):
     candidates: list[CandidateRow] = Field(description="By number.")
 
 
-def measured(v: Verification) -> Measured:
-    fields = {name: getattr(v, name) for name in Measured.model_fields}
+def measured(v: Verification) -> CandidateVerdict:
+    fields = {name: getattr(v, name) for name in CandidateVerdict.model_fields}
     words = ("status", "tier", "device_name", "device_model", "best_baseline", "program_class")
-    return Measured.model_validate(fields | {name: fields[name] or None for name in words})
+    return CandidateVerdict.model_validate(fields | {name: fields[name] or None for name in words})
 
 
 def _row(run: Run, c: Candidate) -> dict:

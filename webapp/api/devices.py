@@ -9,7 +9,7 @@ from ninja import Router, Schema
 from pydantic import Field
 
 from webapp.api.caller import needs
-from webapp.api.problems import Problem
+from webapp.api.problems import refusals
 from webapp.fleet.choices import device_choices, waiting_by_queue
 from webapp.fleet.doctor import Doctor
 from webapp.fleet.models import Device
@@ -52,7 +52,7 @@ class Devices(Schema):
     models: list[ModelRow] = Field(description='Profiles of language models; "built-in" is always there.')
 
 
-@router.get("", response={200: Devices, 401: Problem, 403: Problem, 429: Problem}, operation_id="list_devices", summary="List devices")
+@router.get("", response={200: Devices, **refusals(401, 403, 429)}, operation_id="list_devices", summary="List devices")
 def list_devices(request: HttpRequest):
     """Devices belong to the installation: everyone sees the same."""
     needs(request, "read", "verify", "submit")

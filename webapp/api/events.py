@@ -13,7 +13,7 @@ from agents.events import Event, State
 from webapp.accounts.access import grant_of
 from webapp.api.caller import needs
 from webapp.api.fields import Seq
-from webapp.api.problems import Problem
+from webapp.api.problems import refusals
 from webapp.api.run_schemas import Asked
 from webapp.runs.access import run_for
 from webapp.runs.models import Run
@@ -47,7 +47,7 @@ def readable_run(request: HttpRequest, run_id: uuid.UUID) -> Run:
 
 @router.get(
     "/{run_id}/events",
-    response={200: Events, 401: Problem, 403: Problem, 404: Problem, 422: Problem, 429: Problem},
+    response={200: Events, **refusals(401, 403, 404, 422, 429)},
     operation_id="list_events",
     summary="Read events",
 )

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from webapp.api.caller import needs
 from webapp.api.fields import Text
-from webapp.api.problems import Problem
+from webapp.api.problems import refusals
 from webapp.api.run_schemas import Asked
 from webapp.leaderboard.exports import BoardFile, ResultRow, board_file, result_row
 from webapp.leaderboard.filters import LEAST_P, MOST_P, Filters
@@ -18,7 +18,7 @@ from webapp.leaderboard.listing import Place, found, with_evidence
 from webapp.leaderboard.ranking import board
 
 router = Router(tags=["leaderboard"])
-ERRORS = {401: Problem, 403: Problem, 422: Problem, 429: Problem}
+ERRORS = refusals(401, 403, 422, 429)
 
 
 class Selected(Asked):

@@ -12,7 +12,7 @@ from pydantic import Field
 from webapp.accounts.access import grant_of
 from webapp.accounts.models import Membership
 from webapp.accounts.tokens import SCOPES
-from webapp.api.problems import Problem
+from webapp.api.problems import refusals
 
 router = Router(tags=["me"])
 
@@ -36,7 +36,7 @@ class Me(Schema):
     token: TokenRow | None = Field(description="Null for a session.")
 
 
-@router.get("", response={200: Me, 401: Problem, 429: Problem}, operation_id="me", summary="Who am I?")
+@router.get("", response={200: Me, **refusals(401, 429)}, operation_id="me", summary="Who am I?")
 def me(request: HttpRequest):
     """The person and the team that the token acts for, and its scopes."""
     grant = grant_of(request)

@@ -30,7 +30,7 @@ class Fault(Schema):
     column: int | None = Field(None, description="Column of a source that was sent, from 1.")
 
 
-class Problem(Schema):
+class ProblemDetails(Schema):
     """Every error has this form."""
 
     type: str = Field("about:blank", description="Kind of the problem; `about:blank`: the status says it all.")
@@ -39,6 +39,11 @@ class Problem(Schema):
     detail: str = Field(description="What happened, as a sentence.", examples=["There is no such run, or this token may not see it."])
     hint: str = Field("", description="What to do about it.", examples=["GET /api/v1/runs lists those that you can see."])
     errors: list[Fault] = Field([], description="Fields that are wrong, each with its place.")
+
+
+def refusals(*statuses: int) -> dict[int, type[ProblemDetails]]:
+    """For the responses of an operation."""
+    return dict.fromkeys(statuses, ProblemDetails)
 
 
 TITLES = {
@@ -60,7 +65,7 @@ class Refused(Exception):
 
     def __init__(self, status: int, detail: str, hint: str = "", errors: list[Fault] | None = None, headers: dict[str, str] | None = None):
         super().__init__(detail)
-        self.problem = Problem(title=TITLES[status], status=status, detail=detail, hint=hint, errors=errors or [])
+        self.problem = ProblemDetails(title=TITLES[status], status=status, detail=detail, hint=hint, errors=errors or [])
         self.headers = headers or {}
 
 
@@ -76,7 +81,7 @@ def bad_source(where: str, problems: list[SourceProblem]) -> Refused:
     return Refused(422, f"{where}: {said}"[:2000], problems[0].hint if problems else "", faults)
 
 
-def answer(problem: Problem, headers: dict[str, str] | None = None) -> HttpResponse:
+def answer(problem: ProblemDetails, headers: dict[str, str] | None = None) -> HttpResponse:
     response = HttpResponse(json.dumps(problem.model_dump()), status=problem.status, content_type=MEDIA_TYPE, headers=headers)
     response["Cache-Control"] = "no-store"
     return response
@@ -84,7 +89,7 @@ def answer(problem: Problem, headers: dict[str, str] | None = None) -> HttpRespo
 
 def plain(status: int, detail: str, hint: str = "", **headers: str) -> HttpResponse:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return answer(Problem(title=TITLES[status], status=status, detail=detail, hint=hint), named)
+    return answer(ProblemDetails(title=TITLES[status], status=status, detail=detail, hint=hint), named)
 
 
 def handle_errors(api: NinjaAPI) -> None:
@@ -120,7 +125,7 @@ def handle_errors(api: NinjaAPI) -> None:
     def invalid(request: HttpRequest, error: ValidationError) -> HttpResponse:
         faults = [fault_of(entry) for entry in error.errors]
         said = "; ".join(f"{fault.where}: {fault.message}" for fault in faults)
-        return answer(Problem(title=TITLES[422], status=422, detail=said[:2000], errors=faults[:50]))
+        return answer(ProblemDetails(title=TITLES[422], status=422, detail=said[:2000], errors=faults[:50]))
 
 
 def fault_of(entry: dict[str, Any]) -> Fault:

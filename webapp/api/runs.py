@@ -19,7 +19,7 @@ from webapp.api.caller import needs
 from webapp.api.fields import Text
 from webapp.api.idempotency import HEADER_PARAMETER, once
 from webapp.api.paging import page_of
-from webapp.api.problems import Problem, Refused, wrong
+from webapp.api.problems import Refused, refusals, wrong
 from webapp.api.run_schemas import (
     Accepted,
     Asked,
@@ -40,7 +40,7 @@ from webapp.runs.access import run_for, visible_runs
 from webapp.runs.models import Run
 
 router = Router(tags=["runs"])
-ERRORS = {401: Problem, 403: Problem, 404: Problem, 409: Problem, 422: Problem, 429: Problem}
+ERRORS = refusals(400, 401, 403, 404, 409, 422, 429)
 CREATES = {"parameters": [HEADER_PARAMETER]}
 
 

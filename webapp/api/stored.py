@@ -13,14 +13,14 @@ from pydantic import Field
 from agents.journal import references
 from webapp.api.caller import needs
 from webapp.api.fields import Sha
-from webapp.api.problems import Problem
+from webapp.api.problems import refusals
 from webapp.runs import artefacts
 from webapp.runs.access import run_for
 from webapp.runs.models import Artefact, Run
 from webapp.runs.views_artefact import belongs_to, file_name
 
 router = Router(tags=["artefacts"])
-ERRORS = {401: Problem, 403: Problem, 404: Problem, 422: Problem, 429: Problem}
+ERRORS = refusals(401, 403, 404, 422, 429)
 BYTES = {
     "responses": {200: {"description": "The bytes.", "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}}
 }

@@ -25,7 +25,7 @@ from webapp.accounts import tokens
 from webapp.api.events import readable_run
 from webapp.api.fields import LARGEST
 from webapp.api.limits import limit
-from webapp.api.problems import MEDIA_TYPE, TITLES, TOKEN_HINT, Problem, Refused
+from webapp.api.problems import MEDIA_TYPE, TITLES, TOKEN_HINT, ProblemDetails, Refused
 from webapp.database import in_thread
 from webapp.runs.consumers import BATCH_BYTES, BATCH_EVENTS, within
 from webapp.runs.hub import hub
@@ -55,7 +55,7 @@ STREAM_OPERATION = {
     "responses": {
         200: {"description": "The stream.", "content": {"text/event-stream": {"schema": {"type": "string"}}}},
         **{
-            status: {"description": TITLES[status], "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
+            status: {"description": TITLES[status], "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDetails"}}}}
             for status in (400, 401, 403, 404, 429)
         },
     },
@@ -198,7 +198,7 @@ def _cursor(scope: Message) -> int:
     return int(text)
 
 
-async def refuse(send: Send, problem: Problem, headers: dict[str, str]) -> None:
+async def refuse(send: Send, problem: ProblemDetails, headers: dict[str, str]) -> None:
     sent = {"content-type": MEDIA_TYPE, "cache-control": "no-store", **headers}
     await send({"type": "http.response.start", "status": problem.status, "headers": [(n.lower().encode(), v.encode()) for n, v in sent.items()]})
     await send({"type": "http.response.body", "body": problem.model_dump_json().encode()})

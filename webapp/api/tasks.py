@@ -18,14 +18,14 @@ from webapp.api.caller import needs
 from webapp.api.fields import Source, Text
 from webapp.api.idempotency import HEADER_PARAMETER, once
 from webapp.api.paging import Page, page_of
-from webapp.api.problems import Problem, bad_source
+from webapp.api.problems import bad_source, refusals
 from webapp.api.run_schemas import Asked
 from webapp.api.starting import team_of
 from webapp.tasks.examples import described
 from webapp.tasks.models import Task
 
 router = Router(tags=["tasks"])
-ERRORS = {401: Problem, 403: Problem, 404: Problem, 422: Problem, 429: Problem}
+ERRORS = refusals(400, 401, 403, 404, 422, 429)
 
 
 class TasksAsked(Asked):
@@ -81,7 +81,7 @@ def list_tasks(request: HttpRequest, asked: Query[TasksAsked]):
 
 @router.post(
     "",
-    response={200: TaskDetail, 201: TaskDetail, **ERRORS, 409: Problem},
+    response={200: TaskDetail, 201: TaskDetail, **ERRORS, **refusals(409)},
     operation_id="create_task",
     summary="Put a task",
     openapi_extra={"parameters": [HEADER_PARAMETER]},

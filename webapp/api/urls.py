@@ -8,6 +8,7 @@ from webapp.api.api import api
 urlpatterns = [
     path("api/v1/openapi.json", views.openapi, name="openapi"),
     path("api/v1/docs", views.reference, name="api_reference"),
+    path("api/v1/", views.nothing),
     path("api/v1/", api.urls),
     re_path(r"^api(/.*)?$", views.nothing),
 ]

@@ -19,7 +19,7 @@ from verifier.task import Mode, Precision
 from webapp.api.caller import needs
 from webapp.api.fields import Source, Text
 from webapp.api.idempotency import HEADER_PARAMETER, once
-from webapp.api.problems import Problem
+from webapp.api.problems import refusals
 from webapp.api.run_schemas import DEVICE, Asked, page_of_run
 from webapp.api.starting import check_settings, program_of, source_of, start, team_of
 from webapp.runs import artefacts
@@ -28,7 +28,7 @@ from webapp.runs.evidence import evidence_of
 from webapp.runs.models import Run, Verification
 
 router = Router(tags=["verifications"])
-ERRORS = {401: Problem, 403: Problem, 404: Problem, 409: Problem, 422: Problem, 429: Problem}
+ERRORS = refusals(400, 401, 403, 404, 409, 422, 429)
 MOST_TRIALS = 5
 MOST_PROBLEMS = 20
 VERIFIER_SECONDS = 1800.0  # a full verification of a large model, with torch.compile, on a slow device
