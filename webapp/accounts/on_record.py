@@ -12,8 +12,8 @@ from django.dispatch import receiver
 from django.http import HttpRequest
 
 from webapp.accounts import audit
+from webapp.accounts.lost_access import access_changed
 from webapp.accounts.models import User
-from webapp.accounts.teams import access_changed
 
 
 @receiver(user_logged_in)

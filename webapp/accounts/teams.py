@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from datetime import timedelta
 
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.models import F, Q
 from django.http import HttpRequest
 from django.utils import timezone
@@ -14,8 +14,8 @@ from django.utils.text import slugify
 from webapp.accounts import audit
 from webapp.accounts.access import Asker
 from webapp.accounts.current_team import switch
+from webapp.accounts.lost_access import access_changed
 from webapp.accounts.models import ApiToken, Invitation, Membership, SignInLink, Team, User
-from webapp.runs.append import CHANNEL
 
 INVITED = "invitation"  # in the session of somebody who opened a link and has no account yet
 
@@ -134,9 +134,3 @@ def revoke_token(asker: Asker, token: ApiToken) -> None:
     with transaction.atomic():
         if ApiToken.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=timezone.now()):
             audit.record(asker, token.team, "token.revoked", token.name, {"prefix": token.prefix, "of": token.user.get_username()})
-
-
-def access_changed() -> None:
-    """Wakes every open socket on every web process when the transaction commits: each asks again whether its person may still see what it shows."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_notify(%s, 'access')", [CHANNEL])

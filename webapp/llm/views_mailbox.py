@@ -11,7 +11,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_http_methods
 
 from agents.llm.mailbox import NotWaiting
-from webapp.accounts.access import has_right, teams_with
+from webapp.accounts.access import has_right, require, teams_with
 from webapp.llm.mailbox import ReplyRefused, answer
 from webapp.llm.models import Letter
 
@@ -37,9 +37,8 @@ def letter(request: HttpRequest, letter_id: uuid.UUID) -> HttpResponse:
         raise Http404("no such prompt")
     may_answer = has_right(request, found.team_id, "act")
     text, refused = request.POST.get("reply", ""), ""
-    if request.method == "POST" and not may_answer:
-        refused = "Only members of the run's team may answer."
-    elif request.method == "POST":
+    if request.method == "POST":
+        require(request, found.team_id, "act")
         try:
             answer(found.name, text, request.user)
         except ReplyRefused as error:

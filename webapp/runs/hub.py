@@ -16,6 +16,7 @@ from contextlib import asynccontextmanager, suppress
 import psycopg
 from psycopg_pool import AsyncConnectionPool
 
+from webapp.accounts import lost_access
 from webapp.database import connection_parameters, listening
 from webapp.runs.append import CHANNEL
 from webapp.runs.trace import SELECT_AFTER
@@ -27,7 +28,6 @@ RECONNECT_SECONDS = 0.5
 TAIL_EVENTS = 1000  # of a followed run, kept in memory for its followers
 TAIL_CHARACTERS = 2_000_000
 READERS = 4
-ACCESS = "access"  # the notification of webapp.accounts.teams.access_changed, beside "RUN:SEQ"
 
 Line = tuple[int, str]  # seq, the event as JSON
 
@@ -162,7 +162,7 @@ class Hub:
                 await asyncio.sleep(RECONNECT_SECONDS)
 
     def _heard(self, payload: str) -> None:
-        if payload == ACCESS:
+        if payload == lost_access.PAYLOAD:
             self._wake_all()
             return
         feed = self._feeds.get(payload.partition(":")[0])

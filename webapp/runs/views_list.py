@@ -19,8 +19,8 @@ from django.views.decorators.http import require_GET, require_POST
 
 from webapp.accounts import audit
 from webapp.accounts.access import has_right
+from webapp.accounts.lost_access import access_changed
 from webapp.accounts.models import Team
-from webapp.accounts.teams import access_changed
 from webapp.runs import services
 from webapp.runs.access import run_for
 from webapp.runs.models import Run, Verification

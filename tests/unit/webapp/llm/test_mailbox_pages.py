@@ -56,7 +56,7 @@ def test_others_neither_see_nor_answer(people, letter):
     Membership.objects.filter(user=people.bob).filter(team=letter.team).update(role=Membership.VIEWER)
     bob = people.client("bob")
     assert "Only members" in bob.get(url(letter)).content.decode()
-    assert bob.post(url(letter), {"reply": "x"}).status_code == 422
+    assert bob.post(url(letter), {"reply": "x"}).status_code == 403
     letter.refresh_from_db()
     assert letter.reply is None
 
