@@ -22,15 +22,20 @@ from webapp.runs.models import Artefact, Candidate, Run
 from webapp.runs.views_artefact import belongs_to, file_name
 
 MEDIA_TYPE = "application/x-stitchwork-timeline"
+REFERENCE = "the reference"
 
 
 @login_required
 @require_GET
 def timeline_page(request: HttpRequest, run_id: uuid.UUID, sha: str) -> HttpResponse:
-    """`?against=<sha>` puts another timeline of the run above it, on one scale."""
+    """`?against=<sha>` or `?against=reference` puts another timeline of the run above it, on one scale."""
     run, _ = run_for(request, run_id)
     stored = timeline_of(run, sha)
-    against = timeline_of(run, request.GET["against"]) if request.GET.get("against") not in (None, "", sha) else None
+    others = other_timelines(run, sha)
+    wanted = request.GET.get("against", "")
+    if wanted == "reference":
+        wanted = next((one["sha"] for one in others if one["name"] == REFERENCE), "")
+    against = timeline_of(run, wanted) if wanted not in ("", sha) else None
     candidate = run.candidates.filter(timeline=stored).order_by("-number").first()
     response = render(
         request,
@@ -41,7 +46,7 @@ def timeline_page(request: HttpRequest, run_id: uuid.UUID, sha: str) -> HttpResp
             "stored": stored,
             "against": against,
             "against_name": name_of(run.candidates.filter(timeline=against).order_by("-number").first()) if against else "",
-            "others": other_timelines(run, sha),
+            "others": others,
             "name": name_of(candidate),
             "lanes": json.dumps([lane(run, one) for one in (against, stored) if one is not None]),
         },
@@ -83,7 +88,7 @@ def timeline_of(run: Run, sha: str) -> Artefact:
 
 
 def name_of(candidate: Candidate | None) -> str:
-    return f"candidate {candidate.number}" if candidate else "the reference"
+    return f"candidate {candidate.number}" if candidate else REFERENCE
 
 
 def lane(run: Run, stored: Artefact) -> dict:
@@ -116,9 +121,9 @@ def other_timelines(run: Run, sha: str) -> list[dict]:
     for payload in run.events.filter(kind__in=["profile.attached", "verification.finished"]).order_by("seq").values_list("payload", flat=True):
         reference, number = payload.get("timeline"), payload.get("candidate")
         if isinstance(reference, dict) and reference.get("sha") not in (None, sha):
-            found[reference["sha"]] = "the reference" if number is None else f"candidate {number}"
+            found[reference["sha"]] = REFERENCE if number is None else f"candidate {number}"
     return sorted(
-        ({"sha": key, "name": name} for key, name in found.items()), key=lambda one: (one["name"] != "the reference", len(one["name"]), one["name"])
+        ({"sha": key, "name": name} for key, name in found.items()), key=lambda one: (one["name"] != REFERENCE, len(one["name"]), one["name"])
     )
 
 

@@ -134,6 +134,7 @@ export class Pane {
         "p",
         { class: "facts-line timeline-links" },
         h("a", { href: `timeline/${found.sha}/` }, "Open large"),
+        subject !== "reference" && others.some((known) => known.candidate == null) ? h("a", { href: `timeline/${found.sha}/?against=reference` }, "Against the reference") : null,
         others.map((known) => h("a", { href: known.candidate == null ? "#reference&tab=timeline" : `#candidate=${known.candidate}&tab=timeline` }, known.candidate == null ? "The reference" : `Candidate ${known.candidate}`)),
       ),
       box,

@@ -23,9 +23,10 @@ export function headline(found, { span, from, to }, measured) {
   const [first] = found.devices;
   if (found.devices.length === 1) {
     parts.push(`device idle ${percent(1 - first.busy / first.span)}`);
-    if (first.gpu) parts.push(`${count(first.kernels)} kernels`, `${count(found.launches)} launches`);
+    if (first.gpu) parts.push(`${count(first.kernels)} kernels`);
+    if (first.gpu && found.launches != null) parts.push(`${count(found.launches)} launches`);
     if (first.gaps.count) parts.push(`gap p50 ${duration(first.gaps.p50)}, p95 ${duration(first.gaps.p95)}`);
-  } else if (found.devices.length) parts.push(`${found.devices.length} GPUs: device idle ${found.devices.map((device) => percent(1 - device.busy / device.span)).join(", ")}`, `${count(found.launches)} launches`);
+  } else if (found.devices.length) parts.push(`${found.devices.length} GPUs: device idle ${found.devices.map((device) => percent(1 - device.busy / device.span)).join(", ")}`, ...(found.launches == null ? [] : [`${count(found.launches)} launches`]));
   return parts.join(" · ");
 }
 

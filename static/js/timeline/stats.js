@@ -58,7 +58,7 @@ export function* figures(model, { from, to, rows = null, own = null }) {
     const chosen = rows ? device.rows.filter((row) => rows.includes(row)) : device.rows;
     if (chosen.length) result.devices.push(yield* ofDevice(model, { ...device, rows: chosen }, from, to, category));
   }
-  result.launches = yield* launchCalls(model, from, to);
+  result.launches = rows ? null : yield* launchCalls(model, from, to); // calls of the whole range: they belong to no stream
   return result;
 }
 
