@@ -88,6 +88,18 @@ def html_of(text: str, people: frozenset[str] = frozenset()) -> SafeString:
     )
 
 
+@lru_cache(maxsize=4096)
+def plain(text: str) -> str:
+    """What a comment says, on one line: for lists."""
+    said: list[str] = []
+    for block in _MARKDOWN.parse(text, {"people": frozenset()}):
+        if block.type == "inline":
+            said += [token.content if token.type in ("text", "code_inline") else " " for token in block.children or []] + [" "]
+        elif block.type in ("fence", "code_block"):
+            said += [block.content, " "]
+    return " ".join("".join(said).split())
+
+
 def mentioned(text: str) -> list[str]:
     """Names that a text mentions outside of code, in order, each once, casefolded."""
     names: dict[str, None] = {}

@@ -12,7 +12,7 @@ from webapp.accounts.models import User
 from webapp.review import anchors, places
 from webapp.review.desk import person_key, wake
 from webapp.review.guests import share_of
-from webapp.review.markdown import html_of
+from webapp.review.markdown import html_of, plain
 from webapp.review.models import Comment, Desk, Notification, ReadMark, Thread, Verdict
 from webapp.review.placing import Placed, place
 from webapp.review.services import people_of
@@ -55,7 +55,7 @@ def _summary(thread: Thread, me: int | None, read: int) -> dict[str, Any]:
     said = [comment for comment in thread.all_comments if comment.deleted_at is None]
     if not said:
         return {"id": thread.pk, "seq": thread.seq, "gone": True}
-    excerpt = " ".join(said[0].text.split())
+    excerpt = plain(said[0].text)
     return {
         "id": thread.pk,
         "seq": thread.seq,

@@ -5,6 +5,7 @@
 {% verdict_notice run %}           why results of a run are in no ranking, by whom; nothing where nothing stands
 {% verdict_chip value %}           the chip of a standing verdict; nothing for ""
 {% share_button run %}             the way to the run's share links, for whoever may make one
+{{ comment.text|plain_words }}     what a comment says, on one line
 {% guest_banner %}                 on pages that came by a share link: by whom, until when
 """
 
@@ -16,10 +17,14 @@ from django.urls import reverse
 from webapp.accounts.access import has_right
 from webapp.review import reading, standing, views_verdicts
 from webapp.review.guests import share_of
+from webapp.review.markdown import plain
 from webapp.runs.models import Run
 from webapp.ui.tags import status
 
 register = template.Library()
+
+
+register.filter("plain_words", plain)
 
 
 @register.inclusion_tag("review/_hook.html", takes_context=True)
