@@ -134,3 +134,4 @@ def revoke_token(asker: Asker, token: ApiToken) -> None:
     with transaction.atomic():
         if ApiToken.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=timezone.now()):
             audit.record(asker, token.team, "token.revoked", token.name, {"prefix": token.prefix, "of": token.user.get_username()})
+            access_changed()
