@@ -4,7 +4,7 @@ DATA_DIR ?= .data
 PYTHON := .venv/bin/python
 PYTEST := $(PYTHON) -m pytest
 
-.PHONY: run dev setup assets test test-all lint setup-dev browser-packages bench-solve bench-pages bench-stream clean
+.PHONY: run dev setup assets test test-all lint setup-dev browser-packages bench-solve bench-pages bench-stream screenshots clean
 
 run: setup
 	@exec env PORT=$(PORT) DATA_DIR=$(DATA_DIR) STITCHWORK_DIE_WITH_PARENT=1 $(PYTHON) -m webapp.supervisor
@@ -38,6 +38,9 @@ lint: setup-dev
 
 browser-packages:
 	@scripts/test-packages
+
+screenshots: setup-dev browser-packages  ## docs/screenshots/*.png of a temporary installation with real H200 runs
+	$(PYTHON) scripts/screenshots.py
 
 bench-solve: setup
 	$(PYTHON) bench/solve_all.py

@@ -23,4 +23,5 @@ urlpatterns = [
     path("", include("webapp.arena.urls")),
     path("", include("webapp.knowledge.urls")),
     path("", include("webapp.llm.urls")),
+    path("", include("webapp.ui.urls")),
 ]

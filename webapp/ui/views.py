@@ -1,0 +1,58 @@
+"""The living style page: tokens as the stylesheet defines them, and every component as pages use it."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+from django.contrib.auth.decorators import login_required
+from django.core.paginator import Paginator
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils import timezone
+from django.views.decorators.http import require_GET
+
+from webapp.environment import ROOT
+from webapp.ui.tags import CLASSES, FLAGS, STATUSES, whisker_scale
+
+TOKEN = re.compile(r"^  --([\w-]+): ([^;]+);(?: /\* (.*) \*/)?$", re.MULTILINE)
+GROUPS = {  # how tokens begin: what they are for
+    "Surfaces and lines": ("page", "surface", "sunken", "raised", "hover", "line", "control-line"),
+    "Text and accent": ("text", "accent", "on-accent"),
+    "Status": ("ok", "warn", "bad", "info", "idle"),
+    "Differences and code": ("added", "removed", "code"),
+    "Charts": ("series", "timeline"),
+}
+FIGURES = [{"ratio": 2.41, "low": 2.36, "high": 2.47}, {"ratio": 1.01, "low": 0.97, "high": 1.05}, {"ratio": 0.82, "low": 0.80, "high": 0.84}]
+PROBLEMS = [
+    {"line": 12, "message": "`Model` has no method `forward`", "hint": "add `def forward(self, ...)`"},
+    {"message": "there is no function `get_inputs`", "hint": "define `def get_inputs(): return [torch.rand(16, 1024)]`"},
+]
+
+
+@cache
+def tokens() -> list[tuple[str, str]]:
+    """(name, value) of every token, in the order of tokens.css."""
+    return [(name, value) for name, value, _ in TOKEN.findall((ROOT / "static/css/tokens.css").read_text())]
+
+
+@login_required
+@require_GET
+def styleguide(request: HttpRequest) -> HttpResponse:
+    colours = {label: [name for name, _ in tokens() if name.split("-")[0] in starts or name in starts] for label, starts in GROUPS.items()}
+    sizes = [(name, value) for name, value in tokens() if re.fullmatch(r"(half|s\d|radius.*|size.*|leading|quick|bar|measure|width)", name)]
+    context = {
+        "colours": colours,
+        "sizes": sizes,
+        "statuses": STATUSES,
+        "classes": CLASSES,
+        "flags": FLAGS,
+        "figures": FIGURES,
+        "scale": whisker_scale(FIGURES),
+        "problems": PROBLEMS,
+        "page": Paginator(range(95), 20).get_page(2),
+        "now": timezone.now(),
+        "tabs": [{"key": "one", "title": "Diff", "href": "#tabs"}, {"key": "two", "title": "Report", "href": "#tabs", "count": 3}],
+        "code": "def forward(self, x):\n    return torch.softmax(x, dim=-1)\n",
+    }
+    return render(request, "ui/styleguide.html", context)
