@@ -27,8 +27,7 @@ from webapp.api.fields import LARGEST
 from webapp.api.limits import limit
 from webapp.api.problems import MEDIA_TYPE, TITLES, TOKEN_HINT, ProblemDetails, Refused
 from webapp.database import in_thread
-from webapp.runs.consumers import BATCH_BYTES, BATCH_EVENTS, within
-from webapp.runs.hub import hub
+from webapp.runs.hub import BATCH_BYTES, BATCH_EVENTS, hub, within
 
 Message = dict[str, Any]
 Send = Callable[[Message], Awaitable[None]]

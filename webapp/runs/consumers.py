@@ -11,13 +11,11 @@ from contextlib import suppress
 
 from channels.generic.websocket import AsyncWebsocketConsumer
 
-from webapp.runs.hub import Follower, Line, hub
+from webapp.runs.hub import Follower, hub
 
 log = logging.getLogger(__name__)
 
-BATCH_EVENTS = 500
-BATCH_BYTES = 256 * 1024
-BATCH_PAUSE_SECONDS = 0.03  # text streams in small events: a short pause makes tenfold fewer frames
+CHECK_SECONDS = 2.0  # how long a right that went without a word (webapp/accounts/lost_access.py) may still be used
 LONGEST_MESSAGE = 1000  # characters; no client has more to say
 
 # Close codes; a browser sees them.
@@ -49,14 +47,17 @@ class RunConsumer(AsyncWebsocketConsumer):
         self.cursor = 0
         self.unacknowledged: int | None = None
         self.acknowledged = asyncio.Event()
+        self.head = 0
+        self.checked = time.monotonic()
         self.access_epoch = hub().access_epoch  # when it was last asked whether this person may see the run
         user = self.scope.get("user")
         self.share = (self.scope.get("session") or {}).get("shares", {}).get(self.run)  # a guest's (webapp/review/guests.py)
         if user is None or not (user.is_authenticated or self.share):
             await self._refuse(SIGNED_OUT)
-        elif await self._head() is None:
+        elif (head := await self._head()) is None:
             await self._refuse(NOT_YOURS)
         else:
+            self.head = head
             await self.accept()
 
     async def _refuse(self, code: int) -> None:
@@ -114,31 +115,29 @@ class RunConsumer(AsyncWebsocketConsumer):
             await self.close(1011)
 
     async def _send_batch(self, follower: Follower) -> bool:
-        """Wait for the acknowledgement and for news, check again that this person may see them, send; False where not."""
+        """Wait for the acknowledgement and for news, see whether this person may still see them, send; False where not."""
         await self.acknowledged.wait()
-        lines = await hub().read(self.run, self.cursor, BATCH_EVENTS)
-        if not lines:
-            if self.access_epoch != hub().access_epoch:
-                self.access_epoch = hub().access_epoch
-                if await self._head() is None:
-                    await self.close(NOT_YOURS)
-                    return False
-            await follower.woken()
-            return True
-        head = await self._head()
-        if head is None:
+        batch = await hub().batch(self.run, self.cursor, self.head)
+        if not await self._still_allowed(batch is not None):
             await self.close(NOT_YOURS)
             return False
-        lines = within(lines, BATCH_BYTES)
-        last = lines[-1][0]
-        started = time.monotonic()
-        self.cursor = self.unacknowledged = last
+        if batch is None:
+            await follower.woken()
+            return True
+        self.cursor = self.unacknowledged = batch.last
         self.acknowledged.clear()
-        events = ",".join(text for _, text in lines)
-        await self.send(text_data=f'{{"type":"events","events":[{events}],"last":{last},"head":{max(head, last)}}}')
-        await self.acknowledged.wait()
-        await asyncio.sleep(max(0.0, BATCH_PAUSE_SECONDS - (time.monotonic() - started)) if last >= head else 0)
+        await self.send(text_data=batch.text)
         return True
+
+    async def _still_allowed(self, sending: bool) -> bool:
+        """Asked again where somebody may have lost a right, and every `CHECK_SECONDS` while events are sent."""
+        now = time.monotonic()
+        if self.access_epoch == hub().access_epoch and not (sending and now - self.checked > CHECK_SECONDS):
+            return True
+        self.access_epoch, self.checked = hub().access_epoch, now
+        head = await self._head()
+        self.head = max(self.head, head or 0)
+        return head is not None
 
     async def _head(self) -> int | None:
         """The run's last seq, or None where this person may not see the run (any more)."""
@@ -146,13 +145,3 @@ class RunConsumer(AsyncWebsocketConsumer):
         who = {"user": self.scope["user"].pk, "share": self.share, "session": getattr(session, "session_key", None)}
         row = await hub().query(ALLOWED, {"run": uuid.UUID(self.run)} | who)
         return row[0] if row else None
-
-
-def within(lines: list[Line], limit: int) -> list[Line]:
-    """As many as fit into `limit` bytes, at least one."""
-    size = 0
-    for count, (_, text) in enumerate(lines):
-        size += len(text.encode())
-        if size > limit and count:
-            return lines[:count]
-    return lines

@@ -12,6 +12,8 @@ import weakref
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from itertools import islice
 
 import psycopg
 from psycopg_pool import AsyncConnectionPool
@@ -28,8 +30,37 @@ RECONNECT_SECONDS = 0.5
 TAIL_EVENTS = 1000  # of a followed run, kept in memory for its followers
 TAIL_CHARACTERS = 2_000_000
 READERS = 4
+MOST_BATCHES = 8  # of a run, kept for the next follower at the same place
+BATCH_EVENTS = 500
+BATCH_BYTES = 256 * 1024
+
+SPREAD_SECONDS = 0.02  # between two wake-ups of a run's followers: text streams in small events, and each wake-up is a frame for everybody
 
 Line = tuple[int, str]  # seq, the event as JSON
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Events that go out together: `text` is the frame, encoded once however many get it."""
+
+    last: int
+    text: str
+
+
+def batch_of(lines: list[Line], head: int) -> Batch:
+    last = lines[-1][0]
+    events = ",".join(text for _, text in lines)
+    return Batch(last, f'{{"type":"events","events":[{events}],"last":{last},"head":{max(head, last)}}}')
+
+
+def within(lines: list[Line], limit: int) -> list[Line]:
+    """As many as fit into `limit` bytes, at least one."""
+    size = 0
+    for count, (_, text) in enumerate(lines):
+        size += len(text.encode())
+        if size > limit and count:
+            return lines[:count]
+    return lines
 
 
 class Follower:
@@ -56,6 +87,9 @@ class Feed:
         self.characters = 0
         self.head = 0
         self.reading = asyncio.Lock()
+        self.batches: dict[int, Batch] = {}  # by the cursor that they follow: made once for all who are at the same place
+        self.news = False
+        self.spreading: asyncio.Task | None = None
 
     def take(self, lines: list[Line]) -> None:
         for line in lines:
@@ -64,13 +98,18 @@ class Feed:
             self.head = line[0]
         while len(self.tail) > TAIL_EVENTS or self.characters > TAIL_CHARACTERS:
             self.characters -= len(self.tail.popleft()[1])
+        self.batches.clear()
 
     def after(self, seq: int, limit: int) -> list[Line] | None:
         """From memory, or None where `seq` lies before what is kept."""
         if not self.tail or seq < self.tail[0][0] - 1:
             return None
         first = seq + 1 - self.tail[0][0]
-        return [self.tail[i] for i in range(first, min(first + limit, len(self.tail)))]
+        return list(islice(self.tail, first, first + limit))
+
+    def wake(self) -> None:
+        for follower in self.followers:
+            follower.wake()
 
 
 class Hub:
@@ -134,6 +173,18 @@ class Hub:
                 feed.take(lines)
             return lines
 
+    async def batch(self, run: str, since: int, head: int) -> Batch | None:
+        """The next events after `since`, in one frame; None where there are none. `head` is the run's last seq as far as the caller knows."""
+        feed = self._feeds.get(run)
+        known = feed.batches.get(since) if feed else None
+        if known is None and (lines := await self.read(run, since, BATCH_EVENTS)):
+            known = batch_of(within(lines, BATCH_BYTES), max(head, feed.head if feed else 0))
+            if feed and feed.after(since, 1):
+                if len(feed.batches) >= MOST_BATCHES:
+                    feed.batches.clear()
+                feed.batches[since] = known
+        return known
+
     async def query(self, statement: str, arguments: dict) -> tuple | None:
         """One row of an arbitrary statement, on one of the readers' connections."""
         await self.start()
@@ -166,15 +217,24 @@ class Hub:
             self._wake_all()
             return
         feed = self._feeds.get(payload.partition(":")[0])
-        for follower in feed.followers if feed else ():
-            follower.wake()
+        if feed is None:
+            return
+        feed.news = True
+        if feed.spreading is None or feed.spreading.done():
+            feed.spreading = asyncio.create_task(self._spread(feed))
+
+    async def _spread(self, feed: Feed) -> None:
+        """Wakes the followers at once, and while news keep coming, in steps: then each wake-up brings many events."""
+        while feed.news:
+            feed.news = False
+            feed.wake()
+            await asyncio.sleep(SPREAD_SECONDS)
 
     def _wake_all(self) -> None:
         """After a change of access, a reconnect, or a while: what was missed may be one of either kind."""
         self.access_epoch += 1
         for feed in self._feeds.values():
-            for follower in feed.followers:
-                follower.wake()
+            feed.wake()
 
 
 _hubs: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Hub] = weakref.WeakKeyDictionary()

@@ -115,7 +115,7 @@ async def test_batches_are_bounded(monkeypatch):
         frame = await client.batch()
         sizes.append((len(frame["events"]), len(json.dumps(frame["events"]))))
     assert client.seen == list(range(1, 641))
-    assert all(count <= consumers.BATCH_EVENTS and size <= 1.2 * consumers.BATCH_BYTES for count, size in sizes)
+    assert all(count <= hub_module.BATCH_EVENTS and size <= 1.2 * hub_module.BATCH_BYTES for count, size in sizes)
     await client.socket.disconnect()
 
 
@@ -212,7 +212,8 @@ async def test_a_published_run_is_open_to_others():
     await client.socket.disconnect()
 
 
-async def test_permission_is_checked_again_for_each_batch():
+async def test_permission_is_checked_again(monkeypatch):
+    monkeypatch.setattr(consumers, "CHECK_SECONDS", 0.0)
     user, run = await cast()
     await write(run, notes(1))
     client = await Client(run, user).open()
