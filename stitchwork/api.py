@@ -17,7 +17,7 @@ Json = dict[str, Any]
 
 TIMEOUT = httpx.Timeout(30.0, connect=10.0)
 STREAM_TIMEOUT = httpx.Timeout(10.0, read=45.0)  # the server says something every 15 s
-TRIES = 5
+TRIES = 4
 LONGEST_WAIT = 60.0
 AGENT = f"stitchwork/{__version__}"
 
@@ -99,7 +99,7 @@ class Api:
             except httpx.TransportError as error:
                 if attempt == TRIES:
                     raise ApiError(f"{self.login.url} cannot be reached ({_cause(error)}): is it running, and is the address right?") from None
-                time.sleep(min(8.0, 0.5 * 2**attempt))
+                time.sleep(0.25 * 2**attempt)
                 continue
             wait = retry_after(response)
             if wait is not None and attempt < TRIES:

@@ -43,7 +43,7 @@ class AsyncApi:
             except httpx.TransportError as error:
                 if attempt == TRIES:
                     raise ApiError(f"{self.url} cannot be reached ({error or type(error).__name__})") from None
-                await asyncio.sleep(0.5 * 2**attempt)
+                await asyncio.sleep(0.25 * 2**attempt)
                 continue
             wait = retry_after(response)
             if wait is not None and attempt < TRIES:
