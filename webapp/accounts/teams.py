@@ -84,6 +84,8 @@ def join(request: HttpRequest, user: User, invitation: Invitation) -> Membership
             present = Membership.objects.create(team=invitation.team, user=user, role=invitation.role)
             detail = {"role": invitation.role, "invitation": invitation.note or str(invitation.pk)}
             audit.record(user if not request.user.is_authenticated else request, invitation.team, "member.joined", user.get_username(), detail)
+            user.last_team = invitation.team  # where a new account's first session opens
+            user.save(update_fields=["last_team"])
     request.session.pop(INVITED, None)
     return present
 
