@@ -77,7 +77,9 @@ def measure(page: Any, base_url: str, seeded: Any) -> list[Row]:
     first: list[float] = []
     for _ in range(LOADS):
         page.goto(base_url + seeded.places["timeline"])
-        page.wait_for_selector(".timeline-summary b", timeout=60_000)  # the figures come after the picture
+        page.wait_for_selector(".timeline-summary b, .timeline-problem", timeout=60_000)  # the figures come after the picture
+        if page.locator(".timeline-problem").count():
+            raise RuntimeError(page.locator(".timeline-problem").inner_text())
         first.append(
             page.evaluate(
                 "performance.getEntriesByName('timeline:picture')[0].startTime - performance.getEntriesByName('timeline:bytes')[0].startTime"

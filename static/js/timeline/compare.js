@@ -37,10 +37,10 @@ export function anchors(models) {
   return found;
 }
 
-// The calls that both recorded: ranges named `iter`; null where one has none.
+// The calls of the model that were recorded, ranges named `iter`, and the time from the begin of one to the next; null where there are none.
 export function iterations(model) {
   const found = ranges(model).filter((range) => /^iter \d+$/.test(range.label));
-  return found.length ? { count: found.length, from: found[0].from, to: found.at(-1).to } : null;
+  return found.length ? { count: found.length, wall: (found.at(-1).to - found[0].from) / found.length } : null;
 }
 
 // Rows of stats.byName of two lanes, joined by name, each divided by its number of calls; the largest difference first.
@@ -61,7 +61,8 @@ export function differences(a, b, names, divisors) {
 
 const number = (value) => (Number.isInteger(value) ? count(value) : value.toFixed(1));
 
-export function differenceTable(lanes, rows, caption, search) {
+// `walls`: the time of one call in each, or null.
+export function differenceTable(lanes, rows, walls, caption, search) {
   const totals = [0, 1].map((side) => rows.reduce((sum, row) => sum + row.totals[side], 0));
   const cells = (row) => [0, 1].flatMap((side) => (row.rows[side] ? [number(row.counts[side]), duration(row.totals[side])] : ["–", "–"]));
   return h(
@@ -77,6 +78,7 @@ export function differenceTable(lanes, rows, caption, search) {
     h(
       "tbody",
       null,
+      walls ? h("tr", { class: "sum" }, h("th", { scope: "row" }, "One call, idle time included"), walls.flatMap((wall) => [h("td"), h("td", { class: "num" }, duration(wall))]), h("td", { class: "num" }, change(walls[1] - walls[0], walls[0]))) : null,
       h("tr", { class: "sum" }, h("th", { scope: "row" }, "All work on the device"), [0, 1].flatMap((side) => [h("td", { class: "num" }, number(rows.reduce((sum, row) => sum + row.counts[side], 0))), h("td", { class: "num" }, duration(totals[side]))]), h("td", { class: "num" }, change(totals[1] - totals[0], totals[0]))),
       rows.slice(0, TOP).map((row) => {
         const side = row.rows[1] ? 1 : 0;

@@ -1,8 +1,9 @@
 // Levels of detail. For blocks of 16, 256, 4096 ... events of a track the longest one is kept, so that a frame of the whole span steps
 // over blocks that fall into one pixel column instead of over a million events. (Perfetto's rule: the longest event of a column is shown.)
-import { firstReaching } from "./tracks.js";
+import { firstFrom, firstReaching } from "./tracks.js";
 
 const BLOCK = 16;
+const CROWDED = 64; // events a column from which a block of the lowest level is not divided between two columns
 export const NARROW = 1.5; // pixels; what is narrower shares its column with others
 
 export function buildLevels(model) {
@@ -62,6 +63,7 @@ export class Frame {
     const base = offsets[track];
     const end = offsets[track + 1];
     let k = firstReaching(model, track, from);
+    const loose = firstFrom(model, track, to) - k > CROWDED * width ? 1 / scale : 0; // ns by which such a block may reach beyond its column
     while (k < end && start[k] < to) {
       if (duration[k] >= narrow) {
         if (this.count < this.boxes.length && start[k] + duration[k] > from) this.boxes[this.count++] = k;
@@ -79,7 +81,7 @@ export class Frame {
         let chosen = k;
         let size = 1;
         for (const level of levels) {
-          if ((k - base) % level.size !== 0 || start[Math.min(end, k + level.size) - 1] >= limit) break;
+          if ((k - base) % level.size !== 0 || start[Math.min(end, k + level.size) - 1] >= limit + (level.size === BLOCK ? loose : 0)) break;
           const candidate = level.longest[level.offsets[track] + (k - base) / level.size];
           if (duration[candidate] >= narrow) break;
           chosen = candidate;

@@ -88,22 +88,24 @@ export class Painter {
       this.strip.width = pixels;
       this.strip.height = tracks + 8;
     }
-    this.pixelRows.fill(0, 0, tracks * pixels);
-    this.wanted = [];
-    let at = 0;
-    for (const line of visible) {
-      if (line.kind === "group") for (const track of line.tracks) this.fillTrack(track, at, line.top, scene, false);
-      else line.tracks.forEach((track, depth) => this.fillTrack(track, at + depth, line.top + depth * this.track, scene, true));
-      at += line.depths;
+    if (!this.filledFor(visible, scene)) {
+      this.pixelRows.fill(0, 0, tracks * pixels);
+      this.wanted = [];
+      let line = 0;
+      for (const { kind, tracks: own, top, depths } of visible) {
+        if (kind === "group") for (const track of own) this.fillTrack(track, line, top, scene, false);
+        else own.forEach((track, depth) => this.fillTrack(track, line + depth, top + depth * this.track, scene, true));
+        line += depths;
+      }
+      this.stripContext.putImageData(this.image, 0, 0, 0, 0, pixels, tracks);
     }
-    this.stripContext.putImageData(this.image, 0, 0, 0, 0, pixels, tracks);
     context.setTransform(1, 0, 0, 1, 0, 0);
     context.imageSmoothingEnabled = false;
     context.save();
     context.beginPath();
     context.rect(0, AXIS * ratio, pixels, this.height * ratio);
     context.clip();
-    at = 0;
+    let at = 0;
     const box = Math.round((this.track - 2) * ratio);
     for (const line of visible) {
       for (let depth = 0; depth < line.depths; depth += 1) {
@@ -115,6 +117,14 @@ export class Painter {
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     this.drawLabels(scene.top);
     context.restore();
+  }
+
+  // Whether the strip already shows this: a frame that only outlines another event needs no new boxes.
+  filledFor(visible, { view, matches }) {
+    const wanted = [view.from, view.to, matches, this.image, this.palette, this.lines, visible[0], visible.length];
+    const same = this.strip.shows?.every((value, i) => value === wanted[i]);
+    this.strip.shows = wanted;
+    return Boolean(same);
   }
 
   // One track into one line of pixels, and the labels that it wants.

@@ -59,7 +59,9 @@ export class Panels {
 
   showHeadline(lane, result, { from, to }) {
     const { header, count } = lane.model;
-    const about = [`${count.toLocaleString("en")} events`, duration(lane.span), header.tool, header.device].filter(Boolean).join(" · ");
+    lane.calls ??= iterations(lane.model) ?? { count: 0 };
+    const calls = lane.calls.count ? `${lane.calls.count.toLocaleString("en")} calls of ${duration(lane.calls.wall)}` : "";
+    const about = [calls, `${count.toLocaleString("en")} events`, duration(lane.span), header.tool, header.device].filter(Boolean).join(" · ");
     lane.summary.replaceChildren(h("b", null, headline(result, { span: lane.span, from, to }, Boolean(lane.measure))), h("span", { class: "faint" }, ` ${about}`));
   }
 
@@ -77,7 +79,7 @@ export class Panels {
     this.where.replaceChildren(...found.flatMap((result, i) => wherePanel(result, `Where the time goes: ${lanes[i].name}`)).filter(Boolean));
     this.idle.replaceChildren(...found.flatMap((result, i) => idlePanel(result, (from, to) => this.box.show(from - lanes[i].offset, to - lanes[i].offset)).map((part) => (part.tagName === "H3" ? h("h3", null, `Idle time: ${lanes[i].name}`) : part))));
     if (lanes[0].measure) {
-      this.showDifferences(found.map((result) => result.names), [1, 1], "In the measured range");
+      this.showDifferences(found.map((result) => result.names), [null, null], "In the measured range");
       return;
     }
     this.countCalls();
@@ -88,10 +90,9 @@ export class Panels {
     const { lanes } = this.box;
     const calls = lanes.map((lane) => iterations(lane.model));
     const both = calls.every(Boolean);
-    const divisors = both ? calls.map((known) => known.count) : [1, 1];
     const caption = both ? `For one call of the model, from ${calls.map((known) => known.count).join(" and ")} recorded` : "Over the whole recordings, which may hold different numbers of calls";
     if (this.wholes) {
-      this.showDifferences(this.wholes, divisors, caption);
+      this.showDifferences(this.wholes, both ? calls : [null, null], caption);
       return;
     }
     const wholes = [];
@@ -101,15 +102,16 @@ export class Panels {
           wholes[index] = result.names;
           if (wholes.filter(Boolean).length < lanes.length) return;
           this.wholes = wholes;
-          this.showDifferences(wholes, divisors, caption);
+          this.showDifferences(wholes, both ? calls : [null, null], caption);
         }),
       ),
     );
   }
 
-  showDifferences([a, b], divisors, caption) {
+  // `calls`: what compare.iterations gives, for figures of one call; nulls for sums.
+  showDifferences([a, b], calls, caption) {
     const { lanes } = this.box;
-    const rows = differences(a, b, lanes.map((lane) => lane.model.header.names), divisors);
-    this.tables.replaceChildren(differenceTable(lanes, rows, caption, (name) => this.box.find(name)));
+    const rows = differences(a, b, lanes.map((lane) => lane.model.header.names), calls.map((known) => known?.count ?? 1));
+    this.tables.replaceChildren(differenceTable(lanes, rows, calls[0] && calls[1] ? calls.map((known) => known.wall) : null, caption, (name) => this.box.find(name)));
   }
 }

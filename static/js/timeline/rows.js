@@ -70,3 +70,23 @@ export function lineOf(lines, model, event) {
   const key = rowKey(row);
   return lines.find((line) => line.kind === "row" && line.key === key) ?? lines.find((line) => line.kind === "group" && line.rows.includes(row));
 }
+
+// The row height is remembered on this machine only.
+const STORED = "timeline-rows";
+
+export function rememberedHeight() {
+  try {
+    const found = localStorage.getItem(STORED);
+    return found in HEIGHTS ? found : "normal";
+  } catch {
+    return "normal";
+  }
+}
+
+export function rememberHeight(name) {
+  try {
+    localStorage.setItem(STORED, name);
+  } catch {
+    // Not remembered, then.
+  }
+}

@@ -5,10 +5,11 @@ import { h } from "../run/dom.js";
 import { anchors } from "./compare.js";
 import { keysOnCanvas } from "./keys.js";
 import { Lane } from "./lane.js";
+import { acceptMarks, placeMarks } from "./marks.js";
 import { nameOf } from "./details.js";
 import { duration } from "./format.js";
 import { Panels } from "./panels.js";
-import { HEIGHTS, rowKey } from "./rows.js";
+import { HEIGHTS, rememberedHeight, rememberHeight, rowKey } from "./rows.js";
 import { find, stepMatch } from "./search.js";
 import { Toolbar } from "./toolbar.js";
 
@@ -20,7 +21,7 @@ export class TimelineView {
   constructor(element, { url, name = "", worker = null, lanes = [{ url, name }] }) {
     Object.assign(this, { element, workerUrl: worker, lanesWanted: lanes.length });
     this.range = { from: 0, to: 1 };
-    this.rowHeight = remembered("timeline-rows", "normal");
+    this.rowHeight = rememberedHeight();
     this.aborter = new AbortController();
     this.toolbar = new Toolbar(this);
     this.lanes = lanes.map((config, index) => new Lane(this, index, config));
@@ -31,7 +32,7 @@ export class TimelineView {
     element.timeline = this;
     element.classList.toggle("comparing", lanes.length > 1);
     element.replaceChildren(this.toolbar.element, ...this.lanes.map((lane) => lane.element), this.panels.element, this.tipElement, this.spoken);
-    this.listenForMarks();
+    acceptMarks(this);
     this.ready = this.load();
   }
 
@@ -108,7 +109,7 @@ export class TimelineView {
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint, { signal });
     this.sizes = new ResizeObserver(() => this.resized());
     for (const lane of this.lanes) this.sizes.observe(lane.scroller);
-    this.placeMarks();
+    placeMarks(this);
     this.panels.showSelected(this.active);
     this.paint();
     this.settle();
@@ -313,7 +314,7 @@ export class TimelineView {
 
   setRowHeight(name) {
     this.rowHeight = name in HEIGHTS ? name : "normal";
-    remember("timeline-rows", this.rowHeight);
+    rememberHeight(this.rowHeight);
     if (!this.painted) return;
     for (const lane of this.lanes) lane.relayout();
     this.draw();
@@ -335,24 +336,6 @@ export class TimelineView {
     this.spoken.textContent = text;
   }
 
-  listenForMarks() {
-    let marks = this.element.marks ?? [];
-    Object.defineProperty(this.element, "marks", {
-      configurable: true,
-      get: () => marks,
-      set: (given) => {
-        marks = [...(given ?? [])];
-        this.placeMarks();
-      },
-    });
-  }
-
-  placeMarks() {
-    for (const lane of this.lanes) lane.marks = this.element.marks.filter((mark) => (mark.sha ? mark.sha === lane.sha : lane.index === 0));
-    this.panels.showMarks();
-    this.draw();
-  }
-
   openMark(lane, mark) {
     this.show(mark.start_ns - lane.offset, mark.end_ns - lane.offset);
     this.element.dispatchEvent(new CustomEvent("timeline:mark", { bubbles: true, detail: { id: mark.id } }));
@@ -363,21 +346,3 @@ export class TimelineView {
     return this.active.selected >= 0 ? nameOf(this.active.model, this.active.selected) : "";
   }
 }
-
-function remembered(key, otherwise) {
-  try {
-    const found = localStorage.getItem(key);
-    return found in HEIGHTS ? found : otherwise;
-  } catch {
-    return otherwise;
-  }
-}
-
-function remember(key, value) {
-  try {
-    localStorage.setItem(key, value);
-  } catch {
-    // Not remembered, then.
-  }
-}
-
