@@ -56,10 +56,12 @@ class Shot:
     act: Callable[[Page], None] = lambda page: None  # before the picture
     phone: bool = False  # also at 390 px
     signed_in: bool = True
+    whole: bool = False  # the page to its end, not only what a window shows
 
 
-def best_candidate(page: Page) -> None:
-    page.wait_for_selector("table.diff-table, .report, #pane-body", timeout=20_000)
+def followed(page: Page) -> None:
+    """A run whose trace has arrived."""
+    page.wait_for_selector(".entry", state="attached", timeout=30_000)
     page.wait_for_timeout(1500)
 
 
@@ -83,10 +85,10 @@ def drawn(page: Page) -> None:
 SHOTS = [
     Shot("runs", "/", phone=True),
     Shot("submit", "/submit/", act=drawn, phone=True),
-    Shot("submit-plain-module", "/submit/", act=plain_module),
+    Shot("submit-plain-module", "/submit/", act=plain_module, whole=True),
     Shot("submit-several", "/submit/several/"),
     Shot("verify", "/verify/"),
-    Shot("run", "run", act=best_candidate, phone=True),
+    Shot("run", "run", act=followed, phone=True),
     Shot("candidate", "candidate", act=drawn),
     Shot("candidate-report", "candidate?tab=report", act=drawn),
     Shot("candidate-kernels", "candidate?tab=kernels", act=drawn),
@@ -97,7 +99,7 @@ SHOTS = [
     Shot("leaderboard-results", "/leaderboard/results/"),
     Shot("arena", "/arena/"),
     Shot("review", "/review/", act=drawn),
-    Shot("share", "share", act=best_candidate, signed_in=False),
+    Shot("share", "share", act=followed, signed_in=False),
     Shot("notifications", "/notifications/"),
     Shot("tasks", "/tasks/"),
     Shot("task", "task"),
@@ -109,7 +111,7 @@ SHOTS = [
     Shot("audit", "audit"),
     Shot("account", "/account/"),
     Shot("sign-in", "/sign-in/", signed_in=False, phone=True),
-    Shot("styleguide", "/styleguide/"),
+    Shot("styleguide", "/styleguide/", whole=True),
     Shot("api", "/api/v1/docs"),
 ]
 
@@ -181,7 +183,7 @@ def take(browser: Browser, base: str, places: dict, only: set[str]) -> list[str]
                     shot.act(page)
                 page.wait_for_timeout(250)
                 name = f"{shot.name}-{'phone' if width == 390 else scheme}.png"
-                store(page.screenshot(), FOLDER / name)
+                store(page.screenshot(full_page=shot.whole), FOLDER / name)
         page.close()
         print(f"  {shot.name}", flush=True)
     return wrong

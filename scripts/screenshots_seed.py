@@ -61,7 +61,7 @@ def seed() -> dict:
     services.reply(by_ada, talk, "No: warm-up calls are left out. The blocks of the report show every measured ratio.")
     if decision is not None:
         services.open_thread(
-            by_ada, run, {"kind": "event", "seq": decision.seq}, "The reason and what came of it stand here: worth reading before the next run."
+            by_ada, run, {"kind": "event", "seq": decision.seq}, "Reason, and what came of it: worth reading before the next run."
         )
     verdicts.give(by_grace, run, best.number, "accepted", "Read the source and the report: evidence is complete.")
     save(team=team, user=ada, title="Reductions over rows on an H200", kind="markdown", text=NOTES)
