@@ -101,12 +101,27 @@ export class Marks {
       this.button.hidden = true;
       this.comment(placeOf(this.row));
     });
-    document.addEventListener("pointerover", (event) => this.over(event), { passive: true });
-    addEventListener("scroll", () => (this.button.hidden = true), { capture: true, passive: true });
+    let at = null;
+    let scheduled = false;
+    document.addEventListener("pointerover", (event) => {
+      at = event.pointerType === "touch" ? null : { x: event.clientX, y: event.clientY };
+      if (at) this.over(event.target);
+    }, { passive: true });
+    // What scrolls beneath a pointer that rests is under it all the same.
+    addEventListener("scroll", () => {
+      if (scheduled || !at) return;
+      scheduled = true;
+      requestAnimationFrame(() => {
+        scheduled = false;
+        this.button.hidden = true;
+        const under = document.elementFromPoint(at.x, at.y);
+        if (under) this.over(under);
+      });
+    }, { capture: true, passive: true });
   }
 
-  over({ target, pointerType }) {
-    if (target === this.button || pointerType === "touch") return;
+  over(target) {
+    if (target === this.button) return;
     const row = target.closest?.(EVERY_ROW);
     const cell = row && sideCell(row, target);
     if (!cell || !placeOf(cell)) {

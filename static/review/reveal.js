@@ -52,14 +52,12 @@ async function revealLine(thread, marks) {
 }
 
 async function revealRange(thread) {
-  const { id, anchor } = thread;
+  const { anchor } = thread;
   const box = timelineOf(anchor.sha);
   if (!box) return false;
   await box.timeline.ready;
   const lane = box.timeline.lanes.find((one) => one.sha === anchor.sha);
-  const mark = lane.marks.find((one) => one.id === id) ?? anchor; // a resolved thread has no mark
-  const room = (anchor.end_ns - anchor.start_ns) * 0.5;
-  box.timeline.show(mark.start_ns - lane.offset - room, mark.end_ns - lane.offset + room);
+  box.timeline.show(anchor.start_ns - lane.offset, anchor.end_ns - lane.offset);
   box.scrollIntoView({ block: "nearest", behavior: "instant" });
   return true;
 }

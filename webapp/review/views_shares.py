@@ -25,19 +25,20 @@ def run_shares(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     run, _ = run_for(request, run_id, "own")
     given = request.POST if request.method == "POST" else request.GET
     place = given.get("place", "") or reverse("runs:run", args=[run.pk])
-    problem, made = "", None
+    problem = ""
     if request.method == "POST":
         days = given.get("days", "")
         try:
             made = shares.make(request, run, place=place, days=int(days) if days.isdecimal() else 0, comments="comments" in given)
+            return redirect(reverse("review:shares", args=[run.pk]) + f"?made={made.pk}")
         except shares.ShareRefused as error:
             problem = str(error)
     rows = [
-        {"share": share, "address": request.build_absolute_uri(reverse("review:shared", args=[shares.token_of(share)]))}
+        {"share": share, "id": str(share.pk), "address": request.build_absolute_uri(reverse("review:shared", args=[shares.token_of(share)]))}
         for share in Share.objects.filter(run=run).select_related("created_by").order_by("-created_at")
     ]
     context = {
-        "run": run, "place": place, "problem": problem, "made": made, "rows": rows, "lifetimes": shares.LIFETIMES,
+        "run": run, "place": place, "problem": problem, "made": request.GET.get("made"), "rows": rows, "lifetimes": shares.LIFETIMES,
         "days": given.get("days", "7"), "comments": "comments" in given,
     }  # fmt: skip
     return render(request, "review/shares.html", context, status=422 if problem else 200)
