@@ -78,20 +78,3 @@ def test_search_and_filters_have_addresses(server, people, sign_in):
     page.get_by_role("link", name="Improved").click()
     page.wait_for_url("**/?q=softmax&state=improved")
     expect(page.locator("table.runs tbody tr")).to_have_count(1)
-
-
-def test_a_result_on_the_leaderboard_is_one_click_from_its_evidence(server, people, sign_in):
-    run = make_result(people.alice, ratio=3.0)
-    make_result(people.alice, ratio=2.0)
-    page = sign_in(people.alice)
-    page.goto(f"{server}/leaderboard/?task={run.task_id}&run={run.pk}")
-    expect(page.locator("tr[aria-selected=true]")).to_contain_text("3.00×")
-    expect(page.locator("svg.whisker").first).to_be_visible()
-    page.get_by_label("Class").select_option("orchestration")
-    expect(page.get_by_text("No verified result matches")).to_be_visible()
-    page.get_by_role("link", name="Show all results").click()
-    with page.expect_download() as download:
-        page.get_by_role("link", name="CSV").click()
-    assert download.value.path().read_text().count("softmax") >= 2
-    page.get_by_role("link", name="Evidence of softmax").first.click()
-    page.wait_for_url(f"**/runs/{run.pk}/candidates/2/**")

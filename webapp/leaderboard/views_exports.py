@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.http import require_GET
@@ -28,8 +30,9 @@ def entries_csv(request: HttpRequest) -> HttpResponse:
 @login_required
 @require_GET
 def results_json(request: HttpRequest) -> HttpResponse:
-    rows = exports.ResultsFile.model_construct(results=[exports.result_row(result) for result in _results(request)])
-    return _file(rows.model_dump_json(indent=1), "application/json", "results.json")
+    head = exports.ResultsFile(results=[]).model_dump()
+    rows = [dict(exports.result_row(result)) for result in _results(request)]
+    return _file(json.dumps(head | {"results": rows}, indent=1), "application/json", "results.json")
 
 
 @login_required

@@ -46,9 +46,10 @@ def report_of(task: Task, ratio: float, *, device: str, spread: float, program_c
         )  # fmt: skip
 
     model, name = DEVICES[device]
+    environment = Environment(device=device, device_name=name, device_model=model, torch="2.13.0", python="3.11", compiler="nvcc 13.0", cuda="13.0")
     return Report(
         task=task.sha, program=sha256(f"program of {task.name} {ratio}"), tier="full", precision="fp32-strict", mode="train", status="passed",
-        environment=Environment(device=device, device_name=name, device_model=model, torch="2.13.0", python="3.11", compiler="nvcc 13.0", cuda="13.0"),
+        environment=environment,
         protection=Protection(sandbox="bubblewrap", layers=["seccomp"]), faster=ratio * (1 - spread) > 1, program_class=program_class, own_share=0.9,
         timing=Timing(program_ms=3.0 / ratio, bounded=False, clock_agrees=True, round_trip_ms=0.01, comparisons=[against(b) for b in BASELINE_MS]),
         flags=flags, floor_fraction=0.5, peak_bytes=1_000_000,
