@@ -37,23 +37,23 @@ class SharedCache(BaseCache):
 
     def get(self, key, default=None, version=None) -> Any:
         with connection.cursor() as cursor:
-            cursor.execute(GET, [self.make_and_validate_key(key, version=version)])
+            cursor.execute(GET, [self.make_key(key, version=version)])
             row = cursor.fetchone()
         return json.loads(row[0]) if row else default
 
     def touch(self, key, timeout=DEFAULT_TIMEOUT, version=None) -> bool:
         statement = f"UPDATE {TABLE} SET expires_at = clock_timestamp() + make_interval(secs => %s) WHERE key = %s AND expires_at > clock_timestamp()"
-        return self._execute(statement, [self._seconds(timeout), self.make_and_validate_key(key, version=version)]) == 1
+        return self._execute(statement, [self._seconds(timeout), self.make_key(key, version=version)]) == 1
 
     def delete(self, key, version=None) -> bool:
-        return self._execute(f"DELETE FROM {TABLE} WHERE key = %s", [self.make_and_validate_key(key, version=version)]) == 1
+        return self._execute(f"DELETE FROM {TABLE} WHERE key = %s", [self.make_key(key, version=version)]) == 1
 
     def clear(self) -> None:
         self._execute(f"DELETE FROM {TABLE}", [])
 
     def _write(self, statement: str, key: str, value: Any, timeout: float | None, version: int | None) -> bool:
         text = json.dumps(value, allow_nan=False)
-        written = self._execute(statement, [self.make_and_validate_key(key, version=version), text, self._seconds(timeout)])
+        written = self._execute(statement, [self.make_key(key, version=version), text, self._seconds(timeout)])
         if random.random() < SWEEP:
             self._execute(f"DELETE FROM {TABLE} WHERE expires_at <= clock_timestamp()", [])
         return written == 1
