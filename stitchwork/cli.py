@@ -77,9 +77,9 @@ def _login(options: argparse.Namespace) -> int:
 
 
 def _asked_token(url: str) -> str:
-    token = getpass.getpass(f"Token (made on {url}/account/): ") if sys.stdin.isatty() else sys.stdin.readline()
+    token = getpass.getpass(f"Token (made on {url}/account/tokens/): ") if sys.stdin.isatty() else sys.stdin.readline()
     if not token.strip():
-        raise Unusable("there is no token: make one on the page Account, and give it here")
+        raise Unusable("there is no token: make one on the page Account, Tokens, and give it here")
     return token.strip()
 
 

@@ -48,7 +48,7 @@ def _server(api: Api) -> list[Check]:
         me = api.get("/me")
     except ApiError as error:
         name = "token" if error.status in (401, 403) else "server"
-        fix = "make a token on the page Account, then `stitchwork login URL`" if name == "token" else "check the address, and that it is running"
+        fix = "make a token on the page Account, Tokens; then `stitchwork login`" if name == "token" else "check the address, and that it is running"
         return [Check(name, False, str(error), fix)]
     scopes = ", ".join(me["scopes"]) or "no scope"
     checks = [Check("token", True, f"{me['user']} in team {me['team']['name']} ({me['team']['role']}), may {scopes}")]

@@ -38,7 +38,7 @@ def read_login() -> Login:
     if not url:
         raise NoLogin(f"there is no login: run `stitchwork login URL`, or set {URL} and {TOKEN}")
     if not token:
-        raise NoLogin(f"there is no token for {url}: run `stitchwork login {url}`, or set {TOKEN} (tokens are made on the page Account)")
+        raise NoLogin(f"there is no token for {url}: run `stitchwork login {url}`, or set {TOKEN} (tokens are made on the page Account, Tokens)")
     source = "the environment" if os.environ.get(TOKEN) else str(kept_at())
     return Login(clean_url(url), token, source)
 

@@ -29,7 +29,7 @@ TAGS = {
     "me": "Who calls, and what the token allows.",
 }
 # Scopes of which one is needed, by method and path; what a role allows comes on top.
-SECURITY_NOTE = "A personal token, made on the page Account. Scopes: read (everything that is looked at), submit (start and steer), verify, admin."
+SECURITY_NOTE = "A personal token, made on the page Account, Tokens. Scopes: read (to look), submit (to start and steer), verify, admin."
 
 
 class Api(NinjaAPI):

@@ -24,7 +24,7 @@ class Belongs(Schema):
 
 
 class TokenRow(Schema):
-    prefix: str = Field(description="Its first characters, by which the page Account shows it.")
+    prefix: str = Field(description="Its first characters, by which the page Account, Tokens shows it.")
     name: str
     expires_at: datetime | None
 

@@ -57,7 +57,7 @@ TITLES = {
     422: "Not valid",
     429: "Too many requests",
 }
-TOKEN_HINT = "Send `Authorization: Bearer sw_…`; tokens are made on the page Account, and each belongs to one team."
+TOKEN_HINT = "Send `Authorization: Bearer sw_…`; tokens are made on the page Account, Tokens, and each belongs to one team."
 
 
 class Refused(Exception):

@@ -7,6 +7,9 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from django.utils.html import escape
+from django.utils.safestring import SafeString, mark_safe
+
 Document = dict[str, Any]
 
 
@@ -17,7 +20,8 @@ class FieldRow:
     type: str
     required: bool
     default: str
-    description: str
+    description: SafeString
+    pieces: list[tuple[str, str]] = field(default_factory=list)  # the type again, in parts: (text, name of the object that it is, or "")
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,7 @@ class OperationRow:
     method: str
     path: str
     summary: str
-    description: str
+    description: SafeString
     parameters: list[FieldRow]
     body: list[FieldRow]
     body_name: str
@@ -44,7 +48,7 @@ class OperationRow:
 @dataclass(frozen=True)
 class ObjectRow:
     name: str
-    description: str
+    description: SafeString
     fields: list[FieldRow]
 
 
@@ -59,7 +63,7 @@ class Section:
 class Reference:
     title: str
     version: str
-    description: list[str]  # paragraphs
+    description: list[SafeString]  # paragraphs
     base: str
     sections: list[Section] = field(default_factory=list)
     objects: list[ObjectRow] = field(default_factory=list)
@@ -76,7 +80,9 @@ class Reference:
             if schema.get("type") == "object"
         ]
         info = document["info"]
-        return cls(info["title"], info["version"], info["description"].split("\n\n"), base, list(sections.values()), objects)
+        return cls(
+            info["title"], info["version"], [marked(text) for text in info["description"].split("\n\n")], base, list(sections.values()), objects
+        )
 
 
 def _operation(document: Document, base: str, path: str, method: str, operation: Document) -> OperationRow:
@@ -90,7 +96,7 @@ def _operation(document: Document, base: str, path: str, method: str, operation:
         method=method.upper(),
         path=path,
         summary=operation.get("summary", ""),
-        description=operation.get("description", ""),
+        description=marked(operation.get("description", "")),
         parameters=[_parameter(document, p) for p in operation.get("parameters", [])],
         body=_fields(document, _resolved(document, body)) if body else [],
         body_name=_schema_name(body) if body else "",
@@ -101,15 +107,22 @@ def _operation(document: Document, base: str, path: str, method: str, operation:
 
 def _parameter(document: Document, p: Document) -> FieldRow:
     schema = p.get("schema", {})
-    return FieldRow(p["name"], p["in"], type_of(document, schema), p.get("required", False), _default(schema), p.get("description", ""))
+    told = type_of(document, schema)
+    return FieldRow(p["name"], p["in"], told, p.get("required", False), _default(schema), marked(p.get("description", "")), _pieces(document, told))
 
 
 def _fields(document: Document, schema: Document) -> list[FieldRow]:
     required = set(schema.get("required", []))
     return [
-        FieldRow(name, "", type_of(document, part), name in required, _default(part), part.get("description", ""))
+        FieldRow(name, "", told, name in required, _default(part), marked(part.get("description", "")), _pieces(document, told))
         for name, part in schema.get("properties", {}).items()
+        for told in [type_of(document, part)]
     ]
+
+
+def _pieces(document: Document, told: str) -> list[tuple[str, str]]:
+    objects = document["components"]["schemas"]
+    return [(part, part if part in objects and objects[part].get("type") == "object" else "") for part in re.split(r"(\w+)", told) if part]
 
 
 def type_of(document: Document, schema: Document) -> str:
@@ -150,8 +163,13 @@ def _default(schema: Document) -> str:
     return "" if value in (None, "", [], {}) or isinstance(value, dict) else json.dumps(value)
 
 
-def _sentence(schema: Document) -> str:
-    return " ".join(schema.get("description", "").split())
+def _sentence(schema: Document) -> SafeString:
+    return marked(" ".join(schema.get("description", "").split()))
+
+
+def marked(text: str) -> SafeString:
+    """Words between backticks as code."""
+    return mark_safe("".join(f"<code>{escape(part)}</code>" if odd % 2 else escape(part) for odd, part in enumerate(text.split("`"))))
 
 
 SAMPLES = {"run_id": "$RUN", "task_id": "$TASK", "number": "1", "sha": "$SHA", "verification_id": "$REPORT"}
@@ -165,7 +183,7 @@ def _curl(document: Document, base: str, path: str, method: str, body: Document 
     words.append('-H "Authorization: Bearer $STITCHWORK_TOKEN"')
     if method == "post":
         words.append("-H 'Content-Type: application/json'")
-        words.append(f"-d '{json.dumps(_sample(document, _resolved(document, body or {})))}'")
+        words.append(f"-d '{json.dumps(_sample(document, _resolved(document, body or {})), ensure_ascii=False)}'")
     words.append(f'"{base}{filled}"')
     return " \\\n  ".join(words)
 
@@ -187,4 +205,8 @@ def _value(document: Document, schema: Document) -> Any:
         return schema["enum"][0]
     if "$ref" in schema:
         return _sample(document, _resolved(document, schema))
+    if "anyOf" in schema:
+        return _value(document, next((part for part in schema["anyOf"] if part.get("type") != "null"), {}))
+    if schema.get("format") == "uuid":
+        return "2f1c6a52-53a4-4c0b-8d2e-0b6c8f3f9f11"
     return {"integer": 1, "number": 1.0, "boolean": False, "array": [], "object": {}}.get(schema.get("type", ""), "…")

@@ -34,7 +34,7 @@ Send = Callable[[Message], Awaitable[None]]
 Receive = Callable[[], Awaitable[Message]]
 
 HEARTBEAT_SECONDS = 15.0  # proxies close a connection that says nothing for a minute or so
-CHECK_SECONDS = 5.0  # how long a token that was revoked may go on reading; changed roles are known at once
+CHECK_SECONDS = 2.0  # how long a token that was revoked may go on reading; changed roles are known at once
 RETRY_MS = 1000  # what a browser waits before it connects again
 
 STREAM_OPERATION = {

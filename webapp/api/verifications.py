@@ -51,8 +51,8 @@ class NewVerification(Asked):
         "quick",
         description='"quick": against eager PyTorch, for iterating. "full": every baseline in fresh processes, the only one that is a result.',
     )
-    precision: Precision = "fp32-strict"
-    mode: Mode = "train"
+    precision: Precision = Field("fp32-strict", description="Error bound that the program has to keep, and that of its baselines.")
+    mode: Mode = Field("train", description="train() as KernelBench leaves it, or eval().")
     title: Text = Field("", max_length=140, description="Shown in lists of runs.")
 
 

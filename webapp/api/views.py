@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from functools import lru_cache
 
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.csrf import csrf_exempt
@@ -28,8 +29,25 @@ def openapi(request: HttpRequest) -> HttpResponse:
 
 @require_GET
 def reference(request: HttpRequest) -> HttpResponse:
-    base = request.build_absolute_uri("/").rstrip("/")
-    return render(request, "api/reference.html", {"reference": Reference.of(json.loads(document()), base)})
+    scheme = "https" if settings.HTTPS else request.scheme
+    base = f"{scheme}://{request.get_host()}"
+    context = {
+        "reference": Reference.of(json.loads(document()), base),
+        "start_curl": CURL.replace("URL", base),
+        "start_cli": f"stitchwork login {base}\nstitchwork verify task.py mine.py --tier full --min-speedup 1.0\nstitchwork submit task.py --follow",
+        "start_mcp": MCP.replace("URL", f"{base}/mcp"),
+    }
+    return render(request, "api/reference.html", context)
+
+
+CURL = """export STITCHWORK_TOKEN=sw_…
+curl -sS -H "Authorization: Bearer $STITCHWORK_TOKEN" URL/api/v1/me"""
+# As most coding agents take it in their configuration.
+MCP = """{
+  "mcpServers": {
+    "stitchwork": {"type": "http", "url": "URL", "headers": {"Authorization": "Bearer sw_…"}}
+  }
+}"""
 
 
 @csrf_exempt

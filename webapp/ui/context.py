@@ -50,6 +50,7 @@ NAVIGATION: list[tuple[str, list[Place]]] = [
             Place("g m", "llm:models", "Models", ("/models/",)),
             Place("g b", "llm:mailbox", "Mailbox", ("/mailbox/",), "waiting_letters"),
             Place("g d", "fleet:devices", "Devices", ("/devices/",)),
+            Place("g x", "api_reference", "API", ("/api/",)),
         ],
     ),
 ]

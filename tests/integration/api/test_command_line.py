@@ -96,6 +96,7 @@ def test_a_program_that_passed(begin):
     assert Run.objects.get().settings["tier"] == "full" and Run.objects.get().title == "task"
 
 
+@pytest.mark.slow
 def test_too_slow_is_a_failure_for_ci_and_so_is_wrong(begin):
     code, out, _ = judged(begin, "--min-speedup", "2.4")  # the middle is above it, the lower bound is not
     assert code == 1 and "too slow: the lower bound" in out
@@ -109,6 +110,7 @@ def test_json_is_the_verdict_and_nothing_else(begin):
     assert code == 0 and result["passed"] and result["fast_enough"] and result["comparisons"][0]["baseline"] == "eager"
 
 
+@pytest.mark.slow
 def test_the_host_failing_is_not_the_program_failing(begin):
     code, out, _ = judged(begin, status="infrastructure_error", trials=[])
     assert code == 2 and "infrastructure error" in out
@@ -198,6 +200,7 @@ def test_fetch_brings_everything_once_and_goes_on(call, people, files, monkeypat
     assert json.loads((folder / "report.json").read_text())["tier"] == "full"
 
 
+@pytest.mark.slow
 def test_what_was_fetched_is_a_run_elsewhere(call, people, files):
     run = sample_run.create_run(people.alice)
     sample_run.play(run)
@@ -247,6 +250,7 @@ def test_login_keeps_the_token_for_its_owner_alone(call, server, token, tmp_path
     assert call("logout", **empty)[1] == "forgotten\n" and not kept.exists()
 
 
+@pytest.mark.slow
 def test_the_doctor_names_what_is_missing(call, server):
     code, out, _ = call("doctor")
     assert code == 0 and "✓ token: alice in team alice (owner)" in out and "! device cuda: 0 online" in out

@@ -1,0 +1,15 @@
+// A link to an operation or an object opens it; everything opens for printing.
+
+function openTarget() {
+  const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)))
+  if (target instanceof HTMLDetailsElement && !target.open) {
+    target.open = true
+    target.scrollIntoView()
+  }
+}
+
+addEventListener("hashchange", openTarget)
+addEventListener("beforeprint", () => {
+  for (const details of document.querySelectorAll(".api-operation")) details.open = true
+})
+openTarget()
