@@ -57,16 +57,16 @@ export function wherePanel(found, title) {
   ];
 }
 
-// `show(from, to)` leads to a gap.
-export function idlePanel(found, show) {
+// `of` names the timeline where there are two; `show(from, to)` leads to a gap.
+export function idlePanel(found, of, show) {
   const gpus = found.devices.filter((device) => device.gpu);
   if (!gpus.length) return [];
   const head = ["Worked", "Idle", "Gaps", "p50", "p95"];
   return [
-    h("h3", null, "Idle time"),
+    h("h3", null, of ? `Idle time: ${of}` : "Idle time"),
     h(
       "div",
-      { class: "table-wrap", tabindex: "0", role: "region", "aria-label": "Idle time by device and stream" },
+      { class: "table-wrap", tabindex: "0", role: "region", "aria-label": `Idle time by device and stream${of ? `: ${of}` : ""}` },
       h(
         "table",
         { class: "table names" },

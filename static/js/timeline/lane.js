@@ -1,6 +1,8 @@
 // One timeline within a box: its head, minimap, labels and canvas. The box (view.js) says which range all its lanes show.
 import { h } from "../run/dom.js";
+import { iterations } from "./compare.js";
 import { tooltip } from "./details.js";
+import { count, duration } from "./format.js";
 import { Input } from "./input.js";
 import { linked } from "./links.js";
 import { load } from "./load.js";
@@ -23,7 +25,7 @@ export class Lane {
   }
 
   build() {
-    this.summary = h("p", { class: "timeline-summary" }, "Loading the timeline …");
+    this.summary = h("p", { class: "timeline-summary" });
     this.notes = h("div", { class: "timeline-notes", hidden: true });
     this.minimapCanvas = h("canvas", { class: "timeline-minimap", "aria-hidden": "true" });
     this.canvas = h("canvas", {
@@ -37,21 +39,22 @@ export class Lane {
     this.scroller = h("div", { class: "timeline-scroll" }, h("div", { class: "timeline-body" }, h("div", { class: "timeline-gutter" }, h("div", { class: "timeline-corner" }), this.labels), this.stage));
     this.element = h(
       "section",
-      { class: "timeline-lane", "aria-label": `Timeline of ${this.name}` },
-      h("div", { class: "timeline-lane-head" }, this.box.lanesWanted > 1 ? h("h2", null, this.name) : null, this.summary),
+      { class: "timeline-lane", "aria-label": `Timeline of ${this.name}`, hidden: true },
+      h("div", { class: "timeline-lane-head" }, h("h2", { class: this.box.lanesWanted > 1 ? "" : "visually-hidden" }, this.name), this.summary),
       this.notes,
       h("div", { class: "timeline-overview" }, h("span", { class: "timeline-whole faint" }, "whole span"), this.minimapCanvas),
       this.scroller,
     );
   }
 
-  async load(worker, signal) {
-    this.model = await load(this.config.url, { worker, signal, say: (text) => (this.summary.textContent = text) });
+  async load(worker, signal, say) {
+    this.model = await load(this.config.url, { worker, signal, say });
     this.span = this.model.header.span_ns || 1;
     const named = this.config.own ? new Set(this.config.own) : null;
     const listed = this.model.header.own;
     this.own = Array.isArray(listed) ? new Set(listed) : named ? new Set(this.model.header.names.flatMap((name, index) => (named.has(name) ? [index] : []))) : null;
     this.devices = devicesOf(this.model);
+    this.calls = iterations(this.model);
   }
 
   start() {
@@ -60,12 +63,21 @@ export class Lane {
     if (header.truncated) notes.unshift(`Only the first ${header.truncated.kept.toLocaleString("en")} of ${header.truncated.of.toLocaleString("en")} events were kept.`);
     this.notes.hidden = !notes.length;
     this.notes.replaceChildren(...notes.map((note) => h("p", { class: "timeline-note" }, h("span", { "aria-hidden": "true" }, "! "), note)));
+    this.summary.textContent = this.about;
+    this.element.hidden = false;
     this.painter = new Painter(this.canvas);
     this.minimap = new Minimap(this.minimapCanvas);
     this.minimap.use(this.model, this.devices, this.span);
     this.input = new Input(this.box, this);
     this.scroller.addEventListener("scroll", () => this.box.draw(), { signal: this.box.aborter.signal, passive: true });
     this.relayout();
+  }
+
+  // What was recorded, in one line.
+  get about() {
+    const { header, count: events } = this.model;
+    const calls = this.calls ? `${count(this.calls.count)} calls of ${duration(this.calls.wall)}` : "";
+    return [calls, `${count(events)} events`, duration(this.span), header.tool, header.device].filter(Boolean).join(" · ");
   }
 
   get view() {

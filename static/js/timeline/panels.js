@@ -1,6 +1,6 @@
 // What stands under the canvas: the selected event, marks, and the figures of the measured or visible range, counted when the view rests.
 import { h } from "../run/dom.js";
-import { differences, differenceTable, iterations } from "./compare.js";
+import { differences, differenceTable } from "./compare.js";
 import { selectedPanel } from "./details.js";
 import { headline, idlePanel, nameTable, wherePanel } from "./figures.js";
 import { duration } from "./format.js";
@@ -15,7 +15,8 @@ export class Panels {
     this.where = h("section", { class: "timeline-where", "aria-label": "Where the time goes" });
     this.idle = h("section", { class: "timeline-idle", "aria-label": "Idle time" });
     this.tables = h("div", { class: "timeline-tables table-wrap", tabindex: "0", role: "region", "aria-label": "Events by name" });
-    this.element = h("div", { class: "timeline-below" }, h("div", { class: "timeline-side" }, this.selected, this.marks, this.where, this.idle), this.tables);
+    // Hidden until there are figures, so that nothing moves when they come.
+    this.element = h("div", { class: "timeline-below", hidden: true }, h("div", { class: "timeline-side" }, this.selected, this.marks, this.where, this.idle), this.tables);
   }
 
   stop() {
@@ -50,6 +51,7 @@ export class Panels {
         inSlices(figures(lane.model, range), (result) => {
           found[index] = result;
           this.showHeadline(lane, result, range);
+          this.element.hidden = false;
           if (this.box.lanes.length === 1) this.showOne(lane, result);
           else if (found.filter(Boolean).length === this.box.lanes.length) this.showBoth(found);
         }),
@@ -58,17 +60,13 @@ export class Panels {
   }
 
   showHeadline(lane, result, { from, to }) {
-    const { header, count } = lane.model;
-    lane.calls ??= iterations(lane.model) ?? { count: 0 };
-    const calls = lane.calls.count ? `${lane.calls.count.toLocaleString("en")} calls of ${duration(lane.calls.wall)}` : "";
-    const about = [calls, `${count.toLocaleString("en")} events`, duration(lane.span), header.tool, header.device].filter(Boolean).join(" · ");
-    lane.summary.replaceChildren(h("b", null, headline(result, { span: lane.span, from, to }, Boolean(lane.measure))), h("span", { class: "faint" }, ` ${about}`));
+    lane.summary.replaceChildren(h("b", null, headline(result, { span: lane.span, from, to }, Boolean(lane.measure))), h("span", { class: "faint" }, ` ${lane.about}`));
   }
 
   showOne(lane, result) {
     const rangeName = lane.measure ? "In the measured range" : "In the visible range";
     this.where.replaceChildren(...wherePanel(result, "Where the time goes").filter(Boolean));
-    this.idle.replaceChildren(...idlePanel(result, (from, to) => this.box.show(from - lane.offset, to - lane.offset)));
+    this.idle.replaceChildren(...idlePanel(result, "", (from, to) => this.box.show(from - lane.offset, to - lane.offset)));
     const whole = result.names.reduce((sum, row) => sum + row.total, 0);
     const on = lane.measure?.rows ? lane.measure.rows.map((row) => row.name).join(", ") : lane.devices[0]?.gpu ? "the device" : "the threads";
     this.tables.replaceChildren(nameTable(lane.model, result.names, whole, `${rangeName}, on ${on || "no row"}`, (name) => this.box.find(name)));
@@ -77,7 +75,7 @@ export class Panels {
   showBoth(found) {
     const { lanes } = this.box;
     this.where.replaceChildren(...found.flatMap((result, i) => wherePanel(result, `Where the time goes: ${lanes[i].name}`)).filter(Boolean));
-    this.idle.replaceChildren(...found.flatMap((result, i) => idlePanel(result, (from, to) => this.box.show(from - lanes[i].offset, to - lanes[i].offset)).map((part) => (part.tagName === "H3" ? h("h3", null, `Idle time: ${lanes[i].name}`) : part))));
+    this.idle.replaceChildren(...found.flatMap((result, i) => idlePanel(result, lanes[i].name, (from, to) => this.box.show(from - lanes[i].offset, to - lanes[i].offset))));
     if (lanes[0].measure) {
       this.showDifferences(found.map((result) => result.names), [null, null], "In the measured range");
       return;
@@ -88,7 +86,7 @@ export class Panels {
   // The whole recordings, each divided by the calls that it holds: that is fair however much of either is visible.
   countCalls() {
     const { lanes } = this.box;
-    const calls = lanes.map((lane) => iterations(lane.model));
+    const calls = lanes.map((lane) => lane.calls);
     const both = calls.every(Boolean);
     const caption = both ? `For one call of the model, from ${calls.map((known) => known.count).join(" and ")} recorded` : "Over the whole recordings, which may hold different numbers of calls";
     if (this.wholes) {

@@ -28,10 +28,11 @@ export class TimelineView {
     this.active = this.lanes[0];
     this.panels = new Panels(this);
     this.tipElement = h("div", { class: "timeline-tip", hidden: true });
+    this.status = h("p", { class: "timeline-status", role: "status" }, "Loading the timeline …");
     this.spoken = h("p", { class: "visually-hidden", role: "status" });
     element.timeline = this;
     element.classList.toggle("comparing", lanes.length > 1);
-    element.replaceChildren(this.toolbar.element, ...this.lanes.map((lane) => lane.element), this.panels.element, this.tipElement, this.spoken);
+    element.replaceChildren(this.toolbar.element, this.status, ...this.lanes.map((lane) => lane.element), this.panels.element, this.tipElement, this.spoken);
     acceptMarks(this);
     this.ready = this.load();
   }
@@ -46,7 +47,7 @@ export class TimelineView {
   async load() {
     for (const lane of this.lanes) {
       try {
-        await lane.load(this.workerUrl, this.aborter.signal);
+        await lane.load(this.workerUrl, this.aborter.signal, (text) => (this.status.textContent = text));
       } catch (error) {
         if (this.aborter.signal.aborted) return false;
         this.fail(lane, error);
@@ -83,14 +84,13 @@ export class TimelineView {
 
   start() {
     const { signal } = this.aborter;
-    for (const lane of this.lanes) {
-      if (!lane.model.count) {
-        lane.summary.textContent = "The profiler recorded nothing.";
-        lane.element.classList.add("empty");
-        this.panels.element.hidden = true;
-        if (this.lanes.length === 1) return;
-      }
+    const bare = this.lanes.filter((lane) => !lane.model.count);
+    if (bare.length) {
+      const lacks = bare.flatMap((lane) => lane.model.header.warnings ?? []);
+      this.status.textContent = [`The profiler recorded nothing${this.lanes.length > 1 ? ` of ${bare.map((lane) => lane.name).join(" and ")}` : ""}.`, ...lacks].join(" ");
+      return;
     }
+    this.status.hidden = true;
     if (this.lanes.length > 1) {
       this.anchors = anchors(this.lanes.map((lane) => lane.model));
       this.usualAnchor = Math.min(1, this.anchors.length - 1);
