@@ -86,7 +86,8 @@ def test_two_people_discuss_an_event_without_reloading(people, run, enter):
     expect(panel(bob).locator(".comment")).to_have_count(2)
     expect(panel(bob).locator(".comment").nth(1)).to_contain_text("It is right.")
     write(bob, "Not yet read.", "Reply")
-    expect(panel(alice).locator(".comment")).to_have_count(3)
+    for page in (alice, bob):
+        expect(panel(page).locator(".comment")).to_have_count(3)
 
     panel(bob).locator(".comment.own").last.get_by_role("button", name="Edit").click()
     write(bob, "Now read.", "Save")
