@@ -42,10 +42,10 @@ class Viewer:
     arrived: list[tuple[float, str]] = field(default_factory=list)
     last: int = 0
 
-    async def watch(self, url: str, headers: dict[str, str], opened: asyncio.Event, until: int) -> None:
+    async def watch(self, url: str, cookie: str, origin: str, opened: asyncio.Event, until: int) -> None:
         from websockets.asyncio.client import connect
 
-        async with connect(url, additional_headers=headers, origin=headers["Origin"], max_size=None, compression=None, proxy=None) as socket:
+        async with connect(url, additional_headers={"Cookie": cookie}, origin=origin, max_size=None, compression=None, proxy=None) as socket:
             await socket.send(json.dumps({"type": "open", "since": 0}))
             opened.set()
             while self.last < until:
@@ -58,11 +58,11 @@ class Viewer:
 LAST = re.compile(r'"last":(\d+)')
 
 
-async def never_acknowledges(url: str, headers: dict[str, str], opened: asyncio.Event) -> None:
+async def never_acknowledges(url: str, cookie: str, origin: str, opened: asyncio.Event) -> None:
     """Opens the run and goes to sleep."""
     from websockets.asyncio.client import connect
 
-    async with connect(url, additional_headers=headers, origin=headers["Origin"], max_size=None, compression=None, proxy=None) as socket:
+    async with connect(url, additional_headers={"Cookie": cookie}, origin=origin, max_size=None, compression=None, proxy=None) as socket:
         await socket.send(json.dumps({"type": "open", "since": 0}))
         opened.set()
         await asyncio.Event().wait()
@@ -90,12 +90,11 @@ async def watched(arguments: argparse.Namespace, base: str, cookie: str, run: st
     """One measurement on a fresh run."""
     total = arguments.rate * arguments.seconds
     url = f"ws{base[4:]}/ws/runs/{run}/"
-    headers = {"Cookie": cookie, "Origin": base}
     viewers = [Viewer() for _ in range(arguments.viewers)]
     opened = [asyncio.Event() for _ in range(arguments.viewers + silent)]
-    tasks = [asyncio.create_task(viewer.watch(url, headers, event, total)) for viewer, event in zip(viewers, opened, strict=False)]
-    sleeper = asyncio.create_task(never_acknowledges(url, headers, opened[-1])) if silent else None
-    await asyncio.gather(*(event.wait() for event in opened))
+    tasks = [asyncio.create_task(viewer.watch(url, cookie, base, event, total)) for viewer, event in zip(viewers, opened, strict=False)]
+    sleeper = asyncio.create_task(never_acknowledges(url, cookie, base, opened[-1])) if silent else None
+    await asyncio.wait_for(asyncio.gather(*(event.wait() for event in opened)), PATIENCE_SECONDS)
     await asyncio.sleep(SETTLE_SECONDS)
     used = cpu_seconds(web)
     command = [sys.executable, "-m", "bench.stream", "--write", run, "--rate", str(arguments.rate), "--seconds", str(arguments.seconds)]
@@ -143,6 +142,7 @@ def main() -> int:
     if arguments.write:
         write(arguments.write, arguments.rate, arguments.seconds, os.environ["STREAM_DATABASE"])
         return 0
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the stack ends with us
     data = Path(tempfile.mkdtemp(prefix="bench-stream-"))
     from bench.pages.run import free_port
 

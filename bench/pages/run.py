@@ -42,6 +42,7 @@ def main() -> int:
     data = (arguments.data or Path(tempfile.mkdtemp(prefix="bench-pages-"))).absolute()
     os.environ |= {"DATA_DIR": str(data), "DJANGO_SETTINGS_MODULE": "webapp.settings", "PORT": str(free_port()), "DJANGO_ALLOW_ASYNC_UNSAFE": "1"}
     os.environ.pop("DATABASE_URL", None)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the stack ends with us
     load = os.getloadavg()[0]
     stack = subprocess.Popen(
         [sys.executable, "-m", "webapp.supervisor", "--only", "web"], cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True

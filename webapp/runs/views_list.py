@@ -6,9 +6,7 @@ import uuid
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.core.paginator import Paginator
 from django.db import transaction
-from django.db.models import Count, OuterRef, Q, QuerySet, Subquery
 from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -20,72 +18,28 @@ from django.views.decorators.http import require_GET, require_POST
 from webapp.accounts import audit
 from webapp.accounts.access import has_right
 from webapp.accounts.lost_access import access_changed
-from webapp.accounts.models import Team
 from webapp.runs import services
 from webapp.runs.access import run_for
-from webapp.runs.models import Run, Verification
+from webapp.runs.listing import PAGE_SIZE, STATES, Listing, choices, page_of, state_counts, team_runs
+from webapp.runs.models import Run
 
-PAGE_SIZE = 50
-STATES = {
-    "": ("All", Q(archived_at=None)),
-    "active": ("Active", Q(archived_at=None) & ~Q(state="finished")),
-    "improved": ("Improved", Q(archived_at=None, outcome="improved")),
-    "unfinished": ("Without gain", Q(archived_at=None, state="finished") & ~Q(outcome="improved")),
-    "archived": ("Archived", Q(archived_at__isnull=False)),
-}
-
-
-def team_runs(team: Team) -> QuerySet[Run]:
-    """The team's runs, newest first, with what a row shows of the best candidate's report."""
-    best = Verification.objects.filter(run=OuterRef("pk"), kind="verify", status="passed", candidate_number=OuterRef("best_candidate"))
-    best = best.order_by("tier", "-queued_at")  # "full" before "quick"
-    latest = Verification.objects.filter(run=OuterRef("pk"), device_name__gt="").order_by("-queued_at")
-    return (
-        Run.objects.filter(team=team)
-        .select_related("task", "team", "created_by")
-        .annotate(
-            program_class=Subquery(best.values("program_class")[:1]),
-            own_share=Subquery(best.values("own_share")[:1]),
-            device_name=Subquery(latest.values("device_name")[:1]),
-            proposed=Count("candidates"),
-        )
-        .order_by("-created_at")
-    )
-
-
-def searched(runs: QuerySet[Run], text: str) -> QuerySet[Run]:
-    """Every word has to occur in the title, the task's name, the workflow, the device or the person's name."""
-    for word in text.split()[:8]:
-        runs = runs.filter(
-            Q(title__icontains=word)
-            | Q(task__name__icontains=word)
-            | Q(workflow__icontains=word)
-            | Q(device_kind__icontains=word)
-            | Q(precision__icontains=word)
-            | Q(created_by__username__icontains=word)
-        )
-    return runs
-
-
-def state_counts(team: Team) -> dict[str, int]:
-    """How many runs each state of the filter has."""
-    found = Run.objects.filter(team=team).aggregate(**{f"n_{name}": Count("pk", filter=condition) for name, (_, condition) in STATES.items()})
-    return {name: found[f"n_{name}"] for name in STATES}
+LABELS = {"outcome": "Outcome", "workflow": "Workflow", "device": "Device", "precision": "Precision", "author": "Person"}
 
 
 @login_required
 @require_GET
 def run_list(request: HttpRequest) -> HttpResponse:
-    state = request.GET.get("state", "")
-    state = state if state in STATES else ""
-    text = request.GET.get("q", "").replace("\0", "").strip()
+    listing = Listing.of(request.GET)
     counts = state_counts(request.team)
-    runs = searched(team_runs(request.team).filter(STATES[state][1]), text)
-    page = Paginator(runs, PAGE_SIZE).get_page(request.GET.get("page"))
+    page = page_of(request.team, listing)
+    options = choices(request.team)
     context = {
         "page": page,
-        "state": state,
-        "text": text,
+        "state": listing.state,
+        "text": listing.text,
+        "order": listing.order,
+        "filters": [{"name": name, "label": LABELS[name], "chosen": listing.chosen.get(name, ""), "options": options[name]} for name in LABELS],
+        "narrowed": listing.narrowed,
         "states": [{"name": name, "label": label, "count": counts[name]} for name, (label, _) in STATES.items()],
         "may_act": has_right(request, request.team, "act"),
         "may_publish": has_right(request, request.team, "own"),

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from datetime import timedelta
+from html import unescape
 from urllib.parse import urlencode
 
+import pytest
 from django.urls import reverse
 from django.utils import timezone
 
@@ -126,3 +130,62 @@ def test_going_back_after_an_action_stays_on_this_site(people):
     here = LIST + "?" + urlencode({"state": "improved"})
     assert client.post(reverse("runs:publish", args=[run.pk]), {"next": here}).headers["Location"] == here
     assert client.post(reverse("runs:publish", args=[run.pk]), {"next": "https://elsewhere.example/"}).headers["Location"] == LIST
+
+
+def many(user, count: int) -> list[Run]:
+    """Runs of which each pair has the same time and the same speedup: pages have to tell them apart."""
+    first = make_run(user)
+    now = timezone.now()
+    runs = [
+        Run(team=first.team, task=first.task, title=f"run {n}", created_by=user, created_at=now - timedelta(minutes=n // 2), state="finished",
+            outcome="improved" if n % 3 else "failed", device_kind="cuda" if n % 2 else "cpu", started_at=now - timedelta(minutes=n // 2 + 5),
+            finished_at=now - timedelta(minutes=n // 4), speedup=None if n % 5 == 0 else {"ratio": 1 + (n // 2) / 10})
+        for n in range(count)
+    ]  # fmt: skip
+    Run.objects.bulk_create(runs)
+    first.delete()
+    return runs
+
+
+def titles(page: str) -> list[str]:
+    return re.findall(r'class="cell-title"[^>]*>([^<]+)<', page)
+
+
+@pytest.mark.parametrize("order", ["-created", "created", "-speedup", "speedup", "-time", "time"])
+def test_pages_by_cursor_show_every_run_once_there_and_back(people, order):
+    many(people.alice, 120)
+    client = people.client("alice")
+    address, seen, pages = f"{LIST}?sort={order}", [], []
+    while address:
+        page = client.get(address).content.decode()
+        pages.append(titles(page))
+        seen += titles(page)
+        last = page
+        found = re.search(r'rel="next" href="([^"]+)"', page)
+        address = LIST + unescape(found[1]) if found else None
+    assert len(seen) == len(set(seen)) == 120 and [len(page) for page in pages] == [50, 50, 20]
+    back = re.search(r'rel="prev" href="([^"]+)"', last)
+    assert titles(client.get(LIST + unescape(back[1])).content.decode()) == pages[1]
+
+
+def test_the_order_is_that_of_the_column(people):
+    many(people.alice, 30)
+    client = people.client("alice")
+    fastest = titles(client.get(LIST, {"sort": "-speedup"}).content.decode())
+    assert fastest[0] in ("run 28", "run 29") and fastest[-1] in {f"run {n}" for n in range(0, 30, 5)}
+
+
+def test_filters_narrow_and_say_what_they_can_be_set_to(people):
+    many(people.alice, 30)
+    client = people.client("alice")
+    page = client.get(LIST, {"outcome": "failed", "device": "cpu"}).content.decode()
+    assert set(titles(page)) == {f"run {n}" for n in range(0, 30, 6)} and "5 runs" in page
+    assert '<option value="cuda">' in page and '<option value="failed" selected>' in page
+    assert "No run matches" in client.get(LIST, {"outcome": "nothing like it"}).content.decode()
+
+
+def test_a_cursor_that_nobody_wrote_is_the_beginning(people):
+    many(people.alice, 3)
+    client = people.client("alice")
+    for cursor in ("x", "bm9uZQ", "W10", "W3sibiI6IngifSwieSJd"):
+        assert len(titles(client.get(LIST, {"after": cursor}).content.decode())) == 3
