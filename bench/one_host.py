@@ -275,15 +275,15 @@ class Pass:
         rows = [row for row in self.client.get("/leaderboard/results.json").json()["results"] if row["run"] == run]
         if len(rows) != 1:
             raise Unexpected(f"the leaderboard has {len(rows)} rows of this run")
-        shown = ("task", "rank", "device_name", "device_model", "precision", "mode", "agent", "workflow", "candidate", "program_class", "own_share")
-        figures = ("speedup_vs_eager", "speedup_low", "speedup_high", "best_baseline", "best_baseline_speedup", "program_ms", "flags")
+        shown = ("task", "entry", "device_name", "device_model", "precision", "mode", "workflow", "candidate", "program_class", "own_share")
+        figures = ("speedup_vs_eager", "speedup_vs_eager_low", "speedup_vs_eager_high", "best_baseline", "speedup_vs_best", "program_ms", "flags")
         self.result["leaderboard"] = {name: rows[0][name] for name in (*shown, *figures)}
-        page = self.client.get("/leaderboard/", run=run).text
+        page = self.client.get("/leaderboard/results/", run=run).text
         row = re.search(r'<tr aria-selected="true" id="highlighted">(.*?)</tr>', page, re.DOTALL)
         if row is None or f"/runs/{run}/" not in row[1]:
             raise Unexpected("the page of the leaderboard does not show the run")
         self.result["leaderboard"]["as_shown"] = plain(re.sub(r"<form.*?</form>", "", row[1], flags=re.DOTALL))
-        if rows[0]["candidate"] != best or rows[0]["speedup_low"] is None:
+        if rows[0]["candidate"] != best or rows[0]["speedup_vs_eager_low"] is None:
             raise Unexpected("the leaderboard's row is not the best candidate's confirmation, or has no interval")
 
 

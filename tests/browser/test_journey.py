@@ -73,7 +73,7 @@ def test_from_the_link_to_a_leaderboard_row(stack, page: Page):
     tabs.get_by_role("tab", name="Timeline").click()
     expect(body.locator("canvas").first).to_be_visible(timeout=30_000)
 
-    page.goto(link.split("/sign-in/")[0] + "/leaderboard/")
+    page.goto(link.split("/sign-in/")[0] + "/leaderboard/results/")
     row = page.locator("table tbody tr").filter(has_text="softmax").filter(has_text="built-in").first
     expect(row).to_be_visible()
     expect(row).to_contain_text(re.compile(r"\d\.\d+"))

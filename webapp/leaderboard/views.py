@@ -60,7 +60,7 @@ def page_context(found: Board) -> dict[str, Any]:
         "against_name": AGAINST[filters.against],
         "any": bool(found.options.devices),
         "many": MANY,
-        "more_open": bool(filters.planner or filters.coder or filters.language or filters.mode),
+        "more_open": bool(filters.planner or filters.coder or filters.language or filters.whose or filters.mode not in ("", "train")),
     }
 
 
