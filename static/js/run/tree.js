@@ -181,7 +181,7 @@ export class Tree {
         if (!above.includes("/")) break;
         above = above.slice(0, above.lastIndexOf("/"));
       }
-      this.flatten();
+      if (this.state) this.flatten(); // else it is about to be drawn for the first time
     }
     const index = this.visible.findIndex((entry) => entry.path === path);
     if (index >= 0) this.scrollTo(index);
