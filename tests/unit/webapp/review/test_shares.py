@@ -123,7 +123,9 @@ def test_only_owners_make_and_see_links(people, run):
 
 def test_the_page_makes_lists_and_counts_links(people, run):
     alice = people.client("alice")
-    page = alice.post(reverse("review:shares", args=[run.pk]), {"days": "7", "place": f"/runs/{run.pk}/candidates/2/#R4"}, follow=True).content.decode()
+    page = alice.post(
+        reverse("review:shares", args=[run.pk]), {"days": "7", "place": f"/runs/{run.pk}/candidates/2/#R4"}, follow=True
+    ).content.decode()
     share = Share.objects.get()
     assert shares.token_of(share) in page and share.place == "candidates/2/#R4"
 
