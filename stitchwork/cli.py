@@ -19,7 +19,7 @@ from stitchwork.conversation import Conversation
 from stitchwork.fetching import Damaged, fetch
 from stitchwork.login import Login, NoLogin, clean_url, exposed, forget_login, keep_login, read_login
 from stitchwork.stream import follow
-from stitchwork.terminal import Terminal
+from stitchwork.terminal import Terminal, clean
 from stitchwork.verdict import fast_enough, headline, verdict_text
 
 DONE, NOT_PASSED, IMPOSSIBLE, OUT_OF_BUDGET, CANCELLED, INTERRUPTED = 0, 1, 2, 3, 4, 130
@@ -104,8 +104,7 @@ def _verify(options: argparse.Namespace) -> int:
     try:
         for event in follow(api, result["id"], on_lost=_lost(terminal)):
             if event["kind"] == "verification.stage":
-                p = event["payload"]
-                terminal.status(f"{p.get('stage')} …") if p.get("status") == "started" else terminal.line(_stage(p))
+                _show_stage(terminal, event["payload"])
     except KeyboardInterrupt:
         terminal.close()
         raise _left(result["id"], "verification") from None
@@ -124,9 +123,13 @@ def _verify(options: argparse.Namespace) -> int:
     return DONE if result["passed"] and not slow else NOT_PASSED
 
 
-def _stage(p: dict[str, Any]) -> str:
-    took = f", {p['seconds']:.1f} s" if p.get("seconds") is not None else ""
-    return f"  {p.get('stage')}: {p.get('status')}{took}"
+def _show_stage(terminal: Terminal, p: dict[str, Any]) -> None:
+    """A stage that ended stays on the terminal; one that goes on is replaced by what comes."""
+    if p.get("status") in ("passed", "failed", "skipped"):
+        took = f", {p['seconds']:.1f} s" if p.get("seconds") is not None else ""
+        terminal.line(f"  {p.get('stage')}: {p['status']}{took}")
+    else:
+        terminal.status(f"  {p.get('stage')} … {clean(p.get('detail') or '')}")
 
 
 def _submit(options: argparse.Namespace) -> int:
