@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal
 
-PIECE_LINES = 160  # of Python that are coloured at a time
+PIECE_LINES = 80  # of Python that are coloured at a time
 
 _PYTHON = re.compile(
     r"""\#[^\n]*
@@ -20,7 +20,7 @@ _PYTHON = re.compile(
     |"(?:\\.|[^"\\\n])*"?|'(?:\\.|[^'\\\n])*'?""",
     re.VERBOSE | re.DOTALL,
 )
-_STRONG = re.compile(r"^\s*#\s*(?:include|pragma)\b|__global__|__device__|extern\s+\"C\"", re.MULTILINE)
+STRONG = re.compile(r"^\s*#\s*(?:include|pragma)\b|__global__|__device__|extern\s+\"C\"", re.MULTILINE)
 _WEAK = re.compile(r"\bvoid\s+\w+\s*\(|\b(?:u?int(?:8|16|32|64)_t)\b|^\s*template\s*<|\btorch::Tensor\b|\bfloat\s*\*", re.MULTILINE)
 _DEFINITION = re.compile(r"(?P<indent>[ \t]*)(?:async[ \t]+)?(?P<what>def|class)[ \t]+(?P<name>\w+)")
 _NATIVE = re.compile(
@@ -121,7 +121,7 @@ def _inside(source: str, begin: int, end: int) -> tuple[int, int]:
 def _is_native(source: str, begin: int, end: int) -> bool:
     """Whether a string holds C++ or CUDA. One that stands alone on its line is most often a docstring, so it has to say more."""
     text = source[slice(*_inside(source, begin, end))]
-    if _STRONG.search(text):
+    if STRONG.search(text):
         return True
     alone = not source[source.rfind("\n", 0, begin) + 1 : begin].strip()
     return not alone and bool(_WEAK.search(text))
@@ -169,7 +169,7 @@ def _native_definitions(found: Anatomy, begin: int, end: int) -> Iterator[Defini
         if token == ";":
             header = match.end()
         elif token == "{":
-            text = _uncommented(found.source[header : match.start()])
+            text = uncommented(found.source[header : match.start()])
             name, kind = _named(text) if all(one[2] != "kernel" and one[2] != "function" for one in stack) else ("", "block")
             first = header + len(found.source[header : match.start()]) - len(found.source[header : match.start()].lstrip())
             stack.append((name, found.line_at(first), kind))
@@ -184,8 +184,10 @@ def _native_definitions(found: Anatomy, begin: int, end: int) -> Iterator[Defini
             header = match.end()
 
 
-def _uncommented(text: str) -> str:
-    return re.sub(r"//[^\n]*|/\*.*?\*/", " ", text, flags=re.DOTALL)
+def uncommented(text: str) -> str:
+    """C++ or CUDA without its comments, and without lines that hold nothing else; string literals stay."""
+    kept = _NATIVE.sub(lambda match: " " if match.group().startswith(("//", "/*")) else match.group(), text)
+    return "\n".join(line.rstrip() for line in kept.split("\n") if line.strip())
 
 
 def _named(header: str) -> tuple[str, str]:

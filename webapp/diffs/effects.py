@@ -8,6 +8,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from webapp.diffs.models import MeasuredDiff, MeasuredHunk
+from webapp.runs.models import Run
 
 NOT_ALONE = {
     "syntax": "does not parse",
@@ -74,6 +75,28 @@ def heads_of(measured: MeasuredDiff) -> dict[int, str]:
             others = [member for member in row.members if member != number]
             heads[number] = _head(number, effect_of(row), others)
     return heads
+
+
+def measured_context(run: Run, found: MeasuredDiff) -> dict:
+    """What `diffs/_measured.html` shows."""
+    rows = list(found.hunks.select_related("result"))
+    effects: list[tuple[object, Effect]] = [(row, effect_of(row)) for row in rows]
+    done = sum(row.state in ("finished", "cancelled") for row in rows)
+    alone = [row.ratio for row in rows if row.number and row.ratio is not None]
+    product = 1.0
+    for ratio in alone:
+        product *= ratio
+    return {
+        "run": run,
+        "measured": found,
+        "whole": next(((row, effect) for row, effect in effects if row.number == 0), None),
+        "effects": [(row, effect) for row, effect in effects if row.number],
+        "done": done,
+        "total": len(rows),
+        "live": done < len(rows),
+        "product": product if len(alone) > 1 and done == len(rows) else None,
+        "retry": any(row.state == "cancelled" or row.status in ("inconclusive", "infrastructure_error") for row in rows),
+    }
 
 
 def _head(number: int, effect: Effect, others: list[int]) -> SafeString:

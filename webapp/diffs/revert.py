@@ -12,7 +12,7 @@ from typing import Literal
 
 from verifier.program import Program
 from verifier.source import SourceError
-from webapp.diffs.anatomy import anatomy
+from webapp.diffs.anatomy import STRONG, anatomy, uncommented
 from webapp.diffs.compute import Diff, Hunk
 from webapp.diffs.lines import lines_of
 
@@ -66,11 +66,23 @@ def judged(source: str, new: str) -> tuple[Literal["", "same", "syntax", "names"
         Program.read(source)
     except SourceError as error:
         return "syntax", f"without this hunk the program cannot be read: {error}"
+    if _meaning(source) == _meaning(new):
+        return "same", "only comments, documentation or white space differ: the program is the same without it"
     tree, newer = ast.parse(source), ast.parse(new)
-    if ast.dump(tree) == ast.dump(newer):
-        return "same", "only comments or white space differ: the program is the same without it"
     missing = _names(source, tree) or _attributes(tree, newer) or _native(source, new)
     return ("names", missing) if missing else ("", "")
+
+
+def _meaning(source: str) -> str:
+    """The syntax tree without what has no effect: docstrings (unless the program reads them), and comments of C++ and CUDA in strings."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        documented = isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
+        if documented and "__doc__" not in source and ast.get_docstring(node, clean=False) is not None:
+            node.body[0] = ast.Pass()
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and STRONG.search(node.value):
+            node.value = uncommented(node.value)
+    return ast.dump(tree)
 
 
 def _names(source: str, tree: ast.Module) -> str:
@@ -136,7 +148,7 @@ def _native(source: str, new: str) -> str:
     mine, newer = anatomy(source), anatomy(new)
     gone = _defined(newer) - {one.bare for one in mine.definitions}
     for name in sorted(gone):
-        used = re.search(rf"\b{re.escape(name)}\b", _without_comments(mine.source))
+        used = re.search(rf"\b{re.escape(name)}\b", _blanked(mine.source))
         if used:
             return f"without this hunk nothing defines {name}, which line {mine.source.count(chr(10), 0, used.start()) + 1} uses"
     return ""
@@ -147,7 +159,7 @@ def _defined(body) -> set[str]:
     return {one.bare for one in body.definitions if any(first <= one.begin <= last for first, last in spans)}
 
 
-def _without_comments(text: str) -> str:
+def _blanked(text: str) -> str:
     """The same length and lines, comments blanked."""
     return re.sub(
         r"//[^\n]*|/\*.*?\*/|^[ \t]*#(?!\s*(?:define|if|elif))[^\n]*", lambda match: re.sub(r"[^\n]", " ", match.group()), text, flags=re.S | re.M

@@ -1,6 +1,6 @@
 """A diff as rows of a table: line numbers and safe HTML, side by side or inline, a part at a time.
 
-Written as text, not by a template: a part of 400 rows takes 3 ms so, and 60 ms with tags. Everything from a program goes through `escape`.
+Written as text, not by a template: 400 rows take 3 ms so, and 60 ms with tags. Everything from a program goes through `escape`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from webapp.diffs.highlight import Span, colours_of
 from webapp.diffs.lines import Range, lines_of, word_marks
 from webapp.diffs.notes import Note, Notes
 
-PART = 400  # rows of a part; a page is sent with the first, and asks for the others as they come near
+PART = 240  # rows of a part; a page is sent with the first, and asks for the others as they come near
 LAYOUTS = ("inline", "split")
 
 

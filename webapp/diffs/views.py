@@ -15,7 +15,7 @@ from django.views.decorators.http import require_GET
 
 from webapp.accounts.access import has_right
 from webapp.diffs.compute import compute
-from webapp.diffs.effects import heads_of
+from webapp.diffs.effects import heads_of, measured_context
 from webapp.diffs.measured import latest_of
 from webapp.diffs.notes import line_notes
 from webapp.diffs.sides import Side, side_of
@@ -142,6 +142,7 @@ def diff_context(request: HttpRequest, old: Side, new: Side, options: Options) -
         "self_query": "",
         "permalink": f"{here}?{options.query()}",
         "measured": measured,
+        **(measured_context(run, measured) if measured else {}),
         "measurable": _passed(old)
         and _passed(new)
         and old.sha != new.sha

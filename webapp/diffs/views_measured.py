@@ -11,7 +11,7 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from webapp.accounts.audit import record
 from webapp.diffs import measured as service
-from webapp.diffs.effects import Effect, effect_of
+from webapp.diffs.effects import measured_context
 from webapp.diffs.measured import TIERS, NotMeasurable
 from webapp.diffs.models import MeasuredDiff
 from webapp.diffs.sides import Side
@@ -84,25 +84,3 @@ def _measured(request: HttpRequest, run_id: uuid.UUID, measured_id: uuid.UUID, r
 def _shown(request: HttpRequest, run: Run, found: MeasuredDiff) -> HttpResponse:
     _, can_act = run_for(request, run.pk)
     return render(request, "diffs/_measured.html", measured_context(run, found) | {"can_control": can_act})
-
-
-def measured_context(run: Run, found: MeasuredDiff) -> dict:
-    """What `diffs/_measured.html` shows."""
-    rows = list(found.hunks.select_related("result"))
-    effects: list[tuple[object, Effect]] = [(row, effect_of(row)) for row in rows]
-    done = sum(row.state in ("finished", "cancelled") for row in rows)
-    alone = [row.ratio for row in rows if row.number and row.ratio is not None]
-    product = 1.0
-    for ratio in alone:
-        product *= ratio
-    return {
-        "run": run,
-        "measured": found,
-        "whole": next(((row, effect) for row, effect in effects if row.number == 0), None),
-        "effects": [(row, effect) for row, effect in effects if row.number],
-        "done": done,
-        "total": len(rows),
-        "live": done < len(rows),
-        "product": product if len(alone) > 1 and done == len(rows) else None,
-        "retry": any(row.state == "cancelled" or row.status in ("inconclusive", "infrastructure_error") for row in rows),
-    }

@@ -153,9 +153,16 @@ function heads(diff) {
   return [...found.values()];
 }
 
+// The row that the keys are at; none where the reader has scrolled away from it.
+function seenCursor(diff) {
+  const row = diff.querySelector("tr.cursor");
+  const box = row?.getBoundingClientRect();
+  return box && box.bottom > 0 && box.top < innerHeight ? row : null;
+}
+
 export async function toHunk(diff, way) {
   const line = stickyHeight(diff) + 8;
-  const cursor = diff.querySelector("tr.cursor");
+  const cursor = seenCursor(diff);
   const at = cursor ? cursor.getBoundingClientRect().top : line;
   const mine = cursor?.dataset.hunk;
   const all = heads(diff).filter((row) => row.dataset.hunk !== mine);
@@ -185,14 +192,21 @@ async function showHunk(table, number) {
 
 export function toLine(diff, way) {
   const rows = [...diff.querySelectorAll("tr[data-line], tr:has(td[data-line]), tr.fold")];
-  const cursor = diff.querySelector("tr.cursor");
-  let at = rows.indexOf(cursor);
+  let at = rows.indexOf(seenCursor(diff));
   if (at < 0) at = rows.findIndex((row) => row.getBoundingClientRect().top > stickyHeight(diff)) - (way > 0 ? 1 : 0);
   const row = rows[at + way];
   if (row) {
     row.scrollIntoView({ block: "nearest", behavior: "instant" });
     focusRow(row);
   }
+}
+
+function linkLine(diff) {
+  const row = diff.querySelector("tr.cursor");
+  const number = row?.querySelector("td.no.new[id]") ?? row?.querySelector("td.no[id]");
+  if (!number) return say("Choose a line first: j and k.");
+  history.replaceState(history.state, "", `#${number.id}`);
+  say(`The address of this page leads to line ${number.textContent} now.`);
 }
 
 export function openFold(diff) {
@@ -232,6 +246,7 @@ export function diffKeys(root, shortcut) {
   shortcut("j", "next line", on((one) => toLine(one, 1)), "Diff");
   shortcut("k", "previous line", on((one) => toLine(one, -1)), "Diff");
   shortcut("x", "show what is folded", on(openFold), "Diff");
+  shortcut("l", "this line in the address", on(linkLine), "Diff");
   shortcut("u", "inline or side by side", on((one) => one.querySelector("[data-layout]:not([aria-current])")?.click()), "Diff");
   const hash = () => diff() && openLine(diff(), location.hash.slice(1));
   addEventListener("hashchange", hash);

@@ -80,7 +80,7 @@ def queued(state: str) -> list[tuple[str, int]]:
 def test_the_plan_says_what_it_would_take(people, run):
     page = people.client("alice").get(url(run)).content.decode()
     assert "Measure 3 of 5 hunks" in page and "4 jobs of" in page
-    assert "only comments or white space differ" in page and "nothing sets self.dimension" in page
+    assert "only comments, documentation or white space differ" in page and "nothing sets self.dimension" in page
     assert "No verifier for cpu is online" in page and "a guess" in page
     assert not MeasuredDiff.objects.exists()
 

@@ -20,6 +20,15 @@ def test_each_hunk_alone():
     assert "clone" in copy.source and "range(40)" not in copy.source
 
 
+def test_documentation_and_comments_of_kernels_change_nothing():
+    source = '"""One."""\nK = r"""\n#include <cstdint>\nint f() { return 1; } // one\n"""\n\n\nclass ModelNew:\n    x = "// one"\n'
+    assert judged(source.replace('"""One."""', '"""Two."""'), source)[0] == "same"
+    assert judged(source.replace("} // one", "} /* two */"), source)[0] == "same"
+    assert judged(source.replace("return 1", "return 2"), source)[0] == ""
+    assert judged(source.replace('"// one"', '"// two"'), source)[0] == ""
+    assert judged("print(__doc__)\n" + source, "print(__doc__)\n" + source.replace("One.", "Two."))[0] in ("same", "")
+
+
 def test_all_of_them_together_are_the_older_program():
     found = compute(OLD, NEW)
     assert without(OLD, NEW, found.hunks) == OLD and without(OLD, NEW, []) == NEW
