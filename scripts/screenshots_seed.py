@@ -9,7 +9,7 @@ import json
 import os
 
 from django.test import RequestFactory
-from django.urls import reverse
+from django.urls import NoReverseMatch, reverse
 
 from webapp.accounts import teams
 from webapp.accounts.first_user import first_user
@@ -60,9 +60,7 @@ def seed() -> dict:
     talk = services.open_thread(by_grace, run, {"kind": "candidate", "candidate": best.number}, question)
     services.reply(by_ada, talk, "No: warm-up calls are left out. The blocks of the report show every measured ratio.")
     if decision is not None:
-        services.open_thread(
-            by_ada, run, {"kind": "event", "seq": decision.seq}, "Reason, and what came of it: worth reading before the next run."
-        )
+        services.open_thread(by_ada, run, {"kind": "event", "seq": decision.seq}, "Reason, and what came of it: worth reading before the next run.")
     verdicts.give(by_grace, run, best.number, "accepted", "Read the source and the report: evidence is complete.")
     save(team=team, user=ada, title="Reductions over rows on an H200", kind="markdown", text=NOTES)
     teams.invite(by_ada, team, Membership.MEMBER, days=7, most_uses=3, note="the compiler group")
@@ -72,7 +70,7 @@ def seed() -> dict:
     own = reverse("runs:run", args=[run.pk])
     candidate = reverse("runs:candidate", args=[run.pk, best.number])
     task = Task.objects.get(pk=run.task_id)
-    return {
+    places = {
         "sign_in": reverse("accounts:sign_in_link", args=[SignInLink.issue(ada)]),
         "run": own,
         "candidate": candidate,
@@ -84,8 +82,12 @@ def seed() -> dict:
         "share": reverse("review:shared", args=[shares.token_of(share)]),
         "shares": reverse("review:shares", args=[run.pk]),
         "verdict": reverse("review:verdict", args=[run.pk, best.number]),
-        "runs": [str(one.pk) for one in runs.values()],
     }
+    try:
+        places["compare"] = reverse("compare:compare") + "?" + "&".join(f"run={one.pk}" for one in runs.values())
+    except NoReverseMatch:
+        pass
+    return places
 
 
 print("SEEDED " + json.dumps(seed()))
