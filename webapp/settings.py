@@ -90,6 +90,11 @@ TEMPLATES = [
 # --- Database: DATABASE_URL (any Postgres >= 14), else the embedded one that the supervisor runs on a socket in DATA_DIR.
 
 
+# The pool asks a database that is away at intervals that double. It gives up after so long, and the next request begins anew: by its own default it
+# would still be waiting for minutes when the database has long been back.
+RECONNECT_SECONDS = 3.0
+
+
 def _database() -> dict:
     url = os.environ.get("DATABASE_URL")
     if url:
@@ -109,7 +114,7 @@ def _database() -> dict:
     database["CONN_HEALTH_CHECKS"] = True  # a connection that a restarted server closed is replaced before it is used
     database["OPTIONS"] = {
         **database.get("OPTIONS", {}),
-        "pool": {"min_size": 1, "max_size": int(os.environ.get("DATABASE_POOL", "16")), "timeout": 10},
+        "pool": {"min_size": 1, "max_size": int(os.environ.get("DATABASE_POOL", "16")), "timeout": 10, "reconnect_timeout": RECONNECT_SECONDS},
         "application_name": os.environ.get("STITCHWORK_PROCESS", "stitchwork"),
     }
     return database

@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 
 SAFETY_POLL_SECONDS = 15.0
 RECONNECT_SECONDS = 0.5
+RECONNECT_GIVE_UP_SECONDS = 3.0  # then the next reader begins anew, instead of waiting out intervals that double
 TAIL_EVENTS = 1000  # of a followed run, kept in memory for its followers
 TAIL_CHARACTERS = 2_000_000
 READERS = 4
@@ -124,8 +125,8 @@ class Hub:
         async with self._starting:
             if self._listener is None:
                 parameters = connection_parameters() | {"autocommit": True}
-                check = AsyncConnectionPool.check_connection
-                self._pool = AsyncConnectionPool(kwargs=parameters, min_size=0, max_size=READERS, open=False, check=check)
+                patience: dict = {"check": AsyncConnectionPool.check_connection, "reconnect_timeout": RECONNECT_GIVE_UP_SECONDS}
+                self._pool = AsyncConnectionPool(kwargs=parameters, min_size=0, max_size=READERS, open=False, **patience)
                 await self._pool.open()
                 self._listener = asyncio.create_task(self._listen(), name="hub listener")
 
