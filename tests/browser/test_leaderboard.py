@@ -86,9 +86,9 @@ def test_p_is_pinned_by_pointer_keyboard_and_address(server, ranked, people, sig
 
 def test_the_grid_of_tasks_by_keyboard(server, ranked, people, sign_in):
     page = board(sign_in(people.alice), server)
+    page.locator("[data-heat]").scroll_into_view_if_needed()
     grid = page.get_by_role("grid")
-    grid.scroll_into_view_if_needed(timeout=30_000) if grid.count() else page.locator("[data-heat]").scroll_into_view_if_needed()
-    expect(grid.get_by_role("link", name="1_a, stitch · gpt-x: 4.00×, faster")).to_be_visible()
+    expect(grid.get_by_role("link", name="1_a, stitch · gpt-x: 4.00×, faster")).to_be_visible(timeout=30_000)
     grid.get_by_role("link", name="1_a, stitch · gpt-x").focus()
     for key, told in [
         ("ArrowRight", "2_b, stitch · gpt-x: 2.00×, faster"),
