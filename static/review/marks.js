@@ -104,8 +104,8 @@ export class Marks {
     let at = null;
     let scheduled = false;
     document.addEventListener("pointerover", (event) => {
-      at = event.pointerType === "touch" ? null : { x: event.clientX, y: event.clientY };
-      if (at) this.over(event.target);
+      at = { x: event.clientX, y: event.clientY }; // a finger's tap, too
+      this.over(event.target);
     }, { passive: true });
     // What scrolls beneath a pointer that rests is under it all the same.
     addEventListener("scroll", () => {

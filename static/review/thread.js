@@ -51,18 +51,15 @@ export class ThreadView {
   // Draws the comments anew; while one of them is being edited, afterwards.
   async load() {
     this.draw();
-    if (this.comments.querySelector(".composer")) {
-      this.stale = true;
-      return;
-    }
+    if (this.comments.querySelector(".composer")) return;
     try {
       const content = await this.store.comments(this.id);
       if (this.comments.querySelector(".composer")) return;
-      const bottom = this.comments.lastElementChild && this.element.parentElement ? this.element.parentElement : null;
-      const atEnd = bottom && bottom.scrollHeight - bottom.scrollTop - bottom.clientHeight < 40;
+      const bottom = this.element.parentElement;
+      const atEnd = this.shown && bottom && bottom.scrollHeight - bottom.scrollTop - bottom.clientHeight < 40;
       this.comments.replaceChildren(...content.childNodes);
       if (atEnd) bottom.scrollTop = bottom.scrollHeight;
-      this.stale = false;
+      this.shown = true;
     } catch (error) {
       this.comments.replaceChildren(h("p", { class: "pane-note" }, error instanceof Refused ? error.message : "The comments could not be read. ", h("button", { type: "button", class: "button small", onclick: () => this.load() }, "Try again")));
     }

@@ -77,15 +77,17 @@ _MARKDOWN = _parser()
 def html_of(text: str, people: frozenset[str] = frozenset()) -> SafeString:
     """`people`: names (casefolded) that are marked where they are mentioned."""
     made = _MARKDOWN.render(text, {"people": people})
-    return mark_safe(  # noqa: S308 - cleaned by an allow-list
-        nh3.clean(
-            made,
-            tags=TAGS,
-            attributes={"a": {"href", "title"}, "span": {"class"}, "code": {"class"}, "th": {"align"}, "td": {"align"}, "ol": {"start"}},
-            url_schemes={"http", "https", "mailto"},
-            link_rel="nofollow noopener noreferrer",
-        )
+    clean = nh3.clean(
+        made,
+        tags=TAGS,
+        attributes={"a": {"href", "title"}, "span": {"class"}, "code": {"class"}, "th": {"align"}, "td": {"align"}, "ol": {"start"}},
+        url_schemes={"http", "https", "mailto"},
+        link_rel="nofollow noopener noreferrer",
     )
+    # What scrolls on its own has to be reached by keyboard.
+    for tag in ("pre", "table"):
+        clean = clean.replace(f"<{tag}>", f'<{tag} tabindex="0">')
+    return mark_safe(clean)  # noqa: S308 - cleaned by an allow-list
 
 
 @lru_cache(maxsize=4096)

@@ -5,6 +5,7 @@
 {% verdict_notice run %}           why results of a run are in no ranking, by whom; nothing where nothing stands
 {% verdict_chip value %}           the chip of a standing verdict; nothing for ""
 {% share_button run %}             the way to the run's share links, for whoever may make one
+{% unread_comments runs as unread %} and {% unread_badge unread run %}: comments that one has not read, for a list of runs
 {{ comment.text|plain_words }}     what a comment says, on one line
 {% guest_banner %}                 on pages that came by a share link: by whom, until when
 """
@@ -15,7 +16,7 @@ from django import template
 from django.urls import reverse
 
 from webapp.accounts.access import has_right
-from webapp.review import reading, standing, views_verdicts
+from webapp.review import listing, reading, standing, views_verdicts
 from webapp.review.guests import share_of
 from webapp.review.markdown import plain
 from webapp.runs.models import Run
@@ -58,6 +59,16 @@ def verdict_notice(run: Run) -> dict:
 @register.inclusion_tag("partials/status.html")
 def verdict_chip(value: str) -> dict:
     return status(value) if value else {}
+
+
+@register.simple_tag(takes_context=True)
+def unread_comments(context: dict, runs) -> dict:
+    return listing.unread_of(context["request"].user, list(runs))
+
+
+@register.inclusion_tag("review/_unread.html")
+def unread_badge(unread: dict, run: Run) -> dict:
+    return {"count": unread.get(run.pk, 0)}
 
 
 @register.inclusion_tag("review/_share_button.html", takes_context=True)

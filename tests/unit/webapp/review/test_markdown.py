@@ -60,7 +60,7 @@ def test_nothing_but_text_gets_through(text):
     found = Elements(html_of(text))
     assert {name for name, _ in found.all} <= {"p", "strong", "a", "code", "pre"}
     for _, attributes in found.all:
-        assert set(attributes) <= {"href", "rel", "class"}
+        assert set(attributes) <= {"href", "rel", "class", "tabindex"}
         assert attributes.get("href", "https://").startswith("https://")
 
 

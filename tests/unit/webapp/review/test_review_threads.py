@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
+from django.db import connection
 
 from tests.unit.webapp.cast import make_user
 from tests.unit.webapp.people import make_result
 from webapp.accounts.models import AuditEntry, Membership
 from webapp.review import notices, services
+from webapp.review.jobs import mail_notification
 from webapp.review.models import Comment, Notification, Thread, Wishes
 from webapp.runs.models import Run
 
@@ -213,3 +215,67 @@ def test_nobody_floods_a_thread(people, run):
     thread = opened(bob, run)
     codes = [ask(bob, run, f"threads/{thread}/reply", text=f"{n}").status_code for n in range(services.A_MINUTE)]
     assert codes[-1] == 429 and set(codes[:-1]) == {201}
+
+
+def test_the_list_of_runs_counts_what_one_has_not_read(people, run):
+    opened(people.client("bob"), run)
+    assert "unread comments" in people.client("alice").get("/").content.decode()
+    assert "unread comments" not in people.client("bob").get("/").content.decode()
+
+
+def test_the_overview_filters(people, run):
+    alice, bob = people.client("alice"), people.client("bob")
+    first = opened(bob, run, "@alice, a *word*")
+    opened(bob, run, "other things", {"kind": "run"})
+    ask(alice, run, f"threads/{first}/resolve", resolved="1")
+    alice.post("/teams/switch", {"team": str(run.team_id)})
+
+    def shown(query: str) -> list[bool]:
+        page = alice.get(f"/review/{query}").content.decode()
+        return [text in page for text in ("a word", "other things")]
+
+    assert shown("") == [False, True]
+    assert shown("?show=resolved") == [True, False]
+    assert shown("?show=mine") == [True, False]
+    assert shown("?show=all") == [True, True]
+    assert shown("?show=all&kind=run") == [False, True]
+    assert shown("?show=all&q=word") == [True, False]
+    assert shown("?show=nonsense&kind=nonsense&page=x") == [False, True]
+
+
+def test_confirmed_results_wait_for_a_verdict(people, run):
+    alice = people.client("alice")
+    assert f"/runs/{run.pk}/candidates/2/" in alice.get("/review/").content.decode()
+    alice.post(f"/runs/{run.pk}/candidates/2/verdict", {"value": "accepted"})
+    assert f"/runs/{run.pk}/candidates/2/" not in alice.get("/review/").content.decode()
+
+
+def test_notifications_lead_to_their_place_and_are_read(people, run):
+    thread = opened(people.client("bob"), run)
+    alice = people.client("alice")
+    page = alice.get("/notifications/").content.decode()
+    assert "bob commented on candidate 2" in page and "Why two passes?" in page
+    notification = Notification.objects.get(user=people.alice)
+    answer = alice.get(f"/notifications/{notification.pk}/")
+    assert answer.headers["Location"].endswith(f"/candidates/2/?thread={thread}")
+    assert notices.unread(people.alice) == 0
+    assert people.client("bob").get(f"/notifications/{notification.pk}/").status_code == 404
+    alice.post("/notifications/wishes", {"kind": ["mention"]})
+    assert Wishes.objects.get(user=people.alice).muted == ["reply", "thread", "verdict", "resolved"]
+
+
+def test_mail_goes_out_only_where_it_is_set_up_and_wanted(people, run, settings, mailoutbox):
+    people.alice.email = "alice@example.org"
+    people.alice.save()
+    Wishes.objects.create(user=people.alice, mail=True)
+    with connection.cursor() as cursor:
+        queued = "SELECT count(*) FROM procrastinate_jobs WHERE task_name = 'mail_notification'"
+        opened(people.client("bob"), run)
+        cursor.execute(queued)
+        assert cursor.fetchone() == (0,)
+        settings.MAIL = True
+        opened(people.client("bob"), run, "A **second** one")
+        cursor.execute(queued)
+        assert cursor.fetchone() == (1,)
+    mail_notification.func(Notification.objects.latest("pk").pk)
+    assert mailoutbox[0].to == ["alice@example.org"] and "bob commented on candidate 2" in mailoutbox[0].subject
