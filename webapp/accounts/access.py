@@ -60,20 +60,33 @@ def teams_with(asker: Asker, right: Right = "view") -> QuerySet[Team]:
     return found.filter(pk=grant.team.pk) if grant is not None else found
 
 
+def rights_in(asker: Asker, team: Team | object) -> frozenset[str]:
+    """All rights of the asker in a team, by one query; none where the asker may not know of it. `team` may be the team or its id."""
+    user, grant, pk = user_of(asker), grant_of(asker), getattr(team, "pk", team)
+    if not user.is_authenticated or not user.is_active or (grant is not None and str(grant.team.pk) != str(pk)):
+        return frozenset()
+    role = Membership.objects.filter(team=pk, user=user).values_list("role", flat=True).first()
+    rights = ROLES.get(role, frozenset())
+    return rights if grant is None else frozenset(right for right in rights if grant.scopes & SCOPES[right])
+
+
 def has_right(asker: Asker, team: Team | object, right: Right) -> bool:
     """`team` may be the team or its id."""
-    return teams_with(asker, right).filter(pk=getattr(team, "pk", team)).exists()
+    return right in rights_in(asker, team)
 
 
-def require(asker: Asker, team: Team | object, right: Right) -> None:
-    """`Http404` for whoever may not know of the team's things; `PermissionDenied` with a sentence where the role, or the token, does not allow it."""
-    if not has_right(asker, team, "view"):
+def require(asker: Asker, team: Team | object, right: Right) -> frozenset[str]:
+    """The asker's rights. `Http404` for whoever may not know of the team's things; `PermissionDenied` with a sentence where the role, or the
+    token, does not allow it."""
+    rights = rights_in(asker, team)
+    if "view" not in rights:
         raise Http404("no such thing")
-    if not has_right(asker, team, right):
+    if right not in rights:
         grant = grant_of(asker)
         if grant is not None and not grant.scopes & SCOPES[right]:
             raise PermissionDenied(f"This token lacks a scope: it needs {' or '.join(sorted(SCOPES[right]))}.")
         raise PermissionDenied(REFUSALS[right])
+    return rights
 
 
 def writable_teams(asker: Asker) -> list[Team]:

@@ -8,7 +8,7 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import Q, QuerySet
 from django.http import Http404
 
-from webapp.accounts.access import Asker, Right, has_right, require, teams_with, user_of
+from webapp.accounts.access import Asker, Right, require, rights_in, teams_with, user_of
 from webapp.review.guests import share_of
 from webapp.runs.models import Run
 
@@ -37,11 +37,8 @@ def run_for(asker: Asker, run_id: uuid.UUID | str, right: Right = "view") -> tup
         if right != "view":
             raise PermissionDenied("A share link is for reading.")
         return run, False
-    if has_right(asker, run.team_id, "view"):
-        require(asker, run.team_id, right)
-        return run, has_right(asker, run.team_id, "act")
-    if not run.published or not user_of(asker).is_authenticated:
-        raise Http404("no such run")
-    if right != "view":
-        raise PermissionDenied("Only members of the run's team may do this.")
-    return run, False
+    if run.published and user_of(asker).is_authenticated and not rights_in(asker, run.team_id):
+        if right != "view":
+            raise PermissionDenied("Only members of the run's team may do this.")
+        return run, False
+    return run, "act" in require(asker, run.team_id, right)

@@ -75,9 +75,9 @@ def try_out(request: HttpRequest) -> HttpResponse:
     precision, mode = request.POST.get("precision", ""), request.POST.get("mode", "")
     if choice is None or precision not in PRECISIONS or mode not in MODES or problems_of(source, "task"):
         raise BadRequest("not a task")
+    team = team_for(request, request.POST.get("team", ""))  # first: it refuses who may only look
     if not choice.online:
         return render(request, "tasks/_tryout.html", {"offline": choice})
-    team = team_for(request, request.POST.get("team", ""))
     row = trying.ask(team, request.user, source, device_kind=kind, precision=precision, mode=mode)
     return _shown(request, row)
 
