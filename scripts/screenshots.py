@@ -186,7 +186,11 @@ def take(browser: Browser, base: str, places: dict, only: set[str]) -> list[str]
                     shot.act(page)
                 page.wait_for_timeout(250)
                 name = f"{shot.name}-{'phone' if width == 390 else scheme}.png"
-                store(page.screenshot(full_page=shot.whole), FOLDER / name)
+                if shot.whole:  # a taller window, because sticky things would stand in the middle of a stitched picture
+                    page.set_viewport_size({"width": width, "height": page.evaluate("document.documentElement.scrollHeight")})
+                    page.evaluate("scrollTo(0, 0)")
+                    page.wait_for_timeout(250)
+                store(page.screenshot(), FOLDER / name)
         page.close()
         print(f"  {shot.name}", flush=True)
     return wrong
