@@ -42,7 +42,7 @@ def choices(asker: Asker) -> list[Choice]:
     unique = sorted({choice.key: choice for choice in reversed(found)}.values(), key=lambda choice: natural(choice.name))
     if any(choice.key == LEVEL_3 for choice in unique):
         unique.append(Choice(TEN, "StitchCUDA's ten of level 3", "ten", len(TEN_NUMBERS)))
-    own = visible(asker).annotate(count=Count("tasks")).select_related("team")
+    own = visible(asker).annotate(count=Count("tasks")).select_related("team").order_by("name")
     return unique + [Choice(str(suite.pk), suite.name, "own", suite.count, suite.team.name) for suite in own]
 
 
