@@ -10,7 +10,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from tests.unit.webapp.cast import make_user
-from tests.unit.webapp.people import make_result
+from tests.unit.webapp.people import add_verification, make_result
 from webapp.accounts.models import AuditEntry, Membership
 from webapp.review import services, shares
 from webapp.review.models import Share
@@ -41,6 +41,18 @@ def test_the_link_opens_its_place_without_an_account(people, run):
     assert answer.headers["X-Robots-Tag"] == "noindex, nofollow" and answer.headers["Referrer-Policy"] == "no-referrer"
     share.refresh_from_db()
     assert share.opened == 1 and share.last_opened_at
+
+
+def test_no_page_of_the_run_offers_a_guest_anything_to_change(people, run):
+    add_verification(run, number=1)
+    guest = guest_of(made(people, run, comments=True))
+    base = f"/runs/{run.pk}/"
+    for path in ("", *(f"candidates/2/?tab={tab}" for tab in ("diff", "report", "timeline", "kernels", "source")), "diff/1...2/", "candidates/2/diff"):
+        answer = guest.get(base + path)
+        page = answer.content.decode()
+        assert answer.status_code == 200, path
+        for word in ('method="post"', "hx-post", "/account/", "data-action", ">Fork", "/share"):
+            assert word not in page, (path, word)
 
 
 def test_a_guest_sees_one_run_and_nothing_else(people, run):
