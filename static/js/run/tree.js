@@ -231,11 +231,11 @@ export class Tree {
       Enter: () => this.rows.get(this.active)?.line.click(),
       " ": () => this.rows.get(this.active)?.line.click(),
     };
-    const typed = event.key.length === 1 && /[\p{L}\p{N}]/u.test(event.key);
+    const typed = event.key.length === 1 && (/[\p{L}\p{N}]/u.test(event.key) || (event.key === " " && this.typed !== ""));
     if (!keys[event.key] && !typed) return;
     event.preventDefault();
-    if (keys[event.key]) keys[event.key]();
-    else this.type(event.key, at);
+    if (typed) this.type(event.key, at);
+    else keys[event.key]();
   }
 
   // Type-ahead: the next row whose title begins with what was typed just now.
