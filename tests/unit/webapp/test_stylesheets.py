@@ -68,3 +68,10 @@ def test_every_token_that_is_used_is_defined():
     set_by_modules = {name for module in modules for name in re.findall(r"""setProperty\(\s*["'`](--[\w-]+)""", module.read_text())}
     used = {(sheet.name, name) for sheet in SHEETS for name in re.findall(r"var\((--[\w-]+)\s*[,)]", rules(sheet))}
     assert not {f"{sheet}: {name}" for sheet, name in used if name not in defined | set_by_modules}
+
+
+def test_no_tag_spans_lines():
+    """A tag that is broken over lines is shown as text."""
+    broken = re.compile(r"\{%(?:(?!%\}).)*\n(?:(?!\{%).)*%\}")
+    found = [str(file.relative_to(ROOT)) for file in (ROOT / "templates").rglob("*.html") if broken.search(file.read_text())]
+    assert not found, f"a template tag has to stand on one line: {found}"
