@@ -290,6 +290,13 @@ async def test_a_persons_own_program():
     assert summary.outcome == "failed" and "wrong result" in summary.reason
 
 
+async def test_a_quick_look_at_a_persons_own_program():
+    journal, client = MemoryJournal(), FakeClient()
+    summary = await engine(journal, client, workflow="verify", tier="quick", program_source="# speed 1.4").execute()
+    assert (summary.outcome, summary.candidates[0].tier, journal.events[0].payload["tier"]) == ("improved", "quick", "quick")
+    assert client.calls == ["admit", "verify"] and "no confirmed result" in summary.reason
+
+
 async def test_an_inconclusive_measurement_is_repeated_once():
     client = FakeClient()
     summary = await engine(MemoryJournal(), client, workflow="verify", program_source="# status inconclusive").execute()
