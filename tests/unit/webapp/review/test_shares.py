@@ -47,7 +47,12 @@ def test_no_page_of_the_run_offers_a_guest_anything_to_change(people, run):
     add_verification(run, number=1)
     guest = guest_of(made(people, run, comments=True))
     base = f"/runs/{run.pk}/"
-    for path in ("", *(f"candidates/2/?tab={tab}" for tab in ("diff", "report", "timeline", "kernels", "source")), "diff/1...2/", "candidates/2/diff"):
+    for path in (
+        "",
+        *(f"candidates/2/?tab={tab}" for tab in ("diff", "report", "timeline", "kernels", "source")),
+        "diff/1...2/",
+        "candidates/2/diff",
+    ):
         answer = guest.get(base + path)
         page = answer.content.decode()
         assert answer.status_code == 200, path
