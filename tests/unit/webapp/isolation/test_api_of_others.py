@@ -87,7 +87,9 @@ def test_no_token_or_session_of_another_team_reaches_it(world, role):
     token = world.token(stranger, world.other)
     found = {}
     for operation in operations():
-        for way, response in (("token", call(world, operation, token=token)), ("session", call(world, operation, stranger))):
+        ways = {"token": {"token": token}, "session": {"user": stranger}}
+        for way in ways if of_team(operation) or role == "owner" else ["token"]:
+            response = call(world, operation, **ways[way])
             told = MARK.encode() in response.body
             if told or response.status_code == 500 or (of_team(operation) and response.status_code not in REFUSED):
                 found[operation[0], way] = response.status_code
@@ -111,14 +113,16 @@ def test_a_token_is_for_its_own_team_alone(world):
     assert not {name: status for name, status in found.items() if status not in REFUSED}
 
 
-@pytest.mark.parametrize("scope", [*SCOPES, ""])
+@pytest.mark.parametrize("scope", [scope for scope in (*SCOPES, "") if scope != "admin"])
 def test_a_scope_that_is_too_small_is_refused(world, scope):
     token = world.token(world.people["owner"], world.team, scope)
     wrong = {}
     for operation in operations():
         needed = SCOPES_OF.get(operation[0], READS if operation[1] == "GET" else SUBMITS)
+        if scope in needed or operation[0] == "me":
+            continue
         status = call(world, operation, token=token).status_code
-        if scope not in needed and operation[0] != "me" and status not in REFUSED:
+        if status not in REFUSED:
             wrong[operation[0]] = status
     assert not wrong
 
