@@ -13,7 +13,7 @@ from django.urls import NoReverseMatch, reverse
 
 from webapp.accounts import teams
 from webapp.accounts.first_user import first_user
-from webapp.accounts.models import Membership, SignInLink, Team, User
+from webapp.accounts.models import Membership, SignInLink, User
 from webapp.environment import ROOT
 from webapp.knowledge.documents import save
 from webapp.review import services, shares, verdicts
@@ -44,8 +44,10 @@ def seed() -> dict:
     ada.username = "ada"
     ada.set_password(os.environ["SCREENSHOT_PASSWORD"])
     ada.save()
-    team = Team.objects.create(name="Kernel lab", slug="kernel-lab")
-    Membership.objects.create(team=team, user=ada, role=Membership.OWNER)
+    team = ada.personal_team  # what a fresh installation brings is in it
+    team.name = "Kernel lab"
+    team.save()
+    ada.make_personal_team()
     ada.last_team = team
     ada.save()
     grace, alan = User.with_team("grace"), User.with_team("alan")
