@@ -169,6 +169,7 @@ def result_row(result: Result) -> ResultRow:
     """Of a result with `listing.with_evidence`."""
     run, entry, setup, told = result.run, result.entry, result.setup, result.provenance
     environment = told.environment or {}
+    measured = {name: Measured.model_construct(**found) for name, found in told.comparisons.items()}
     return ResultRow.model_construct(
         run=str(run.pk), title=run.title, task=result.task.name, task_id=str(result.task_id), task_sha=result.task.sha, team=result.team.name,
         entry=named(entry).short, workflow=entry.workflow, planner=entry.planner, coder=entry.coder, judge=entry.judge, language=entry.language,
@@ -178,7 +179,7 @@ def result_row(result: Result) -> ResultRow:
         verification=str(result.verification_id) if result.verification_id else None, program_sha=told.program_sha, report_sha=told.report_sha,
         program_class=result.program_class, own_share=told.own_share, flags=told.flags, speedup_vs_eager=result.eager,
         speedup_vs_eager_low=result.eager_low, speedup_vs_eager_high=result.eager_high, best_baseline=told.best_baseline,
-        speedup_vs_best=result.best, speedup_vs_best_low=result.best_low, speedup_vs_best_high=result.best_high, baselines=told.comparisons,
+        speedup_vs_best=result.best, speedup_vs_best_low=result.best_low, speedup_vs_best_high=result.best_high, baselines=measured,
         program_ms=result.program_ms, floor_fraction=told.floor_fraction, peak_bytes=told.peak_bytes, dollars=result.dollars,
         tokens=result.tokens, calls=result.calls, seconds=result.seconds, seconds_to_first_faster=result.faster_after,
         **{name: environment.get(name) for name in ("torch", "cuda", "driver", "compiler", "python", "threads")},
@@ -211,12 +212,12 @@ def results_csv(results: Iterable[Result]) -> str:
     def rows() -> Iterable[dict[str, Any]]:
         for result in results:
             plain = dict(result_row(result))
-            measured = plain.pop("baselines") or {}
+            measured = plain.pop("baselines")
             plain["flags"] = " ".join(plain["flags"])
             for name, found in measured.items():
-                plain[f"{name}_ms"] = found.get("baseline_ms")
+                plain[f"{name}_ms"] = found.baseline_ms
                 if name != "eager":
-                    plain |= {f"speedup_vs_{name}{end}": found.get(key) for end, key in (("", "ratio"), ("_low", "low"), ("_high", "high"))}
+                    plain |= {f"speedup_vs_{name}": found.ratio, f"speedup_vs_{name}_low": found.low, f"speedup_vs_{name}_high": found.high}
             yield plain
 
     return table(rows(), columns)

@@ -13,7 +13,7 @@ from django.views.decorators.http import require_GET
 from webapp.leaderboard import pictures
 from webapp.leaderboard.entries import named
 from webapp.leaderboard.filters import AGAINST, CLASSES, MANY, WHOSE, Filters
-from webapp.leaderboard.listing import visible
+from webapp.leaderboard.listing import Place, visible
 from webapp.leaderboard.models import Entry, Result
 from webapp.leaderboard.ranking import Board, Task, board
 from webapp.leaderboard.reading import Counted
@@ -34,7 +34,8 @@ SORTED = [
 @login_required
 @require_GET
 def table(request: HttpRequest) -> HttpResponse:
-    if request.GET.get("run") or request.GET.get("task"):  # addresses of single results before they had a page of their own
+    place = Place.read(request.GET)
+    if place.run or place.task:  # addresses of single results before they had a page of their own
         return redirect(f"{reverse('leaderboard:results')}?{request.GET.urlencode()}")
     found = board(request, Filters.read(request.GET))
     context = page_context(found) | {

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.http import require_GET
@@ -30,9 +28,8 @@ def entries_csv(request: HttpRequest) -> HttpResponse:
 @login_required
 @require_GET
 def results_json(request: HttpRequest) -> HttpResponse:
-    head = exports.ResultsFile(results=[]).model_dump()
-    rows = [dict(exports.result_row(result)) for result in _results(request)]
-    return _file(json.dumps(head | {"results": rows}, indent=1), "application/json", "results.json")
+    found = exports.ResultsFile.model_construct(results=[exports.result_row(result) for result in _results(request)])
+    return _file(found.model_dump_json(indent=1), "application/json", "results.json")
 
 
 @login_required
