@@ -86,14 +86,25 @@ def measure(page: Any, base_url: str, seeded: Any) -> list[Row]:
             )
         )
     events = page.evaluate("document.querySelector('.timeline-box').timeline.lanes[0].model.count")
+    session = page.context.new_cdp_session(page)
+    session.send("Performance.enable", {"timeDomain": "threadTicks"})
+    before = _processor_seconds(session)
     found = page.locator(".timeline-box").evaluate(MOVES)
+    spent = _processor_seconds(session) - before
     rows = [Row(f"timeline of {events:,} events: first picture after the bytes", max(first), "ms", FIRST_PICTURE_MS, first)]
     every = [sample for samples in found["frames"].values() for sample in samples]
     rows.append(Row("timeline: a frame of pan or zoom, p95", percentile(every, 0.95), "ms", FRAME_MS, every))
     rows += [Row(f"timeline: a frame, {name}, p95", percentile(samples, 0.95), "ms", FRAME_MS, samples) for name, samples in found["frames"].items()]
+    # What a busy machine does not change: processor time of the page's thread, everything between the frames included.
+    rows.append(Row("timeline: processor time of a frame, mean", spent * 1e3 / len(every), "ms"))
     rows.append(Row("timeline: from one frame to the next, p95", percentile(found["gaps"], 0.95), "ms"))
     rows.append(Row("timeline: memory of the page's scripts", _memory(page) / 1e6, "MB"))
     return rows
+
+
+def _processor_seconds(session: Any) -> float:
+    """That the page's main thread has used for tasks."""
+    return next(metric["value"] for metric in session.send("Performance.getMetrics")["metrics"] if metric["name"] == "TaskDuration")
 
 
 def _memory(page: Any) -> float:
