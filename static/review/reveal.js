@@ -3,6 +3,8 @@ import { openLine } from "../js/run/diff.js";
 import { numberCell } from "./marks.js";
 import { shownCandidate } from "./places.js";
 
+const OPENS_MS = 4000;
+
 const onRunPage = () => Boolean(document.getElementById("run"));
 const timelineOf = (sha) => [...document.querySelectorAll(".timeline-box")].find((box) => box.timeline?.lanes?.some((lane) => lane.sha === sha));
 
@@ -41,7 +43,7 @@ async function revealLine(thread, marks) {
   for (const [table, places] of marks.places) {
     if (!places.includes(stands)) continue;
     const diff = table.closest("[data-diff]");
-    if (diff) await openLine(diff, `${stands.side === "old" ? "L" : "R"}${stands.line}`);
+    if (diff) await unfolded(diff, table, stands);
     const row = numberCell(table, stands.side, stands.line)?.closest("tr");
     if (!row) return false;
     row.scrollIntoView({ block: "center", behavior: "instant" });
@@ -49,6 +51,14 @@ async function revealLine(thread, marks) {
     return true;
   }
   return false;
+}
+
+// A link with the line in its hash is opened by the diff itself: twice at a time would unfold the same lines twice.
+async function unfolded(diff, table, { side, line }) {
+  const id = `${side === "old" ? "L" : "R"}${line}`;
+  const until = performance.now() + (location.hash === `#${id}` ? OPENS_MS : 0);
+  while (!numberCell(table, side, line) && performance.now() < until) await new Promise((done) => setTimeout(done, 50));
+  if (!numberCell(table, side, line)) await openLine(diff, id);
 }
 
 async function revealRange(thread) {
