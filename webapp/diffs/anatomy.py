@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal
 
-PIECE_LINES = 80  # of Python that are coloured at a time
+PIECE_LINES = 60  # of Python that are coloured at a time
 
 _PYTHON = re.compile(
     r"""\#[^\n]*

@@ -17,7 +17,7 @@ from webapp.diffs.highlight import Span, colours_of
 from webapp.diffs.lines import Range, lines_of, word_marks
 from webapp.diffs.notes import Note, Notes
 
-PART = 240  # rows of a part; a page is sent with the first, and asks for the others as they come near
+PART = 160  # rows of a part; a page is sent with the first, and asks for the others as they come near
 LAYOUTS = ("inline", "split")
 
 

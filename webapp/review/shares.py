@@ -27,7 +27,7 @@ GUEST_PLACES = frozenset({"runs:run", "runs:candidate", "runs:timeline", "diffs:
 GUEST_VIEWS = GUEST_PLACES | {
     "runs:events", "runs:trace", "runs:message", "runs:call", "runs:search", "runs:fragment", "review:comments", "review:history",
     "runs:artefact", "runs:timeline_trace", "runs:task_source", "runs:best", "runs:program",
-    "diffs:choose", "diffs:rows", "review:state", "review:placed",
+    "diffs:choose", "diffs:rows", "diffs:measured", "review:state", "review:placed",
 }  # fmt: skip
 
 
