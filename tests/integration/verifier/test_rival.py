@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from verifier_bench import PROGRAM
 
-SLOW = PROGRAM.replace("return torch.softmax(x, dim=-1)", "for _ in range(40):\n            torch.softmax(x, dim=-1)\n        return torch.softmax(x, dim=-1)")
+SLOW = PROGRAM.replace(
+    "return torch.softmax(x, dim=-1)", "for _ in range(40):\n            torch.softmax(x, dim=-1)\n        return torch.softmax(x, dim=-1)"
+)
 
 
 def test_the_faster_of_two_programs_is_told_by_an_interval(bench):
