@@ -53,11 +53,12 @@ async function revealLine(thread, marks) {
   return false;
 }
 
-// A link with the line in its hash is opened by the diff itself: twice at a time would unfold the same lines twice.
+// The line in the address is opened by the diff itself: two that unfold at a time would show the same lines twice.
 async function unfolded(diff, table, { side, line }) {
   const id = `${side === "old" ? "L" : "R"}${line}`;
-  const until = performance.now() + (location.hash === `#${id}` ? OPENS_MS : 0);
-  while (!numberCell(table, side, line) && performance.now() < until) await new Promise((done) => setTimeout(done, 50));
+  const opening = /^#[LR]\d+$/.test(location.hash) ? location.hash : null;
+  const until = performance.now() + OPENS_MS;
+  while (opening && !diff.querySelector(opening) && performance.now() < until) await new Promise((done) => setTimeout(done, 50));
   if (!numberCell(table, side, line)) await openLine(diff, id);
 }
 
