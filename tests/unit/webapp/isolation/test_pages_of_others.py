@@ -126,7 +126,13 @@ def test_a_viewer_changes_nothing(world):
 def test_pages_without_an_object_tell_strangers_nothing(world, role):
     """Lists, searches, exports and forms, with A's ids in every parameter that some page reads."""
     stranger = world.strangers[role]
-    queries = [{}, {"q": MARK.partition("-")[0]}, dict.fromkeys(QUERY, world.run.pk), dict.fromkeys(QUERY, ",".join(ids(world)))]
+    queries = [
+        {},
+        {"q": MARK.partition("-")[0]},
+        dict.fromkeys(QUERY, world.run.pk),
+        {"with": f"{world.run.pk}:{world.by_parameter['number']}"},
+        dict.fromkeys(QUERY, ",".join(ids(world))),
+    ]
     found = {}
     for pattern in pages(world, False):
         if pattern.name in PUBLIC:
@@ -138,7 +144,25 @@ def test_pages_without_an_object_tell_strangers_nothing(world, role):
     assert not found
 
 
-QUERY = ("task", "from", "run", "runs", "ids", "arena", "suite", "team", "candidate", "candidates", "entry", "document", "thread", "who", "a", "b")
+QUERY = (
+    "task",
+    "from",
+    "run",
+    "runs",
+    "ids",
+    "arena",
+    "suite",
+    "team",
+    "candidate",
+    "candidates",
+    "entry",
+    "document",
+    "thread",
+    "who",
+    "a",
+    "b",
+    "with",
+)
 
 
 def test_ids_of_another_team_in_forms_change_nothing(world):
