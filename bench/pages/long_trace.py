@@ -81,7 +81,7 @@ def _attempt(run, number: int, rng: random.Random, delta_characters: int) -> Ite
             text += "\n```cpp\n" + sample_run.BODIES[number % 4][1] + "\n```\n"
         yield event("message.delta", message=key, offset=offset, text=text)
         offset += len(text)
-    usage = {"input_tokens": 3000 + number, "output_tokens": 1200, "cached_input_tokens": 2000, "reasoning_tokens": 300}
+    usage = {"input_tokens": 3000 + number, "output_tokens": 1200, "cached_tokens": 2000, "reasoning_tokens": 300}
     reply = stored(json.dumps({"text": f"reply {number}"}), "application/json", "reply.json")
     yield event("llm.completed", key=key, profile="many", purpose="coder/optimise", model="many-1", finish="stop", usage=usage, dollars=0.013,
                 attempts=1 + (number % 9 == 0), seconds=12.5, spent={"calls": 1, "tokens": 4200, "dollars": 0.013}, reply=reply)  # fmt: skip

@@ -133,6 +133,20 @@ def test_a_late_visitor_of_a_long_run_gets_all_of_it(page: Page, server, sign_in
     assert shown == sorted(set(shown)) and len(shown) < 200
     page.get_by_label("Kind of entry").select_option("note")
     expect(page.locator("[data-part=step-count]")).to_have_text("3,000")
+    # What does not stand in the document is found, jumped to, and linked to.
+    page.get_by_label("Search the whole trace").fill('"note 250 on candidate 2"')
+    expect(page.locator("[data-part=find-count]")).to_have_text("1 found")
+    page.keyboard.press("Enter")
+    expect(page.locator(".entry.selected")).to_contain_text("note 250 on candidate 2")
+    expect(page.locator(".entry.selected")).to_be_in_viewport()
+    page.keyboard.press("Escape")
+    page.keyboard.press("o")
+    expect(page.locator(".entry.selected")).to_contain_text("note 251 on candidate 2")
+    page.reload()
+    finished(page)
+    expect(page.locator(".entry.selected")).to_contain_text("note 251 on candidate 2")
+    expect(page.locator(".entry.selected")).to_be_in_viewport()
+    page.get_by_role("button", name="Follow", exact=True).click()
     assert page.locator("[data-part=scroller]").evaluate("box => box.scrollHeight - box.scrollTop - box.clientHeight < 24")
 
 
