@@ -73,6 +73,8 @@ def plain_module(page: Page) -> None:
     page.get_by_label("dim int").fill("1024")
     page.get_by_label("hidden int").fill("4096")
     page.get_by_label("Shape of x").fill("8, 512, 1024")
+    page.get_by_label("Shape of x").blur()
+    page.locator(".module").evaluate("(form) => form.scrollIntoView({ block: 'end' })")
     page.wait_for_timeout(800)
 
 
@@ -85,7 +87,7 @@ def drawn(page: Page) -> None:
 SHOTS = [
     Shot("runs", "/", phone=True),
     Shot("submit", "/submit/", act=drawn, phone=True),
-    Shot("submit-plain-module", "/submit/", act=plain_module, whole=True),
+    Shot("submit-plain-module", "/submit/", act=plain_module),
     Shot("submit-several", "/submit/several/"),
     Shot("verify", "/verify/"),
     Shot("run", "run", act=followed, phone=True),
