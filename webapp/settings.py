@@ -47,6 +47,7 @@ INSTALLED_APPS = [
     "webapp.arena",
     "webapp.api",
     "webapp.diffs",
+    "webapp.compare",
     "webapp.ui",
 ]
 

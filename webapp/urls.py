@@ -18,6 +18,7 @@ urlpatterns = [
     path("", include("webapp.review.urls")),  # before the runs: below a candidate these take any word
     path("", include("webapp.runs.urls")),
     path("", include("webapp.diffs.urls")),
+    path("", include("webapp.compare.urls")),
     path("", include("webapp.leaderboard.urls")),
     path("", include("webapp.fleet.urls")),
     path("", include("webapp.arena.urls")),

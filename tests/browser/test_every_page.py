@@ -32,11 +32,12 @@ WIDTHS = (1440, 390)
 BROWSERS = 2  # at a time
 MOST_SHIFT = 0.05  # of a page while it loads; "good" is up to 0.1 (web.dev/cls)
 MOST_LIVE_SHIFT = 0.01  # of a page that gets news while somebody reads it
-# The same page in another state: name of the URL -> queries.
+# The same page in another state: name of the URL -> queries, with the world's parameters.
 STATES = {
     "runs:candidate": ["?tab=report", "?tab=kernels", "?tab=timeline", "?tab=source"],
     "runs:list": ["?q=nothing-has-this-name"],
     "knowledge:documents": ["?q=bank"],
+    "compare:compare": ["?with={run_id}", "?with={run_id}&with={run_id}:{number}"],
 }
 # The application's own API, which has its own tests.
 NO_PAGES = ("api:",)
@@ -63,7 +64,7 @@ class Swept:
         for pattern in patterns():
             if not pattern.name.startswith(NO_PAGES) and world.fills(pattern) is not None:
                 for query in ("", *STATES.get(pattern.name, [])):
-                    self._ask(pattern, world.address(pattern) + query, world.data(pattern))
+                    self._ask(pattern, world.address(pattern) + query.format_map(world.by_parameter), world.data(pattern))
 
     def _ask(self, pattern: Pattern, path: str, data: dict) -> None:
         answer, who = self.signed_in.get(path, data or None), "owner"

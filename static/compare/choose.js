@@ -1,0 +1,17 @@
+// Choosing runs to compare: how many are chosen, and no more than fit.
+const form = document.querySelector("form[data-most]");
+if (form) {
+  const most = Number(form.dataset.most);
+  const boxes = [...form.querySelectorAll("input[type=checkbox]")];
+  const count = form.querySelector("[data-count]");
+  const go = form.querySelector("[data-go]");
+  const show = () => {
+    const chosen = boxes.filter((box) => box.checked).length;
+    go.disabled = chosen < 2;
+    count.textContent = chosen < 2 ? `${chosen} chosen; at least two are needed` : `${chosen} of at most ${most} chosen`;
+    for (const box of boxes) box.disabled = !box.checked && chosen >= most;
+  };
+  form.addEventListener("change", show);
+  window.addEventListener("pageshow", show);
+  show();
+}

@@ -1,0 +1,1 @@
+"""Two to six runs or candidates beside each other."""

@@ -1,0 +1,120 @@
+"""The rows of the table of figures, and the settings that differ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from webapp.compare.sides import Side
+from webapp.runs.evidence import BASELINES
+from webapp.ui import tags
+
+
+@dataclass
+class FigureRow:
+    """`cells`: one a side, of the kind that the template knows: "text", "speedup", "status", "run". `best`: which sides have the best figure."""
+
+    title: str
+    kind: str
+    cells: list[Any]
+    best: tuple[int, ...] = ()
+    help: str = ""
+
+    @property
+    def marked(self) -> list[tuple[Any, bool]]:
+        return [(cell, at in self.best) for at, cell in enumerate(self.cells)]
+
+
+def figure_rows(sides: list[Side]) -> list[FigureRow]:
+    """Only rows in which something is known. Times and memory are ranked where all sides are of one task and one device."""
+    same = len({device_of(side) for side in sides} - {""}) == 1 and len({side.run.task_id for side in sides}) == 1
+    rows: list[FigureRow] = []
+
+    def row(title: str, of: Callable[[Side], Any], kind: str = "text", best: tuple[int, ...] = (), help: str = "") -> None:
+        cells = [of(side) for side in sides]
+        if any(cell not in ("", None) for cell in cells):
+            rows.append(FigureRow(title, kind, cells, best, help))
+
+    row("Run", lambda side: side.run, "run")
+    row("Verdict", lambda side: side.report.status if side.report else "", "status", help="of the verification that counts")
+    eager = "the program's time and its 95 % interval, measured in turn with PyTorch eager"
+    row("Against eager", lambda side: side.against("eager"), "speedup", clear_best([side.against("eager") for side in sides]), eager)
+    best = clear_best([side.best_baseline[1] if side.best_baseline else None for side in sides])
+    row("Against the best baseline", baseline_of, "baseline", best, "known from tier full only")
+    row("Time of a call", lambda side: tags.ms(side.program_ms) if side.program_ms else "", best=least([s.program_ms for s in sides]) if same else ())
+    row("Of the floor", floor_of, help="what bytes and operations need at least on this device")
+    row("Class", lambda side: (side.report.program_class, side.report.own_share) if side.report and side.report.program_class else None, "class")
+    peaks = [side.report.peak_bytes if side.report else None for side in sides]
+    row(
+        "Peak memory",
+        lambda side: tags.bytes(side.report.peak_bytes) if side.report and side.report.peak_bytes else "",
+        best=least(peaks) if same else (),
+    )
+    row("Device", device_of)
+    row("Tier", lambda side: side.report.tier if side.report else "")
+    row("Programs tried", lambda side: f"{len(side.tried)}, {sum(map(passed, side.tried))} passed" if side.tried else "")
+    row("Cost", lambda side: dollars(spent(side, "dollars")), best=least([spent(side, "dollars") for side in sides]))
+    row("Tokens", lambda side: tags.grouped(spent(side, "tokens")) if spent(side, "tokens") is not None else "")
+    row("Time on a verifier", lambda side: tags.seconds(spent(side, "verifier_seconds")) if spent(side, "verifier_seconds") else "")
+    row("Time of the run", lambda side: tags.duration(side.run))
+    return rows
+
+
+def device_of(side: Side) -> str:
+    return side.report.environment.device_name if side.report else ""
+
+
+def baseline_of(side: Side) -> tuple[dict, str] | None:
+    found = side.best_baseline
+    return (found[1], BASELINES.get(found[0], found[0])) if found else None
+
+
+def floor_of(side: Side) -> str:
+    share = side.report.floor_fraction if side.report else None
+    return "" if share is None else tags.percent(share)
+
+
+def spent(side: Side, what: str) -> float | None:
+    return (side.run.spent or {}).get(what)
+
+
+def clear_best(values: list[dict | None]) -> tuple[int, ...]:
+    """Those whose interval no other lies above: a mark for one side alone is a claim."""
+    known = [(at, value) for at, value in enumerate(values) if value]
+    if len(known) < 2:
+        return ()
+    found = tuple(at for at, value in known if all(other["low"] <= value["high"] for _, other in known))
+    return found if len(found) < len(known) else ()
+
+
+def least(values: list[float | None]) -> tuple[int, ...]:
+    known = [value for value in values if value is not None]
+    if len(known) < 2 or len(set(known)) == 1:
+        return ()
+    return tuple(at for at, value in enumerate(values) if value == min(known))
+
+
+def dollars(value: float | None) -> str:
+    return "" if value is None else f"${value:.2f}"
+
+
+def passed(candidate: Any) -> bool:
+    return candidate.verification is not None and candidate.verification.status == "passed"
+
+
+def differing(sides: list[Side]) -> tuple[list[tuple[str, list[str]]], int]:
+    """Settings whose values are not all the same, with a text a side; and how many are the same."""
+    settings = [side.settings() for side in sides]
+    names = list(dict.fromkeys(name for own in settings for name in own))
+    texts = {name: [text_of(own.get(name)) for own in settings] for name in names}
+    off = [(name.replace("_", " ").replace(".", ": "), values) for name, values in texts.items() if len(set(values)) > 1]
+    return off, len(names) - len(off)
+
+
+def text_of(value: Any) -> str:
+    if value is None or value == "" or value == []:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

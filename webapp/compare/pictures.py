@@ -1,0 +1,33 @@
+"""What the page's charts are drawn from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from webapp.compare.sides import Side
+
+
+def intervals(sides: list[Side]) -> list[dict[str, Any]]:
+    """Speedups with intervals, one entry a side that has any."""
+    found = []
+    for side in sides:
+        best = side.best_baseline
+        if eager := side.against("eager"):
+            found.append({"letter": side.letter, "name": side.name, "href": side.href, "eager": eager, "best": best[1] if best else None})
+    return found
+
+
+def roofline(sides: list[Side]) -> dict[str, Any]:
+    """Operations for each byte against operations a second, with the ceilings of every device that is among the sides. Operations and bytes are the
+    task's, counted once: a program that moves more lies lower, not further left."""
+    points, roofs = [], {}
+    for side in sides:
+        floor, ms = side.profile.roofline if side.profile else None, side.program_ms
+        if floor is None or not floor.bytes or not floor.flops or not ms:
+            continue
+        device = side.report.environment.device_name if side.report else ""
+        if floor.memory_ms and floor.compute_ms:
+            roofs[device] = {"gbs": floor.bytes / floor.memory_ms / 1e6, "gflops": floor.flops / floor.compute_ms / 1e6, "from": floor.ceilings}
+        place = {"intensity": floor.flops / floor.bytes, "gflops": floor.flops / ms / 1e6}
+        points.append({"letter": side.letter, "name": side.name, "href": side.href, "device": device, **place})
+    return {"points": points, "roofs": [{"device": name, **roof} for name, roof in roofs.items()]}
