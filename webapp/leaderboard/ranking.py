@@ -93,18 +93,33 @@ class Options:
     languages: list[str] = field(default_factory=list)
 
 
-def board(asker: Asker, filters: Filters) -> Board:
+@dataclass(frozen=True)
+class Known:
+    """What there is to rank before anything is counted."""
+
+    scope: Scope
+    entries: dict[int, Entry]
+    board: Board  # without rows
+
+
+def known(asker: Asker, filters: Filters) -> Known:
     scope = Scope.of(asker, filters)
     available = selections(scope)
     setups = Setup.objects.in_bulk({setup for setup, _, _ in available})
     entries = Entry.objects.select_related("team").in_bulk({entry for _, entry, _ in available})
-    suites = choices(asker)
-    options = _options(setups, entries, suites)
-    suite = choose(asker, filters.suite) if filters.suite and filters.suite != MANY else None
-    unknown = bool(filters.suite) and filters.suite != MANY and suite is None
+    options = _options(setups, entries, choices(asker))
+    asked = filters.suite if filters.suite != MANY else ""
+    suite = choose(asker, asked) if asked else None
     setup = _setup(setups, available, filters)
-    empty = Board(filters, setup, suite, [], [], [], 0, Grid([], {}, {}), options, unknown)
-    if setup is None or unknown:
+    empty = Board(filters, setup, suite, [], [], [], 0, Grid([], {}, {}), options, unknown_suite=bool(asked) and suite is None)
+    return Known(scope, entries, empty)
+
+
+def board(asker: Asker, filters: Filters) -> Board:
+    found = known(asker, filters)
+    scope, entries, empty = found.scope, found.entries, found.board
+    setup, suite = empty.setup, empty.suite
+    if setup is None or empty.unknown_suite:
         return empty
     wanted = [entry for entry in entries.values() if _wanted(entry, filters)]
     subjects = dict(Subject.objects.filter(sha__in=suite.names).values_list("sha", "pk")) if suite else None

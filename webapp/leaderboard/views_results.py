@@ -18,7 +18,7 @@ from webapp.leaderboard import listing, visibility
 from webapp.leaderboard.entries import named
 from webapp.leaderboard.filters import Filters
 from webapp.leaderboard.models import EVERYONE, PRIVATE, VISIBILITY, Result
-from webapp.leaderboard.ranking import board
+from webapp.leaderboard.ranking import known
 from webapp.leaderboard.views import page_context
 from webapp.ui.tags import whisker_scale
 
@@ -46,7 +46,7 @@ def results(request: HttpRequest) -> HttpResponse:
         }
         for row in rows
     ]
-    context = page_context(board(request, filters)) | {
+    context = page_context(known(request, filters).board) | {
         "page": page,
         "lines": lines,
         "place": place,
