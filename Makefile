@@ -3,6 +3,8 @@ PORT ?= 8000
 DATA_DIR ?= .data
 PYTHON := .venv/bin/python
 PYTEST := $(PYTHON) -m pytest
+# Unit tests and those in a browser share the processors; those that run a verifier do not, they time programs.
+WORKERS ?= 2
 
 .PHONY: run dev setup assets test test-all lint setup-dev browser-packages bench-solve bench-pages bench-stream screenshots clean
 
@@ -24,12 +26,14 @@ assets:
 	@scripts/assets
 
 test: setup-dev browser-packages
-	$(PYTEST) -m "not slow"
+	$(PYTEST) tests/unit -n $(WORKERS) -m "not slow"
+	$(PYTEST) tests/integration tests/integrity tests/gpu -m "not slow"
 	DJANGO_ALLOW_ASYNC_UNSAFE=1 $(PYTEST) tests/browser -m "not slow"
 
 test-all: setup-dev browser-packages
-	$(PYTEST) tests/unit tests/integration tests/integrity tests/gpu
-	DJANGO_ALLOW_ASYNC_UNSAFE=1 $(PYTEST) tests/browser
+	$(PYTEST) tests/unit -n $(WORKERS) --durations=15
+	$(PYTEST) tests/integration tests/integrity tests/gpu --durations=25
+	DJANGO_ALLOW_ASYNC_UNSAFE=1 $(PYTEST) tests/browser -n $(WORKERS) --durations=15
 
 lint: setup-dev
 	.venv/bin/ruff check .

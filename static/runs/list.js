@@ -19,6 +19,11 @@ document.addEventListener("htmx:oobBeforeSwap", (event) => {
   else incoming.classList?.add("changed");
 });
 
+// Addresses name only what narrows or orders the list.
+document.querySelector("form.filters")?.addEventListener("formdata", ({ formData }) => {
+  for (const [name, value] of [...formData]) if (value === "" || (name === "sort" && value === "-created")) formData.delete(name);
+});
+
 const rows = () => [...document.querySelectorAll(".runs tbody .cell-title")];
 function step(by) {
   const all = rows();

@@ -53,7 +53,7 @@ def test_a_long_trace_is_searched_stepped_through_and_linked_into(page: Page, se
     expect(page.locator(".hits")).to_be_hidden()
 
     # Steps by key, and to the best.
-    page.keyboard.press("x")
+    page.keyboard.press("X")
     expect(page.locator(".entry.selected.verification")).to_contain_text("wrong result")
     first = page.url
     page.keyboard.press("x")

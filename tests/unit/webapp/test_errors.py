@@ -22,10 +22,10 @@ def test_a_run_that_does_not_exist_looks_like_one_that_is_not_yours(people):
 
 
 def test_a_broken_view_shows_no_traceback(people, monkeypatch):
-    def broken(request):
+    def broken(team, listing):
         raise RuntimeError("secret detail")
 
-    monkeypatch.setattr(views_list, "team_runs", broken)
+    monkeypatch.setattr(views_list, "page_of", broken)
     client = people.client("alice")
     client.raise_request_exception = False
     answer = client.get(reverse("runs:list"))
