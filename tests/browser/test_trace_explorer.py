@@ -14,7 +14,7 @@ from tests.browser import sample_run
 from webapp.runs.append import append
 from webapp.runs.models import Run
 
-FEW = 800  # events
+FEW = 2000  # events
 
 
 @pytest.fixture
