@@ -61,6 +61,8 @@ def begin(environment, files):
 
     def run(*arguments: str) -> subprocess.Popen:
         streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        # As from a terminal: what a shell starts in the background begins with Ctrl-C ignored.
+        streams["preexec_fn"] = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)
         started.append(subprocess.Popen([*COMMAND, *arguments], env=environment | {"PYTHONPATH": str(ROOT)}, cwd=files, **streams))
         return started[-1]
 
