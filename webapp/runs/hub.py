@@ -35,8 +35,9 @@ MOST_BATCHES = 8  # of a run, kept for the next follower at the same place
 BATCH_EVENTS = 500
 BATCH_BYTES = 256 * 1024
 
-SPREAD_SECONDS = 0.05  # between two wake-ups of a run's followers: text streams in small events, and each wake-up is a frame for everybody. With 100 of
-# them, shorter steps fill a processor with frames, and events arrive later (bench/results/stream.json: p95 57 ms; 66 ms at 0.02)
+# Between two wake-ups of a run's followers: text streams in small events, and each wake-up is a frame for everybody. With 100 of them shorter steps
+# fill a processor with frames, and events arrive later (bench/results/stream.json: p95 57 ms; 66 ms with steps of 20 ms).
+SPREAD_SECONDS = 0.05
 
 Line = tuple[int, str]  # seq, the event as JSON
 
