@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from agents.compiler.builder import Refused
-from agents.compiler.families.family import NAME, Cost, Match, Printed, Setting, Work, plain_cost
-from agents.compiler.families.pool import AXES, parameters, three
+from agents.compiler.families.family import Cost, Match, Printed, Setting, Work, plain_cost
+from agents.compiler.families.pool import AXES, one_kernel, three
 from agents.compiler.ir import product
 from agents.compiler.kernels.expressions import CUDA
 from agents.compiler.network import Network, plain
@@ -109,18 +109,7 @@ class DepthwiseConv:
         own = [("x", found.names[0]), ("weight", found.names[1]), *([("bias", found.bias)] if found.bias else [])]
         arguments = work.arguments(*own)
         grid = -(-total // threads)
-        source = "\n".join(
-            [
-                f"__global__ void __launch_bounds__({threads}) {NAME}_kernel({parameters(arguments, '__restrict__')}) {{",
-                *(line if line.startswith("#") else f"    {line}" for line in lines),
-                "}",
-                f'extern "C" int {NAME}({parameters(arguments, "__restrict__")}, void* stream) {{',
-                f"    {NAME}_kernel<<<{grid}, {threads}, 0, (cudaStream_t)stream>>>({', '.join(a.name for a in arguments)});",
-                "    return (int)cudaGetLastError();",
-                "}",
-                "",
-            ]
-        )
+        source = one_kernel(lines, arguments, grid, threads)
         over = "x".join(map(str, found.kernel[3 - found.rank :]))
         below = f"{strip} outputs below one another a thread" if strip > 1 else "one output a thread"
         return Printed(

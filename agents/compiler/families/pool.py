@@ -110,18 +110,7 @@ class Pool:
         lines += [f"const int plane = at / {step};", *body.lines()]
         arguments = work.arguments(("x", work.match.reads[0]))
         grid = -(-total // threads)
-        source = "\n".join(
-            [
-                f"__global__ void __launch_bounds__({threads}) {NAME}_kernel({parameters(arguments, '__restrict__')}) {{",
-                *(f"    {line}" if not line.startswith("#") else line for line in lines),
-                "}",
-                f'extern "C" int {NAME}({parameters(arguments, "__restrict__")}, void* stream) {{',
-                f"    {NAME}_kernel<<<{grid}, {threads}, 0, (cudaStream_t)stream>>>({', '.join(a.name for a in arguments)});",
-                "    return (int)cudaGetLastError();",
-                "}",
-                "",
-            ]
-        )
+        source = one_kernel(lines, arguments, grid, threads)
         below = f", {strip} outputs below one another a thread" if strip > 1 else ", one output a thread"
         return Printed(source, arguments, comment=[f"{describe(window)}; {grid} blocks of {threads} threads{below}."])
 
@@ -356,3 +345,20 @@ def describe(window: Window) -> str:
 
 def parameters(arguments: list[Argument], restrict: str) -> str:
     return ", ".join(f"{'' if a.written else 'const '}{POINTED[a.dtype]}* {restrict} {a.name}" for a in arguments)
+
+
+def one_kernel(lines: list[str], arguments: list[Argument], grid: int, threads: int) -> str:
+    """A kernel of `lines` and its launcher."""
+    taken = parameters(arguments, "__restrict__")
+    return "\n".join(
+        [
+            f"__global__ void __launch_bounds__({threads}) {NAME}_kernel({taken}) {{",
+            *(line if line.startswith("#") else f"    {line}" for line in lines),
+            "}",
+            f'extern "C" int {NAME}({taken}, void* stream) {{',
+            f"    {NAME}_kernel<<<{grid}, {threads}, 0, (cudaStream_t)stream>>>({', '.join(a.name for a in arguments)});",
+            "    return (int)cudaGetLastError();",
+            "}",
+            "",
+        ]
+    )
