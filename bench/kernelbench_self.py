@@ -247,7 +247,7 @@ def main() -> int:
     tasks = tasks[index - 1 :: count]
     series = Series(arguments)
     if arguments.resume and arguments.out.exists():
-        series.rows = {row["task"]: row for row in json.loads(arguments.out.read_text())["rows"] if row["ok"]}
+        series.rows = {row["task"]: row for row in json.loads(arguments.out.read_text())["rows"] if row["ok"] and row["task"] in tasks}
     asyncio.run(series.run([task for task in tasks if task not in series.rows]))
     series.write()
     print(summary(list(series.rows.values()), len(tasks), time.monotonic() - series.begin))
