@@ -39,6 +39,7 @@ def diagnose(
         reductions=facts.reductions if facts else None,
         products=bool(flops) if flops is not None else None,
         reuse=bool(flops) or facts.reductions if facts and flops is not None else None,
+        capability=ceilings.capability,
         registers=_registers(profile),
         faults=tuple(cause.name for cause in found.faults),
     )

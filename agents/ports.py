@@ -44,7 +44,7 @@ class VerifierPort(Protocol):
     trace with `span`; the report or profile is an artefact named by the last of them.
 
     A port may also have `async def describe() -> dict`: what is known of the device (`threads`, `device_name`, `multiprocessors`, `l2_bytes`,
-    `bandwidth_gbs`, ... as `DeviceFigures.of` reads them), for the plan.
+    `capability`, `bandwidth_gbs`, ... as `DeviceFigures.of` reads them), for the plan.
     """
 
     device: str

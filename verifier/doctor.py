@@ -65,6 +65,7 @@ class Doctor(BaseModel):
     torch: str
     cuda: str = ""
     driver: str = ""
+    capability: str = ""  # compute capability of a GPU, "9.0"
     compiler: str = ""
     threads: int
 
@@ -103,6 +104,7 @@ def examine(data_dir: Path, device: str | None = None) -> Doctor:
         torch=torch.__version__,
         cuda=torch.version.cuda or "",
         driver=(environment.driver or "") if environment else "",
+        capability=(environment.capability or "") if environment else "",
         compiler=environment.compiler if environment else "",
         threads=len(os.sched_getaffinity(0)),
     )

@@ -32,6 +32,7 @@ class Environment(BaseModel):
     compiler: str  # "g++ 12.2.0", "nvcc 13.0"
     cuda: str | None = None
     driver: str | None = None
+    capability: str | None = None  # compute capability of a GPU, "9.0"
     threads: int | None = None  # CPU threads that both sides used
 
 

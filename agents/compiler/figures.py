@@ -21,12 +21,13 @@ class DeviceFigures(BaseModel):
     cache_bytes: int  # the largest cache that all units share
     launch_us: float  # one kernel launch, or one parallel region
     unit_cache_bytes: int  # L2 of a core, or shared memory of a multiprocessor
+    capability: tuple[int, int] | None = None  # compute capability of a GPU; null: not known
 
     @classmethod
     def h200(cls) -> DeviceFigures:
         return cls(
             kind="cuda", name="NVIDIA H200", bandwidth_gbs=4200, fp32_gflops=60000, units=132,
-            cache_bytes=50 << 20, launch_us=3.0, unit_cache_bytes=227 << 10,
+            cache_bytes=50 << 20, launch_us=3.0, unit_cache_bytes=227 << 10, capability=(9, 0),
         )  # fmt: skip
 
     @classmethod
@@ -47,7 +48,7 @@ class DeviceFigures(BaseModel):
             base = cls.h200()
             known = {"bandwidth_gbs": "bandwidth_gbs", "fp32_gflops": "fp32_gflops", "units": "multiprocessors", "cache_bytes": "l2_bytes"}
             update = {ours: data[theirs] for ours, theirs in known.items() if data.get(theirs)}
-            return base.model_copy(update={"name": name or base.name, **update})
+            return base.model_copy(update={"name": name or base.name, "capability": _capability(data.get("capability")), **update})
         threads = int(data.get("threads") or _count(str(data.get("device_model") or "")) or 2)
         base = cls.cpu(threads, name or "CPU")
         return base.model_copy(update={field: float(data[field]) for field in ("bandwidth_gbs", "fp32_gflops") if data.get(field)})
@@ -58,6 +59,12 @@ class DeviceFigures(BaseModel):
 
     def compute_ms(self, flops: int) -> float:
         return flops / self.fp32_gflops / 1e6
+
+
+def _capability(said: Any) -> tuple[int, int] | None:
+    """(9, 0) of "9.0"; never that of the defaults, or methods for a newer GPU would be chosen for one that does not say."""
+    match = re.fullmatch(r"(\d+)\.(\d+)", str(said or ""))
+    return (int(match[1]), int(match[2])) if match else None
 
 
 def _count(device_model: str) -> int | None:

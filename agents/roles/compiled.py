@@ -18,7 +18,7 @@ class Compiled:
     @property
     def ceilings(self) -> Ceilings:
         f = self.figures
-        return Ceilings(f.kind, f.bandwidth_gbs, f.fp32_gflops, f.launch_us, f.units)
+        return Ceilings(f.kind, f.bandwidth_gbs, f.fp32_gflops, f.launch_us, f.units, f.capability)
 
     @property
     def own_groups(self) -> list[Group]:

@@ -60,9 +60,10 @@ def task_text(situation: Situation) -> str:
 
 def device_text(figures: DeviceFigures) -> str:
     cpu = figures.kind == "cpu"
+    capability = " of compute capability {}.{}".format(*figures.capability) if figures.capability else ""
     return "\n".join(
         [
-            f"- {figures.name}, {figures.units} {'threads' if cpu else 'multiprocessors'}",
+            f"- {figures.name}, {figures.units} {'threads' if cpu else 'multiprocessors'}{capability}",
             f"- memory: {figures.bandwidth_gbs:.0f} GB/s, reads and writes together",
             f"- arithmetic: {figures.fp32_gflops:.0f} GFLOP/s in fp32",
             f"- cache shared by all: {size(figures.cache_bytes)}; {'L2 of a core' if cpu else 'shared memory of a multiprocessor'}: "
@@ -269,4 +270,5 @@ def facts_of_reference(compiled: Compiled, situation: Situation) -> Facts:
         device_busy=busy,
         reductions=task_facts(situation.capture).reductions if situation.capture is not None and situation.capture.graph is not None else None,
         products=bool(situation.capture.flops) if situation.capture is not None and situation.capture.flops is not None else None,
+        capability=compiled.figures.capability,
     )

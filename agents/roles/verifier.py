@@ -81,4 +81,5 @@ def facts_of(situation: Situation, attempt: Attempt, found: Diagnosis, compiled:
         device_busy=profile.device_busy if profile else None,
         bandwidth_share=share,
         own_share=report.own_share,
+        capability=compiled.figures.capability,
     )

@@ -156,6 +156,7 @@ class CudaDevice(Device):
             compiler=self._compiler or "none",
             cuda=torch.version.cuda,
             driver=self.nvml.driver_version(),
+            capability="{}.{}".format(*self.facts.capability),
         )
 
     def allocate(self, nbytes: int) -> Arena:

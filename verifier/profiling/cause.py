@@ -33,3 +33,4 @@ class Ceilings:
     gflops: float  # fp32
     launch_us: float
     workers: int  # threads, or multiprocessors
+    capability: tuple[int, int] | None = None  # compute capability of a GPU; null: not known

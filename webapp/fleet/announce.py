@@ -37,7 +37,7 @@ class Announcement:
         """`environment`: where the judge measures; None with the reason in `unusable` where the device cannot be used."""
         said = ask_doctor(self.device, self.data)
         if environment is not None:
-            said = {**environment.model_dump(exclude_none=True), **said}
+            said = {**said, **environment.model_dump(exclude_none=True)}  # the doctor says "" of what it could not open
         if unusable:
             said = {**said, "unusable": unusable}
         known = {

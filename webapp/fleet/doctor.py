@@ -63,6 +63,7 @@ FACTS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "python": ("Python", str),
     "cuda": ("CUDA", str),
     "driver": ("Driver", str),
+    "capability": ("Compute capability", str),
     "threads": ("Threads", lambda value: f"{float(value):.0f}"),
     "multiprocessors": ("Multiprocessors", lambda value: f"{float(value):.0f}"),
     "memory_bytes": ("Memory", _gib),

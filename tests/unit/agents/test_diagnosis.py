@@ -3,7 +3,10 @@ from __future__ import annotations
 import pytest
 from agent_fakes import CEILINGS, TASK, report
 
+from agents.compiler import DeviceFigures
 from agents.diagnosis import Ceilings, diagnose
+from agents.roles.compiled import Compiled
+from agents.roles.digest import device_text
 from verifier.jobs import KernelProfile, Profile, VerifyJob
 
 H200 = Ceilings("cuda", 4000.0, 60000.0, 3.0, 132)
@@ -41,3 +44,32 @@ def test_one_bottleneck_with_its_evidence(ceilings, seen, bytes_min, flops, floo
 def test_a_defect_quotes_the_report():
     found = diagnose(report(JOB, "build_failed", message="expected ';'"), None, CEILINGS, bytes_min=1, flops=1, floor_ms=1)
     assert found.bottleneck == "defect" and "does not compile" in found.text and "expected ';'" in found.text
+
+
+def test_methods_for_a_newer_gpu_need_its_compute_capability():
+    def methods(capability):
+        ceilings = Ceilings("cuda", 4000.0, 60000.0, 3.0, 132, capability)
+        seen = profile(launches_per_iteration=1, device_busy=0.95)
+        return diagnose(report(JOB, ratio=1.0), seen, ceilings, bytes_min=10**6, flops=10**11, floor_ms=0.5).methods
+
+    assert "split-product" in methods((8, 0)) and "split-product" in methods(None)
+    assert "split-product" not in methods((7, 5))  # no tensor cores for TF32
+    assert "tma-copies" not in methods((8, 0))
+
+
+@pytest.mark.parametrize(
+    ("environment", "capability"),
+    [
+        ({"device": "cuda:0", "device_name": "NVIDIA A100", "capability": "8.0"}, (8, 0)),
+        ({"device": "cuda:0", "device_name": "NVIDIA H200", "capability": "9.0", "multiprocessors": 132}, (9, 0)),
+        ({"device": "cuda:0", "device_name": "NVIDIA B200", "capability": "10.0"}, (10, 0)),
+        ({"device": "cuda:0", "capability": ""}, None),  # a doctor that could not open the device
+        ({"device": "cuda:0"}, None),  # an older verifier
+        ({"device": "cpu", "threads": 2}, None),
+    ],
+)
+def test_the_compute_capability_is_that_of_the_device(environment, capability):
+    figures = DeviceFigures.of(environment, environment["device"])
+    assert figures.capability == capability
+    assert Compiled(None, figures).ceilings.capability == capability
+    assert ("compute capability" in device_text(figures)) == (capability is not None)
