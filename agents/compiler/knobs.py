@@ -8,10 +8,11 @@ from agents.compiler import families
 from agents.compiler.figures import DeviceFigures
 from agents.compiler.forward import Forward
 from agents.compiler.ir import Kernel, product
+from agents.compiler.kernels.cuda_body import Body
 from agents.compiler.kernels.shape import Shape
+from agents.compiler.kernels.vectors import vector_width
 from agents.compiler.options import Options
 from agents.compiler.plan import CompilerPlan
-from agents.compiler.print_cuda import CudaKernel, vector_width
 from agents.compiler.task_text import TaskText
 
 MOST_KERNELS = 4  # of a program, those that move most memory: what the others cost is not worth their measurements
@@ -80,7 +81,7 @@ def of_cuda(kernel: Kernel, shape: Shape) -> Offered:
         found["vector"] = ((1, 4), shape.vector)
     if shape.style == "rows" and kernel.rows >= 2 and 64 <= kernel.length <= 8192:
         found["warp-row"] = ((1, 0), int(shape.warp_rows))
-    if shape.style == "lanes" or (shape.style in ("rows", "split") and not CudaKernel(kernel, shape).resident):
+    if shape.style == "lanes" or (shape.style in ("rows", "split") and not Body(kernel, shape).resident):
         found["unroll"] = ((1, 2, 4, 8), shape.unroll)
     if shape.style == "split":
         found["row-blocks"] = ((8, 16, 32, 64, 128), shape.chunks)

@@ -1,0 +1,280 @@
+"""The body of a printed CUDA kernel: index arithmetic, the loops of a thread over its elements, the statements within them."""
+
+from __future__ import annotations
+
+import re
+
+from agents.compiler.ir import Access, Kernel, Op, Store, product
+from agents.compiler.kernels.expressions import C_TYPES, CUDA, Expressions, address, constant
+from agents.compiler.kernels.schedule import Pass, Schedule, schedule
+from agents.compiler.kernels.shape import Shape
+from agents.compiler.kernels.vectors import vector_access, vector_width
+
+HOW = {"sum": "Sum", "max": "Max", "min": "Min", "amax": "Max", "amin": "Min"}
+START = {"sum": "0.0f", "max": "-INFINITY", "min": "INFINITY", "amax": "-INFINITY", "amin": "INFINITY"}
+REGISTERS = 32  # values of a row that one thread keeps
+
+
+class Body:
+    """Collects the lines of one kernel at a time; `team` threads share a row, each takes `width` neighbouring elements at once."""
+
+    def __init__(self, kernel: Kernel, shape: Shape):
+        self.kernel, self.shape = kernel, shape
+        self.team = 32 if shape.warp_rows else shape.threads
+        self.width = vector_width(kernel) if shape.vector == 4 and shape.style in ("elements", "rows", "split") else 1
+        per_thread = -(-kernel.length // self.team)
+        self.resident = shape.style == "rows" and shape.cache and per_thread <= REGISTERS
+        self.plan: Schedule = schedule(kernel, self.resident)
+        self.items = max(1, -(-kernel.length // (self.team * self.width)))
+        outer = ["row"] if len(kernel.outer) == 1 else [f"row{n}" for n in range(len(kernel.outer))]
+        inner = ["i", "j", "k", "l", "m", "n"][: len(kernel.inner)][::-1]
+        self.variables = dict(zip(kernel.outer, outer, strict=True)) | dict(zip(kernel.inner, inner, strict=True))
+        self.lines: list[str] = []
+        self.depth = 1
+
+    def take(self) -> list[str]:
+        """The lines so far; the next kernel begins."""
+        lines, self.lines, self.depth = self.lines, [], 1
+        return lines
+
+    def put(self, line: str) -> None:
+        self.lines.append(line if line.startswith("#") else "    " * self.depth + line)
+
+    def open(self, line: str) -> None:
+        self.put(line + " {")
+        self.depth += 1
+
+    def close(self, count: int = 1) -> None:
+        for _ in range(count):
+            self.depth -= 1
+            self.put("}")
+
+    # -- index arithmetic ---------------------------------------------------------------------------------------------------
+
+    def unravel(self, flat: str, axes: list[int], kind: str) -> None:
+        """Declares the variables of `axes` from a flat index over them."""
+        if len(axes) == 1 and self.variables[axes[0]] == flat:
+            return
+        left = product(self.kernel.sizes[axis] for axis in axes)
+        for at, axis in enumerate(axes):
+            size = self.kernel.sizes[axis]
+            left //= size
+            text = flat if left == 1 else f"{flat} / {left}"
+            text = text if at == 0 else f"({text}) % {size}" if "/" in text else f"{text} % {size}"
+            self.put(f"const {kind} {self.variables[axis]} = {text};")
+
+    def open_rows(self) -> None:
+        """Declares the row (or its axes) of this team of threads."""
+        kernel = self.kernel
+        if self.shape.warp_rows:
+            per_block = self.shape.threads // 32
+            self.put(f"const long row = (long)blockIdx.x * {per_block} + threadIdx.x / 32;")
+            if kernel.rows % per_block:
+                self.put(f"if (row >= {kernel.rows}) return;")
+            self.put("const int thread = threadIdx.x % 32;")
+        else:
+            if kernel.outer:
+                self.put("const long row = blockIdx.x;")
+            self.put("const int thread = threadIdx.x;")
+        if len(kernel.outer) > 1:
+            self.unravel("row", kernel.outer, "long")
+
+    # -- loops over a row ---------------------------------------------------------------------------------------------------
+
+    def row_arrays(self) -> list[str]:
+        """Operations whose values a thread keeps in registers: what is loaded in one pass and read in another, and dear results."""
+        if not self.resident:
+            return []
+        counts: dict[str, int] = {}
+        for step in self.plan.passes:
+            for op in step.elements:
+                if op.kind == "load" and op.level == "full" and op.dtype == "float32":
+                    counts[op.name] = counts.get(op.name, 0) + 1
+        return [name for name, passes in counts.items() if passes > 1] + self.plan.caches
+
+    def declare(self, step: Pass) -> None:
+        for op in step.reduces:
+            wide = op.attr == "sum" and not self.resident
+            self.put(f"{'double' if wide else 'float'} {op.name}_part = {'0.0' if wide else START[op.attr]};")
+
+    def combine(self, op: Op, known: dict[str, str]) -> None:
+        if self.shape.warp_rows:
+            self.put(f"const float {op.name} = over_warp<{HOW[op.attr]}>({op.name}_part);")
+        else:
+            wide = op.attr == "sum" and not self.resident
+            start = "0.0" if wide else START[op.attr]
+            cast = "(float)" if wide else ""
+            self.put(f"const float {op.name} = {cast}over_block<{HOW[op.attr]}, {self.shape.threads}>({op.name}_part, {start});")
+        known[op.name] = op.name
+
+    def items_loop(self, step: Pass, known: dict[str, str], team: int, length: int, thread: str = "thread") -> None:
+        """Each thread of the team takes every `team`-th group of `width` elements."""
+        if not (step.elements or step.stores or step.reduces):
+            return
+        stride = team * self.width
+        kind = "int" if length < 2**31 - stride else "long"
+        first = thread if self.width == 1 else f"{thread} * {self.width}"
+        if self.resident:
+            self.put("#pragma unroll")
+            self.open(f"for (int item = 0; item < {self.items}; ++item)")
+            begin = len(self.lines)
+            self.put(f"const {kind} at = {first} + item * {stride};")
+            guarded = length % stride != 0
+            if guarded:
+                self.open(f"if (at < {length})")
+            self.vector_body(step, known, "at", kind)
+            self.close(1 + guarded)
+            self.drop_unused(begin)
+        else:
+            if self.shape.unroll:
+                self.put(f"#pragma unroll {self.shape.unroll}")
+            self.open(f"for ({kind} at = {first}; at < {length}; at += {stride})")
+            self.vector_body(step, known, "at", kind)
+            self.close()
+
+    def vector_body(self, step: Pass, known: dict[str, str], at: str, kind: str) -> None:
+        """Loads groups of four floats at once, computes them one by one, stores them at once."""
+        kernel = self.kernel
+        axes = kernel.inner
+        local = dict(known)
+        arrays = self.row_arrays() if self.shape.style == "rows" else []
+        item = "[item]" if self.resident else ""
+        lane = "[lane]" if self.width > 1 else ""
+        for name in step.cached:
+            local[name] = f"{name}_row{item}{lane}"
+        first_pass = {name: next(n for n, s in enumerate(self.plan.passes) if any(op.name == name for op in s.elements)) for name in arrays}
+        here = self.plan.passes.index(step)
+        target: dict[int, str] = {}
+        first = at
+        if self.width > 1 and not at.isidentifier():
+            first = "start"
+            self.put(f"const {kind} start = {at};")
+        begin = len(self.lines)
+        if self.width > 1:
+            self.unravel_lane(first, axes, kind, "_0")
+        for op in step.elements:
+            if op.kind != "load" or op.level != "full":
+                continue
+            if op.name in arrays:
+                place = f"{op.name}_row{item}"
+                local[op.name] = place + lane
+                if first_pass[op.name] == here and self.width > 1:
+                    self.put(f"*(float4*){place} = *(const float4*)({op.access.argument} + {self.vector_address(op.access, first)});")
+            elif self.width > 1 and vector_access(kernel, op.access) and op.dtype == "float32":
+                self.put(f"alignas(16) float {op.name}_four[4];")
+                self.put(f"*(float4*){op.name}_four = *(const float4*)({op.access.argument} + {self.vector_address(op.access, first)});")
+                local[op.name] = f"{op.name}_four[lane]"
+        vector_stores = [s for s in step.stores if self.width > 1 and vector_access(kernel, s.access) and self.stored_type(s) == "float"]
+        for store in vector_stores:
+            name = f"{store.access.argument}_to"
+            self.put(f"alignas(16) float {name}[4];")
+            target[id(store)] = f"{name}[lane]"
+        if self.width > 1:
+            self.put("#pragma unroll")
+            self.open("for (int lane = 0; lane < 4; ++lane)")
+            self.unravel_lane(first, axes, kind, "", lane=True)
+        elif len(axes) > 1 or self.variables[axes[-1]] != at:
+            self.unravel(at, axes, kind)
+        for name in arrays:
+            if self.width == 1 and first_pass[name] == here and name not in self.plan.caches:
+                op = kernel.ops[name]
+                self.put(f"{name}_row[item] = {op.access.argument}[{address(kernel, op.access, self.variables)}];")
+        self.statements(step, local, target)
+        if self.width > 1:
+            self.close()
+        for store in vector_stores:
+            self.put(
+                f"*(float4*)({store.access.argument} + {self.vector_address(store.access, first)}) = *(const float4*){store.access.argument}_to;"
+            )
+        self.drop_unused(begin)
+
+    def drop_unused(self, begin: int) -> None:
+        """Takes out index variables declared since line `begin` that nothing reads."""
+        for at in range(len(self.lines) - 1, begin - 1, -1):
+            declared = re.match(r"\s*const (?:int|long) (\w+) = ", self.lines[at])
+            name = declared[1] if declared else ""
+            if name.removesuffix("_0") in {*self.variables.values(), "at"} and not any(
+                re.search(rf"\b{name}\b", line) for line in self.lines[at + 1 :]
+            ):
+                del self.lines[at]
+
+    def unravel_lane(self, flat: str, axes: list[int], kind: str, suffix: str, lane: bool = False) -> None:
+        """Axis variables of the first of four elements (with a suffix), or of the element of this lane."""
+        left = product(self.kernel.sizes[axis] for axis in axes)
+        for at, axis in enumerate(axes):
+            size = self.kernel.sizes[axis]
+            left //= size
+            name = self.variables[axis]
+            if lane:
+                base = flat if len(axes) == 1 else f"{name}_0"
+                text = f"{base} + lane" if axis == axes[-1] else base
+            elif len(axes) == 1:
+                return
+            else:
+                text = flat if left == 1 else f"{flat} / {left}"
+                text = text if at == 0 else f"({text}) % {size}" if "/" in text else f"{text} % {size}"
+            self.put(f"const {kind} {name}{suffix} = {text};")
+
+    def vector_address(self, access: Access, first: str) -> str:
+        inner = self.kernel.inner
+        names = {axis: (first if len(inner) == 1 else f"{name}_0") if axis in inner else name for axis, name in self.variables.items()}
+        return address(self.kernel, access, names)
+
+    def stored_type(self, store: Store) -> str:
+        return C_TYPES[self.kernel.arguments[store.access.argument].dtype]
+
+    # -- statements ---------------------------------------------------------------------------------------------------------
+
+    def row_values(self, ops: list[Op], known: dict[str, str]) -> None:
+        for op in ops:
+            if op.name in known or any(a not in known and self.kernel.ops[a].kind == "reduce" for a in op.args):
+                continue
+            printer = Expressions(self.kernel, CUDA, self.variables, known)
+            if op.kind == "const":
+                known[op.name] = constant(op.attr, op.dtype)
+                continue
+            self.put(f"const {C_TYPES[op.dtype]} {op.name} = {printer.expression(op)};")
+            known[op.name] = op.name
+
+    def finish(self, known: dict[str, str], guard: str) -> None:
+        if not self.plan.row_stores:
+            return
+        if guard:
+            self.open(f"if ({guard})")
+        self.row_values(self.plan.tail, known)
+        for store in self.plan.row_stores:
+            printer = Expressions(self.kernel, CUDA, self.variables, known)
+            self.put(f"{store.access.argument}[{address(self.kernel, store.access, self.variables)}] = {printer.text(store.op)};")
+        if guard:
+            self.close()
+
+    def statements(self, step: Pass, known: dict[str, str], target: dict[int, str]) -> None:
+        at = self.plan.passes.index(step)
+        local = dict(known)
+        printer = Expressions(self.kernel, CUDA, self.variables, local)
+        rows = step.rows if self.shape.style == "elements" else []
+        for op in [*rows, *step.elements]:
+            if op.name in local or op.kind == "scan":
+                continue
+            text = printer.expression(op)
+            if op.kind == "const":
+                local[op.name] = text
+            elif self.plan.uses(at, op.name) > 1 or len(text) > 72 or self.plan.named(at, op.name):
+                self.put(f"const {C_TYPES[op.dtype]} {op.name} = {text};")
+                local[op.name] = op.name
+        lane = "[item][lane]" if self.width > 1 else "[item]"
+        for name in step.keeps:
+            self.put(f"{name}_row{lane} = {printer.text(name)};")
+        for op in step.reduces:
+            name = op.name if self.shape.style == "lanes" else f"{op.name}_part"
+            value = printer.text(op.args[0])
+            if op.attr == "sum":
+                self.put(f"{name} += {value};")
+            else:
+                sign = ">" if op.attr in ("max", "amax") else "<"
+                simple = value if value.isidentifier() or value.endswith("]") else f"({value})"
+                nan = f" || {simple} != {simple}" if op.attr in ("amax", "amin") else ""
+                self.put(f"{name} = {simple} {sign} {name}{nan} ? {simple} : {name};")
+        for store in step.stores:
+            place = target.get(id(store)) or f"{store.access.argument}[{address(self.kernel, store.access, self.variables)}]"
+            self.put(f"{place} = {printer.text(store.op)};")
