@@ -6,10 +6,10 @@ import re
 
 from agents.compiler import families
 from agents.compiler.builder import Refused
-from agents.compiler.forward import kernel_base
 from agents.compiler.groups.fuse import build
 from agents.compiler.ir import Kernel
 from agents.compiler.kernels.shape import Shape, shape_of, streams
+from agents.compiler.naming import kernel_base
 from agents.compiler.network import Network
 from agents.compiler.options import Move, Options
 from agents.compiler.plan import CompilerPlan, Group, work_of
@@ -67,7 +67,7 @@ def times(plan: CompilerPlan, options: Options, report: Report, profile: Profile
     alike: dict[str, list[Group]] = {}
     for group in plan.own:
         if not options.on("leave-to-library", group.id):
-            alike.setdefault(kernel_base(group), []).append(group)
+            alike.setdefault(kernel_base(group.kinds), []).append(group)
     for base, groups in alike.items():
         pattern = re.compile(rf"^{re.escape(base)}(_\d+)?(_kernel|_pass\d+)?(\(.*)?$")
         spent = sum(ms for name, ms in seen.items() if pattern.match(name))

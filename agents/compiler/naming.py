@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from agents.compiler.builder import identifier
 from agents.compiler.ir import Kernel
 from agents.compiler.network import Network
@@ -55,3 +57,14 @@ def rename_ops(kernel: Kernel, renames: dict[str, str], reserved: set[str] = fro
         store.op = final.get(store.op, store.op)
     kernel.ops = ops
     return final
+
+
+C_WORDS = {"add", "sub", "mul", "div", "exp", "log", "sqrt", "pow", "max", "min", "abs", "sum", "where", "norm", "round", "floor", "ceil", "sin",
+           "cos", "tan", "tanh", "erf", "var", "std", "neg", "sign", "clone", "mean", "line", "trunc", "log1p", "expm1", "remainder"}  # fmt: skip
+
+
+def kernel_base(kinds: list[str]) -> str:
+    """The C name of a kernel of these operators; another kernel of the same name gets a number."""
+    base = re.sub(r"_+", "_", "_".join(dict.fromkeys(identifier(kind.lower()) for kind in kinds)))
+    base = base if len(base) <= 40 else "_".join(base[:40].split("_")[:-1])
+    return f"{base}_all" if base in C_WORDS else base

@@ -36,6 +36,24 @@ class Shape:
     block: int = 512  # CPU: elements summed in single precision before they join a double
     line: int = 4096  # CPU: elements finished in the cache before they are written past it
 
+    def describe(self, cuda: bool) -> str:
+        """The launch shape or loop structure in words."""
+        if cuda:
+            return {
+                "elements": f"grid-stride loop, blocks of {self.threads} threads",
+                "rows": f"one warp a row, {self.threads // 32} rows a block" if self.warp_rows else f"one block of {self.threads} threads a row",
+                "lanes": f"one thread a row, blocks of {self.threads} threads",
+                "split": f"each row shared by many blocks of {self.threads} threads",
+                "scan": f"one block of {self.threads} threads a row, tile by tile",
+            }[self.style]
+        return {
+            "elements": "elements over threads and SIMD lanes",
+            "rows": "rows over threads, the elements of a row over SIMD lanes",
+            "lanes": "rows over threads and SIMD lanes",
+            "split": "few long rows, each shared by all threads",
+            "scan": f"{self.lanes} rows advance together in each thread",
+        }[self.style] + (", written past the cache" if self.stream else "")
+
 
 PARALLEL_WORK = 16384  # elements below which a parallel region costs more than it gives
 

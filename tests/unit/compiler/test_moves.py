@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from agents.compiler import DeviceFigures, Options, moves, print_program
-from agents.compiler.forward import kernel_base
+from agents.compiler.naming import kernel_base
 from verifier.jobs import Profile
 from verifier.report import Comparison, Environment, Interval, Kernel, Protection, Report, Timing
 
@@ -63,7 +63,7 @@ def test_launch_bound_models_get_a_graph_first(plan_of):
 
 def test_a_small_share_is_left_alone(plan_of):
     found = plan_of("residual_mlp", DeviceFigures.cpu(2))
-    kernels = [Kernel(name=kernel_base(group), calls=1, ms=0.01, share=0.001, own=True) for group in found.plan.own]
+    kernels = [Kernel(name=kernel_base(group.kinds), calls=1, ms=0.01, share=0.001, own=True) for group in found.plan.own]
     offered = moves(found.plan, Options(), report(10.0, 12.0, kernels), None)
     assert all(not move.group for move in offered)
 

@@ -1,0 +1,101 @@
+"""The statements of a printed forward and the variables in them: one for each value of the graph that is held, made where it is first read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agents.compiler.builder import CONSTANTS, identifier
+from agents.compiler.layout import SPLITS
+from agents.compiler.network import Network, plain
+from agents.compiler.packing import Packing
+from agents.compiler.print_torch import attribute, expression
+from agents.compiler.reductions import short
+from verifier.graph import Graph, GraphInput
+
+
+class Statements:
+    """`arguments`: names of forward's parameters. `lines` grow in the order in which they run."""
+
+    def __init__(self, graph: Graph, network: Network, arguments: list[str], cuda: bool):
+        self.graph, self.network, self.arguments, self.cuda = graph, network, arguments, cuda
+        self.lines: list[str] = []
+        self.variables: dict[str, str] = {}  # value of the graph -> expression
+        self.taken: set[str] = {*arguments, "self", "torch", "kernels", "ctypes", "stream", "scratch", "packed"}
+        first = self._first_tensor()
+        self.packing = Packing(f"{arguments[first.index]}.device" if first else '"cuda"' if cuda else '"cpu"')
+        for entry in network.inputs.values():
+            if entry.kind == "user":
+                self.variables[entry.name] = arguments[entry.index]
+            elif entry.kind == "constant":
+                self.variables[entry.name] = self._constant_tensor(entry)
+            else:
+                self.variables[entry.name] = attribute(entry.target)
+
+    def put(self, *lines: str) -> None:
+        self.lines += lines
+
+    def _constant_tensor(self, entry: GraphInput) -> str:
+        """On the GPU it is made or moved once."""
+        if entry.value is None:
+            return self.packed(f"{attribute(entry.target)}.to(device)") if self.cuda else attribute(entry.target)
+        text = f"torch.tensor({entry.value!r}, dtype=torch.{entry.spec.dtype})"
+        return self.packed(f"{text[:-1]}, device=device)") if self.cuda else text
+
+    def packed(self, code: str) -> str:
+        """The variable of a tensor that is made once, at the first forward."""
+        return self.packing.variable(code, self.lines)
+
+    def value(self, name: str) -> str:
+        """The expression of a value; views and constants are made where they are read."""
+        if name in self.variables:
+            return self.variables[name]
+        node = self.network.nodes[name]
+        maker = self.network.nodes.get(node.args[0]["ref"]) if node.op == "getitem" else None
+        if not (self.network.is_view(name) or node.op in SPLITS or short(node) in CONSTANTS or maker is not None):
+            raise KeyError(f"{name} is read before it is computed")
+        text = expression(self.network, node, self.value)
+        if len(self.network.users[name]) > 1 or node.op in SPLITS:
+            variable = self.fresh(name)
+            self.put(f"{variable} = {text}")
+            self.variables[name] = variable
+            return variable
+        return f"({text})" if short(node) in CONSTANTS and " " in text and not text.endswith(")") else text
+
+    def materialise(self, name: str) -> None:
+        variable = self.fresh(name)
+        self.put(f"{variable} = {self.value(name)}")
+        self.variables[name] = variable
+
+    def allocate(self, name: str) -> None:
+        """Memory of its own for a value that a kernel writes."""
+        variable = self.variables[name] = self.fresh(name)
+        spec = self.network.spec(name)
+        extras = "" if spec.dtype == "float32" else f", dtype=torch.{spec.dtype}"
+        extras += f", device={self.device()}" if self.cuda else ""
+        self.put(f"{variable} = torch.empty({tuple(spec.shape)}{extras})")
+
+    def fresh(self, name: str) -> str:
+        name = identifier(name)
+        while name in self.taken:
+            name += "_"
+        self.taken.add(name)
+        return name
+
+    def device(self) -> str:
+        first = self._first_tensor()
+        return f"{self.variables[first.name]}.device" if first else '"cuda"'
+
+    def _first_tensor(self) -> GraphInput | None:
+        return next((e for e in self.graph.inputs if e.kind == "user" and e.spec is not None), None)
+
+    def tree(self, tree: Any) -> str:
+        """What forward returns, by the structure of its outputs."""
+        if isinstance(tree, int):
+            leaf = self.graph.outputs[tree]
+            return self.value(leaf["ref"]) if isinstance(leaf, dict) and "ref" in leaf else repr(plain(leaf))
+        if isinstance(tree, list):
+            return f"[{', '.join(self.tree(item) for item in tree)}]"
+        if "tuple" in tree and isinstance(tree["tuple"], list):
+            items = [self.tree(item) for item in tree["tuple"]]
+            return f"({items[0]},)" if len(items) == 1 else ", ".join(items) if tree is self.graph.output_tree else f"({', '.join(items)})"
+        return "{" + ", ".join(f'"{key}": {self.tree(item)}' for key, item in tree.items()) + "}"
