@@ -9,26 +9,15 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from django.contrib.postgres.aggregates import ArrayAgg
-from django.db.models import Count, DurationField, ExpressionWrapper, F, FloatField, IntegerField, OuterRef, Q, QuerySet, Subquery, Value
-from django.db.models.fields.json import KeyTextTransform
-from django.db.models.functions import Cast, Coalesce
+from django.db.models import Count, F, IntegerField, OuterRef, Q, QuerySet, Subquery
+from django.db.models.functions import Coalesce
 from django.http import QueryDict
 
 from webapp.accounts.models import Team
-from webapp.runs.models import Candidate, Run, Verification
+from webapp.runs.census import FILTERS, STATES, Census
+from webapp.runs.models import RATIO, TOOK, Candidate, Run, Verification
 
 PAGE_SIZE = 50
-STATES = {
-    "": ("All", Q(archived_at=None)),
-    "active": ("Active", Q(archived_at=None) & ~Q(state="finished")),
-    "improved": ("Improved", Q(archived_at=None, outcome="improved")),
-    "unfinished": ("Without gain", Q(archived_at=None, state="finished") & ~Q(outcome="improved")),
-    "archived": ("Archived", Q(archived_at__isnull=False)),
-}
-FILTERS = {"outcome": "outcome", "workflow": "workflow", "device": "device_kind", "precision": "precision", "author": "created_by__username"}
-RATIO = Coalesce(Cast(KeyTextTransform("ratio", "speedup"), FloatField()), Value(0.0))
-TOOK = ExpressionWrapper(F("finished_at") - F("started_at"), output_field=DurationField())
 # Name -> (expression, whether the largest come first). Ties are settled by the id.
 ORDERS: dict[str, tuple[Any, bool]] = {
     "-created": (F("created_at"), True),
@@ -120,7 +109,7 @@ def searched(runs: QuerySet[Run], text: str) -> QuerySet[Run]:
     return runs
 
 
-def page_of(team: Team, listing: Listing) -> Page:
+def page_of(team: Team, listing: Listing, census: Census) -> Page:
     def narrowed(runs: QuerySet[Run]) -> QuerySet[Run]:
         runs = searched(runs.filter(STATES[listing.state][1]), listing.text)
         return runs.filter(**{FILTERS[name]: value for name, value in listing.chosen.items()})
@@ -129,14 +118,16 @@ def page_of(team: Team, listing: Listing) -> Page:
     keyed = narrowed(Run.objects.filter(team=team)).annotate(key=expression)
     if listing.order.endswith("time"):
         keyed = keyed.filter(key__isnull=False)  # what has not ended has no time yet
-    total = keyed.count()
+    counted = not listing.text and not listing.order.endswith("time")
+    total = census.total(listing.state, listing.chosen) if counted else keyed.count()
     backwards = bool(listing.before)
     edge = read_cursor(listing.before or listing.after)
     down = largest_first != backwards
     if edge is not None:
         value, pk = edge
         beyond = "lt" if down else "gt"
-        keyed = keyed.filter(Q(**{f"key__{beyond}": value}) | Q(key=value, **{f"pk__{beyond}": pk}))
+        # The first condition is the one that an index begins at.
+        keyed = keyed.filter(Q(**{f"key__{beyond}e": value}), Q(**{f"key__{beyond}": value}) | Q(**{f"pk__{beyond}": pk}))
     sign = "-" if down else ""
     found = list(keyed.order_by(f"{sign}key", f"{sign}pk").values_list("pk", "key")[: PAGE_SIZE + 1])
     more = len(found) > PAGE_SIZE
@@ -169,18 +160,3 @@ def read_cursor(text: str) -> tuple[Any, str] | None:
         return read(inner), str(UUID(pk))
     except (ValueError, TypeError, KeyError, AttributeError, StopIteration):
         return None
-
-
-def state_counts(team: Team) -> dict[str, int]:
-    """How many runs each state of the filter has."""
-    found = Run.objects.filter(team=team).aggregate(**{f"n_{name}": Count("pk", filter=condition) for name, (_, condition) in STATES.items()})
-    return {name: found[f"n_{name}"] for name in STATES}
-
-
-def choices(team: Team) -> dict[str, list[str]]:
-    """What each filter can be set to: what the team's runs have."""
-    wanted = {
-        name: ArrayAgg(column, distinct=True, filter=~Q(**{column: ""}) & Q(**{f"{column}__isnull": False})) for name, column in FILTERS.items()
-    }
-    found = Run.objects.filter(team=team).aggregate(**wanted)
-    return {name: sorted(found[name] or []) for name in FILTERS}

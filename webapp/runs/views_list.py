@@ -20,7 +20,8 @@ from webapp.accounts.access import has_right
 from webapp.accounts.lost_access import access_changed
 from webapp.runs import services
 from webapp.runs.access import run_for
-from webapp.runs.listing import PAGE_SIZE, STATES, Listing, choices, page_of, state_counts, team_runs
+from webapp.runs.census import STATES, Census
+from webapp.runs.listing import PAGE_SIZE, Listing, page_of, team_runs
 from webapp.runs.models import Run
 
 LABELS = {"outcome": "Outcome", "workflow": "Workflow", "device": "Device", "precision": "Precision", "author": "Person"}
@@ -30,9 +31,9 @@ LABELS = {"outcome": "Outcome", "workflow": "Workflow", "device": "Device", "pre
 @require_GET
 def run_list(request: HttpRequest) -> HttpResponse:
     listing = Listing.of(request.GET)
-    counts = state_counts(request.team)
-    page = page_of(request.team, listing)
-    options = choices(request.team)
+    census = Census.of(request.team)
+    counts, options = census.counts, census.choices
+    page = page_of(request.team, listing, census)
     context = {
         "page": page,
         "state": listing.state,
@@ -60,7 +61,7 @@ def run_list_live(request: HttpRequest) -> HttpResponse:
     except ValueError:
         return HttpResponseBadRequest("ids are run ids, since is a time")
     newer = Run.objects.filter(team=request.team, created_at__gt=since).count() if since else 0
-    context = {"runs": team_runs(request.team).filter(pk__in=ids), "newer": newer, "counts": state_counts(request.team)}
+    context = {"runs": team_runs(request.team).filter(pk__in=ids), "newer": newer, "counts": Census.of(request.team).counts}
     return render(request, "runs/list_live.html", context)
 
 

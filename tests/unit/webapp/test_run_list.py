@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from tests.unit.webapp.cast import make_run
 from tests.unit.webapp.people import make_result
+from webapp.runs.census import FILTERS, STATES, Census
 from webapp.runs.models import Run
 
 LIST = reverse("runs:list")
@@ -189,3 +190,20 @@ def test_a_cursor_that_nobody_wrote_is_the_beginning(people):
     client = people.client("alice")
     for cursor in ("x", "bm9uZQ", "W10", "W3sibiI6IngifSwieSJd"):
         assert len(titles(client.get(LIST, {"after": cursor}).content.decode())) == 3
+
+
+def test_the_census_counts_what_each_state_and_filter_lists(people):
+    runs = many(people.alice, 40)
+    Run.objects.filter(pk__in=[run.pk for run in runs[::7]]).update(archived_at=timezone.now())
+    Run.objects.filter(pk__in=[run.pk for run in runs[3::7]]).update(state="running", outcome="", finished_at=None)
+    Run.objects.filter(pk__in=[run.pk for run in runs[::11]]).update(created_by=people.bob)
+    Run.objects.filter(pk__in=[run.pk for run in runs[5::11]]).update(created_by=None)
+    found = Census.of(people.alice.personal_team)
+    listed = Run.objects.filter(team=people.alice.personal_team)
+    chosen = [{}, {"device": "cuda"}, {"author": "bob"}, {"outcome": "improved", "device": "cpu"}, {"author": "nobody"}]
+    for state, (_, condition) in STATES.items():
+        for filters in chosen:
+            wanted = listed.filter(condition, **{FILTERS[name]: value for name, value in filters.items()})
+            assert found.total(state, filters) == wanted.count(), (state, filters)
+    assert found.choices["author"] == ["alice", "bob"] and found.choices["outcome"] == ["failed", "improved"]
+    assert sum(found.counts[state] for state in ("active", "improved", "unfinished", "archived")) == len(runs)

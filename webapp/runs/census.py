@@ -1,0 +1,67 @@
+"""How many runs a team has of each state and setting: one pass over one index (`run_census`) tells everything that the list's filters say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from django.db.models import BooleanField, Count, ExpressionWrapper, Q
+
+from webapp.accounts.models import Team, User
+from webapp.runs.models import Run
+
+# What a run is listed under: every run has exactly one of the states but "", which is all that is not archived.
+STATES = {
+    "": ("All", Q(archived_at=None)),
+    "active": ("Active", Q(archived_at=None) & ~Q(state="finished")),
+    "improved": ("Improved", Q(archived_at=None, state="finished", outcome="improved")),
+    "unfinished": ("Without gain", Q(archived_at=None, state="finished") & ~Q(outcome="improved")),
+    "archived": ("Archived", Q(archived_at__isnull=False)),
+}
+FILTERS = {"outcome": "outcome", "workflow": "workflow", "device": "device_kind", "precision": "precision", "author": "created_by__username"}
+ARCHIVED = ExpressionWrapper(Q(archived_at__isnull=False), output_field=BooleanField())
+SETTINGS = ("outcome", "workflow", "device_kind", "precision", "created_by")  # columns behind FILTERS, in their order
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs that are alike: the state that they are listed under, the value of each filter, how many they are."""
+
+    state: str
+    settings: Mapping[str, str]
+    runs: int
+
+    def within(self, state: str) -> bool:
+        return self.state == state or (state == "" and self.state != "archived")
+
+
+@dataclass(frozen=True)
+class Census:
+    groups: list[Group]
+
+    @classmethod
+    def of(cls, team: Team) -> Census:
+        alike = Run.objects.filter(team=team).annotate(archived=ARCHIVED).values_list("archived", "state", *SETTINGS)
+        found = list(alike.annotate(n=Count("*")).order_by())
+        names = dict(User.objects.filter(pk__in={row[-2] for row in found}).values_list("pk", "username"))
+        groups = []
+        for archived, state, *values, author, runs in found:
+            improved = values[0] == "improved"
+            under = "archived" if archived else "active" if state != "finished" else "improved" if improved else "unfinished"
+            groups.append(Group(under, dict(zip(FILTERS, [*values, names.get(author, "")], strict=True)), runs))
+        return cls(groups)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Runs of each state of the filter."""
+        return {state: self.total(state, {}) for state in STATES}
+
+    def total(self, state: str, chosen: Mapping[str, str]) -> int:
+        """Runs of a state for which every chosen filter holds."""
+        found = (group for group in self.groups if group.within(state))
+        return sum(group.runs for group in found if all(group.settings[name] == value for name, value in chosen.items()))
+
+    @property
+    def choices(self) -> dict[str, list[str]]:
+        """What each filter can be set to: what the team's runs have."""
+        return {name: sorted({group.settings[name] for group in self.groups} - {""}) for name in FILTERS}
