@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from agents.events import Agent, Event
+from agents.events import Event
 
 MAX_NOTE = 4000  # characters
 TO = ("all", "planner", "coder", "verifier")
+COMPILER = "built-in"  # who reads a note to any role that the compiler plays (`agents.orders`)
 
 
 class Notes:
@@ -35,9 +36,10 @@ class Notes:
                 self._given[payload["value"]["agent"], seq] = payload["key"]
 
     @contextmanager
-    def claimed(self, agent: Agent, key: str) -> Iterator[list[dict[str, Any]]]:
-        """The notes for the prompt of `key`, oldest first; no other prompt of that role gets them meanwhile."""
-        mine = [note for seq, note in sorted(self._notes.items()) if note["to"] in (agent, "all") and self._owner(agent, seq) in (None, key)]
+    def claimed(self, agent: str, key: str, roles: Sequence[str] | None = None) -> Iterator[list[dict[str, Any]]]:
+        """The notes for the prompt of `key`, oldest first; no other prompt of that role gets them meanwhile. `roles`: all that the reader plays."""
+        to = {*([agent] if roles is None else roles), "all"}
+        mine = [note for seq, note in sorted(self._notes.items()) if note["to"] in to and self._owner(agent, seq) in (None, key)]
         fresh = [(agent, note["seq"]) for note in mine]
         self._claimed.update(dict.fromkeys(fresh, key))
         try:
@@ -45,6 +47,9 @@ class Notes:
         finally:
             for claim in fresh:
                 self._claimed.pop(claim, None)
+
+    def note(self, seq: int) -> dict[str, Any]:
+        return self._notes[seq]
 
     def text(self, seq: int) -> str:
         note = self._notes[seq]

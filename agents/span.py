@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,7 @@ from agents.asking import DELTA_CHARACTERS, ask
 from agents.budget import OutOfBudget
 from agents.events import MAX_PAYLOAD_BYTES, Agent, Event, Kind, NewEvent
 from agents.llm.messages import Reply, Request
+from agents.notes import COMPILER
 from verifier.jobs import AdmitJob, CaptureJob, Job, JobResult, ProfileJob, VerifyJob
 from verifier.report import Tier
 from verifier.source import sha256
@@ -52,7 +53,7 @@ class Span:
     def __init__(self, run: Engine, path: str, title: str, agent: Agent = "engine"):
         self.run, self.path, self.title, self.agent = run, path, title, agent
         self.status, self.summary = "ok", ""
-        self._effects = 0
+        self._effects = self._looks = 0
         self._opened_at: datetime | None = None
 
     async def __aenter__(self) -> Span:
@@ -159,6 +160,26 @@ class Span:
                 recorded = {"key": key, "name": "notes", "value": value}
                 await self.run.append([NewEvent(kind="effect.completed", span=self.path, agent="engine", payload=recorded)])
         return [self.run.notes.text(seq) for seq in recorded["value"]["notes"]]
+
+    async def orders(self, roles: Sequence[str]) -> list[dict[str, Any]]:
+        """Notes to those roles, which the built-in compiler plays, since it looked last: `{seq, to, text, by}`, oldest first, each given once.
+
+        Looks have keys of their own, so that one more of them changes the key of no other effect in the span.
+        """
+        self._looks += 1
+        key, replay = f"{self.path}/orders#{self._looks}", self.run.replay
+        recorded = replay.effects.get(key)
+        if recorded is None:
+            if replay.passed(key) or replay.passed(f"{self.path}#{self._effects}"):
+                return []  # there were none, and no event says so
+            await self.run.refresh()
+            with self.run.notes.claimed(COMPILER, key, roles) as noted:
+                if not noted:
+                    return []
+                value = {"agent": COMPILER, "notes": [note["seq"] for note in noted]}
+                recorded = {"key": key, "name": "notes", "value": value}
+                await self.run.append([NewEvent(kind="effect.completed", span=self.path, agent="engine", payload=recorded)])
+        return [self.run.notes.note(seq) for seq in recorded["value"]["notes"]]
 
     async def propose_plan(self, payload: dict[str, Any]) -> dict[str, Any]:
         """Put a plan on record, and return the one to work by: where the settings ask for it the run waits until a person has read the plan,

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from agents import forking
+from agents import forking, orders
 from agents.arguments import Unusable, add_limits, add_settings, limits_from, settings_from
 from agents.events import Event, NewEvent
 from agents.journal import ARTEFACTS, TRACE, FileJournal, PayloadTooLarge, write_trace
@@ -29,7 +29,11 @@ def add_commands(commands: argparse._SubParsersAction) -> None:
     control.add_argument("action", choices=["pause", "resume", "cancel"])
     control.set_defaults(act=lambda args: asyncio.run(ask(args.directory, args.action)))
 
-    note = commands.add_parser("note", help="send a note to an agent: it goes into that role's next prompt, once")
+    note = commands.add_parser(
+        "note",
+        help="send a note to an agent: it goes into that role's next prompt, once",
+        description=f"A role that a model plays reads any note. One that the built-in compiler plays reads no prose; it obeys {orders.FORMS}.",
+    )
     note.add_argument("directory", type=Path, metavar="DIR")
     note.add_argument("text", metavar="TEXT")
     note.add_argument("--to", choices=TO, default="all", help="default: all, each once")
@@ -78,7 +82,11 @@ def control(action: str, **arguments: Any) -> NewEvent:
 async def send_note(directory: Path, text: str, to: str) -> int:
     if not text.strip() or len(text) > MAX_NOTE:
         raise Unusable(f"a note has 1 to {MAX_NOTE} characters; this one has {len(text)}")
-    journal, _ = await opened(directory)
+    journal, events = await opened(directory)
+    try:
+        orders.check(forking.settings_of(events), to, text)
+    except (orders.NotAnOrder, forking.ForkRefused) as error:
+        raise Unusable(str(error)) from None
     await journal.append([NewEvent(kind="note.added", agent="person", payload={"to": to, "text": text.strip(), "by": BY})])
     return 0
 

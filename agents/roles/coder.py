@@ -43,6 +43,8 @@ class BuiltInCoder:
     async def realise(self, span: Span, situation: Situation, idea: Idea, parent: Attempt | None) -> Edit | None:
         compiled: Compiled = situation.plan.data
         base = parent.edit.options if parent is not None and parent.edit.options is not None else Options()
+        if any(situation.orders.refuses(name) for name in idea.strategies):
+            return None  # a note came after the idea
         strategy = idea.strategies[0] if idea.strategies else ""
         says = (f"Idea {idea.number}{f' on candidate {parent.number}' if parent else ''}: {idea.text}",)
         edit = self._print(compiled, situation, realised(idea, base), idea.title, idea.text, says, strategy)
@@ -58,7 +60,7 @@ class BuiltInCoder:
 
     async def tune(self, span: Span, situation: Situation, attempt: Attempt, values: Mapping[str, int]) -> Edit | None:
         compiled: Compiled = situation.plan.data
-        if attempt.edit.options is None:
+        if attempt.edit.options is None or situation.orders.refuses(NUMBER):
             return None
         known = {n.name: n for n in numbers(compiled.plan, situation.task_source, attempt.edit.options)}
         options = with_numbers(attempt.edit.options, list(known.values()), dict(values))

@@ -33,7 +33,7 @@ def ideas(situation: Situation, count: int, known: Sequence[Idea]) -> list[Idea]
     found: list[Idea] = []
     for choices, expected in _stream(compiled, situation, len(known)):
         key = frozenset(choices.items())
-        if key not in seen:
+        if key not in seen and allowed(situation, choices):
             seen.add(key)
             found.append(idea_of(compiled, choices, expected))
         if len(found) >= count:
@@ -46,6 +46,7 @@ def cross(situation: Situation, first: Idea, second: Idea) -> Idea:
     compiled: Compiled = situation.plan.data
     a, b = (idea.data if isinstance(idea.data, dict) else {} for idea in (first, second))
     draw = random.Random(f"{situation.settings.seed}/{first.number}/{second.number}/{sorted(a.items())}/{sorted(b.items())}")
+    a, b = (kept(situation, choices) for choices in (a, b))
     child = {}
     for place in dict.fromkeys([*a, *b]):
         if place in a and place in b:
@@ -55,9 +56,24 @@ def cross(situation: Situation, first: Idea, second: Idea) -> Idea:
     if child in (a, b):
         child = {**a, **b}
     if child in (a, b):
-        others = [{**child, place: value} for place, value in _singles(compiled, situation)]
+        others = [{**child, place: value} for place, value in _singles(compiled, situation) if allowed(situation, {place: value})]
         child = draw.choice([other for other in others if other not in (a, b, child)] or [child])
     return idea_of(compiled, child, None, (first.number, second.number))
+
+
+def strategy_of(place: str) -> str:
+    """The strategy that a choice belongs to, as the catalogue calls it."""
+    name = place.partition(" ")[2]
+    return name if name in STRATEGIES else NUMBER
+
+
+def allowed(situation: Situation, choices: Choices) -> bool:
+    return kept(situation, choices) == choices
+
+
+def kept(situation: Situation, choices: Choices) -> Choices:
+    """Without what people's notes forbid."""
+    return {place: value for place, value in choices.items() if situation.orders.refuses(strategy_of(place)) is None}
 
 
 def align(situation: Situation, idea: Idea, attempt: Attempt) -> Idea:
@@ -96,7 +112,7 @@ def idea_of(compiled: Compiled, choices: Choices, expected: float | None, parent
         group = group.partition(",")[0]
         what = f"{name} {'on' if value else 'off'}" if name in STRATEGIES else f"{name} = {value}"
         words.append(f"{what} in {group} ({groups.get(group, 'gone')})" if group else what)
-        strategies.append(name if name in STRATEGIES else NUMBER)
+        strategies.append(strategy_of(place))
     title = ", ".join(words)[:120] or "the compiler's own choice"
     text = (
         f"On top of fused groups in own kernels: {'; '.join(words)}." if words else "Fuse what can be fused and leave every number to the compiler."

@@ -10,6 +10,7 @@ from agents.compiler import DeviceFigures, make_plan
 from agents.events import MAX_PAYLOAD_BYTES
 from agents.roles import compiled_ideas
 from agents.roles.compiled import Compiled
+from agents.roles.obeying import heed
 from agents.roles.situation import Attempt, Idea, Plan, Situation
 from agents.span import Span
 
@@ -35,6 +36,7 @@ class BuiltInPlanner:
         )
 
     async def ideas(self, span: Span, situation: Situation, count: int, known: Sequence[Idea]) -> list[Idea]:
+        await heed(span, situation, "planner")
         return compiled_ideas.ideas(situation, count, known)
 
     async def cross(self, span: Span, situation: Situation, first: Idea, second: Idea) -> Idea:

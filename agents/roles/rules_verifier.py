@@ -6,6 +6,7 @@ from agents.diagnosis import Diagnosis, diagnose
 from agents.memory import Memory
 from agents.roles import steps
 from agents.roles.compiled import Compiled
+from agents.roles.obeying import heed
 from agents.roles.situation import Advice, Attempt, Situation
 from agents.run import Engine
 from agents.span import Span
@@ -21,6 +22,7 @@ class RulesVerifier:
     name = "built-in"
 
     async def advise(self, span: Span, situation: Situation, attempt: Attempt) -> Advice:
+        await heed(span, situation, "verifier")
         return by_rules(situation, attempt)
 
 
@@ -64,7 +66,14 @@ def open_methods(situation: Situation, found: Diagnosis) -> list[str]:
         return []
     memory, left = Memory.of(situation), families_to_leave(situation)
     where = str((situation.step or {}).get("id", ""))
-    return [name for name in found.methods if family(name) not in left and memory.failed(name, where) is None and name not in built_upon(situation)]
+    return [
+        name
+        for name in found.methods
+        if family(name) not in left
+        and memory.failed(name, where) is None
+        and name not in built_upon(situation)
+        and situation.orders.refuses(name) is None
+    ]
 
 
 def built_upon(situation: Situation) -> set[str]:

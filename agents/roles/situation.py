@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from agents.diagnosis import Diagnosis
+from agents.orders import Orders
 from agents.ports import Passage
 from agents.settings import Settings
 from agents.span import Span
@@ -119,6 +120,7 @@ class Situation:
     refusals: list[str] = field(default_factory=list)  # why replies could not be used, since the last program
     replans_left: int = 0  # how often the workflow would still ask for a new plan
     outcome: str = ""  # why a new plan is asked for
+    orders: Orders = field(default_factory=Orders)  # of people to the built-in roles
 
     @property
     def best(self) -> Attempt | None:

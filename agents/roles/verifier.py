@@ -5,6 +5,7 @@ from __future__ import annotations
 from agents.compiler import Move, moves
 from agents.diagnosis import Diagnosis, diagnose
 from agents.roles.compiled import Compiled
+from agents.roles.obeying import heed
 from agents.roles.situation import Advice, Attempt, Situation
 from agents.span import Span
 from agents.stopping import families_to_leave, family
@@ -15,6 +16,7 @@ class BuiltInVerifier:
     name = "built-in"
 
     async def advise(self, span: Span, situation: Situation, attempt: Attempt) -> Advice:
+        await heed(span, situation, "verifier")
         found = self._diagnose(situation, attempt)
         best = situation.best
         if best is None:
@@ -47,6 +49,7 @@ class BuiltInVerifier:
                 continue
             strategy = by_name(move.strategy)
             why_not = f"{move.strategy} is not in the catalogue" if strategy is None else strategy.refuses(facts)
+            why_not = why_not or situation.orders.refuses(move.strategy)
             if why_not is None and family(move.strategy) in left:
                 why_not = f"{move.strategy} is of a family that brought nothing lately"
             if why_not:

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from math import prod
 
 from agents.budget import OutOfBudget
+from agents.roles.obeying import heed
 from agents.roles.situation import Attempt, Knob, Roles, Situation, Unusable
 from agents.run import Engine
 from agents.stopping import enough
@@ -87,6 +88,7 @@ async def descend_numbers(run: Engine, situation: Situation, roles: Roles, start
 async def tried(run: Engine, situation: Situation, roles: Roles, path: str, start: Attempt, changed: dict[str, int]) -> float:
     """The speed of `start` with other numbers; 0 where that is no correct program. What prints alike is not measured twice."""
     async with run.span(path, ", ".join(f"{name} = {value}" for name, value in changed.items()) or "The numbers as they were", "coder") as span:
+        await heed(span, situation, "coder")
         try:
             edit = await roles.coder.tune(span, situation, start, changed)
         except Unusable as refused:

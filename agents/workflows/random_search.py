@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
+from agents.roles.obeying import heed
 from agents.roles.situation import Attempt, Edit, Idea, Roles, Situation
 from agents.run import Engine, Finish
 from agents.span import Span
@@ -53,6 +54,7 @@ class Draws:
         return self.draw.choice(passed) if passed and self.draw.random() < BASE else None
 
     async def program(self, span: Span, base: Attempt | None) -> Edit | None:
+        await heed(span, self.situation, "coder")
         if base is not None and self.draw.random() < NUMBERS:
             knobs = self.roles.coder.knobs(self.situation, base)
             values = {knob.name: self.draw.choice(knob.values) for knob in knobs}

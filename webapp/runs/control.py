@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from agents import orders
 from agents.events import NewEvent
 from agents.notes import MAX_NOTE, TO
+from agents.settings import Settings
 from webapp.accounts.models import User
 from webapp.runs.append import append
 from webapp.runs.models import Run
@@ -24,6 +26,10 @@ def send_note(run: Run, text: str, to: str, *, by: User) -> None:
         raise NotTaken(f"a note goes to {', '.join(TO)}")
     if not text or len(text) > MAX_NOTE:
         raise NotTaken(f"a note has 1 to {MAX_NOTE} characters; this one has {len(text)}")
+    try:
+        orders.check(Settings.model_validate(run.settings), to, text)
+    except orders.NotAnOrder as error:
+        raise NotTaken(str(error)) from None
     append(run.pk, [NewEvent(kind="note.added", agent="person", payload={"to": to, "text": text, "by": by.get_username()})])
 
 

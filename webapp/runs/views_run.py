@@ -12,6 +12,8 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_POST
 
+from agents.orders import BUILT_IN, ROLES, compiled
+from agents.settings import Settings
 from webapp.llm.models import Profile
 from webapp.runs import control
 from webapp.runs.access import run_for
@@ -27,7 +29,16 @@ ACTIONS = ("pause", "resume", "cancel")
 @require_GET
 def run_page(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     run, can_control = run_for(request, run_id)
-    return render(request, "runs/run.html", {"run": run, "can_control": can_control, "config": page_config(run, can_control)})
+    context = {"run": run, "can_control": can_control, "config": page_config(run, can_control), "notes": note_readers(run)}
+    return render(request, "runs/run.html", context)
+
+
+def note_readers(run: Run) -> dict:
+    """Who plays the roles that a note can be for, and what of a note the built-in compiler obeys; "" where it plays none."""
+    settings = Settings.model_validate(run.settings)
+    by_compiler = compiled(settings)
+    players = [(role, role.capitalize(), BUILT_IN if role in by_compiler else getattr(settings, setting)) for role, setting in ROLES.items()]
+    return {"players": players, "built_in": [role.capitalize() for role in by_compiler], "all_built_in": len(by_compiler) == len(ROLES)}
 
 
 def page_config(run: Run, can_control: bool) -> dict:

@@ -57,10 +57,30 @@ def played(run) -> Run:
 
 
 def test_a_note_becomes_an_event(people, planned):
+    Run.objects.filter(pk=planned.pk).update(settings={"planner": "big", "coder": "big", "judge": "built-in"})
     answer = people.client("bob").post(url("note", planned), {"to": "coder", "text": " mind the tails\r\n"}, headers={"accept": "application/json"})
     assert answer.status_code == 202
     note = Event.objects.get(run=planned, kind="note.added")
     assert note.payload == {"to": "coder", "text": "mind the tails", "by": "bob"} and note.agent == "person"
+
+
+def test_the_built_in_compiler_takes_orders_and_refuses_prose(people, planned):
+    client = people.client("alice")
+    answer = client.post(url("note", planned), {"to": "all", "text": "mind the tails"})
+    assert answer.status_code == 400 and "reads no prose" in answer.json()["error"] and "skip STRATEGY" in answer.json()["error"]
+    answer = client.post(url("note", planned), {"to": "coder", "text": "skip row-cahe"})
+    assert answer.status_code == 400 and "did you mean row-cache" in answer.json()["error"]
+    assert client.post(url("note", planned), {"to": "all", "text": "skip row-cache"}, headers={"accept": "application/json"}).status_code == 202
+    page = client.get(url("run", planned)).content.decode()
+    assert "The built-in compiler plays all agents here." in page and "To the Coder (built-in)" in page
+
+
+def test_the_page_says_who_reads_notes(people, planned):
+    Run.objects.filter(pk=planned.pk).update(settings={"planner": "big", "coder": "big", "judge": "built-in"})
+    page = people.client("alice").get(url("run", planned)).content.decode()
+    assert "To the Coder (big)" in page and "The built-in compiler (Verifier)" in page
+    Run.objects.filter(pk=planned.pk).update(settings={"planner": "big", "coder": "big", "judge": "big"})
+    assert "built-in compiler" not in people.client("alice").get(url("run", planned)).content.decode()
 
 
 @pytest.mark.parametrize("data", [{"text": "  "}, {"text": "x" * 4001}, {"text": "x", "to": "nobody"}])

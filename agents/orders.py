@@ -1,0 +1,121 @@
+"""Notes that the built-in compiler obeys. It reads no prose: a line of a note is an order in one of three forms, or has no effect on it.
+
+    skip cuda-graph, row-cache        these strategies are not tried from here on
+    only try block-size               no strategy but these is tried from here on
+    allow row-cache    /  allow all   takes back what was skipped, and an "only" along with it
+
+What the best program already does stays. Names are those of the strategy catalogue; `block-size` stands for every number of a kernel.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from agents.settings import Settings
+from agents.strategies import CATALOGUE
+
+ROLES = {"planner": "planner", "coder": "coder", "verifier": "judge"}  # whom a note is for: the setting that says who plays it
+BUILT_IN = "built-in"
+FORMS = "`skip STRATEGY`, `only STRATEGY, STRATEGY`, `allow STRATEGY` or `allow all`, one a line"
+
+_ORDER = re.compile(r"^[\s*-]*(skip|only|allow)\s+(?:(?:try|use|strategy|strategies)\s+)*(\S.*?)[\s.!]*$", re.IGNORECASE)
+_BETWEEN = re.compile(r"\s*(?:,|;|\band\b|\bor\b|\s)\s*", re.IGNORECASE)
+
+
+class NotAnOrder(ValueError):
+    """A line that the compiler would not understand; says what it does understand."""
+
+
+@dataclass(frozen=True)
+class Order:
+    verb: str  # skip, only, allow
+    names: tuple[str, ...]  # of strategies; of "allow" none is all
+
+
+@dataclass
+class Orders:
+    """What people have the compiler leave out, by all the notes that it has read."""
+
+    skipped: frozenset[str] = frozenset()
+    only: frozenset[str] | None = None
+
+    def obey(self, order: Order) -> str:
+        """Takes the order, and says what holds from now on."""
+        if order.verb == "skip":
+            self.skipped |= set(order.names)
+            return f"{listed(order.names)} {'are' if len(order.names) > 1 else 'is'} not tried from here on"
+        if order.verb == "only":
+            self.only = frozenset(order.names)
+            self.skipped -= self.only
+            return f"nothing but {listed(order.names)} is tried from here on"
+        if not order.names:
+            self.skipped, self.only = frozenset(), None
+            return "every strategy may be tried again"
+        self.skipped -= set(order.names)
+        if self.only is not None:
+            self.only |= set(order.names)
+        return f"{listed(order.names)} may be tried again"
+
+    def refuses(self, strategy: str) -> str | None:
+        """Why people's notes forbid it, or null. A program without a strategy is never refused."""
+        if strategy and strategy in self.skipped:
+            return f"a note says to skip {strategy}"
+        if strategy and self.only is not None and strategy not in self.only:
+            return f"a note says to try only {listed(sorted(self.only))}"
+        return None
+
+
+def read(text: str) -> list[Order]:
+    """The orders of a note, a line each; raises `NotAnOrder` at the first line that is none."""
+    return [_read(line) for line in _lines(text)]
+
+
+def found(text: str) -> list[Order]:
+    """The orders among the lines of a note that was meant for a model as well: the others are prose."""
+    orders = []
+    for line in _lines(text):
+        try:
+            orders.append(_read(line))
+        except NotAnOrder:
+            continue
+    return orders
+
+
+def check(settings: Settings, to: str, text: str) -> None:
+    """Raises `NotAnOrder` where nobody that the note is for would make anything of it."""
+    if settings.workflow == "verify":
+        raise NotAnOrder("this run verifies a person's own program: no agent works here that could read a note")
+    if all(role in compiled(settings) for role in ROLES if to in (role, "all")):
+        read(text)
+
+
+def compiled(settings: Settings) -> tuple[str, ...]:
+    """Roles that the built-in compiler plays, as notes name them."""
+    return tuple(role for role, setting in ROLES.items() if settings.workflow == "descend" or getattr(settings, setting) == BUILT_IN)
+
+
+def _lines(text: str) -> Iterator[str]:
+    return (line for line in text.splitlines() if line.strip())
+
+
+def _read(line: str) -> Order:
+    match = _ORDER.match(line)
+    if match is None:
+        raise NotAnOrder(f"the built-in compiler reads no prose. It obeys {FORMS}; a model as the role reads everything")
+    verb, names = match[1].lower(), [name.strip("`\"'") for name in _BETWEEN.split(match[2]) if name.strip("`\"'")]
+    if verb == "allow" and [name.lower() for name in names] in (["all"], ["everything"]):
+        return Order(verb, ())
+    catalogue = [strategy.name for strategy in CATALOGUE]
+    unknown = next((name for name in names if name not in catalogue), None)
+    if unknown is not None or not names:
+        near = difflib.get_close_matches((unknown or "").lower(), catalogue, n=3)
+        meant = f"did you mean {' or '.join(near)}?" if near else "the page of strategies lists them"
+        raise NotAnOrder(f"there is no strategy {(unknown or '')[:60]!r}; {meant} The built-in compiler reads no prose, it obeys {FORMS}")
+    return Order(verb, tuple(dict.fromkeys(names)))
+
+
+def listed(names: tuple[str, ...] | list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
