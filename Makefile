@@ -6,7 +6,7 @@ PYTEST := $(PYTHON) -m pytest
 # Unit tests and those in a browser share the processors; those that run a verifier do not, they time programs.
 WORKERS ?= 2
 
-.PHONY: run dev setup assets test test-all lint setup-dev browser-packages bench-solve bench-pages bench-stream screenshots clean
+.PHONY: run dev setup assets test test-all lint setup-dev browser-packages bench-solve bench-kernelbench bench-pages bench-stream screenshots clean
 
 run: setup
 	@exec env PORT=$(PORT) DATA_DIR=$(DATA_DIR) STITCHWORK_DIE_WITH_PARENT=1 $(PYTHON) -m webapp.supervisor
@@ -48,6 +48,14 @@ screenshots: setup-dev browser-packages  ## docs/screenshots/*.png of a temporar
 
 bench-solve: setup
 	$(PYTHON) bench/solve_all.py
+
+# KERNELBENCH is a checkout; DEVICES cuda:0,cuda:1,...; SETS of stitchcuda-ten, level1, level2, level3, level3-bf16; the same command again continues.
+# On a host without a network: PYTHON=python3, with torch and the wheels of bench/README.md.
+KEEP ?= .data/kernelbench
+bench-kernelbench: $(if $(filter .venv/%,$(PYTHON)),setup)  ## KernelBench with the built-in compiler, then the tables
+	$(PYTHON) -m bench.sweep run $(KERNELBENCH) --keep $(KEEP) $(if $(DEVICES),--devices $(DEVICES)) $(if $(SETS),--sets $(SETS)) \
+		$(if $(LIMIT_SECONDS),--limit-seconds $(LIMIT_SECONDS)) --accept $(OPTIONS)
+	$(PYTHON) -m bench.sweep tables $(KEEP)
 
 bench-pages: setup-dev browser-packages  ## pages in Chromium over 10,000 runs and 1,000,000 events
 	$(PYTHON) -m bench.pages.run

@@ -1,0 +1,144 @@
+"""KernelBench with the built-in compiler and no language model, over several GPUs and in as many sittings as it takes.
+
+    python -m bench.sweep run CHECKOUT --devices cuda:0,cuda:1 --keep KEPT [--start EARLIER] [--sets ten,level3] [--limit-seconds 520]
+    python -m bench.sweep merge KEPT/kernelbench.json OTHER/kernelbench.json --out MERGED.json
+    python -m bench.sweep tables KEPT/kernelbench.json          (also writes bench/results/kernelbench-<device>.json, .md)
+
+`run` continues what KEPT holds: rows that are there are left as they are, except those that --again names; an interrupted run goes on where it was.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import signal
+import sys
+import time
+from pathlib import Path
+
+from bench.sweep import tables
+from bench.sweep.accepting import accept
+from bench.sweep.rows import dumped
+from bench.sweep.running import LAST_SECONDS, Sitting
+from bench.sweep.store import ROWS, Store, merged
+from bench.sweep.tasks import ROOT, USUAL, Item, NoSuchTasks, items, sets_of
+
+UNLUCKY = ("inconclusive", "infrastructure_error", "unconfirmed")  # says nothing about the compiler
+
+
+def main() -> int:
+    commands = parser()
+    arguments, arguments.rest = commands.parse_known_args()
+    if arguments.rest and arguments.act is not sitting:
+        commands.error(f"unknown: {' '.join(arguments.rest)}")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a limit from outside ends a sitting like Ctrl-C: with everything kept
+    try:
+        return arguments.act(arguments)
+    except NoSuchTasks as error:
+        print(f"bench.sweep: {error}", file=sys.stderr)
+        return 2
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(prog="python -m bench.sweep", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = top.add_subparsers(required=True)
+    run = commands.add_parser(
+        "run", help="a sitting", epilog="Further options go to `python -m agents solve` (--budget-verifier-seconds, --workflow, ...)."
+    )
+    run.add_argument("checkout", type=Path, nargs="?", metavar="CHECKOUT", help="of KernelBench; not needed for the set examples")
+    run.add_argument(
+        "--sets", default=",".join(USUAL), help="of stitchcuda-ten (ten), level1, level2, level3, level3-bf16, examples (default: all but examples)"
+    )
+    run.add_argument("--only", action="append", default=[], metavar="PART", help="only tasks with this in their name")
+    run.add_argument("--devices", default="cuda:0", help="comma-separated; each gets a verifier of its own")
+    run.add_argument("--keep", type=Path, required=True, metavar="KEPT", help="what is written: rows, programs, unfinished runs")
+    run.add_argument("--start", type=Path, metavar="EARLIER", help="an earlier KEPT, or its JSON, to go on from (default: KEPT)")
+    run.add_argument(
+        "--again",
+        default="",
+        help='rows to make anew where the code has changed: "failed", "behind" (the best baseline), "older" (all); or parts of names',
+    )
+    run.add_argument("--limit-seconds", type=float, help="of the whole sitting; what is not done by then waits for the next")
+    run.add_argument("--task-seconds", type=float, default=900, help="after which a task is given up as failed")
+    run.add_argument("--budget-candidates", default="6", metavar="N")
+    run.add_argument("--budget-seconds", default="600", metavar="S", help="of a run's search; confirming the winner is kept back from it")
+    run.add_argument("--spares", type=int, help="processes that each verifier keeps ready")
+    run.add_argument("--data-dir", type=Path, default=ROOT / ".data" / "sweep", help="build caches, a folder a device")
+    run.add_argument("--traces", action="store_true", help="leave the runs in KEPT/work/runs")
+    run.add_argument("--accept", action="store_true", help="once all rows are there: KernelBench's own evaluation of the ten's programs and 20 more")
+    run.set_defaults(act=sitting)
+    merge = commands.add_parser("merge", help="several sittings as one")
+    merge.add_argument("parts", type=Path, nargs="+", metavar="PART.json")
+    merge.add_argument("--out", type=Path, required=True)
+    merge.set_defaults(act=merge_parts)
+    shown = commands.add_parser("tables", help="results and tables")
+    shown.add_argument("rows", type=Path, metavar="KEPT/kernelbench.json")
+    shown.add_argument("--results", type=Path, default=ROOT / "bench" / "results")
+    shown.add_argument("--page", type=Path, default=ROOT / "bench" / "README.md")
+    shown.set_defaults(act=publish)
+    return top
+
+
+def sitting(arguments: argparse.Namespace) -> int:
+    begun = time.monotonic()
+    sets = sets_of(arguments.sets)
+    wanted = items(sets, arguments.checkout, arguments.only)
+    store = Store(arguments.keep, arguments.start)
+    devices = arguments.devices.split(",")
+    given = ["--budget-candidates", arguments.budget_candidates, "--budget-seconds", arguments.budget_seconds, *arguments.rest]
+    store.note(command=f"make bench-kernelbench SETS={','.join(sets)}, {' '.join(given)}")
+    waiting = to_do(wanted, store, [part for part in arguments.again.split(",") if part])
+    print(f"{len(wanted)} tasks, {len(wanted) - len(waiting)} rows there already, {len(devices)} device(s), code {store.code}", flush=True)
+    limit = arguments.limit_seconds
+    series = Sitting(store, devices, arguments.data_dir, given, limit, arguments.task_seconds, arguments.spares, arguments.traces, begun)
+    series.run(waiting)
+    left = [item.key for item in waiting if item.key not in series.finished]
+    if arguments.accept and not left and series.left() > 2 * LAST_SECONDS and arguments.checkout is not None:
+        unasked = accept(store, arguments.checkout, devices, None if limit is None else series.left() - LAST_SECONDS)
+        left += [f"KernelBench's own evaluation of {key}" for key in unasked]
+    print(tables.page(store.content))
+    print(f"{len(left)} left: {', '.join(left[:5])}{', ...' if len(left) > 5 else ''}" if left else "nothing is left")
+    return 0
+
+
+def to_do(wanted: list[Item], store: Store, again: list[str]) -> list[Item]:
+    """Without a row, or named by `again`; interrupted runs first, else in the order of the sets."""
+    waiting = [item for item in wanted if item.key not in store.rows or any(anew(part, item.key, store) for part in again)]
+    return sorted(waiting, key=lambda item: item.key not in store.content["unfinished"])
+
+
+def anew(part: str, key: str, store: Store) -> bool:
+    """Whether a row that is there is made again: by the same code only where its task is named, or where it says nothing."""
+    row = store.rows[key]
+    older = row.get("code") != store.code
+    if part == "failed":
+        return not row["solved"] and (older or row["status"] in UNLUCKY)
+    if part == "behind":
+        return older and (not row["solved"] or row["best"]["ratio"] < 1)
+    return older if part == "older" else part in key
+
+
+def merge_parts(arguments: argparse.Namespace) -> int:
+    content = merged(json.loads(path.read_text()) for path in arguments.parts)
+    arguments.out.write_text(dumped(content))
+    print(f"{len(content['rows'])} rows")
+    return 0
+
+
+def publish(arguments: argparse.Namespace) -> int:
+    path = arguments.rows / ROWS if arguments.rows.is_dir() else arguments.rows
+    content = json.loads(path.read_text())
+    device = (content.get("device") or {}).get("device_model") or "unknown"
+    arguments.results.mkdir(parents=True, exist_ok=True)
+    target = arguments.results / f"kernelbench-{device}.json"
+    if path.resolve() != target.resolve():
+        shutil.copyfile(path, target)
+    target.with_suffix(".md").write_text(tables.full_table(content))
+    tables.rewrite(arguments.page, tables.page(content))
+    print(tables.page(content))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

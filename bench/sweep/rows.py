@@ -1,0 +1,145 @@
+"""One small row a task, from the trace of its run: what was confirmed in tier full, and what led there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from agents.events import Event
+from agents.journal import read_trace
+from agents.projection import CandidateRow, Summary, project
+from verifier.jobs import JobResult
+from verifier.report import Interval, Report
+
+SOLVED = ("custom", "mixed")  # classes with kernels of their own: only these count
+DIGITS = 5
+
+
+def row_of(folder: Path) -> dict[str, Any]:
+    """The row of a finished run. Times in milliseconds and seconds; ratios are of times, over 1: the program is faster."""
+    events, stored = read_trace(folder)
+    artefacts = dict(stored)
+    summary = project(events)
+    best = summary.best_candidate() or (summary.candidates[-1] if summary.candidates else None)
+    report = report_of(best, artefacts)
+    confirmed = report is not None and report.tier == "full" and report.status == "passed"
+    row: dict[str, Any] = {
+        "sha": summary.task.get("sha", ""),
+        "outcome": summary.outcome,
+        "status": "passed" if confirmed else (best.status if best is not None and best.status != "passed" else "unconfirmed" if best else "failed"),
+        "class": report.program_class if confirmed else None,
+        "solved": bool(confirmed and report.program_class in SOLVED),
+        "flags": sorted({*summary.flags, *(report.flags if report is not None else ())}),
+        "vs_eager": interval(report.speedup) if confirmed else None,
+        "candidates": len(summary.candidates),
+        "first_faster_s": first_faster(events),
+        "seconds": round(summary.spent.get("seconds", 0.0), 1),
+        "verifier_seconds": round(summary.spent.get("verifier_seconds", 0.0), 1),
+        "moves": moves(summary, best),
+        "groups": groups(summary, best),
+    }
+    if confirmed:
+        row |= measured(report)
+    if not row["solved"]:
+        row["why"] = why(summary, best, report if confirmed else None)
+    return row
+
+
+def report_of(best: CandidateRow | None, artefacts: dict[str, bytes]) -> Report | None:
+    if best is None or best.report is None:
+        return None
+    return JobResult.model_validate_json(artefacts[best.report.sha]).report
+
+
+def measured(report: Report) -> dict[str, Any]:
+    """What only a confirmed report has: the program against every baseline."""
+    timing = report.timing
+    assert timing is not None
+    others = {c.baseline: {**interval(c.speedup), "ms": rounded(c.baseline_ms)} for c in timing.comparisons}
+    best = min(others, key=lambda name: others[name]["ratio"])
+    return {
+        "program": report.program,
+        "program_ms": rounded(timing.program_ms),
+        "baselines": others,
+        "missing": {name: reason for name, reason in report.reasons.items() if name in ("compile", "compile-max-autotune", "cuda-graph")},
+        "best": {"baseline": best, **others[best]},
+        "own_share": rounded(report.own_share),
+        "floor_ms": rounded(report.floor_ms),
+        "floor_fraction": rounded(report.floor_fraction),
+        "weights": report.weights,
+        "environment": report.environment.model_dump(exclude={"device"}),
+        "protection": report.protection.sandbox,
+        "stages": {stage.name: round(stage.seconds, 1) for stage in report.stages},
+    }
+
+
+def first_faster(events: Iterable[Event]) -> float | None:
+    """Seconds of work on the run until a program with kernels of its own was known to beat eager; null where none was."""
+    found = False
+    for event in events:
+        p = event.payload
+        if event.kind == "verification.finished" and p.get("job") == "verify":
+            found = found or bool(p.get("faster") and p.get("program_class") in SOLVED)
+        elif event.kind == "budget.updated" and found:
+            return round(p["spent"]["seconds"], 1)
+    return None
+
+
+def moves(summary: Summary, best: CandidateRow | None) -> list[str]:
+    """What was changed on the way to the best program: a strategy and its place, oldest first."""
+    line: list[str] = []
+    while best is not None:
+        line.append(" ".join(part for part in (best.strategy, best.step) if part))
+        best = summary.candidate(best.parent)
+    return [change for change in reversed(line) if change]
+
+
+def groups(summary: Summary, best: CandidateRow | None) -> list[dict[str, Any]]:
+    """Of the plan: each group's floor, what it was expected to take, and what its kernels took in the best program (null: not known)."""
+    realised: dict[str, float] = {}
+    while best is not None and not realised:
+        realised = (best.diagnosis or {}).get("groups") or {}
+        best = summary.candidate(best.parent)
+    found = []
+    for step in (summary.plan or {}).get("steps") or []:
+        group = {"id": step.get("id"), "title": step.get("title"), "space": step.get("space"), "strategies": step.get("strategies") or []}
+        for name in ("floor_ms", "expected_ms"):
+            group[name] = rounded(step.get(name))
+        group["realised_ms"] = rounded(realised.get(str(step.get("id"))))
+        if step.get("space") != "own kernel":
+            group["reason"] = step.get("reason")
+        found.append(group)
+    return found
+
+
+def why(summary: Summary, best: CandidateRow | None, confirmed: Report | None) -> str:
+    """Why the row does not count as solved."""
+    if confirmed is not None:
+        return f"the best program is of class {confirmed.program_class}: no kernels of its own that matter"
+    said = summary.reason or (best.message if best is not None else "") or "; ".join(summary.errors[-1:])
+    return said[:600]
+
+
+def interval(value: Interval | None) -> dict[str, float] | None:
+    return {name: rounded(number) for name, number in value.model_dump().items()} if value is not None else None
+
+
+def rounded(value: float | None) -> float | None:
+    return float(f"{value:.{DIGITS}g}") if value is not None else None
+
+
+def failed(reason: str, seconds: float) -> dict[str, Any]:
+    """The row of a task whose run itself did not come to an end."""
+    return {
+        "outcome": "failed", "status": "failed", "class": None, "solved": False, "flags": [], "vs_eager": None, "candidates": 0,
+        "first_faster_s": None, "seconds": round(seconds, 1), "verifier_seconds": None, "moves": [], "groups": [], "why": reason[:600],
+    }  # fmt: skip
+
+
+def dumped(rows: dict[str, Any]) -> str:
+    """JSON with a line a row."""
+    head = {name: value for name, value in rows.items() if name != "rows"}
+    body = ",\n".join(f"  {json.dumps(key)}: {json.dumps(row)}" for key, row in rows["rows"].items())
+    return json.dumps(head, indent=1)[:-2] + ',\n "rows": {\n' + body + "\n }\n}\n"

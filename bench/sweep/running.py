@@ -1,0 +1,176 @@
+"""A sitting: one worker process a device, tasks from one queue, until nothing is left or the time is up. No finished row is ever lost."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bench.sweep.rows import failed
+from bench.sweep.store import Store, slug
+from bench.sweep.tasks import ROOT, Item
+
+LAST_SECONDS = 20.0  # of a sitting: to interrupt runs, end processes and pack
+WORTH_BEGINNING = 15.0  # seconds that must be left for another task
+TRIES = 2  # of a task whose worker dies
+
+
+@dataclass
+class Sitting:
+    """`given`: options for `agents solve`. `task_seconds`: after which a task, over all sittings, is given up as failed."""
+
+    store: Store
+    devices: Sequence[str]
+    data_dir: Path
+    given: Sequence[str]
+    limit_seconds: float | None
+    task_seconds: float
+    spares: int | None = None
+    keep_traces: bool = False
+    begun: float = field(default_factory=time.monotonic)
+
+    def run(self, items: Sequence[Item]) -> None:
+        self.waiting = deque(items)
+        self.tries: dict[str, int] = {}
+        self.total, self.finished, self.stopped = len(items), set[str](), False
+        self.workers: dict[str, subprocess.Popen[str]] = {}
+        self.lock = threading.Lock()
+        threads = [threading.Thread(target=self._serve, args=(device,)) for device in self.devices]
+        for thread in threads:
+            thread.start()
+        packed = time.monotonic()
+        try:
+            while any(thread.is_alive() for thread in threads):
+                time.sleep(0.2)
+                if self.left() <= LAST_SECONDS and not self.stopped:
+                    self._stop()
+                if time.monotonic() - packed > 60:
+                    packed = time.monotonic()
+                    self.store.pack()
+        except KeyboardInterrupt:
+            self._stop()
+        for thread in threads:
+            thread.join()
+        self.store.pack()
+
+    def left(self) -> float:
+        return float("inf") if self.limit_seconds is None else self.limit_seconds - (time.monotonic() - self.begun)
+
+    def _stop(self) -> None:
+        """The runs in flight end where they are; their traces are kept."""
+        with self.lock:
+            self.stopped = True
+            for worker in self.workers.values():
+                worker.send_signal(signal.SIGTERM)
+
+    def _next(self) -> Item | None:
+        with self.lock:
+            if self.stopped or self.left() < LAST_SECONDS + WORTH_BEGINNING or not self.waiting:
+                return None
+            return self.waiting.popleft()
+
+    def _serve(self, device: str) -> None:
+        """All tasks that this device gets. A worker that dies is started again, and its task tried once more."""
+        while (item := self._next()) is not None:
+            worker = self._start(device)
+            if worker is None:
+                with self.lock:
+                    self.waiting.appendleft(item)
+                return
+            while item is not None and self._solve(device, worker, item):
+                item = self._next()
+            if item is None:
+                worker.stdin.close()
+            worker.wait()
+
+    def _start(self, device: str) -> subprocess.Popen[str] | None:
+        name = device.replace(":", "-")
+        command = [sys.executable, "-m", "bench.sweep.device", "--device", device, "--data-dir", str(self.data_dir / name)]
+        command += ["--spares", str(self.spares)] if self.spares is not None else []
+        with (self.store.work / f"{name}.log").open("ab") as log:
+            worker = subprocess.Popen([*command, *self.given], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True)
+        with self.lock:
+            self.workers[device] = worker
+            if self.stopped:
+                worker.send_signal(signal.SIGTERM)
+        said = answer(worker)
+        if said is None or "ready" not in said:
+            print(f"{device}: not used: {said['unusable'] if said else f'see {name}.log'}", flush=True)
+            worker.wait()
+            return None
+        self.store.note(device=said["ready"])
+        return worker
+
+    def _solve(self, device: str, worker: subprocess.Popen[str], item: Item) -> bool:
+        """Whether the worker can take another task."""
+        folder = self.store.runs / slug(item.key)
+        before = self.store.content["unfinished"].get(item.key, {}).get("seconds", 0.0)
+        order = {"key": item.key, "path": str(item.path.resolve()), "precision": item.precision, "folder": str(folder)}
+        begun = time.monotonic()
+        watch = threading.Timer(max(self.task_seconds - before, 1.0), worker.send_signal, [signal.SIGTERM])
+        watch.daemon = True
+        watch.start()
+        try:
+            worker.stdin.write(json.dumps(order) + "\n")
+            worker.stdin.flush()
+            said = answer(worker)
+        except OSError:
+            said = None
+        watch.cancel()
+        seconds = time.monotonic() - begun
+        if said is not None and "row" in said:
+            self._finish(device, item, said["row"], folder)
+            return True
+        worker.wait()
+        if said is not None and before + seconds < self.task_seconds:
+            self.store.interrupted(item.key, seconds)
+            print(f"{item.key} on {device}: interrupted after {seconds:.0f} s, to be continued", flush=True)
+        elif said is not None:
+            self._finish(device, item, failed(f"given up after {before + seconds:.0f} s", before + seconds), folder)
+        else:
+            self._died(device, item, folder, seconds)
+        return False
+
+    def _died(self, device: str, item: Item, folder: Path, seconds: float) -> None:
+        self.tries[item.key] = self.tries.get(item.key, 0) + 1
+        if self.tries[item.key] >= TRIES:
+            self._finish(device, item, failed("the process that solves it died, twice", seconds), folder)
+        else:
+            print(f"{item.key} on {device}: its process died; once more", flush=True)
+            with self.lock:
+                self.waiting.appendleft(item)
+
+    def _finish(self, device: str, item: Item, row: dict[str, Any], folder: Path) -> None:
+        self.store.finished(item.key, row, folder / "best.py")
+        if not self.keep_traces:
+            shutil.rmtree(folder, ignore_errors=True)
+        with self.lock:
+            self.finished.add(item.key)
+            print(f"[{len(self.finished)}/{self.total}, {time.monotonic() - self.begun:.0f} s] {item.key} on {device}: {line(row)}", flush=True)
+
+
+def answer(worker: subprocess.Popen[str]) -> dict[str, Any] | None:
+    """The worker's next message; null where it is gone."""
+    while said := worker.stdout.readline():
+        if said.startswith("{"):
+            return json.loads(said)
+    return None
+
+
+def line(row: dict[str, Any]) -> str:
+    if row.get("best"):
+        flags = f", {' and '.join(row['flags'])}" if row["flags"] else ""
+        return (
+            f"{row['class']}, {row['vs_eager']['ratio']:.2f}x eager, {row['best']['ratio']:.2f}x {row['best']['baseline']}, "
+            f"{row['candidates']} programs in {row['seconds']:.0f} s{flags}"
+        )
+    return f"{row['status']}: {row.get('why', '')}"[:200]

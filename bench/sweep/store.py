@@ -1,0 +1,174 @@
+"""What a sweep keeps between sittings: three files in one folder, each written whole.
+
+kernelbench.json     a row a task, the time that interrupted runs took, what KernelBench's own evaluation said
+programs.tar.gz      best.py of every run that ended with a program, by task
+unfinished.tar.gz    the traces of runs that a time limit interrupted; the next sitting continues them
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tarfile
+import threading
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from bench.sweep.rows import dumped
+from bench.sweep.tasks import ROOT
+
+ROWS, PROGRAMS, UNFINISHED = "kernelbench.json", "programs.tar.gz", "unfinished.tar.gz"
+MOST_BYTES = 15 << 20  # of an archive: what may be carried from host to host
+CODE = ("agents/compiler", "agents/roles", "agents/workflows", "agents/strategies", "verifier")
+
+
+class Store:
+    """`folder` is written to; `start`, an earlier folder, is only read."""
+
+    def __init__(self, folder: Path, start: Path | None = None):
+        self.folder, self.work = folder, folder / "work"
+        self.lock = threading.Lock()
+        self.work.mkdir(parents=True, exist_ok=True)
+        start = start or folder
+        path = start / ROWS if start.is_dir() else start
+        self.content: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {"rows": {}}
+        self.code = code()
+        self.content.setdefault("unfinished", {})
+        for name, into in ((PROGRAMS, self.programs), (UNFINISHED, self.runs)):
+            if (path.parent / name).exists():
+                unpack(path.parent / name, into)
+        for key, entry in list(self.content["unfinished"].items()):
+            if entry.get("code") != self.code:  # a run goes on with the code that it began with, or not at all
+                shutil.rmtree(self.runs / slug(key), ignore_errors=True)
+                del self.content["unfinished"][key]
+
+    @property
+    def programs(self) -> Path:
+        return self.work / "programs"
+
+    @property
+    def runs(self) -> Path:
+        return self.work / "runs"
+
+    @property
+    def rows(self) -> dict[str, dict[str, Any]]:
+        return self.content["rows"]
+
+    def finished(self, key: str, row: dict[str, Any], program: Path | None = None) -> None:
+        """Put a row on record, on disk before this returns."""
+        with self.lock:
+            self.content["unfinished"].pop(key, None)
+            self.rows[key] = {**row, "made": now(), "code": self.code}
+            kept = self.programs / f"{slug(key)}.py"
+            kept.unlink(missing_ok=True)
+            if program is not None and program.exists():
+                self.programs.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(program, kept)
+            self._write()
+
+    def interrupted(self, key: str, seconds: float) -> float:
+        """The run goes on in the next sitting. Returns the seconds that it took in all."""
+        with self.lock:
+            entry = self.content["unfinished"].setdefault(key, {"seconds": 0.0, "code": self.code})
+            entry["seconds"] = round(entry["seconds"] + seconds, 1)
+            self._write()
+            return entry["seconds"]
+
+    def accepted(self, key: str, verdict: dict[str, Any]) -> None:
+        with self.lock:
+            self.content.setdefault("acceptance", {})[key] = {**verdict, "program": self.rows[key].get("program")}
+            self._write()
+
+    def note(self, **facts: Any) -> None:
+        with self.lock:
+            self.content.update(facts)
+            self._write()
+
+    def pack(self) -> None:
+        """The two archives, as large as can be carried: of unfinished runs the smaller ones first."""
+        with self.lock:
+            programs = sorted(self.programs.glob("*.py")) if self.programs.exists() else []
+            write(self.folder / PROGRAMS, archive((path, path.name) for path in programs))
+            self.runs.mkdir(parents=True, exist_ok=True)
+            waiting = [self.runs / slug(key) for key in self.content["unfinished"]]
+            packed, left = [], MOST_BYTES
+            for run in sorted((path for path in waiting if path.is_dir()), key=weight):
+                left -= weight(run)  # before compression: on the safe side
+                if left < 0:
+                    break
+                packed.append(run)
+            write(self.folder / UNFINISHED, archive((path, f"{run.name}/{path.relative_to(run)}") for run in packed for path in files(run)))
+
+    def _write(self) -> None:
+        self.content = {**{k: v for k, v in self.content.items() if k != "rows"}, "made": now(), "rows": self.rows}
+        write(self.folder / ROWS, dumped(self.content).encode())
+
+
+def merged(contents: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """Several sittings of several hosts as one: of a task's rows the newest, whatever it says."""
+    result: dict[str, Any] = {"rows": {}}
+    for content in sorted(contents, key=lambda content: content.get("made", "")):
+        rows = dict(result["rows"])
+        for key, row in content["rows"].items():
+            if key not in rows or row.get("made", "") >= rows[key].get("made", ""):
+                rows[key] = row
+        acceptance = {**result.get("acceptance", {}), **content.get("acceptance", {})}
+        result = {**result, **content, "rows": rows, **({"acceptance": acceptance} if acceptance else {})}
+    result["unfinished"] = {}
+    return result
+
+
+def archive(members: Iterable[tuple[Path, str]]) -> bytes:
+    data = BytesIO()
+    with tarfile.open(fileobj=data, mode="w:gz") as tar:
+        for path, name in members:
+            entry = tarfile.TarInfo(name)
+            entry.size = path.stat().st_size
+            with path.open("rb") as file:
+                tar.addfile(entry, file)
+    return data.getvalue()
+
+
+def unpack(path: Path, into: Path) -> None:
+    """What lies there already stays."""
+    into.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(path) as tar:
+        tar.extractall(into, [m for m in tar.getmembers() if not (into / m.name).exists()], filter="data")
+
+
+def write(path: Path, data: bytes) -> None:
+    half = path.with_name(path.name + ".part")
+    half.write_bytes(data)
+    os.replace(half, path)
+
+
+def files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def weight(folder: Path) -> int:
+    return sum(path.stat().st_size for path in files(folder))
+
+
+def slug(key: str) -> str:
+    """A file name for a row: "level3-18_SqueezeNet-fp32-strict"."""
+    return key.replace("/", "-").replace(" ", "-")
+
+
+def code() -> str:
+    """A hash of the sources that decide what a row says."""
+    total = hashlib.sha256()
+    for folder in CODE:
+        for path in sorted((ROOT / folder).rglob("*")):
+            if path.is_file() and path.suffix in (".py", ".md", ".cuh", ".h"):
+                total.update(f"{path.relative_to(ROOT)}\n".encode() + path.read_bytes())
+    return total.hexdigest()[:12]
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

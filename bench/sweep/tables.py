@@ -1,0 +1,197 @@
+"""The tables of a sweep in Markdown: a line a set, the ten one by one, what failed and why, what is flagged; put between two marks of a page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import geometric_mean, median
+from typing import Any
+
+from bench.sweep.tasks import SETS, TEN, in_set, number
+
+BEGIN, END = "<!-- kernelbench: made by `python -m bench.sweep tables` -->", "<!-- end of kernelbench -->"
+SIZES = {"stitchcuda-ten": 10, "level1": 100, "level2": 100, "level3": 50, "level3-bf16": 50}
+HEAD = ["set", "rows", "passed", "geometric mean vs eager", "vs the best baseline", "faster than the best baseline", "first faster program"]
+BASELINES = ["set", "torch.compile", "max-autotune", "CUDA graph", "the best of them and eager"]
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A set's figures. Means are geometric, over rows without a flag; a row that is not solved counts as 1.0, and as not faster."""
+
+    rows: int
+    flagged: int
+    passed: int
+    eager: float | None
+    best: float | None
+    faster: float | None  # share of rows whose ratio to the best baseline is above 1
+    surely: float | None  # whose whole interval is
+    least: float | None  # the lowest ratio to the best baseline of a solved row
+    seconds: float | None  # median until the first program with kernels of its own that beats eager, over the rows that have one
+    without: int  # rows that never had one
+
+
+def standing(rows: Sequence[Row]) -> Standing:
+    plain = [row for row in rows if not row["flags"]]
+    solved = [row for row in plain if row["solved"]]
+    first = [row["first_faster_s"] for row in plain if row.get("first_faster_s") is not None]
+    many = len(plain)
+    return Standing(
+        rows=len(rows),
+        flagged=len(rows) - many,
+        passed=len(solved),
+        eager=geometric_mean([row["vs_eager"]["ratio"] if row["solved"] else 1.0 for row in plain]) if plain else None,
+        best=geometric_mean([row["best"]["ratio"] if row["solved"] else 1.0 for row in plain]) if plain else None,
+        faster=sum(row["best"]["ratio"] > 1 for row in solved) / many if plain else None,
+        surely=sum(row["best"]["low"] > 1 for row in solved) / many if plain else None,
+        least=min((row["best"]["ratio"] for row in solved), default=None),
+        seconds=median(first) if first else None,
+        without=many - len(first),
+    )
+
+
+def page(content: dict[str, Any]) -> str:
+    """The whole section, without its heading."""
+    rows = content["rows"]
+    present = [name for name in SETS if any(in_set(name, key) for key in rows)]
+    said = [measured_on(content), "", table(HEAD, [of_set(name, chosen(rows, name)) for name in present]), ""]
+    said += [
+        "Tier full throughout. Passed: right, and of class `custom` or `mixed`. A row that did not pass counts as 1.0 in the means and as not "
+        "faster. Flagged tasks (trivial, stochastic) count nowhere here. In brackets: the whole 95 % interval above 1. The last column: median "
+        "seconds from the task to the first program with kernels of its own whose interval against eager lies above 1, and how many tasks never "
+        "had one.",
+        "",
+        "What the baselines themselves bring over eager on the same tasks (geometric mean; a baseline that failed counts as 1.0):",
+        "",
+        table(BASELINES, [of_baselines(name, chosen(rows, name)) for name in present]),
+        "",
+    ]
+    ten = {key: rows[key] for key in rows if in_set("stitchcuda-ten", key)}
+    if ten:
+        ordered = sorted(ten, key=lambda key: TEN.index(number(key.partition("/")[2])))
+        said += ["The ten, one by one:", "", table(DETAIL, [detail(key, ten[key]) for key in ordered]), ""]
+    said += [*acceptance(content), *not_passed(rows), *flagged(rows)]
+    return "\n".join(said).rstrip() + "\n"
+
+
+DETAIL = ["task", "class", "vs eager", "best baseline", "vs it", "program ms", "floor reached", "first faster, s", "programs", "on the way"]
+
+
+def detail(key: str, row: Row) -> list[str]:
+    if not row.get("best"):
+        return [name(key), row["status"], *["-"] * 5, number_of(row.get("first_faster_s"), 0), str(row["candidates"]), "-"]
+    best, floor = row["best"], row.get("floor_fraction")
+    reached = f"{100 * floor:.0f} %" if floor else "-"
+    return [
+        name(key), row["class"], ratio(row["vs_eager"]), best["baseline"], ratio(best), number_of(row["program_ms"], 3), reached,
+        number_of(row.get("first_faster_s"), 0), str(row["candidates"]), ", ".join(row["moves"]) or "the first program",
+    ]  # fmt: skip
+
+
+def full_table(content: dict[str, Any]) -> str:
+    """Every row, slowest against its best baseline first: a file of its own."""
+    said = ["# KernelBench, task by task", "", measured_on(content), ""]
+    for each in SETS:
+        rows = chosen(content["rows"], each)
+        if rows and each != "stitchcuda-ten":
+            ordered = sorted(rows, key=lambda key: rows[key]["best"]["ratio"] if rows[key].get("best") else 0.0)
+            said += [f"## {each}", "", table(DETAIL, [detail(key, rows[key]) for key in ordered]), ""]
+    return "\n".join(said)
+
+
+def chosen(rows: dict[str, Row], each: str) -> dict[str, Row]:
+    return {key: row for key, row in rows.items() if in_set(each, key)}
+
+
+def of_set(each: str, rows: dict[str, Row]) -> list[str]:
+    found = standing(list(rows.values()))
+    plain = found.rows - found.flagged
+    whole = SIZES.get(each, found.rows)
+    missing = f", {whole - found.rows} not run" if whole > found.rows else ""
+    apart = f" ({found.flagged} flagged apart{missing})" if found.flagged else f" ({missing[2:]})" if missing else ""
+    faster = f"{100 * found.faster:.0f} % ({100 * found.surely:.0f} %)" if found.faster is not None else "-"
+    least = f", least {found.least:.2f}" if found.least is not None else ""
+    never = f", {found.without} without" if found.without else ""
+    first = f"{found.seconds:.0f} s{never}" if found.seconds is not None else "-"
+    return [
+        each, f"{found.rows}{apart}", f"{found.passed} of {plain}", number_of(found.eager, 2), f"{number_of(found.best, 2)}{least}", faster, first
+    ]  # fmt: skip
+
+
+def of_baselines(each: str, rows: dict[str, Row]) -> list[str]:
+    measured = [row for row in rows.values() if row.get("baselines") and not row["flags"]]
+    found = [each]
+    for baseline in ("compile", "compile-max-autotune", "cuda-graph"):
+        over = [over_eager(row, baseline) for row in measured if baseline in row["baselines"]]
+        lost = len(measured) - len(over)
+        found.append(f"{geometric_mean([*over, *[1.0] * lost]):.2f}{f' ({lost} failed)' if lost else ''}" if over else "-")
+    found.append(f"{geometric_mean([over_eager(row, row['best']['baseline']) for row in measured]):.2f}" if measured else "-")
+    return found
+
+
+def over_eager(row: Row, baseline: str) -> float:
+    return row["vs_eager"]["ratio"] / row["baselines"][baseline]["ratio"]
+
+
+def acceptance(content: dict[str, Any]) -> list[str]:
+    verdicts = content.get("acceptance") or {}
+    if not verdicts:
+        return []
+    right = [key for key, verdict in verdicts.items() if verdict.get("correct")]
+    asked = "KernelBench's own evaluation, unmodified, of the programs of the ten and of others drawn by a fixed seed"
+    said = [f"{asked}: {len(right)} of {len(verdicts)} accepted."]
+    refused = [f"- {name(key)}: {verdict.get('said') or 'not correct'}" for key, verdict in verdicts.items() if not verdict.get("correct")]
+    return [*said, "", *refused, *([""] if refused else [])]
+
+
+def not_passed(rows: dict[str, Row]) -> list[str]:
+    lost = {key: row for key, row in rows.items() if not row["solved"] and not row["flags"]}
+    if not lost:
+        return []
+    return ["Not passed:", "", *[f"- {name(key)}: {' '.join(row.get('why', row['status']).split())[:240]}" for key, row in lost.items()], ""]
+
+
+def flagged(rows: dict[str, Row]) -> list[str]:
+    apart = {key: row for key, row in rows.items() if row["flags"]}
+    if not apart:
+        return []
+    said = [f"{name(key)} ({', '.join(row['flags'])}{', ' + ratio(row['vs_eager']) if row['solved'] else ''})" for key, row in apart.items()]
+    return [f"Flagged, apart from all means: {'; '.join(said)}.", ""]
+
+
+def measured_on(content: dict[str, Any]) -> str:
+    device = content.get("device") or {}
+    figures = device.get("figures") or {}
+    measured = [f"{figures[key]:,.0f} {unit}" for key, unit in (("bandwidth_gbs", "GB/s"), ("fp32_gflops", "GFLOP/s")) if figures.get(key)]
+    parts = [
+        device.get("device_name") or "an unknown device", *measured, f"torch {device.get('torch')}", device.get("compiler"),
+        f"driver {device['driver']}" if device.get("driver") else None,
+    ]  # fmt: skip
+    return f"{', '.join(part for part in parts if part)}; {content.get('command', '')}; {content.get('made', '')[:10]}."
+
+
+def name(key: str) -> str:
+    task, precision = key.rsplit(" ", 1)
+    return task if precision == "fp32-strict" else f"{task} ({precision})"
+
+
+def ratio(value: Row | None) -> str:
+    return f"{value['ratio']:.2f} [{value['low']:.2f}, {value['high']:.2f}]" if value else "-"
+
+
+def number_of(value: float | None, digits: int) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return "\n".join("| " + " | ".join(str(cell).replace("|", "/") for cell in line) + " |" for line in [head, ["---"] * len(head), *rows])
+
+
+def rewrite(path: Path, text: str) -> None:
+    """Put the section between its marks; a page without them gets it at its end."""
+    before, mark, rest = path.read_text().partition(BEGIN)
+    after = rest.partition(END)[2] if mark else "\n"
+    path.write_text(f"{before.rstrip()}\n\n{BEGIN}\n\n{text}\n{END}{after}")

@@ -1,0 +1,95 @@
+"""Which tasks a sweep solves, by the names of sets, and in which order."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+TEN = (18, 22, 23, 24, 21, 19, 2, 39, 38, 32)  # of level 3: StitchCUDA's (arXiv 2603.02637, table 1)
+SETS = ("stitchcuda-ten", "level3", "level1", "level2", "level3-bf16", "examples")
+ALIASES = {"ten": "stitchcuda-ten", "level3-ten": "stitchcuda-ten"}
+USUAL = SETS[:-1]
+DRAWN, SEED = 20, 20  # tasks beside the ten that go through KernelBench's own evaluation: the first passing ones of a shuffle by this seed
+
+
+class NoSuchTasks(ValueError):
+    """A set or a checkout that is not there; says which."""
+
+
+@dataclass(frozen=True)
+class Item:
+    """A task under a policy: what a run is about, and a row."""
+
+    task: str  # "level3/18_SqueezeNet"
+    precision: str
+    path: Path
+
+    @property
+    def key(self) -> str:
+        return f"{self.task} {self.precision}"
+
+
+def sets_of(given: str) -> list[str]:
+    names = [ALIASES.get(name, name) for name in given.replace(",", " ").split()]
+    for name in names:
+        if name not in SETS:
+            raise NoSuchTasks(f"there is no set {name!r}; there are {', '.join(SETS)}")
+    return list(dict.fromkeys(names))
+
+
+def in_set(name: str, key: str) -> bool:
+    """Whether a row belongs to a set, by its key alone."""
+    task, precision = key.rsplit(" ", 1)
+    folder, _, stem = task.partition("/")
+    if name == "stitchcuda-ten":
+        return folder == "level3" and precision == "fp32-strict" and number(stem) in TEN
+    wanted, bf16 = name.removesuffix("-bf16"), name.endswith("-bf16")
+    return folder == wanted and precision == ("bf16" if bf16 else "fp32-strict")
+
+
+def items(sets: Sequence[str], checkout: Path | None, only: Sequence[str] = ()) -> list[Item]:
+    """Every task of the sets once, the ten first. `only`: parts of names, of which a task needs one."""
+    found: dict[str, Item] = {}
+    ordered = sorted(sets, key=lambda name: name != "stitchcuda-ten")
+    if "level3" in sets and "stitchcuda-ten" not in sets:
+        ordered = ["stitchcuda-ten", *ordered]
+    for name in ordered:
+        folder = "level3" if name == "stitchcuda-ten" else name.removesuffix("-bf16")
+        paths = sources(folder, checkout)
+        if name == "stitchcuda-ten":
+            paths = sorted((p for p in paths if number(p.stem) in TEN), key=lambda p: TEN.index(number(p.stem)))
+        for path in paths:
+            item = Item(f"{folder}/{path.stem}", "bf16" if name.endswith("-bf16") else "fp32-strict", path)
+            if not only or any(part in item.key for part in only):
+                found.setdefault(item.key, item)
+    return list(found.values())
+
+
+def sources(folder: str, checkout: Path | None) -> list[Path]:
+    if folder == "examples":
+        return sorted((ROOT / "examples").glob("*.py"))
+    if checkout is None:
+        raise NoSuchTasks(f"the set {folder} needs a KernelBench checkout (KERNELBENCH=path)")
+    # A checkout has its tasks one folder down; the folder itself may be given too.
+    places = [checkout / "KernelBench" / folder, checkout / folder]
+    place = next((place for place in places if place.is_dir()), None)
+    if place is None:
+        raise NoSuchTasks(f"{checkout} is no KernelBench checkout: it has no {' and no '.join(str(p.relative_to(checkout)) for p in places)}")
+    return sorted(place.glob("*.py"), key=lambda path: (number(path.stem), path.stem))
+
+
+def number(stem: str) -> int:
+    first = stem.split("_")[0]
+    return int(first) if first.isdigit() else 10**6
+
+
+def to_accept(solved: Sequence[str]) -> list[str]:
+    """Keys of the solved fp32 rows that KernelBench's own evaluation is asked about: those of the ten, then the draw."""
+    fp32 = [key for key in solved if key.endswith(" fp32-strict") and not key.startswith("examples/")]
+    ten = [key for key in fp32 if in_set("stitchcuda-ten", key)]
+    # Drawn by each name alone, so that what else has been solved by then changes nothing about a task's place.
+    rest = sorted((key for key in fp32 if key not in ten), key=lambda key: random.Random(f"{SEED}/{key}").random())
+    return ten + rest[:DRAWN]
