@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
+import struct
 from typing import Any
 
-from agents.compiler.ir import Access, Argument, Kernel, Op, Store, product
+from agents.compiler.ir import FLOATS, HALVES, Access, Argument, Kernel, Op, Store, in_registers, product
 from agents.compiler.layout import SPLITS, contiguous_strides
 from agents.compiler.network import Network, count, plain
 from agents.compiler.reductions import Reduction, reduction, short
 from verifier.graph import Node
 
-SUPPORTED = frozenset({"float32", "int64", "int32", "bool", "uint8", "int8", "int16"})
-FLOATS = frozenset({"float32"})
+SUPPORTED = FLOATS | {"int64", "int32", "bool", "uint8", "int8", "int16"}
 
 Map = tuple[tuple[int, ...], ...]  # for each axis of a tensor, the domain axes that it is made of; () where it is broadcast
 
@@ -257,21 +258,21 @@ class Builder:
         access = Access(argument.name, self.domain_strides(layout.strides, at), layout.offset)
         key = ("load", argument.name, access.strides, access.offset)
         if key not in self._loads:
-            self._loads[key] = self.op("load", dtype=argument.dtype, hint=f"{argument.name}_i", access=access)
+            self._loads[key] = self.op("load", dtype=in_registers(argument.dtype), hint=f"{argument.name}_i", access=access)
         return self._loads[key]
 
     def _constant(self, node: Node, at: Map) -> str:
-        name, dtype = short(node), self.network.spec(node.name).dtype
-        if dtype not in SUPPORTED:
-            raise Refused(f"{dtype} is left to PyTorch")
+        name, stored = short(node), self.network.spec(node.name).dtype
+        if stored not in SUPPORTED:
+            raise Refused(f"{stored} is left to PyTorch")
+        dtype = in_registers(stored)
         if name in ("zeros", "zeros_like", "new_zeros"):
             return self.const(0, dtype)
         if name in ("ones", "ones_like", "new_ones"):
             return self.const(1, dtype)
-        if name == "scalar_tensor":
-            return self.const(plain(node.args[0]), dtype)
-        if name in ("full", "full_like", "new_full"):
-            return self.const(plain(node.args[1] if name != "new_full" else node.args[2]), dtype)
+        if name in ("scalar_tensor", "full", "full_like", "new_full"):
+            value = plain(node.args[{"scalar_tensor": 0, "new_full": 2}.get(name, 1)])
+            return self.const(rounded(value, stored) if stored in HALVES else value, dtype)
         start, step = (0, 1)
         if node.op == "aten.arange.start_step":
             start, step = plain(node.args[0]), plain(node.args[2]) if len(node.args) > 2 else 1
@@ -327,7 +328,9 @@ class Builder:
             raise Refused(f"{name} is only partly covered by the windows")
         rows = {axis for axis in self.outer if self.sizes[axis] != 1}
         dtype = self.network.spec(name).dtype
-        op = self.cast(op, dtype)
+        op = self.cast(op, in_registers(dtype))
+        if self.kernel.ops[op].kind == "round" and self.kernel.ops[op].attr == dtype:
+            op = self.kernel.ops[op].args[0]  # the store rounds
         if covered & needed == needed and self.inner:
             level = "full"
         elif covered & needed == rows and self.kernel.ops[op].level == "row" and self.outer_only(covered):
@@ -365,6 +368,18 @@ CONSTANTS = frozenset(
 
 def tensor_args(node: Node) -> list[str]:
     return [a["ref"] for a in [*node.args, *node.kwargs.values()] if isinstance(a, dict) and "ref" in a]
+
+
+def rounded(value: float, dtype: str) -> float:
+    """`value` as a 16 bit type holds it (to nearest, ties to even)."""
+    try:
+        if dtype == "float16":
+            return struct.unpack("e", struct.pack("e", value))[0]
+        bits = struct.unpack("I", struct.pack("f", value))[0]
+    except OverflowError:
+        return math.copysign(math.inf, value)
+    bits += 0x7FFF + (bits >> 16 & 1) if math.isfinite(value) else 0
+    return struct.unpack("f", struct.pack("I", bits & 0xFFFF0000))[0]
 
 
 def identifier(text: str) -> str:

@@ -7,6 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Level = Literal["row", "full"]  # one value for a row of the domain, or one for each element
+HALVES = frozenset({"bfloat16", "float16"})  # types of memory only: a kernel computes with float32 and rounds once, when it stores
+FLOATS = HALVES | {"float32"}
+SIZES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint8": 1, "bool": 1}  # bytes
+
+
+def in_registers(dtype: str) -> str:
+    """The type in which a kernel computes with values of `dtype`."""
+    return "float32" if dtype in HALVES else dtype
 
 
 @dataclass
@@ -36,14 +44,15 @@ class Access:
 
 @dataclass
 class Op:
-    """`kind`: load, gather, coord, const, cast, where, reduce, scan, or the name of a scalar function. `args` are names of operations."""
+    """`kind`: load, gather, coord, const, cast, round, where, reduce, scan, or the name of a scalar function. `args` are names of operations.
+    `dtype` is that of a register: a load of a 16 bit type gives float32."""
 
     name: str
     kind: str
     args: tuple[str, ...]
     dtype: str
     level: Level
-    attr: Any = None  # the value of a const, the axis of a coord, "sum" or "max" of a reduce
+    attr: Any = None  # the value of a const, the axis of a coord, "sum" or "max" of a reduce, the 16 bit type of a round
     access: Access | None = None
 
 

@@ -10,6 +10,8 @@ from agents.compiler.forward import Forward
 from agents.compiler.ir import Kernel, product
 from agents.compiler.kernels.cuda_body import Body
 from agents.compiler.kernels.shape import Shape
+from agents.compiler.kernels.triton_shape import TritonShape
+from agents.compiler.kernels.triton_shape import knobs_of as triton_knobs
 from agents.compiler.kernels.vectors import vector_width
 from agents.compiler.options import Options
 from agents.compiler.plan import CompilerPlan
@@ -38,7 +40,10 @@ def numbers(plan: CompilerPlan, task_source: str, options: Options) -> list[Numb
     moved = {group.id: group.bytes for group in plan.groups}
     offered: dict[str, Offered] = {}
     for kernel, shape, _ in forward.kernels:
-        offered[kernel.name] = of_cuda(kernel, shape) if forward.cuda else of_cpu(kernel, shape, plan.figures)
+        if isinstance(shape, TritonShape):
+            offered[kernel.name] = triton_knobs(kernel, shape)
+        else:
+            offered[kernel.name] = of_cuda(kernel, shape) if forward.cuda else of_cpu(kernel, shape, plan.figures)
     for name, (_, work, _) in forward.printed.items():
         offered[name] = families.by_name(work.match.family).knobs(work)
     heaviest = sorted(offered, key=lambda name: -sum(moved[g] for g in forward.groups_of[name]))
@@ -74,11 +79,11 @@ Offered = dict[str, tuple[tuple[int, ...], int]]  # knob: values, value now
 def of_cuda(kernel: Kernel, shape: Shape) -> Offered:
     blocks = tuple(n for n in (64, 128, 256, 512, 1024) if not kernel.reduces or shape.warp_rows or shape.style == "lanes" or n <= kernel.length)
     found: Offered = {"block": (blocks, shape.threads)}
-    wide = vector_width(kernel) == 4
+    width = vector_width(kernel)
     if shape.style == "elements":
         found["work"] = ((1, 2, 4, 8), shape.work)
-    if shape.style in ("elements", "rows", "split") and wide:
-        found["vector"] = ((1, 4), shape.vector)
+    if shape.style in ("elements", "rows", "split") and width > 1:
+        found["vector"] = (tuple(sorted({1, 4, width})), min(shape.vector, width))
     if shape.style == "rows" and kernel.rows >= 2 and 64 <= kernel.length <= 8192:
         found["warp-row"] = ((1, 0), int(shape.warp_rows))
     if shape.style == "lanes" or (shape.style in ("rows", "split") and not Body(kernel, shape).resident):

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 
+from agents.compiler.ir import SIZES
 from agents.compiler.layout import SPLITS, VIEWS, Layout, dense, split, view
 from agents.compiler.rewrites import rewrite
 from agents.compiler.values import plain, refs
 from verifier.graph import Graph, GraphInput, Node
 from verifier.task import TensorSpec
-
-SIZES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint8": 1, "bool": 1}
 
 
 def count(spec: TensorSpec) -> int:
@@ -115,7 +114,7 @@ class Network:
         def make(suffix: str, op: str, args: list, spec: TensorSpec) -> Node:
             return Node(name=name + suffix, op=op, args=args, outputs=[spec], **origin)
 
-        row_spec, scalar = TensorSpec(shape=rows, dtype="float32"), TensorSpec(shape=(), dtype="float32")
+        row_spec, scalar = (TensorSpec(shape=size, dtype=node.outputs[0].dtype) for size in (rows, ()))
         if reduction == 0:
             return [make("", "stitch.cross_entropy_rows", [logits, target, ignored], row_spec)]
         losses = make("_rows", "stitch.cross_entropy_rows", [logits, target, ignored], row_spec)

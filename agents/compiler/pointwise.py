@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from agents.compiler.builder import Builder, Refused, tensor_args
+from agents.compiler.builder import SUPPORTED, Builder, Refused, tensor_args
+from agents.compiler.ir import FLOATS, HALVES, in_registers
 from agents.compiler.network import plain
 from agents.compiler.reductions import short
 from verifier.graph import Node
@@ -29,17 +30,17 @@ NAMES = UNARY | SAME | COMPARE | BITWISE | ARITHMETIC | ACTIVATIONS | OTHER
 def emit(builder: Builder, node: Node) -> str:
     """The operation whose value is `node`'s; raises `Refused` for a form that is not covered."""
     name = short(node)
-    spec = builder.network.spec(node.name)
-    out = spec.dtype
+    stored = builder.network.spec(node.name).dtype
+    out = in_registers(stored)
     if name in ("_native_batch_norm_legit_no_training", "_native_batch_norm_legit_functional"):
         return frozen_batch_norm(builder, node)
     if name == "embedding":
         return embedding(builder, node)
     for source in tensor_args(node):
-        if builder.network.spec(source).dtype not in ("float32", "int64", "int32", "bool", "uint8", "int8", "int16"):
+        if builder.network.spec(source).dtype not in SUPPORTED:
             raise Refused(f"{builder.network.spec(source).dtype} is left to PyTorch")
-    if out not in ("float32", "int64", "int32", "bool", "uint8", "int8", "int16"):
-        raise Refused(f"{out} is left to PyTorch")
+    if stored not in SUPPORTED:
+        raise Refused(f"{stored} is left to PyTorch")
     args = list(node.args)
     if name in UNARY:
         if node.kwargs or (name == "round" and len(args) > 1):
@@ -50,7 +51,9 @@ def emit(builder: Builder, node: Node) -> str:
     if name in ("clone", "contiguous", "alias_copy"):
         return builder.operands(node, out, args[0])[0]
     if name in ("_to_copy", "to"):
-        return convert(builder, builder.operands(node, None, args[0])[0], out)
+        found = convert(builder, builder.operands(node, None, args[0])[0], out)
+        narrows = stored in HALVES and builder.network.spec(args[0]["ref"]).dtype != stored
+        return builder.op("round", found, hint="rounded", attr=stored) if narrows else found
     if name in SAME:
         (x,) = builder.operands(node, out, args[0])
         if name == "square":
@@ -234,7 +237,7 @@ def embedding(builder: Builder, node: Node) -> str:
 
     table, index = node.args[0]["ref"], node.args[1]["ref"]
     layout = builder.network.layouts[table]
-    if builder.computed_here(table) or builder.network.spec(table).dtype != "float32" or builder.network.spec(index).dtype not in ("int64", "int32"):
+    if builder.computed_here(table) or builder.network.spec(table).dtype not in FLOATS or builder.network.spec(index).dtype not in ("int64", "int32"):
         raise Refused("this embedding is left to PyTorch")
     out = builder.maps[node.name]
     picked = builder.cast(builder.value(index, out[:-1]), "int64")

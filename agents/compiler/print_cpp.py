@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from agents.compiler.families import Printed
 from agents.compiler.ir import Kernel, Op, Store, product
-from agents.compiler.kernels.expressions import C_TYPES, CPP, POINTED, Expressions, address, constant, functions_used
-from agents.compiler.kernels.math_cpp import STREAM, sources
+from agents.compiler.kernels.expressions import C_TYPES, CPP, POINTED, Expressions, address, constant, functions_used, halves_used
+from agents.compiler.kernels.math_cpp import STREAM, TYPES, sources
 from agents.compiler.kernels.schedule import Pass, Schedule, schedule
 from agents.compiler.kernels.shape import Shape
 from agents.compiler.print_cuda import print_families
@@ -23,6 +23,7 @@ def print_source(kernels: list[tuple[Kernel, Shape, list[str]]], printed: Mappin
     used = set().union(*(functions_used(kernel) for kernel in every))
     includes = ["<cmath>", "<cstddef>"] + (["<immintrin.h>"] if any(shape.stream for _, shape, _ in kernels) else [])
     parts = ["\n".join(f"#include {name}" for name in includes) + "\n"]
+    parts += [TYPES[dtype] for dtype in halves_used(every, [a for found, _, _ in printed.values() for a in found.arguments])]
     parts += sources({kind for kind in used if not (kind in ("max", "min") and not _float_bounds(every, kind))})
     parts += [STREAM] if any(shape.stream for _, shape, _ in kernels) else []
     parts += [CppKernel(kernel, shape).text(comment) for kernel, shape, comment in kernels]

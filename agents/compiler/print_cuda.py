@@ -5,22 +5,32 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from agents.compiler.families import NAME, Printed
-from agents.compiler.ir import Kernel, Op, product
-from agents.compiler.kernels.cuda_body import HOW, START, Body
-from agents.compiler.kernels.expressions import CUDA, POINTED, Expressions, functions_used
-from agents.compiler.kernels.math_cuda import sources
-from agents.compiler.kernels.schedule import Pass
+from agents.compiler.ir import Kernel, product
+from agents.compiler.kernels import cuda_split
+from agents.compiler.kernels.cuda_body import Body, array_bytes, shared_bytes
+from agents.compiler.kernels.cuda_lanes import Lanes
+from agents.compiler.kernels.expressions import CUDA, POINTED, Expressions, functions_used, halves_used
+from agents.compiler.kernels.math_cuda import TYPES, sources
+from agents.compiler.kernels.one_pass import one_pass
 from agents.compiler.kernels.shape import Shape
+
+STATIC_SHARED = 48 << 10  # bytes of shared memory that a kernel may have without asking
 
 
 def print_source(kernels: list[tuple[Kernel, Shape, list[str]]], printed: Mapping[str, tuple[Printed, list[Kernel], list[str]]] = {}) -> str:
     """The translation unit: the functions that are used, then each kernel under its comment (lines), with its launcher. `printed`: kernels of
     families by name, each with what is printed of the IR in it."""
-    used = set().union(*(functions_used(kernel) for kernel in [k for k, _, _ in kernels] + [k for _, inside, _ in printed.values() for k in inside]))
-    reduces = any(kernel.reduces and not kernel.scans and shape.style != "lanes" for kernel, shape, _ in kernels)
-    includes = dict.fromkeys(["cmath", *(name for found, _, _ in printed.values() for name in found.includes)])
-    parts = ["\n".join(f"#include <{name}>" for name in includes) + "\n", *sources(used, reduces, any(kernel.scans for kernel, _, _ in kernels))]
-    parts += [CudaKernel(kernel, shape).text(comment) for kernel, shape, comment in kernels]
+    every = [kernel for kernel, _, _ in kernels] + [kernel for _, inside, _ in printed.values() for kernel in inside]
+    used = set().union(*(functions_used(kernel) for kernel in every))
+    types = [TYPES[dtype] for dtype in halves_used(every, [a for found, _, _ in printed.values() for a in found.arguments])]
+    texts = [CudaKernel(kernel, shape).text(comment) for kernel, shape, comment in kernels]
+    includes = dict.fromkeys(["cmath", *(header for header, _ in types), *(name for found, _, _ in printed.values() for name in found.includes)])
+    parts = [
+        "\n".join(f"#include <{name}>" for name in includes) + "\n",
+        *(name for _, name in types),
+        *sources(used, "\n".join(texts)),
+        *texts,
+    ]
     return "\n".join([*parts, *print_families(printed)])
 
 
@@ -36,7 +46,11 @@ class CudaKernel:
     """One kernel in the style of its shape, with its launcher."""
 
     def __init__(self, kernel: Kernel, shape: Shape):
-        self.kernel, self.shape, self.body = kernel, shape, Body(kernel, shape)
+        body = Body(kernel, shape)
+        if shape.style == "split" or (shape.style == "rows" and not (body.resident or body.shared or shape.warp_rows)):
+            kernel = one_pass(kernel)
+            body = Body(kernel, shape)
+        self.kernel, self.shape, self.body = kernel, shape, body
 
     def text(self, comment: list[str]) -> str:
         head = [f"// {line}" for line in comment]
@@ -45,25 +59,29 @@ class CudaKernel:
         {"elements": self.elements, "rows": self.rows, "lanes": self.lanes, "scan": self.scan}[self.shape.style]()
         grid = {
             "elements": self.grid_of(-(-product(self.kernel.sizes) // (self.body.width * self.shape.work))),
-            "rows": -(-self.kernel.rows // (self.shape.threads // self.body.team)),
-            "lanes": -(-self.kernel.rows // self.shape.threads),
+            "rows": self.kernel.rows * self.shape.cluster if self.body.shared else -(-self.kernel.rows // (self.shape.threads // self.body.team)),
+            "lanes": -(-self.kernel.rows // (self.shape.threads // self.shape.groups)),
             "scan": self.kernel.rows,
         }[self.shape.style]
-        lines = self.function(f"{self.kernel.name}_kernel", self.parameters())
+        lines = self.function(f"{self.kernel.name}_kernel", self.parameters(), self.body.take())
         return "\n".join([*head, *lines, *self.launcher([(f"{self.kernel.name}_kernel", grid)]), ""])
 
     def grid_of(self, work: int) -> int:
         return max(1, min(-(-work // self.shape.threads), 65535))
 
-    def function(self, name: str, parameters: list[str]) -> list[str]:
+    def function(self, name: str, parameters: list[str], lines: list[str]) -> list[str]:
         bounds = f"{self.shape.threads}, {self.shape.resident}" if self.shape.resident else f"{self.shape.threads}"
-        return [f"__global__ void __launch_bounds__({bounds}) {name}({', '.join(parameters)}) {{", *self.body.take(), "}"]
+        cluster = f"__cluster_dims__({self.shape.cluster}) " if self.shape.cluster > 1 else ""
+        return [f"__global__ void {cluster}__launch_bounds__({bounds}) {name}({', '.join(parameters)}) {{", *lines, "}"]
 
     def launcher(self, launches: list[tuple[str, int]], scratch: bool = False) -> list[str]:
-        parameters = [*self.parameters(), *(["float* __restrict__ scratch"] if scratch else []), "void* stream"]
+        parameters = [*self.parameters(), *(["double* __restrict__ scratch"] if scratch else []), "void* stream"]
         names = ", ".join([*self.kernel.arguments, *(["scratch"] if scratch else [])])
         lines = [f'extern "C" int {self.kernel.name}({", ".join(parameters)}) {{']
-        lines += [f"    {name}<<<{grid}, {self.shape.threads}, 0, (cudaStream_t)stream>>>({names});" for name, grid in launches]
+        shared = shared_bytes(self.shape, self.body)
+        if shared > STATIC_SHARED:
+            lines.append(f"    cudaFuncSetAttribute({launches[0][0]}, cudaFuncAttributeMaxDynamicSharedMemorySize, {shared});")
+        lines += [f"    {name}<<<{grid}, {self.shape.threads}, {shared}, (cudaStream_t)stream>>>({names});" for name, grid in launches]
         return [*lines, "    return (int)cudaGetLastError();", "}"]
 
     def parameters(self) -> list[str]:
@@ -90,86 +108,55 @@ class CudaKernel:
 
     def rows(self) -> None:
         kernel, body = self.kernel, self.body
-        body.open_rows()
-        for name in body.row_arrays():
+        if body.shared:
+            self.open_cluster()
+        else:
+            body.open_rows()
+        for name in body.row_arrays() if body.resident else ():
             place = f"[{body.items}][{body.width}]" if body.width > 1 else f"[{body.items}]"
-            body.put(f"{'alignas(16) ' if body.width > 1 else ''}float {name}_row{place};")
+            body.put(f"{'alignas(16) ' if body.width > 1 else ''}{body.kept_type(name)} {name}_row{place};")
         known: dict[str, str] = {}
         for step in body.plan.passes:
             body.row_values(step.rows, known)
             body.declare(step)
-            body.items_loop(step, known, body.team, kernel.length)
+            thread = f"(block * {self.shape.threads} + thread)" if self.shape.cluster > 1 else "thread"
+            body.items_loop(step, known, body.team, kernel.length, thread)
             for op in step.reduces:
                 body.combine(op, known)
-        body.finish(known, "thread == 0")
+        body.finish(known, "block == 0 && thread == 0" if self.shape.cluster > 1 else "thread == 0")
+
+    def open_cluster(self) -> None:
+        """Declares row and thread, and the part of the row that this block keeps in shared memory, as its threads take it."""
+        kernel, body, blocks = self.kernel, self.body, self.shape.cluster
+        if kernel.outer:
+            body.put(f"const long row = blockIdx.x{f' / {blocks}' if blocks > 1 else ''};")
+        body.put(f"const int {f'block = blockIdx.x % {blocks}, ' if blocks > 1 else ''}thread = threadIdx.x;")
+        if len(kernel.outer) > 1:
+            body.unravel("row", kernel.outer, "long")
+        body.put("extern __shared__ __align__(16) char held[];")
+        offset = 0
+        for name in body.row_arrays():
+            kind = body.kept_type(name)
+            pointer = f"{kind} (*{name}_row)[{body.width}] = ({kind} (*)[{body.width}])" if body.width > 1 else f"{kind}* {name}_row = ({kind}*)"
+            body.put(f"{pointer}{f'(held + {offset})' if offset else 'held'};")
+            offset += array_bytes(self.shape, body, name)
 
     def split(self) -> list[str]:
-        """Each pass is a kernel: blocks sum up their chunk of a row into `scratch`, the next pass sums up the chunks."""
-        kernel, body, lines, launches, chunks = self.kernel, self.body, [], [], self.shape.chunks
-        parameters = [*self.parameters(), "float* __restrict__ scratch"]
-        slots: dict[str, int] = {}
-        finished: list[Op] = []
-        last_full = max((at for at, step in enumerate(body.plan.passes) if step.stores), default=-1)
-        total = len(body.plan.passes) + (1 if body.plan.row_stores and body.plan.passes[-1].reduces else 0)
-        for at in range(total):
-            step = body.plan.passes[at] if at < len(body.plan.passes) else Pass()
-            body.put(f"const long row = blockIdx.x / {chunks};")
-            body.put(f"const int chunk = blockIdx.x % {chunks}, thread = threadIdx.x;")
-            if len(kernel.outer) > 1:
-                body.unravel("row", kernel.outer, "long")
-            known: dict[str, str] = {}
-            for op in finished:
-                body.put(
-                    f"float {op.name} = thread < {chunks} ? scratch[({slots[op.name]} * {kernel.rows} + row) * {chunks} + thread] : {START[op.attr]};"
-                )
-                body.put(f"{op.name} = over_block<{HOW[op.attr]}, {self.shape.threads}>({op.name}, {START[op.attr]});")
-                known[op.name] = op.name
-            if step.elements or step.stores or step.reduces:
-                for earlier in body.plan.passes[: at + 1]:
-                    body.row_values(earlier.rows, known)
-                body.declare(step)
-                body.items_loop(step, known, self.shape.threads * chunks, kernel.length, f"(chunk * {self.shape.threads} + thread)")
-            for op in step.reduces:
-                slots[op.name] = len(slots)
-                body.combine(op, known)
-                body.put(f"if (thread == 0) scratch[({slots[op.name]} * {kernel.rows} + row) * {chunks} + chunk] = {known[op.name]};")
-            finished += step.reduces
-            if at == total - 1:
-                if not step.elements:
-                    for earlier in body.plan.passes:
-                        body.row_values(earlier.rows, known)
-                body.finish(known, "chunk == 0 && thread == 0")
-            name = f"{kernel.name}_pass{at + 1}"
-            launches.append((name, kernel.rows * chunks))
-            lines += [*self.function(name, parameters), ""]
-        assert last_full < total
+        """Each pass is a kernel; what blocks have found of a row lies in `scratch` between them."""
+        parameters = [*self.parameters(), "double* __restrict__ scratch"]
+        lines, launches = [], []
+        for number, (body, grid) in enumerate(cuda_split.passes(self.kernel, self.shape, self.body), start=1):
+            name = f"{self.kernel.name}_pass{number}"
+            launches.append((name, grid))
+            lines += [*self.function(name, parameters, body), ""]
         return [*lines, *self.launcher(launches, scratch=True)]
 
     def scratch_floats(self) -> int:
         """Length of the scratch tensor that the launcher takes; 0 where it takes none."""
-        return sum(len(step.reduces) for step in self.body.plan.passes) * self.kernel.rows * self.shape.chunks if self.shape.style == "split" else 0
+        return cuda_split.scratch_floats(self.kernel, self.shape, self.body) if self.shape.style == "split" else 0
 
     def lanes(self) -> None:
-        kernel, body = self.kernel, self.body
-        body.put(f"const long row = (long)blockIdx.x * {self.shape.threads} + threadIdx.x;")
-        body.put(f"if (row >= {kernel.rows}) return;")
-        if len(kernel.outer) > 1:
-            body.unravel("row", kernel.outer, "long")
-        known: dict[str, str] = {}
-        for step in body.plan.passes:
-            body.row_values(step.rows, known)
-            for op in step.reduces:
-                body.put(f"float {op.name} = {START[op.attr]};")
-            if step.elements or step.stores:
-                for axis in kernel.inner:
-                    name = body.variables[axis]
-                    if self.shape.unroll and axis == kernel.inner[-1]:
-                        body.put(f"#pragma unroll {self.shape.unroll}")
-                    body.open(f"for (long {name} = 0; {name} < {kernel.sizes[axis]}; ++{name})")
-                body.statements(step, known, {})
-                body.close(len(kernel.inner))
-            known.update({op.name: op.name for op in step.reduces})
-        body.finish(known, "")
+        self.body.lines = Lanes(self.kernel, self.shape, self.body).lines()
 
     def scan(self) -> None:
         """Tiles of a few elements a thread; what came before a thread is summed over the block, what came before the tile is carried."""

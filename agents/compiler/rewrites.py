@@ -86,14 +86,14 @@ def einsum(node: Node, specs: Specs) -> list[Node]:
         return [_new(node, "aten.matmul.default", [a, b], node.outputs[0])]
     if right == lead + last + summed:
         shape = specs[b["ref"]].shape
-        turned = _new(node, "aten.transpose.int", [b, len(shape) - 2, len(shape) - 1], _turned(shape), f"{node.name}_turned")
+        turned = _new(node, "aten.transpose.int", [b, len(shape) - 2, len(shape) - 1], _turned(specs[b["ref"]]), f"{node.name}_turned")
         return [turned, _new(node, "aten.matmul.default", [a, {"ref": turned.name}], node.outputs[0])]
     return [node]
 
 
-def _turned(shape: tuple[int, ...]) -> TensorSpec:
-    strides = contiguous_strides(shape)
-    return TensorSpec(shape=(*shape[:-2], shape[-1], shape[-2]), dtype="float32", stride=(*strides[:-2], strides[-1], strides[-2]))
+def _turned(spec: TensorSpec) -> TensorSpec:
+    shape, strides = spec.shape, contiguous_strides(spec.shape)
+    return TensorSpec(shape=(*shape[:-2], shape[-1], shape[-2]), dtype=spec.dtype, stride=(*strides[:-2], strides[-1], strides[-2]))
 
 
 RULES = {

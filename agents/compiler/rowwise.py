@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agents.compiler.builder import Builder, Refused
-from agents.compiler.ir import Access
+from agents.compiler.ir import FLOATS, Access
 from agents.compiler.network import plain
 from agents.compiler.pointwise import channel
 from agents.compiler.reductions import BATCH_NORM, POOLS, short
@@ -33,9 +33,9 @@ def declare(builder: Builder, node: Node) -> None:
 def emit(builder: Builder, node: Node) -> None:
     name = short(node)
     source = node.args[0]["ref"]
-    if builder.network.spec(source).dtype != "float32":
+    if builder.network.spec(source).dtype not in FLOATS:
         raise Refused(f"a reduction of {builder.network.spec(source).dtype} is left to PyTorch")
-    if builder.network.nodes.get(node.name) and name not in BATCH_NORM and builder.network.spec(node.name).dtype != "float32":
+    if builder.network.nodes.get(node.name) and name not in BATCH_NORM and builder.network.spec(node.name).dtype not in FLOATS:
         raise Refused(f"a reduction to {builder.network.spec(node.name).dtype} is left to PyTorch")
     x = builder.value(source, builder.full)
     if name in BATCH_NORM:
@@ -49,7 +49,7 @@ def length(builder: Builder) -> str:
 
 
 def mean(builder: Builder, node: Node, x: str) -> str:
-    if short(node) == "mean" and node.kwargs.get("dtype"):
+    if short(node) == "mean" and node.kwargs.get("dtype") not in (None, *(f"torch.{dtype}" for dtype in FLOATS)):
         raise Refused("a mean in another type")
     return builder.op("div", builder.reduce("sum", x), length(builder), hint="mean")
 
@@ -63,7 +63,7 @@ def moments(builder: Builder, node: Node, x: str, correction: float = 0) -> tupl
 
 
 def softmax(builder: Builder, node: Node, x: str) -> str:
-    if len(node.args) > 2 and node.args[2] not in (None, False, "torch.float32"):
+    if len(node.args) > 2 and node.args[2] not in (None, False, *(f"torch.{dtype}" for dtype in FLOATS)):
         raise Refused("a softmax in another type")
     top = builder.reduce("max", x, hint="top")
     e = builder.op("exp", builder.op("sub", x, top), hint="e")

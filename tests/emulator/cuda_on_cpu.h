@@ -1,5 +1,6 @@
 // What printed CUDA kernels need of CUDA, for g++: blocks one after another, the threads of a block as fibers that take turns.
 // A fiber runs until it meets the others (a barrier of its block, an exchange of its warp); when all have come, all go on.
+// A cooperative launch has all blocks live at once: they take turns whenever each of their fibers waits, also for another block's memory.
 #include <ucontext.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <utility>
 #include <vector>
 
 struct dim3 {
@@ -18,8 +20,29 @@ struct dim3 {
 };
 struct float2 { float x, y; };
 struct alignas(16) float4 { float x, y, z, w; };
-struct int2 { int x, y; };
-struct alignas(16) int4 { int x, y, z, w; };
+struct __attribute__((may_alias)) int2 { int x, y; };
+struct __attribute__((may_alias, aligned(16))) int4 { int x, y, z, w; };
+struct __half {
+    _Float16 value;
+    __half() = default;
+    __half(float from) : value((_Float16)from) {}
+    operator float() const { return (float)value; }
+};
+struct __nv_bfloat16 {
+    unsigned short bits;
+    __nv_bfloat16() = default;
+    __nv_bfloat16(float from) {
+        unsigned wide;
+        std::memcpy(&wide, &from, 4);
+        bits = from == from ? (wide + 0x7fff + (wide >> 16 & 1)) >> 16 : 0x7fff;  // the device's NaN
+    }
+    operator float() const {
+        const unsigned wide = (unsigned)bits << 16;
+        float value;
+        std::memcpy(&value, &wide, 4);
+        return value;
+    }
+};
 inline float2 make_float2(float x, float y) { return {x, y}; }
 inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 typedef void* cudaStream_t;
@@ -76,8 +99,9 @@ static dim3 blockIdx;
 #define gridDim emulated::grid
 
 namespace emulated {
-// One block: every live fiber runs until it waits; a warp goes on when all its live lanes wait for the warp, the block likewise.
-inline void block(int count) {
+inline bool cooperative = false, spinning = false;  // whether other blocks run meanwhile; whether a fiber ran only to look again
+inline int looked = 0;                              // fibers that ran only to look again, since one did more
+inline void begin(int count) {
     for (int at = 0; at < count; ++at) {
         Fiber& fiber = fibers[at];
         if (fiber.stack.empty()) fiber.stack.resize(256 << 10);
@@ -89,33 +113,50 @@ inline void block(int count) {
         fiber.waiting = RUNS;
         fiber.turn = 0;
     }
-    for (;;) {
-        bool ran = false;
-        for (now = 0; now < count; ++now) {
-            if (fibers[now].waiting != RUNS) continue;
-            swapcontext(&home, &fibers[now].context);
-            ran = true;
-        }
-        int live = 0, at_barrier = 0;
-        for (int warp = 0; warp < count; warp += 32) {
-            int alive = 0, exchanging = 0;
-            for (int at = warp; at < std::min(warp + 32, count); ++at) {
-                alive += fibers[at].waiting != DONE;
-                exchanging += fibers[at].waiting == WARP;
-                at_barrier += fibers[at].waiting == BLOCK;
-            }
-            live += alive;
-            if (alive && exchanging == alive)
-                for (int at = warp; at < std::min(warp + 32, count); ++at)
-                    if (fibers[at].waiting == WARP) fibers[at].waiting = RUNS, ran = true;
-        }
-        if (!live) return;
-        if (at_barrier == live) {
-            for (int at = 0; at < count; ++at)
-                if (fibers[at].waiting == BLOCK) fibers[at].waiting = RUNS, ran = true;
-        }
-        if (!ran) { std::fprintf(stderr, "emulated: threads of a block wait for each other in different places\n"); std::abort(); }
+}
+[[noreturn]] inline void stuck(const char* who) {
+    std::fprintf(stderr, "emulated: %s wait for each other in different places\n", who);
+    std::abort();
+}
+// Every live fiber of a block runs until it waits; a warp goes on when all its live lanes wait for the warp, the block likewise.
+// False when all are done.
+inline bool turn(int count) {
+    bool ran = false;
+    for (now = 0; now < count; ++now) {
+        if (fibers[now].waiting != RUNS) continue;
+        spinning = false;
+        swapcontext(&home, &fibers[now].context);
+        looked = spinning ? looked + 1 : 0;
+        ran = true;
     }
+    int live = 0, at_barrier = 0;
+    for (int warp = 0; warp < count; warp += 32) {
+        int alive = 0, exchanging = 0;
+        for (int at = warp; at < std::min(warp + 32, count); ++at) {
+            alive += fibers[at].waiting != DONE;
+            exchanging += fibers[at].waiting == WARP;
+            at_barrier += fibers[at].waiting == BLOCK;
+        }
+        live += alive;
+        if (alive && exchanging == alive)
+            for (int at = warp; at < std::min(warp + 32, count); ++at)
+                if (fibers[at].waiting == WARP) fibers[at].waiting = RUNS, ran = true;
+    }
+    if (live && at_barrier == live)
+        for (int at = 0; at < count; ++at)
+            if (fibers[at].waiting == BLOCK) fibers[at].waiting = RUNS, ran = true;
+    if (live && !ran) stuck("threads of a block");
+    return live;
+}
+inline void block(int count) {
+    begin(count);
+    while (turn(count)) {}
+}
+// A fiber looks in vain for what another block has to write.
+inline void look_again() {
+    if (!cooperative) stuck("blocks, without a cooperative launch,");
+    spinning = true;
+    meet(RUNS);
 }
 template <class F> void launch(dim3 blocks, dim3 count, size_t shared, F call) {
     threads = count, grid = blocks, body = call;
@@ -130,6 +171,38 @@ template <class F> void launch(dim3 blocks, dim3 count, size_t shared, F call) {
                 if (THREADS_MEET) block(total);
                 else for (now = 0; now < total; ++now) body();
             }
+}
+// All blocks at once. What `fibers` and `lanes` mean changes with the block whose turn it is.
+struct Live { std::vector<Fiber> fibers; std::vector<Lane> lanes[2]; std::vector<char> dynamic; dim3 at; bool live = true; };
+template <class F> void launch_together(dim3 blocks, dim3 count, size_t shared, F call) {
+    threads = count, grid = blocks, body = call, cooperative = true, looked = 0;
+    const int total = count.x * count.y * count.z;
+    std::vector<Live> all(blocks.x * blocks.y * blocks.z);
+    const auto enter_block = [&](Live& one) {
+        fibers.swap(one.fibers), dynamic.swap(one.dynamic), lanes[0].swap(one.lanes[0]), lanes[1].swap(one.lanes[1]);
+        blockIdx = one.at;
+    };
+    for (unsigned at = 0; at < all.size(); ++at) {
+        Live& one = all[at];
+        one.at = dim3(at % blocks.x, at / blocks.x % blocks.y, at / blocks.x / blocks.y);
+        one.fibers.resize(total);
+        for (auto& half : one.lanes) half.resize((total + 31) / 32 * 32);
+        one.dynamic.assign(shared + 16, (char)0xA5);
+        enter_block(one), begin(total), enter_block(one);
+    }
+    for (size_t left = all.size(); left;)
+        for (Live& one : all) {
+            if (!one.live) continue;
+            enter_block(one);
+            one.live = turn(total);
+            enter_block(one);
+            left -= !one.live;
+            if (looked > 4 * (int)all.size() * total) stuck("blocks");
+        }
+    cooperative = false;
+}
+template <class... P, size_t... N> void call_with(void (*kernel)(P...), void** given, std::index_sequence<N...>) {
+    kernel(*(std::remove_reference_t<P>*)given[N]...);
 }
 inline char* shared_memory() { return (char*)(((uintptr_t)dynamic.data() + 15) & ~(uintptr_t)15); }
 // Deposits this lane's words and returns those of its warp, once all lanes have come.
@@ -148,6 +221,11 @@ template <class T> T taken(T value, int from) {
     return found;
 }
 }  // namespace emulated
+
+template <class... P> int cudaLaunchCooperativeKernel(void (*kernel)(P...), dim3 blocks, dim3 count, void** given, size_t shared, cudaStream_t) {
+    emulated::launch_together(blocks, count, shared, [=] { emulated::call_with(kernel, given, std::index_sequence_for<P...>{}); });
+    return 0;
+}
 
 inline void __syncthreads() { emulated::meet(emulated::BLOCK); }
 inline void __syncwarp(unsigned = 0xffffffffu) { emulated::exchange({}); }
@@ -193,6 +271,13 @@ inline void copy_async16(float* into, const float* from, bool inside) {
     if ((uintptr_t)into % 16 || (inside && (uintptr_t)from % 16)) { std::fprintf(stderr, "emulated: 16 bytes are copied off their alignment\n"); std::abort(); }
     for (int at = 0; at < 4; ++at) into[at] = inside ? from[at] : 0.0f;
 }
+inline float4 read_fresh(const float* at) {
+    const float4 value = *(const float4*)at;
+    for (const float word : {value.x, value.y, value.z, value.w})
+        if (__float_as_uint(word) == 0xffffffffu) { emulated::look_again(); break; }
+    return value;
+}
+inline void write_fresh(float* at, float value) { *at = value; }
 inline void copies_commit() {}
 template <int LEFT> void copies_wait() {}
 // A tensor core's sum: products exact, the whole cut off (not rounded) to 24 bits, which is the worst that was reported of it.

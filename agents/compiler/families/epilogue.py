@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from agents.compiler.builder import Builder, Refused
 from agents.compiler.groups.fuse import emit_members, read_outside
-from agents.compiler.ir import Access, Argument, Kernel, Op, Store, product
+from agents.compiler.ir import FLOATS, Access, Argument, Kernel, Op, Store, product
 from agents.compiler.kernels.expressions import C_TYPES, Expressions, address, constant
 from agents.compiler.layout import contiguous_strides
 from agents.compiler.naming import rename_arguments
@@ -163,7 +163,7 @@ def build_prologue(network: Network, value: str, members: list[str], groups: tup
     """What computes `value`, an input of the anchor that nothing else reads, from `members`, the last of which it is. Raises `Refused`."""
     spec = network.spec(value)
     builder = ShapedBuilder(network, members, tuple(spec.shape))
-    if spec.dtype != "float32":
+    if spec.dtype not in FLOATS:
         raise Refused(f"an input of {spec.dtype}")
     emit_members(builder)
     result = builder.value(value, builder.full)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-from agents.compiler.ir import Access, Kernel, Op, Store, product
+from agents.compiler.ir import SIZES, FLOATS, HALVES, Access, Kernel, Op, product
 from agents.compiler.kernels.expressions import C_TYPES, CUDA, Expressions, address, constant
 from agents.compiler.kernels.schedule import Pass, Schedule, schedule
 from agents.compiler.kernels.shape import Shape
-from agents.compiler.kernels.vectors import vector_access, vector_width
+from agents.compiler.kernels.vectors import COUNTS, copy_vector, vector_access, vector_width
 
 HOW = {"sum": "Sum", "max": "Max", "min": "Min", "amax": "Max", "amin": "Min"}
 START = {"sum": "0.0f", "max": "-INFINITY", "min": "INFINITY", "amax": "-INFINITY", "amin": "INFINITY"}
@@ -20,10 +20,13 @@ class Body:
 
     def __init__(self, kernel: Kernel, shape: Shape):
         self.kernel, self.shape = kernel, shape
-        self.team = 32 if shape.warp_rows else shape.threads
-        self.width = vector_width(kernel) if shape.vector == 4 and shape.style in ("elements", "rows", "split") else 1
+        self.team = 32 if shape.warp_rows else shape.threads * max(shape.cluster, 1)
+        self.shared = shape.style == "rows" and shape.cluster > 0  # what more than one pass reads of a row lies in shared memory
+        self.width = vector_width(kernel, shape.vector) if shape.style in ("elements", "rows", "split") else 1
+        read = {kernel.arguments[op.access.argument].dtype for op in kernel.ops.values() if op.kind == "load" and op.level == "full"}
+        self.narrow = bool(read & HALVES) and "float32" not in read  # the elements of a row are of 16 bits
         per_thread = -(-kernel.length // self.team)
-        self.resident = shape.style == "rows" and shape.cache and per_thread <= REGISTERS
+        self.resident = shape.style == "rows" and not self.shared and shape.cache and per_thread <= REGISTERS
         self.plan: Schedule = schedule(kernel, self.resident)
         self.items = max(1, -(-kernel.length // (self.team * self.width)))
         outer = ["row"] if len(kernel.outer) == 1 else [f"row{n}" for n in range(len(kernel.outer))]
@@ -82,30 +85,39 @@ class Body:
     # -- loops over a row ---------------------------------------------------------------------------------------------------
 
     def row_arrays(self) -> list[str]:
-        """Operations whose values a thread keeps in registers: what is loaded in one pass and read in another, and dear results."""
-        if not self.resident:
+        """Operations whose values a thread keeps (in registers, or in shared memory): what is loaded in one pass and read in another, and dear
+        results."""
+        if not self.resident and not self.shared:
             return []
         counts: dict[str, int] = {}
         for step in self.plan.passes:
             for op in step.elements:
-                if op.kind == "load" and op.level == "full" and op.dtype == "float32":
+                if op.kind == "load" and op.level == "full" and self.takes_vector(op.access):
                     counts[op.name] = counts.get(op.name, 0) + 1
         return [name for name, passes in counts.items() if passes > 1] + self.plan.caches
 
     def declare(self, step: Pass) -> None:
         for op in step.reduces:
-            wide = op.attr == "sum" and not self.resident
+            wide = self.sums_wide(op)
             self.put(f"{'double' if wide else 'float'} {op.name}_part = {'0.0' if wide else START[op.attr]};")
 
-    def combine(self, op: Op, known: dict[str, str]) -> None:
+    def combine(self, op: Op, known: dict[str, str], keep: bool = False) -> None:
+        """The result over all threads of the row (of the block); `keep`: in the precision of the sums."""
         if self.shape.warp_rows:
             self.put(f"const float {op.name} = over_warp<{HOW[op.attr]}>({op.name}_part);")
         else:
-            wide = op.attr == "sum" and not self.resident
+            wide = self.sums_wide(op)
             start = "0.0" if wide else START[op.attr]
-            cast = "(float)" if wide else ""
-            self.put(f"const float {op.name} = {cast}over_block<{HOW[op.attr]}, {self.shape.threads}>({op.name}_part, {start});")
+            kind = "double" if wide and (keep or op.dtype == "float64") else "float"
+            found = f"over_block<{HOW[op.attr]}, {self.shape.threads}>({op.name}_part, {start})"
+            if self.shape.cluster > 1:
+                found = f"over_cluster<{HOW[op.attr]}, {self.shape.cluster}>({found})"
+            self.put(f"const {kind} {op.name} = {'(float)' if wide and kind == 'float' else ''}{found};")
         known[op.name] = op.name
+
+    def sums_wide(self, op: Op) -> bool:
+        """Whether a thread adds up in double precision: long rows of fp32, not those of which 16 bits were stored."""
+        return op.dtype == "float64" or op.attr == "sum" and not (self.resident or self.shared or self.narrow)
 
     def items_loop(self, step: Pass, known: dict[str, str], team: int, length: int, thread: str = "thread") -> None:
         """Each thread of the team takes every `team`-th group of `width` elements."""
@@ -114,14 +126,16 @@ class Body:
         stride = team * self.width
         kind = "int" if length < 2**31 - stride else "long"
         first = thread if self.width == 1 else f"{thread} * {self.width}"
-        if self.resident:
-            self.put("#pragma unroll")
+        if self.resident or self.shared:
+            self.put("#pragma unroll" if self.resident else f"#pragma unroll {self.shape.unroll or 4}")
             self.open(f"for (int item = 0; item < {self.items}; ++item)")
             begin = len(self.lines)
             self.put(f"const {kind} at = {first} + item * {stride};")
             guarded = length % stride != 0
             if guarded:
                 self.open(f"if (at < {length})")
+            if self.shared:
+                self.put(f"const int slot = item * {self.shape.threads} + thread;")
             self.vector_body(step, known, "at", kind)
             self.close(1 + guarded)
             self.drop_unused(begin)
@@ -133,12 +147,12 @@ class Body:
             self.close()
 
     def vector_body(self, step: Pass, known: dict[str, str], at: str, kind: str) -> None:
-        """Loads groups of four floats at once, computes them one by one, stores them at once."""
+        """Loads groups of neighbouring elements at once, computes them one by one, stores them at once."""
         kernel = self.kernel
         axes = kernel.inner
         local = dict(known)
         arrays = self.row_arrays() if self.shape.style == "rows" else []
-        item = "[item]" if self.resident else ""
+        item = "[item]" if self.resident else "[slot]"
         lane = "[lane]" if self.width > 1 else ""
         for name in step.cached:
             local[name] = f"{name}_row{item}{lane}"
@@ -157,35 +171,36 @@ class Body:
                 continue
             if op.name in arrays:
                 place = f"{op.name}_row{item}"
-                local[op.name] = place + lane
+                local[op.name] = self.widened(op.access, place + lane)
                 if first_pass[op.name] == here and self.width > 1:
-                    self.put(f"*(float4*){place} = *(const float4*)({op.access.argument} + {self.vector_address(op.access, first)});")
-            elif self.width > 1 and vector_access(kernel, op.access) and op.dtype == "float32":
-                self.put(f"alignas(16) float {op.name}_four[4];")
-                self.put(f"*(float4*){op.name}_four = *(const float4*)({op.access.argument} + {self.vector_address(op.access, first)});")
-                local[op.name] = f"{op.name}_four[lane]"
-        vector_stores = [s for s in step.stores if self.width > 1 and vector_access(kernel, s.access) and self.stored_type(s) == "float"]
+                    self.load(op.access, place, first)
+            elif self.width > 1 and self.takes_vector(op.access):
+                name = f"{op.name}_{COUNTS[self.width]}"
+                self.put(f"alignas(16) {self.kept_type(op.name)} {name}[{self.width}];")
+                self.load(op.access, name, first)
+                local[op.name] = self.widened(op.access, f"{name}[lane]")
+        vector_stores = [store for store in step.stores if self.width > 1 and self.takes_vector(store.access)]
         for store in vector_stores:
             name = f"{store.access.argument}_to"
-            self.put(f"alignas(16) float {name}[4];")
+            self.put(f"alignas(16) {C_TYPES[self.stored(store.access)]} {name}[{self.width}];")
             target[id(store)] = f"{name}[lane]"
         if self.width > 1:
             self.put("#pragma unroll")
-            self.open("for (int lane = 0; lane < 4; ++lane)")
+            self.open(f"for (int lane = 0; lane < {self.width}; ++lane)")
             self.unravel_lane(first, axes, kind, "", lane=True)
         elif len(axes) > 1 or self.variables[axes[-1]] != at:
             self.unravel(at, axes, kind)
         for name in arrays:
             if self.width == 1 and first_pass[name] == here and name not in self.plan.caches:
                 op = kernel.ops[name]
-                self.put(f"{name}_row[item] = {op.access.argument}[{address(kernel, op.access, self.variables)}];")
+                self.put(f"{name}_row{item} = {op.access.argument}[{address(kernel, op.access, self.variables)}];")
         self.statements(step, local, target)
         if self.width > 1:
             self.close()
         for store in vector_stores:
-            self.put(
-                f"*(float4*)({store.access.argument} + {self.vector_address(store.access, first)}) = *(const float4*){store.access.argument}_to;"
-            )
+            to = f"({store.access.argument} + {self.vector_address(store.access, first)})"
+            for line in copy_vector(self.stored(store.access), self.width, to, f"{store.access.argument}_to"):
+                self.put(line)
         self.drop_unused(begin)
 
     def drop_unused(self, begin: int) -> None:
@@ -193,13 +208,13 @@ class Body:
         for at in range(len(self.lines) - 1, begin - 1, -1):
             declared = re.match(r"\s*const (?:int|long) (\w+) = ", self.lines[at])
             name = declared[1] if declared else ""
-            if name.removesuffix("_0") in {*self.variables.values(), "at"} and not any(
+            if name.removesuffix("_0") in {*self.variables.values(), "at", "slot"} and not any(
                 re.search(rf"\b{name}\b", line) for line in self.lines[at + 1 :]
             ):
                 del self.lines[at]
 
     def unravel_lane(self, flat: str, axes: list[int], kind: str, suffix: str, lane: bool = False) -> None:
-        """Axis variables of the first of four elements (with a suffix), or of the element of this lane."""
+        """Axis variables of the first of neighbouring elements (with a suffix), or of the element of this lane."""
         left = product(self.kernel.sizes[axis] for axis in axes)
         for at, axis in enumerate(axes):
             size = self.kernel.sizes[axis]
@@ -220,8 +235,26 @@ class Body:
         names = {axis: (first if len(inner) == 1 else f"{name}_0") if axis in inner else name for axis, name in self.variables.items()}
         return address(self.kernel, access, names)
 
-    def stored_type(self, store: Store) -> str:
-        return C_TYPES[self.kernel.arguments[store.access.argument].dtype]
+    def stored(self, access: Access) -> str:
+        """The type in memory."""
+        return self.kernel.arguments[access.argument].dtype
+
+    def takes_vector(self, access: Access) -> bool:
+        return self.stored(access) in FLOATS and (self.width == 1 or vector_access(self.kernel, access, self.width))
+
+    def load(self, access: Access, into: str, first: str) -> None:
+        """Neighbouring elements into an array, as they are in memory."""
+        source = f"({access.argument} + {self.vector_address(access, first)})"
+        for line in copy_vector(self.stored(access), self.width, into, source):
+            self.put(line)
+
+    def kept_type(self, name: str) -> str:
+        """Of an array that holds operation `name`: elements in memory stay as they are, results are floats."""
+        op = self.kernel.ops[name]
+        return C_TYPES[self.stored(op.access)] if op.kind == "load" else "float"
+
+    def widened(self, access: Access, text: str) -> str:
+        return f"(float){text}" if self.stored(access) in HALVES else text
 
     # -- statements ---------------------------------------------------------------------------------------------------------
 
@@ -248,7 +281,8 @@ class Body:
         if guard:
             self.close()
 
-    def statements(self, step: Pass, known: dict[str, str], target: dict[int, str]) -> None:
+    def statements(self, step: Pass, known: dict[str, str], target: dict[int, str], suffix: str = "_part", stored: str = "") -> None:
+        """What is computed of an element. `suffix`: of the variables that reductions are collected in; `stored`: the condition for stores."""
         at = self.plan.passes.index(step)
         local = dict(known)
         printer = Expressions(self.kernel, CUDA, self.variables, local)
@@ -266,7 +300,7 @@ class Body:
         for name in step.keeps:
             self.put(f"{name}_row{lane} = {printer.text(name)};")
         for op in step.reduces:
-            name = op.name if self.shape.style == "lanes" else f"{op.name}_part"
+            name = f"{op.name}{suffix}"
             value = printer.text(op.args[0])
             if op.attr == "sum":
                 self.put(f"{name} += {value};")
@@ -277,4 +311,14 @@ class Body:
                 self.put(f"{name} = {simple} {sign} {name}{nan} ? {simple} : {name};")
         for store in step.stores:
             place = target.get(id(store)) or f"{store.access.argument}[{address(self.kernel, store.access, self.variables)}]"
-            self.put(f"{place} = {printer.text(store.op)};")
+            self.put(f"{f'if ({stored}) ' if stored else ''}{place} = {printer.text(store.op)};")
+
+
+def array_bytes(shape: Shape, body: Body, name: str) -> int:
+    """Of what a block keeps of a row in shared memory."""
+    op = body.kernel.ops[name]
+    return body.items * shape.threads * body.width * SIZES[body.stored(op.access)]
+
+
+def shared_bytes(shape: Shape, body: Body) -> int:
+    return sum(array_bytes(shape, body, name) for name in body.row_arrays()) if body.shared else 0

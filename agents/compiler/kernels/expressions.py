@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
-from agents.compiler.ir import Access, Kernel, Op
+from agents.compiler.ir import HALVES, Access, Argument, Kernel, Op
 
 C_TYPES = {
     "float32": "float",
+    "float64": "double",  # of sums and what follows from them; never in memory
     "int64": "long long",
     "int32": "int",
     "int16": "short",
     "int8": "signed char",
     "uint8": "unsigned char",
     "bool": "bool",
+    "bfloat16": "bf16",
+    "float16": "fp16",
 }
 # Booleans in memory are bytes: g++ has no vectors of bool.
 POINTED = {**C_TYPES, "bool": "unsigned char"}
@@ -79,18 +83,20 @@ class Expressions:
             return constant(op.attr, op.dtype)
         if kind == "load":
             text = f"{op.access.argument}[{address(self.kernel, op.access, self.variables)}]"
-            return f"{text} != 0" if op.dtype == "bool" else text
+            return f"{text} != 0" if op.dtype == "bool" else self.widened(op.access, text)
         if kind == "coord":
             return f"(long long){self.variables[op.attr]}"
         if kind == "gather":
             picked, access = self.text(args[0]), op.access
             rest = address(self.kernel, access, self.variables)
             where = f"{picked} * {access.index_stride}" + (f" + {rest}" if rest != "0" else "")
-            return f"{access.argument}[{where}]"
+            return self.widened(access, f"{access.argument}[{where}]")
         if kind in INFIX:
             return f"{self.inner(args[0])} {INFIX[kind]} {self.inner(args[1])}"
         if kind == "cast":
             return f"({C_TYPES[op.dtype]}){self.inner(args[0])}"
+        if kind == "round":
+            return f"(float)({C_TYPES[op.attr]}){self.inner(args[0])}"
         if kind == "spread":
             return self.text(args[0])
         if kind == "where":
@@ -115,6 +121,10 @@ class Expressions:
             return f"{a} {'>' if kind == 'max' else '<'} {b} ? {a} : {b}"
         return f"{self.functions[kind]}({', '.join(self.text(a) for a in args)})"
 
+    def widened(self, access: Access, text: str) -> str:
+        """An element in memory as a value in a register."""
+        return f"(float){text}" if self.kernel.arguments[access.argument].dtype in HALVES else text
+
 
 def _closes_last(text: str) -> bool:
     """Whether the first opening parenthesis of `text` is closed by its last character."""
@@ -128,3 +138,11 @@ def _closes_last(text: str) -> bool:
 
 def functions_used(kernel: Kernel) -> set[str]:
     return {op.kind for op in kernel.ops.values()}
+
+
+def halves_used(kernels: Iterable[Kernel], arguments: Iterable[Argument]) -> list[str]:
+    """The 16 bit types among what kernels read, write and round to."""
+    kernels = list(kernels)
+    found = {argument.dtype for argument in [*arguments, *(a for kernel in kernels for a in kernel.arguments.values())]}
+    found |= {op.attr for kernel in kernels for op in kernel.ops.values() if op.kind == "round"}
+    return sorted(found & HALVES)

@@ -5,6 +5,24 @@ The coefficients are minimax fits of our own (Lawson's iteration on Chebyshev no
 
 from __future__ import annotations
 
+BF16 = """\
+// bfloat16 in memory: the upper half of a float, rounded to nearest, ties to even.
+struct bf16 {
+    unsigned short bits;
+    bf16() = default;
+    explicit bf16(float value) { *this = value; }
+    bf16& operator=(float value) {
+        const union { float f; unsigned u; } from = {value};
+        bits = value == value ? (from.u + 0x7fff + (from.u >> 16 & 1)) >> 16 : 0x7fc0;
+        return *this;
+    }
+    explicit operator float() const {
+        const union { unsigned u; float f; } wide = {(unsigned)bits << 16};
+        return wide.f;
+    }
+};
+"""
+TYPES = {"bfloat16": BF16, "float16": "using fp16 = _Float16;\n"}
 EXP = """\
 // exp(x) within 1 ulp: 2^n * exp(r), |r| <= ln(2)/2; the scale is applied in two steps, so that subnormal results are right.
 static inline float exp_f(float x) {

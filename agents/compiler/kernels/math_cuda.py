@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+TYPES = {  # header and name of what lies in memory with 16 bits; a value is widened by (float), rounded to nearest by a store
+    "bfloat16": ("cuda_bf16.h", "using bf16 = __nv_bfloat16;\n"),
+    "float16": ("cuda_fp16.h", "using fp16 = __half;\n"),
+}
 BOUNDS = """\
 // Larger and smaller of two values; NaN stays NaN, as in PyTorch.
 __device__ __forceinline__ float at_least(float x, float low) { return x < low || low != low ? low : x; }
@@ -11,16 +15,19 @@ SIGMOID = """\
 __device__ __forceinline__ float sigmoid_f(float x) { return 1.0f / (1.0f + expf(-x)); }
 """
 JOIN = """\
+// How two results of a reduction are joined; NaN stays NaN.
 struct Sum { template <class T> static __device__ __forceinline__ T join(T a, T b) { return a + b; } };
-struct Max { static __device__ __forceinline__ float join(float a, float b) { return a > b || a != a ? a : b; } };
-struct Min { static __device__ __forceinline__ float join(float a, float b) { return a < b || a != a ? a : b; } };
-
+struct Max { template <class T> static __device__ __forceinline__ T join(T a, T b) { return a > b || a != a ? a : b; } };
+struct Min { template <class T> static __device__ __forceinline__ T join(T a, T b) { return a < b || a != a ? a : b; } };
+"""
+OVER_WARP = """\
 // Every lane of a warp gets the result over its 32 lanes.
 template <class How, class T> __device__ __forceinline__ T over_warp(T value) {
     for (int step = 16; step > 0; step /= 2) value = How::join(value, __shfl_xor_sync(0xffffffffu, value, step));
     return value;
 }
-
+"""
+OVER_BLOCK = """\
 // Every thread of a block gets the result over the block; `start` is the neutral element.
 template <class How, int THREADS, class T> __device__ __forceinline__ T over_block(T value, T start) {
     __shared__ T shared[THREADS / 32];
@@ -30,6 +37,52 @@ template <class How, int THREADS, class T> __device__ __forceinline__ T over_blo
     __syncthreads();
     value = threadIdx.x % 32 < THREADS / 32 ? shared[threadIdx.x % 32] : start;
     return over_warp<How>(value);
+}
+"""
+OVER_PARTS = """\
+// Every thread of a block gets the result over what `count` blocks have left in `parts`.
+template <class How, int THREADS> __device__ __forceinline__ double over_parts(const double* parts, int count, double start) {
+    double value = start;
+    for (int at = threadIdx.x; at < count; at += THREADS) value = How::join(value, parts[at]);
+    return over_block<How, THREADS>(value, start);
+}
+"""
+OVER_GROUPS = """\
+// Threads that lie WIDE apart share a row: each gets the result over the GROUPS of them.
+template <class How, int WIDE, int GROUPS, class T> __device__ __forceinline__ T over_groups(T value) {
+    __shared__ T shared[GROUPS * WIDE];
+    __syncthreads();
+    shared[threadIdx.x] = value;
+    __syncthreads();
+    value = shared[threadIdx.x % WIDE];
+    for (int group = 1; group < GROUPS; ++group) value = How::join(value, shared[group * WIDE + threadIdx.x % WIDE]);
+    return value;
+}
+"""
+OVER_CLUSTER = """\
+// All threads of a cluster meet; what they have written to shared memory is seen by all.
+__device__ __forceinline__ void cluster_meets() {
+    asm volatile("barrier.cluster.arrive.aligned;\\n\\tbarrier.cluster.wait.aligned;" ::: "memory");
+}
+
+// What block `number` of the cluster has in its shared memory where this block has `mine`.
+__device__ __forceinline__ double of_block(const double* mine, int number) {
+    unsigned there;
+    double value;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"((unsigned)__cvta_generic_to_shared(mine)), "r"(number));
+    asm volatile("ld.shared::cluster.f64 %0, [%1];" : "=d"(value) : "r"(there) : "memory");
+    return value;
+}
+
+// Every thread of a cluster gets the result over its blocks, each of which comes with one value.
+template <class How, int BLOCKS, class T> __device__ __forceinline__ T over_cluster(T value) {
+    __shared__ double left;
+    if (threadIdx.x == 0) left = value;
+    cluster_meets();
+    double all = of_block(&left, 0);
+    for (int number = 1; number < BLOCKS; ++number) all = How::join(all, of_block(&left, number));
+    cluster_meets();  // nobody writes anew, or leaves, before all have read
+    return (T)all;
 }
 """
 SCAN = """\
@@ -55,8 +108,17 @@ template <int THREADS> __device__ __forceinline__ double before_in_block(double 
 """
 
 
-def sources(kinds: set[str], reduces: bool, scans: bool) -> list[str]:
+def sources(kinds: set[str], kernels: str) -> list[str]:
+    """What the scalar functions `kinds` and the text of the kernels need."""
     parts = [BOUNDS] if kinds & {"max", "min"} else []
     parts += [SIGMOID] if "sigmoid" in kinds else []
-    parts += [JOIN] if reduces else []
-    return parts + ([SCAN] if scans else [])
+    calls = {name for name in (*BUILT_ON, "::join") if f"{name}<" in kernels or f"{name}(" in kernels}
+    for name, below in BUILT_ON.items():
+        calls |= below if name in calls else set()
+    parts += [JOIN] if calls else []
+    parts += [text for name, text in COLLECTIVES.items() if name in calls]
+    return parts + ([SCAN] if "before_in_block<" in kernels else [])
+
+
+BUILT_ON = {"over_parts": {"over_block", "over_warp"}, "over_cluster": set(), "over_groups": set(), "over_block": {"over_warp"}, "over_warp": set()}
+COLLECTIVES = {"over_warp": OVER_WARP, "over_block": OVER_BLOCK, "over_parts": OVER_PARTS, "over_groups": OVER_GROUPS, "over_cluster": OVER_CLUSTER}

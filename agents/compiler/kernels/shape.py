@@ -7,6 +7,7 @@ from typing import Literal
 
 from agents.compiler.figures import DeviceFigures
 from agents.compiler.ir import Kernel, product
+from agents.compiler.kernels.schedule import schedule
 from agents.compiler.options import Options
 
 Style = Literal["elements", "rows", "lanes", "split", "scan"]
@@ -24,10 +25,13 @@ class Shape:
     lanes: int = 8  # rows whose running sums advance together (scan)
     threads: int = 256  # GPU: threads of a block
     warp_rows: bool = False  # GPU: one row in each warp
-    vector: int = 4  # GPU: floats that one load takes, where they lie side by side and aligned (1 or 4)
+    vector: int = 8  # GPU: elements that one load takes at most, where they lie side by side and aligned: 4 floats or 8 of 16 bits
     work: int = 1  # GPU, elements: loads in flight a thread
     unroll: int = 0  # GPU: steps of the loop over a row that are unrolled; 0: the compiler's choice
     chunks: int = 32  # GPU, split: blocks that share a row
+    cluster: int = 0  # GPU, rows: blocks of a cluster that share a row and keep it in their shared memory; 0: a row is kept in registers, or not
+    groups: int = 1  # GPU, lanes: threads that share a row
+    held: int = 64  # GPU, lanes: elements of its row that a thread keeps in registers, where more than one pass reads them
     tile: int = 4  # GPU, scan: neighbouring elements a thread takes at once
     resident: int = 0  # GPU: blocks that a multiprocessor is to hold, which bounds the registers of a thread; 0: the compiler's choice
     workers: int = 0  # CPU: threads; 0: all
@@ -41,9 +45,9 @@ class Shape:
         if cuda:
             return {
                 "elements": f"grid-stride loop, blocks of {self.threads} threads",
-                "rows": f"one warp a row, {self.threads // 32} rows a block" if self.warp_rows else f"one block of {self.threads} threads a row",
-                "lanes": f"one thread a row, blocks of {self.threads} threads",
-                "split": f"each row shared by many blocks of {self.threads} threads",
+                "rows": f"one warp a row, {self.threads // 32} rows a block" if self.warp_rows else self._blocks(),
+                "lanes": f"{'one thread' if self.groups == 1 else f'{self.groups} threads'} a row, blocks of {self.threads} threads",
+                "split": f"each row shared by {self.chunks} blocks of {self.threads} threads",
                 "scan": f"one block of {self.threads} threads a row, tile by tile",
             }[self.style]
         return {
@@ -54,7 +58,13 @@ class Shape:
             "scan": f"{self.lanes} rows advance together in each thread",
         }[self.style] + (", written past the cache" if self.stream else "")
 
+    def _blocks(self) -> str:
+        if self.cluster > 1:
+            return f"a cluster of {self.cluster} blocks of {self.threads} threads a row, which lies in their shared memory"
+        return f"one block of {self.threads} threads a row" + (", which lies in its shared memory" if self.cluster else "")
 
+
+IN_REGISTERS = 32 * 1024  # elements of a row that a block of 1024 threads keeps in registers
 PARALLEL_WORK = 16384  # elements below which a parallel region costs more than it gives
 
 
@@ -74,7 +84,6 @@ NUMBERS = {  # knob: field of Shape
 def _numbers(shape: Shape, options: Options, group: str) -> Shape:
     """The shape with the numbers that the options ask for; each is correct for every kernel, whatever it does to its speed."""
     chosen = {field: options.knob(name, group, getattr(shape, field)) for name, field in NUMBERS.items()}
-    chosen["chunks"] = min(chosen["chunks"], shape.threads)
     if shape.threads * chosen["resident"] > 2048:  # more threads than a multiprocessor holds
         chosen["resident"] = 0
     return replace(shape, **chosen)
@@ -101,14 +110,57 @@ def _cuda(kernel: Kernel, figures: DeviceFigures, options: Options, group: str, 
     if kernel.scans:
         return Shape("scan", threads=options.knob("block", group, 256 if kernel.length > 1024 else 128))
     if strided_rows(kernel):
-        return Shape("lanes", threads=options.knob("block", group, 256))
+        return _lanes(kernel, figures, options, group, cache)
     short = kernel.length <= 1024 and kernel.rows >= figures.units * 4
     if options.knob("warp-row", group, int(short)):
         return Shape("rows", cache=cache, threads=options.knob("block", group, 128), warp_rows=True)
     if options.on("parallel-split", group) or (kernel.rows < figures.units and kernel.length >= 1 << 14):
-        return Shape("split", cache=False, threads=options.knob("block", group, 256))
+        return _split(kernel, figures, options, group)
+    if kernel.length > IN_REGISTERS:
+        return _long_rows(kernel, figures, options, group, cache)
     threads = 1024 if kernel.length >= 8192 else 512 if kernel.length >= 4096 else 256 if kernel.length >= 1024 else 128
     return Shape("rows", cache=cache, threads=options.knob("block", group, threads))
+
+
+def _lanes(kernel: Kernel, figures: DeviceFigures, options: Options, group: str, cache: bool) -> Shape:
+    """Threads share rows where there are too few rows to fill the device, or where their parts then fit in registers."""
+    groups = 1
+    while groups < 32 and kernel.length >= groups * 8 and (kernel.rows * groups < figures.units * 1024 or 64 < kernel.length // groups <= 256):
+        groups *= 2
+    groups = options.knob("groups", group, groups)
+    return Shape("lanes", cache=cache, threads=max(options.knob("block", group, 256), 32 * groups), groups=groups)
+
+
+def _split(kernel: Kernel, figures: DeviceFigures, options: Options, group: str) -> Shape:
+    """Blocks for several rounds of the device, each with work enough to hide its start."""
+    chunks = max(1, min(-(-figures.units * 24 // max(kernel.rows, 1)), kernel.length >> 13))
+    return Shape("split", cache=False, threads=options.knob("block", group, 256), chunks=chunks)
+
+
+def _long_rows(kernel: Kernel, figures: DeviceFigures, options: Options, group: str, cache: bool) -> Shape:
+    """Rows that no block keeps in registers: in the shared memory of a few blocks where that is enough, and is needed."""
+    bytes_of_row = 4 * kernel.length * len(read_again(kernel))
+    for blocks in (1, 2, 4, 8) if cache and bytes_of_row and (figures.capability or (0, 0)) >= (9, 0) else ():
+        room = figures.unit_cache_bytes - 2048
+        share = -(-bytes_of_row // blocks) + 4 * 4 * 1024  # what the last round of its threads rounds up to
+        if share <= room // 2 or (blocks == 8 and share <= room):
+            blocks = options.knob("cluster", group, blocks)
+            if kernel.rows * blocks * 4 >= figures.units * 3 or blocks == 8:
+                threads = 512 if share <= room // 2 else 1024
+                return Shape("rows", cache=cache, threads=options.knob("block", group, threads), cluster=blocks)
+    if kernel.rows < figures.units * 8 or len(kernel.stores) and any(store.level == "full" for store in kernel.stores):
+        return _split(kernel, figures, options, group)
+    return Shape("rows", cache=cache, threads=options.knob("block", group, 1024))
+
+
+def read_again(kernel: Kernel) -> set[str]:
+    """Loads of the elements of a row that more than one pass over it reads."""
+    seen: dict[str, int] = {}
+    for step in schedule(kernel, cache=False).passes:
+        for op in step.elements:
+            if op.kind == "load" and op.level == "full":
+                seen[op.name] = seen.get(op.name, 0) + 1
+    return {name for name, passes in seen.items() if passes > 1}
 
 
 def strided_rows(kernel: Kernel) -> bool:
@@ -125,7 +177,7 @@ def strided_rows(kernel: Kernel) -> bool:
 def streams(kernel: Kernel) -> bool:
     """One dense float output, written element by element: the form in which non-temporal stores are printed."""
     full = [store for store in kernel.stores if store.level == "full"]
-    if len(full) != 1 or not kernel.inner or kernel.ops[full[0].op].dtype != "float32":
+    if len(full) != 1 or not kernel.inner or kernel.arguments[full[0].access.argument].dtype != "float32":
         return False
     argument = kernel.arguments[full[0].access.argument]
     return full[0].access.strides[kernel.inner[-1]] == 1 and not argument.read and kernel.sizes[kernel.inner[-1]] >= 256

@@ -33,22 +33,27 @@ def distance(a: torch.Tensor, b: torch.Tensor) -> float:
 class Compiled:
     """A task with its plan and its program, and what both give on the same inputs."""
 
-    def __init__(self, source: str, mode: str = "train", options: Options | None = None, figures: DeviceFigures | None = None):
+    def __init__(
+        self, source: str, mode: str = "train", options: Options | None = None, figures: DeviceFigures | None = None, precision: str = "fp32-strict"
+    ):
         self.source, self.task = source, load(source, "task")
+        self.dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(precision, torch.float32)
         torch.manual_seed(0)
         self.model = self.make(self.task["Model"]).train(mode == "train")
-        self.inputs = self.task["get_inputs"]()
+        self.inputs = [v.to(self.dtype) if isinstance(v, torch.Tensor) and v.is_floating_point() else v for v in self.task["get_inputs"]()]
         self.capture = capture(copy.deepcopy(self.model), self.inputs, source, mode)
         assert self.capture.graph is not None, self.capture.reason
-        self.plan = make_plan(self.capture, source, figures or DeviceFigures.cpu(2))
+        self.plan = make_plan(self.capture, source, figures or DeviceFigures.cpu(2), precision)
         self.text = print_program(self.plan, source, options or Options())
         self.mode = mode
 
     def make(self, cls):
-        return cls(*self.task["get_init_inputs"]())
+        return cls(*self.task["get_init_inputs"]()).to(self.dtype)
 
     def check(self, inputs=None) -> None:
-        """Outputs and state of the program against PyTorch's, within a few times PyTorch's own error or 32 ulp."""
+        """Outputs and state of the program against PyTorch's, within a few times PyTorch's own error or 32 ulp; in 16 bits hardly more than that
+        error, or than what rounding the result once makes."""
+        times, least = (6, 32 * 2**-23) if self.dtype == torch.float32 else (1.2, 0.75 * torch.finfo(self.dtype).eps)
         inputs = inputs or self.inputs
         program = self.make(load(self.text, "program")["ModelNew"]).train(self.mode == "train")
         program.load_state_dict(self.model.state_dict())
@@ -62,7 +67,7 @@ class Compiled:
         for a, b, exact in [*zip(flat(got), flat(reference), flat(expected), strict=True), *state]:
             assert a.shape == b.shape and a.dtype == b.dtype
             if a.is_floating_point():
-                assert distance(a, exact) <= max(6 * distance(b, exact), 32 * 2**-23), (distance(a, exact), distance(b, exact))
+                assert distance(a, exact) <= max(times * distance(b, exact), least), (distance(a, exact), distance(b, exact))
             else:
                 assert torch.equal(a, b)
         assert all(torch.equal(a, b) or math.isnan(float(b.double().sum())) for a, b in zip(flat(inputs), before, strict=True))
