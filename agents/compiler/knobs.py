@@ -89,7 +89,11 @@ def of_cuda(kernel: Kernel, shape: Shape) -> Offered:
     if shape.style == "lanes" or (shape.style in ("rows", "split") and not Body(kernel, shape).resident):
         found["unroll"] = ((1, 2, 4, 8), shape.unroll)
     if shape.style == "split":
-        found["row-blocks"] = ((8, 16, 32, 64, 128), shape.chunks)
+        found["row-blocks"] = ((8, 32, 128, 512, 2048), shape.chunks)
+    if shape.style == "lanes" and kernel.length >= 16:
+        found["groups"] = (tuple(n for n in (1, 2, 4, 8, 16, 32) if 2 * n <= kernel.length), shape.groups)
+    if shape.cluster:
+        found["cluster"] = (tuple(n for n in (1, 2, 4, 8) if n >= shape.cluster), shape.cluster)
     if shape.style == "scan":
         found["tile"] = ((1, 2, 4, 8), shape.tile)
     found["resident-blocks"] = (tuple(n for n in (1, 2, 4, 8) if n * shape.threads <= 2048), shape.resident)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from agents.compiler.ir import SIZES, FLOATS, HALVES, Access, Kernel, Op, product
+from agents.compiler.ir import FLOATS, HALVES, SIZES, Access, Kernel, Op, product
 from agents.compiler.kernels.expressions import C_TYPES, CUDA, Expressions, address, constant
 from agents.compiler.kernels.schedule import Pass, Schedule, schedule
 from agents.compiler.kernels.shape import Shape

@@ -139,10 +139,11 @@ def _split(kernel: Kernel, figures: DeviceFigures, options: Options, group: str)
 
 def _long_rows(kernel: Kernel, figures: DeviceFigures, options: Options, group: str, cache: bool) -> Shape:
     """Rows that no block keeps in registers: in the shared memory of a few blocks where that is enough, and is needed."""
-    bytes_of_row = 4 * kernel.length * len(read_again(kernel))
+    arrays = len(read_again(kernel))
+    bytes_of_row = 4 * kernel.length * arrays
     for blocks in (1, 2, 4, 8) if cache and bytes_of_row and (figures.capability or (0, 0)) >= (9, 0) else ():
         room = figures.unit_cache_bytes - 2048
-        share = -(-bytes_of_row // blocks) + 4 * 4 * 1024  # what the last round of its threads rounds up to
+        share = -(-bytes_of_row // blocks) + arrays * 16 * 1024  # what the last round of its threads rounds up to
         if share <= room // 2 or (blocks == 8 and share <= room):
             blocks = options.knob("cluster", group, blocks)
             if kernel.rows * blocks * 4 >= figures.units * 3 or blocks == 8:
