@@ -12,8 +12,8 @@ from typing import Any
 from agents.compiler.builder import Refused
 from agents.compiler.families.family import Cost, Match, Printed, Setting, Work, plain_cost
 from agents.compiler.families.pool import AXES, one_kernel, three
-from agents.compiler.ir import product
-from agents.compiler.kernels.expressions import CUDA
+from agents.compiler.ir import FLOATS, product
+from agents.compiler.kernels.expressions import CUDA, POINTED, widened
 from agents.compiler.network import Network, plain
 from agents.compiler.reductions import short
 from verifier.graph import Node
@@ -60,8 +60,8 @@ class DepthwiseConv:
         layout, weights = network.layouts[image], network.spec(weight).shape
         if len(layout.shape) != rank + 2 or groups != layout.shape[1] or weights[1] != 1 or groups == 1:
             return None
-        if any(network.spec(name).dtype != "float32" for name in (image, weight)):
-            raise Refused("a convolution of other types than float32 is left to the library")
+        if network.spec(image).dtype not in FLOATS or any(network.spec(name).dtype != network.spec(image).dtype for name in (weight, bias) if name):
+            raise Refused("a convolution of integers, double precision or several types is left to the library")
         if isinstance(padding, str) or product(weights[2:]) > MOST_TAPS:
             raise Refused("a depthwise convolution by large windows, or padded by a word, is left to the library")
         if not layout.contiguous or layout.offset or any(not network.layouts[n].contiguous or network.layouts[n].offset for n in (weight, bias) if n):
@@ -118,12 +118,13 @@ class DepthwiseConv:
 
     def body(self, work: Work, strip: int) -> list[str]:
         found: Depthwise = work.detail
+        stored = work.network.spec(found.names[0]).dtype
         taps, prologue = product(found.kernel), work.prologues.get(found.names[0])
         lines = [f"float taps[{taps}], sums[{strip}] = {{}};", "#pragma unroll"]
-        lines.append(f"for (int tap = 0; tap < {taps}; ++tap) taps[tap] = weight[channel * {taps} + tap];")
+        lines.append(f"for (int tap = 0; tap < {taps}; ++tap) taps[tap] = {widened(f'weight[channel * {taps} + tap]', stored)};")
         source = f"(image * {found.channels} + channel{f' / {found.each}' if found.each > 1 else ''})"
         if prologue is None:
-            lines.append(f"const float* source = x + (long){source} * {product(found.size)};")
+            lines.append(f"const {POINTED[stored]}* source = x + (long){source} * {product(found.size)};")
         else:
             lines.append(f"const int z = {source[1:-1]};")
         depth = 0
@@ -148,7 +149,7 @@ class DepthwiseConv:
         for at in range(3 - found.rank, 3):
             where = f"{AXES[at]}_at" if not where else f"{f'({where})' if ' ' in where else where} * {found.size[at]} + {AXES[at]}_at"
         if prologue is None:
-            put(f"const float v = source[{where}];")
+            put(f"const float v = {widened(f'source[{where}]', stored)};")
         else:
             for line in prologue.statements(CUDA, ["z", *(f"{AXES[at]}_at" for at in range(3 - found.rank, 3))], "v"):
                 put(line)
@@ -171,7 +172,8 @@ class DepthwiseConv:
         depth = int(strip > 1)
         if strip > 1 and found.out[1] % strip:
             put(f"if (h + o >= {found.out[1]}) break;")
-        put(f"const float value = sums[{'o' if strip > 1 else '0'}]{' + bias[channel]' if found.bias else ''};")
+        bias = f" + {widened('bias[channel]', stored)}" if found.bias else ""
+        put(f"const float value = sums[{'o' if strip > 1 else '0'}]{bias};")
         names = {"d": "d", "h": "(h + o)" if strip > 1 else "h", "w": "w"}
         for line in work.tail.statements(CUDA, ["image", "channel", *(names[AXES[at]] for at in range(3 - found.rank, 3))], "value"):
             put(line)

@@ -11,8 +11,8 @@ from typing import Any
 
 from agents.compiler.builder import Refused
 from agents.compiler.families.family import NAME, Cost, Match, Printed, Setting, Work, plain_cost
-from agents.compiler.ir import Argument, product
-from agents.compiler.kernels.expressions import CPP, CUDA, POINTED
+from agents.compiler.ir import FLOATS, Argument, product
+from agents.compiler.kernels.expressions import CPP, CUDA, POINTED, widened
 from agents.compiler.network import Network, plain
 from agents.compiler.reductions import reduction, short
 from verifier.graph import Node
@@ -63,7 +63,7 @@ class Pool:
             return None
         value = node.args[0]["ref"]
         spec = network.spec(value)
-        if spec.dtype != "float32":
+        if spec.dtype not in FLOATS:
             raise Refused(f"a pool of {spec.dtype} is left to PyTorch")
         layout = network.layouts[value]
         if not layout.contiguous or layout.offset:
@@ -153,6 +153,7 @@ class Body:
         self.window: Window = work.detail
         self.value = work.match.reads[0]
         self.prologue = work.prologues.get(self.value)
+        self.stored = work.network.spec(self.value).dtype
         self.depth, self.found = 0, []
 
     def put(self, line: str) -> None:
@@ -170,7 +171,7 @@ class Body:
         window, strip = self.window, self.strip
         start = "0.0f" if window.mean else "-INFINITY"
         if self.prologue is None:
-            self.put(f"const float* image = x + (long)plane * {product(window.size)};")
+            self.put(f"const {POINTED[self.stored]}* image = x + (long)plane * {product(window.size)};")
         for axis in range(3 - window.rank, 3) if window.adaptive else ():
             name, size, out = AXES[axis], window.size[axis], window.out[axis]
             self.put(f"const int {name}_first = {name} * {size} / {out}, {name}_end = (({name} + 1) * {size} + {out - 1}) / {out};")
@@ -241,7 +242,8 @@ class Body:
             where.insert(0, f"{AXES[axis]}_at" + (f" * {step}" if step > 1 else ""))
             step *= window.size[axis]
         wide = "(long)" if product(window.size) >= 2**31 else ""
-        self.put(f"const float v = image[{wide}{' + '.join(where)}];")
+        element = f"image[{wide}{' + '.join(where)}]"
+        self.put(f"const float v = {widened(element, self.stored)};")
 
     def join(self, into: str, value: str) -> None:
         if self.window.mean:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from agents.compiler.ir import FLOATS, HALVES, SIZES, Access, Kernel, Op, product
-from agents.compiler.kernels.expressions import C_TYPES, CUDA, Expressions, address, constant
+from agents.compiler.kernels.expressions import C_TYPES, CUDA, Expressions, address, constant, widened
 from agents.compiler.kernels.schedule import Pass, Schedule, schedule
 from agents.compiler.kernels.shape import Shape
 from agents.compiler.kernels.vectors import COUNTS, copy_vector, vector_access, vector_width
@@ -254,7 +254,7 @@ class Body:
         return C_TYPES[self.stored(op.access)] if op.kind == "load" else "float"
 
     def widened(self, access: Access, text: str) -> str:
-        return f"(float){text}" if self.stored(access) in HALVES else text
+        return widened(text, self.stored(access))
 
     # -- statements ---------------------------------------------------------------------------------------------------------
 

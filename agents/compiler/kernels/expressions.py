@@ -59,6 +59,11 @@ def address(kernel: Kernel, access: Access, variables: dict[int, str]) -> str:
     return " + ".join(terms) or "0"
 
 
+def widened(text: str, dtype: str) -> str:
+    """An element that lies in memory as `dtype`, as a value in a register."""
+    return f"(float){text}" if dtype in HALVES else text
+
+
 class Expressions:
     """Prints operations; `known` maps those that already have a variable (or a cached value) to their text."""
 
@@ -122,8 +127,7 @@ class Expressions:
         return f"{self.functions[kind]}({', '.join(self.text(a) for a in args)})"
 
     def widened(self, access: Access, text: str) -> str:
-        """An element in memory as a value in a register."""
-        return f"(float){text}" if self.kernel.arguments[access.argument].dtype in HALVES else text
+        return widened(text, self.kernel.arguments[access.argument].dtype)
 
 
 def _closes_last(text: str) -> bool:
