@@ -39,6 +39,12 @@ def add_settings(parser: argparse.ArgumentParser, *, fork: bool = False) -> None
     )
     parser.add_argument("--language", choices=["cuda", "triton", "cpp"], help="of the program (default: CUDA C++ on a GPU, C++ on the CPU)")
     parser.add_argument("--target", type=float, metavar="X", help="stop at this lower bound of the speedup against eager")
+    parser.add_argument(
+        "--profiles",
+        choices=get_args(Settings.model_fields["profiles"].annotation),
+        help="timelines of the reference and of every program that passed (all, the default), of the winner, or none: what each verdict observed is "
+        "then what the next decision is made from",
+    )
     parser.add_argument("--review-plan", action=argparse.BooleanOptionalAction, help="wait after the first plan until a person has read it")
     parser.add_argument("--seed", type=int, metavar="N", help="of what is drawn at random (default: 0)")
     if not fork:
@@ -69,7 +75,9 @@ def settings_from(args: argparse.Namespace, base: Settings | None = None) -> Set
     changes: dict[str, Any] = {}
     if args.llm is not None:
         changes.update(planner=args.llm, coder=args.llm, judge=args.llm)
-    names = ("workflow", "planner", "coder", "judge", "coder_mode", "language", "target", "review_plan", "seed", "device", "precision", "mode")
+    names = (
+        "workflow", "planner", "coder", "judge", "coder_mode", "language", "target", "profiles", "review_plan", "seed", "device", "precision", "mode",
+    )  # fmt: skip
     changes.update({name: value for name in names if (value := getattr(args, name, None)) is not None})
     before = base or Settings()
     try:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-RECORDED = ("workflow", "planner", "coder", "coder_mode", "judge", "language", "device", "precision", "mode", "target", "review_plan", "seed")
+RECORDED = tuple(name for name in Settings.model_fields if name not in ("tier", "budget"))
 CONFIRM_FACTOR = 3.0  # tier full has more trials and baselines: what the search keeps back, in units of the last quick verification
 
 

@@ -33,6 +33,7 @@ class Settings(BaseModel):
     mode: Mode = "train"
     target: float | None = Field(default=None, gt=0)  # stop at this lower bound of the speedup against eager
     tier: Tier = "full"  # of workflow "verify"; "quick" measures against eager alone, and is no result
+    profiles: Literal["all", "winner", "none"] = "all"  # of the reference and of every program that passed; or what the verdicts observed will do
     review_plan: bool = False  # wait after the first plan until a person has read it
     budget: Budget = Budget()
     seed: int = 0

@@ -10,6 +10,8 @@ from agents.roles.situation import Advice, Attempt, Edit, Roles, Situation, Unus
 from agents.run import Engine
 from agents.span import Span
 from agents.workflows.measuring import measure, verdict
+from verifier.jobs import KernelProfile, Profile
+from verifier.report import Report
 
 Stopping = Callable[[Engine, Situation, Advice], Advice]
 
@@ -70,11 +72,39 @@ async def try_edit(run: Engine, span: Span, situation: Situation, edit: Edit, pa
     attempt.report = await measure(span, edit.source, attempt.number, "quick")
     if attempt.passed:
         if profile:
-            attempt.profile = (await span.profile(edit.source, attempt.number)).result.profile
+            attempt.profile = await profiled(run, span, attempt)
         span.summary = verdict(attempt.report)
     else:
         span.fail(verdict(attempt.report))
     return attempt
+
+
+async def profiled(run: Engine, span: Span, attempt: Attempt) -> Profile | None:
+    """A recorded profile of the attempt's program; where the settings want none, what its verdict observed of one call."""
+    if run.settings.profiles == "all":
+        return (await span.profile(attempt.edit.source, attempt.number)).result.profile
+    return observed(attempt.report)
+
+
+def observed(report: Report) -> Profile | None:
+    """A profile out of the kernels that the verifier saw in its observed call: launches, times and shares, and no gaps."""
+    if not report.kernels or report.timing is None:
+        return None
+    cuda = report.environment.device.startswith("cuda")  # a CPU has no launches, and is always at work
+    device_ms = sum(kernel.ms for kernel in report.kernels)
+    kernels = [
+        KernelProfile(
+            name=kernel.name, own=kernel.own, calls=round(kernel.calls), total_us=kernel.ms * 1e3, share=kernel.share,
+            mean_us=kernel.ms * 1e3 / max(kernel.calls, 1),
+        )
+        for kernel in report.kernels
+    ]  # fmt: skip
+    return Profile(
+        task=report.task, program=report.program, tool="cupti" if cuda else "torch-profiler",
+        fallback_reason="the settings ask for no profiles", iterations=1, wall_us_per_iteration=report.timing.program_ms * 1e3,
+        device_busy=min(1.0, device_ms / report.timing.program_ms) if cuda else None,
+        launches_per_iteration=sum(kernel.calls for kernel in report.kernels) if cuda else None, kernels=kernels,
+    )  # fmt: skip
 
 
 def next_number(situation: Situation) -> int:

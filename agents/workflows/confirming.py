@@ -32,7 +32,7 @@ async def confirm_one_of(run: Engine, ranked: list[Attempt], reason: str) -> Fin
             await span.say("verifier", f"Candidate {attempt.number}, confirmed against all baselines: {verdict(report)}.")
             if report.status != "passed" or report.speedup is None:
                 continue
-            if attempt.profile is None:
+            if run.settings.profiles == "winner" or (run.settings.profiles == "all" and attempt.profile is None):
                 await span.profile(attempt.edit.source, attempt.number)
             span.summary = verdict(report)
             outcome = "improved" if report.speedup.low > 1 else "matched"

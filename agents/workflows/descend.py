@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from agents.roles.situation import Advice, Roles, Situation
 from agents.run import Engine, Finish
 from agents.stopping import GAIN, enough
-from agents.workflows.attempting import advise, attempt_once, write_and_try
+from agents.workflows.attempting import advise, attempt_once, profiled, write_and_try
 from agents.workflows.descending import MOST_MEASURED, descend_numbers, speed
 from agents.workflows.solving import solve
 from agents.workflows.translating import Ideas, new_ideas, realise
@@ -100,7 +100,7 @@ class Moves:
         best = self.situation.best
         async with self.run.span(f"{path}/diagnosis", f"Diagnose candidate {best.number}", "verifier") as span:
             if best.profile is None:
-                best.profile = (await span.profile(best.edit.source, best.number)).result.profile
+                best.profile = await profiled(self.run, span, best)
             self.advice, self.decision = await advise(self.run, span, self.situation, self.roles, best)
 
     def ended(self, tried: int, fruitless: int, most: int) -> str | None:
