@@ -6,6 +6,7 @@ import os
 
 from django.core.asgi import get_asgi_application
 
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # arithmetic of pages is small: threads would only wait for each other
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "webapp.settings")
 pages = get_asgi_application()  # sets Django up: what imports models comes after it
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import urlencode
 
+import numpy as np
 from django.urls import reverse
 
+from webapp.leaderboard.filters import SOLVING
 from webapp.leaderboard.ranking import Board, Row
 
 MOST_CURVES = 10  # entries; more lines than that are not told apart
@@ -52,18 +54,18 @@ def cells(board: Board) -> dict[str, Any]:
     Signs: "+" faster (lower bound above 1), "=" not told apart from 1, "-" slower, "x" tried without a result, "o" confirmed in a class that was
     not selected, "?" taken out by a verdict; null where the entry has not tried the task.
     """
-    order = [int(row.key) for row in board.entries][:MOST_ROWS]
-    most = max(1, min(len(board.tasks), MOST_CELLS // max(1, len(order))))
-    at = {entry: position for position, entry in enumerate(board.grid.entries)}
+    grid, filters = board.grid, board.filters
     rows = {int(row.key): row for row in board.entries}
+    order = list(rows)[:MOST_ROWS]
+    most = max(1, min(len(board.tasks), MOST_CELLS // max(1, len(order))))
+    position = {entry: at for at, entry in enumerate(grid.entries)}
+    every = _cells(board)
     found = []
     for entry in order:
-        position = at[entry]
-        line = []
-        for column in range(most):
-            row = board.grid.rows.get((position, column))
-            judged = board.grid.left_out.get((position, column))
-            line.append(None if row is None and judged is None else _cell(board, row, judged))
+        line = [every[at] if at >= 0 else None for at in grid.at[position[entry], :most].tolist()]
+        for (of, column), judged in grid.left_out.items():
+            if of == position[entry] and column < most and line[column] is None:
+                line[column] = ["?", None, judged]
         found.append({"name": rows[entry].name.short, "href": entry_address(board, str(entry)), "cells": line})
     return {
         "tasks": [task.name for task in board.tasks[:most]],
@@ -71,19 +73,21 @@ def cells(board: Board) -> dict[str, Any]:
         "left_tasks": len(board.tasks) - most,
         "left_entries": len(board.entries) - len(order),
         "result": reverse("leaderboard:result", args=[0]),
-        "against": "the best baseline" if board.filters.against == "best" else "eager",
+        "against": "the best baseline" if filters.against == "best" else "eager",
     }
 
 
-def _cell(board: Board, row, judged: int | None) -> list:
-    if row is None:
-        return ["?", None, judged]
-    if not row.confirmed:
-        return ["x", None, row.result]
-    name = board.filters.against or "eager"
-    ratio, low, high = (getattr(row, f"{name}{end}") for end in ("", "_low", "_high"))
-    sign = "+" if low > 1 else "-" if high < 1 else "="
-    return [sign if board.filters.solves(row.program_class) else "o", round(ratio, 3), row.result]
+def _cells(board: Board) -> list[list]:
+    """One for each row that counts."""
+    rows, against = board.grid.rows, board.filters.against or "eager"
+    if rows is None:
+        return []
+    ratio, low, high = (getattr(rows, f"{against}{end}") for end in ("", "_low", "_high"))
+    compared = np.where(low > 1, "+", np.where(high < 1, "-", "="))
+    solved = rows.of_class(SOLVING[board.filters.program_class])
+    signs = np.where(~rows.confirmed, "x", np.where(solved, compared, "o"))
+    told = np.where(rows.confirmed, np.round(ratio, 3).astype(object), None)
+    return [list(cell) for cell in zip(signs.tolist(), told.tolist(), rows.result.tolist(), strict=True)]
 
 
 def results_address(**given: Any) -> str:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from webapp.accounts.access import Asker
+from webapp.leaderboard.columns import Columns, Counted
 from webapp.leaderboard.entries import Name, named
-from webapp.leaderboard.filters import MANY, Filters
+from webapp.leaderboard.filters import MANY, SOLVING, Filters
 from webapp.leaderboard.models import Entry, Setup, Subject
-from webapp.leaderboard.reading import Counted, Scope, counted, left_out, selections, task_names
+from webapp.leaderboard.reading import Scope, counted, left_out, selections, task_names
 from webapp.leaderboard.scoring import Interval, fast, geometric_means
 from webapp.leaderboard.suites import Choice, Chosen, choices, choose, natural
 
@@ -53,11 +54,19 @@ class Row:
 
 @dataclass(frozen=True)
 class Grid:
-    """Entries x tasks, NaN where there is nothing: what the heat map and the drill-down show."""
+    """Entries x tasks: what the heat map and the drill-down show."""
 
     entries: list[int]
-    rows: dict[tuple[int, int], Counted]  # by entry and task, as positions
-    left_out: dict[tuple[int, int], int]  # ... to the result that a verdict took out
+    rows: Columns | None
+    at: np.ndarray  # entries x tasks, positions in `rows`; -1 where there is none
+    left_out: dict[tuple[int, int], int]  # by entry and task, as positions, the result that a verdict took out
+
+    def row(self, entry: int, task: int) -> Counted | None:
+        at = self.at[entry, task]
+        return None if at < 0 or self.rows is None else self.rows.row(at)
+
+
+NOTHING = Grid([], None, np.empty((0, 0), dtype=np.int64), {})
 
 
 @dataclass(frozen=True)
@@ -111,7 +120,7 @@ def known(asker: Asker, filters: Filters) -> Known:
     asked = filters.suite if filters.suite != MANY else ""
     suite = choose(asker, asked) if asked else None
     setup = _setup(setups, available, filters)
-    empty = Board(filters, setup, suite, [], [], [], 0, Grid([], {}, {}), options, unknown_suite=bool(asked) and suite is None)
+    empty = Board(filters, setup, suite, [], [], [], 0, NOTHING, options, unknown_suite=bool(asked) and suite is None)
     return Known(scope, entries, empty)
 
 
@@ -174,72 +183,78 @@ def _options(setups: dict[int, Setup], entries: dict[int, Entry], suites: list[C
     )
 
 
-def _tasks(
-    rows: list[Counted], judged: list[tuple[int, int, int]], suite: Chosen | None, subjects: dict[str, int] | None
-) -> tuple[list[Task], list[Task]]:
+def _tasks(rows: Columns, judged: list[tuple[int, int, int]], suite: Chosen | None, subjects: dict[str, int] | None) -> tuple[list[Task], list[Task]]:
     """Tasks in their order, those that prove little apart. Without a suite, every task that somebody has tried."""
-    flagged = {row.subject for row in rows if row.flagged}
+    flagged = set(rows.subject[rows.flagged].tolist())
     if suite is not None and subjects is not None:
         tasks = [Task(subjects.get(sha), name) for sha, name in suite.names.items()]
     else:
-        of = {subject: result for _, subject, result in judged} | {row.subject: row.result for row in rows}
+        of = {subject: result for _, subject, result in judged} | dict(zip(rows.subject.tolist(), rows.result.tolist(), strict=True))
         names = task_names(list(of.values()))
         tasks = sorted((Task(subject, names.get(subject, "task")) for subject in of), key=lambda task: natural(task.name))
     return [task for task in tasks if task.subject not in flagged], [task for task in tasks if task.subject in flagged]
 
 
 def _rows(
-    filters: Filters, rows: list[Counted], judged: list[tuple[int, int, int]], tasks: list[Task], entries: dict[int, Entry]
+    filters: Filters, rows: Columns, judged: list[tuple[int, int, int]], tasks: list[Task], entries: dict[int, Entry]
 ) -> tuple[list[Row], Grid]:
-    order = sorted({row.entry for row in rows} | {entry for entry, _, _ in judged})
+    order = sorted({*rows.entry.tolist(), *(entry for entry, _, _ in judged)})
     at_entry = {entry: position for position, entry in enumerate(order)}
     at_task = {task.subject: position for position, task in enumerate(tasks) if task.subject is not None}
-    placed = {(at_entry[row.entry], at_task[row.subject]): row for row in rows if row.subject in at_task}
+    down, across = np.searchsorted(order, rows.entry), _positions(rows.subject, at_task)
+    there = np.flatnonzero(across >= 0)
+    at = np.full((len(order), len(tasks)), -1)
+    at[down[there], across[there]] = there
     out = {(at_entry[entry], at_task[subject]): result for entry, subject, result in judged if subject in at_task}
-    measured = _measured(placed, len(order), len(tasks))
-    confirmed, solved = np.zeros((2, len(order), len(tasks)), dtype=bool)
-    for place, row in placed.items():
-        confirmed[place] = row.confirmed
-        solved[place] = row.confirmed and filters.solves(row.program_class)
-    found = _entries(filters, order, entries, placed, out, measured, confirmed, solved) + _baselines(filters, measured, confirmed)
-    return _ranked(filters, found), Grid(order, placed, out)
+    grid = Grid(order, rows, at, out)
+    measured = {name: _spread(getattr(rows, name), at, np.nan) for name in MEASURED}
+    confirmed = _spread(rows.confirmed, at, False)
+    solved = _spread(rows.of_class(SOLVING[filters.program_class]), at, False)
+    return _ranked(filters, _entries(filters, grid, entries, measured, confirmed, solved) + _baselines(filters, measured, confirmed)), grid
 
 
-def _measured(placed: dict[tuple[int, int], Counted], entries: int, tasks: int) -> dict[str, np.ndarray]:
-    found = {name: np.full((entries, tasks), np.nan) for name in MEASURED}
-    if placed:
-        across, down = np.array(list(placed)).T
-        columns = list(zip(*placed.values(), strict=True))
-        for name in MEASURED:
-            found[name][across, down] = np.array(columns[Counted._fields.index(name)], dtype=np.float64)
-    return found
+def _positions(subjects: np.ndarray, at_task: dict[int, int]) -> np.ndarray:
+    """Of each subject its task's position; -1 where it is none of them."""
+    if not at_task:
+        return np.full(len(subjects), -1)
+    known, position = np.array(sorted(at_task.items())).T
+    near = np.minimum(np.searchsorted(known, subjects), len(known) - 1)
+    return np.where(known[near] == subjects, position[near], -1)
 
 
-def _entries(filters, order, entries, placed, out, measured, confirmed, solved) -> list[Row]:
-    means = {name: geometric_means(measured[name], measured[f"{name}_low"], measured[f"{name}_high"], solved) for name in ("eager", "best")}
+def _spread(column: np.ndarray, at: np.ndarray, nothing: float | bool) -> np.ndarray:
+    """A column as entries x tasks."""
+    return np.append(column, np.array(nothing, dtype=column.dtype))[at]
+
+
+def _entries(filters: Filters, grid: Grid, entries: dict[int, Entry], measured, confirmed, solved) -> list[Row]:
+    means = _means(measured, solved)
     against = filters.against or "eager"
     shares = {name: fast(measured[name], solved, filters.p) for name in (against, f"{against}_low")}
-    own: dict[int, list[Counted]] = {}
-    for (position, _), row in placed.items():
-        own.setdefault(position, []).append(row)
-    outs = Counter(position for position, _ in out)
-    found = []
-    for position, entry in enumerate(order):
-        mine = own.get(position, [])
-        if not mine and not outs[position]:
+    outs = Counter(position for position, _ in grid.left_out)
+    rows, found = grid.rows, []
+    for position, entry in enumerate(grid.entries):
+        mine = grid.at[position][grid.at[position] >= 0]
+        if not len(mine) and not outs[position]:
             continue  # only flagged tasks
         ratios = measured[against][position][solved[position]]
         found.append(
             Row(
                 key=str(entry), name=named(entries[entry]) if entry in entries else Name("–", ""), baseline=False, passed=int(solved[position].sum()),
-                tried=len(mine), runs=sum(row.runs for row in mine), other_class=int((confirmed[position] & ~solved[position]).sum()),
+                tried=len(mine), runs=int(rows.runs[mine].sum()), other_class=int((confirmed[position] & ~solved[position]).sum()),
                 left_out=outs[position], eager=means["eager"][position], best=means["best"][position], fast=float(shares[against][position]),
-                sure=float(shares[f"{against}_low"][position]), dollars=_mean([row.dollars for row in mine]),
-                tokens=_mean([row.tokens for row in mine]), seconds=_mean([row.seconds for row in mine if row.seconds is not None]),
-                first=_median([row.faster_after for row in mine if row.faster_after is not None]), ratios=sorted(map(float, ratios)),
+                sure=float(shares[f"{against}_low"][position]), dollars=_told(np.mean, rows.dollars[mine]), tokens=_told(np.mean, rows.tokens[mine]),
+                seconds=_told(np.mean, rows.seconds[mine]), first=_told(np.median, rows.faster_after[mine]), ratios=np.sort(ratios).tolist(),
             )
         )  # fmt: skip
     return found
+
+
+def _means(measured: dict[str, np.ndarray], solved: np.ndarray) -> dict[str, list[Interval]]:
+    """Against eager and against the best baseline, drawn together."""
+    ratios, low, high = (np.concatenate([measured[f"{name}{end}"] for name in ("eager", "best")]) for end in ("", "_low", "_high"))
+    found = geometric_means(ratios, low, high, np.concatenate([solved, solved]))
+    return {"eager": found[: len(solved)], "best": found[len(solved) :]}
 
 
 def _baselines(filters: Filters, measured: dict[str, np.ndarray], confirmed: np.ndarray) -> list[Row]:
@@ -258,15 +273,15 @@ def _baselines(filters: Filters, measured: dict[str, np.ndarray], confirmed: np.
     if not there:
         return []
     covered = np.array([solved[name] for name in there])
-    nothing = np.full(covered.shape, np.nan)
     stacked = {other: np.array([ratios[name, other] for name in there]) for other in ("eager", "best")}
-    means = {other: geometric_means(stacked[other], nothing, nothing, covered) for other in stacked}
+    nothing = dict.fromkeys(("eager_low", "eager_high", "best_low", "best_high"), np.full(covered.shape, np.nan))
+    means = _means(stacked | nothing, covered)
     shares = fast(stacked[against], covered, filters.p)
     return [
         Row(
             key=name, name=Name(BASELINES[name], "baseline, measured with every result"), baseline=True, passed=int(covered[at].sum()),
             tried=int(covered[at].sum()), runs=0, other_class=0, left_out=0, eager=means["eager"][at], best=means["best"][at],
-            fast=float(shares[at]), sure=float(shares[at]), ratios=sorted(map(float, stacked[against][at][covered[at]])),
+            fast=float(shares[at]), sure=float(shares[at]), ratios=np.sort(stacked[against][at][covered[at]]).tolist(),
         )
         for at, name in enumerate(there)
     ]  # fmt: skip
@@ -291,9 +306,7 @@ def _ranked(filters: Filters, rows: list[Row]) -> list[Row]:
     return found
 
 
-def _mean(values: Sequence[float]) -> float | None:
-    return float(np.mean(values)) if values else None
-
-
-def _median(values: Sequence[float]) -> float | None:
-    return float(np.median(values)) if values else None
+def _told(mean: Callable[[np.ndarray], np.floating], values: np.ndarray) -> float | None:
+    """Over the values that are known."""
+    values = values[~np.isnan(values)]
+    return float(mean(values)) if len(values) else None

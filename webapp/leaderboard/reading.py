@@ -5,55 +5,21 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
+import numpy as np
 import psycopg
 from django.db import connection
 
 from webapp.accounts.access import Asker, teams_with
+from webapp.leaderboard.columns import Columns, copied, select
 from webapp.leaderboard.filters import Filters
 
-COLUMNS = (
-    "entry_id, subject_id, id, team_id, confirmed, program_class, flagged, eager, eager_low, eager_high, best, best_low, best_high,"
-    " compile, autotune, graph, dollars, tokens, seconds, faster_after"
-)
 INSIDE = "team_id = ANY(%(teams)s) AND team_runs IS NOT NULL"
 OUTSIDE = "team_id <> ALL(%(teams)s) AND public_runs IS NOT NULL"
 PUBLISHED = "public_runs IS NOT NULL"
 # Left out of the ranking by a verdict, and visible: members see their team's, everybody what is published.
 JUDGED = "verdict IN ('questioned', 'hack', 'retracted')"
 SEEN = "(visibility = 'everyone' OR (visibility = 'team' AND team_id = ANY(%(teams)s)) OR maker_id = %(person)s)"
-
-
-class Counted(NamedTuple):
-    """A row that counts: `COLUMNS`, and of how many runs it is the median."""
-
-    entry: int
-    subject: int
-    result: int
-    team: uuid.UUID
-    confirmed: bool
-    program_class: str
-    flagged: bool
-    eager: float | None
-    eager_low: float | None
-    eager_high: float | None
-    best: float | None
-    best_low: float | None
-    best_high: float | None
-    compile: float | None
-    autotune: float | None
-    graph: float | None
-    dollars: float
-    tokens: int
-    seconds: float | None
-    faster_after: float | None
-    runs: int
-
-    @property
-    def score(self) -> float:
-        """By which the median was chosen."""
-        return (self.eager or 0.0) if self.confirmed else 0.0
 
 
 @dataclass(frozen=True)
@@ -91,12 +57,11 @@ def selections(scope: Scope) -> list[tuple[int, int, int]]:
     return [(setup, entry, rows) for (setup, entry), rows in found.items()]
 
 
-def counted(scope: Scope, setup: int, entries: Sequence[int] | None = None, subjects: Sequence[int] | None = None) -> list[Counted]:
+def counted(scope: Scope, setup: int, entries: Sequence[int] | None = None, subjects: Sequence[int] | None = None) -> Columns:
     """The rows of one setup, one for each entry and task. None: all of them."""
     narrowed, given = _narrowed(setup, entries, subjects)
-    each = [f"SELECT {COLUMNS}, {runs} FROM leaderboard_result WHERE {narrowed} AND {condition}" for runs, condition in scope.parts]
-    rows = [Counted(*row) for row in _all(" UNION ALL ".join(each), scope.given | given)]
-    return _one_a_task(rows)
+    each = [select(runs, f"{narrowed} AND {condition}") for runs, condition in scope.parts]
+    return _one_a_task(copied(" UNION ALL ".join(each), scope.given | given))
 
 
 def left_out(scope: Scope, setup: int, entries: Sequence[int] | None = None, subjects: Sequence[int] | None = None) -> list[tuple[int, int, int]]:
@@ -125,22 +90,19 @@ def _narrowed(setup: int, entries: Sequence[int] | None, subjects: Sequence[int]
     return " AND ".join(parts), given
 
 
-def _one_a_task(rows: list[Counted]) -> list[Counted]:
-    """Where several teams have the same entry on the same task, the median of their medians."""
-    groups: dict[tuple[int, int], list[Counted]] = {}
-    for row in rows:
-        groups.setdefault((row.entry, row.subject), []).append(row)
-    if len(groups) == len(rows):
+def _one_a_task(rows: Columns) -> Columns:
+    """Where several teams have the same entry on the same task, the median of their medians, by what each was chosen by (counting.py)."""
+    if not len(rows):
         return rows
-    found = []
-    for group in groups.values():
-        group.sort(key=lambda row: (row.score, row.result))
-        found.append(group[(len(group) - 1) // 2]._replace(runs=sum(row.runs for row in group)))
-    return found
+    score = np.where(rows.confirmed, np.nan_to_num(rows.eager), 0.0)
+    order = np.lexsort((rows.result, score, rows.subject, rows.entry))
+    entry, subject = rows.entry[order], rows.subject[order]
+    first = np.flatnonzero(np.r_[True, (entry[1:] != entry[:-1]) | (subject[1:] != subject[:-1])])
+    size = np.diff(np.r_[first, len(order)])
+    return rows.taken(order[first + (size - 1) // 2], runs=np.add.reduceat(rows.runs[order], first))
 
 
 def _all(query: str, given: dict) -> list[tuple]:
-    """In binary: ten thousand rows of twenty figures are read in a third of the time that their text takes."""
     connection.ensure_connection()
     with psycopg.Cursor(connection.connection) as cursor:
         return cursor.execute(query, given, binary=True).fetchall()

@@ -32,19 +32,19 @@ def geometric_means(ratios: np.ndarray, low: np.ndarray, high: np.ndarray, solve
         logs = np.where(solved, np.log(ratios), 0.0)
         errors = np.where(solved, (np.log(high) - np.log(low)) / (2 * NORMAL), 0.0)
     errors = np.nan_to_num(errors)
-    counts, noise = draws(tasks)
-    means = logs @ counts.T / tasks
-    spread = np.sqrt(errors**2 @ (counts**2).T) / tasks
+    counts, squares, noise = draws(tasks)
+    means = logs @ counts / tasks
+    spread = np.sqrt(errors**2 @ squares) / tasks
     bounds = np.exp(np.quantile(means + spread * noise, [0.025, 0.975], axis=1))
     return [Interval(float(m), float(lo), float(hi)) for m, lo, hi in zip(np.exp(logs.mean(axis=1)), *bounds, strict=True)]
 
 
 @lru_cache(maxsize=64)
-def draws(tasks: int) -> tuple[np.ndarray, np.ndarray]:
-    """How often each task comes in each draw (draws x tasks), and one normal deviate a draw; the same for all entries."""
+def draws(tasks: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """How often each task comes in each draw (tasks x draws), the squares of that, and one normal deviate a draw; the same for all entries."""
     random = np.random.default_rng([START, tasks])
-    counts = random.multinomial(tasks, np.full(tasks, 1 / tasks), size=DRAWS).astype(np.float64)
-    return counts, random.standard_normal(DRAWS)
+    counts = np.ascontiguousarray(random.multinomial(tasks, np.full(tasks, 1 / tasks), size=DRAWS).T, dtype=np.float64)
+    return counts, counts**2, random.standard_normal(DRAWS)
 
 
 def fast(ratios: np.ndarray, solved: np.ndarray, p: float) -> np.ndarray:

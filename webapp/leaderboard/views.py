@@ -11,12 +11,12 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET
 
 from webapp.leaderboard import pictures
+from webapp.leaderboard.columns import Counted
 from webapp.leaderboard.entries import named
 from webapp.leaderboard.filters import AGAINST, CLASSES, MANY, WHOSE, Filters
 from webapp.leaderboard.listing import Place, visible
 from webapp.leaderboard.models import Entry, Result
 from webapp.leaderboard.ranking import Board, Task, board
-from webapp.leaderboard.reading import Counted
 from webapp.ui.tags import whisker_scale
 
 # Columns that sort: key, title, what it says, class of the cell.
@@ -118,7 +118,7 @@ def _lines(found: Board, entry_id: int) -> list[Line]:
     position = found.grid.entries.index(entry_id)
     lines = []
     for column, task in enumerate(found.tasks):
-        row = found.grid.rows.get((position, column))
+        row = found.grid.row(position, column)
         judged = found.grid.left_out.get((position, column))
         lines.append(Line(task, row, None if row else judged, bool(row and row.confirmed and found.filters.solves(row.program_class))))
     wanted = [line.row.result for line in lines if line.row] + [line.left_out for line in lines if line.left_out]
