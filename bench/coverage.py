@@ -1,6 +1,6 @@
 """What the built-in compiler covers of KernelBench: captured, planned, printed for CUDA, compiled; what is left to PyTorch and why.
 
-python bench/coverage.py CHECKOUT [--level 1] [--only NAME] [--jobs 2] [--compile] [--resume]
+python bench/coverage.py CHECKOUT [--level 1] [--only NAME] [--precision bf16] [--jobs 2] [--compile] [--resume]
 
 Needs no GPU and no memory for the tasks' tensors: models are made and exported as fake tensors. Writes bench/results/compiler-coverage.json
 and a table beside it (.md). Every task runs in a process of its own, with a limit.
@@ -44,8 +44,14 @@ def known_bytes(path: Path) -> int:
     return sum(sizes.get(f"{path.parent.name}/{path.name}", {"state": 0}).values())
 
 
-def survey(path: Path, folder: Path) -> dict[str, Any]:
+def cast(value: Any, dtype: torch.dtype) -> Any:
+    """As the verifier does with a task's model and inputs."""
+    return value.to(dtype) if isinstance(value, torch.Tensor) and value.is_floating_point() else value
+
+
+def survey(path: Path, folder: Path, precision: str) -> dict[str, Any]:
     """Capture, plan and print one task; the program goes to `folder`."""
+    dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(precision, torch.float32)
     source, found = path.read_text(), {}
     started = time.perf_counter()
     name = {"__name__": "task"}
@@ -53,7 +59,10 @@ def survey(path: Path, folder: Path) -> dict[str, Any]:
 
     def exported():
         exec(code, name)
-        return capture(name["Model"](*name["get_init_inputs"]()), name["get_inputs"](), source, "train")
+        model, inputs = name["Model"](*name["get_init_inputs"]()), name["get_inputs"]()
+        if precision in ("bf16", "fp16"):
+            model, inputs = model.to(dtype), [cast(value, dtype) for value in inputs]
+        return capture(model, inputs, source, "train")
 
     try:
         with FakeTensorMode(allow_non_fake_inputs=True):
@@ -67,7 +76,7 @@ def survey(path: Path, folder: Path) -> dict[str, Any]:
     found["capture_seconds"] = round(time.perf_counter() - started, 1)
     if captured.graph is None:
         return found
-    plan = make_plan(captured, source, DeviceFigures.h200())
+    plan = make_plan(captured, source, DeviceFigures.h200(), precision)
     found["planned"], found["why"] = not plan.reason, plan.reason
     found["groups"] = [
         {
@@ -84,21 +93,21 @@ def survey(path: Path, folder: Path) -> dict[str, Any]:
     return found
 
 
-def child(path: Path, folder: Path, answer: Path) -> None:
+def child(path: Path, folder: Path, answer: Path, precision: str) -> None:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     gc.disable()  # torch 2.11 crashes where the collector meets fake tensors of an export
     try:
-        found = survey(path, folder)
+        found = survey(path, folder, precision)
     except Exception as error:  # the task's fault or the compiler's: it is the finding
         found = {"error": f"{type(error).__name__}: {str(error)[:300]} ({traceback.format_exc().splitlines()[-3].strip()[-120:]})"}
     answer.write_text(json.dumps(found))
 
 
-def one(path: Path, folder: Path, build: bool) -> dict[str, Any]:
+def one(path: Path, folder: Path, build: bool, precision: str) -> dict[str, Any]:
     """In a process of its own; then nvcc over its kernels."""
     answer = folder / f"{path.parent.name}-{path.stem}.json"
-    command = [sys.executable, __file__, str(path.parents[2]), "--child", str(path), str(folder), str(answer)]
+    command = [sys.executable, __file__, str(path.parents[2]), "--child", str(path), str(folder), str(answer), "--precision", precision]
     try:
         done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=LIMIT)
     except subprocess.TimeoutExpired:
@@ -188,6 +197,7 @@ def main() -> int:
     parser.add_argument("checkout", type=Path)
     parser.add_argument("--level", type=int, action="append", choices=(1, 2, 3))
     parser.add_argument("--only", action="append", default=[], help="part of a task's file name")
+    parser.add_argument("--precision", default="fp32-strict", choices=("fp32-strict", "tf32", "bf16", "fp16"))
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--compile", action="store_true", help="nvcc over every program, for sm_90")
     parser.add_argument("--resume", action="store_true", help="leave out what the results hold already")
@@ -196,7 +206,7 @@ def main() -> int:
     parser.add_argument("--child", nargs=3, type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
-        child(*arguments.child)
+        child(*arguments.child, arguments.precision)
         os._exit(0)
     results: dict[str, dict[str, Any]] = json.loads(arguments.out.read_text()) if arguments.resume and arguments.out.exists() else {}
     paths = []
@@ -210,7 +220,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor(arguments.jobs) as pool:
         folder = arguments.programs or Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)
-        for path, found in zip(wanted, pool.map(lambda path: one(path, folder, arguments.compile), wanted), strict=True):
+        for path, found in zip(wanted, pool.map(lambda path: one(path, folder, arguments.compile, arguments.precision), wanted), strict=True):
             results[f"{path.parent.name}/{path.name}"] = found
             said = found.get("error") or found.get("why") or f"{own_share(found):.0%} own"
             print(f"{path.parent.name}/{path.stem}: {said}"[:200], flush=True)

@@ -120,7 +120,7 @@ async def compile_plan(span: Span, situation: Situation) -> Compiled:
     """The compiler's view of the task: groups with their floors, for the device that the verifier describes."""
     described = await span.effect("device", span.run.describe_device)
     figures = DeviceFigures.of(described or None, situation.settings.device)
-    return Compiled(make_plan(situation.capture, situation.task_source, figures), figures)
+    return Compiled(make_plan(situation.capture, situation.task_source, figures, situation.settings.precision), figures)
 
 
 def planned(situation: Situation) -> tuple[Compiled, list[Strategy]]:

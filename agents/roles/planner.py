@@ -24,7 +24,7 @@ class BuiltInPlanner:
         capture, device = situation.capture, situation.settings.device
         described = await span.effect("device", span.run.describe_device)
         figures = DeviceFigures.of(described or None, device)
-        compiled = Compiled(make_plan(capture, situation.task_source, figures), figures)
+        compiled = Compiled(make_plan(capture, situation.task_source, figures, situation.settings.precision), figures)
         floor_ms = compiled.plan.floor_ms or None
         return Plan(
             payload=payload_of(compiled, floor_ms),
