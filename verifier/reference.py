@@ -79,6 +79,7 @@ class Reference(Role):
             self.model, self.graphed = Graphed(self.model, frame.message.get("backward")), True
             return {"type": "ok"}
         options = {"compile": {}, "compile-max-autotune": {"mode": "max-autotune"}}[frame.text("baseline")]
+        self.device.spread(True)
         self.model = torch.compile(self.model, **options)
         self.autotuned = frame.text("baseline") == "compile-max-autotune" and self.device.torch_device != "cpu"
         return {"type": "ok"}

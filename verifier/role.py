@@ -155,7 +155,8 @@ class Role:
 
     def do_rest(self, frame: Frame) -> dict[str, Any]:
         """Ends the idle compilers that torch.compile keeps in processes of its own: what they do is not the model's work, and nobody is to work while
-        another side is timed. A later compilation starts them again."""
+        another side is timed. A later compilation starts them again. All sides are timed on the same processors."""
+        self.device.spread(False)
         compilers = sys.modules.get("torch._inductor.async_compile")
         if compilers is not None:
             with contextlib.suppress(Exception):  # a program may have changed it

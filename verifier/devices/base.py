@@ -182,6 +182,9 @@ class PartyDevice(ABC):
     def trim(self) -> None:  # noqa: B027
         """Gives back memory that is kept, but not used, where it is gigabytes. Never between a party's timed calls."""
 
+    def spread(self, wide: bool) -> None:  # noqa: B027  only a device whose parties are bound to processors has others to lend
+        """Lets this process use more processors, for a compilation; not `wide`: those again on which it is timed."""
+
     @abstractmethod
     def configure(self, precision: str) -> None:
         """Sets the precision policy and the thread count, the same for program and baselines."""

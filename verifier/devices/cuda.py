@@ -29,6 +29,7 @@ _CLOCK = "/opt/stitchwork/cuda-clock.so"  # where a sandbox shows it
 KEPT_BYTES = 2 << 30  # of the judge's own, beyond which it gives back: parties on the same GPU need them
 SHORT = 0.3  # of the device's memory free, below which the judge gives back what it keeps
 MINIMUM_FREE = 2 << 30  # bytes; less, and a task of ordinary size has no room
+MOST_COMPILERS = 8  # of a torch.compile: each takes some hundred MiB of the party's memory
 _NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset", "/dev/nvidia-caps")
 # Dense floating-point operations per clock and multiprocessor: (fp32 on CUDA cores, TF32, 16 bit on tensor cores).
 _RATES = {(7, 0): (128, None, 1024), (7, 5): (128, None, 1024), (8, 0): (128, 1024, 2048), (8, 6): (256, 256, 512), (8, 9): (256, 256, 512)} | {
@@ -106,6 +107,10 @@ class CudaDevice(Device):
     @cached_property
     def _processors(self) -> list[int]:
         return processors(self.index, 1 if cuda_driver.only_gpu() is not None else cuda_driver.gpu_count())
+
+    @cached_property
+    def _compile_processors(self) -> list[int]:
+        return share_of_host(self.index, 1 if cuda_driver.only_gpu() is not None else cuda_driver.gpu_count()) if self._processors else []
 
     def begin(self) -> None:
         def context() -> None:
@@ -220,7 +225,10 @@ class CudaDevice(Device):
         return Ceiling(self.facts.bandwidth, flops, "data sheet, from the driver's attributes")
 
     def config(self) -> dict[str, Any]:
-        return {"kind": "cuda", "clock": _CLOCK, "clock_host": str(self.clock), "flush_bytes": self._flush_bytes, "processors": self._processors}
+        return {
+            "kind": "cuda", "clock": _CLOCK, "clock_host": str(self.clock), "flush_bytes": self._flush_bytes, "processors": self._processors,
+            "compile_processors": self._compile_processors,
+        }  # fmt: skip
 
     def binds(self, role: str) -> list[Bind]:
         if role == "builder":
@@ -242,7 +250,8 @@ class CudaDevice(Device):
             variables["PATH"] = f"{Path(nvcc).parent}:{Path(nvcc).resolve().parent}:/usr/local/bin:/usr/bin:/bin"
         if role != "builder":
             # The party sees one GPU, its own, as cuda:0. Triton and torch.compile keep their caches in the party's private /tmp.
-            variables |= {"CUDA_VISIBLE_DEVICES": self.identity.uuid, "CUDA_MODULE_LOADING": "LAZY", "TORCHINDUCTOR_COMPILE_THREADS": "4"}
+            threads = min(max(len(self._compile_processors), 4), MOST_COMPILERS)
+            variables |= {"CUDA_VISIBLE_DEVICES": self.identity.uuid, "CUDA_MODULE_LOADING": "LAZY", "TORCHINDUCTOR_COMPILE_THREADS": str(threads)}
             driver = driver_folder()
             if driver:
                 variables |= {"LD_LIBRARY_PATH": driver, "TRITON_LIBCUDA_PATH": driver}
@@ -287,9 +296,15 @@ class CudaDevice(Device):
 def processors(index: int, gpus: int) -> list[int]:
     """Four processors that the parties of this GPU share, so that those of one evaluation find the same caches: on an H200's host with 16,
     processes of the same launch-bound code then differed by 2 % instead of 4 %. Empty where there are too few to choose from."""
+    mine = share_of_host(index, gpus)
+    return mine[2:6] if len(mine) >= 8 else []
+
+
+def share_of_host(index: int, gpus: int) -> list[int]:
+    """The processors of this GPU, where each has as many."""
     mine = sorted(os.sched_getaffinity(0))
     each = len(mine) // max(gpus, 1)
-    return mine[index * each + 2 : index * each + 6] if each >= 8 else []
+    return mine[index * each : (index + 1) * each]
 
 
 def find_nvcc() -> str:

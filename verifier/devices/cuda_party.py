@@ -37,9 +37,10 @@ class CudaPartyDevice(PartyDevice):
     torch_device = "cuda:0"  # the only GPU that a party sees
 
     def __init__(self, config: dict[str, Any]):
-        if config.get("processors"):
+        self._timed_on, self._compiles_on = config.get("processors") or [], config.get("compile_processors") or []
+        if self._timed_on:
             with contextlib.suppress(OSError):  # a container that allows others
-                os.sched_setaffinity(0, config["processors"])
+                os.sched_setaffinity(0, self._timed_on)
         torch.cuda.init()
         self._tiny = torch.zeros(64, device=self.torch_device)
         context = cuda_driver.use_primary_context(0)
@@ -60,6 +61,12 @@ class CudaPartyDevice(PartyDevice):
         free, total = cuda_driver.free_memory()
         if free < SHORT * total and torch.cuda.memory_reserved() - torch.cuda.memory_allocated() > KEPT_BYTES:
             torch.cuda.empty_cache()
+
+    def spread(self, wide: bool) -> None:
+        chosen = self._compiles_on if wide else self._timed_on
+        for thread in os.listdir("/proc/self/task") if chosen else ():  # what they start inherits it
+            with contextlib.suppress(OSError):  # it has ended, or a container allows others
+                os.sched_setaffinity(int(thread), chosen)
 
     def configure(self, precision: str) -> None:
         """TF32 by policy, for matrix products, convolutions and RNNs; everything else as PyTorch comes: no deterministic algorithms,
