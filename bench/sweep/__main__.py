@@ -63,6 +63,7 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--task-seconds", type=float, default=900, help="after which a task is given up as failed")
     run.add_argument("--budget-candidates", default="6", metavar="N")
     run.add_argument("--budget-seconds", default="600", metavar="S", help="of a run's search; confirming the winner is kept back from it")
+    run.add_argument("--profiles", default="none", choices=["all", "winner", "none"], help="by Nsight Systems (default: none, 12 s each)")
     run.add_argument("--spares", type=int, help="processes that each verifier keeps ready")
     run.add_argument("--data-dir", type=Path, default=ROOT / ".data" / "sweep", help="build caches, a folder a device")
     run.add_argument("--traces", action="store_true", help="leave the runs in KEPT/work/runs")
@@ -86,7 +87,8 @@ def sitting(arguments: argparse.Namespace) -> int:
     wanted = items(sets, arguments.checkout, arguments.only)
     store = Store(arguments.keep, arguments.start)
     devices = arguments.devices.split(",")
-    given = ["--budget-candidates", arguments.budget_candidates, "--budget-seconds", arguments.budget_seconds, *arguments.rest]
+    given = ["--budget-candidates", arguments.budget_candidates, "--budget-seconds", arguments.budget_seconds]
+    given += ["--profiles", arguments.profiles, *arguments.rest]
     store.note(command=f"make bench-kernelbench SETS={','.join(sets)}, {' '.join(given)}")
     waiting = to_do(wanted, store, [part for part in arguments.again.split(",") if part])
     print(f"{len(wanted)} tasks, {len(wanted) - len(waiting)} rows there already, {len(devices)} device(s), code {store.code}", flush=True)

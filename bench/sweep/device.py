@@ -26,7 +26,7 @@ from verifier.limits import Limits
 GIB = 1 << 30
 # KernelBench's inputs are up to 6 GB, its slowest fp64 run takes a minute, and tier full wants nine processes at once. What is measured, and for
 # how long, is as everywhere.
-SPARES = 9
+SPARES = {"cuda": 9, "cpu": 3}
 LIMITS = {"load": 60, "inputs": 60, "call": 40, "oracle": 120, "admission": 150, "capture": 150, "temporary": 4 * GIB}
 
 
@@ -80,8 +80,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", required=True)
     parser.add_argument("--data-dir", type=Path, required=True)
-    parser.add_argument("--spares", type=int, default=SPARES)
+    parser.add_argument("--spares", type=int)
     arguments, given = parser.parse_known_args()  # the rest is for `agents solve`
+    arguments.spares = SPARES[arguments.device.partition(":")[0]] if arguments.spares is None else arguments.spares
     with contextlib.suppress(asyncio.CancelledError, KeyboardInterrupt):
         asyncio.run(serve(arguments, given))
     return 0
