@@ -7,7 +7,7 @@ import os
 from typing import Any, get_args
 
 from agents.llm import open_models
-from agents.settings import SEARCHES, Budget, Settings
+from agents.settings import MOST_WORKERS, PARALLEL, SEARCHES, Budget, Settings
 from verifier.task import Mode, Precision
 
 LIMITS = {  # unit of the budget: (option, metavar, what it is)
@@ -39,6 +39,12 @@ def add_settings(parser: argparse.ArgumentParser, *, fork: bool = False) -> None
     )
     parser.add_argument("--language", choices=["cuda", "triton", "cpp"], help="of the program (default: CUDA C++ on a GPU, C++ on the CPU)")
     parser.add_argument("--target", type=float, metavar="X", help="stop at this lower bound of the speedup against eager")
+    parser.add_argument(
+        "--workers",
+        type=int,
+        metavar="N",
+        help=f"ways at once, 1 to {MOST_WORKERS}, of {' and '.join(PARALLEL)} (default: 4); one device measures in turn",
+    )
     parser.add_argument(
         "--profiles",
         choices=get_args(Settings.model_fields["profiles"].annotation),
@@ -76,8 +82,21 @@ def settings_from(args: argparse.Namespace, base: Settings | None = None) -> Set
     if args.llm is not None:
         changes.update(planner=args.llm, coder=args.llm, judge=args.llm)
     names = (
-        "workflow", "planner", "coder", "judge", "coder_mode", "language", "target", "profiles", "review_plan", "seed", "device", "precision", "mode",
-    )  # fmt: skip
+        "workflow",
+        "planner",
+        "coder",
+        "judge",
+        "coder_mode",
+        "language",
+        "target",
+        "workers",
+        "profiles",
+        "review_plan",
+        "seed",
+        "device",
+        "precision",
+        "mode",
+    )
     changes.update({name: value for name in names if (value := getattr(args, name, None)) is not None})
     before = base or Settings()
     try:

@@ -9,6 +9,9 @@ from pydantic import BaseModel, Field
 from verifier.report import Tier
 from verifier.task import Mode, Precision
 
+MOST_WORKERS = 16
+PARALLEL = ("branch", "pilot")  # workflows that go several ways at once
+
 
 class Budget(BaseModel):
     """Limits; null is no limit. Spending is counted in the same units."""
@@ -33,6 +36,7 @@ class Settings(BaseModel):
     mode: Mode = "train"
     target: float | None = Field(default=None, gt=0)  # stop at this lower bound of the speedup against eager
     tier: Tier = "full"  # of workflow "verify"; "quick" measures against eager alone, and is no result
+    workers: int = Field(default=4, ge=1, le=MOST_WORKERS)  # programs written and verified side by side, by workflows that can
     profiles: Literal["all", "winner", "none"] = "all"  # of the reference and of every program that passed; or what the verdicts observed will do
     review_plan: bool = False  # wait after the first plan until a person has read it
     budget: Budget = Budget()

@@ -137,7 +137,7 @@ def _submit(options: argparse.Namespace) -> int:
     roles = {role: getattr(options, role) or options.llm or "built-in" for role in ("planner", "coder", "judge")}
     limits = {unit: getattr(options, unit) for unit in ("candidates", "calls", "tokens", "dollars")}
     limits |= {"seconds": options.minutes * 60, "verifier_seconds": options.verifier_minutes * 60}
-    chosen = {name: getattr(options, name) for name in ("workflow", "device", "precision", "mode", "language", "target", "review_plan")}
+    chosen = {name: getattr(options, name) for name in ("workflow", "device", "precision", "mode", "language", "target", "workers", "review_plan")}
     run = api.post("/runs", _task(options.task) | {"title": options.title or _name(options.task), "settings": chosen | roles | {"budget": limits}})
     if not options.follow:
         _print(run) if options.json else print(f"{run['id']}\n{run['page']}")

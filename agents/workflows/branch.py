@@ -24,7 +24,6 @@ BRANCHES = 10  # a phase, and ideas at most
 PARENTS = 4
 FIXES = 5  # an attempt
 QUERIES = 300
-WORKERS = 4
 REFERENCE = 1.0  # speed of the task's own model, which is in the pool without being a candidate
 
 
@@ -68,7 +67,7 @@ async def branches(
     run: Engine, situation: Situation, roles: Roles, path: str, wanted: Sequence[Idea], parents: list[Attempt | None], fixes: int
 ) -> list[int]:
     """All branches of a phase, side by side; the parents share them in turn. Returns how many programs each wrote."""
-    places, seen = asyncio.Semaphore(WORKERS), list(situation.attempts)
+    places, seen = asyncio.Semaphore(run.settings.workers), list(situation.attempts)
 
     async def one(number: int, idea: Idea, parent: Attempt | None) -> int:
         async with places:

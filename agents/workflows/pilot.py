@@ -27,7 +27,6 @@ from agents.workflows.translating import Ideas, new_ideas, translate
 REVISIONS = 3
 ELITE = 2
 TOURNAMENT = 2
-WORKERS = 4
 CALLS_A_PROGRAM = 3  # cross, translate, align; revisions are programs of their own
 
 
@@ -156,7 +155,7 @@ class Evolution:
 
     async def together(self, path: str, makers: list[Maker], kernel: Attempt | None) -> list[Member]:
         """Children side by side: each strategy made, translated, revised and re-aligned. Those whose program passed are returned."""
-        places, shown = asyncio.Semaphore(WORKERS), replace(self.situation, attempts=list(self.situation.attempts), refusals=[])
+        places, shown = asyncio.Semaphore(self.run.settings.workers), replace(self.situation, attempts=list(self.situation.attempts), refusals=[])
 
         async def child(number: int, make: Maker) -> Member | None:
             where = f"{path}/child-{number}"

@@ -13,7 +13,7 @@ from ninja import Schema
 from pydantic import ConfigDict, Field
 
 from agents.events import Outcome, State
-from agents.settings import Settings
+from agents.settings import MOST_WORKERS, Settings
 from verifier.report import Interval
 from verifier.task import Mode, Precision
 from webapp.api.fields import Source, Text
@@ -55,6 +55,7 @@ class SearchSettings(Asked):
     precision: Precision = Field("fp32-strict", description="Error bound that the program has to keep, and that of its baselines.")
     mode: Mode = Field("train", description="train() as KernelBench leaves it, or eval().")
     target: float | None = Field(None, ge=1, le=1000, description="Stop at this lower bound of the speedup against eager.")
+    workers: int = Field(4, ge=1, le=MOST_WORKERS, description="Ways at once in branch and pilot; one device measures them in turn.")
     review_plan: bool = Field(False, description="Pause after the first plan until a person has read it.")
     budget: Limits = Limits()
     seed: int = Field(0, ge=0, le=2**31 - 1, description="Of the search; measurements draw their own.")

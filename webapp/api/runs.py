@@ -125,8 +125,8 @@ def control_run(request: HttpRequest, run_id: uuid.UUID, given: Control):
 
 @router.post("/{run_id}/notes", response={202: Accepted, **ERRORS}, operation_id="send_note", summary="Send a note to an agent")
 def send_note(request: HttpRequest, run_id: uuid.UUID, given: Note):
-    """The note stands in the agent's next prompt, once. A role that the built-in compiler plays reads no prose; it obeys lines such as `skip row-cache`,
-    `only try block-size`, `allow all`, and refuses anything else."""
+    """The note stands in the agent's next prompt, once. A role that the built-in compiler plays reads no prose; it obeys lines such as
+    `skip row-cache`, `only try block-size`, `allow all`, and what nobody would read is refused."""
     run = _steered(request, run_id)
     try:
         runs_control.send_note(run, given.text, given.to, by=request.user)

@@ -11,6 +11,7 @@ from django.http import Http404, HttpRequest
 from django.urls import reverse
 from pydantic import ValidationError
 
+from agents.settings import Settings
 from verifier.jobs import Profile
 from verifier.report import Report
 from webapp.runs import artefacts
@@ -69,7 +70,7 @@ class Side:
         """Flat: "budget.candidates" and the like."""
         run = self.run
         own = {"workflow": run.workflow, "device": run.device_kind, "precision": run.precision}
-        return own | dict(flat(run.settings or {}))
+        return dict(flat(Settings().model_dump(mode="json"))) | own | dict(flat(run.settings or {}))  # an older run has fewer
 
 
 def flat(value: dict[str, Any], before: str = "") -> list[tuple[str, Any]]:

@@ -7,7 +7,7 @@ from typing import Any
 from django import forms
 
 from agents.roles import impossible
-from agents.settings import SEARCHES, Budget, Settings
+from agents.settings import MOST_WORKERS, SEARCHES, Budget, Settings
 from webapp.llm.models import Profile
 
 BUILT_IN = "built-in"
@@ -45,6 +45,7 @@ class SearchFields(forms.Form):
     dollars = forms.FloatField(min_value=0.01, max_value=100_000, required=False)
     minutes = forms.FloatField(min_value=0.5, max_value=24 * 60, initial=30)
     verifier_minutes = forms.FloatField(min_value=0.5, max_value=24 * 60, initial=10)
+    workers = forms.IntegerField(min_value=1, max_value=MOST_WORKERS, initial=Settings().workers, required=False)
     target = forms.FloatField(min_value=1.0, max_value=1000, required=False)
 
     def offer(self) -> None:
@@ -72,6 +73,7 @@ class SearchFields(forms.Form):
             **{role: cleaned.get(role) or llm for role in ROLES},
             "coder_mode": cleaned.get("coder_mode") or "one",
             "language": cleaned.get("language") or None,
+            "workers": cleaned.get("workers") or Settings().workers,
             "review_plan": bool(cleaned.get("review_plan")),
             "target": cleaned.get("target"),
             "budget": self.limits().model_dump(),
@@ -93,6 +95,7 @@ def initial_of(settings: Settings) -> dict[str, Any]:
         **{role: "" if same or name == settings.coder else name for role, name in roles.items()},
         "coder_mode": settings.coder_mode,
         "language": settings.language or "",
+        "workers": settings.workers,
         "review_plan": settings.review_plan,
         "target": settings.target,
         **{unit: getattr(settings.budget, unit) for unit in SIMPLE},

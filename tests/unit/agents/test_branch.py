@@ -8,7 +8,8 @@ from agent_fakes import FakeClient
 from workflow_fakes import SearchRoles, engine
 
 from agents.call_graph import call_graph
-from agents.workflows.branch import BRANCHES, FIXES, PARENTS, WORKERS
+from agents.settings import Settings
+from agents.workflows.branch import BRANCHES, FIXES, PARENTS
 
 pytestmark = pytest.mark.asyncio
 
@@ -60,7 +61,8 @@ async def test_the_reference_stays_in_the_pool_where_programs_are_slower():
     assert None in {c.parent for c in second}
 
 
-async def test_no_more_workers_than_there_are_places():
+@pytest.mark.parametrize(("workflow", "workers"), [("branch", 1), ("branch", 4), ("branch", 7), ("pilot", 2), ("pilot", 4)])
+async def test_no_more_workers_than_there_are_places(workflow, workers):
     class Counting(FakeClient):
         now = most = 0
 
@@ -75,8 +77,14 @@ async def test_no_more_workers_than_there_are_places():
             finally:
                 Counting.now -= 1
 
-    await engine("branch", SearchRoles(), client=Counting(), candidates=25).execute()
-    assert Counting.most == WORKERS
+    summary = await engine(workflow, SearchRoles(), client=Counting(), candidates=25, workers=workers).execute()
+    assert Counting.most == workers == summary.started["workers"]
+
+
+async def test_workers_are_at_least_one_and_not_beyond_reason():
+    for workers in (0, -1, 17):
+        with pytest.raises(ValueError, match="workers"):
+            Settings(workers=workers)
 
 
 async def test_queries_are_bounded_with_fixes_among_them(monkeypatch):

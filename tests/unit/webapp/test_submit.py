@@ -164,18 +164,23 @@ def test_workflow_models_language_and_limits_are_chosen(people):
     page = client.get(SUBMIT).content.decode()
     assert "fast (m-1)" in page and "CudaForge" in page and "Let me read the plan first" in page
     chosen = {"workflow": "forge", "llm": "fast", "judge": "built-in", "coder_mode": "frontend+mid-end", "language": "cpp", "review_plan": "on"}
-    client.post(SUBMIT, typed(**chosen, calls="40", tokens="200000", dollars="1.5"))
+    client.post(SUBMIT, typed(**chosen, calls="40", tokens="200000", dollars="1.5", workers="7"))
     kept = Run.objects.get().settings
     assert (kept["workflow"], kept["planner"], kept["coder"], kept["judge"]) == ("forge", "fast", "fast", "built-in")
-    assert (kept["language"], kept["coder_mode"], kept["review_plan"]) == ("cpp", "frontend+mid-end", True)
+    assert (kept["language"], kept["coder_mode"], kept["review_plan"], kept["workers"]) == ("cpp", "frontend+mid-end", True, 7)
     assert (kept["budget"]["calls"], kept["budget"]["tokens"], kept["budget"]["dollars"]) == (40, 200_000, 1.5)
     again = client.get(SUBMIT, {"from": str(Run.objects.get().pk)}).content.decode()
-    assert '<option value="fast" selected>' in again and 'name="calls" value="40"' in again
+    assert '<option value="fast" selected>' in again and 'name="calls" value="40"' in again and 'name="workers" value="7"' in again
 
 
 def test_what_cannot_work_together_is_refused_at_its_field(people):
     client = people.client("alice")
-    for change, said in (({"llm": "fast"}, "valid choice"), ({"language": "cuda"}, "need a GPU"), ({"workflow": "magic"}, "valid choice")):
+    for change, said in (
+        ({"llm": "fast"}, "valid choice"),
+        ({"language": "cuda"}, "need a GPU"),
+        ({"workflow": "magic"}, "valid choice"),
+        ({"workers": "17"}, "16"),
+    ):
         answer = client.post(SUBMIT, typed(**change))
         assert answer.status_code == 422 and said in answer.content.decode(), change
     assert not Run.objects.exists()

@@ -99,7 +99,7 @@ def test_a_pass_over_all_operations(people, alice, whole):
     run = call("post", "/runs", {"task": made["id"], "settings": {"budget": {"candidates": 2}}}, status=201, of="/runs")
     call("post", f"/runs/{run['id']}/control", {"action": "pause"}, status=202, of="/runs/{run_id}/control")
     call("post", f"/runs/{run['id']}/control", {"action": "raise-budget", "limits": {"candidates": 9}}, status=202)
-    call("post", f"/runs/{run['id']}/notes", {"text": "rows are long", "to": "coder"}, status=202, of="/runs/{run_id}/notes")
+    call("post", f"/runs/{run['id']}/notes", {"text": "skip row-cache", "to": "coder"}, status=202, of="/runs/{run_id}/notes")
     call("post", f"/runs/{whole['run_id']}/forks", {"changes": {"budget": {"candidates": 20}}}, status=201, of="/runs/{run_id}/forks")
     started = call("post", "/verifications", {"task_source": SOURCE, "program_source": PROGRAM}, status=201, of="/verifications")
     call("get", f"/verifications/{started['id']}", status=200, of="/verifications/{run_id}")

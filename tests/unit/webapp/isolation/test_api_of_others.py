@@ -50,7 +50,7 @@ def bodies(world: World) -> dict[str, dict[str, Any]]:
         "create_task": {"source": world.run.task.source.replace("rms", "rms2"), "name": "t"},
         "start_run": {"task": str(world.run.task_id), "title": "t"},
         "control_run": {"action": "cancel"},
-        "send_note": {"text": "note"},
+        "send_note": {"text": "skip row-cache"},
         "fork_run": {"at": 3, "changes": {"seed": 2}},
     }
 
