@@ -49,6 +49,16 @@ def cast(value: Any, dtype: torch.dtype) -> Any:
     return value.to(dtype) if isinstance(value, torch.Tensor) and value.is_floating_point() else value
 
 
+def narrow(model: torch.nn.Module, dtype: torch.dtype) -> None:
+    """`model.to(dtype)`, which fake tensors do not bear."""
+    for module in model.modules():
+        for name, value in module._parameters.items():
+            if value is not None:
+                setattr(module, name, torch.nn.Parameter(cast(value.detach(), dtype), value.requires_grad))
+        for name, value in module._buffers.items():
+            module._buffers[name] = cast(value, dtype)
+
+
 def survey(path: Path, folder: Path, precision: str) -> dict[str, Any]:
     """Capture, plan and print one task; the program goes to `folder`."""
     dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(precision, torch.float32)
@@ -61,7 +71,8 @@ def survey(path: Path, folder: Path, precision: str) -> dict[str, Any]:
         exec(code, name)
         model, inputs = name["Model"](*name["get_init_inputs"]()), name["get_inputs"]()
         if precision in ("bf16", "fp16"):
-            model, inputs = model.to(dtype), [cast(value, dtype) for value in inputs]
+            narrow(model, dtype)
+            inputs = [cast(value, dtype) for value in inputs]
         return capture(model, inputs, source, "train")
 
     try:
