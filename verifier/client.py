@@ -109,7 +109,8 @@ class Verifier:
         return self.environment
 
     async def figures(self) -> dict[str, float]:
-        """Ceilings by which plans are made: `bandwidth_gbs`, `fp32_gflops`; 0 where one is not known. Raises as `ready` does."""
+        """Ceilings by which plans are made: `bandwidth_gbs`, `fp32_gflops`, 0 where one is not known; on a GPU also what was measured
+        (`Device.reached`). Raises as `ready` does."""
         await self.ready()
         return self._figures
 

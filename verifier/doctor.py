@@ -144,6 +144,7 @@ def _figures(device: Device) -> dict[str, float]:
         facts = device.facts  # type: ignore[attr-defined]
         free, total = cuda_driver.free_memory()
         figures |= {"multiprocessors": facts.multiprocessors, "l2_bytes": facts.l2_bytes, "memory_bytes": total, "free_bytes": free}
+        figures |= device.reached()
     else:
         figures |= {"threads": len(os.sched_getaffinity(0)), **memory_of_host()}
     return figures

@@ -61,16 +61,18 @@ class Judge:
 
     def serve(self) -> None:
         """Until the client goes."""
+        reached: dict[str, float] = {}
         if self.opening is not None:
             self.inbox.put(self.opening.frame)
         threading.Thread(target=self._read, daemon=True).start()
         if self.opening is None:
             if self.device.rehearsal is not None:
                 self.device.rehearsal.join()
+            reached = self.device.reached()
             self.free_at_rest = self.device.free_bytes()
             self.pool.refill()
         ceiling = self.device.ceiling("fp32-strict")
-        figures = {"bandwidth_gbs": (ceiling.bytes_per_second or 0) / 1e9, "fp32_gflops": (ceiling.flops_per_second or 0) / 1e9}
+        figures = {"bandwidth_gbs": (ceiling.bytes_per_second or 0) / 1e9, "fp32_gflops": (ceiling.flops_per_second or 0) / 1e9, **reached}
         self._send({"type": "ready", "environment": self.device.environment().model_dump(), "figures": figures})
         while True:
             frame = self.inbox.get()

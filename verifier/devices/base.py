@@ -130,6 +130,10 @@ class Device(ABC):
     @abstractmethod
     def ceiling(self, precision: str) -> Ceiling: ...
 
+    def reached(self) -> dict[str, float]:
+        """What streams and matrix products reach on this device, in GB/s and GFLOP/s by name, where that is measured apart from `ceiling`."""
+        return {}
+
     @abstractmethod
     def config(self) -> dict[str, Any]:
         """JSON for `party_device`: kind, shim path inside the sandbox, threads, ..."""

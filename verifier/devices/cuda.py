@@ -17,7 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from verifier.devices import cuda_driver
+from verifier.devices import cuda_driver, cuda_rates
 from verifier.devices.base import Arena, Bind, Ceiling, Device, DeviceError
 from verifier.devices.cuda_driver import CudaError, DeviceBytes, GpuFacts, GpuIdentity, Nvml
 from verifier.shim.clock import ClockError, build_clock
@@ -223,6 +223,19 @@ class CudaDevice(Device):
         rate = None if rates is None else {"fp32-strict": rates[0], "tf32": rates[1]}.get(precision, rates[2])
         flops = rate * self.facts.multiprocessors * self.facts.clock_hz if rate else None
         return Ceiling(self.facts.bandwidth, flops, "data sheet, from the driver's attributes")
+
+    def reached(self) -> dict[str, float]:
+        """Measured by the first judge of this GPU, in half a second, and kept in the data folder."""
+        path = self.data_dir / "native" / f"rates-{self.facts.model}-{self.facts.uuid[-12:]}.json"
+        found = cuda_rates.kept(path)
+        if not found:
+            try:
+                found = cuda_rates.rates(self._torch, self.torch_device, self.free_bytes() or 0)
+            except RuntimeError:
+                return {}  # `check` says what is wrong
+            if found.get("stream_gbs", 0.0) > cuda_rates.BELIEVABLE * (self.facts.bandwidth or 0.0) / 1e9:
+                cuda_rates.keep(path, found)
+        return found
 
     def config(self) -> dict[str, Any]:
         return {

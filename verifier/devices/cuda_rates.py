@@ -1,0 +1,76 @@
+"""What a GPU reaches: the bandwidth of a plain copy, and the rate of a large matrix product in each arithmetic. Plans are made by these figures;
+whether a program is faster than physics allows is judged by the data sheet's, which are higher (`Device.ceiling`)."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+COPIED = 1 << 30  # bytes: far more than any L2
+SIDE, SIDE_HALF = 4096, 8192  # of square matrices, in 32 and in 16 bits
+TIMES, CALLS = 3, 5
+ROOM = 6 << 30  # bytes of device memory that must be free
+BELIEVABLE = 0.5  # of the data sheet's: below, somebody else was using the GPU
+
+
+def rates(torch: Any, device: str, free_bytes: int) -> dict[str, float]:
+    """`stream_gbs` (read and written together), `fp32_product_gflops`, `tf32_gflops`, `bf16_gflops`; empty where there is no room to measure."""
+    if free_bytes < ROOM:
+        return {}
+    products = {"fp32_product": (torch.float32, SIDE, False), "tf32": (torch.float32, SIDE, True), "bf16": (torch.bfloat16, SIDE_HALF, False)}
+    allowed = torch.backends.cuda.matmul.allow_tf32
+    try:
+        found = {"stream_gbs": stream(torch, device)}
+        for name, (dtype, side, tf32) in products.items():
+            torch.backends.cuda.matmul.allow_tf32 = tf32
+            found[f"{name}_gflops"] = product(torch, device, dtype, side)
+        return {name: round(value, 1) for name, value in found.items()}
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = allowed
+        torch.cuda.empty_cache()
+
+
+def stream(torch: Any, device: str) -> float:
+    source = torch.empty(COPIED, dtype=torch.uint8, device=device)
+    target = torch.empty_like(source)
+    return 2 * COPIED / best_seconds(torch, lambda: target.copy_(source)) / 1e9
+
+
+def product(torch: Any, device: str, dtype: Any, side: int) -> float:
+    """Over random numbers: zeros draw less power, so the clocks would stay higher than a model sees."""
+    a, b = (torch.randn(side, side, device=device, dtype=dtype) for _ in range(2))
+    c = torch.empty_like(a)
+    return 2 * side**3 / best_seconds(torch, lambda: torch.mm(a, b, out=c)) / 1e9
+
+
+def best_seconds(torch: Any, call: Any) -> float:
+    """Of one call, by events around several; the best of a few times."""
+    for _ in range(2):
+        call()
+    found = []
+    for _ in range(TIMES):
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        begin.record()
+        for _ in range(CALLS):
+            call()
+        end.record()
+        end.synchronize()
+        found.append(begin.elapsed_time(end) / 1e3 / CALLS)
+    return min(found)
+
+
+def kept(path: Path) -> dict[str, float]:
+    """What an earlier judge measured; empty where none did, or the file is damaged."""
+    try:
+        return {str(name): float(value) for name, value in json.loads(path.read_text()).items()}
+    except (OSError, ValueError, AttributeError, TypeError):
+        return {}
+
+
+def keep(path: Path, found: dict[str, float]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = path.with_suffix(f".{os.getpid()}")
+    scratch.write_text(json.dumps(found))
+    os.replace(scratch, path)
