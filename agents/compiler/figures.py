@@ -7,6 +7,13 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+Arithmetic = Literal["fp32", "3xtf32", "tf32", "half"]
+
+ANNOUNCED = (  # field, and what a verifier calls it; of two the later one counts, which was measured
+    ("bandwidth_gbs", "bandwidth_gbs"), ("bandwidth_gbs", "stream_gbs"), ("fp32_gflops", "fp32_gflops"), ("fp32_gflops", "fp32_product_gflops"),
+    ("tf32_gflops", "tf32_gflops"), ("half_gflops", "bf16_gflops"), ("units", "multiprocessors"), ("cache_bytes", "l2_bytes"),
+)  # fmt: skip
+
 
 class DeviceFigures(BaseModel):
     """Peak rates are what a plain stream or a matrix product reaches, not what a data sheet says."""
@@ -17,6 +24,8 @@ class DeviceFigures(BaseModel):
     name: str
     bandwidth_gbs: float  # memory, read and write together
     fp32_gflops: float
+    tf32_gflops: float = 0.0  # of products on tensor cores; 0: as fp32
+    half_gflops: float = 0.0  # the same with operands of bf16 or fp16
     units: int  # CPU threads, or streaming multiprocessors
     cache_bytes: int  # the largest cache that all units share
     launch_us: float  # one kernel launch, or one parallel region
@@ -26,7 +35,7 @@ class DeviceFigures(BaseModel):
     @classmethod
     def h200(cls) -> DeviceFigures:
         return cls(
-            kind="cuda", name="NVIDIA H200", bandwidth_gbs=4200, fp32_gflops=60000, units=132,
+            kind="cuda", name="NVIDIA H200", bandwidth_gbs=4200, fp32_gflops=60000, tf32_gflops=350000, half_gflops=780000, units=132,
             cache_bytes=50 << 20, launch_us=3.0, unit_cache_bytes=227 << 10, capability=(9, 0),
         )  # fmt: skip
 
@@ -46,8 +55,7 @@ class DeviceFigures(BaseModel):
         name = str(data.get("device_name") or "")
         if device.startswith("cuda"):
             base = cls.h200()
-            known = {"bandwidth_gbs": "bandwidth_gbs", "fp32_gflops": "fp32_gflops", "units": "multiprocessors", "cache_bytes": "l2_bytes"}
-            update = {ours: data[theirs] for ours, theirs in known.items() if data.get(theirs)}
+            update = {ours: data[theirs] for ours, theirs in ANNOUNCED for value in [data.get(theirs)] if value}
             return base.model_copy(update={"name": name or base.name, "capability": _capability(data.get("capability")), **update})
         threads = int(data.get("threads") or _count(str(data.get("device_model") or "")) or 2)
         base = cls.cpu(threads, name or "CPU")
@@ -57,8 +65,23 @@ class DeviceFigures(BaseModel):
         """Milliseconds to move `count` bytes once."""
         return count / self.bandwidth_gbs / 1e6
 
-    def compute_ms(self, flops: int) -> float:
-        return flops / self.fp32_gflops / 1e6
+    def compute_ms(self, flops: int, arithmetic: Arithmetic = "fp32") -> float:
+        return flops / self.gflops(arithmetic) / 1e6
+
+    def gflops(self, arithmetic: Arithmetic) -> float:
+        """The ceiling of an arithmetic, in operations of the task: an fp32 product out of three TF32 products has a third of their rate."""
+        rate = {"fp32": self.fp32_gflops, "3xtf32": self.tf32_gflops / 3, "tf32": self.tf32_gflops, "half": self.half_gflops}[arithmetic]
+        return max(rate, self.fp32_gflops)
+
+
+def library_arithmetic(precision: str) -> Arithmetic:
+    """What the vendor's matrix products and convolutions compute in, under a policy."""
+    return {"tf32": "tf32", "bf16": "half", "fp16": "half"}.get(precision, "fp32")
+
+
+def own_arithmetic(precision: str) -> Arithmetic:
+    """What this compiler's do, where there are tensor cores."""
+    return "3xtf32" if precision == "fp32-strict" else library_arithmetic(precision)
 
 
 def _capability(said: Any) -> tuple[int, int] | None:
