@@ -68,9 +68,12 @@ class DeviceFigures(BaseModel):
     def compute_ms(self, flops: int, arithmetic: Arithmetic = "fp32") -> float:
         return flops / self.gflops(arithmetic) / 1e6
 
-    def product_ms(self, flops: int, precision: str) -> float:
+    def product_gflops(self, precision: str) -> float:
         """Of matrix products and convolutions as the vendor's library does them under a policy."""
-        return self.compute_ms(flops, library_arithmetic(precision))
+        return self.gflops(library_arithmetic(precision))
+
+    def product_ms(self, flops: int, precision: str) -> float:
+        return flops / self.product_gflops(precision) / 1e6
 
     def gflops(self, arithmetic: Arithmetic) -> float:
         """The ceiling of an arithmetic, in operations of the task: an fp32 product out of three TF32 products has a third of their rate."""
