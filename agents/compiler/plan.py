@@ -75,7 +75,7 @@ class CompilerPlan(BaseModel):
 def make_plan(capture: Capture, task_source: str, figures: DeviceFigures, precision: str = "fp32-strict") -> CompilerPlan:
     """Pure: reads the graph and the text of the task, runs nothing."""
     plan = CompilerPlan(task=capture.task, mode=capture.mode, precision=precision, figures=figures, groups=[], graph=capture.graph, floor_ms=0.0)
-    plan.floor_ms = max(figures.memory_ms(capture.bytes_min or 0), figures.compute_ms(capture.flops or 0))
+    plan.floor_ms = max(figures.memory_ms(capture.bytes_min or 0), figures.product_ms(capture.flops or 0, precision))
     if capture.graph is None:
         plan.reason = capture.reason or "there is no graph"
         return plan
@@ -105,7 +105,7 @@ def _group(network: Network, cluster: Cluster, setting: families.Setting, identi
         name = short(nodes[-1])
         space: Space = "library" if name in LIBRARY else "pytorch"
         flops = sum(node_flops(network, node) for node in nodes)
-        floor = max(figures.memory_ms(eager), figures.compute_ms(flops))
+        floor = max(figures.memory_ms(eager), figures.product_ms(flops, setting.precision))
         return Group(
             id=identity, title=kinds[-1], operators=cluster.members, kinds=kinds, space=space, reason=cluster.reason,
             line=nodes[-1].line, bytes=eager, flops=flops, floor_ms=floor, eager_bytes=eager, expected="as in eager",

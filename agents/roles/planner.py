@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from agents.compiler import DeviceFigures, make_plan
+from agents.compiler.figures import library_arithmetic
 from agents.events import MAX_PAYLOAD_BYTES
 from agents.roles import compiled_ideas
 from agents.roles.compiled import Compiled
@@ -83,10 +84,9 @@ def says(compiled: Compiled, bytes_min: int | None, flops: int | None, floor_ms:
     figures = compiled.figures
     yield f"{summary_of(compiled, floor_ms).capitalize()} on {figures.name}"
     if floor_ms and bytes_min:
-        by_memory = figures.memory_ms(bytes_min) >= (figures.compute_ms(flops) if flops else 0.0)
-        what = (
-            f"{size(bytes_min)} at {figures.bandwidth_gbs:.0f} GB/s" if by_memory else f"{flops / 1e9:.3g} GFLOP at {figures.fp32_gflops:.0f} GFLOP/s"
-        )
+        ceiling = figures.gflops(library_arithmetic(compiled.plan.precision))
+        by_memory = figures.memory_ms(bytes_min) >= (flops or 0) / ceiling / 1e6
+        what = f"{size(bytes_min)} at {figures.bandwidth_gbs:.0f} GB/s" if by_memory else f"{flops / 1e9:.3g} GFLOP at {ceiling:.0f} GFLOP/s"
         yield f": {'memory' if by_memory else 'compute'} bound ({what})"
     yield ".\n"
     for note in [compiled.plan.reason, *compiled.plan.notes]:

@@ -10,6 +10,7 @@ from agents.compiler.families import tensor_cores
 from agents.compiler.families.family import NAME, Cost, Match, Printed, Setting, Work, plain_cost
 from agents.compiler.families.pool import parameters
 from agents.compiler.families.tensor_cores import DEPTH, Printing, Product, Tile
+from agents.compiler.ir import HALVES
 from agents.compiler.ir import product as multiplied
 from agents.compiler.kernels.expressions import CUDA
 from agents.compiler.layout import Layout
@@ -120,7 +121,9 @@ class Matmul:
 
 def refuse_unless_fp32(node: Node, setting: Setting, dtypes: list[str]) -> None:
     if any(dtype != "float32" for dtype in [*dtypes, *(spec.dtype for spec in node.outputs)]):
-        raise Refused("a product of other types than float32 is left to the library")
+        halves = [dtype for dtype in dtypes if dtype in HALVES]
+        what = f"{halves[0]}, which the library's tensor-core kernels are made for," if halves else "other types than float32"
+        raise Refused(f"a product of {what} is left to the library")
     if setting.precision != "fp32-strict":
         raise Refused(f"under {setting.precision} the library's tensor-core kernels do one product where ours would do three")
 
