@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Callable
 
 from agents.compiler import families
 from agents.compiler.builder import Refused
+from agents.compiler.cost import NEAR_FLOOR, left_alone, times
 from agents.compiler.groups.fuse import build
 from agents.compiler.ir import Kernel
 from agents.compiler.kernels.shape import Shape, shape_of, streams
-from agents.compiler.naming import kernel_base
 from agents.compiler.network import Network
 from agents.compiler.options import Move, Options
 from agents.compiler.plan import CompilerPlan, Group, work_of
 from verifier.jobs import Profile
 from verifier.report import Report
 
-WORTH = 0.05  # share of the program's time below which a group is left as it is
-NEAR_FLOOR = 1.15  # times the floor: nothing left that would pay
 BLOCKS = (128, 256, 512, 1024)
 
 
-def moves(plan: CompilerPlan, options: Options, report: Report | None, profile: Profile | None) -> list[Move]:
-    """Best first. Only a program that passed is moved; what is wrong is repaired by giving groups back (`leave-to-library`)."""
+Likely = Callable[[Move], float]  # the gain of a move, as far as such moves have kept what they promised
+
+
+def moves(plan: CompilerPlan, options: Options, report: Report | None, profile: Profile | None, likely: Likely | None = None) -> list[Move]:
+    """Those that will probably gain most first. Only a program that passed is moved; what is wrong is repaired by giving groups back
+    (`leave-to-library`). Groups at their floor, and those that hardly count, are left alone."""
     if plan.graph is None or report is None or report.timing is None:
         return []
     total = report.timing.program_ms
@@ -33,8 +35,7 @@ def moves(plan: CompilerPlan, options: Options, report: Report | None, profile: 
     measured = times(plan, options, report, profile)
     for group in plan.own:
         ms = measured.get(group.id)
-        share = ms / total if ms is not None and total else None
-        if options.on("leave-to-library", group.id) or (share is not None and share < WORTH):
+        if options.on("leave-to-library", group.id) or left_alone(group, ms, total):
             continue
         if group.family:
             found += _family(plan, network, options, group, report, total, ms)
@@ -44,37 +45,11 @@ def moves(plan: CompilerPlan, options: Options, report: Report | None, profile: 
         except Refused:
             continue
         shape = shape_of(kernel, plan.figures, options, group.id)
-        near = ms is not None and ms <= group.floor_ms * NEAR_FLOOR
-        if not near:
-            found += _split(plan, options, group, kernel, shape, total, ms)
-            found += _stores(plan, options, group, kernel, shape, total, ms)
-            found += _blocks(plan, options, group, kernel, shape, total, ms)
+        found += _split(plan, options, group, kernel, shape, total, ms)
+        found += _stores(plan, options, group, kernel, shape, total, ms)
+        found += _blocks(plan, options, group, kernel, shape, total, ms)
         found += _give_back(options, group, report, total, ms)
-    return sorted(found, key=lambda move: -move.expected_speedup)
-
-
-def times(plan: CompilerPlan, options: Options, report: Report, profile: Profile | None) -> dict[str, float]:
-    """Milliseconds a call in each group's kernel, as far as names tell; groups that share a kernel share its time."""
-    seen: dict[str, float] = {}
-    for kernel in report.kernels:
-        if kernel.own:
-            seen[kernel.name] = seen.get(kernel.name, 0.0) + kernel.ms
-    if not seen and profile is not None:
-        for entry in profile.kernels:
-            if entry.own:
-                seen[entry.name] = seen.get(entry.name, 0.0) + entry.total_us / 1e3 / max(profile.iterations, 1)
-    result: dict[str, float] = {}
-    alike: dict[str, list[Group]] = {}
-    for group in plan.own:
-        if not options.on("leave-to-library", group.id):
-            alike.setdefault(kernel_base(group.kinds), []).append(group)
-    for base, groups in alike.items():
-        pattern = re.compile(rf"^{re.escape(base)}(_\d+)?(_kernel|_pass\d+)?(\(.*)?$")
-        spent = sum(ms for name, ms in seen.items() if pattern.match(name))
-        if spent:
-            weight = sum(group.bytes for group in groups) or 1
-            result.update({group.id: spent * group.bytes / weight for group in groups})
-    return result
+    return sorted(found, key=lambda move: -(likely(move) if likely is not None else move.expected_speedup))
 
 
 def gain(total: float, ms: float | None, target: float, share: float = 0.2) -> float:
@@ -176,7 +151,7 @@ def _family(plan, network: Network, options: Options, group: Group, report: Repo
     except Refused:
         return []
     found = []
-    for name, (values, now) in offered.items() if ms is None or ms > group.floor_ms * NEAR_FLOOR else ():
+    for name, (values, now) in offered.items():
         at = values.index(now) if now in values else 0
         for value in {*values[max(at - 1, 0) : at + 2]} - {now}:
             found.append(

@@ -6,8 +6,9 @@ program), both in tier quick; what was expected stands in the decision that aske
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import exp, log
 from statistics import geometric_mean
 from typing import Any, Literal
 
@@ -79,6 +80,56 @@ def score(of: Sequence[Entry]) -> Score:
         mean=geometric_mean(gains) if gains else None,
         expected=geometric_mean(hoped) if hoped else None,
     )
+
+
+PRIOR = 2.0  # tries that kept their promise exactly, which every strategy begins with
+MOST_KEPT = 1.5  # of a promise: what one lucky try may count
+
+
+class Record(BaseModel):
+    """What a strategy has kept of what it promised on one kind of device: the sum, over its tries, of realised over expected gain as logarithms."""
+
+    tried: int = 0
+    kept: float = 0.0
+
+    @property
+    def trust(self) -> float:
+        """1: gains were as promised; 0: none came."""
+        return (self.kept + PRIOR) / (self.tried + PRIOR)
+
+    def likely(self, expected: float) -> float:
+        """The gain that a promised one will probably be."""
+        return exp(log(expected) * self.trust) if expected > 1 else expected
+
+    def plus(self, other: Record) -> Record:
+        return Record(tried=self.tried + other.tried, kept=self.kept + other.kept)
+
+
+def kept(expected: float | None, realised: float | None) -> float:
+    """Of one try: 1 where the gain was what had been promised, 0 where there was none or the program was not right. Without a promise: whether it
+    gained at all."""
+    if not realised or realised <= 1:
+        return 0.0
+    if expected is None or expected <= 1:
+        return float(realised >= GAIN)
+    return min(log(realised) / log(expected), MOST_KEPT)
+
+
+def records(of: Iterable[Entry]) -> dict[str, Record]:
+    """By strategy, over entries of one kind of device. What could not be measured says nothing."""
+    found: dict[str, Record] = {}
+    for entry in of:
+        if entry.outcome != "not measured":
+            found[entry.strategy] = found.get(entry.strategy, Record()).plus(Record(tried=1, kept=kept(entry.expected, entry.realised)))
+    return found
+
+
+def joined(*several: Mapping[str, Record]) -> dict[str, Record]:
+    total: dict[str, Record] = {}
+    for one in several:
+        for strategy, record in one.items():
+            total[strategy] = total.get(strategy, Record()).plus(record)
+    return total
 
 
 class _Reading:

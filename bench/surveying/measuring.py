@@ -21,7 +21,7 @@ from torch.utils import _pytree as pytree
 
 from agents.arena.axes import options_at
 from agents.arena.landscape import STATUSES, Landscape
-from agents.compiler.moves import times
+from agents.compiler.cost import times
 from agents.diagnosis import diagnose
 from bench.surveying.batches import imported, launcher_names, launchers
 from bench.surveying.kernels_seen import Seen, seen

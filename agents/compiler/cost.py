@@ -1,0 +1,81 @@
+"""Time a group takes at best, is expected to take, and took: what decides where work is still worth it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Literal
+
+from agents.compiler.figures import DeviceFigures
+from agents.compiler.naming import kernel_base
+from agents.compiler.options import Options
+from verifier.jobs import Profile
+from verifier.report import Report
+
+if TYPE_CHECKING:
+    from agents.compiler.plan import CompilerPlan, Group
+
+NEAR_FLOOR = 1 / 0.9  # times the floor: at 90 % of it a group is left alone
+WORTH = 0.05  # share of the program's time below which a group is left alone
+REACHED = {"own kernel": 0.85, "library": 0.8, "pytorch": 0.7}  # of the ceilings, as a rule
+
+Bound = Literal["memory", "compute", "launch"]
+
+
+def bound_of(group: Group, figures: DeviceFigures) -> Bound:
+    """What sets the floor of a group, or that its launch takes longer than either."""
+    memory = figures.memory_ms(group.bytes)
+    if group.floor_ms * 1e3 < figures.launch_us:
+        return "launch"
+    return "memory" if memory >= group.floor_ms * 0.99 else "compute"
+
+
+def expected_ms(group: Group, figures: DeviceFigures) -> float:
+    """What a kernel of its kind usually reaches, and no less than its launch."""
+    return max(group.floor_ms / REACHED[group.space], figures.launch_us / 1e3)
+
+
+def near_floor(group: Group, ms: float | None) -> bool:
+    return ms is not None and 0 < ms <= group.floor_ms * NEAR_FLOOR
+
+
+def left_alone(group: Group, ms: float | None, total: float) -> bool:
+    """Whether nothing about a group is worth a measurement: it is at its floor, or hardly counts."""
+    return near_floor(group, ms) or (ms is not None and total > 0 and ms / total < WORTH)
+
+
+def times(plan: CompilerPlan, options: Options, report: Report, profile: Profile | None) -> dict[str, float]:
+    """Milliseconds a call in each own group's kernels, as far as names tell; groups that share a kernel share its time by their bytes."""
+    seen = kernel_times(report, profile)
+    alike: dict[str, list[Group]] = {}
+    for group in plan.own:
+        if not options.on("leave-to-library", group.id):
+            alike.setdefault(kernel_base(group.kinds), []).append(group)
+    spent = dict.fromkeys(alike, 0.0)
+    for name, ms in seen.items():
+        base = base_of(name, alike)
+        if base is not None:
+            spent[base] += ms
+    result: dict[str, float] = {}
+    for base, groups in alike.items():
+        weight = sum(group.bytes for group in groups) or 1
+        result |= {group.id: spent[base] * group.bytes / weight for group in groups if spent[base]}
+    return result
+
+
+def kernel_times(report: Report, profile: Profile | None) -> dict[str, float]:
+    """Of own kernels by name, in milliseconds a call: as the verdict observed them, else as a profile did."""
+    seen: dict[str, float] = {}
+    for kernel in report.kernels:
+        if kernel.own:
+            seen[kernel.name] = seen.get(kernel.name, 0.0) + kernel.ms
+    for entry in profile.kernels if profile is not None and not seen else ():
+        if entry.own:
+            seen[entry.name] = seen.get(entry.name, 0.0) + entry.total_us / 1e3 / max(profile.iterations, 1)
+    return seen
+
+
+def base_of(kernel: str, bases: Iterable[str]) -> str | None:
+    """The longest of the names that a kernel's can begin with: "void norm_relu_2_kernel<4>(float*)" is of "norm_relu", not of "norm"."""
+    plain = re.split(r"[<(]", kernel.removeprefix("void "))[0]
+    return max((base for base in bases if plain == base or plain.startswith(f"{base}_")), key=len, default=None)
