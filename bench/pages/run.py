@@ -41,6 +41,7 @@ def main() -> int:
     modules = {name: importlib.import_module(f"bench.pages.{name}") for name in names}
     data = (arguments.data or Path(tempfile.mkdtemp(prefix="bench-pages-"))).absolute()
     os.environ |= {"DATA_DIR": str(data), "DJANGO_SETTINGS_MODULE": "webapp.settings", "PORT": str(free_port()), "DJANGO_ALLOW_ASYNC_UNSAFE": "1"}
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # as the web process has it
     os.environ.pop("DATABASE_URL", None)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the stack ends with us
     load = os.getloadavg()[0]
@@ -69,7 +70,9 @@ def measure_all(modules: dict[str, Any], arguments: argparse.Namespace) -> dict[
     from playwright.sync_api import sync_playwright
 
     from bench.pages.seed import seed
+    from webapp.garbage import settle
 
+    settle()  # what is measured in this process stands for the web process
     seeded = seed(runs=arguments.runs, events=arguments.events)
     found: dict[str, Any] = {"seeded": asdict(seeded), "rows": {}, "broken": {}}
     base = f"http://127.0.0.1:{os.environ['PORT']}"

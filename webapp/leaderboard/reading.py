@@ -19,7 +19,7 @@ OUTSIDE = "team_id <> ALL(%(teams)s) AND public_runs IS NOT NULL"
 PUBLISHED = "public_runs IS NOT NULL"
 # Left out of the ranking by a verdict, and visible: members see their team's, everybody what is published.
 JUDGED = "verdict IN ('questioned', 'hack', 'retracted')"
-SEEN = "(visibility = 'everyone' OR (visibility = 'team' AND team_id = ANY(%(teams)s)) OR maker_id = %(person)s)"
+SEEN = "(visibility = 'everyone' OR (team_id = ANY(%(teams)s) AND (visibility = 'team' OR maker_id = %(person)s)))"
 
 
 @dataclass(frozen=True)

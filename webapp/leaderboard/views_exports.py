@@ -46,7 +46,7 @@ def schema_json(request: HttpRequest) -> JsonResponse:
 
 def _results(request: HttpRequest):
     found = listing.found(request, Filters.read(request.GET), listing.Place.read(request.GET))
-    return listing.with_evidence(found).defer("task__source", "run__settings").iterator(chunk_size=CHUNK)
+    return listing.with_evidence(found).iterator(chunk_size=CHUNK)
 
 
 def _file(text: str, kind: str, name: str) -> HttpResponse:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.core.exceptions import PermissionDenied
-from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBadRequest
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -14,24 +13,22 @@ from django.views.decorators.http import require_GET, require_POST
 
 from webapp.accounts import audit
 from webapp.accounts.access import has_right, require, teams_with
-from webapp.leaderboard import listing, visibility
+from webapp.leaderboard import listing, paging, visibility
 from webapp.leaderboard.entries import named
-from webapp.leaderboard.filters import Filters
+from webapp.leaderboard.filters import Filters, is_uuid
 from webapp.leaderboard.models import EVERYONE, PRIVATE, VISIBILITY, Result
 from webapp.leaderboard.ranking import known
 from webapp.leaderboard.views import page_context
 from webapp.ui.tags import whisker_scale
-
-PAGE_SIZE = 50
 
 
 @login_required
 @require_GET
 def results(request: HttpRequest) -> HttpResponse:
     filters, place = Filters.read(request.GET), listing.Place.read(request.GET)
-    found = listing.found(request, filters, place)
-    page = Paginator(listing.with_evidence(found), PAGE_SIZE).get_page(_page_of(request, found, place))
-    rows = list(page)
+    found = listing.with_evidence(listing.found(request, filters, place))
+    page = (paging.ranked if place.task else paging.newest)(found, request.GET, place.run if is_uuid(place.run) else "")
+    rows = page.results
     verdicts = listing.standing_verdicts(rows)
     owned, acting = set(teams_with(request, "own").values_list("pk", flat=True)), set(teams_with(request, "act").values_list("pk", flat=True))
     lines = [
@@ -57,15 +54,6 @@ def results(request: HttpRequest) -> HttpResponse:
         "one_task": bool(place.task),
     }
     return render(request, "leaderboard/results.html", context)
-
-
-def _page_of(request: HttpRequest, found, place: listing.Place) -> str | int | None:
-    """The page that was asked for, else the one on which the run to be pointed out stands."""
-    if place.run and "page" not in request.GET:
-        runs = [str(run) for run in found.values_list("run", flat=True)[:2000]]
-        if place.run in runs:
-            return runs.index(place.run) // PAGE_SIZE + 1
-    return request.GET.get("page")
 
 
 def _choices(row: Result, owns: bool, acts: bool, person: int) -> list[tuple[str, str]]:
