@@ -18,6 +18,7 @@ EXAMPLES = {
     "verify": "stitchwork verify task.py mine.py --tier full --device cuda --min-speedup 1.0",
     "submit": "stitchwork submit model.py --device cuda --workflow stitch --minutes 20 --follow",
     "fetch": "stitchwork fetch 2f1c6a52-53a4-4c0b-8d2e-0b6c8f3f9f11 --out softmax/",
+    "comments": "stitchwork comments RUN --add 'two reads of the row' --candidate 4 --line 12",
     "login": "stitchwork login https://stitchwork.example.org",
     "mcp": "stitchwork mcp                    # what a coding agent starts; docs/how-to/coding-agents.md",
 }
@@ -71,6 +72,7 @@ def parser() -> argparse.ArgumentParser:
     show.add_argument("run", metavar="RUN")
     for name, text in (("pause", "Ask a run to pause."), ("resume", "Let a paused run go on."), ("cancel", "End a run.")):
         command(name, text).add_argument("run", metavar="RUN")
+    _comments(command("comments", "What the team says about a run: read it, add to it, resolve it."))
     board = command("leaderboard", "Confirmed results, ranked.")
     board.add_argument("--suite", metavar="SLUG")
     board.add_argument("--task", metavar="ID", help="single results of this task instead of the ranking")
@@ -83,6 +85,20 @@ def parser() -> argparse.ArgumentParser:
     mcp = command("mcp", "Serve the verifier as tools for a coding agent (Model Context Protocol), over stdio.", json=False)
     mcp.add_argument("--http", type=int, metavar="PORT", help="over streamable HTTP on this machine instead, at http://127.0.0.1:PORT/mcp")
     return top
+
+
+def _comments(command: argparse.ArgumentParser) -> None:
+    command.add_argument("run", metavar="RUN")
+    command.add_argument("--all", action="store_true", help="resolved threads as well")
+    does = command.add_mutually_exclusive_group()
+    does.add_argument("--add", metavar="TEXT", help='open a thread; Markdown, "-" reads stdin, @name tells a member of the team')
+    does.add_argument("--reply", nargs=2, metavar=("THREAD", "TEXT"), help="answer in a thread, by its number")
+    does.add_argument("--resolve", type=int, metavar="THREAD")
+    does.add_argument("--reopen", type=int, metavar="THREAD")
+    place = command.add_argument_group("place", "of --add; without one it is about the run. --candidate alone also narrows the list.")
+    place.add_argument("--candidate", type=int, metavar="N")
+    place.add_argument("--line", type=int, metavar="L", help="of the candidate's program")
+    place.add_argument("--event", type=int, metavar="SEQ", help="of the trace")
 
 
 def _measured(command: argparse.ArgumentParser) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from stitchwork import doctor, lists
+from stitchwork import comments, doctor, lists
 from stitchwork.api import Api, ApiError
 from stitchwork.arguments import parser
 from stitchwork.conversation import Conversation
@@ -38,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser().parse_args(argv)
     try:
         return COMMANDS[options.command](options)
-    except (ApiError, NoLogin, Unusable, Damaged) as error:
+    except (ApiError, NoLogin, Unusable, Damaged, comments.NoPlace) as error:
         print(f"stitchwork: {error}", file=sys.stderr)
         return IMPOSSIBLE
     except Left:
@@ -223,6 +223,17 @@ def _control(options: argparse.Namespace) -> int:
     return DONE
 
 
+def _comments(options: argparse.Namespace) -> int:
+    api, run = _api(), _run(options.run)
+    if comments.changes(options):
+        thread = comments.change(api, run, options)
+        _print(thread) if options.json else print(comments.thread_text(thread))
+        return DONE
+    threads = comments.threads(api, run, options)
+    _print(threads) if options.json else print(comments.text(threads, options.all))
+    return DONE
+
+
 def _leaderboard(options: argparse.Namespace) -> int:
     chosen = {name: getattr(options, name) for name in ("suite", "device", "precision", "workflow")}
     if options.task:
@@ -306,6 +317,7 @@ COMMANDS = {
     "pause": _control,
     "resume": _control,
     "cancel": _control,
+    "comments": _comments,
     "leaderboard": _leaderboard,
     "devices": _devices,
     "doctor": _doctor,

@@ -6,9 +6,10 @@ from typing import Any
 
 from ninja import NinjaAPI
 
-from webapp.api import candidates, devices, events, leaderboard, me, runs, stored, tasks, verifications
+from webapp.api import candidates, comments, devices, events, leaderboard, me, runs, stored, tasks, verifications
 from webapp.api.caller import Session, Token
 from webapp.api.problems import MEDIA_TYPE, handle_errors
+from webapp.api.query import strict
 from webapp.api.stream import STREAM_OPERATION
 
 VERSION = "1.0.0"
@@ -23,13 +24,14 @@ TAGS = {
     "runs": "Searches for a faster program: start, follow, steer, fork.",
     "events": "The trace of a run: everything that happened, live.",
     "candidates": "The programs that a run proposed, with verdicts and reports.",
+    "comments": "What the team says about a run, at its places.",
     "artefacts": "Bytes that the events refer to by hash; timelines.",
     "leaderboard": "Confirmed results, ranked.",
     "devices": "What there is to measure on.",
     "me": "Who calls, and what the token allows.",
 }
 # Scopes of which one is needed, by method and path; what a role allows comes on top.
-SECURITY_NOTE = "A personal token, made on the page Account, Tokens. Scopes: read (to look), submit (to start and steer), verify, admin."
+SECURITY_NOTE = "A personal token, made on the page Account, Tokens. Scopes: read (to look), submit (to start, steer and comment), verify, admin."
 
 
 class Api(NinjaAPI):
@@ -56,6 +58,7 @@ api = Api(
     title="Stitchwork", version=VERSION, description=DESCRIPTION, auth=[Token(), Session()], docs_url=None, openapi_url=None, urls_namespace="api"
 )
 handle_errors(api)
+api.add_decorator(strict, mode="view")
 for prefix, module in {
     "/verifications": verifications,
     "/tasks": tasks,
@@ -65,5 +68,5 @@ for prefix, module in {
     "/me": me,
 }.items():
     api.add_router(prefix, module.router)
-for module in (events, candidates, stored):
+for module in (events, candidates, comments, stored):
     api.add_router("/runs", module.router)

@@ -52,7 +52,7 @@ class Devices(Schema):
     models: list[ModelRow] = Field(description='Profiles of language models; "built-in" is always there.')
 
 
-@router.get("", response={200: Devices, **refusals(401, 403, 429)}, operation_id="list_devices", summary="List devices")
+@router.get("", response={200: Devices, **refusals(401, 403, 422, 429)}, operation_id="list_devices", summary="List devices")
 def list_devices(request: HttpRequest):
     """Devices belong to the installation: everyone sees the same."""
     needs(request, "read", "verify", "submit")

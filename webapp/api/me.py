@@ -36,7 +36,7 @@ class Me(Schema):
     token: TokenRow | None = Field(description="Null for a session.")
 
 
-@router.get("", response={200: Me, **refusals(401, 429)}, operation_id="me", summary="Who am I?")
+@router.get("", response={200: Me, **refusals(401, 422, 429)}, operation_id="me", summary="Who am I?")
 def me(request: HttpRequest):
     """The person and the team that the token acts for, and its scopes."""
     grant = grant_of(request)

@@ -182,5 +182,9 @@ def _common(run: Run, request: HttpRequest) -> dict[str, Any]:
 
 
 def page_of_run(run: uuid.UUID, request: HttpRequest) -> str:
-    scheme = "https" if django_settings.HTTPS else request.scheme
-    return f"{scheme}://{request.get_host()}{reverse('runs:run', args=[run])}"
+    return address(reverse("runs:run", args=[run]), request)
+
+
+def address(path: str, request: HttpRequest) -> str:
+    """Of a page, for people."""
+    return f"{'https' if django_settings.HTTPS else request.scheme}://{request.get_host()}{path}"

@@ -26,6 +26,7 @@ from webapp.api.events import readable_run
 from webapp.api.fields import LARGEST
 from webapp.api.limits import limit
 from webapp.api.problems import MEDIA_TYPE, TITLES, TOKEN_HINT, ProblemDetails, Refused
+from webapp.api.query import check
 from webapp.database import in_thread
 from webapp.runs.hub import BATCH_BYTES, BATCH_EVENTS, hub, within
 
@@ -55,7 +56,7 @@ STREAM_OPERATION = {
         200: {"description": "The stream.", "content": {"text/event-stream": {"schema": {"type": "string"}}}},
         **{
             status: {"description": TITLES[status], "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDetails"}}}}
-            for status in (400, 401, 403, 404, 429)
+            for status in (400, 401, 403, 404, 422, 429)
         },
     },
     "security": [{"Token": []}, {"Session": []}],
@@ -76,6 +77,7 @@ async def events_stream(scope: Message, receive: Receive, send: Send) -> None:
             raise Refused(405, "A stream is read with GET.")
         run, cursor = _run_id(scope), _cursor(scope)
         await _check(scope, run, first=True)
+        check(_query(scope), ["after"])
     except Refused as refused:
         await refuse(send, refused.problem, refused.headers)
         return
@@ -189,9 +191,12 @@ def _run_id(scope: Message) -> uuid.UUID:
     return scope["url_route"]["kwargs"]["run_id"]
 
 
+def _query(scope: Message) -> dict[str, list[str]]:
+    return parse_qs(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)
+
+
 def _cursor(scope: Message) -> int:
-    given = parse_qs(scope.get("query_string", b"").decode("latin-1"))
-    text = header_of(scope, b"last-event-id") or given.get("after", ["0"])[-1]
+    text = header_of(scope, b"last-event-id") or _query(scope).get("after", ["0"])[-1] or "0"
     if not (text.isascii() and text.isdecimal() and int(text[:20]) <= LARGEST and len(text) <= 20):
         raise Refused(400, "The cursor is no event's seq.", "Send the last `id` that you got as Last-Event-ID, or leave it out.")
     return int(text)

@@ -22,6 +22,7 @@ from tests.unit.webapp.api.verified import finish
 from tests.unit.webapp.cast import PROGRAM, SOURCE
 from webapp.environment import ROOT
 from webapp.fleet.models import Device
+from webapp.review import services
 from webapp.runs.models import Event, Run
 from webapp.runs.traces_on_disk import import_trace
 
@@ -235,6 +236,29 @@ def test_steering(call, people):
         assert call(action, str(run.pk))[0] == 0
     asked = Event.objects.filter(run=run, kind="control.requested").order_by("seq")
     assert [event.payload["action"] for event in asked] == ["pause", "resume", "cancel"]
+
+
+def test_comments_are_read_written_and_resolved(call, people):
+    run = sample_run.create_run(people.alice)
+    sample_run.play(run)
+    services.open_thread(people.alice, run, {"kind": "run"}, "look at \x1b]0;owned\x07 this")
+    assert call("comments", str(run.pk), "--add", "-", "--candidate", "4", "--line", "2", stdin="two reads\nof the row")[0] == 0
+    code, out, _ = call("comments", str(run.pk))
+    assert code == 0 and "on the run" in out and "on line 2 of candidate 4" in out and "two reads" in out and "\x1b" not in out
+    thread = json.loads(call("comments", str(run.pk), "--candidate", "4", "--json")[1])[0]
+    assert "one is enough" in call("comments", str(run.pk), "--reply", str(thread["id"]), "one is enough")[1]
+    assert "resolved by alice" in call("comments", str(run.pk), "--resolve", str(thread["id"]))[1]
+    assert "two reads" not in call("comments", str(run.pk))[1] and "two reads" in call("comments", str(run.pk), "--all")[1]
+    assert "resolved by" not in call("comments", str(run.pk), "--reopen", str(thread["id"]))[1]
+    for wrong, said in (
+        (["--add", "x", "--line", "3"], "--line needs --candidate"),
+        (["--add", "x", "--event", "3", "--candidate", "4"], "one place at a time"),
+        (["--reply", "x", "y"], "no thread"),
+        (["--resolve", "7777"], "no thread 7777"),
+        (["--add", "x", "--candidate", "77"], "no candidate 77"),
+    ):
+        code, _, error = call("comments", str(run.pk), *wrong)
+        assert code == 2 and said in error, (wrong, error)
 
 
 def test_login_keeps_the_token_for_its_owner_alone(call, server, token, tmp_path):

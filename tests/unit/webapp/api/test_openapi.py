@@ -19,6 +19,7 @@ from webapp.api.api import api
 from webapp.api.limits import BUCKETS
 from webapp.fleet.models import Device
 from webapp.llm.models import Profile
+from webapp.review import services
 from webapp.runs.models import Run
 
 NOBODY = "00000000-0000-4000-8000-000000000000"
@@ -65,7 +66,9 @@ def whole(people) -> dict[str, str]:
     run = sample_run.create_run(people.alice)
     sample_run.play(run)
     candidate = run.candidates.select_related("verification", "program").get(number=4)
+    thread = services.open_thread(people.alice, run, {"kind": "candidate", "candidate": 4}, "two reads of the row")
     return {
+        "thread_id": str(thread.pk),
         "run_id": str(run.pk),
         "task_id": str(run.task_id),
         "number": "4",
@@ -101,6 +104,10 @@ def test_a_pass_over_all_operations(people, alice, whole):
     call("post", f"/runs/{run['id']}/control", {"action": "raise-budget", "limits": {"candidates": 9}}, status=202)
     call("post", f"/runs/{run['id']}/notes", {"text": "skip row-cache", "to": "coder"}, status=202, of="/runs/{run_id}/notes")
     call("post", f"/runs/{whole['run_id']}/forks", {"changes": {"budget": {"candidates": 20}}}, status=201, of="/runs/{run_id}/forks")
+    thread = call("post", f"/runs/{run['id']}/comments", {"text": "a thought", "place": {"kind": "run"}}, status=201, of="/runs/{run_id}/comments")
+    there = f"/runs/{run['id']}/comments/{thread['id']}"
+    call("post", f"{there}/replies", {"text": "and another"}, status=201, of="/runs/{run_id}/comments/{thread_id}/replies")
+    call("post", f"{there}/resolution", {"resolved": True}, status=200, of="/runs/{run_id}/comments/{thread_id}/resolution")
     started = call("post", "/verifications", {"task_source": SOURCE, "program_source": PROGRAM}, status=201, of="/verifications")
     call("get", f"/verifications/{started['id']}", status=200, of="/verifications/{run_id}")
     for status in ("passed", "wrong_result"):
@@ -136,8 +143,9 @@ WRONG = ("x", "-1", "%00", "9" * 40, "é")
 
 
 def test_unknown_ids_are_not_found(alice, whole):
-    nobody = {"run_id": NOBODY, "task_id": NOBODY, "verification_id": NOBODY, "number": "77", "sha": "0" * 64}
+    nobody = {"run_id": NOBODY, "task_id": NOBODY, "verification_id": NOBODY, "thread_id": "7777", "number": "77", "sha": "0" * 64}
     for method, template, _ in operations():
+        BUCKETS.clear()
         for name in [] if template.endswith("/stream") else re.findall(r"{(\w+)}", template):
             for value in (nobody[name], *WRONG):
                 path = template.format(**(whole | {name: value}))
@@ -147,7 +155,10 @@ def test_unknown_ids_are_not_found(alice, whole):
                 assert answer.headers["Content-Type"].startswith("application/problem+json") and answer.json()["detail"]
 
 
-BODY = {"control": '{"action": "pause"}', "notes": '{"text": "x"}', "forks": "{}"}
+BODY = {
+    "control": '{"action": "pause"}', "notes": '{"text": "x"}', "forks": "{}", "comments": '{"text": "x"}', "replies": '{"text": "x"}',
+    "resolution": '{"resolved": true}',
+}  # fmt: skip
 
 
 QUERIES = [
@@ -164,6 +175,22 @@ def test_bad_queries_are_named_at_their_place(alice):
         problem = judge("get", f"/api/v1/{query.partition('?')[0]}", answer)
         assert answer.status_code == 422, (query, problem)
         assert problem["errors"][0]["where"].startswith("query."), problem
+
+
+def test_parameters_that_do_not_exist_are_named_with_those_that_do(alice, client, whole):
+    for method, template, operation in operations():
+        if template.endswith("/stream"):
+            continue
+        known = [parameter["name"] for parameter in operation.get("parameters", []) if parameter["in"] == "query"]
+        path = template.format(**whole)
+        BUCKETS.clear()
+        body = {"data": BODY.get(path.rpartition("/")[2], "{}"), "content_type": "application/json"} if method == "post" else {}
+        answer = getattr(alice, method)(f"{path}?limt=3&limt=4&%00=", **body)
+        problem = judge(method, path, answer)
+        assert answer.status_code == 422, path
+        assert [fault["where"] for fault in problem["errors"]] == ["query.\0", "query.limt"], path
+        assert problem["hint"] == (f"Known here: {', '.join(known)}." if known else "This operation takes none."), path
+        assert getattr(client, method)(f"{path}?limt=3", **body).status_code == 401, path
 
 
 def test_events_take_no_bad_cursor(alice, whole):

@@ -51,6 +51,9 @@ def bodies(world: World) -> dict[str, dict[str, Any]]:
         "start_run": {"task": str(world.run.task_id), "title": "t"},
         "control_run": {"action": "cancel"},
         "send_note": {"text": "skip row-cache"},
+        "open_thread": {"place": {"kind": "run"}, "text": "t"},
+        "reply_to_thread": {"text": "t"},
+        "resolve_thread": {"resolved": True},
         "fork_run": {"at": 3, "changes": {"seed": 2}},
     }
 
