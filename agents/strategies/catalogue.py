@@ -160,6 +160,17 @@ CATALOGUE: tuple[Strategy, ...] = (
         references=("Howard et al., arXiv 1704.04861",),
     ),
     Strategy(
+        name="persistent-recurrence",
+        title="All steps of a recurrent layer in one kernel",
+        answers=("launch", "latency"),
+        when=far_from_floor,
+        applies="a recurrence at a small batch is launched step by step, and every step reads the recurrent weights again",
+        expectation="a step takes one trip through the second-level cache, about a microsecond; stacked layers overlap: 2 to 8x over the library",
+        forbidden="weights that do not fit the registers of all multiprocessors; large batches, whose products fill the device",
+        references=("Diamos et al., Persistent RNNs, ICML 2016", "Appleyard, Kocisky and Blunsom, arXiv 1604.01946"),
+        devices=("cuda",),
+    ),
+    Strategy(
         name="block-size",
         title="Tune block, tile and chunk sizes",
         answers=("occupancy", "latency", "memory", "compute"),

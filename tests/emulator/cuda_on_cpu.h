@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -67,7 +68,7 @@ namespace emulated {
 enum Waiting { RUNS, BLOCK, WARP, DONE };
 struct Fiber {
     ucontext_t context;
-    std::vector<char> stack;
+    std::unique_ptr<char[]> stack;  // not written to before it is used
     Waiting waiting = DONE;
     int turn = 0;  // exchanges of its warp so far
 };
@@ -104,10 +105,10 @@ inline int looked = 0;                              // fibers that ran only to l
 inline void begin(int count) {
     for (int at = 0; at < count; ++at) {
         Fiber& fiber = fibers[at];
-        if (fiber.stack.empty()) fiber.stack.resize(256 << 10);
+        if (!fiber.stack) fiber.stack.reset(new char[256 << 10]);
         getcontext(&fiber.context);
-        fiber.context.uc_stack.ss_sp = fiber.stack.data();
-        fiber.context.uc_stack.ss_size = fiber.stack.size();
+        fiber.context.uc_stack.ss_sp = fiber.stack.get();
+        fiber.context.uc_stack.ss_size = 256 << 10;
         fiber.context.uc_link = nullptr;
         makecontext(&fiber.context, enter, 0);
         fiber.waiting = RUNS;
@@ -277,6 +278,7 @@ inline float4 read_fresh(const float* at) {
         if (__float_as_uint(word) == 0xffffffffu) { emulated::look_again(); break; }
     return value;
 }
+template <class T> void settle(T&) {}
 inline void write_fresh(float* at, float value) { *at = value; }
 inline void copies_commit() {}
 template <int LEFT> void copies_wait() {}

@@ -25,12 +25,13 @@ from agents.compiler.families.family import (
 )  # fmt: skip
 from agents.compiler.families.matmul import Matmul
 from agents.compiler.families.pool import Pool
+from agents.compiler.families.recurrent import Recurrent
 from agents.compiler.layout import SPLITS
 from agents.compiler.network import Network, refs
 from agents.compiler.options import Options
 from verifier.graph import Node
 
-FAMILIES: tuple[Family, ...] = (Pool(), Matmul(), DepthwiseConv(), Conv())
+FAMILIES: tuple[Family, ...] = (Pool(), Matmul(), DepthwiseConv(), Recurrent(), Conv())
 
 
 def find(network: Network, node: Node, setting: Setting | None) -> tuple[Match | None, str]:
@@ -64,6 +65,9 @@ def make_work(network: Network, match: Match, members: list[str], setting: Setti
             prologues[value] = build_prologue(network, value, own, match.prologue_groups or (), match.reserved)
     early = set().union(*before.values()) if before else set()
     rest = [name for name in members if name not in match.members and name not in early]
+    others = set(match.members) - {match.value}
+    if any(network.base(read) in others for name in rest for read in refs([network.nodes[name].args, list(network.nodes[name].kwargs.values())])):
+        raise Refused("another result of the kernel is read")
     tail = build_tail(network, match.value, rest, covered, match.groups, match.reserved)
     _apart(tail, prologues)
     return Work(network, match, tail, prologues, setting, options or Options(), group, frozenset(early))

@@ -1,0 +1,536 @@
+"""The text of the kernel of a recurrent layer: see recurrent.py for how it works."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from agents.compiler.families.family import NAME, Printed, Work
+from agents.compiler.families.pool import parameters
+from agents.compiler.ir import Argument
+from agents.compiler.kernels.expressions import CUDA
+from agents.compiler.network import count
+
+SPAN = 128  # depths that the lanes of a warp take at once, four each
+RESERVED = ("x", "h0", "c0", "weights", "memory", "inputs", "before", "warp", "lane", "chain", "first_unit", "first_b", "cell", "unit", "b", "owner",
+            "stage", "layer", "direction", "row", "bias", "state", "below", "own", "ahead", "step", "t", "sum", "value", "hidden", "feature", "at",
+            "exchange", "scratch", "last_hidden", "last_cell", "input_weights", "hidden_weights", "k", "i", "reset", "update", "fresh",
+            "read_ahead", "place")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Strided:
+    """Strides (in elements) and offset of a tensor; of `x` over (time, sequence, feature)."""
+
+    strides: tuple[int, ...]
+    offset: int
+
+
+@dataclass(frozen=True)
+class Recurrence:
+    """`weights`: names of (input, hidden[, input bias, hidden bias]) of each layer and direction, `matrices` how the first two lie."""
+
+    kind: str  # "lstm", "gru", "tanh", "relu"
+    steps: int
+    batch: int
+    inputs: int
+    hidden: int
+    layers: int
+    directions: int
+    batch_first: bool
+    x: Strided
+    states: tuple[Strided, ...]  # of (layer and direction, sequence, unit): hidden, cell
+    weights: tuple[tuple[str, ...], ...]
+    matrices: tuple[tuple[Strided, Strided], ...]
+    names: tuple[str, ...]  # values: x, hidden state, cell state
+
+    @property
+    def gates(self) -> int:
+        return {"lstm": 4, "gru": 3}.get(self.kind, 1)
+
+    @property
+    def sums(self) -> int:
+        """Of a cell: a GRU keeps what input and hidden state give to its candidate apart."""
+        return {"lstm": 4, "gru": 4}.get(self.kind, 1)
+
+    @property
+    def width(self) -> int:
+        """Features that a layer gives to the next."""
+        return self.directions * self.hidden
+
+    @property
+    def depth(self) -> int:
+        """Of the input's product, padded: the longest of all layers."""
+        return padded(max(self.inputs, self.width if self.layers > 1 else 0))
+
+    @property
+    def hidden_depth(self) -> int:
+        return padded(self.hidden)
+
+    @property
+    def flops(self) -> int:
+        inputs = self.inputs + (self.layers - 1) * self.width
+        return 2 * self.steps * self.batch * self.directions * self.gates * self.hidden * (inputs + self.layers * self.hidden)
+
+    @property
+    def exchange_bytes(self) -> int:
+        return 4 * self.layers * self.steps * self.batch * self.width
+
+
+@dataclass(frozen=True)
+class Cells:
+    """`layers` at once; a block has `units` hidden units of one layer and direction, a warp `warp_units` of them for one of `parts` of the batch."""
+
+    layers: int
+    units: int
+    warp_units: int
+    parts: int
+
+    @property
+    def threads(self) -> int:
+        return 32 * self.units // self.warp_units * self.parts
+
+    def sequences(self, recurrence: Recurrence) -> int:
+        """Of a warp."""
+        return -(-recurrence.batch // self.parts)
+
+    def blocks_a_chain(self, recurrence: Recurrence) -> int:
+        return -(-recurrence.hidden // self.units)
+
+    def blocks(self, recurrence: Recurrence) -> int:
+        return self.blocks_a_chain(recurrence) * self.layers * recurrence.directions
+
+    def stages(self, recurrence: Recurrence) -> int:
+        return -(-recurrence.layers // self.layers)
+
+    def chain(self, recurrence: Recurrence) -> int:
+        """Steps that depend on each other."""
+        return self.stages(recurrence) * (recurrence.steps + self.layers - 1)
+
+    def ahead(self, recurrence: Recurrence) -> int:
+        """Groups of four inputs that a thread reads for the next step."""
+        return -(-recurrence.batch * recurrence.depth // 4 // self.threads)
+
+    def rows(self, recurrence: Recurrence) -> int:
+        """Of shared memory, with those of sequences that do not exist."""
+        return self.parts * self.sequences(recurrence)
+
+    def shared_bytes(self, recurrence: Recurrence) -> int:
+        return 4 * self.rows(recurrence) * (recurrence.depth + recurrence.hidden_depth)
+
+
+def padded(depth: int) -> int:
+    return -(-depth // SPAN) * SPAN
+
+
+SHARED = r"""// Hidden states on their way from block to block. One that has not been written yet is a NaN with these bits, which no arithmetic gives.
+constexpr unsigned ABSENT = 0xffffffffu;
+
+// Past the first-level cache, which does not see what other multiprocessors write.
+__device__ __forceinline__ float4 read_fresh(const float* at) {
+    float4 value;
+    asm volatile("ld.relaxed.gpu.global.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(value.x), "=f"(value.y), "=f"(value.z), "=f"(value.w) : "l"(at) : "memory");
+    return value;
+}
+__device__ __forceinline__ void write_fresh(float* at, float value) {
+    asm volatile("st.relaxed.gpu.global.f32 [%0], %1;" ::"l"(at), "f"(value) : "memory");
+}
+__device__ __forceinline__ bool absent(float4 value) {
+    return __float_as_uint(value.x) == ABSENT || __float_as_uint(value.y) == ABSENT || __float_as_uint(value.z) == ABSENT ||
+           __float_as_uint(value.w) == ABSENT;
+}
+
+// The weights of a warp's units over a depth: a lane has depths lane * 4 to lane * 4 + 3 of every 128; what lies outside the matrix is 0.
+template <int GATES, int UNITS, int DEPTHS>
+__device__ __forceinline__ void read_weights(float (&weights)[UNITS][GATES][DEPTHS], const float* from, int stride, int width, int hidden, int unit) {
+#pragma unroll
+    for (int u = 0; u < UNITS; ++u)
+#pragma unroll
+        for (int gate = 0; gate < GATES; ++gate)
+#pragma unroll
+            for (int at = 0; at < DEPTHS / 4; ++at) {
+                const int k = at * 128 + threadIdx.x % 32 * 4;
+                const bool inside = k < width && unit + u < hidden;
+                const float4 found = inside ? *(const float4*)(from + (long)(gate * hidden + unit + u) * stride + k) : float4{0.0f, 0.0f, 0.0f, 0.0f};
+                weights[u][gate][at * 4] = found.x;
+                weights[u][gate][at * 4 + 1] = found.y;
+                weights[u][gate][at * 4 + 2] = found.z;
+                weights[u][gate][at * 4 + 3] = found.w;
+            }
+}
+
+// Adds the products of weights with `values` (a row a sequence, in shared memory) to the sums of cells (unit, sequence); those of gate `APART`
+// go to the sum after the gates.
+template <int SEQUENCES, int APART, int CELLS, int SUMS, int UNITS, int GATES, int DEPTHS>
+__device__ __forceinline__ void multiply(float (&sum)[CELLS][SUMS], const float (&weights)[UNITS][GATES][DEPTHS], const float* values) {
+#pragma unroll
+    for (int at = 0; at < DEPTHS / 4; ++at)
+#pragma unroll
+        for (int b = 0; b < SEQUENCES; ++b) {
+            const float4 value = *(const float4*)(values + b * DEPTHS * 32 + at * 128 + threadIdx.x % 32 * 4);
+#pragma unroll
+            for (int u = 0; u < UNITS; ++u)
+#pragma unroll
+                for (int gate = 0; gate < GATES; ++gate) {
+                    float& into = sum[u * SEQUENCES + b][gate == APART ? SUMS - 1 : gate];
+                    into = fmaf(weights[u][gate][at * 4], value.x, into);
+                    into = fmaf(weights[u][gate][at * 4 + 1], value.y, into);
+                    into = fmaf(weights[u][gate][at * 4 + 2], value.z, into);
+                    into = fmaf(weights[u][gate][at * 4 + 3], value.w, into);
+                }
+        }
+}
+
+// Has the sums at hand here: the compiler would otherwise move their products behind the wait that they are to fill.
+template <int CELLS, int SUMS>
+__device__ __forceinline__ void settle(float (&sum)[CELLS][SUMS]) {
+#pragma unroll
+    for (int cell = 0; cell < CELLS; ++cell)
+#pragma unroll
+        for (int s = 0; s < SUMS; ++s) asm volatile("" : "+f"(sum[cell][s]));
+}
+
+// Adds up the sums of COUNT cells over the lanes of a warp, halving what a lane has in each step, until it has one cell in sum[0].
+template <int COUNT, int STEP, int CELLS, int SUMS> __device__ __forceinline__ void add_lanes(float (&sum)[CELLS][SUMS]) {
+    if constexpr (STEP > 0) {
+        constexpr int HALF = (COUNT + 1) / 2;
+        const bool upper = threadIdx.x % 32 & STEP;
+#pragma unroll
+        for (int cell = 0; cell < HALF; ++cell)
+#pragma unroll
+            for (int s = 0; s < SUMS; ++s) {
+                const float low = sum[cell][s], high = COUNT == 1 ? low : cell + HALF < COUNT ? sum[cell + HALF < COUNT ? cell + HALF : 0][s] : 0.0f;
+                sum[cell][s] = (upper ? high : low) + __shfl_xor_sync(0xffffffffu, upper ? low : high, STEP);
+            }
+        add_lanes<HALF, STEP / 2>(sum);
+    }
+}
+
+// Which cell that is; -1 where another lane has the same one, or there are fewer cells than lanes.
+template <int COUNT, int STEP> __device__ __forceinline__ int cell_of_lane() {
+    if constexpr (STEP == 0) {
+        return 0;
+    } else {
+        constexpr int HALF = (COUNT + 1) / 2;
+        const int inner = cell_of_lane<HALF, STEP / 2>();
+        const bool upper = threadIdx.x % 32 & STEP;
+        if (COUNT == 1) return upper ? -1 : inner;
+        const int cell = upper ? inner + HALF : inner;
+        return inner < 0 || cell >= COUNT ? -1 : cell;
+    }
+}
+"""
+SIGMOID = """\
+__device__ __forceinline__ float gate_open(float x) { return 1.0f / (1.0f + expf(-x)); }
+"""
+
+
+def printed(work: Work, recurrence: Recurrence, results: dict[int, str], cells: Cells) -> Printed:
+    return Kernel(work, recurrence, results, cells).printed()
+
+
+class Kernel:
+    def __init__(self, work: Work, recurrence: Recurrence, results: dict[int, str], cells: Cells):
+        self.work, self.found, self.cells = work, recurrence, cells
+        self.shown = next(index for index, value in results.items() if value == work.match.value)  # what the tail goes on from
+        network = work.network
+        named = list(zip(("x", "h0", "c0"), recurrence.names, strict=False))
+        rows = [(f"{name}_{at}", value) for at, row in enumerate(recurrence.weights)
+                for name, value in zip(("input_weight", "hidden_weight", "input_bias", "hidden_bias"), row, strict=False)]  # fmt: skip
+        arguments = work.arguments(*named, *rows)
+        self.weights = arguments[len(named) : len(named) + len(rows)]
+        own = [(index, name) for index, name in ((1, "last_hidden"), (2, "last_cell")) if index in results and index != self.shown]
+        self.extra = [Argument(name, results[i], "float32", count(network.spec(results[i])), written=True) for i, name in own]
+        self.arguments = [*arguments, *self.extra]
+        self.passed = [argument for argument in self.arguments if argument not in self.weights]  # by itself; weights go in a struct
+
+    @property
+    def sets(self) -> int:
+        return self.found.layers * self.found.directions
+
+    def printed(self) -> Printed:
+        found, cells = self.found, self.cells
+        source = "\n".join([*self.weights_type(), *self.kernel(), *self.launcher(), ""])
+        layers = f"{cells.layers} layers at once" if cells.layers > 1 else "one layer after the other" if found.layers > 1 else "one layer"
+        comment = [
+            f"{found.steps} steps of {found.batch} sequences, {found.inputs} inputs, {found.layers} layers of {found.hidden} units"
+            + (" in both directions" if found.directions == 2 else "") + f"; {layers}: a chain of {cells.chain(found)} steps.",
+            f"{cells.blocks(found)} blocks of {cells.threads} threads, all at once, {cells.units} units a block; weights stay in registers, hidden "
+            f"states go through {found.exchange_bytes / 2**20:.1f} MiB of scratch memory.",
+        ]  # fmt: skip
+        shared = [SHARED, SIGMOID] if found.kind in ("lstm", "gru") else [SHARED]
+        return Printed(source, self.arguments, shared=shared, scratch=found.exchange_bytes, comment=comment)
+
+    def weights_type(self) -> list[str]:
+        biases = [f"*input_bias[{self.sets}], *hidden_bias[{self.sets}]"] if len(self.found.weights[0]) == 4 else []
+        fields = ", ".join([f"*input[{self.sets}], *hidden[{self.sets}]", *biases])
+        which = "layer and direction" if self.found.directions == 2 else "layer"
+        return [f"struct {NAME}_Weights {{", f"    const float {fields};  // of each {which}", "};", ""]
+
+    # -- the kernel ----------------------------------------------------------------------------------------------------------
+
+    def kernel(self) -> list[str]:
+        found, cells = self.found, self.cells
+        stages, chains = cells.stages(found), cells.layers * found.directions
+        rows, part = cells.rows(found), cells.sequences(found)
+        across = cells.blocks_a_chain(found)
+        block = f"blockIdx.x % {across}" if chains > 1 else "blockIdx.x"
+        warp = f"warp / {cells.parts}" if cells.parts > 1 else "warp"
+        unit = f"{block} * {cells.units} + {warp}" + (f" * {cells.warp_units}" if cells.warp_units > 1 else "")
+        count_of = cells.warp_units * part
+        lines = [
+            "extern __shared__ __align__(16) float memory[];",
+            f"float* const inputs = memory;  // of this step, {found.batch} rows of {found.depth}",
+            f"float* const before = memory + {rows * found.depth};  // the hidden state before it, {found.batch} rows of {found.hidden_depth}",
+            "const int warp = threadIdx.x / 32;",
+            f"const int chain = blockIdx.x / {across};" if chains > 1 else "",
+            f"const int first_unit = {unit};",
+            f"const int first_b = warp % {cells.parts} * {part};" if cells.parts > 1 else "",
+            f"const int cell = cell_of_lane<{count_of}, 16>();",
+            f"const int unit = first_unit + cell / {part};" if cells.warp_units > 1 else "const int unit = first_unit;",
+            "const int b = " + ("first_b + " if cells.parts > 1 else "") + (f"cell % {part};" if cells.warp_units > 1 else "cell;"),
+            "const bool owner = cell >= 0"
+            + (f" && unit < {found.hidden}" if found.hidden % cells.units else "")
+            + (f" && b < {found.batch}" if rows > found.batch else "")
+            + ";",
+        ]
+        if rows > found.batch or found.hidden % SPAN or {found.inputs, found.width if found.layers > 1 else found.inputs} != {found.depth}:
+            total = rows * (found.depth + found.hidden_depth)
+            lines.append(f"for (int at = threadIdx.x; at < {total}; at += {cells.threads}) memory[at] = 0.0f;  // what lies outside stays 0")
+            lines.append("__syncthreads();")
+        inner = self.layer()
+        if stages > 1:
+            lines += [f"for (int stage = 0; stage < {stages}; ++stage) {{", *indented(inner), "}"]
+        else:
+            lines += inner
+        taken = parameters(self.passed, "__restrict__")
+        head = f"__global__ void __launch_bounds__({cells.threads}, 1) {NAME}_kernel({taken}, {NAME}_Weights weights, float* exchange) {{"
+        return [head, *indented([line for line in lines if line]), "}", ""]
+
+    def place(self) -> list[str]:
+        """Declares `layer`, `direction` and `row`, the index of the weights."""
+        found, cells = self.found, self.cells
+        stages = cells.stages(found)
+        if found.directions == 2:
+            layer = "stage" if stages > 1 else "0"
+            return [f"const int layer = {layer}, direction = chain, row = {'layer * 2 + direction' if stages > 1 else 'direction'};"]
+        layer = "chain" if cells.layers > 1 else "0"
+        if stages > 1:
+            layer = f"stage * {cells.layers} + chain" if cells.layers > 1 else "stage"
+        lines = [f"const int layer = {layer}, row = layer;"]
+        if stages * cells.layers > found.layers:
+            lines.append(f"if (layer >= {found.layers}) break;")
+        return lines
+
+    def layer(self) -> list[str]:
+        found, cells = self.found, self.cells
+        gates, sums, part = found.gates, found.sums, cells.sequences(found)
+        deep, hidden_deep = found.depth // 32, found.hidden_depth // 32
+        first, later = found.matrices[0], found.matrices[-1]
+        width = f"layer == 0 ? {found.inputs} : {found.width}" if found.layers > 1 and found.inputs != found.width else str(found.inputs)
+        input_stride, hidden_stride = first[0].strides[0], first[1].strides[0]
+        input_pitch = f"layer == 0 ? {input_stride} : {later[0].strides[0]}" if later[0].strides[0] != input_stride else str(input_stride)
+        hidden_pitch = f"layer == 0 ? {hidden_stride} : {later[1].strides[0]}" if later[1].strides[0] != hidden_stride else str(hidden_stride)
+        slab = found.steps * found.batch * found.width
+        wide = "(long)" if found.layers * slab >= 2**31 else ""
+        shift = f" + direction * {found.hidden}" if found.directions == 2 else ""
+        ring = [f"float* const own = exchange + {wide}layer * {slab}{shift};" if found.layers > 1 else f"float* const own = exchange{shift};"]
+        if found.layers > 1:
+            ring.append(f"const float* const below = exchange + {wide}(layer - 1) * {slab};")
+        now = "direction == 0 ? step : " + f"{found.steps - 1} - step" if found.directions == 2 else "step"
+        following = f"direction == 0 ? step + 1 : {found.steps - 2} - step" if found.directions == 2 else "step + 1"
+        lines = [
+            *self.place(),
+            f"float input_weights[{cells.warp_units}][{gates}][{deep}], hidden_weights[{cells.warp_units}][{gates}][{hidden_deep}];",
+            f"read_weights(input_weights, weights.input[row], {input_pitch}, {width}, {found.hidden}, first_unit);",
+            f"read_weights(hidden_weights, weights.hidden[row], {hidden_pitch}, {found.hidden}, {found.hidden}, first_unit);",
+            *self.bias(),
+            *self.first_states(),
+            *ring,
+            f"float4 ahead[{cells.ahead(found)}];",
+            *self.read_ahead(),
+            f"read_ahead({f'direction == 0 ? 0 : {found.steps - 1}' if found.directions == 2 else '0'});",
+            f"for (int step = 0; step < {found.steps}; ++step) {{",
+            f"    const int t = {now};",
+            *indented(self.put_inputs()),
+            "    __syncthreads();",
+            f"    float sum[{cells.warp_units * part}][{sums}] = {{}};",
+            f"    multiply<{part}, -1>(sum, input_weights, inputs{self.part_of(found.depth)});",
+            "    settle(sum);",
+            *indented(self.put_hidden()),
+            "    __syncthreads();",
+            f"    if (step + 1 < {found.steps}) read_ahead({following});",
+            f"    multiply<{part}, {2 if found.kind == 'gru' else -1}>(sum, hidden_weights, before{self.part_of(found.hidden_depth)});",
+            f"    add_lanes<{cells.warp_units * part}, 16>(sum);",
+            "    if (owner) {",
+            *indented(indented(self.cell())),
+            "    }",
+            "}",
+        ]
+        return lines
+
+    def part_of(self, depth: int) -> str:
+        return f" + first_b * {depth}" if self.cells.parts > 1 else ""
+
+    def bias(self) -> list[str]:
+        found = self.found
+        lines = [f"float bias[{found.sums}] = {{}};"]
+        if len(found.weights[0]) < 4:
+            return lines
+        lines.append("if (owner) {")
+        for s in range(found.sums):
+            at = f"{min(s, found.gates - 1) * found.hidden} + unit" if s else "unit"
+            apart = found.kind == "gru"
+            both = f"weights.input_bias[row][{at}] + weights.hidden_bias[row][{at}]"
+            one = f"weights.{'input' if s == 2 else 'hidden'}_bias[row][{at}]"
+            lines.append(f"    bias[{s}] = {one if apart and s >= 2 else both};")
+        return [*lines, "}"]
+
+    def first_states(self) -> list[str]:
+        found = self.found
+        lines = []
+        wanted = {"lstm": [("state", "c0", found.states[-1])], "gru": [("state", "h0", found.states[0])]}.get(found.kind, [])
+        for name, pointer, place in wanted:
+            lines.append(f"float {name} = owner ? {pointer}[{address(place, ('row', 'b', 'unit'))}] : 0.0f;")
+        return lines
+
+    def read_ahead(self) -> list[str]:
+        """The lambda that starts the reads of one step's inputs."""
+        found = self.found
+        own = f"*(const float4*)(x + {address(found.x, ('t', 'i', 'k'))})"
+        source = f"layer == 0 ? {own} : read_fresh({self.below()})" if found.layers > 1 else own
+        inside = self.inside()
+        body = [f"if ({inside})", f"    ahead[at] = {source};"] if inside else [f"ahead[at] = {source};"]
+        return ["const auto read_ahead = [&](int t) {", *indented(self.groups(found.depth, body)), "};"]
+
+    def groups(self, depth: int, body: list[str]) -> list[str]:
+        """`body` for each group of four features `k` of sequence `i` that a thread takes care of; `place` counts them in rows of `depth`."""
+        found, threads = self.found, self.cells.threads
+        total = found.batch * depth // 4
+        return [
+            "#pragma unroll",
+            f"for (int at = 0; at < {-(-total // threads)}; ++at) {{",
+            f"    const int place = (threadIdx.x + at * {threads}) * 4{self.parts_of_place(depth, body)};",
+            *([f"    if (place >= {found.batch * depth}) break;"] if total % threads else []),
+            *indented(body),
+            "}",
+        ]
+
+    def parts_of_place(self, depth: int, body: list[str]) -> str:
+        """Declarations of `i` and `k`, where they are used."""
+        used = [name for name in ("i", "k") if re.search(rf"\b{name}\b", " ".join(body))]
+        return "".join(f", {name} = place {'/' if name == 'i' else '%'} {depth}" for name in used)
+
+    def inside(self) -> str:
+        """The test that a depth is one of the layer's; "" where all are."""
+        found = self.found
+        if found.layers == 1:
+            return f"k < {found.inputs}" if found.inputs < found.depth else ""
+        if found.inputs == found.width:
+            return f"k < {found.inputs}" if found.inputs < found.depth else ""
+        return f"k < (layer == 0 ? {found.inputs} : {found.width})"
+
+    def below(self) -> str:
+        """Where the layer below writes what this thread reads of step `t`; without a division where rows follow each other."""
+        found = self.found
+        rows = f"t * {found.batch * found.width}"
+        return f"below + {rows} + place" if found.width == found.depth else f"below + {rows} + i * {found.width} + k"
+
+    def put_inputs(self) -> list[str]:
+        found = self.found
+        inside = self.inside()
+        body = [f"while (layer > 0 && absent(ahead[at])) ahead[at] = read_fresh({self.below()});"] if found.layers > 1 else []
+        body.append("*(float4*)(inputs + place) = ahead[at];")
+        return self.groups(found.depth, [f"if ({inside}) {{", *indented(body), "}"] if inside else body)
+
+    def put_hidden(self) -> list[str]:
+        """The hidden state before this step into shared memory, as soon as all of it is there."""
+        found, cells = self.found, self.cells
+        start, turns = found.states[0], -(-found.batch * found.hidden_depth // 4 // cells.threads)
+        last = "(direction == 0 ? t - 1 : t + 1)" if found.directions == 2 else "(t - 1)"
+        within = "place" if found.width == found.hidden_depth else f"i * {found.width} + k"
+        source = f"own + {last} * {found.batch * found.width} + {within}"
+        at = address(start, ("row", "i", "k"))
+        first = f"*(const float4*)(h0 + {at})"
+        if start.strides[2] != 1 or any(n % 4 for n in (*start.strides[:2], start.offset)):
+            first = "float4{" + ", ".join(f"h0[{at} + {n * start.strides[2]}]" for n in range(4)) + "}"
+        inside = found.hidden < found.hidden_depth
+        test = [f"if (k >= {found.hidden}) continue;"] if inside else []
+        return [
+            f"float4 fresh[{turns}];",
+            *self.groups(found.hidden_depth, [*test, f"fresh[at] = step == 0 ? {first} : read_fresh({source});"]),
+            *self.groups(
+                found.hidden_depth,
+                [
+                    *test,
+                    f"while (step > 0 && absent(fresh[at])) fresh[at] = read_fresh({source});",
+                    "*(float4*)(before + place) = fresh[at];",
+                ],
+            ),
+        ]
+
+    def cell(self) -> list[str]:
+        """From the sums of a cell to its hidden state, which everyone waits for: written first."""
+        found = self.found
+        gates = [f"sum[0][{s}] + bias[{s}]" for s in range(found.sums)]
+        if found.kind == "lstm":
+            lines = [
+                f"state = gate_open({gates[1]}) * state + gate_open({gates[0]}) * tanhf({gates[2]});",
+                f"const float hidden = gate_open({gates[3]}) * tanhf(state);",
+            ]
+        elif found.kind == "gru":
+            lines = [
+                f"const float reset = gate_open({gates[0]}), update = gate_open({gates[1]});",
+                f"const float value = tanhf({gates[2]} + reset * ({gates[3]}));",
+                "const float hidden = (1.0f - update) * value + update * state;",
+                "state = hidden;",
+            ]
+        elif found.kind == "tanh":
+            lines = [f"const float hidden = tanhf({gates[0]});"]
+        else:
+            lines = [f"const float value = {gates[0]}, hidden = value < 0.0f ? 0.0f : value;"]
+        feature = f"direction * {found.hidden} + unit" if found.directions == 2 else "unit"
+        lines.append(f"write_fresh(own + (t * {found.batch} + b) * {found.width} + unit, "
+                     "__float_as_uint(hidden) == ABSENT ? __uint_as_float(0x7fffffffu) : hidden);")  # fmt: skip
+        if self.shown == 0:
+            texts = ["b", "t", feature] if found.batch_first else ["t", "b", feature]
+            tail = self.work.tail.statements(CUDA, texts, "hidden")
+            lines += [f"if (layer == {found.layers - 1}) {{", *indented(tail), "}"] if found.layers > 1 else tail
+        at_end = [f"{argument.name}[(row * {found.batch} + b) * {found.hidden} + unit] = {'hidden' if argument.name == 'last_hidden' else 'state'};"
+                  for argument in self.extra]  # fmt: skip
+        if self.shown:
+            at_end = [*self.work.tail.statements(CUDA, ["row", "b", "unit"], "hidden" if self.shown == 1 else "state"), *at_end]
+        if at_end:
+            lines += [f"if (step == {found.steps - 1}) {{", *indented(at_end), "}"]
+        return lines
+
+    # -- the launcher --------------------------------------------------------------------------------------------------------
+
+    def launcher(self) -> list[str]:
+        found, cells = self.found, self.cells
+        each = len(found.weights[0])
+        columns = [", ".join(argument.name for argument in self.weights[at::each]) for at in range(each)]
+        shared = cells.shared_bytes(found)
+        pointers = ", ".join(f"(void*)&{argument.name}" for argument in self.passed)
+        return [
+            f'extern "C" int {NAME}({parameters(self.arguments, "__restrict__")}, float* scratch, void* stream) {{',
+            f"    const {NAME}_Weights weights = {{{', '.join(f'{{{column}}}' for column in columns)}}};",
+            f"    void* given[] = {{{pointers}, (void*)&weights, (void*)&scratch}};",
+            f"    cudaMemsetAsync(scratch, 0xff, {found.exchange_bytes}ull, (cudaStream_t)stream);  // every hidden state is absent",
+            f"    cudaFuncSetAttribute({NAME}_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, {shared});",
+            "    // Blocks wait for each other: a cooperative launch has all of them on the device, or fails.",
+            f"    return (int)cudaLaunchCooperativeKernel({NAME}_kernel, dim3({cells.blocks(found)}), dim3({cells.threads}), given, {shared}, "
+            "(cudaStream_t)stream);",
+            "}",
+        ]
+
+
+def address(place: Strided, texts: tuple[str, ...]) -> str:
+    terms = [f"{text} * {stride}" if stride != 1 else text for text, stride in zip(texts, place.strides, strict=True) if stride]
+    terms += [str(place.offset)] if place.offset else []
+    return " + ".join(terms) or "0"
+
+
+def indented(lines: list[str]) -> list[str]:
+    return [line if line.startswith("#") else f"    {line}" for line in lines]

@@ -1,0 +1,101 @@
+"""Recurrent layers against PyTorch, by the emulator with all blocks live at once: kinds, directions, layouts, results, numbers; unrolled loops."""
+
+import pytest
+
+from agents.compiler import DeviceFigures, Options, print_program
+from agents.compiler.families import recurrent
+from agents.compiler.knobs import numbers
+from tests.emulator import as_cpp
+
+SMALL = DeviceFigures.h200().model_copy(update={"units": 6})
+
+
+@pytest.fixture(autouse=True)
+def short_sequences_too(monkeypatch):
+    monkeypatch.setattr(recurrent, "LIBRARY_US", 1e6)
+
+
+@pytest.fixture
+def emulated(compiled):
+    def run(source: str, options: Options | None = None, figures: DeviceFigures = SMALL):
+        found = compiled(source, figures=figures, options=options)
+        found.text = quickly(print_program(found.plan, source, options or opened(found.plan)))
+        return found
+
+    return run
+
+
+def quickly(program: str) -> str:
+    """Compiled with less effort: these kernels unroll into thousands of lines."""
+    return as_cpp(program).replace('("cpp", SOURCE)', '("cpp", SOURCE, ("-O1",))')
+
+
+def opened(plan):
+    """Options with the gates of all groups of the family open."""
+    options = Options()
+    for group in plan.groups:
+        if group.family == "recurrent":
+            options = options.choose("persistent-recurrence", group.id, True)
+    return options
+
+
+QUICK = ("lstm-both-directions", "gru")
+LAYERS = {
+    "lstm": ("nn.LSTM(8, 12, 3)", "self.net(x)[0]", "torch.randn(5, 3, 8)"),
+    "lstm-results": ("nn.LSTM(8, 12, 2, batch_first=True)", "self.net(x)", "torch.randn(3, 4, 8)"),
+    "lstm-both-directions": ("nn.LSTM(20, 8, 2, bidirectional=True, batch_first=True)", "self.net(x)", "torch.randn(2, 4, 20)"),
+    "gru": ("nn.GRU(8, 16, 3, bias=False)", "self.net(x)[1]", "torch.randn(5, 2, 8)"),
+    "gru-both-directions": ("nn.GRU(12, 8, 2, bidirectional=True)", "self.net(x)", "torch.randn(4, 3, 12)"),
+}
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in LAYERS])
+def test_layers(emulated, task, name):
+    module, body, inputs = LAYERS[name]
+    found = emulated(task(f"return {body}", inputs, f"self.net = {module}"))
+    assert "recurrent" in [group.family for group in found.plan.groups], [group.reason for group in found.plan.groups]
+    assert "cudaLaunchCooperativeKernel" in found.text.split('extern "C"')[1]
+    found.check()
+
+
+def test_a_tail_goes_with_the_hidden_states(emulated, task):
+    body = "y, (h, c) = self.net(x)\nreturn torch.relu(y) * self.w, h, torch.tanh(c)"
+    init = "self.net = nn.LSTM(4, 8, 2, batch_first=True)\nself.w = nn.Parameter(torch.randn(8))"
+    found = emulated(task(body, "torch.randn(3, 5, 4)", init))
+    group = next(group for group in found.plan.groups if group.family == "recurrent")
+    assert len(group.operators) == 6, group.kinds  # the layer, its three results, relu and mul
+    found.check()
+
+
+def test_states_that_are_given(emulated, task):
+    init = "self.net = nn.LSTM(4, 8, 2)"
+    found = emulated(task("return self.net(x, (h[:2], h[2:]))", "torch.randn(5, 3, 4), torch.randn(4, 3, 8)", init, "x, h"))
+    found.check()
+
+
+NUMBERS = {"lstm": ("nn.LSTM(12, 20, 4)", 12), "gru": ("nn.GRU(8, 12, 3, bidirectional=True)", 8)}
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name == "lstm" else pytest.mark.slow) for name in NUMBERS])
+def test_every_number_of_a_recurrence(compiled, task, name):
+    """Several at once; fewer layers at once where more do not fit."""
+    module, inputs = NUMBERS[name]
+    source = task("return self.net(x)", f"torch.randn(3, 6, {inputs})", f"self.net = {module}")
+    found = compiled(source, figures=DeviceFigures.h200().model_copy(update={"units": 15}))
+    options = opened(found.plan)
+    known = numbers(found.plan, source, options)
+    assert {number.name.rpartition(".")[2] for number in known} == {"units", "warp-units", "batch-parts"}
+    for at in range(max(len(number.values) for number in known)):
+        changed = options
+        for number in known:
+            changed = changed.with_knob(number.name.rpartition(".")[2], number.values[at % len(number.values)], number.groups[0])
+        found.text = quickly(print_program(found.plan, source, changed))
+        found.check()
+
+
+def test_what_is_left_to_the_library_and_why(compiled, task):
+    for module, reason in (("nn.LSTM(8, 12, proj_size=4)", "projections"), ("nn.GRU(8, 14)", "multiples of 4"),
+                           ("nn.LSTM(8, 2048)", "registers"), ("nn.GRU(8, 12, 2, dropout=0.5)", "dropout")):  # fmt: skip
+        found = compiled(task("return self.net(x)", "torch.randn(4, 2, 8)", f"self.net = {module}"), figures=SMALL)
+        assert any(reason in group.reason for group in found.plan.groups), [group.reason for group in found.plan.groups]
+        assert "recurrent" not in [group.family for group in found.plan.groups]
