@@ -35,6 +35,12 @@ def expected_ms(group: Group, figures: DeviceFigures) -> float:
     return max(group.floor_ms / REACHED[group.space], figures.launch_us / 1e3)
 
 
+def library_ms(group: Group, figures: DeviceFigures, precision: str) -> float:
+    """What the library's operators would take in place of a group's kernel, as a rule."""
+    best = max(figures.memory_ms(group.eager_bytes), figures.product_ms(group.flops, precision))
+    return max(best / REACHED["library"], figures.launch_us / 1e3)
+
+
 def near_floor(group: Group, ms: float | None) -> bool:
     return ms is not None and 0 < ms <= group.floor_ms * NEAR_FLOOR
 
@@ -61,6 +67,11 @@ def times(plan: CompilerPlan, options: Options, report: Report, profile: Profile
         weight = sum(group.bytes for group in groups) or 1
         result |= {group.id: spent[base] * group.bytes / weight for group in groups if spent[base]}
     return result
+
+
+def against_floor(plan: CompilerPlan, options: Options, report: Report, profile: Profile | None) -> dict[str, float]:
+    """`times` to four digits, for people and records."""
+    return {group: float(f"{ms:.4g}") for group, ms in times(plan, options, report, profile).items()}
 
 
 def kernel_times(report: Report, profile: Profile | None) -> dict[str, float]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from agents.compiler import families
+from agents.compiler.cost import left_alone
 from agents.compiler.figures import DeviceFigures
 from agents.compiler.forward import Forward
 from agents.compiler.ir import Kernel, product
@@ -17,7 +19,7 @@ from agents.compiler.options import Options
 from agents.compiler.plan import CompilerPlan
 from agents.compiler.task_text import TaskText
 
-MOST_KERNELS = 4  # of a program, those that move most memory: what the others cost is not worth their measurements
+MOST_KERNELS = 4  # of a program, those that take longest or move most memory: what the others cost is not worth their measurements
 
 
 @dataclass(frozen=True)
@@ -30,8 +32,9 @@ class Number:
     groups: tuple[str, ...]
 
 
-def numbers(plan: CompilerPlan, task_source: str, options: Options) -> list[Number]:
-    """All numbers of the program that these options print; none where it has no own kernel."""
+def numbers(plan: CompilerPlan, task_source: str, options: Options, measured: Mapping[str, float] | None = None, total: float = 0.0) -> list[Number]:
+    """The numbers of the kernels that count most in the program that these options print; none where it has no own kernel. `measured`: milliseconds
+    of each group, as far as known, of `total`; kernels whose groups are all at their floor, or hardly count, are left alone."""
     if plan.graph is None or not plan.own:
         return []
     text = TaskText(task_source)
@@ -46,7 +49,11 @@ def numbers(plan: CompilerPlan, task_source: str, options: Options) -> list[Numb
             offered[kernel.name] = of_cuda(kernel, shape) if forward.cuda else of_cpu(kernel, shape, plan.figures)
     for name, (_, work, _) in forward.printed.items():
         offered[name] = families.by_name(work.match.family).knobs(work)
-    heaviest = sorted(offered, key=lambda name: -sum(moved[g] for g in forward.groups_of[name]))
+    known, groups = measured or {}, {group.id: group for group in plan.groups}
+    worth = [name for name in offered if not all(left_alone(groups[g], known.get(g), total) for g in forward.groups_of[name])]
+    heaviest = sorted(
+        worth, key=lambda name: (-sum(known.get(g, 0.0) for g in forward.groups_of[name]), -sum(moved[g] for g in forward.groups_of[name]))
+    )
     found = []
     for name in heaviest[:MOST_KERNELS]:
         for knob, (values, now) in offered[name].items():

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from agents.compiler import families
 from agents.compiler.builder import Refused
-from agents.compiler.cost import NEAR_FLOOR, left_alone, times
+from agents.compiler.cost import NEAR_FLOOR, left_alone, library_ms, times
 from agents.compiler.groups.fuse import build
 from agents.compiler.ir import Kernel
 from agents.compiler.kernels.shape import Shape, shape_of, streams
@@ -16,14 +14,12 @@ from agents.compiler.plan import CompilerPlan, Group, work_of
 from verifier.jobs import Profile
 from verifier.report import Report
 
+SLOWER = 1.2  # times what the library is expected to take
 BLOCKS = (128, 256, 512, 1024)
 
 
-Likely = Callable[[Move], float]  # the gain of a move, as far as such moves have kept what they promised
-
-
-def moves(plan: CompilerPlan, options: Options, report: Report | None, profile: Profile | None, likely: Likely | None = None) -> list[Move]:
-    """Those that will probably gain most first. Only a program that passed is moved; what is wrong is repaired by giving groups back
+def moves(plan: CompilerPlan, options: Options, report: Report | None, profile: Profile | None) -> list[Move]:
+    """Those that promise most first. Only a program that passed is moved; what is wrong is repaired by giving groups back
     (`leave-to-library`). Groups at their floor, and those that hardly count, are left alone."""
     if plan.graph is None or report is None or report.timing is None:
         return []
@@ -49,7 +45,7 @@ def moves(plan: CompilerPlan, options: Options, report: Report | None, profile: 
         found += _stores(plan, options, group, kernel, shape, total, ms)
         found += _blocks(plan, options, group, kernel, shape, total, ms)
         found += _give_back(options, group, report, total, ms)
-    return sorted(found, key=lambda move: -(likely(move) if likely is not None else move.expected_speedup))
+    return sorted(found, key=lambda move: -move.expected_speedup)
 
 
 def gain(total: float, ms: float | None, target: float, share: float = 0.2) -> float:
@@ -164,16 +160,18 @@ def _family(plan, network: Network, options: Options, group: Group, report: Repo
                     why=f"{group.title} is {ms / group.floor_ms:.1f} times its floor" if ms and group.floor_ms else "only a number changes",
                 )
             )
-    speedup = report.speedup
-    if speedup is not None and speedup.low <= 1.0:
+    speedup, library = report.speedup, library_ms(group, plan.figures, plan.precision)
+    behind = ms is not None and ms > library * SLOWER
+    if behind or (speedup is not None and speedup.low <= 1.0):
+        taken = f"its kernel takes {ms:.3g} ms, the library's about {library:.3g} ms" if behind else ""
         found.append(
             Move(
                 strategy="leave-to-library",
                 group=group.id,
                 options=options.choose(gate, group.id, False),
-                expected_speedup=1.01,
+                expected_speedup=gain(total, ms, library) if behind else 1.01,
                 expectation=f"{group.title} at the library's speed, what stood around it in a kernel of its own",
-                why=f"the program is not faster than eager ({speedup.ratio:.2f}x)",
+                why=taken or f"the program is not faster than eager ({speedup.ratio:.2f}x)",
             )
         )
     return found

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from agents.compiler import Options, print_program
-from agents.compiler.knobs import numbers, with_numbers
+from agents.compiler.cost import times
+from agents.compiler.knobs import Number, numbers, with_numbers
 from agents.plan_edits import first_options
 from agents.roles.compiled import Compiled
 from agents.roles.compiled_ideas import NUMBER, realised
@@ -53,16 +54,13 @@ class BuiltInCoder:
         return replace(edit, idea=idea)
 
     def knobs(self, situation: Situation, attempt: Attempt) -> list[Knob]:
-        compiled: Compiled = situation.plan.data
-        if attempt.edit.options is None:
-            return []
-        return [Knob(n.name, n.values, n.value) for n in numbers(compiled.plan, situation.task_source, attempt.edit.options)]
+        return [Knob(n.name, n.values, n.value) for n in numbers_of(situation, attempt)]
 
     async def tune(self, span: Span, situation: Situation, attempt: Attempt, values: Mapping[str, int]) -> Edit | None:
         compiled: Compiled = situation.plan.data
         if attempt.edit.options is None or situation.orders.refuses(NUMBER):
             return None
-        known = {n.name: n for n in numbers(compiled.plan, situation.task_source, attempt.edit.options)}
+        known = {n.name: n for n in numbers_of(situation, attempt)}
         options = with_numbers(attempt.edit.options, list(known.values()), dict(values))
         if options is None:
             return None
@@ -100,6 +98,16 @@ class BuiltInCoder:
     ) -> Edit:
         source = print_program(compiled.plan, situation.task_source, options)
         return Edit(source, title[:200], changes, says, strategy, step, options)
+
+
+def numbers_of(situation: Situation, attempt: Attempt) -> list[Number]:
+    """Of a program that was measured: those of kernels that are worth it."""
+    plan, options, report = situation.plan.data.plan, attempt.edit.options, attempt.report
+    if options is None:
+        return []
+    if report is None or report.timing is None:
+        return numbers(plan, situation.task_source, options)
+    return numbers(plan, situation.task_source, options, times(plan, options, report, attempt.profile), report.timing.program_ms)
 
 
 def without(options: Options, group: str) -> Options:

@@ -17,6 +17,7 @@ from agents.compiler.knobs import numbers
 from agents.compiler.moves import moves
 from agents.compiler.network import Network
 from agents.roles.compiled import Compiled
+from agents.roles.promises import trusted
 from agents.roles.situation import Attempt, Idea, Situation
 
 Choices = dict[str, int]
@@ -126,7 +127,8 @@ def _stream(compiled: Compiled, situation: Situation, offset: int) -> Iterator[t
     yield {}, None
     best = situation.best
     if best is not None and best.edit.options is not None:
-        for move in moves(compiled.plan, best.edit.options, best.report, best.profile):
+        likely = trusted(situation)
+        for move in sorted(moves(compiled.plan, best.edit.options, best.report, best.profile), key=lambda move: -likely(move)):
             yield choices_of(move.options), round(best.report.speedup.ratio * move.expected_speedup, 3)
     singles = list(_singles(compiled, situation))
     strategies = [(place, value) for place, value in singles if place.partition(" ")[2] in STRATEGIES]

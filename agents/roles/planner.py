@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from agents.compiler import DeviceFigures, make_plan
+from agents.compiler.cost import bound_of, expected_ms
 from agents.compiler.figures import library_arithmetic
 from agents.events import MAX_PAYLOAD_BYTES
 from agents.roles import compiled_ideas
@@ -57,6 +58,9 @@ def payload_of(compiled: Compiled, floor_ms: float | None) -> dict[str, Any]:
             "strategies": list(group.strategies),
             "contract": "same shapes, strides and dtypes as the reference",
             "expected": group.expected,
+            "floor_ms": rounded(group.floor_ms),
+            "expected_ms": rounded(expected_ms(group, compiled.figures)),
+            "bound": bound_of(group, compiled.figures),
             "risk": "",
             "reason": group.reason[:300],
         }
@@ -66,6 +70,10 @@ def payload_of(compiled: Compiled, floor_ms: float | None) -> dict[str, Any]:
     while len(json.dumps(payload)) > MAX_PAYLOAD_BYTES - 1024:
         steps.pop()
     return {**payload, "more": len(compiled.plan.groups) - len(steps)}
+
+
+def rounded(milliseconds: float) -> float:
+    return float(f"{milliseconds:.4g}")
 
 
 def summary_of(compiled: Compiled, floor_ms: float | None) -> str:

@@ -11,6 +11,7 @@ from agents.orders import Orders
 from agents.ports import Passage
 from agents.settings import Settings
 from agents.span import Span
+from agents.strategies.ledger import Record
 from verifier.graph import Capture
 from verifier.jobs import Profile
 from verifier.report import Report
@@ -75,6 +76,7 @@ class Advice:
     expected: float | None = None  # speedup over the parent
     move: Any = None  # what the coder is to carry out, in its own terms
     documents: tuple[Passage, ...] = ()  # that the diagnosis used
+    groups: Mapping[str, float] = field(default_factory=dict)  # of the plan: milliseconds a call that each group's kernels took, as far as known
 
 
 @dataclass(frozen=True)
@@ -120,6 +122,7 @@ class Situation:
     refusals: list[str] = field(default_factory=list)  # why replies could not be used, since the last program
     replans_left: int = 0  # how often the workflow would still ask for a new plan
     outcome: str = ""  # why a new plan is asked for
+    records: Mapping[str, Record] = field(default_factory=dict)  # of strategies on this kind of device, from earlier runs
     orders: Orders = field(default_factory=Orders)  # of people to the built-in roles
 
     @property

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from agents.compiler import Move, moves
+from agents.compiler.cost import against_floor
 from agents.diagnosis import Diagnosis, diagnose
 from agents.roles.compiled import Compiled
 from agents.roles.obeying import heed
+from agents.roles.promises import trusted
 from agents.roles.situation import Advice, Attempt, Situation
 from agents.span import Span
 from agents.stopping import families_to_leave, family
@@ -17,6 +21,9 @@ class BuiltInVerifier:
 
     async def advise(self, span: Span, situation: Situation, attempt: Attempt) -> Advice:
         await heed(span, situation, "verifier")
+        return replace(self._advice(situation, attempt), groups=taken(situation, attempt))
+
+    def _advice(self, situation: Situation, attempt: Attempt) -> Advice:
         found = self._diagnose(situation, attempt)
         best = situation.best
         if best is None:
@@ -36,14 +43,16 @@ class BuiltInVerifier:
 
     @staticmethod
     def open_moves(situation: Situation, of_best: Diagnosis) -> tuple[list[Move], list[str]]:
-        """Moves on the best program that nothing forbids, those that answer its bottleneck first; and why others are refused."""
+        """Moves on the best program that nothing forbids, those that will probably gain most first, of equals those that answer its bottleneck; and
+        why others are refused."""
         best, compiled = situation.best, situation.plan.data
         if best.edit.options is None:  # a fork took over from a model
             return [], [f"candidate {best.number} is not the compiler's, which can only move what it printed"]
         tried = {a.edit.options.model_dump_json() for a in situation.attempts if a.edit.options is not None}
         facts, left = facts_of(situation, best, of_best, compiled), families_to_leave(situation)
         refused: list[str] = []
-        found: list[tuple[bool, Move]] = []
+        found: list[tuple[float, bool, Move]] = []
+        likely = trusted(situation)
         for move in moves(compiled.plan, best.edit.options, best.report, best.profile):
             if move.options.model_dump_json() in tried:
                 continue
@@ -55,13 +64,20 @@ class BuiltInVerifier:
             if why_not:
                 refused.append(why_not)
             else:
-                found.append((of_best.bottleneck not in strategy.answers, move))
-        return [move for _, move in sorted(found, key=lambda pair: pair[0])], refused
+                found.append((-likely(move), of_best.bottleneck not in strategy.answers, move))
+        return [move for _, _, move in sorted(found, key=lambda entry: entry[:2])], refused
 
     @staticmethod
     def _diagnose(situation: Situation, attempt: Attempt) -> Diagnosis:
         plan = situation.plan
         return diagnose(attempt.report, attempt.profile, plan.data.ceilings, bytes_min=plan.bytes_min, flops=plan.flops, floor_ms=plan.floor_ms)
+
+
+def taken(situation: Situation, attempt: Attempt) -> dict[str, float]:
+    """Milliseconds that each group's kernels took in a program of the compiler's that passed."""
+    if not attempt.passed or attempt.edit.options is None:
+        return {}
+    return against_floor(situation.plan.data.plan, attempt.edit.options, attempt.report, attempt.profile)
 
 
 def sentence(text: str) -> str:

@@ -13,6 +13,8 @@ from agents.workflows.measuring import measure, verdict
 from verifier.jobs import KernelProfile, Profile
 from verifier.report import Report
 
+MOST_GROUPS = 64  # in an event, those that take longest
+
 Stopping = Callable[[Engine, Situation, Advice], Advice]
 
 
@@ -128,7 +130,9 @@ async def advise(
     advice = await roles.verifier.advise(span, situation, attempt)
     diagnosis = advice.diagnosis
     await span.emit(
-        "diagnosis.made", {"candidate": attempt.number, **diagnosis.model_dump(), "method": advice.method, **cited(advice)}, agent="verifier"
+        "diagnosis.made",
+        {"candidate": attempt.number, **diagnosis.model_dump(), "method": advice.method, **cited(advice), **realised(advice)},
+        agent="verifier",
     )
     if stopping is not None:
         advice = stopping(run, situation, advice)
@@ -141,6 +145,12 @@ async def advise(
 def cited(advice: Advice) -> dict[str, list[dict[str, str]]]:
     """Passages of documents that the diagnosis used, where it used any."""
     return {"documents": [{"id": p.id, "title": p.title} for p in advice.documents]} if advice.documents else {}
+
+
+def realised(advice: Advice) -> dict[str, dict[str, float]]:
+    """What each group of the plan took in this program, to hold against its floor and what was expected; absent where nothing is known."""
+    longest = sorted(advice.groups, key=lambda group: -advice.groups[group])[:MOST_GROUPS]
+    return {"groups": {group: advice.groups[group] for group in longest}} if longest else {}
 
 
 async def unusable(span: Span, situation: Situation, refused: Unusable, advice: Advice | None, decision: int | None) -> Turn:

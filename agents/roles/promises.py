@@ -1,0 +1,22 @@
+"""What moves will probably bring: what they promise, as far as their strategies kept such promises before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from agents.compiler.options import Move
+from agents.roles.situation import Situation
+from agents.strategies.ledger import Record, joined, kept
+
+
+def trusted(situation: Situation) -> Callable[[Move], float]:
+    """The gain that a move will probably bring, by the records of earlier runs on this kind of device and of this one."""
+    numbers = {attempt.number: attempt for attempt in situation.attempts}
+    known = dict(situation.records)
+    for attempt in situation.attempts:
+        before = numbers.get(attempt.parent)
+        if attempt.expected is None or attempt.report is None or attempt.report.status == "inconclusive" or before is None or not before.passed:
+            continue
+        realised = attempt.report.speedup.ratio / before.report.speedup.ratio if attempt.passed else None
+        known = joined(known, {attempt.edit.strategy: Record(tried=1, kept=kept(attempt.expected, realised))})
+    return lambda move: known.get(move.strategy, Record()).likely(move.expected_speedup)
