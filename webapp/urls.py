@@ -9,6 +9,8 @@ def health(request: HttpRequest) -> HttpResponse:
     return HttpResponse("ok\n", content_type="text/plain")
 
 
+handler500 = "webapp.outage.server_error"
+
 urlpatterns = [
     path("healthz", health),
     path("", include("webapp.api.urls")),

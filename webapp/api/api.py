@@ -34,6 +34,10 @@ TAGS = {
 SECURITY_NOTE = "A personal token, made on the page Account, Tokens. Scopes: read (to look), submit (to start, steer and comment), verify, admin."
 
 
+PROBLEM = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDetails"}}}
+UNAVAILABLE = {"description": "The database does not answer; `Retry-After` says when to ask again.", "content": PROBLEM}
+
+
 class Api(NinjaAPI):
     """Adds to ninja's document what its signatures cannot say."""
 
@@ -48,6 +52,7 @@ class Api(NinjaAPI):
             for operation in path.values():
                 for parameter in operation.get("parameters", []):
                     parameter.pop("examples", None)  # a list, as it stands in the schema too; here OpenAPI wants an object
+                operation["responses"].setdefault(503, UNAVAILABLE)
                 for status, response in operation["responses"].items():
                     if int(status) >= 400 and "application/json" in response.get("content", {}):
                         response["content"] = {MEDIA_TYPE: response["content"]["application/json"]}

@@ -56,6 +56,7 @@ TITLES = {
     413: "Too large",
     422: "Not valid",
     429: "Too many requests",
+    503: "Not available now",
 }
 TOKEN_HINT = "Send `Authorization: Bearer sw_…`; tokens are made on the page Account, Tokens, and each belongs to one team."
 

@@ -19,6 +19,7 @@ from urllib.parse import parse_qs
 from django.contrib.auth import get_user
 from django.contrib.sessions.backends.db import SessionStore
 from django.core.exceptions import PermissionDenied
+from django.db import Error as DatabaseError
 from django.http import Http404
 
 from webapp.accounts import tokens
@@ -28,6 +29,7 @@ from webapp.api.limits import limit
 from webapp.api.problems import MEDIA_TYPE, TITLES, TOKEN_HINT, ProblemDetails, Refused
 from webapp.api.query import check
 from webapp.database import in_thread
+from webapp.outage import HINT, RETRY_AFTER, SENTENCE, away
 from webapp.runs.hub import BATCH_BYTES, BATCH_EVENTS, hub, within
 
 Message = dict[str, Any]
@@ -80,6 +82,12 @@ async def events_stream(scope: Message, receive: Receive, send: Send) -> None:
         check(_query(scope), ["after"])
     except Refused as refused:
         await refuse(send, refused.problem, refused.headers)
+        return
+    except DatabaseError as error:
+        if not away(error):
+            raise
+        gone = Refused(503, SENTENCE, HINT, headers={"Retry-After": RETRY_AFTER})
+        await refuse(send, gone.problem, gone.headers)
         return
     writer = asyncio.create_task(_write(scope, send, run, cursor))
     gone = asyncio.create_task(_gone(receive))

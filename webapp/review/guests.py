@@ -96,7 +96,8 @@ def ended(request: HttpRequest, share: Share | None) -> HttpResponse:
 
 def protected(request: HttpRequest, response: HttpResponse) -> HttpResponse:
     """What is shown through a link is kept by no cache in between either."""
-    if share_of(request) is not None:
+    # By the type alone: this may run in the event loop, and asking a user that nobody has looked at yet would ask the database there.
+    if type(getattr(request, "user", None)) is Guest:
         untold(response).headers.setdefault("Cache-Control", "private, no-store")
     return response
 

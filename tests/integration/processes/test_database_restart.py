@@ -9,7 +9,9 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.error
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import pytest
@@ -101,6 +103,30 @@ def test_the_live_page_goes_on_after_the_database_was_away(stack, away):
         viewer.ended = True
     print(f"away {away} s: back after {spent:.1f} s")
     assert spent < BACK_SECONDS + away
+
+
+@pytest.mark.slow
+def test_every_page_says_that_the_database_is_away(stack):
+    browser = stack.browser()
+    run = new_run(stack)
+    os.kill(stack.process.pid, signal.SIGSTOP)  # nobody starts it again meanwhile
+    os.kill(postmaster(stack), signal.SIGKILL)
+    pages = ["/", "/runs/", f"/runs/{run}/", "/submit/", "/tasks/", "/leaderboard/", "/devices/", "/account/", "/review/", "/compare/"]
+    with ThreadPoolExecutor(len(pages)) as threads:
+        answers = dict(zip(pages, threads.map(lambda page: _refusal(browser, page), pages), strict=True))
+    os.kill(stack.process.pid, signal.SIGCONT)
+    assert {page: (status, retry) for page, (status, retry, _) in answers.items()} == dict.fromkeys(pages, (503, "5"))
+    assert all("The database does not answer." in text and "<h1>" in text for _, _, text in answers.values())
+    assert "SynchronousOnlyOperation" not in stack.logs()
+    stack.await_true(lambda: _answers(browser), "a page after the database's return")
+
+
+def _refusal(browser: Browser, page: str) -> tuple[int, str, str]:
+    try:
+        browser.get(page)
+    except urllib.error.HTTPError as error:
+        return error.code, error.headers.get("Retry-After", ""), error.read().decode()
+    return 200, "", ""
 
 
 def _wrote(stack: Stack, run: str) -> bool:

@@ -1,0 +1,46 @@
+"""What is answered while the database does not answer: 503, with a page that needs nothing of it."""
+
+from __future__ import annotations
+
+import sys
+
+from django.db import InterfaceError, OperationalError
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import render
+from django.views import defaults
+
+from webapp.api.problems import plain
+
+SENTENCE = "The database does not answer."
+HINT = "Runs go on as soon as it is back, and what they have written is kept. Try again in a moment."
+RETRY_AFTER = "5"  # seconds; the supervisor starts the embedded server again within some
+# States of a server that starts, stops or has no place left; without a state the connection itself was not there.
+STATES = ("08", "57P0", "53300")
+
+
+def server_error(request: HttpRequest) -> HttpResponse:
+    """Django's `handler500`: called while the error is being handled."""
+    if not away(sys.exc_info()[1]):
+        return defaults.server_error(request)
+    if request.path.startswith("/api/"):
+        return plain(503, SENTENCE, HINT, Retry_After=RETRY_AFTER)
+    if "text/html" not in request.headers.get("Accept", "text/html") and "application/json" in request.headers.get("Accept", ""):
+        response: HttpResponse = JsonResponse({"error": f"{SENTENCE} {HINT}"}, status=503)
+    else:
+        # No request: what context processors add comes from the database.
+        context = {"again": request.get_full_path() if request.method == "GET" else "/", "title": SENTENCE, "text": HINT}
+        response = render(None, "503.html", context, status=503)
+    response["Retry-After"] = RETRY_AFTER
+    response["Cache-Control"] = "no-store"
+    return response
+
+
+def away(error: BaseException | None) -> bool:
+    """Whether the error, or what it came of, is that of a server that could not be reached; a statement that took too long is not."""
+    seen = 0
+    while error is not None and seen < 10:
+        if isinstance(error, (OperationalError, InterfaceError)):
+            state = getattr(error.__cause__, "sqlstate", None)
+            return state is None or state.startswith(STATES)
+        error, seen = error.__cause__ or error.__context__, seen + 1
+    return False
