@@ -1,0 +1,31 @@
+"""How far two programs' running averages may be apart after all timed calls."""
+
+import pytest
+import torch
+
+from verifier.correctness import judge
+from verifier.tournament import STATE_OFF, state_limit
+
+
+def averaged(dtype: torch.dtype, means: list[torch.Tensor], skipped: int = 0) -> torch.Tensor:
+    """A running mean with momentum 0.1, kept in `dtype`, that leaves the first `skipped` calls out."""
+    value = torch.zeros_like(means[0]).to(dtype)
+    for mean in means[skipped:]:
+        value = (0.9 * value.float() + 0.1 * mean).to(dtype)
+    return value
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_rounding_is_told_from_updates_that_are_left_out(dtype):
+    generator = torch.Generator().manual_seed(3)
+    true = torch.randn(64, generator=generator)
+    means = [true * (1 + 0.05 * torch.randn(64, generator=generator)) for _ in range(60)]
+    sound = averaged(dtype, [mean.to(dtype).float() for mean in means])  # rounds the statistics of a batch first
+    expected = averaged(dtype, means)
+    assert judge(sound, expected, state_limit(dtype)).ok
+    assert not judge(averaged(dtype, means, skipped=len(means)), expected, state_limit(dtype)).ok
+    assert not judge(averaged(dtype, means, skipped=len(means) - 5), expected, state_limit(dtype)).ok
+
+
+def test_single_precision_keeps_its_limit():
+    assert state_limit(torch.float32) == STATE_OFF
