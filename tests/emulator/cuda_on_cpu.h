@@ -59,6 +59,7 @@ inline int cudaMemsetAsync(void* at, int value, size_t bytes, cudaStream_t) { st
 #define __noinline__
 #define __restrict__ __restrict
 #define __launch_bounds__(...)
+#define __cluster_dims__(...)
 #define __shared__ static
 #define __align__(n) alignas(n)
 #define __constant__ static const
@@ -101,6 +102,7 @@ static dim3 blockIdx;
 
 namespace emulated {
 inline bool cooperative = false, spinning = false;  // whether other blocks run meanwhile; whether a fiber ran only to look again
+inline int number = 0;                              // of the block, among those that run together
 inline int looked = 0;                              // fibers that ran only to look again, since one did more
 inline void begin(int count) {
     for (int at = 0; at < count; ++at) {
@@ -175,17 +177,18 @@ template <class F> void launch(dim3 blocks, dim3 count, size_t shared, F call) {
 }
 // All blocks at once. What `fibers` and `lanes` mean changes with the block whose turn it is.
 struct Live { std::vector<Fiber> fibers; std::vector<Lane> lanes[2]; std::vector<char> dynamic; dim3 at; bool live = true; };
-template <class F> void launch_together(dim3 blocks, dim3 count, size_t shared, F call) {
+template <class F> void launch_together(dim3 blocks, dim3 count, size_t shared, F call, unsigned first = 0, unsigned together = 0) {
     threads = count, grid = blocks, body = call, cooperative = true, looked = 0;
     const int total = count.x * count.y * count.z;
-    std::vector<Live> all(blocks.x * blocks.y * blocks.z);
+    std::vector<Live> all(together ? together : blocks.x * blocks.y * blocks.z);
     const auto enter_block = [&](Live& one) {
         fibers.swap(one.fibers), dynamic.swap(one.dynamic), lanes[0].swap(one.lanes[0]), lanes[1].swap(one.lanes[1]);
-        blockIdx = one.at;
+        blockIdx = one.at, number = (int)(&one - all.data());
     };
     for (unsigned at = 0; at < all.size(); ++at) {
         Live& one = all[at];
-        one.at = dim3(at % blocks.x, at / blocks.x % blocks.y, at / blocks.x / blocks.y);
+        const unsigned flat = first + at;
+        one.at = dim3(flat % blocks.x, flat / blocks.x % blocks.y, flat / blocks.x / blocks.y);
         one.fibers.resize(total);
         for (auto& half : one.lanes) half.resize((total + 31) / 32 * 32);
         one.dynamic.assign(shared + 16, (char)0xA5);
@@ -202,6 +205,23 @@ template <class F> void launch_together(dim3 blocks, dim3 count, size_t shared, 
         }
     cooperative = false;
 }
+// The blocks of a cluster together, one cluster after another.
+inline int arrived = 0, met = 0, members = 0;
+template <class F> void launch_clusters(int together, dim3 blocks, dim3 count, size_t shared, F call) {
+    if (blocks.x % together) stuck("clusters that the grid does not hold whole");
+    members = together * count.x * count.y * count.z;
+    for (unsigned first = 0; first < blocks.x; first += together) launch_together(blocks, count, shared, call, first, together);
+}
+inline void cluster_meets() {
+    const int before = met;
+    if (++arrived == members) arrived = 0, ++met;
+    while (met == before) look_again();
+}
+// Static shared memory of blocks that run together.
+template <class T> struct PerBlock {
+    struct Held { T value; } of[16];
+    T& mine() { return of[number].value; }
+};
 template <class... P, size_t... N> void call_with(void (*kernel)(P...), void** given, std::index_sequence<N...>) {
     kernel(*(std::remove_reference_t<P>*)given[N]...);
 }
@@ -228,6 +248,8 @@ template <class... P> int cudaLaunchCooperativeKernel(void (*kernel)(P...), dim3
     return 0;
 }
 
+inline void cluster_meets() { emulated::cluster_meets(); }
+inline double of_block(const double* mine, int number) { return mine[number - emulated::number]; }
 inline void __syncthreads() { emulated::meet(emulated::BLOCK); }
 inline void __syncwarp(unsigned = 0xffffffffu) { emulated::exchange({}); }
 template <class T> T __shfl_sync(unsigned, T value, int lane, int width = 32) {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-MEETING = re.compile(r"__syncthreads|__syncwarp|__shfl|__ballot|__any|multiply_tf32")
+MEETING = re.compile(r"__syncthreads|__syncwarp|__shfl|__ballot|__any|multiply_tf32|cluster_meets|cudaLaunchCooperativeKernel")
 HEADER = Path(__file__).with_name("cuda_on_cpu.h")
 
 
@@ -23,8 +23,15 @@ def translate(source: str) -> str:
     source = without_ptx(source)
     source = re.sub(r'^#include "?<?cuda[\w.]*>?"?$', "", source, flags=re.M)
     source = re.sub(r"extern __shared__ (?:__align__\(16\) )?(\w+) (\w+)\[\];", r"\1* \2 = (\1*)emulated::shared_memory();", source)
-    return re.sub(r"([\w:]+(?:<[\w, ]+>)?)<<<(.+?), (\w+), (\w+), \(cudaStream_t\)stream>>>\((.*?)\);",
-                  r"emulated::launch(\2, \3, \4, [=] { \1(\5); });", source)  # fmt: skip
+    if "__cluster_dims__" in source:
+        source = re.sub(r"__shared__ (\w+) (\w+)((?:\[[^\]]+\])?);", r"static emulated::PerBlock<\1\3> \2_each; auto& \2 = \2_each.mine();", source)
+    sizes = {name: size for size, name in re.findall(r"__cluster_dims__\((\d+)\) __launch_bounds__\([^)]*\) (\w+)\(", source)}
+
+    def launch(found: re.Match) -> str:
+        how = f"launch_clusters({sizes[found[1]]}, " if found[1] in sizes else "launch("
+        return f"emulated::{how}{found[2]}, {found[3]}, {found[4]}, [=] {{ {found[1]}({found[5]}); }});"
+
+    return re.sub(r"([\w:]+(?:<[\w, ]+>)?)<<<(.+?), (\w+), (\w+), \(cudaStream_t\)stream>>>\((.*?)\);", launch, source)
 
 
 def without_ptx(source: str) -> str:
