@@ -24,14 +24,16 @@ from agents.compiler.families.family import (
     traffic,
 )  # fmt: skip
 from agents.compiler.families.matmul import Matmul
+from agents.compiler.families.matvec import Matvec
 from agents.compiler.families.pool import Pool
 from agents.compiler.families.recurrent import Recurrent
+from agents.compiler.families.scan import Scan
 from agents.compiler.layout import SPLITS
 from agents.compiler.network import Network, refs
 from agents.compiler.options import Options
 from verifier.graph import Node
 
-FAMILIES: tuple[Family, ...] = (Pool(), Matmul(), DepthwiseConv(), Recurrent(), Conv())
+FAMILIES: tuple[Family, ...] = (Pool(), Matmul(), DepthwiseConv(), Recurrent(), Conv(), Scan(), Matvec())
 
 
 def find(network: Network, node: Node, setting: Setting | None) -> tuple[Match | None, str]:
@@ -90,7 +92,7 @@ def _before(network: Network, match: Match, covered: set[str]) -> dict[str, set[
             waiting += refs([network.nodes[name].args, list(network.nodes[name].kwargs.values())])
         if own and (value not in match.prologue or value not in own):
             raise Refused("an input is computed in the same kernel")
-        allowed = own | {match.anchor}
+        allowed = own | set(match.members)
         if any(network.escapes(name) or not network.readers(name) <= (allowed if name == value else own) for name in own):
             raise Refused("an input is also read elsewhere")
         found[value] = own
