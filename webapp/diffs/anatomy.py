@@ -90,7 +90,7 @@ class Anatomy:
         return next((one for one in same if one.kind == "kernel"), same[0] if same else None)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=32)
 def anatomy(source: str) -> Anatomy:
     source = source.replace("\r\n", "\n")
     starts = [0, *(match.end() for match in re.finditer("\n", source))]

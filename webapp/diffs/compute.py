@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from webapp.diffs.lines import Change, changes, lines_of
 from webapp.diffs.moves import Move, moves
@@ -16,6 +16,7 @@ from webapp.diffs.pairs import Pair, align, positional
 MAX_BYTES = 2 * 1024 * 1024  # a side
 MAX_LINES = 30_000
 SECONDS = 0.15  # after which lines are paired as they come, and moves are left unsought
+KEPT = 24  # diffs, for the parts that a page asks for; many more would be walked through whenever garbage is looked for
 CONTEXT = 3  # unchanged lines kept around a change
 LEAST_FOLD = 4  # lines; a fold has a row of its own
 MOVED_FOLD = 8  # lines of a moved block from which on it is folded
@@ -24,8 +25,7 @@ HUNK_GAP = 3  # unchanged lines that part two hunks
 Kind = Literal["equal", "changed", "deleted", "inserted", "moved-out", "moved-in"]
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """A line of both sides, beside each other. `old` and `new` are 1-based; a side that has no line is 0."""
 
     kind: Kind
@@ -69,7 +69,7 @@ class Diff:
         return not self.refused and not self.hunks
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=KEPT)
 def compute(old: str, new: str, ignore_space: bool = False) -> Diff:
     """The difference of two texts. The latest are kept, by both texts."""
     return _compute(old, new, ignore_space, SECONDS)

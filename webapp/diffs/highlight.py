@@ -14,6 +14,7 @@ Span = tuple[str, str]  # (short CSS class of Pygments, text without newline)
 Tokens = Iterator[tuple[object, str]]
 
 MAX_BYTES = 2 * 1024 * 1024
+KEPT = 32  # sources with their colours
 TRITON = {"tl", "triton", "libdevice"}
 
 
@@ -107,7 +108,7 @@ def highlighted_lines(source: str) -> list[list[Span]]:
     return [colours.line(number) for number in range(1, len(colours.plain) + 1)]
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=KEPT)
 def colours_of(source: str) -> Colours:
     return Colours(source)
 

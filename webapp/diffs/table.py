@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from html import escape  # what Django's does, without making each piece a SafeString
+from typing import NamedTuple
 
-from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
 
 from webapp.diffs.anatomy import anatomy
@@ -21,8 +22,7 @@ PART = 160  # rows of a part; a page is sent with the first, and asks for the ot
 LAYOUTS = ("inline", "split")
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(NamedTuple):
     """A row of the page. `sides`: "both", or inline "old" or "new"; a fold or the head of a hunk instead of a line."""
 
     row: int = -1
@@ -220,7 +220,7 @@ def line_html(spans: Sequence[Span], marks: Iterable[Range] = ()) -> SafeString:
             body = escape(piece)
             if marked:
                 body = f"<mark>{body}</mark>"
-            parts.append(f'<span class="{name}">{body}</span>' if name else str(body))
+            parts.append(f'<span class="{name}">{body}</span>' if name else body)
         at += len(text)
     return mark_safe("".join(parts))  # noqa: S308 - every piece of text is escaped above, and class names are Pygments' own
 
