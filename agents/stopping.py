@@ -43,13 +43,13 @@ def enough(run: Engine, situation: Situation) -> str | None:
 
 
 def fraction_of_floor(situation: Situation, attempt: Attempt) -> float | None:
-    """Floor over the program's time, by the report or else by the plan; null where either is not known."""
+    """Floor over the program's time: the lower of what the report and the plan say (a plan may know a faster arithmetic, a report the data sheet);
+    null where neither is known."""
     report, plan = attempt.report, situation.plan
-    if report.floor_fraction is not None:
-        return report.floor_fraction
-    if plan is None or not plan.floor_ms or report.timing is None:
-        return None
-    return plan.floor_ms / report.timing.program_ms
+    known = [report.floor_fraction] if report.floor_fraction is not None else []
+    if plan is not None and plan.floor_ms and report.timing is not None:
+        known.append(plan.floor_ms / report.timing.program_ms)
+    return min(known, default=None)
 
 
 def plateau(situation: Situation, advice: Advice | None = None, *, patience: int = PATIENCE) -> str | None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal
 
-from agents.compiler.figures import DeviceFigures
+from agents.compiler.figures import DeviceFigures, library_arithmetic, own_arithmetic
 from agents.compiler.naming import kernel_base
 from agents.compiler.options import Options
 from verifier.jobs import Profile
@@ -39,6 +39,16 @@ def library_ms(group: Group, figures: DeviceFigures, precision: str) -> float:
     """What the library's operators would take in place of a group's kernel, as a rule."""
     best = max(figures.memory_ms(group.eager_bytes), figures.product_ms(group.flops, precision))
     return max(best / REACHED["library"], figures.launch_us / 1e3)
+
+
+PRODUCTS = ("matmul", "conv")  # families whose kernels work on tensor cores, where there are any
+
+
+def task_floor(plan: CompilerPlan, bytes_min: int, flops: int) -> float:
+    """Of the whole task in milliseconds: its bytes, or its products in the fastest arithmetic that the plan uses, whichever takes longer."""
+    own = any(group.family in PRODUCTS for group in plan.own)
+    arithmetic = own_arithmetic(plan.precision) if own else library_arithmetic(plan.precision)
+    return max(plan.figures.memory_ms(bytes_min), plan.figures.compute_ms(flops, arithmetic))
 
 
 def near_floor(group: Group, ms: float | None) -> bool:

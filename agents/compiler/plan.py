@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from agents.compiler import families
+from agents.compiler.cost import task_floor
 from agents.compiler.figures import DeviceFigures
 from agents.compiler.groups.partition import Cluster, partition
 from agents.compiler.ir import Kernel, product
@@ -87,6 +88,7 @@ def make_plan(capture: Capture, task_source: str, figures: DeviceFigures, precis
     network = Network(capture.graph)
     for at, cluster in enumerate(partition(network, plan.setting), start=1):
         plan.groups.append(_group(network, cluster, plan.setting, f"g{at}"))
+    plan.floor_ms = task_floor(plan, capture.bytes_min or 0, capture.flops or 0)
     if not plan.own:
         plan.notes.append("no operator of this task is covered by a kernel of the built-in compiler")
     return plan

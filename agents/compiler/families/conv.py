@@ -16,6 +16,7 @@ from agents.compiler.families.family import NAME, Cost, Match, Packed, Printed, 
 from agents.compiler.families.matmul import LEAST_SIDE, RESERVED, Operand, operand_loads, refuse_unless_fp32
 from agents.compiler.families.pool import parameters, three
 from agents.compiler.families.tensor_cores import DEPTH, Printing, Product, Tile
+from agents.compiler.figures import own_arithmetic
 from agents.compiler.ir import Argument, product
 from agents.compiler.kernels.expressions import CUDA
 from agents.compiler.network import Network, plain
@@ -148,7 +149,7 @@ class Conv:
         )  # fmt: skip
 
     def cost(self, work: Work) -> Cost:
-        return plain_cost(work, work.detail.flops)
+        return plain_cost(work, work.detail.flops, work.setting.figures.gflops(own_arithmetic(work.setting.precision)))
 
     def knobs(self, work: Work) -> dict[str, tuple[tuple[int, ...], int]]:
         return tensor_cores.knobs_of(work, work.detail.product)

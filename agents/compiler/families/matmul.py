@@ -11,6 +11,7 @@ from agents.compiler.families.family import NAME, Cost, Match, Printed, Setting,
 from agents.compiler.families.pool import parameters
 from agents.compiler.families.tensor_cores import DEPTH, Printing, Product, Tile
 from agents.compiler.ir import HALVES
+from agents.compiler.figures import own_arithmetic
 from agents.compiler.ir import product as multiplied
 from agents.compiler.kernels.expressions import CUDA
 from agents.compiler.layout import Layout
@@ -79,7 +80,7 @@ class Matmul:
         )  # fmt: skip
 
     def cost(self, work: Work) -> Cost:
-        return plain_cost(work, flops(work.detail.product))
+        return plain_cost(work, flops(work.detail.product), work.setting.figures.gflops(own_arithmetic(work.setting.precision)))
 
     def knobs(self, work: Work) -> dict[str, tuple[tuple[int, ...], int]]:
         return tensor_cores.knobs_of(work, work.detail.product)
