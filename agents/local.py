@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from agents.events import ArtefactRef, NewEvent
 from agents.ports import Journal
-from verifier.jobs import Job, JobResult, StageEvent
+from verifier.jobs import Job, JobResult, StageEvent, VerifyJob
 from verifier.report import Environment, Report
 
 OnStage = Callable[[StageEvent], Awaitable[None]]
@@ -42,7 +42,10 @@ class LocalVerifier:
         verification = str(uuid.uuid5(uuid.NAMESPACE_URL, f"stitchwork:{self.journal.run}:{key}"))
         number = int(candidate) if candidate is not None else None
         request = (await self.journal.put(job.model_dump_json().encode(), "application/json", "job.json")).model_dump()
-        queued = {"key": key, "job": job.kind, "candidate": number, "verification": verification, "attempt": attempt, "request": request}
+        queued = {
+            "key": key, "job": job.kind, "candidate": number, "verification": verification, "attempt": attempt, "tier": tier_of(job),
+            "request": request,
+        }  # fmt: skip
         await self._append("verification.queued", span, queued)
         begun = time.monotonic()
 
@@ -75,6 +78,11 @@ class LocalVerifier:
 
     async def _append(self, kind: str, span: str, payload: dict[str, Any]) -> None:
         await self.journal.append([NewEvent(kind=kind, span=span, agent="verifier", payload=payload)])
+
+
+def tier_of(job: Job) -> str | None:
+    """Of a verification; other jobs have none."""
+    return job.tier if isinstance(job, VerifyJob) else None
 
 
 def finished_payload(

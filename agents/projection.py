@@ -240,7 +240,8 @@ def _job(s: Summary, event: Event, p: dict[str, Any]) -> VerificationRow:
 
 
 def _queued(s: Summary, event: Event, p: dict[str, Any]) -> None:
-    _job(s, event, p)
+    row = _job(s, event, p)
+    row.tier = p.get("tier") or row.tier
     s.queued_at[p["key"]] = event.at
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from agents.arena.landscape import STATUSES, Landscape
 from agents.arena.model import Written
 from agents.events import NewEvent
+from agents.local import tier_of
 from agents.ports import Journal
 from verifier.graph import Capture, Graph
 from verifier.jobs import Job, JobResult, KernelProfile, Profile
@@ -77,7 +78,7 @@ class PlayedVerifier:
             self._note(written, report, job.tier, seconds, number)
         self.seconds += seconds
         finished = {**payload, "seconds": seconds}
-        queued = {"key": key, "job": job.kind, "candidate": number, "verification": key, "attempt": 1}
+        queued = {"key": key, "job": job.kind, "candidate": number, "verification": key, "attempt": 1, "tier": tier_of(job)}
         await self.journal.append(
             [
                 NewEvent.model_construct(kind="verification.queued", span=span, agent="verifier", payload=queued),

@@ -227,7 +227,19 @@ def story(run, *, candidates: int = 4, timeline_bytes: bytes | None = None, chat
     def job(span: str, kind: str, number: int | None, names: list[str], **finished) -> Iterator[list]:
         key = f"{span}#{kind}-{finished.get('tier', 0)}"
         request = stored(json.dumps({"kind": kind, "key": key}), "application/json", "job.json")
-        yield [event("verification.queued", span, "verifier", key=key, job=kind, candidate=number, verification=str(uuid.uuid4()), request=request)]
+        yield [
+            event(
+                "verification.queued",
+                span,
+                "verifier",
+                key=key,
+                job=kind,
+                candidate=number,
+                verification=str(uuid.uuid4()),
+                tier=finished.get("tier"),
+                request=request,
+            )
+        ]
         for name in names:
             yield [event("verification.stage", span, "verifier", key=key, stage=name, status="started")]
             failed = name == "correctness" and finished.get("status") == "wrong_result"

@@ -14,7 +14,7 @@ from django.utils import timezone
 from pydantic import TypeAdapter
 
 from agents.events import NewEvent
-from agents.local import finished_payload
+from agents.local import finished_payload, tier_of
 from verifier.jobs import Job, JobResult, StageEvent
 from webapp.fleet.models import Device
 from webapp.runs import artefacts
@@ -51,7 +51,7 @@ def ask(run: uuid.UUID, job: Job, *, key: str, span: str, candidate: int | None,
         verification = uuid.uuid4()
         payload = {
             "key": key, "job": job.kind, "candidate": candidate, "verification": str(verification), "attempt": 1, "queue": queue,
-            "request": request.model_dump(),
+            "tier": tier_of(job), "request": request.model_dump(),
         }  # fmt: skip
         append(run, [NewEvent(kind="verification.queued", span=span, agent="verifier", payload=payload)], epoch=epoch)
         enqueue_verification(verification, queue, 1, 0)
@@ -108,7 +108,7 @@ def queue_again(claim: Claim, *, attempt: int, reason: str) -> None:
         row = _locked(claim)
         payload = {
             "key": row.key, "job": row.kind, "candidate": row.candidate_number, "verification": str(row.pk), "attempt": attempt, "queue": row.queue,
-            "reason": reason,
+            "tier": row.tier or None, "reason": reason,
         }  # fmt: skip
         append(row.run_id, [NewEvent(kind="verification.queued", span=row.span, agent="verifier", payload=payload)])
         Verification.objects.filter(pk=row.pk).update(lease_epoch=claim.epoch + 1, device=None)

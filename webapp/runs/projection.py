@@ -174,6 +174,8 @@ def _queued(run: Run, event: Event, p: Payload) -> None:
         "started_at": None,
         "team_id": run.team_id,
     }
+    if p.get("tier"):
+        known["tier"] = p["tier"]
     if p.get("request"):
         known["request"] = _artefact(run, p["request"])
     identity = {"id": p["verification"]} if p.get("verification") else {}

@@ -84,7 +84,7 @@ export const ENTRIES = {
 
   verification(item, state, now) {
     const subject = item.candidate == null ? (item.job === "profile" ? "Profile of the reference" : JOBS[item.job]) : `${JOBS[item.job] ?? item.job} of candidate ${item.candidate}`;
-    const head = h("p", { class: "verdict-line" }, h("span", null, subject ?? item.job), verdictOf(item), item.attempt > 1 ? h("span", { class: "faint" }, `attempt ${item.attempt}`) : null);
+    const head = h("p", { class: "verdict-line" }, h("span", null, subject ?? item.job), item.tier && !item.finishedAt ? h("span", { class: "faint" }, item.tier) : null, verdictOf(item), item.attempt > 1 ? h("span", { class: "faint" }, `attempt ${item.attempt}`) : null);
     return [
       head,
       stageList(item, state, now),

@@ -59,6 +59,15 @@ def test_asking_again_under_the_same_key_is_the_same_verification(run):
     assert len(queued()) == 1 and kinds(run) == ["verification.queued"]
 
 
+def test_the_tier_is_known_from_the_start_and_kept_when_it_is_queued_again(run, device):
+    verification = ask(run, job=VerifyJob(task_source=SOURCE, program_source=PROGRAM, tier="quick"))
+    row = Verification.objects.get(pk=verification)
+    events = Event.objects.filter(run=run, kind="verification.queued").order_by("seq")
+    assert row.tier == events[0].payload["tier"] == "quick" and row.status == ""
+    handover.verifier_died(handover.Claim(verification, 1, row.lease_epoch))
+    assert [event.payload["tier"] for event in events.all()] == ["quick", "quick"] and Verification.objects.get(pk=verification).tier == "quick"
+
+
 def test_stages_and_verdict(run, device):
     claim = Claim(ask(run), 1, 0)
     job = handover.start(claim, device)
