@@ -1,0 +1,293 @@
+"""Recurrent layers, attention and branches at real shapes: the compiler's program against PyTorch's libraries, both replayed as CUDA graphs.
+
+    python bench/recurrent.py run --device cuda:0 --limit-seconds 420 --out bench/results/recurrent-h200.json [--only gru] [--again]
+    python bench/recurrent.py table bench/results/recurrent-h200.json
+    python bench/recurrent.py print gru --out gru.py                     (no GPU: the program of one case)
+
+A case is a module with the shapes of a KernelBench task. It is captured, planned and printed on the host, built by nvcc, and checked against fp64 on
+the device; then the program, one variant for each other value of its numbers, and the module itself are timed in turn, caches flushed before each
+call, fp32 without TF32. A case runs in a process of its own and is killed after its share of the time, so that a kernel that waits for ever costs
+one case. The file is written after each case, and a further call goes on where the last one stopped.
+"""
+
+# sandboxed: runs only the modules below
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT)]
+
+CALLS = 20  # timed, of each side
+FLUSH = 256 << 20  # bytes written between calls
+CASE_SECONDS = 150
+MOST_VARIANTS = 12
+LSTM, GRU = "torch.rand(10, 512, 128), torch.rand({n}, 10, 256), torch.rand({n}, 10, 256)", "torch.rand(512, 10, 128), torch.rand({n}, 10, 256)"
+
+# name: (lines of the constructor, arguments of forward, inputs, body)
+CASES: dict[str, tuple[str, str, str, str]] = {
+    "gru": ("self.net = nn.GRU(128, 256, 6)", "x, h", GRU.format(n=6), "return self.net(x, h)[0]"),
+    "lstm": ("self.net = nn.LSTM(128, 256, 6, batch_first=True)", "x, h, c", LSTM.format(n=6), "return self.net(x, (h, c))[0][:, -1]"),
+    "lstm-both-directions": (
+        "self.net = nn.LSTM(128, 256, 6, batch_first=True, bidirectional=True)", "x, h, c", LSTM.format(n=12),
+        "return self.net(x, (h, c))[0][:, -1]",
+    ),
+    "gru-both-directions": ("self.net = nn.GRU(128, 256, 6, bidirectional=True)", "x, h", GRU.format(n=12), "return self.net(x, h)[0]"),
+    "gru-last": ("self.net = nn.GRU(128, 256, 6)", "x, h", GRU.format(n=6), "return self.net(x, h)[1]"),
+}  # fmt: skip
+
+
+def source_of(name: str) -> str:
+    init, arguments, inputs, body = CASES[name]
+
+    def lines(text: str) -> str:
+        return "\n".join(f"        {line}" for line in text.splitlines())
+
+    return (
+        "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n\n\nclass Model(nn.Module):\n    def __init__(self):\n"
+        f"        super().__init__()\n{lines(init)}\n\n    def forward(self, {arguments}):\n{lines(body)}\n\n\n"
+        f"def get_inputs():\n    return [{inputs}]\n\n\ndef get_init_inputs():\n    return []\n"
+    )
+
+
+def programs(name: str, units: int | None = None) -> dict[str, str]:
+    """The case's program and its variants, printed on the host."""
+    import torch
+
+    from agents.compiler import DeviceFigures, Options, make_plan, print_program
+    from agents.compiler.knobs import numbers
+    from agents.compiler.options import TRIED
+    from verifier.capture import capture
+
+    source = source_of(name)
+    names: dict[str, Any] = {"__name__": "task"}
+    exec(compile(source, "<task>", "exec"), names)
+    torch.manual_seed(0)
+    captured = capture(names["Model"](), names["get_inputs"](), source, "train")
+    if captured.graph is None:
+        raise RuntimeError(captured.reason)
+    figures = DeviceFigures.h200()
+    plan = make_plan(captured, source, figures.model_copy(update={"units": units or figures.units}))
+    for group in plan.groups:
+        print(f"  {group.title}: {group.family or group.space}; {group.reason}; {group.expected}", flush=True)
+    found = {"default": print_program(plan, source, Options())}
+    if "overlap-streams" in TRIED:
+        found["overlap-streams"] = print_program(plan, source, Options().with_strategy("overlap-streams"))
+    known = numbers(plan, source, Options())
+    for number in known:
+        for value in number.values:
+            options = Options()
+            for group in number.groups:
+                options = options.with_knob(number.name.rpartition(".")[2], value, group)
+            if value != number.value and len(found) < MOST_VARIANTS:
+                found[f"{number.name}={value}"] = print_program(plan, source, options)
+    return {key: text for at, (key, text) in enumerate(found.items()) if text not in list(found.values())[:at]}
+
+
+# -- one case, in a process of its own --------------------------------------------------------------------------------------
+
+
+def measure(name: str, device: str, deadline: float) -> dict[str, Any]:
+    import torch
+
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    torch.set_grad_enabled(False)
+    began = time.monotonic()
+    texts = programs(name, torch.cuda.get_device_properties(device).multi_processor_count)
+    names: dict[str, Any] = {"__name__": "task"}
+    exec(compile(source_of(name), "<task>", "exec"), names)
+    torch.manual_seed(0)
+    model = names["Model"]().to(device)
+    inputs = [value.to(device) for value in names["get_inputs"]()]
+    exact = model.double()(*[value.double() for value in inputs])
+    model = model.float()
+    eager = model(*inputs)
+    found: dict[str, Any] = {"library_error": distance(eager, exact), "variants": {}, "errors": {}}
+    sides: dict[str, Any] = {"eager": lambda: model(*inputs)}
+    recorded(sides, "graph", model, inputs, found["errors"])
+    for variant, text in texts.items():
+        if time.monotonic() > deadline:
+            found["errors"][variant] = "out of time"
+            continue
+        program_names: dict[str, Any] = {"__name__": "program"}
+        try:
+            exec(compile(text, f"<{name} {variant}>", "exec"), program_names)
+            program = program_names["ModelNew"]().to(device)
+            program.load_state_dict(model.state_dict())
+            first, again = program(*inputs), program(*inputs)
+            torch.cuda.synchronize(device)
+        except Exception as error:
+            found["errors"][variant] = f"{type(error).__name__}: {str(error)[-300:]}"
+            continue
+        found["variants"][variant] = {"error": distance(first, exact), "repeats": bool(torch.equal(first, again))}
+        recorded(sides, variant, program, inputs, found["errors"])
+        if variant == "default":
+            sides["default, launched"] = lambda program=program: program(*inputs)
+        print(f"  {variant}: error {found['variants'][variant]['error']:.1e}, library's {found['library_error']:.1e}", flush=True)
+    found["prepared_seconds"] = round(time.monotonic() - began, 1)
+    samples = timed(sides, device)
+    found |= {"samples": {side: samples[side] for side in ("eager", "graph", "default", "default, launched") if side in samples}}
+    found |= {"eager_ms": statistics.median(samples["eager"]), "graph_ms": statistics.median(samples["graph"]) if "graph" in samples else None}
+    best = min(found["eager_ms"], found["graph_ms"] or math.inf)
+    for variant, entry in found["variants"].items():
+        if variant in samples:
+            entry["ms"] = statistics.median(samples[variant])
+            entry["speedup"] = best / entry["ms"]
+    if "default, launched" in samples:
+        found["launched_ms"] = statistics.median(samples["default, launched"])
+    return found
+
+
+def recorded(sides: dict[str, Any], name: str, model: Any, inputs: list[Any], errors: dict[str, str]) -> None:
+    """The launches of one call as a CUDA graph, among the sides."""
+    import torch
+
+    try:
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(2):
+                model(*inputs)
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            kept = model(*inputs)
+        graph.replay()
+        torch.cuda.synchronize()
+    except Exception as error:
+        errors[f"{name} as a graph"] = f"{type(error).__name__}: {str(error)[:300]}"
+        return
+    sides[name] = lambda: (graph.replay(), kept)
+
+
+def timed(sides: dict[str, Any], device: str) -> dict[str, list[float]]:
+    """Milliseconds of each call, sides in random order, caches flushed."""
+    import torch
+
+    flush = torch.empty(FLUSH, dtype=torch.uint8, device=device)
+    samples: dict[str, list[float]] = {name: [] for name in sides}
+    rng = random.Random(0)
+    for turn in range(CALLS + 2):
+        order = list(sides)
+        rng.shuffle(order)
+        for name in order:
+            flush.fill_(turn)
+            begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            begin.record()
+            sides[name]()
+            end.record()
+            end.synchronize()
+            if turn >= 2:
+                samples[name].append(begin.elapsed_time(end))
+    return samples
+
+
+def distance(got: Any, exact: Any) -> float:
+    """The largest error over the value's size plus the root mean square of all."""
+    import torch
+
+    size = exact.abs() + exact.square().mean().sqrt()
+    found = ((got.double() - exact).abs() / size).max()
+    return float(found) if torch.isfinite(found) else float("inf")
+
+
+# -- the commands -----------------------------------------------------------------------------------------------------------
+
+
+def run(arguments: argparse.Namespace) -> int:
+    deadline = time.monotonic() + arguments.limit_seconds
+    done: dict[str, Any] = json.loads(arguments.out.read_text())["cases"] if arguments.out.exists() and not arguments.again else {}
+    for name in CASES:
+        left = deadline - time.monotonic()
+        if arguments.only not in name or (name in done and "failed" not in done[name]):
+            continue
+        if left < 20:
+            print(f"out of time before {name}", flush=True)
+            break
+        limit = min(left, CASE_SECONDS)
+        with tempfile.TemporaryDirectory() as scratch:
+            answer = Path(scratch) / "case.json"
+            command = [sys.executable, __file__, "case", name, "--device", arguments.device, "--limit-seconds", str(limit - 15), "--out", str(answer)]
+            print(f"{name}:", flush=True)
+            try:
+                code = subprocess.run(command, timeout=limit).returncode
+                found = json.loads(answer.read_text()) if answer.exists() else {"failed": f"the process ended with {code}"}
+            except subprocess.TimeoutExpired:
+                found = {"failed": f"not done within {limit:.0f} s"}
+        done[name] = found
+        arguments.out.write_text(json.dumps({"calls": CALLS, "cases": done}, indent=1) + "\n")
+        print(line(name, found), flush=True)
+    return 0
+
+
+def case(arguments: argparse.Namespace) -> int:
+    import torch
+
+    found = measure(arguments.name, arguments.device, time.monotonic() + arguments.limit_seconds)
+    found |= {"device": torch.cuda.get_device_name(arguments.device), "torch": torch.__version__}
+    arguments.out.write_text(json.dumps(found))
+    return 0
+
+
+def print_one(arguments: argparse.Namespace) -> int:
+    arguments.out.write_text(programs(arguments.name)["default"])
+    return 0
+
+
+def line(name: str, found: dict[str, Any]) -> str:
+    if "failed" in found:
+        return f"{name}: {found['failed']}"
+    variants = {variant: entry for variant, entry in found["variants"].items() if "ms" in entry}
+    best = max(variants, key=lambda variant: variants[variant]["speedup"], default="")
+    own = [f"{variant} {variants[variant]['ms']:.3f} ms, {variants[variant]['speedup']:.2f}x" for variant in dict.fromkeys(["default", best])
+           if variant in variants]  # fmt: skip
+    graph = f"{found['graph_ms']:.3f} ms as a graph" if found["graph_ms"] else "no graph"
+    worst = max((entry["error"] for entry in found["variants"].values()), default=math.nan)
+    parts = [f"{name}: eager {found['eager_ms']:.3f} ms, {graph}", *own, f"error {worst:.1e}, library's {found['library_error']:.1e}"]
+    return "; ".join([*parts, *(f"{variant}: {why}" for variant, why in found["errors"].items())])
+
+
+def table(arguments: argparse.Namespace) -> int:
+    for name, found in json.loads(arguments.file.read_text())["cases"].items():
+        print(line(name, found))
+    return 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(required=True)
+    one = commands.add_parser("run")
+    one.add_argument("--only", default="", help="cases whose name holds this")
+    one.add_argument("--again", action="store_true", help="also what the file has already")
+    one.set_defaults(run=run)
+    two = commands.add_parser("case")
+    two.add_argument("name", choices=CASES)
+    two.set_defaults(run=case)
+    three = commands.add_parser("print")
+    three.add_argument("name", choices=CASES)
+    three.add_argument("--out", type=Path, required=True)
+    three.set_defaults(run=print_one)
+    four = commands.add_parser("table")
+    four.add_argument("file", type=Path)
+    four.set_defaults(run=table)
+    for command in (one, two):
+        command.add_argument("--device", default="cuda:0")
+        command.add_argument("--limit-seconds", type=float, default=420)
+        command.add_argument("--out", type=Path, required=True)
+    arguments = parser.parse_args()
+    return arguments.run(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
