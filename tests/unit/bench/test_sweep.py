@@ -1,0 +1,153 @@
+"""The sweep over KernelBench: which tasks in which order, rows out of traces, sittings that lose nothing, tables that count what failed."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench.sweep import tables
+from bench.sweep.__main__ import anew, to_do
+from bench.sweep.rows import row_of
+from bench.sweep.running import Sitting
+from bench.sweep.store import Store, merged
+from bench.sweep.tasks import NoSuchTasks, items, sets_of, to_accept
+
+TRACES = Path(__file__).parents[3] / "examples" / "traces"
+WORKER = """
+import json, sys, time, signal
+signal.signal(signal.SIGTERM, lambda *_: (print(json.dumps({"key": order["key"], "interrupted": True}), flush=True), sys.exit()))
+print(json.dumps({"ready": {"device_name": "Fake", "device_model": "fake"}}), flush=True)
+row = {"outcome": "improved", "status": "passed", "class": "custom", "solved": True, "flags": [], "moves": [], "candidates": 1, "seconds": 1.0}
+for line in sys.stdin:
+    order = json.loads(line)
+    if "dies" in order["key"]:
+        sys.exit(1)
+    if "slow" in order["key"]:
+        time.sleep(30)
+    print(json.dumps({"key": order["key"], "row": row}), flush=True)
+"""
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    for name in ("level3/2_ShallowWideMLP", "level3/18_Fire", "level3/1_MLP", "level1/10_Wide", "level1/9_Tall"):
+        path = tmp_path / "checkout" / "KernelBench" / f"{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("# a task\n")
+    return tmp_path / "checkout"
+
+
+def ratio(value: float, margin: float = 0.02) -> dict[str, float]:
+    return {"ratio": value, "low": value - margin, "high": value + margin}
+
+
+def row(eager: float | None, best: float | None = None, flags: tuple[str, ...] = (), first: float | None = 30.0, **more) -> dict:
+    if eager is None:
+        return {"status": "wrong_result", "class": None, "solved": False, "flags": list(flags), "first_faster_s": None, "candidates": 2, "moves": [],
+                "vs_eager": None, "why": "off", **more}  # fmt: skip
+    baselines = {"eager": {**ratio(eager), "ms": 2.0}, "compile": {**ratio(best), "ms": 1.0}}
+    return {"status": "passed", "class": "custom", "solved": True, "flags": list(flags), "first_faster_s": first, "candidates": 2, "seconds": 9.0,
+            "vs_eager": ratio(eager), "baselines": baselines, "best": {"baseline": "compile", **baselines["compile"]}, "program_ms": 1.0,
+            "floor_fraction": 0.5, "moves": ["cuda-graph"], **more}  # fmt: skip
+
+
+def test_the_ten_come_first_and_no_task_comes_twice(checkout):
+    keys = [item.key for item in items(sets_of("level1,level3,level3-bf16"), checkout)]
+    assert keys[:2] == ["level3/18_Fire fp32-strict", "level3/2_ShallowWideMLP fp32-strict"]  # in the order of the paper's table
+    assert keys[2:] == [
+        "level1/9_Tall fp32-strict", "level1/10_Wide fp32-strict", "level3/1_MLP fp32-strict", "level3/1_MLP bf16", "level3/2_ShallowWideMLP bf16",
+        "level3/18_Fire bf16",
+    ]  # fmt: skip
+    assert [item.key for item in items(sets_of("ten"), checkout, ["Fire"])] == ["level3/18_Fire fp32-strict"]
+    with pytest.raises(NoSuchTasks, match="level2"):
+        items(["level2"], checkout)
+    with pytest.raises(NoSuchTasks, match="no set"):
+        sets_of("level9")
+
+
+def test_a_row_says_what_was_confirmed_and_when_the_first_program_was_faster():
+    found = row_of(TRACES / "attention")
+    assert found["solved"] and found["class"] == "mixed" and found["moves"] == ["cuda-graph"]
+    assert set(found["baselines"]) == {"eager", "compile", "cuda-graph"} and found["best"]["baseline"] == "cuda-graph"
+    assert found["best"]["ratio"] == min(entry["ratio"] for entry in found["baselines"].values())
+    assert 35 < found["first_faster_s"] < 45 < found["seconds"], "the first program beat eager 40 s after the run began"
+    assert found["groups"] and found["environment"]["device_model"] == "h200" and len(json.dumps(found)) < 8000
+
+
+def test_finished_rows_outlive_a_sitting_and_interrupted_runs_go_on(tmp_path, checkout, monkeypatch):
+    class Short(Sitting):
+        def _start(self, device):
+            worker = subprocess.Popen([sys.executable, "-c", WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            self.workers[device] = worker
+            return worker if json.loads(worker.stdout.readline()).get("ready") else None
+
+        def _solve(self, device, worker, item):
+            folder = self.store.runs / item.key.replace("/", "-").replace(" ", "-")
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "trace.jsonl").write_text("{}\n")
+            (folder / "best.py").write_text(f"# {item.key}\n")
+            return super()._solve(device, worker, item)
+
+    for name in ("3_slow", "4_dies", "5_last"):
+        (checkout / "KernelBench" / "level3" / f"{name}.py").write_text("# a task\n")
+    wanted = items(["level3"], checkout)
+    monkeypatch.setattr("bench.sweep.running.LAST_SECONDS", 0.5)
+    monkeypatch.setattr("bench.sweep.running.WORTH_BEGINNING", 0.1)
+    store = Store(tmp_path / "one")
+    series = Short(store, ["a:0", "a:1"], tmp_path, [], 4.0, 900.0)
+    series.run(wanted)
+    again = Store(tmp_path / "two", tmp_path / "one")
+    assert set(again.rows) == {item.key for item in wanted} - {"level3/3_slow fp32-strict"}
+    assert again.rows["level3/4_dies fp32-strict"]["status"] == "failed" and "died, twice" in again.rows["level3/4_dies fp32-strict"]["why"]
+    assert list(again.content["unfinished"]) == ["level3/3_slow fp32-strict"]
+    assert (again.runs / "level3-3_slow-fp32-strict" / "trace.jsonl").exists() and not (again.runs / "level3-18_Fire-fp32-strict").exists()
+    assert (again.programs / "level3-18_Fire-fp32-strict.py").read_text() == "# level3/18_Fire fp32-strict\n"
+    assert [item.key for item in to_do(wanted, again, [])] == ["level3/3_slow fp32-strict"]
+    monkeypatch.setattr("bench.sweep.store.code", lambda: "another")
+    assert not Store(tmp_path / "three", tmp_path / "one").content["unfinished"], "a run does not go on with other code than it began with"
+
+
+def test_rows_are_made_anew_by_other_code_or_name_and_the_newer_one_counts(tmp_path):
+    store = Store(tmp_path)
+    store.finished("level1/1_a fp32-strict", row(1.5, 0.9))
+    store.finished("level1/2_b fp32-strict", row(None))
+    store.finished("level1/3_c fp32-strict", row(None, **{"status": "inconclusive"}))
+    keys = list(store.rows)
+    assert [[anew(part, key, store) for key in keys] for part in ("failed", "behind", "older", "2_b")] == [
+        [False, False, True], [False] * 3, [False] * 3, [False, True, False]
+    ]  # fmt: skip
+    store.code = "another"
+    assert [[anew(part, key, store) for key in keys] for part in ("failed", "behind", "older")] == [[False, True, True], [True] * 3, [True] * 3]
+    newer = {"made": "2100", "rows": {keys[0]: {**row(1.2, 0.8), "made": "2100"}}}
+    both = merged([newer, json.loads((tmp_path / "kernelbench.json").read_text())])
+    assert len(both["rows"]) == 3 and both["rows"][keys[0]]["best"]["ratio"] == 0.8, "better or worse"
+
+
+def test_means_count_what_failed_as_one_and_leave_flagged_tasks_out(tmp_path):
+    rows = {
+        "level3/18_a fp32-strict": row(4.0, 2.0), "level3/1_b fp32-strict": row(None), "level3/4_c fp32-strict": row(1.0, 0.5, first=None),
+        "level3/5_d fp32-strict": row(50.0, 50.0, flags=("trivial",)), "level3/1_b bf16": row(2.0, 1.01),
+    }  # fmt: skip
+    found = tables.standing([value for key, value in rows.items() if key.endswith("strict")])
+    assert (found.rows, found.flagged, found.passed, found.without) == (4, 1, 2, 2)
+    assert found.eager == pytest.approx(4 ** (1 / 3)) and found.best == pytest.approx(1.0)
+    assert found.faster == found.surely == pytest.approx(1 / 3) and found.least == 0.5 and found.seconds == 30.0
+    page = tmp_path / "README.md"
+    page.write_text("# Before\n\n## After\n")
+    for content in ({"rows": rows}, {"rows": rows, "acceptance": {"level3/18_a fp32-strict": {"correct": False, "said": "off"}}}):
+        tables.rewrite(page, tables.page(content))
+    text = page.read_text()
+    assert text.startswith("# Before\n\n## After\n") and text.count(tables.BEGIN) == text.count(tables.END) == 1
+    assert "| stitchcuda-ten | 1 (9 not run) | 1 of 1 | 4.00 | 2.00, least 2.00 | 100 % (100 %) | 30 s |" in text
+    assert "0 of 1 accepted" in text and "level3/1_b: off" in text and "trivial" in text
+    assert "| level3-bf16 | 1 (49 not run) | 1 of 1 | 2.00 | 1.01, least 1.01 | 100 % (0 %) | 30 s |" in text
+
+
+def test_acceptance_asks_about_the_ten_and_a_draw_that_does_not_move():
+    keys = [f"level{level}/{number}_x fp32-strict" for level in (1, 2) for number in range(1, 60)] + ["level3/18_y fp32-strict", "level3/18_y bf16"]
+    asked = to_accept(keys)
+    assert len(asked) == 21 and asked[0] == "level3/18_y fp32-strict" and not any(key.endswith("bf16") for key in asked)
+    fewer = to_accept([key for key in keys if key != asked[5]])
+    assert set(asked) - {asked[5]} < set(fewer) and len(fewer) == 21
