@@ -60,7 +60,7 @@ def narrow(model: torch.nn.Module, dtype: torch.dtype) -> None:
 
 
 def survey(path: Path, folder: Path, precision: str) -> dict[str, Any]:
-    """Capture, plan and print one task; the program goes to `folder`."""
+    """Capture, plan and print one task; the program goes to `folder`. `left`: (title, reason, floor in ms) of what PyTorch computes."""
     dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(precision, torch.float32)
     source, found = path.read_text(), {}
     started = time.perf_counter()
@@ -89,13 +89,13 @@ def survey(path: Path, folder: Path, precision: str) -> dict[str, Any]:
         return found
     plan = make_plan(captured, source, DeviceFigures.h200(), precision)
     found["planned"], found["why"] = not plan.reason, plan.reason
-    found["groups"] = [
-        {
-            "title": group.title, "space": group.space, "family": group.family, "reason": group.reason, "operators": len(group.operators),
-            "bytes": group.bytes, "flops": group.flops, "floor_ms": round(group.floor_ms, 6),
-        }
-        for group in plan.groups
-    ]  # fmt: skip
+    found["groups"], found["own_groups"] = len(plan.groups), len(plan.own)
+    found["floor_ms"] = round(sum(group.floor_ms for group in plan.groups), 6)
+    left: dict[tuple[str, str], float] = {}
+    for group in plan.groups:
+        if group.space != "own kernel":
+            left[group.title, group.reason] = left.get((group.title, group.reason), 0.0) + group.floor_ms
+    found["left"] = [[title, reason, round(ms, 6)] for (title, reason), ms in left.items()]
     text = print_program(plan, source, Options())
     ast.parse(text)
     (folder / f"{path.parent.name}-{path.stem}.py").write_text(text)
@@ -127,7 +127,9 @@ def one(path: Path, folder: Path, build: bool, precision: str) -> dict[str, Any]
         return {"error": f"the process ended with {done.returncode}"}
     found = json.loads(answer.read_text())
     if build and found.get("printed"):
-        found["built"], found["registers"] = compiled(folder / f"{path.parent.name}-{path.stem}.py")
+        found["built"], kernels = compiled(folder / f"{path.parent.name}-{path.stem}.py")
+        found["most_registers"] = max((kernel["registers"] or 0 for kernel in kernels), default=0)
+        found["spills"] = [kernel["name"] for kernel in kernels if kernel["spills"]]
     return found
 
 
@@ -156,9 +158,13 @@ def compiled(program: Path) -> tuple[bool | str, list[dict[str, Any]]]:
 
 def own_share(found: dict[str, Any]) -> float:
     """Of the groups' floor time, the part in own kernels."""
-    groups = found.get("groups", [])
-    total = sum(group["floor_ms"] for group in groups)
-    return sum(group["floor_ms"] for group in groups if group["space"] == "own kernel") / total if total else 0.0
+    total = found.get("floor_ms", 0.0)
+    return 1 - sum(ms for *_, ms in found["left"]) / total if total else 0.0
+
+
+def rows(results: dict[str, dict[str, Any]]) -> str:
+    """JSON with a line a task."""
+    return "{\n" + ",\n".join(f"{json.dumps(name)}: {json.dumps(found)}" for name, found in results.items()) + "\n}\n"
 
 
 def summary(results: dict[str, dict[str, Any]]) -> str:
@@ -170,12 +176,12 @@ def summary(results: dict[str, dict[str, Any]]) -> str:
     ]
     levels = sorted({name.split("/")[0] for name in results})
     for level in levels:
-        rows = [found for name, found in results.items() if name.startswith(level + "/")]
-        own = sum(any(g["space"] == "own kernel" for g in found.get("groups", [])) for found in rows)
-        built = [found["built"] for found in rows if "built" in found]
-        share = sum(map(own_share, rows)) / max(len(rows), 1)
+        tasks = [found for name, found in results.items() if name.startswith(level + "/")]
+        own = sum(bool(found.get("own_groups")) for found in tasks)
+        built = [found["built"] for found in tasks if "built" in found]
+        share = sum(map(own_share, tasks)) / max(len(tasks), 1)
         lines.append(
-            f"| {level} | {len(rows)} | {sum(bool(f.get('captured')) for f in rows)} | {sum(bool(f.get('planned')) for f in rows)} | {own} "
+            f"| {level} | {len(tasks)} | {sum(bool(f.get('captured')) for f in tasks)} | {sum(bool(f.get('planned')) for f in tasks)} | {own} "
             f"| {f'{sum(b is True for b in built)} of {len(built)}' if built else 'not tried'} | {share:.0%} |"
         )
     for level in levels:
@@ -188,13 +194,11 @@ def summary(results: dict[str, dict[str, Any]]) -> str:
             why = found.get("error") or found.get("why") or (found.get("built") if found.get("built") not in (None, True) else "")
             if why:
                 broken.append(f"- {task}: {' '.join(str(why).split())[:240]}")
-            total = sum(g["floor_ms"] for g in found.get("groups", [])) or 1
-            for group in found.get("groups", []):
-                if group["space"] != "own kernel":
-                    entry = left.setdefault((group["title"], group["reason"]), [0.0, 0.0, {}])
-                    entry[0] += group["floor_ms"]
-                    entry[1] += group["floor_ms"] / total
-                    entry[2][task] = None
+            for title, reason, ms in found.get("left", []):
+                entry = left.setdefault((title, reason), [0.0, 0.0, {}])
+                entry[0] += ms
+                entry[1] += ms / (found["floor_ms"] or 1)
+                entry[2][task] = None
         lines += ["", f"## {level}", "", "| left to PyTorch | reason | floor, ms | tasks' worth | tasks |", "|---|---|---|---|---|"]
         for (title, reason), (ms, worth, tasks) in sorted(left.items(), key=lambda item: -item[1][1]):
             names = ", ".join(task.split("_")[0] for task in tasks)
@@ -235,8 +239,8 @@ def main() -> int:
             results[f"{path.parent.name}/{path.name}"] = found
             said = found.get("error") or found.get("why") or f"{own_share(found):.0%} own"
             print(f"{path.parent.name}/{path.stem}: {said}"[:200], flush=True)
-            arguments.out.write_text(json.dumps(results, indent=1) + "\n")
-    arguments.out.write_text(json.dumps(results, indent=1) + "\n")
+            arguments.out.write_text(rows(results))
+    arguments.out.write_text(rows(results))
     arguments.out.with_suffix(".md").write_text(summary(results))
     return 0
 
