@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from agents.compiler import cuda_graph, families, print_cpp, print_cuda
+from agents.compiler import cuda_graph, families, print_cpp, print_cuda, print_triton
 from agents.compiler.builder import Refused
 from agents.compiler.groups.fuse import build
 from agents.compiler.ir import Argument, Kernel, product, shift_pointers
 from agents.compiler.kernels.schedule import schedule
 from agents.compiler.kernels.shape import Shape, shape_of
+from agents.compiler.kernels.triton_expressions import RESERVED, check_covered
+from agents.compiler.kernels.triton_shape import TritonShape, triton_shape_of
 from agents.compiler.naming import kernel_base, rename_arguments
 from agents.compiler.network import SIZES, Network, refs
 from agents.compiler.options import Options
@@ -25,14 +27,15 @@ MODAL = {"_native_batch_norm_legit_functional", "_native_batch_norm_legit_no_tra
 class Forward:
     def __init__(self, plan: CompilerPlan, text: TaskText, options: Options):
         self.plan, self.task, self.options = plan, text, options
-        self.network = Network(plan.graph)
+        self.network = Network(plan.graph, images_last=options.on("channels-last"))
         self.cuda = plan.figures.kind == "cuda"
+        self.triton = plan.language == "triton"
         self.arguments = text.arguments()
         self.refused: dict[str, str] = {}
         self.groups = [part for group in plan.groups for part in self._parts(group)]
         self.statements = Statements(plan.graph, self.network, self.arguments, self.cuda)
         self.state = State(self.statements)
-        self.kernels: list[tuple[Kernel, Shape, list[str]]] = []
+        self.kernels: list[tuple[Kernel, Shape | TritonShape, list[str]]] = []
         self.printed: dict[str, tuple[families.Printed, families.Work, list[str]]] = {}  # kernels of families by name, with comment lines
         self.bodies: dict[str, str] = {}  # printed kernel without its name -> its name
         self.groups_of: dict[str, list[str]] = {}  # kernel -> groups that launch it
@@ -73,7 +76,7 @@ class Forward:
         return self.statements.packing.methods() + f"    @torch.no_grad()\n    def forward{self.task.signature()}:\n{body}\n"
 
     def source(self) -> str:
-        printer = print_cuda if self.cuda else print_cpp
+        printer = print_triton if self.triton else print_cuda if self.cuda else print_cpp
         return printer.print_source(self.kernels, {name: (printed, work.kernels(), lines) for name, (printed, work, lines) in self.printed.items()})
 
     @property
@@ -105,7 +108,7 @@ class Forward:
                 else ["    return value", ""]
             ),
         ]
-        if self.cuda and self.has_kernels:
+        if self.cuda and self.has_kernels and not self.triton:
             lines += [
                 "",
                 "def check(status):",
@@ -136,7 +139,7 @@ class Forward:
                 put(f'{name} = dense("{name}", {name}, {tuple(entry.spec.shape)}, torch.{entry.spec.dtype})')
             else:
                 put(f"if {name} != {entry.value!r}:", f'    raise ValueError("made for {name} = {entry.value!r}")')
-        if self.cuda:
+        if self.cuda and not self.triton:
             device = next((variables[e.name] for e in users if e.spec is not None), None)
             where = f"{device}.device" if device else ""
             put(f"stream = torch.cuda.current_stream({where}).cuda_stream")
@@ -180,15 +183,18 @@ class Forward:
     def _launch(self, group: Group) -> None:
         try:
             kernel = build(self.network, group.operators, "kernel", group.title)
+            if self.triton:
+                check_covered(kernel)
         except Refused as refusal:
             self.refused[group.id] = str(refusal)
             self._library(group)
             return
-        shape = shape_of(kernel, self.plan.figures, self.options, group.id)
+        shape = (triton_shape_of if self.triton else shape_of)(kernel, self.plan.figures, self.options, group.id)
         moved = kernel_bytes(self.network, kernel)
         passes = schedule(kernel, shape.cache)
         reuse(kernel, passes, group, self.done, lambda name: self._may_overwrite(name, group.id), self.statements, self.state)
-        shift_pointers(kernel)
+        if not self.triton:
+            shift_pointers(kernel)
         self.own_groups.add(group.id)
         self.applied += [s for s in (*group.strategies, *self._extra(shape)) if s not in self.applied]
         self._memory(list(kernel.arguments.values()))
@@ -200,7 +206,7 @@ class Forward:
         work = work_of(self.plan, self.network, group, self.options)
         family = families.by_name(group.family)
         try:
-            printed = family.print_cuda(work) if self.cuda else family.print_cpp(work)
+            printed = family.print_triton(work) if self.triton else family.print_cuda(work) if self.cuda else family.print_cpp(work)
         except Refused as refusal:
             self.refused[group.id] = str(refusal)
             self._library(group)
@@ -212,7 +218,8 @@ class Forward:
         self.groups_of.setdefault(name, []).append(group.id)
         pointers = [self._pointer(argument) for argument in printed.arguments]
         for packed in printed.packed:
-            pointers.append(f"{self.statements.packed(packed.code.format(*map(self.statements.value, packed.values)))}.data_ptr()")
+            variable = self.statements.packed(packed.code.format(*map(self.statements.value, packed.values)))
+            pointers.append(variable if self.triton else f"{variable}.data_ptr()")
         self._call(name, pointers)
 
     def _memory(self, arguments: list[Argument]) -> None:
@@ -227,7 +234,10 @@ class Forward:
     def _call(self, name: str, pointers: list[str]) -> None:
         if floats := self.scratch.get(name):
             self.statements.put(f"scratch = torch.empty({floats}, device={self.statements.device()})")
-            pointers = [*pointers, "scratch.data_ptr()"]
+            pointers = [*pointers, "scratch" if self.triton else "scratch.data_ptr()"]
+        if self.triton:
+            self.statements.put(f"launch_{name}({', '.join(pointers)})")
+            return
         call = f"kernels.{name}({', '.join([*pointers, *(['stream'] if self.cuda else [])])})"
         self.statements.put(f"check({call})" if self.cuda else call)
 
@@ -243,25 +253,27 @@ class Forward:
         return name
 
     def _pointer(self, argument: Argument) -> str:
+        if self.triton:
+            return self.statements.variables[argument.value]
         text = f"{self.statements.variables[argument.value]}.data_ptr()"
         return f"{text} + {argument.shift * SIZES[argument.dtype]}" if argument.shift else text
 
-    def _extra(self, shape: Shape) -> list[str]:
-        return (["non-temporal-stores"] if shape.stream else []) + (["parallel-split"] if shape.style == "split" else [])
+    def _extra(self, shape: Shape | TritonShape) -> list[str]:
+        return (["non-temporal-stores"] if isinstance(shape, Shape) and shape.stream else []) + (["parallel-split"] if shape.style == "split" else [])
 
-    def _kernel_name(self, group: Group, kernel: Kernel, shape: Shape, moved: int) -> str:
+    def _kernel_name(self, group: Group, kernel: Kernel, shape: Shape | TritonShape, moved: int) -> str:
         """Prints the kernel once; a group whose kernel is the same text shares it."""
         base = kernel_base(group.kinds)
-        rename_arguments(kernel, self.network)
+        rename_arguments(kernel, self.network, RESERVED if self.triton else frozenset())
         kernel.name = "NAME"
-        printer = print_cuda.CudaKernel if self.cuda else print_cpp.CppKernel
+        printer = print_triton.TritonKernel if self.triton else print_cuda.CudaKernel if self.cuda else print_cpp.CppKernel
         body = printer(kernel, shape).text([])
         if body in self.bodies:
             return self.bodies[body]
         name = self._unused(base)
         self.bodies[body] = kernel.name = name
         if self.cuda:
-            self.scratch[name] = print_cuda.CudaKernel(kernel, shape).scratch_floats()
+            self.scratch[name] = printer(kernel, shape).scratch_floats()
         self.kernels.append((kernel, shape, self._comment(group, kernel, shape, moved)))
         return name
 
@@ -271,7 +283,7 @@ class Forward:
             name, number = f"{base}_{number}", number + 1
         return name
 
-    def _comment(self, group: Group, kernel: Kernel, shape: Shape, moved: int) -> list[str]:
+    def _comment(self, group: Group, kernel: Kernel, shape: Shape | TritonShape, moved: int) -> list[str]:
         work = f"{kernel.rows} rows of {kernel.length}" if kernel.reduces else f"{product(kernel.sizes)} elements"
         return [*self._title(group), f"{work}; {shape.describe(self.cuda)}.", self._traffic(group, moved)]
 
@@ -296,10 +308,12 @@ class Forward:
             node = self.network.nodes[name]
             if self.state.counts(name):
                 continue
-            text = expression(self.network, node, self.statements.value)
+            text = expression(self.network, node, self.statements.read_by(node))
             variable = self.statements.fresh(name)
             own = [user for user in self.network.readers(name) if any(user in g.operators and self._is_own(g) for g in self.groups)]
-            if own and short(node) not in FRESH and node.outputs and len(node.outputs) == 1:
+            if layout := self.statements.wanted_layout(name):
+                text = f"({text}).contiguous({layout})" if " " in text and not text.endswith(")") else f"{text}.contiguous({layout})"
+            elif own and short(node) not in FRESH and node.outputs and len(node.outputs) == 1:
                 text = f"({text}).contiguous()" if " " in text and not text.endswith(")") else f"{text}.contiguous()"
             self.statements.variables[name] = variable
             self.statements.put(f"{variable} = {text}")

@@ -18,6 +18,7 @@ from agents.compiler.task_text import TaskText
 from verifier.graph import Capture, Graph, Node
 
 Space = Literal["own kernel", "library", "pytorch"]
+Language = Literal["cuda", "triton", "cpp"]
 LIBRARY = {"linear", "matmul", "mm", "bmm", "addmm", "baddbmm", "conv1d", "conv2d", "conv3d", "convolution", "scaled_dot_product_attention",
            "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "einsum", "lstm", "gru"}  # fmt: skip
 WORDS = {
@@ -53,6 +54,7 @@ class CompilerPlan(BaseModel):
     task: str
     mode: str
     precision: str = "fp32-strict"
+    language: Language = "cpp"  # that kernels are printed in
     figures: DeviceFigures
     groups: list[Group]
     graph: Graph | None
@@ -70,12 +72,17 @@ class CompilerPlan(BaseModel):
 
     @property
     def setting(self) -> families.Setting:
-        return families.Setting(self.figures, self.precision)
+        return families.Setting(self.figures, self.precision, self.language)
 
 
-def make_plan(capture: Capture, task_source: str, figures: DeviceFigures, precision: str = "fp32-strict") -> CompilerPlan:
-    """Pure: reads the graph and the text of the task, runs nothing."""
-    plan = CompilerPlan(task=capture.task, mode=capture.mode, precision=precision, figures=figures, groups=[], graph=capture.graph, floor_ms=0.0)
+def make_plan(
+    capture: Capture, task_source: str, figures: DeviceFigures, precision: str = "fp32-strict", language: Language | None = None
+) -> CompilerPlan:
+    """Pure: reads the graph and the text of the task, runs nothing. `language`: the device's own where none is given."""
+    plan = CompilerPlan(
+        task=capture.task, mode=capture.mode, precision=precision, language=language or ("cuda" if figures.kind == "cuda" else "cpp"),
+        figures=figures, groups=[], graph=capture.graph, floor_ms=0.0,
+    )  # fmt: skip
     plan.floor_ms = max(figures.memory_ms(capture.bytes_min or 0), figures.product_ms(capture.flops or 0, precision))
     if capture.graph is None:
         plan.reason = capture.reason or "there is no graph"

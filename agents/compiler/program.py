@@ -8,6 +8,7 @@ from typing import Any
 
 from agents.compiler.builder import Refused
 from agents.compiler.forward import Forward
+from agents.compiler.kernels.triton_source import IMPORTS, LIBDEVICE
 from agents.compiler.options import Options
 from agents.compiler.plan import CompilerPlan
 from agents.compiler.task_text import TaskText
@@ -26,15 +27,14 @@ def print_program(plan: CompilerPlan, task_source: str, options: Options) -> str
     body = forward.text()
     if not forward.has_kernels and not options.on("cuda-graph"):
         return _unchanged(plan, task_source, "every group was given back to PyTorch, which was faster here")
-    language = "cuda" if plan.figures.kind == "cuda" else "cpp"
     parts = [f'"""{_header(plan, forward)}"""\n']
     parts.append("\n".join(_imports(text, forward)) + "\n")
-    if forward.has_kernels:
+    if forward.has_kernels and not forward.triton:
         parts.append("\n" + HELPER.read_text().rstrip("\n") + "\n")
     if definitions := text.definitions():
         parts.append("\n" + "\n\n\n".join(definitions) + "\n")
     if forward.has_kernels:
-        parts.append(_kernels(forward, language))
+        parts.append(f"\n{forward.source()}\n{forward.support()}" if forward.triton else _kernels(forward, plan.language))
     else:
         parts.append(forward.support())
     methods = text.methods_text()
@@ -43,13 +43,16 @@ def print_program(plan: CompilerPlan, task_source: str, options: Options) -> str
 
 
 def _imports(text: TaskText, forward: Forward) -> list[str]:
+    if forward.triton and forward.has_kernels:
+        wanted = [*IMPORTS, *([LIBDEVICE] if "libdevice." in forward.source() else [])]
+        return [*text.imports(), *(line for line in wanted if line not in text.imports())]
     own = [] if any(re.match(r"import ctypes\b", line) for line in text.imports()) or not forward.has_kernels else ["import ctypes", ""]
     future = [line for line in text.imports() if line.startswith("from __future__")]
     return [*future, *own, *(line for line in text.imports() if line not in future)]
 
 
 def _header(plan: CompilerPlan, forward: Forward) -> str:
-    device = "CUDA" if plan.figures.kind == "cuda" else "C++ with OpenMP"
+    device = {"cuda": "CUDA", "triton": "Triton", "cpp": "C++ with OpenMP"}[plan.language]
     lines = [f"Kernels in {device} for this task, printed by Stitchwork's built-in compiler.", ""]
     own = [g for g in plan.groups if g.id in forward.own_groups]
     rest = [g for g in plan.groups if g.id not in forward.own_groups]

@@ -40,7 +40,7 @@ def find(network: Network, node: Node, setting: Setting | None) -> tuple[Match |
     """The first family that takes `node` on this device, or why those that know it decline."""
     why = ""
     for family in FAMILIES if setting is not None else ():
-        if setting.figures.kind not in family.devices:
+        if setting.figures.kind not in family.devices or (setting.language == "triton" and not hasattr(family, "print_triton")):
             continue
         try:
             found = family.match(network, node, setting)

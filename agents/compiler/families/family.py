@@ -27,6 +27,7 @@ class Setting:
 
     figures: DeviceFigures
     precision: str = "fp32-strict"  # "fp32-strict", "tf32" or "bf16"
+    language: str = "cuda"  # "cuda", "triton" or "cpp"
 
 
 @dataclass(frozen=True)
@@ -141,6 +142,8 @@ class Family(Protocol):
     def print_cuda(self, work: Work) -> Printed: ...
 
     def print_cpp(self, work: Work) -> Printed: ...
+
+    # A family that prints Triton too has `print_triton(work)`; the others leave their operators to the library there.
 
 
 def traffic(work: Work) -> int:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agents.compiler.builder import Refused
-from agents.compiler.families import tensor_cores
+from agents.compiler.families import tensor_cores, triton_product
 from agents.compiler.families.family import NAME, Cost, Match, Printed, Setting, Work, plain_cost
 from agents.compiler.families.pool import parameters
 from agents.compiler.families.tensor_cores import DEPTH, Printing, Product, Tile
@@ -75,7 +75,8 @@ class Matmul:
         rank = len(node.outputs[0].shape)
         groups = (rank - 2, 1, 1) if product.batches > 1 else (rank - 1, 1)
         return Match(
-            family=self.name, anchor=node.name, members=(node.name,), value=node.name, groups=groups, detail=found, reserved=RESERVED,
+            family=self.name, anchor=node.name, members=(node.name,), value=node.name, groups=groups, detail=found,
+            reserved=triton_product.RESERVED if setting.language == "triton" else RESERVED,
             reads=(*found.names, *([found.bias] if found.bias else [])),
         )  # fmt: skip
 
@@ -83,7 +84,8 @@ class Matmul:
         return plain_cost(work, flops(work.detail.product), work.setting.figures.gflops(own_arithmetic(work.setting.precision)))
 
     def knobs(self, work: Work) -> dict[str, tuple[tuple[int, ...], int]]:
-        return tensor_cores.knobs_of(work, work.detail.product)
+        printer = triton_product if work.setting.language == "triton" else tensor_cores
+        return printer.knobs_of(work, work.detail.product)
 
     def print_cuda(self, work: Work) -> Printed:
         found: Multiplication = work.detail
@@ -115,6 +117,9 @@ class Matmul:
             tensor_cores.kernel_source(NAME, work, product, printing), arguments, shared=[tensor_cores.SHARED],
             scratch=tensor_cores.scratch_bytes(work, product), comment=[f"{shape}: {tensor_cores.describe(work, product)}"],
         )  # fmt: skip
+
+    def print_triton(self, work: Work) -> Printed:
+        return triton_product.print_product(work)
 
     def print_cpp(self, work: Work) -> Printed:
         raise Refused("products on the CPU are the library's")
