@@ -44,15 +44,15 @@ def _fill(runs: int, events: int) -> Seeded:
     from bench.pages.long_trace import long_trace
     from tests.browser import sample_run
     from webapp.accounts.models import User
-    from webapp.runs.models import Run
+    from webapp.runs.models import Event, Run
 
     user = User.objects.order_by("pk").first() or User.with_team("bench")
     template = sample_run.create_run(user, "softmax_rows")
     sample_run.play(template)
     trace = long_trace(user, LONG_EVENTS, delta_characters=120)
     heavy = long_trace(user, 0, delta_characters=12_000, total_bytes=HEAVY_BYTES)
-    left = events - Run.objects.get(pk=trace).last_seq - Run.objects.get(pk=heavy).last_seq
-    copy_runs(template, runs - 3, max(1, left // max(1, runs - 3)))
+    there = Event.objects.count()
+    copy_runs(Run.objects.get(pk=template.pk), runs - 3, max(0, events - there))
     with connection.cursor() as cursor:
         cursor.execute("VACUUM ANALYZE")
     others = list(Run.objects.filter(title__startswith="copy ").order_by("-created_at").values_list("pk", flat=True)[:6])
@@ -60,54 +60,62 @@ def _fill(runs: int, events: int) -> Seeded:
 
 
 def copy_runs(template, count: int, events: int) -> None:
-    """`count` runs like the template over the last 90 days, each with the first `events` of its events, its candidates and its verdicts."""
-    from django.db import connection
+    """`count` runs like the template over the last 90 days, with candidates and verdicts, and the first of its events: `events` in all."""
+    from django.db import connection, transaction
 
-    with connection.cursor() as cursor:
+    each, more = divmod(events, count)
+    if each + (more > 0) > template.last_seq:
+        raise ValueError(f"the template has {template.last_seq} events: {count} copies of it cannot have {events}")
+    given = {"run": template.pk, "count": count, "titles": TITLES, "outcomes": OUTCOMES, "each": each, "more": more}
+    with transaction.atomic(), connection.cursor() as cursor:
+        # The rows are copies of such as were checked: no foreign key has to be followed, and nobody is told.
+        cursor.execute("SET LOCAL session_replication_role = replica")
         cursor.execute(
             """
-            CREATE TEMP TABLE copies AS
-            SELECT gen_random_uuid() AS id, n, now() - n * interval '90 days' / %(count)s AS at, random() AS luck
+            CREATE TEMP TABLE copies ON COMMIT DROP AS
+            SELECT md5('copy ' || n)::uuid AS id, n, now() - n * interval '90 days' / %(count)s AS at, random() AS luck,
+                %(each)s + (n <= %(more)s)::int AS events
             FROM generate_series(1, %(count)s) n
             """,
-            {"count": count},
+            given,
         )
-        cursor.execute(
-            """
-            INSERT INTO runs_run SELECT (jsonb_populate_record(r, jsonb_build_object(
-                'id', c.id, 'title', 'copy ' || c.n || ' of ' || (%(titles)s::text[])[1 + c.n %% 8],
-                'created_at', c.at, 'started_at', c.at + interval '2 s', 'finished_at', c.at + interval '70 s', 'last_seq', %(events)s,
-                'state', CASE WHEN c.n %% 400 = 0 THEN 'running' ELSE 'finished' END, 'device_kind', (ARRAY['cpu', 'cuda'])[1 + c.n %% 2],
-                'outcome', CASE WHEN c.n %% 400 = 0 THEN '' ELSE (%(outcomes)s::text[])[1 + c.n %% 6] END,
-                'archived_at', CASE WHEN c.n %% 50 = 0 THEN c.at END,
-                'speedup', jsonb_build_object('ratio', 1 + 3 * luck, 'low', 1 + 2.9 * luck, 'high', 1 + 3.1 * luck)))).*
-            FROM copies c, runs_run r WHERE r.id = %(run)s
-            """,
-            {"run": template.pk, "titles": TITLES, "outcomes": OUTCOMES, "events": events},
-        )
-        cursor.execute(
-            """
-            INSERT INTO runs_verification SELECT (jsonb_populate_record(v, jsonb_build_object(
-                'id', md5(c.id::text || v.id::text)::uuid, 'run_id', c.id, 'queued_at', c.at, 'finished_at', c.at + interval '60 s'))).*
-            FROM copies c, runs_verification v WHERE v.run_id = %(run)s
-            """,
-            {"run": template.pk},
-        )
-        cursor.execute(
-            """
-            INSERT INTO runs_candidate SELECT (jsonb_populate_record(k, jsonb_build_object(
-                'id', nextval(pg_get_serial_sequence('runs_candidate', 'id')), 'run_id', c.id,
-                'verification_id', CASE WHEN k.verification_id IS NULL THEN NULL ELSE md5(c.id::text || k.verification_id::text)::uuid END))).*
-            FROM copies c, runs_candidate k WHERE k.run_id = %(run)s
-            """,
-            {"run": template.pk},
-        )
-        cursor.execute(
-            """
-            INSERT INTO runs_event (run_id, seq, v, at, span, parent, agent, kind, payload)
-            SELECT c.id, e.seq, e.v, c.at + e.seq * interval '0.7 s', e.span, e.parent, e.agent, e.kind, e.payload
-            FROM copies c, runs_event e WHERE e.run_id = %(run)s AND e.seq <= %(events)s
-            """,
-            {"run": template.pk, "events": events},
-        )
-        cursor.execute("DROP TABLE copies")
+        copied = Copied(cursor, given)
+        copied.insert(
+            "runs_run", "o.id = %(run)s",
+            id="c.id", title="'copy ' || c.n || ' of ' || (%(titles)s::text[])[1 + c.n %% 8]", created_at="c.at",
+            started_at="c.at + interval '2 s'", finished_at="CASE WHEN c.n %% 400 <> 0 THEN c.at + interval '70 s' END", last_seq="c.events",
+            state="CASE WHEN c.n %% 400 = 0 THEN 'running' ELSE 'finished' END", device_kind="(ARRAY['cpu', 'cuda'])[1 + c.n %% 2]",
+            outcome="CASE WHEN c.n %% 400 = 0 THEN '' ELSE (%(outcomes)s::text[])[1 + c.n %% 6] END",
+            archived_at="CASE WHEN c.n %% 50 = 0 THEN c.at END",
+            speedup="jsonb_build_object('ratio', 1 + 3 * c.luck, 'low', 1 + 2.9 * c.luck, 'high', 1 + 3.1 * c.luck)",
+        )  # fmt: skip
+        copied.insert(
+            "runs_verification", "o.run_id = %(run)s",
+            id="md5(c.id::text || o.id::text)::uuid", run_id="c.id", queued_at="c.at", finished_at="c.at + interval '60 s'",
+        )  # fmt: skip
+        copied.insert(
+            "runs_candidate", "o.run_id = %(run)s",
+            id="nextval(pg_get_serial_sequence('runs_candidate', 'id'))", run_id="c.id",
+            verification_id="md5(c.id::text || o.verification_id::text)::uuid",
+        )  # fmt: skip
+        copied.insert(
+            "runs_event", "o.run_id = %(run)s AND o.seq <= c.events",
+            id="nextval(pg_get_serial_sequence('runs_event', 'id'))", run_id="c.id", at="c.at + o.seq * interval '0.7 s'",
+        )  # fmt: skip
+
+
+@dataclass
+class Copied:
+    """Rows of the template, once for each of `copies`."""
+
+    cursor: Any
+    given: dict[str, Any]
+
+    def insert(self, table: str, where: str, **changed: str) -> None:
+        """`changed` are the columns that differ, as SQL over the copy `c` and the original row `o`."""
+        query = "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attnum"
+        self.cursor.execute(query, [table])
+        names = [name for (name,) in self.cursor.fetchall()]
+        values = ", ".join(changed.get(name, f'o."{name}"') for name in names)
+        columns = ", ".join(f'"{name}"' for name in names)
+        self.cursor.execute(f"INSERT INTO {table} ({columns}) SELECT {values} FROM copies c, {table} o WHERE {where}", self.given)
