@@ -6,6 +6,7 @@ import math
 
 from agents.compiler.ir import SIZES
 from agents.compiler.layout import SPLITS, VIEWS, Layout, dense, split, view
+from agents.compiler.loops import roll
 from agents.compiler.rewrites import rewrite
 from agents.compiler.values import plain, refs
 from verifier.graph import Graph, GraphInput, Node
@@ -31,7 +32,7 @@ class Network:
         specs = {node.name: node.outputs[0] for node in graph.nodes if node.outputs} | {
             entry.name: entry.spec for entry in graph.inputs if entry.spec
         }
-        nodes = rewrite(graph.nodes, specs, set(self.results))
+        nodes = rewrite(roll(graph.nodes, specs, set(self.results)), specs, set(self.results))
         nodes = push_slices([constant(piece) for node in nodes for piece in self._cut_loss(node)])
         self.nodes: dict[str, Node] = self._alive(nodes)
         self.users: dict[str, list[str]] = {name: [] for name in [*self.inputs, *self.nodes]}

@@ -510,7 +510,9 @@ class Kernel:
     def launcher(self) -> list[str]:
         found, cells = self.found, self.cells
         each = len(found.weights[0])
-        columns = [", ".join(argument.name for argument in self.weights[at::each]) for at in range(each)]
+        shifts = [[row[at].offset for row in found.matrices] if at < 2 else [0] * self.sets for at in range(each)]
+        columns = [", ".join(argument.name + (f" + {shift}" if shift else "") for argument, shift in zip(self.weights[at::each], own, strict=True))
+                   for at, own in enumerate(shifts)]  # fmt: skip
         shared = cells.shared_bytes(found)
         pointers = ", ".join(f"(void*)&{argument.name}" for argument in self.passed)
         return [

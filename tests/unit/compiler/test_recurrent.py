@@ -58,6 +58,42 @@ def test_layers(emulated, task, name):
     found.check()
 
 
+LOOP = """hidden, outputs = h, []
+for step in range(x.shape[0]):
+    hidden = torch.tanh(self.cell(torch.cat((x[step], hidden), dim=1)))
+    outputs.append(self.out(hidden))
+return torch.relu(torch.stack(outputs)) + 1, hidden"""
+LOOPS = {
+    "by-hand": (LOOP, "self.cell = nn.Linear(20, 12)\nself.out = nn.Linear(12, 7)", "torch.randn(5, 3, 8), torch.randn(3, 12)"),
+    "hidden-first": (LOOP.replace("x[step], hidden", "hidden, x[step]"), "self.cell = nn.Linear(20, 12, bias=False)\nself.out = nn.Tanh()",
+                     "torch.randn(5, 3, 8), torch.randn(3, 12)"),
+    "module": ("return self.net(x, h)", "self.net = nn.RNN(8, 12, 2, nonlinearity='relu')", "torch.randn(4, 5, 8), torch.randn(2, 5, 12)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_unrolled_loops_are_rolled_up(emulated, compiled, task, name):
+    body, init, inputs = LOOPS[name]
+    source = task(body, inputs, init, "x, h")
+    found = emulated(source)
+    kinds = [group.family for group in found.plan.groups]
+    assert kinds.count("recurrent") == (2 if name == "module" else 1) and len(kinds) <= 6, [group.title for group in found.plan.groups]
+    found.check()
+    if name == "by-hand":
+        library = compiled(source)
+        assert "rnn_tanh" in library.text
+        library.check()
+
+
+def test_what_is_no_whole_loop_stays(compiled, task):
+    """A loop over some of the steps, and one whose weights change."""
+    init = "self.a, self.b = nn.Linear(12, 4), nn.Linear(12, 4)"
+    for body in ("for t in range(4):\n    h = torch.tanh(self.a(torch.cat((x[t], h), 1)))\nreturn h",
+                 "for t in range(5):\n    h = torch.tanh((self.b if t == 3 else self.a)(torch.cat((x[t], h), 1)))\nreturn h"):  # fmt: skip
+        found = compiled(task(body, "torch.randn(5, 3, 8), torch.randn(3, 4)", init, "x, h"), figures=SMALL)
+        assert "recurrent" not in [group.family for group in found.plan.groups]
+
+
 def test_a_tail_goes_with_the_hidden_states(emulated, task):
     body = "y, (h, c) = self.net(x)\nreturn torch.relu(y) * self.w, h, torch.tanh(c)"
     init = "self.net = nn.LSTM(4, 8, 2, batch_first=True)\nself.w = nn.Parameter(torch.randn(8))"
