@@ -52,7 +52,7 @@ class Op:
     args: tuple[str, ...]
     dtype: str
     level: Level
-    attr: Any = None  # the value of a const, the axis of a coord, "sum" or "max" of a reduce, the 16 bit type of a round
+    attr: Any = None  # the value of a const, the axis of a coord, "sum", "max", "argmax" (of a value and its place), the 16 bit type of a round
     access: Access | None = None
 
 

@@ -175,6 +175,9 @@ class CppKernel:
         size, name, block = kernel.sizes[last], self.variables[last], self.shape.block
         blocked = size > block and bool(step.reduces) or (parallel and not rest and size > block)
         nested = blocked or bool(rest)
+        if any(op.attr == "argmax" for op in step.reduces):  # one element after another: the first of equal ones is wanted
+            self.ordered_pass(step, known, target)
+            return
         for op in step.reduces:
             kind = "double" if op.attr == "sum" and nested else "float"
             self.put(f"{kind} {op.name} = {START[op.attr] if kind == 'float' else '0.0'};")
@@ -211,6 +214,23 @@ class CppKernel:
                 self.put(f"if ({op.name}_nan) {op.name} = NAN;")
             known[op.name] = f"(float){op.name}" if op.attr == "sum" and nested else op.name
 
+    def ordered_pass(self, step: Pass, known: dict[str, str], target: dict[int, str]) -> None:
+        for op in step.reduces:
+            self.begin(op, "double" if op.attr == "sum" else "float")
+        for axis in self.kernel.inner:
+            self.loop(axis)
+        self.statements(step, known, target, ordered=True)
+        self.close(len(self.kernel.inner))
+        known.update({op.name: f"(float){op.name}" if op.attr == "sum" else op.name for op in step.reduces})
+
+    def begin(self, op: Op, kind: str = "float") -> None:
+        """Declares the variables of a reduction."""
+        if op.attr == "argmax":
+            self.put(f"float {op.name}_best = -INFINITY;")
+            self.put(f"long long {op.name} = 0;")
+        else:
+            self.put(f"{kind} {op.name} = {START[op.attr] if kind == 'float' else '0.0'};")
+
     def lanes(self) -> None:
         """Each SIMD lane has a row of its own: the last row axis is the vector loop, a row's elements are walked through in turn."""
         kernel = self.kernel
@@ -226,7 +246,7 @@ class CppKernel:
         for step in self.plan.passes:
             self.row_values(step.rows, known)
             for op in step.reduces:
-                self.put(f"float {op.name} = {START[op.attr]};")
+                self.begin(op)
             for axis in kernel.inner:
                 self.loop(axis)
             self.statements(step, known, {}, {op.name: op.name for op in step.reduces}, ordered=True)
@@ -318,6 +338,11 @@ class CppKernel:
         for name in step.keeps:
             self.put(f"{name}_row[{position}] = {printer.text(name)};")
         for op in step.reduces:
+            if op.attr == "argmax":
+                value, best = printer.inner(op.args[0]), f"{op.name}_best"
+                above = f"{value} > {best} || ({value} != {value} && {best} == {best})"
+                self.put(f"if ({above}) {best} = {value}, {op.name} = {printer.text(op.args[1])};")
+                continue
             self.put(self.accumulate(op, (names or {}).get(op.name, op.name), printer.text(op.args[0]), ordered))
             if op.attr in ("amax", "amin") and not ordered:
                 value = printer.inner(op.args[0])

@@ -21,6 +21,7 @@ class Reduction:
 ROWWISE = {"softmax", "log_softmax", "_softmax", "_log_softmax"}
 OVER_DIMS = {"mean", "sum", "amax", "amin", "var", "std", "logsumexp", "linalg_vector_norm"}
 TRAILING = {"layer_norm", "rms_norm"}
+PLACES = {"argmax", "argmin"}
 BATCH_NORM = {"_native_batch_norm_legit_functional", "_native_batch_norm_legit"}  # with running statistics, and without
 POOLS = {"max_pool2d", "avg_pool2d"}
 
@@ -41,6 +42,9 @@ def reduction(network: Network, node: Node) -> Reduction | None:
     if name in OVER_DIMS:
         dims = reduced_dims(node, rank)
         return over(shape, dims) if dims is not None else None
+    if name in PLACES:
+        dim = plain(node.args[1]) if len(node.args) > 1 else None
+        return over(shape, range(rank) if dim is None else [dim])
     if name in TRAILING:
         return over(shape, range(rank - len(node.args[1]), rank))
     if name == "group_norm":

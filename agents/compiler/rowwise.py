@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from agents.compiler.builder import Builder, Refused
 from agents.compiler.ir import FLOATS, Access
+from agents.compiler.layout import contiguous_strides
 from agents.compiler.network import plain
 from agents.compiler.pointwise import channel
-from agents.compiler.reductions import BATCH_NORM, POOLS, short
+from agents.compiler.reductions import BATCH_NORM, PLACES, POOLS, short
 from verifier.graph import Node
 
 
@@ -35,7 +36,7 @@ def emit(builder: Builder, node: Node) -> None:
     source = node.args[0]["ref"]
     if builder.network.spec(source).dtype not in FLOATS:
         raise Refused(f"a reduction of {builder.network.spec(source).dtype} is left to PyTorch")
-    if builder.network.nodes.get(node.name) and name not in BATCH_NORM and builder.network.spec(node.name).dtype not in FLOATS:
+    if builder.network.nodes.get(node.name) and name not in BATCH_NORM | PLACES and builder.network.spec(node.name).dtype not in FLOATS:
         raise Refused(f"a reduction to {builder.network.spec(node.name).dtype} is left to PyTorch")
     x = builder.value(source, builder.full)
     if name in BATCH_NORM:
@@ -183,6 +184,21 @@ def norm(builder: Builder, node: Node, x: str) -> str:
     return builder.op("sqrt", builder.reduce("sum", builder.op("mul", x, x), hint="squares"), hint="norm")
 
 
+def place(builder: Builder, node: Node, x: str) -> str:
+    """Of the largest (least) element of a row, the first where several are equal; NaN is above (below) all."""
+    if builder.kernel.length >= 2**31 or builder.kernel.ops[x].level != "full":
+        raise Refused("a place in a row of 2^31 elements, or in one of equal elements")
+    if short(node) == "argmin":
+        x = builder.op("neg", x)
+    at = ""
+    axes = builder.kernel.inner
+    for axis, stride in zip(axes, contiguous_strides(tuple(builder.sizes[axis] for axis in axes)), strict=True):
+        step = builder.op("coord", dtype="int64", hint="at", attr=axis)
+        step = builder.op("mul", step, builder.const(stride, "int64"), dtype="int64") if stride != 1 else step
+        at = builder.op("add", at, step, dtype="int64") if at else step
+    return builder.op("reduce", x, at, dtype="int64", attr="argmax", hint="place")
+
+
 def pool(builder: Builder, node: Node, x: str) -> str:
     return builder.reduce("amax", x, hint="best") if short(node) == "max_pool2d" else mean(builder, node, x)
 
@@ -192,7 +208,7 @@ EMIT = {
     "layer_norm": layer_norm, "rms_norm": rms_norm, "group_norm": group_norm, "mean": mean, "var": variance, "std": variance,
     "sum": lambda builder, node, x: builder.reduce("sum", x), "amax": lambda builder, node, x: builder.reduce("amax", x, hint="top"),
     "amin": lambda builder, node, x: builder.reduce("amin", x, hint="least"), "linalg_vector_norm": norm, "max_pool2d": pool, "avg_pool2d": pool,
-    "cross_entropy_rows": cross_entropy, "mean_counted": mean_counted,
+    "argmax": place, "argmin": place, "cross_entropy_rows": cross_entropy, "mean_counted": mean_counted,
     "cumsum": lambda builder, node, x: builder.op("scan", x, attr="sum", hint="running"),
 }  # fmt: skip
 FULL = {"softmax", "_softmax", "log_softmax", "_log_softmax", "layer_norm", "rms_norm", "group_norm", "cumsum"}

@@ -173,9 +173,9 @@ def shifted(network: Network, node: Node, axis: int) -> tuple | None:
 def tile_of(work: Work) -> tuple[int, int]:
     """Threads of a block, and groups of four elements that each of them has in a tile."""
     quarters = -(-work.detail.length // 4)
-    threads = 512 if quarters >= 2048 else 256 if quarters >= 512 else 128
+    threads = 256 if quarters >= 512 else 128
     threads = work.knob("block", threads)
-    return threads, work.knob("groups", max(1, min(8, quarters // threads)))
+    return threads, work.knob("groups", max(1, min(4, quarters // threads)))
 
 
 def across(work: Work) -> Printed:

@@ -98,12 +98,20 @@ class Body:
 
     def declare(self, step: Pass) -> None:
         for op in step.reduces:
+            if op.attr == "argmax":
+                self.put(f"float {op.name}_best_part = -INFINITY;")
+                self.put(f"long long {op.name}_part = 0;")
+                continue
             wide = self.sums_wide(op)
             self.put(f"{'double' if wide else 'float'} {op.name}_part = {'0.0' if wide else START[op.attr]};")
 
     def combine(self, op: Op, known: dict[str, str], keep: bool = False) -> None:
         """The result over all threads of the row (of the block); `keep`: in the precision of the sums."""
-        if self.shape.warp_rows:
+        if op.attr == "argmax":
+            rank = f"ranked({op.name}_best_part, {op.name}_part)"
+            over = f"over_warp<Max>({rank})" if self.shape.warp_rows else f"over_block<Max, {self.shape.threads}>({rank}, ranked(-INFINITY, 0))"
+            self.put(f"const long long {op.name} = place_of({over});")
+        elif self.shape.warp_rows:
             self.put(f"const float {op.name} = over_warp<{HOW[op.attr]}>({op.name}_part);")
         else:
             wide = self.sums_wide(op)
@@ -302,6 +310,11 @@ class Body:
         for op in step.reduces:
             name = f"{op.name}{suffix}"
             value = printer.text(op.args[0])
+            if op.attr == "argmax":
+                best = f"{op.name}_best{suffix}"
+                above = f"{value} > {best} || ({value} != {value} && {best} == {best})"
+                self.put(f"if ({above}) {best} = {value}, {name} = {printer.text(op.args[1])};")
+                continue
             if op.attr == "sum":
                 self.put(f"{name} += {value};")
             else:

@@ -63,6 +63,11 @@ class Lanes:
         return parts if self.each % parts == 0 and self.kernel.length % self.groups == 0 else 1
 
     def declaration(self, op: Op, parts: int) -> str:
+        if op.attr == "argmax":
+            best = f"float {op.name}_best_part{'s' if parts > 1 else ''}"
+            if parts == 1:
+                return f"{best} = -INFINITY; long long {op.name}_part = 0;"
+            return f"{best}[{parts}] = {{{', '.join(['-INFINITY'] * parts)}}}; long long {op.name}_parts[{parts}] = {{}};"
         kind = "double" if op.dtype == "float64" else "float"
         if parts == 1:
             return f"{kind} {op.name}_part = {START[op.attr]};"
@@ -111,6 +116,9 @@ class Lanes:
         body.close(len(kernel.inner))
 
     def join(self, op: Op, parts: int) -> None:
+        if op.attr == "argmax":
+            self.join_places(op, parts)
+            return
         body, how = self.body, HOW[op.attr]
         kind = "double" if op.dtype == "float64" else "float"
         value = f"{op.name}_part"
@@ -119,6 +127,19 @@ class Lanes:
             body.put(f"for (int part = 1; part < {parts}; ++part) {value} = {how}::join({value}, {op.name}_parts[part]);")
         value = f"over_groups<{how}, {self.wide}, {self.groups}>({value})" if self.groups > 1 else value
         body.put(f"const {kind} {op.name} = {value};")
+
+    def join_places(self, op: Op, parts: int) -> None:
+        body = self.body
+        if parts == 1 and self.groups == 1:
+            body.put(f"const long long {op.name} = {op.name}_part;")
+            return
+        each = "s[{0}]" if parts > 1 else ""
+        body.put(f"long long {op.name}_rank = ranked({op.name}_best_part{each.format(0)}, {op.name}_part{each.format(0)});")
+        if parts > 1:
+            rank = f"ranked({op.name}_best_parts[part], {op.name}_parts[part])"
+            body.put(f"for (int part = 1; part < {parts}; ++part) {op.name}_rank = Max::join({op.name}_rank, {rank});")
+        rank = f"over_groups<Max, {self.wide}, {self.groups}>({op.name}_rank)" if self.groups > 1 else f"{op.name}_rank"
+        body.put(f"const long long {op.name} = place_of({rank});")
 
 
 def held_loads(kernel: Kernel, shape: Shape, body: Body) -> list[str]:

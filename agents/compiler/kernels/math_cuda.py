@@ -20,6 +20,15 @@ struct Sum { template <class T> static __device__ __forceinline__ T join(T a, T 
 struct Max { template <class T> static __device__ __forceinline__ T join(T a, T b) { return a > b || a != a ? a : b; } };
 struct Min { template <class T> static __device__ __forceinline__ T join(T a, T b) { return a < b || a != a ? a : b; } };
 """
+PLACES = """\
+// A value and its place in one number: of two, the larger belongs to the larger value, of equal values to the first. NaN is above all.
+__device__ __forceinline__ long long ranked(float value, long long place) {
+    const int bits = __float_as_int(value + 0.0f);
+    const int order = value != value ? 0x7fffffff : bits < 0 ? bits ^ 0x7fffffff : bits;
+    return (long long)(((unsigned long long)(unsigned)order << 32) | (0xffffffffu - (unsigned)place));
+}
+__device__ __forceinline__ long long place_of(long long rank) { return 0xffffffffu - (unsigned)rank; }
+"""
 OVER_WARP = """\
 // Every lane of a warp gets the result over its 32 lanes.
 template <class How, class T> __device__ __forceinline__ T over_warp(T value) {
@@ -116,6 +125,7 @@ def sources(kinds: set[str], kernels: str) -> list[str]:
     for name, below in BUILT_ON.items():
         calls |= below if name in calls else set()
     parts += [JOIN] if calls else []
+    parts += [PLACES] if "ranked(" in kernels else []
     parts += [text for name, text in COLLECTIVES.items() if name in calls]
     return parts + ([SCAN] if "before_in_block<" in kernels else [])
 

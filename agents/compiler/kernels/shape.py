@@ -114,9 +114,10 @@ def _cuda(kernel: Kernel, figures: DeviceFigures, options: Options, group: str, 
     short = kernel.length <= 1024 and kernel.rows >= figures.units * 4
     if options.knob("warp-row", group, int(short)):
         return Shape("rows", cache=cache, threads=options.knob("block", group, 128), warp_rows=True)
-    if options.on("parallel-split", group) or (kernel.rows < figures.units and kernel.length >= 1 << 14):
+    places = any(op.attr == "argmax" for op in kernel.ops.values())  # what several blocks find is joined as doubles, which hold no places
+    if not places and (options.on("parallel-split", group) or (kernel.rows < figures.units and kernel.length >= 1 << 14)):
         return _split(kernel, figures, options, group)
-    if kernel.length > IN_REGISTERS:
+    if kernel.length > IN_REGISTERS and not places:
         return _long_rows(kernel, figures, options, group, cache)
     threads = 1024 if kernel.length >= 8192 else 512 if kernel.length >= 4096 else 256 if kernel.length >= 1024 else 128
     return Shape("rows", cache=cache, threads=options.knob("block", group, threads))

@@ -84,3 +84,30 @@ def test_rows_across_memory(compiled, task, name, length):
     for groups, block in ((1, 64), (2, 64), (8, 256)):
         assert groups in known["groups"].values
         emulated(found, Options().with_knob("groups", groups, group).with_knob("block", block, group))
+
+
+PLACES = {
+    "across": ("return torch.argmax(x, dim=1)", "torch.randint(0, 40, (2, 130, 70)).float()"),
+    "row": ("return torch.argmin(x * 2, dim=-1, keepdim=True), x.sum(-1, keepdim=True)", "torch.randint(-9, 9, (200, 33)).float()"),
+    "long": ("return x.argmax(1)", "torch.randint(-9, 9, (3, 3000)).float()"),
+    "all": ("return torch.argmax(x)", "torch.randn(20, 30)"),
+    "nan": ("return torch.argmin(x, 1)", "torch.where(torch.rand(64, 50) > 0.98, float('nan'), torch.rand(64, 50))"),
+    "nothing": ("return torch.argmax(x, 1)", "torch.full((64, 50), -float('inf'))"),
+}
+
+
+@pytest.mark.parametrize("name", some(PLACES, ("across",)))
+def test_places_of_the_largest_and_least(compiled, task, name):
+    body, inputs = PLACES[name]
+    found = compiled(task(body, inputs))
+    assert all(group.space == "own kernel" for group in found.plan.groups)
+    found.check()
+    found = compiled(task(body, inputs), figures=H200)
+    group = found.plan.own[0].id
+    for options in (Options(), Options().with_knob("groups", 8, group).with_knob("block", 256, group)):
+        emulated(found, options)
+
+
+def test_one_kernel_finds_the_place_and_the_value(compiled, task):
+    found = compiled(task("return torch.argmax(x, 1), x.amax(1)", "torch.randn(64, 50)"), figures=H200)
+    assert len(found.plan.own) == 1
