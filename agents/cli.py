@@ -21,6 +21,7 @@ from agents.knowledge import FolderLibrary
 from agents.llm import open_models
 from agents.llm.cli import add_commands
 from agents.local import LocalVerifier
+from agents.memory.experience import FolderExperience
 from agents.memory.inspirations import FolderInspirations, Split
 from agents.projection import Summary, project
 from agents.results import write_results
@@ -57,6 +58,9 @@ def parser() -> argparse.ArgumentParser:
     solve.add_argument("--documents", type=Path, metavar="DIR", help="text and Markdown that a diagnosis may look up and cites")
     solve.add_argument("--learn-from", type=Path, metavar="DIR", help="finished runs whose confirmed improvements may inspire this one")
     waiting = "where a model does not answer, or a plan is to be read: end the process with the run paused (default), or wait for `resume`"
+    kept = "what runs on this device left: promises that strategies kept, numbers that kernels were tuned to (default: experience in --data-dir)"
+    solve.add_argument("--experience", type=Path, metavar="DIR", help=kept)
+    solve.add_argument("--no-experience", action="store_true", help="begin without it, and leave nothing")
     solve.add_argument("--on-model-failure", choices=["stop", "wait"], default="stop", help=waiting)
     solve.add_argument("--resume", action="store_true", help="continue what was interrupted in --out; finished runs are left as they are")
     solve.add_argument("--data-dir", type=Path, metavar="DIR", help="the verifier's build cache (default: stitchwork in the user's cache folder)")
@@ -158,6 +162,7 @@ async def solve_one(args: argparse.Namespace, path: Path, name: str, folder: Pat
         on_pause=args.on_model_failure,
         library=FolderLibrary(args.documents) if args.documents else None,
         inspirations=FolderInspirations(args.learn_from) if args.learn_from else None,
+        experience=None if args.no_experience else FolderExperience(args.experience or (args.data_dir or default_data_dir()) / "experience"),
         split=Split(tasks=frozenset(sha256(read_source(task)) for task in find_tasks(args.tasks))),  # solved together, they teach each other nothing
     )
     progress = None if args.quiet else Progress(journal, len(begun))

@@ -19,6 +19,7 @@ from agents.journal import MemoryJournal
 from agents.llm.cassette import Exchange, difference, exchanges_of, fingerprint
 from agents.llm.errors import ModelFailure
 from agents.llm.messages import Delta, Reply, Request
+from agents.memory.experience import Recalled
 from agents.memory.inspirations import Inspiration
 from agents.ports import Journal, Passage
 from agents.replay import BESIDE
@@ -67,6 +68,7 @@ async def replay(recorded: Journal, roles: Roles | None = None) -> Outcome:
     engine = Engine(
         journal, verifier, settings_of(events), (await recorded.get(started["source"]["sha"])).decode(), started["task"]["name"],
         program_source=program, roles=roles, models=models, on_pause="stop", library=effects.library(), inspirations=effects.inspirations(),
+        experience=effects.experience(),
     )  # fmt: skip
     summary = await engine.execute()
     found = models.problem or first_difference(events, journal.events)
@@ -221,6 +223,9 @@ class Effects:
     def library(self) -> RecordedLibrary | None:
         return RecordedLibrary(self) if self._values["library"] else None
 
+    def experience(self) -> RecordedExperience | None:
+        return RecordedExperience(self) if self._values["experience"] else None
+
     def inspirations(self) -> RecordedInspirations | None:
         return RecordedInspirations(self) if self._values["inspirations"] else None
 
@@ -239,6 +244,17 @@ class RecordedInspirations:
 
     async def find(self, operators: Sequence[str], device: str, exclude: Any) -> list[Inspiration]:
         return [Inspiration.model_validate(row) for row in self._effects.take("inspirations")]
+
+
+class RecordedExperience:
+    def __init__(self, effects: Effects):
+        self._effects = effects
+
+    async def recall(self, device_model: str, kernels: list[str], exclude: Any) -> Recalled:
+        return Recalled.model_validate(self._effects.take("experience") or {})
+
+    async def learn(self, device_model: str, task: str, records: Any, tuned: Any) -> None:
+        """A replay has nothing new to teach."""
 
 
 def _show(value: Any) -> str:

@@ -24,6 +24,7 @@ from verifier.report import Interval
 from verifier.source import sha256
 
 if TYPE_CHECKING:
+    from agents.memory.experience import ExperiencePort
     from agents.memory.inspirations import Inspirations, Split
 
 log = logging.getLogger(__name__)
@@ -78,13 +79,14 @@ class Engine:
         on_pause: Literal["wait", "stop"] = "wait",  # for a person to resume the run, or return with the run paused, where it needs one
         library: Library | None = None,  # documents that a diagnosis may look up
         inspirations: Inspirations | None = None,  # what earlier runs can teach
+        experience: ExperiencePort | None = None,  # what runs on the same device left: promises kept, numbers of kernels
         split: Split | None = None,  # of a benchmark that is being scored: what may not come back; null: this task alone
     ):
         self.journal, self.verifier, self._settings = journal, verifier, settings
         self._former: list[tuple[int, Settings]] = []  # of a forked run: settings, with the seq of the fork that ended them
         self.task_source, self.task_name, self.program_source = task_source, task_name, program_source
         self.roles, self.models, self.on_pause = roles, models, on_pause
-        self.library, self.inspirations, self.split = library, inspirations, split
+        self.library, self.inspirations, self.experience, self.split = library, inspirations, experience, split
         self.ledger = Ledger(settings.budget)
         self.replay = Replay()
         self.notes = Notes()

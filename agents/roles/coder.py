@@ -8,6 +8,7 @@ from dataclasses import replace
 from agents.compiler import Options, print_program
 from agents.compiler.cost import times
 from agents.compiler.knobs import Number, numbers, with_numbers
+from agents.compiler.tuned import fingerprints, with_tuned
 from agents.plan_edits import first_options
 from agents.roles.compiled import Compiled
 from agents.roles.compiled_ideas import NUMBER, realised
@@ -27,7 +28,14 @@ class BuiltInCoder:
         compiled: Compiled = situation.plan.data
         if parent is None or advice is None or parent.edit.options is None:  # no options: a model wrote it, before a fork of the run
             options = first_options(compiled, situation.plan.payload)
-            return self._print(compiled, situation, options, "The first program", first_change(compiled), tuple(first_words(compiled)))
+            says = [*first_words(compiled)]
+            if situation.tuned:
+                kernels = fingerprints(compiled.plan, situation.task_source, options)
+                options = with_tuned(options, kernels, situation.tuned)
+                says.append(
+                    f"Numbers of {len(options.group_knobs)} group(s) are those that earlier runs on this device found for the same kernels.\n"
+                )
+            return self._print(compiled, situation, options, "The first program", first_change(compiled), tuple(says))
         if advice.route == "repair":
             if parent.report is not None and parent.report.status == "inconclusive":
                 changes = f"nothing: candidate {parent.number} could not be measured, so it is tried once more"

@@ -6,10 +6,12 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from agents.compiler import DeviceFigures, make_plan
+from agents.compiler import DeviceFigures, Options, make_plan
 from agents.compiler.cost import bound_of, expected_ms
 from agents.compiler.figures import library_arithmetic
+from agents.compiler.tuned import fingerprints
 from agents.events import MAX_PAYLOAD_BYTES
+from agents.memory.experience import recall
 from agents.roles import compiled_ideas
 from agents.roles.compiled import Compiled
 from agents.roles.obeying import heed
@@ -28,6 +30,9 @@ class BuiltInPlanner:
         figures = DeviceFigures.of(described or None, device)
         compiled = Compiled(make_plan(capture, situation.task_source, figures, situation.settings.precision), figures)
         floor_ms = compiled.plan.floor_ms or None
+        model = str((described or {}).get("device_model") or "")
+        recalled = await recall(span, situation, model, lambda: fingerprints(compiled.plan, situation.task_source, Options()).values())
+        situation.records, situation.tuned = recalled.records, recalled.tuned
         return Plan(
             payload=payload_of(compiled, floor_ms),
             says=tuple(says(compiled, capture.bytes_min, capture.flops, floor_ms)),

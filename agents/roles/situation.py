@@ -122,6 +122,7 @@ class Situation:
     refusals: list[str] = field(default_factory=list)  # why replies could not be used, since the last program
     replans_left: int = 0  # how often the workflow would still ask for a new plan
     outcome: str = ""  # why a new plan is asked for
+    tuned: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # numbers of kernels, by fingerprint, from earlier runs
     records: Mapping[str, Record] = field(default_factory=dict)  # of strategies on this kind of device, from earlier runs
     orders: Orders = field(default_factory=Orders)  # of people to the built-in roles
 

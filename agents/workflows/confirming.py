@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from agents.budget import OutOfBudget
+from agents.compiler import Options
+from agents.compiler.tuned import fingerprints, tuned_by
+from agents.roles.compiled import Compiled
 from agents.roles.situation import Attempt, Situation
 from agents.run import Engine, Finish
+from agents.strategies.ledger import entries, records
 from agents.workflows.measuring import measure, verdict
+from verifier.source import sha256
 
 MAX_CONFIRMED = 3  # winners that are tried in tier full before the run gives up
 
@@ -19,19 +24,20 @@ async def confirm(run: Engine, situation: Situation, reason: str, spent: bool) -
             "out_of_budget" if spent else "failed", f"no program passed; {reason}" + (f" (the last: {verdict(last)})"[:1500] if last else "")
         )
     try:
-        return await confirm_one_of(run, ranked[:MAX_CONFIRMED], reason)
+        return await confirm_one_of(run, situation, ranked[:MAX_CONFIRMED], reason)
     except OutOfBudget as error:
         best = ranked[0]
         return Finish("out_of_budget", f"{error}: candidate {best.number} ({verdict(best.report)}, tier quick) is not confirmed", best.number)
 
 
-async def confirm_one_of(run: Engine, ranked: list[Attempt], reason: str) -> Finish:
+async def confirm_one_of(run: Engine, situation: Situation, ranked: list[Attempt], reason: str) -> Finish:
     async with run.span("confirm", "Confirm the winner on fresh seeds", "verifier") as span:
         for attempt in ranked:
             report = await measure(span, attempt.edit.source, attempt.number, "full")
             await span.say("verifier", f"Candidate {attempt.number}, confirmed against all baselines: {verdict(report)}.")
             if report.status != "passed" or report.speedup is None:
                 continue
+            await remember(run, situation, attempt)
             if run.settings.profiles == "winner" or (run.settings.profiles == "all" and attempt.profile is None):
                 await span.profile(attempt.edit.source, attempt.number)
             span.summary = verdict(report)
@@ -41,3 +47,15 @@ async def confirm_one_of(run: Engine, ranked: list[Attempt], reason: str) -> Fin
         span.fail("no candidate held on fresh seeds")
     best = ranked[0].number if report.status == "inconclusive" else None
     return Finish("failed", f"no candidate was confirmed: {verdict(report)}"[:2000], best)
+
+
+async def remember(run: Engine, situation: Situation, winner: Attempt) -> None:
+    """Leave what this run taught to later ones on the same device: no effect on this one, so nothing stands in its trace."""
+    if run.experience is None or winner.report is None:
+        return
+    options, data = winner.edit.options, situation.plan.data if situation.plan is not None else None
+    tuned = {}
+    if isinstance(data, Compiled) and isinstance(options, Options) and options.group_knobs:
+        tuned = tuned_by(options, fingerprints(data.plan, situation.task_source, options))
+    found = records(entries(await run.journal.load()))
+    await run.experience.learn(winner.report.environment.device_model, sha256(situation.task_source), found, tuned)

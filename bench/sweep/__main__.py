@@ -64,6 +64,8 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--budget-candidates", default="6", metavar="N")
     run.add_argument("--budget-seconds", default="600", metavar="S", help="of a run's search; confirming the winner is kept back from it")
     run.add_argument("--profiles", default="none", choices=["all", "winner", "none"], help="by Nsight Systems (default: none, 12 s each)")
+    warm = "begin with the numbers and records that earlier sittings left in KEPT/experience, and leave some: for rows made --again"
+    run.add_argument("--warm", action="store_true", help=f"{warm}; a row says it. Without: every task as if it were the first on this device")
     run.add_argument("--spares", type=int, help="processes that each verifier keeps ready")
     run.add_argument("--data-dir", type=Path, default=ROOT / ".data" / "sweep", help="build caches, a folder a device")
     run.add_argument("--traces", action="store_true", help="leave the runs in KEPT/work/runs")
@@ -89,11 +91,14 @@ def sitting(arguments: argparse.Namespace) -> int:
     devices = arguments.devices.split(",")
     given = ["--budget-candidates", arguments.budget_candidates, "--budget-seconds", arguments.budget_seconds]
     given += ["--profiles", arguments.profiles, *arguments.rest]
-    store.note(command=f"make bench-kernelbench SETS={','.join(sets)}, {' '.join(given)}")
+    experience = ["--experience", str(store.experience.resolve())] if arguments.warm else ["--no-experience"]
+    store.note(command=f"make bench-kernelbench SETS={','.join(sets)}, {' '.join(given)}{' --warm' if arguments.warm else ''}")
     waiting = to_do(wanted, store, [part for part in arguments.again.split(",") if part])
     print(f"{len(wanted)} tasks, {len(wanted) - len(waiting)} rows there already, {len(devices)} device(s), code {store.code}", flush=True)
     limit = arguments.limit_seconds
-    series = Sitting(store, devices, arguments.data_dir, given, limit, arguments.task_seconds, arguments.spares, arguments.traces, begun)
+    series = Sitting(
+        store, devices, arguments.data_dir, [*given, *experience], limit, arguments.task_seconds, arguments.spares, arguments.traces, begun
+    )
     series.run(waiting)
     left = [item.key for item in waiting if item.key not in series.finished]
     if arguments.accept and not left and series.left() > 2 * LAST_SECONDS and arguments.checkout is not None:

@@ -38,6 +38,7 @@ def row_of(folder: Path) -> dict[str, Any]:
         "seconds": round(summary.spent.get("seconds", 0.0), 1),
         "verifier_seconds": round(summary.spent.get("verifier_seconds", 0.0), 1),
         "moves": moves(summary, best),
+        "warm": any(e.kind == "effect.completed" and e.payload["name"] == "experience" and any(e.payload["value"].values()) for e in events),
         "groups": groups(summary, best),
     }
     if confirmed:

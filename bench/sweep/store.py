@@ -1,7 +1,8 @@
-"""What a sweep keeps between sittings: three files in one folder, each written whole.
+"""What a sweep keeps between sittings: a few files in one folder, each written whole.
 
 kernelbench.json     a row a task, the time that interrupted runs took, what KernelBench's own evaluation said
 programs.tar.gz      best.py of every run that ended with a program, by task
+experience.tar.gz    of sittings with --warm: numbers that kernels were tuned to, promises that strategies kept
 unfinished.tar.gz    the traces of runs that a time limit interrupted; the next sitting continues them
 """
 
@@ -22,7 +23,7 @@ from typing import Any
 from bench.sweep.rows import dumped
 from bench.sweep.tasks import ROOT
 
-ROWS, PROGRAMS, UNFINISHED = "kernelbench.json", "programs.tar.gz", "unfinished.tar.gz"
+ROWS, PROGRAMS, UNFINISHED, EXPERIENCE = "kernelbench.json", "programs.tar.gz", "unfinished.tar.gz", "experience.tar.gz"
 MOST_BYTES = 15 << 20  # of an archive: what may be carried from host to host
 CODE = ("agents/compiler", "agents/roles", "agents/workflows", "agents/strategies", "verifier")
 
@@ -39,7 +40,7 @@ class Store:
         self.content: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {"rows": {}}
         self.code = code()
         self.content.setdefault("unfinished", {})
-        for name, into in ((PROGRAMS, self.programs), (UNFINISHED, self.runs)):
+        for name, into in ((PROGRAMS, self.programs), (UNFINISHED, self.runs), (EXPERIENCE, self.experience)):
             if (path.parent / name).exists():
                 unpack(path.parent / name, into)
         for key, entry in list(self.content["unfinished"].items()):
@@ -54,6 +55,10 @@ class Store:
     @property
     def runs(self) -> Path:
         return self.work / "runs"
+
+    @property
+    def experience(self) -> Path:
+        return self.work / "experience"
 
     @property
     def rows(self) -> dict[str, dict[str, Any]]:
@@ -94,6 +99,8 @@ class Store:
         with self.lock:
             programs = sorted(self.programs.glob("*.py")) if self.programs.exists() else []
             write(self.folder / PROGRAMS, archive((path, path.name) for path in programs))
+            if self.experience.exists():
+                write(self.folder / EXPERIENCE, archive((path, path.name) for path in self.experience.glob("*.json")))
             self.runs.mkdir(parents=True, exist_ok=True)
             waiting = [self.runs / slug(key) for key in self.content["unfinished"]]
             packed, left = [], MOST_BYTES

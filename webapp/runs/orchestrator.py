@@ -14,6 +14,7 @@ from psycopg_pool import PoolTimeout
 
 from agents.events import NewEvent
 from agents.llm import open_models
+from agents.memory.experience import FolderExperience
 from agents.ports import LeaseLost
 from agents.run import Engine
 from agents.settings import Settings
@@ -71,6 +72,7 @@ class Orchestrator:
                 models=self.models,
                 library=TeamLibrary(run.team_id),
                 inspirations=TeamInspirations(run.team_id),
+                experience=FolderExperience(settings.DATA_DIR / "experience" / str(run.team_id)),
                 split=await in_thread(split_of)(run),
             )
             await engine.execute()
