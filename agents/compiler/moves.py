@@ -8,9 +8,12 @@ from agents.compiler.cost import NEAR_FLOOR, left_alone, library_ms, times
 from agents.compiler.groups.fuse import build
 from agents.compiler.ir import Kernel
 from agents.compiler.kernels.shape import Shape, shape_of, streams
+from agents.compiler.kernels.triton_shape import TritonShape, triton_shape_of
+from agents.compiler.kernels.triton_shape import knobs_of as triton_knobs
 from agents.compiler.network import Network
 from agents.compiler.options import Move, Options
 from agents.compiler.plan import CompilerPlan, Group, work_of
+from agents.compiler.streams import LEAST_GAIN, promised
 from verifier.jobs import Profile
 from verifier.report import Report
 
@@ -28,6 +31,7 @@ def moves(plan: CompilerPlan, options: Options, report: Report | None, profile: 
         return []
     found = _graph(plan, options, report, profile)
     network = Network(plan.graph)
+    found += _streams(plan, network, options)
     measured = times(plan, options, report, profile)
     for group in plan.own:
         ms = measured.get(group.id)
@@ -40,11 +44,18 @@ def moves(plan: CompilerPlan, options: Options, report: Report | None, profile: 
             kernel = build(network, group.operators)
         except Refused:
             continue
-        shape = shape_of(kernel, plan.figures, options, group.id)
-        found += _split(plan, options, group, kernel, shape, total, ms)
-        found += _stores(plan, options, group, kernel, shape, total, ms)
-        found += _blocks(plan, options, group, kernel, shape, total, ms)
+        if plan.language == "triton":
+            tiled = triton_shape_of(kernel, plan.figures, options, group.id)
+            found += _split(plan, options, group, kernel, tiled, total, ms)
+            found += _neighbours(options, group, triton_knobs(kernel, tiled), total, ms)
+        else:
+            shape = shape_of(kernel, plan.figures, options, group.id)
+            found += _split(plan, options, group, kernel, shape, total, ms)
+            found += _stores(plan, options, group, kernel, shape, total, ms)
+            found += _blocks(plan, options, group, kernel, shape, total, ms)
         found += _give_back(options, group, report, total, ms)
+    if plan.language == "triton" and sum(not options.on("leave-to-library", group.id) for group in plan.own) <= 1:
+        found = [move for move in found if move.strategy != "leave-to-library"]  # Triton was asked for: one kernel stays
     return sorted(found, key=lambda move: -move.expected_speedup)
 
 
@@ -77,7 +88,25 @@ def _graph(plan: CompilerPlan, options: Options, report: Report, profile: Profil
     ]
 
 
-def _split(plan, options: Options, group: Group, kernel: Kernel, shape: Shape, total: float, ms: float | None) -> list[Move]:
+def _streams(plan: CompilerPlan, network: Network, options: Options) -> list[Move]:
+    """Branches side by side, once launches are recorded: before that the host sets the pace."""
+    if plan.figures.kind != "cuda" or not options.on("cuda-graph") or options.on("overlap-streams") or plan.graph.mutated_inputs:
+        return []
+    schedule = promised(network, [(group.operators, group.floor_ms) for group in plan.groups])
+    if schedule.gain < LEAST_GAIN:
+        return []
+    return [
+        Move(
+            strategy="overlap-streams",
+            options=options.with_strategy("overlap-streams"),
+            expected_speedup=round(schedule.gain, 3),
+            expectation=f"branches run side by side: {schedule.serial_us:.0f} us of short kernels towards {schedule.us:.0f} us",
+            why="by the model, groups that do not depend on each other are too short to fill the device",
+        )  # fmt: skip
+    ]
+
+
+def _split(plan, options: Options, group: Group, kernel: Kernel, shape: Shape | TritonShape, total: float, ms: float | None) -> list[Move]:
     few = plan.figures.units * (2 if plan.figures.kind == "cuda" else 1)
     if shape.style != "rows" or kernel.rows >= few or kernel.length < 4096:
         return []
@@ -146,20 +175,7 @@ def _family(plan, network: Network, options: Options, group: Group, report: Repo
         offered = families.by_name(group.family).knobs(work_of(plan, network, group, options))
     except Refused:
         return []
-    found = []
-    for name, (values, now) in offered.items():
-        at = values.index(now) if now in values else 0
-        for value in {*values[max(at - 1, 0) : at + 2]} - {now}:
-            found.append(
-                Move(
-                    strategy="block-size",
-                    group=group.id,
-                    options=options.with_knob(name, value, group.id),
-                    expected_speedup=gain(total, ms, (ms or 0) * 0.95, 0.02),
-                    expectation=f"{group.title}: {name} {value} instead of {now}",
-                    why=f"{group.title} is {ms / group.floor_ms:.1f} times its floor" if ms and group.floor_ms else "only a number changes",
-                )
-            )
+    found = _neighbours(options, group, offered, total, ms)
     speedup, library = report.speedup, library_ms(group, plan.figures, plan.precision)
     behind = ms is not None and ms > library * SLOWER
     if behind or (speedup is not None and speedup.low <= 1.0):
@@ -174,6 +190,25 @@ def _family(plan, network: Network, options: Options, group: Group, report: Repo
                 why=taken or f"the program is not faster than eager ({speedup.ratio:.2f}x)",
             )
         )
+    return found
+
+
+def _neighbours(options: Options, group: Group, offered: dict[str, tuple[tuple[int, ...], int]], total: float, ms: float | None) -> list[Move]:
+    """Each number one step up and down."""
+    found = []
+    for name, (values, now) in offered.items():
+        at = values.index(now) if now in values else 0
+        for value in {*values[max(at - 1, 0) : at + 2]} - {now}:
+            found.append(
+                Move(
+                    strategy="block-size",
+                    group=group.id,
+                    options=options.with_knob(name, value, group.id),
+                    expected_speedup=gain(total, ms, (ms or 0) * 0.95, 0.02),
+                    expectation=f"{group.title}: {name} {value} instead of {now}",
+                    why=f"{group.title} is {ms / group.floor_ms:.1f} times its floor" if ms and group.floor_ms else "only a number changes",
+                )
+            )
     return found
 
 

@@ -25,11 +25,8 @@ def impossible(settings: Settings, models: ModelPort | None = None) -> str | Non
     for name in dict.fromkeys((settings.planner, settings.coder, settings.judge)):
         if name != BUILT_IN and (models is None or not models.known(name)):
             return f'there is no LLM profile {name!r} on this installation; use "built-in"'
-    if settings.coder == BUILT_IN:
-        if settings.planner != BUILT_IN:
-            return "the built-in coder prints the compiler's own plan, not a model's: name a profile as the coder too, or take the built-in planner"
-        if settings.language == "triton":
-            return "the built-in coder writes CUDA C++ on a GPU and C++ on a CPU; name a profile as the coder for Triton"
+    if settings.coder == BUILT_IN and settings.planner != BUILT_IN:
+        return "the built-in coder prints the compiler's own plan, not a model's: name a profile as the coder too, or take the built-in planner"
     gpu = settings.device.startswith("cuda")
     if settings.language is not None and gpu != (settings.language != "cpp"):
         return "C++ is for the CPU: choose CUDA C++ or Triton on a GPU" if gpu else "CUDA C++ and Triton need a GPU: choose C++ on the CPU"

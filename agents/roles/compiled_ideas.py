@@ -13,6 +13,7 @@ from agents.compiler import Options
 from agents.compiler.builder import Refused
 from agents.compiler.groups.fuse import build
 from agents.compiler.kernels.shape import shape_of, streams
+from agents.compiler.kernels.triton_shape import triton_shape_of
 from agents.compiler.knobs import numbers
 from agents.compiler.moves import moves
 from agents.compiler.network import Network
@@ -152,9 +153,11 @@ def _singles(compiled: Compiled, situation: Situation) -> Iterator[tuple[str, in
             kernel = build(network, group.operators)
         except Refused:
             continue
-        shape = shape_of(kernel, compiled.figures, Options(), group.id)
+        triton = plan.language == "triton"
+        shape = (triton_shape_of if triton else shape_of)(kernel, compiled.figures, Options(), group.id)
         if shape.style == "rows":
             yield f"{group.id} parallel-split", 1
+        if shape.style == "rows" and not triton:  # whose rows are in registers, or are read again
             yield f"{group.id} row-cache", 0
         if compiled.figures.kind == "cpu" and shape.style in ("rows", "elements") and streams(kernel):
             yield f"{group.id} non-temporal-stores", 1
@@ -162,5 +165,5 @@ def _singles(compiled: Compiled, situation: Situation) -> Iterator[tuple[str, in
         for value in number.values:
             if value != number.value:
                 yield f"{','.join(number.groups)} {number.name.rpartition('.')[2]}", value
-    for group in own:
+    for group in own if plan.language != "triton" or len(own) > 1 else ():  # Triton was asked for: one kernel stays
         yield f"{group.id} leave-to-library", 1

@@ -28,7 +28,7 @@ class BuiltInPlanner:
         capture, device = situation.capture, situation.settings.device
         described = await span.effect("device", span.run.describe_device)
         figures = DeviceFigures.of(described or None, device)
-        compiled = Compiled(make_plan(capture, situation.task_source, figures, situation.settings.precision), figures)
+        compiled = Compiled(make_plan(capture, situation.task_source, figures, situation.settings.precision, situation.settings.language), figures)
         floor_ms = compiled.plan.floor_ms or None
         model = str((described or {}).get("device_model") or "")
         recalled = await recall(span, situation, model, lambda: fingerprints(compiled.plan, situation.task_source, Options()).values())

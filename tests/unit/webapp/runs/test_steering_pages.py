@@ -196,7 +196,7 @@ def test_a_run_is_forked_at_a_candidate_with_other_settings(people, played):
         ({"at": "soon"}, "no event 0"),
         ({"llm": "nobody"}, "Select a valid choice"),
         ({"candidates": "0"}, "greater than or equal to 1"),
-        ({"language": "triton"}, "for Triton"),
+        ({"language": "triton"}, "Triton need a GPU"),
         ({"planner": "fast", "llm": "built-in"}, "name a profile as the coder"),
     ],
 )
