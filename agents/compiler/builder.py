@@ -320,7 +320,8 @@ class Builder:
     def store(self, name: str) -> None:
         """Write value `name` of the graph to memory of its own."""
         shape, at, op = self.network.spec(name).shape, self.maps[name], self.values[name]
-        strides = self.domain_strides(contiguous_strides(shape), at)
+        layout = self.network.layouts[name]
+        strides = self.domain_strides(layout.strides if layout.base == name else contiguous_strides(shape), at)
         covered = {axis for entry in at for axis in entry}
         needed = {axis for axis in range(len(self.sizes)) if self.sizes[axis] != 1}
         splits_whole = all(product(self.sizes[a] for a in entry) == size for entry, size in zip(at, shape, strict=True) if entry)

@@ -156,17 +156,23 @@ class Forward:
             work = work_of(self.plan, self.network, group, self.options)
         except Refused as refusal:
             self.refused[group.id] = str(refusal)
+            if self.network.last and group.anchor in group.operators:  # a kernel for images of the usual layout
+                at = group.operators.index(group.anchor)
+                return self._cut(group, group.operators[:at], [group.anchor], group.operators[at + 1 :])
             return [group.model_copy(update={"family": "", "space": "pytorch"})]
         if self.options.on(group.strategies[0], group.id):
             return [group]
         self.refused[group.id] = "given back to the library, which was faster here"
-        anchor = set(work.match.members)
-        early = [name for name in group.operators if name in work.early]
+        anchor = list(work.match.members)
         late = [name for name in group.operators if name not in anchor and name not in work.early]
+        return self._cut(group, [name for name in group.operators if name in work.early], anchor, late)
+
+    def _cut(self, group: Group, early: list[str], anchor: list[str], late: list[str]) -> list[Group]:
+        """The operators before and after the anchor of a family as kernels of the IR, the anchor for the library."""
         return [
             group.model_copy(update={"family": "", "operators": names, "space": space, "strategies": ["fuse-pointwise", "vectorise"],
                                      "kinds": [word(self.network.nodes[name]) for name in names]})
-            for names, space in ((early, "own kernel"), (list(work.match.members), "library"), (late, "own kernel")) if names
+            for names, space in ((early, "own kernel"), (anchor, "library"), (late, "own kernel")) if names
         ]  # fmt: skip
 
     def _is_own(self, group: Group) -> bool:
@@ -311,7 +317,7 @@ class Forward:
             text = expression(self.network, node, self.statements.read_by(node))
             variable = self.statements.fresh(name)
             own = [user for user in self.network.readers(name) if any(user in g.operators and self._is_own(g) for g in self.groups)]
-            if layout := self.statements.wanted_layout(name):
+            if (layout := self.statements.wanted_layout(name)) is not None:
                 text = f"({text}).contiguous({layout})" if " " in text and not text.endswith(")") else f"{text}.contiguous({layout})"
             elif own and short(node) not in FRESH and node.outputs and len(node.outputs) == 1:
                 text = f"({text}).contiguous()" if " " in text and not text.endswith(")") else f"{text}.contiguous()"

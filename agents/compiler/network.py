@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from agents.compiler import channels_last
 from agents.compiler.ir import SIZES
 from agents.compiler.layout import SPLITS, VIEWS, Layout, dense, split, view
 from agents.compiler.loops import roll
@@ -24,7 +25,7 @@ def size_bytes(spec: TensorSpec) -> int:
 class Network:
     """Nodes by name in topological order, with what is known of each value."""
 
-    def __init__(self, graph: Graph):
+    def __init__(self, graph: Graph, images_last: bool = False):
         self.graph = graph
         self.inputs: dict[str, GraphInput] = {entry.name: entry for entry in graph.inputs}
         self.results = [name for leaf in graph.outputs for name in refs(leaf)]
@@ -39,6 +40,7 @@ class Network:
         for node in self.nodes.values():
             for name in dict.fromkeys(refs([node.args, list(node.kwargs.values())])):
                 self.users[name].append(node.name)
+        self.last = channels_last.values(self) if images_last else set()  # values with their channels innermost
         self.layouts: dict[str, Layout] = {}
         for entry in graph.inputs:
             if entry.spec is not None:
@@ -64,7 +66,7 @@ class Network:
             return found or dense(node.name, shape)
         if node.op in VIEWS and source is not None:
             return view(node.op, source, [plain(a) for a in node.args[1:]], shape) or dense(node.name, shape)
-        return dense(node.name, shape)
+        return channels_last.layout(node.name, tuple(shape)) if node.name in self.last else dense(node.name, shape)
 
     def spec(self, name: str) -> TensorSpec:
         entry = self.inputs.get(name)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from agents.compiler.families import NAME, Printed
 from agents.compiler.ir import Kernel, product
-from agents.compiler.kernels import cuda_split
+from agents.compiler.kernels import cuda_columns, cuda_split
 from agents.compiler.kernels.cuda_body import Body, array_bytes, shared_bytes
 from agents.compiler.kernels.cuda_lanes import Lanes
 from agents.compiler.kernels.expressions import CUDA, POINTED, Expressions, functions_used, halves_used
@@ -14,6 +14,7 @@ from agents.compiler.kernels.math_cuda import TYPES, sources
 from agents.compiler.kernels.one_pass import one_pass
 from agents.compiler.kernels.shape import Shape
 
+PASSES = {"split": cuda_split, "columns": cuda_columns}  # styles in which each pass over the rows is a kernel
 STATIC_SHARED = 48 << 10  # bytes of shared memory that a kernel may have without asking
 
 
@@ -47,14 +48,14 @@ class CudaKernel:
 
     def __init__(self, kernel: Kernel, shape: Shape):
         body = Body(kernel, shape)
-        if shape.style == "split" or (shape.style == "rows" and not (body.resident or body.shared or shape.warp_rows)):
+        if shape.style in PASSES or (shape.style == "rows" and not (body.resident or body.shared or shape.warp_rows)):
             kernel = one_pass(kernel)
             body = Body(kernel, shape)
         self.kernel, self.shape, self.body = kernel, shape, body
 
     def text(self, comment: list[str]) -> str:
         head = [f"// {line}" for line in comment]
-        if self.shape.style == "split":
+        if self.shape.style in PASSES:
             return "\n".join([*head, *self.split(), ""])
         {"elements": self.elements, "rows": self.rows, "lanes": self.lanes, "scan": self.scan}[self.shape.style]()
         grid = {
@@ -145,7 +146,7 @@ class CudaKernel:
         """Each pass is a kernel; what blocks have found of a row lies in `scratch` between them."""
         parameters = [*self.parameters(), "double* __restrict__ scratch"]
         lines, launches = [], []
-        for number, (body, grid) in enumerate(cuda_split.passes(self.kernel, self.shape, self.body), start=1):
+        for number, (body, grid) in enumerate(PASSES[self.shape.style].passes(self.kernel, self.shape, self.body), start=1):
             name = f"{self.kernel.name}_pass{number}"
             launches.append((name, grid))
             lines += [*self.function(name, parameters, body), ""]
@@ -153,7 +154,7 @@ class CudaKernel:
 
     def scratch_floats(self) -> int:
         """Length of the scratch tensor that the launcher takes; 0 where it takes none."""
-        return cuda_split.scratch_floats(self.kernel, self.shape, self.body) if self.shape.style == "split" else 0
+        return PASSES[self.shape.style].scratch_floats(self.kernel, self.shape, self.body) if self.shape.style in PASSES else 0
 
     def lanes(self) -> None:
         self.body.lines = Lanes(self.kernel, self.shape, self.body).lines()

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from agents.compiler.builder import CONSTANTS, identifier
+from agents.compiler.channels_last import CONVOLUTIONS
 from agents.compiler.layout import SPLITS
-from agents.compiler.network import Network, plain
+from agents.compiler.network import Network, plain, refs
 from agents.compiler.packing import Packing
 from agents.compiler.print_torch import attribute, expression
 from agents.compiler.reductions import short
-from verifier.graph import Graph, GraphInput
+from verifier.graph import Graph, GraphInput, Node
+
+LAST = "memory_format=torch.channels_last"
 
 
 class Statements:
@@ -61,6 +65,32 @@ class Statements:
             return variable
         return f"({text})" if short(node) in CONSTANTS and " " in text and not text.endswith(")") else text
 
+    def read_by(self, node: Node) -> Callable[[str], str]:
+        """`value` for the arguments of a library's operator: what a convolution with channels innermost reads lies that way, its weights are turned
+        around once."""
+        if node.name not in self.network.last or node.op not in CONVOLUTIONS:
+            return self.value
+        image, weight = (argument["ref"] for argument in node.args[:2])
+
+        def read(name: str) -> str:
+            text = self.value(name)
+            if name == weight and name in self.network.inputs and self.network.inputs[name].kind != "user":
+                return self.packed(f"{text}.contiguous({LAST})")
+            inner = self.network.base(name) in self.network.last
+            return text if inner or name not in (image, weight) else f"{text}.contiguous({LAST})"
+
+        return read
+
+    def wanted_layout(self, name: str) -> str | None:
+        """The argument of `contiguous` that a library's result needs, whatever layout the library chose; none where there is no choice."""
+        specs = self.network.nodes[name].outputs
+        if len(specs) != 1 or not self.network.last:
+            return None
+        if name in self.network.last:
+            return LAST
+        chosen = len(specs[0].shape) == 4 and not self.network.is_view(name)
+        return "" if chosen and any(self.network.base(source) in self.network.last for source in refs(self.network.nodes[name].args)) else None
+
     def materialise(self, name: str) -> None:
         variable = self.fresh(name)
         self.put(f"{variable} = {self.value(name)}")
@@ -72,6 +102,7 @@ class Statements:
         spec = self.network.spec(name)
         extras = "" if spec.dtype == "float32" else f", dtype=torch.{spec.dtype}"
         extras += f", device={self.device()}" if self.cuda else ""
+        extras += ", memory_format=torch.channels_last" if name in self.network.last else ""
         self.put(f"{variable} = torch.empty({tuple(spec.shape)}{extras})")
 
     def fresh(self, name: str) -> str:

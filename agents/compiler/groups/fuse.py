@@ -6,6 +6,7 @@ from agents.compiler import pointwise, rowwise
 from agents.compiler.builder import CONSTANTS, Builder, Refused
 from agents.compiler.ir import Kernel, collapse
 from agents.compiler.layout import SPLITS
+from agents.compiler.loop_order import ordered
 from agents.compiler.network import Network
 from agents.compiler.reductions import BATCH_NORM, reduction, short
 
@@ -35,7 +36,19 @@ def build(network: Network, members: list[str], name: str = "kernel", title: str
     if not builder.kernel.stores:
         raise Refused("nothing is stored")
     _drop_unused(builder.kernel)
-    return collapse(builder.kernel)
+    if network.last:
+        follow_memory(builder.kernel)
+    return collapse(ordered(builder.kernel))
+
+
+def follow_memory(kernel: Kernel) -> None:
+    """Orders the axes by the steps of the largest tensor that has them all, so that neighbours in memory are walked through one after another."""
+    axes = [axis for axis, size in enumerate(kernel.sizes) if size > 1]
+    whole = [access for access in kernel.accesses() if all(access.strides[axis] for axis in axes)]
+    if whole:
+        steps = max(whole, key=lambda access: kernel.arguments[access.argument].elements).strides
+        for order in (kernel.outer, kernel.inner):
+            order.sort(key=lambda axis: -steps[axis] if kernel.sizes[axis] > 1 else -sum(steps))
 
 
 def emit_members(builder: Builder) -> None:

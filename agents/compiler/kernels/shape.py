@@ -10,13 +10,13 @@ from agents.compiler.ir import Kernel, product
 from agents.compiler.kernels.schedule import schedule
 from agents.compiler.options import Options
 
-Style = Literal["elements", "rows", "lanes", "split", "scan"]
+Style = Literal["elements", "rows", "lanes", "split", "columns", "scan"]
 
 
 @dataclass(frozen=True)
 class Shape:
     """`elements`: no reduction. `rows`: one row at a time in each thread or block. `lanes`: one row in each SIMD lane or GPU thread.
-    `split`: few long rows, each shared by all threads. `scan`: running sums."""
+    `split`: few long rows, each shared by all threads. `columns`: the same for rows that lie side by side. `scan`: running sums."""
 
     style: Style
     parallel: bool = True
@@ -28,9 +28,9 @@ class Shape:
     vector: int = 8  # GPU: elements that one load takes at most, where they lie side by side and aligned: 4 floats or 8 of 16 bits
     work: int = 1  # GPU, elements: loads in flight a thread
     unroll: int = 0  # GPU: steps of the loop over a row that are unrolled; 0: the compiler's choice
-    chunks: int = 32  # GPU, split: blocks that share a row
+    chunks: int = 32  # GPU, split and columns: blocks that share a row
     cluster: int = 0  # GPU, rows: blocks of a cluster that share a row and keep it in their shared memory; 0: a row is kept in registers, or not
-    groups: int = 1  # GPU, lanes: threads that share a row
+    groups: int = 1  # GPU, lanes and columns: threads of a block that share a row
     held: int = 64  # GPU, lanes: elements of its row that a thread keeps in registers, where more than one pass reads them
     tile: int = 4  # GPU, scan: neighbouring elements a thread takes at once
     resident: int = 0  # GPU: blocks that a multiprocessor is to hold, which bounds the registers of a thread; 0: the compiler's choice
@@ -48,6 +48,7 @@ class Shape:
                 "rows": f"one warp a row, {self.threads // 32} rows a block" if self.warp_rows else self._blocks(),
                 "lanes": f"{'one thread' if self.groups == 1 else f'{self.groups} threads'} a row, blocks of {self.threads} threads",
                 "split": f"each row shared by {self.chunks} blocks of {self.threads} threads",
+                "columns": f"{self.threads // self.groups} rows side by side shared by {self.chunks} blocks of {self.threads} threads",
                 "scan": f"one block of {self.threads} threads a row, tile by tile",
             }[self.style]
         return {
@@ -109,6 +110,10 @@ def _cuda(kernel: Kernel, figures: DeviceFigures, options: Options, group: str, 
         return Shape("elements", threads=options.knob("block", group, 256))
     if kernel.scans:
         return Shape("scan", threads=options.knob("block", group, 256 if kernel.length > 1024 else 128))
+    if options.on("channels-last", group) and side_by_side(kernel):
+        if kernel.rows < figures.units * 32 and kernel.length >= 4096:
+            return _columns(kernel, figures, options, group)
+        return _lanes(kernel, figures, options, group, cache)
     if strided_rows(kernel):
         return _lanes(kernel, figures, options, group, cache)
     short = kernel.length <= 1024 and kernel.rows >= figures.units * 4
@@ -130,6 +135,15 @@ def _lanes(kernel: Kernel, figures: DeviceFigures, options: Options, group: str,
         groups *= 2
     groups = options.knob("groups", group, groups)
     return Shape("lanes", cache=cache, threads=max(options.knob("block", group, 256), 32 * groups), groups=groups)
+
+
+def _columns(kernel: Kernel, figures: DeviceFigures, options: Options, group: str) -> Shape:
+    """A warp's width of rows in a block, and blocks for a few rounds of the device."""
+    wide = 32 if kernel.rows >= 32 else 16 if kernel.rows >= 16 else 8
+    threads = options.knob("block", group, 512)
+    groups = threads // wide
+    chunks = max(1, min(-(-figures.units * 8 // -(-kernel.rows // wide)), kernel.length // (groups * 8)))
+    return Shape("columns", cache=False, threads=threads, groups=groups, chunks=chunks)
 
 
 def _split(kernel: Kernel, figures: DeviceFigures, options: Options, group: str) -> Shape:
@@ -174,6 +188,14 @@ def strided_rows(kernel: Kernel) -> bool:
         return True
     loads = [op.access for op in kernel.ops.values() if op.kind == "load" and op.level == "full"]
     return any(access.strides[last] > 1 for access in loads) and kernel.rows >= 64
+
+
+def side_by_side(kernel: Kernel) -> bool:
+    """Whether what is read of a row lies apart, and beside it the same of the next row."""
+    if not kernel.outer or not kernel.inner or kernel.rows < 8:
+        return False
+    loads = [op.access for op in kernel.ops.values() if op.kind == "load" and op.level == "full"]
+    return any(access.strides[kernel.inner[-1]] > 1 and access.strides[kernel.outer[-1]] == 1 for access in loads)
 
 
 def streams(kernel: Kernel) -> bool:
