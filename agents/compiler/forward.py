@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agents.compiler import cuda_graph, families, print_cpp, print_cuda, print_triton
+from agents.compiler import cuda_graph, families, print_cpp, print_cuda, print_triton, streams
 from agents.compiler.builder import Refused
 from agents.compiler.groups.fuse import build
 from agents.compiler.ir import Argument, Kernel, product, shift_pointers
@@ -34,6 +34,8 @@ class Forward:
         self.refused: dict[str, str] = {}
         self.groups = [part for group in plan.groups for part in self._parts(group)]
         self.statements = Statements(plan.graph, self.network, self.arguments, self.cuda)
+        if options.on("overlap-streams"):
+            self.statements.taken |= streams.names(len(self.groups))
         self.state = State(self.statements)
         self.kernels: list[tuple[Kernel, Shape | TritonShape, list[str]]] = []
         self.printed: dict[str, tuple[families.Printed, families.Work, list[str]]] = {}  # kernels of families by name, with comment lines
@@ -52,7 +54,9 @@ class Forward:
         outside = [e for e in self.network.inputs.values() if not e.persistent and (e.name in read or e.target in self.plan.graph.mutations)]
         moved = [f"{attribute(e.target)} = {attribute(e.target)}.to({self.statements.packing.device})" for e in outside]
         self._checks()
+        begins = []  # statements before each group
         for group in self.groups:
+            begins.append(len(self.statements.lines))
             if group.family:
                 self._launch_family(group)
             elif self._is_own(group):
@@ -60,6 +64,8 @@ class Forward:
             else:
                 self._library(group)
             self.done.update(group.operators)
+        if self.cuda and self.options.on("overlap-streams"):
+            self._overlap(begins)
         self.state.put()
         self.statements.put(f"return {self.statements.tree(self.plan.graph.output_tree)}")
         graph = self.plan.graph
@@ -74,6 +80,20 @@ class Forward:
             return packing.methods(recorded=True) + wrapped
         body = "\n".join(f"        {line}" for line in [*moved, *self.statements.lines])
         return self.statements.packing.methods() + f"    @torch.no_grad()\n    def forward{self.task.signature()}:\n{body}\n"
+
+    def _overlap(self, begins: list[int]) -> None:
+        """Puts branches on side streams; what is made once of weights comes first."""
+        lines = self.statements.lines
+        sections = []
+        for group, begin, end in zip(self.groups, begins, [*begins[1:], len(lines)], strict=True):
+            own = [line for line in lines[begin:end] if not line.startswith("packed = ")]
+            sections.append(streams.Section(own, streams.estimate_us(group.floor_ms)))
+        first = [*lines[: begins[0]], *(line for line in lines[begins[0] :] if line.startswith("packed = "))] if begins else lines
+        device = self.statements.packing.device
+        together = streams.overlapped(sections, device, [attribute(target) for target in self.plan.graph.mutations])
+        if any(line.startswith("with torch.cuda.stream") for line in together):
+            self.applied.append("overlap-streams")
+        self.statements.lines = [*first, *together]
 
     def source(self) -> str:
         printer = print_triton if self.triton else print_cuda if self.cuda else print_cpp
@@ -198,7 +218,8 @@ class Forward:
         shape = (triton_shape_of if self.triton else shape_of)(kernel, self.plan.figures, self.options, group.id)
         moved = kernel_bytes(self.network, kernel)
         passes = schedule(kernel, shape.cache)
-        reuse(kernel, passes, group, self.done, lambda name: self._may_overwrite(name, group.id), self.statements, self.state)
+        if not self.options.on("overlap-streams"):  # another stream might still read it
+            reuse(kernel, passes, group, self.done, lambda name: self._may_overwrite(name, group.id), self.statements, self.state)
         if not self.triton:
             shift_pointers(kernel)
         self.own_groups.add(group.id)

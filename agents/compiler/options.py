@@ -10,7 +10,7 @@ SAFE = (
     "own-pool", "own-depthwise", "split-product", "own-scan", "own-matvec", "persistent-recurrence",
 )  # fmt: skip
 # Strategies whose gain depends on the device and the shapes: moves try them one by one.
-TRIED = ("parallel-split", "non-temporal-stores", "cuda-graph", "leave-to-library", "channels-last")
+TRIED = ("parallel-split", "non-temporal-stores", "cuda-graph", "overlap-streams", "leave-to-library", "channels-last")
 
 
 class Options(BaseModel):
