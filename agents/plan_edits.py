@@ -80,5 +80,5 @@ def first_options(compiled: Compiled, payload: dict[str, Any]) -> Options:
         for strategy in (*SAFE, *TRIED) if step is not None else ():
             planned, wanted = strategy in group.strategies, strategy in step.get("strategies", [])
             if planned != wanted:
-                options = options.choose(strategy, "" if strategy == "cuda-graph" else group.id, wanted)
+                options = options.choose(strategy, "" if strategy in ("cuda-graph", "channels-last", "overlap-streams") else group.id, wanted)
     return options

@@ -66,6 +66,8 @@ class Forward:
             self.done.update(group.operators)
         if self.cuda and self.options.on("overlap-streams"):
             self._overlap(begins)
+        if self.network.last:
+            self.applied.append("channels-last")
         self.state.put()
         self.statements.put(f"return {self.statements.tree(self.plan.graph.output_tree)}")
         graph = self.plan.graph

@@ -32,6 +32,7 @@ def moves(plan: CompilerPlan, options: Options, report: Report | None, profile: 
     found = _graph(plan, options, report, profile)
     network = Network(plan.graph)
     found += _streams(plan, network, options)
+    found += _channels(plan, options, total)
     measured = times(plan, options, report, profile)
     for group in plan.own:
         ms = measured.get(group.id)
@@ -102,6 +103,26 @@ def _streams(plan: CompilerPlan, network: Network, options: Options) -> list[Mov
             expected_speedup=round(schedule.gain, 3),
             expectation=f"branches run side by side: {schedule.serial_us:.0f} us of short kernels towards {schedule.us:.0f} us",
             why="by the model, groups that do not depend on each other are too short to fill the device",
+        )  # fmt: skip
+    ]
+
+
+def _channels(plan: CompilerPlan, options: Options, total: float) -> list[Move]:
+    """Channels innermost, where the library's tensor-core convolutions would turn every image around: each is then read and written once more."""
+    if plan.language != "cuda" or plan.precision == "fp32-strict" or options.on("channels-last"):
+        return []
+    turned = [group for group in plan.groups if group.space == "library" and group.title == "convolution"]
+    if len(turned) < 2:
+        return []
+    moved = 2 * sum(group.bytes for group in turned)
+    saved = plan.figures.memory_ms(moved)
+    return [
+        Move(
+            strategy="channels-last",
+            options=options.with_strategy("channels-last"),
+            expected_speedup=round(total / max(total - saved, 0.6 * total), 3),
+            expectation=f"{len(turned)} convolutions read and write images as their kernels want them: saves turning {moved / 2**20:.0f} MiB around",
+            why=f"under {plan.precision} the library's convolutions want channels innermost, and images come channel by channel",
         )  # fmt: skip
     ]
 

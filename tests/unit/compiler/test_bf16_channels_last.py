@@ -2,9 +2,10 @@
 
 import pytest
 
-from agents.compiler import DeviceFigures, Options, print_program
+from agents.compiler import DeviceFigures, Options, moves, print_program
 from agents.compiler.network import Network
 from tests.emulator import as_cpp
+from tests.unit.compiler.test_moves import report
 
 LAYERS = (
     "self.a, self.b = nn.Conv2d(3, 16, 3, padding=1, bias=False), nn.Conv2d(16, 16, 3, padding=1)\nself.bn = nn.BatchNorm2d(16)\n"
@@ -36,6 +37,15 @@ def test_chosen_values(compiled, task):
     assert network.last == {"relu", "conv2d_1"}  # images that are cut stay as they are
     assert network.layouts["relu"].strides == (1600, 1, 160, 16) and network.layouts["view"].strides == (1600, 1, 16)
     assert not Network(found.capture.graph).last
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp32-strict"])
+def test_offered_where_the_library_turns_images_around(compiled, task, precision):
+    source = task("return F.relu(self.b(F.relu(self.bn(self.a(x)))))", "torch.randn(4, 3, 34, 34)", LAYERS)
+    found = compiled(source, figures=DeviceFigures.h200(), precision=precision)
+    offered = [move for move in moves(found.plan, Options(), report(1.0, 1.1), None) if move.strategy == "channels-last"]
+    assert bool(offered) == (precision == "bf16")
+    assert all("channels-last" in print_program(found.plan, source, move.options).split('"""')[1] for move in offered)
 
 
 def test_statistics_of_channels_in_uneven_parts(compiled, task):
