@@ -25,9 +25,10 @@ MOST_AXES = 5  # more, and the order stays: 120 orders are enough to look at
 
 @dataclass(frozen=True)
 class Walk:
-    """How one access moves: bytes for a step along each axis."""
+    """How one access moves: bytes for a step along each axis. A line that is written in parts is read too: `weight` 2."""
 
     steps: tuple[int, ...]
+    weight: float = 1.0
 
 
 def ordered(kernel: Kernel) -> Kernel:
@@ -67,12 +68,14 @@ def lines(sizes: Sequence[int], order: Sequence[int], walks: Sequence[Walk], cac
                 touched[at] *= turns
             elif step:
                 touched[at] *= max(1.0, turns * step / LINE)
-    return sum(touched)
+    return sum(walk.weight * count for walk, count in zip(walks, touched, strict=True))
 
 
 def walks_of(kernel: Kernel) -> list[Walk]:
     found = {}
+    stores = [store.access for store in kernel.stores]
     for access in kernel.accesses():
         size = SIZES[kernel.arguments[access.argument].dtype]
-        found[access.argument, access.strides] = Walk(tuple(abs(stride) * size for stride in access.strides))
+        weight = 2.0 if any(access is store for store in stores) else 1.0
+        found[access.argument, access.strides, weight] = Walk(tuple(abs(stride) * size for stride in access.strides), weight)
     return list(found.values())
