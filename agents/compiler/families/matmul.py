@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agents.compiler.builder import Refused
-from agents.compiler.families import tensor_cores, triton_product
+from agents.compiler.families import tensor_cores, triangle, triton_product
 from agents.compiler.families.family import NAME, Cost, Match, Printed, Setting, Work, plain_cost
 from agents.compiler.families.pool import parameters
 from agents.compiler.families.tensor_cores import DEPTH, Printing, Product, Tile
@@ -81,7 +81,9 @@ class Matmul:
         )  # fmt: skip
 
     def cost(self, work: Work) -> Cost:
-        return plain_cost(work, flops(work.detail.product), work.setting.figures.gflops(own_arithmetic(work.setting.precision)))
+        product = work.detail.product
+        kept = triangle.kept_share(work, product.rows, product.columns)
+        return plain_cost(work, int(flops(product) * kept), work.setting.figures.gflops(own_arithmetic(work.setting.precision)))
 
     def knobs(self, work: Work) -> dict[str, tuple[tuple[int, ...], int]]:
         printer = triton_product if work.setting.language == "triton" else tensor_cores
@@ -92,7 +94,8 @@ class Matmul:
         product = found.product
         tile = tensor_cores.tile_of(work, product)
         pitches = tensor_cores.pitches(product, tile)
-        setup, loads = [], []
+        setup, steps = triangle.steps(work, product.rows, tile.rows, tile.columns, product.steps)
+        loads: list[str] = []
         for name, operand, start, height, pitch in (
             ("a", found.a, "row0", tile.rows, pitches[0]),
             ("b", found.b, "column0", tile.columns, pitches[1]),
@@ -108,7 +111,7 @@ class Matmul:
         at = f"{wide}(batch * {product.rows} + row)" if product.batches > 1 else f"{wide}row"
         printing = Printing(
             parameters=parameters(arguments, "__restrict__"), names=", ".join(a.name for a in arguments), setup=setup, loads=loads,
-            columns=columns, rows=[], tail=tail, elements=f"{at} * {product.columns} + column",
+            columns=columns, rows=[], tail=tail, elements=f"{at} * {product.columns} + column", steps=steps,
         )  # fmt: skip
         shape = f"{product.rows} x {product.depth} by {product.depth} x {product.columns}" + (
             f", {product.batches} times" if product.batches > 1 else ""
