@@ -83,7 +83,62 @@ function showRoofline(box) {
   );
 }
 
-const boxes = { intervals: showIntervals, roofline: showRoofline };
+// One letter a run, its points in the order of the attempts; what did not pass stands as a cross on the bottom line.
+function showAttempts(box) {
+  const runs = pictures.attempts;
+  const passed = (run) => run.points.filter((point) => point.speedup);
+  const lows = runs.flatMap((run) => passed(run).map((point) => point.speedup.low));
+  const bottom = Math.min(0.9, ...lows) / 1.1;
+  const top = Math.max(1.2, ...runs.flatMap((run) => passed(run).map((point) => point.speedup.high)));
+  const last = Math.max(...runs.flatMap((run) => run.points.map((point) => point.number)));
+  const failed = (run) => run.points.filter((point) => !point.speedup);
+  const bestSoFar = (run) => passed(run).map((_, at, all) => Math.max(...all.slice(0, at + 1).map((point) => point.speedup.ratio)));
+  draw(
+    box,
+    (theme) => ({
+      data: runs.flatMap((run) => {
+        const style = styleOf(theme, seriesOf(run.letter));
+        const good = passed(run);
+        const x = (points) => points.map((point) => point.number);
+        return [
+          {
+            x: x(good), y: good.map((point) => point.speedup.ratio), mode: "markers", marker: { size: 9, color: style.colour, symbol: style.symbol },
+            error_y: {
+              type: "data", symmetric: false, color: style.colour, thickness: 1.5, width: 4,
+              array: good.map((point) => point.speedup.high - point.speedup.ratio), arrayminus: good.map((point) => point.speedup.ratio - point.speedup.low),
+            },
+            text: good.map((point) => `${run.letter}, candidate ${point.number}: ${times(point.speedup)}`), hovertemplate: "%{text}<extra></extra>",
+          },
+          { x: x(good), y: bestSoFar(run), mode: "lines", line: { color: style.colour, width: 1.5, dash: style.dash, shape: "hv" }, hoverinfo: "skip" },
+          {
+            x: x(failed(run)), y: failed(run).map(() => bottom), mode: "markers", marker: { size: 8, color: style.colour, symbol: "x-thin", line: { color: style.colour, width: 2 } },
+            text: failed(run).map((point) => `${run.letter}, candidate ${point.number}: ${words(point.status)}`), hovertemplate: "%{text}<extra></extra>",
+          },
+        ];
+      }),
+      layout: {
+        xaxis: { title: "candidate", range: [0.5, last + 0.5], dtick: Math.max(1, Math.ceil(last / 16)) },
+        yaxis: { title: "times as fast as eager", type: "log", range: [Math.log10(bottom / 1.05), Math.log10(top * 1.08)] },
+        shapes: [{ type: "line", xref: "paper", x0: 0, x1: 1, y0: 1, y1: 1, line: { color: theme["line-strong"], dash: "dash", width: 1 } }],
+      },
+    }),
+    {
+      table: () => ({
+        columns: ["run", "candidate", "against eager"],
+        rows: runs.flatMap((run) => run.points.map((point) => [`${run.letter} ${run.name}`, String(point.number), point.speedup ? times(point.speedup) : words(point.status)])),
+      }),
+      points: () =>
+        runs.flatMap((run, at) => [
+          ...passed(run).map((point, index) => ({ trace: 3 * at, index, text: `${run.name}, candidate ${point.number}: ${times(point.speedup)}`, href: point.href })),
+          ...failed(run).map((point, index) => ({ trace: 3 * at + 2, index, text: `${run.name}, candidate ${point.number}: ${words(point.status)}`, href: point.href })),
+        ]),
+    },
+  );
+}
+
+const words = (status) => status.replaceAll("_", " ");
+
+const boxes = { intervals: showIntervals, roofline: showRoofline, attempts: showAttempts };
 for (const [name, show] of Object.entries(boxes)) {
   const box = document.querySelector(`[data-plot=${name}]`);
   if (box) show(box);

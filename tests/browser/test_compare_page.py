@@ -4,6 +4,7 @@ import re
 
 from playwright.sync_api import expect
 
+from tests.browser import sample_run
 from tests.unit.webapp.ranked import make_ranked
 
 
@@ -28,3 +29,20 @@ def test_two_runs_are_chosen_and_compared(people, sign_in, server):
     page.go_back()
     page.get_by_role("link", name="Leave out softmax").first.click()
     expect(page.get_by_role("checkbox", checked=True)).to_have_count(1)
+
+
+def test_attempts_are_a_plot_for_keys_and_a_table(people, sign_in, server):
+    run, other = sample_run.create_run(people.alice), make_ranked(people.alice, "softmax", 3.0)
+    sample_run.play(run)
+    page = sign_in(people.alice)
+    page.goto(f"{server}/compare/?with={run.pk}&with={other.pk}")
+    plot = page.locator("[data-plot=attempts]")
+    plot.scroll_into_view_if_needed()
+    expect(page.locator("[data-plot=attempts][data-drawn]")).to_be_visible(timeout=30_000)
+    plot.focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("#live-region")).to_contain_text("candidate")
+    table = page.locator(".panel", has=plot).locator(".plot-table")
+    table.locator("summary").click()
+    expect(table.get_by_role("row")).to_have_count(5)
+    expect(table).to_contain_text("wrong result")

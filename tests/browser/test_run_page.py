@@ -79,6 +79,15 @@ def test_a_run_is_told_live_without_a_reload(page: Page, server, sign_in, people
     expect(page.locator("[data-part=now]")).to_contain_text("is faster")
     expect(page.get_by_role("link", name="Download best.py").first).to_be_visible()
     assert page.locator(".chart .point").count() == 4 and page.locator(".chart .cross").count() == 1
+    points = page.locator(".chart .point")
+    assert page.locator('.chart .point[tabindex="0"]').count() == 1
+    points.nth(3).focus()
+    page.keyboard.press("ArrowLeft")
+    expect(points.nth(2)).to_be_focused()
+    page.keyboard.press("Home")
+    expect(points.first).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile("candidate=1"))
     assert page.evaluate("window.sameDocument") is True
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import logging
+from smtplib import SMTPException
 
 from allauth.account.adapter import DefaultAccountAdapter
 from allauth.mfa.adapter import DefaultMFAAdapter
 from cryptography.fernet import Fernet
 from django.conf import settings
+from django.contrib import messages
 from django.db import transaction
 from django.http import HttpRequest
 from django.urls import reverse
@@ -16,6 +19,8 @@ from django.urls import reverse
 from webapp.accounts import teams
 from webapp.accounts.audit import client_address
 from webapp.accounts.models import User
+
+log = logging.getLogger(__name__)
 
 
 class AccountAdapter(DefaultAccountAdapter):
@@ -39,6 +44,15 @@ class AccountAdapter(DefaultAccountAdapter):
             if invitation is not None:
                 teams.join(request, user, invitation)
         return user
+
+    def send_mail(self, template_prefix: str, email: str, context: dict) -> None:
+        """A mail server that does not answer keeps nobody from signing in: that nothing was sent stands on the next page."""
+        try:
+            super().send_mail(template_prefix, email, context)
+        except (OSError, SMTPException) as error:
+            log.error("no mail was sent: %s", type(error).__name__)  # never the address
+            if self.request is not None:
+                messages.error(self.request, "The mail server does not answer: no mail was sent. Try again later, or ask who runs this installation.")
 
     def get_client_ip(self, request: HttpRequest) -> str:
         return client_address(request) or "unknown"

@@ -27,9 +27,14 @@ class FigureRow:
 
 
 def figure_rows(sides: list[Side]) -> list[FigureRow]:
-    """Only rows in which something is known. Times and memory are ranked where all sides are of one task and one device."""
-    same = len({device_of(side) for side in sides} - {""}) == 1 and len({side.run.task_id for side in sides}) == 1
+    """Only rows in which something is known. Speedups are ranked where all sides are of one task, times and memory where they are of one
+    device as well."""
+    one_task = len({side.run.task_id for side in sides}) == 1
+    same = one_task and len({device_of(side) for side in sides} - {""}) == 1
     rows: list[FigureRow] = []
+
+    def ranked(values: list[dict | None]) -> tuple[int, ...]:
+        return clear_best(values) if one_task else ()
 
     def row(title: str, of: Callable[[Side], Any], kind: str = "text", best: tuple[int, ...] = (), help: str = "") -> None:
         cells = [of(side) for side in sides]
@@ -39,8 +44,8 @@ def figure_rows(sides: list[Side]) -> list[FigureRow]:
     row("Run", lambda side: side.run, "run")
     row("Verdict", lambda side: side.report.status if side.report else "", "status", help="of the verification that counts")
     eager = "the program's time and its 95 % interval, measured in turn with PyTorch eager"
-    row("Against eager", lambda side: side.against("eager"), "speedup", clear_best([side.against("eager") for side in sides]), eager)
-    best = clear_best([side.best_baseline[1] if side.best_baseline else None for side in sides])
+    row("Against eager", lambda side: side.against("eager"), "speedup", ranked([side.against("eager") for side in sides]), eager)
+    best = ranked([side.best_baseline[1] if side.best_baseline else None for side in sides])
     row("Against the best baseline", baseline_of, "baseline", best, "known from tier full only")
     row("Time of a call", lambda side: tags.ms(side.program_ms) if side.program_ms else "", best=least([s.program_ms for s in sides]) if same else ())
     row("Of the floor", floor_of, help="what bytes and operations need at least on this device")

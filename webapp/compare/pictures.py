@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.urls import reverse
+
 from webapp.compare.sides import Side
+from webapp.runs.models import Candidate
 
 
 def intervals(sides: list[Side]) -> list[dict[str, Any]]:
@@ -31,3 +34,25 @@ def roofline(sides: list[Side]) -> dict[str, Any]:
         place = {"intensity": floor.flops / floor.bytes, "gflops": floor.flops / ms / 1e6}
         points.append({"letter": side.letter, "name": side.name, "href": side.href, "device": device, **place})
     return {"points": points, "roofs": [{"device": name, **roof} for name, roof in roofs.items()]}
+
+
+def attempts(sides: list[Side]) -> list[dict[str, Any]]:
+    """Of each run among the sides that tried more than one program: all of them in their order, once for a run. `speedup` is null where it did not
+    pass, with the verdict."""
+    found: dict[Any, dict[str, Any]] = {}
+    for side in sides:
+        if side.run.pk in found or len(side.tried) < 2:
+            continue
+        found[side.run.pk] = {"letter": side.letter, "name": side.run.title, "points": [_attempt(side, one) for one in side.tried]}
+    return list(found.values())
+
+
+def _attempt(side: Side, one: Candidate) -> dict[str, Any]:
+    v = one.verification
+    passed = v is not None and v.status == "passed" and v.speedup is not None
+    return {
+        "number": one.number,
+        "status": (v.status or v.state) if v else "not verified",
+        "speedup": {"ratio": v.speedup, "low": v.speedup_low or v.speedup, "high": v.speedup_high or v.speedup} if passed else None,
+        "href": reverse("runs:candidate", args=[side.run.pk, one.number]),
+    }

@@ -12,7 +12,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET
 
 from webapp.compare.figures import differing, figure_rows
-from webapp.compare.pictures import intervals, roofline
+from webapp.compare.pictures import attempts, intervals, roofline
 from webapp.compare.sides import MOST, Side, sides_of
 from webapp.compare.steps import steps_of, strategies_of
 from webapp.runs.access import visible_runs
@@ -47,7 +47,7 @@ def compare(request: HttpRequest) -> HttpResponse:
             "strategies": strategies_of(sides),
             "tasks": {side.run.task_id for side in sides},
             "devices": {side.report.environment.device_name for side in sides if side.report},
-            "pictures": {"intervals": intervals(sides), "roofline": roofline(sides)},
+            "pictures": {"intervals": intervals(sides), "roofline": roofline(sides), "attempts": attempts(sides)},
             "pairs": pairs(sides),
         },
     )

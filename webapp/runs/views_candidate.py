@@ -78,7 +78,7 @@ def candidate_context(request: HttpRequest, run: Run, number: int, tab: str) -> 
     if tab == "diff":
         context |= diff_context(request, run, candidate)
     elif tab == "kernels":
-        context |= kernels_context(candidate, context["report"])
+        context |= kernels_context(candidate, context["report"]) | {"compared": compared_with(run, candidate)}
     elif tab == "source":
         context["rows"] = source_html(source, line_notes(context["report"], source), number)
     return context
@@ -128,6 +128,13 @@ def kernels_context(candidate: Candidate, report: Report | None) -> dict:
         "resource_names": names,
         "resource_rows": [[row.get(name) for name in names] for row in resources],
     }
+
+
+def compared_with(run: Run, candidate: Candidate) -> dict | None:
+    """The candidate beside which this one's roofline says most: the run's best, or of the best the one that it was made from."""
+    if run.best_candidate is not None and run.best_candidate != candidate.number:
+        return {"number": run.best_candidate, "why": "the best of the run"}
+    return {"number": candidate.parent_number, "why": "its parent"} if candidate.parent_number is not None else None
 
 
 def stored_profile(data: bytes) -> Profile | None:

@@ -22,6 +22,22 @@ export class Chart {
       this.width = width;
       this.redraw?.();
     }).observe(box);
+    box.addEventListener("keydown", (event) => this.step(event));
+  }
+
+  // Tab reaches one point, the selected or the best; the arrows go on from there.
+  step(event) {
+    const points = [...this.box.querySelectorAll(".point")];
+    const at = points.indexOf(document.activeElement);
+    const to = { ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: points.length - 1 }[event.key];
+    if (at < 0 || to === undefined || event.altKey || event.ctrlKey || event.metaKey) return;
+    event.preventDefault();
+    event.stopPropagation(); // the page's own keys
+    const next = points[Math.min(points.length - 1, Math.max(0, to))];
+    points[at].setAttribute("tabindex", "-1");
+    next.setAttribute("tabindex", "0");
+    next.focus();
+    next.scrollIntoView({ block: "nearest", inline: "nearest" });
   }
 
   draw(state, selected) {
@@ -59,15 +75,18 @@ export class Chart {
     }
 
     const champion = bestCandidate(state);
-    candidates.forEach((candidate, index) => children.push(this.point(candidate, x(index), y, floor, candidate === champion, candidate.number === selected, step)));
+    const reached = candidates.find((one) => one.number === selected) ?? champion ?? candidates.at(-1);
+    const focused = this.box.contains(document.activeElement) ? document.activeElement.dataset?.number : null;
+    candidates.forEach((candidate, index) => children.push(this.point(candidate, x(index), y, floor, candidate === champion, candidate.number === selected, step, candidate === reached)));
     if (!candidates.length) children.push(svg("text", { class: "tick", x: LEFT + 12, y: HEIGHT / 2 }, state.run.state === "finished" ? "no attempt was made" : "attempts appear here, each with its interval"));
 
     this.box.replaceChildren(
       svg("svg", { width: total, height: HEIGHT, viewBox: `0 0 ${total} ${HEIGHT}`, role: "group", "aria-label": "Speedup against eager, by candidate" }, children),
     );
+    if (focused) this.box.querySelector(`[data-number="${focused}"]`)?.focus({ preventScroll: true });
   }
 
-  point(candidate, x, y, floor, champion, selected, step) {
+  point(candidate, x, y, floor, champion, selected, step, reached) {
     const { number, speedup, status } = candidate;
     const passed = status === "passed" && speedup;
     const words = passed
@@ -75,7 +94,9 @@ export class Chart {
       : `Candidate ${number}: ${status ? statusOf(status)[2] : "not verified yet"}${candidate.message ? `: ${candidate.message}` : ""}`;
     const mark = [svg("title", null, words), svg("rect", { class: "hit", x: x - step / 2, y: TOP - 8, width: step, height: floor - TOP + 26 })];
     if (passed) {
-      mark.push(svg("line", { class: "whisk", x1: x, x2: x, y1: y(speedup.low ?? speedup.ratio), y2: y(speedup.high ?? speedup.ratio) }));
+      const [low, high] = [y(speedup.low ?? speedup.ratio), y(speedup.high ?? speedup.ratio)];
+      const cap = Math.min(4, step / 4);
+      mark.push(svg("path", { class: "whisk", d: `M${x} ${low}V${high}M${x - cap} ${low}h${2 * cap}M${x - cap} ${high}h${2 * cap}` }));
       mark.push(svg("circle", { class: "dot", cx: x, cy: y(speedup.ratio), r: champion ? 5 : 4 }));
     } else if (status) {
       const at = floor - 8;
@@ -86,7 +107,7 @@ export class Chart {
     if (step >= 18 || number % 5 === 0 || selected) mark.push(svg("text", { class: "tick", x, y: HEIGHT - 8, "text-anchor": "middle" }, String(number)));
     return svg(
       "a",
-      { href: write({ candidate: number }), class: `point${selected ? " selected" : ""}${champion && candidate.faster ? " champion" : ""}`, "aria-label": words, "aria-current": selected ? "true" : null },
+      { href: write({ candidate: number }), class: `point${selected ? " selected" : ""}${champion && candidate.faster ? " champion" : ""}`, "aria-label": words, "aria-current": selected ? "true" : null, tabindex: reached ? "0" : "-1", "data-number": number },
       mark,
     );
   }

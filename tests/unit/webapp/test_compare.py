@@ -5,11 +5,16 @@ from urllib.parse import urlencode
 import pytest
 from django.urls import reverse
 
+from tests.browser import sample_run
 from tests.unit.webapp.people import People
 from tests.unit.webapp.ranked import make_ranked
+from verifier.jobs import Profile, Roofline
 from verifier.report import Kernel
 from webapp.compare.figures import clear_best, least
 from webapp.compare.steps import Step, home, kind_of
+from webapp.runs import artefacts
+from webapp.runs.models import Artefact
+from webapp.runs.views_candidate import compared_with
 
 
 @pytest.fixture
@@ -31,6 +36,45 @@ def test_two_runs_of_one_task(people):
     assert [round(cell["ratio"], 1) for cell in row.cells] == [1.5, 3.0] and row.best == (1,)
     assert [one["letter"] for one in response.context["pictures"]["intervals"]] == ["A", "B"]
     assert len(response.context["pairs"]) == 1 and "different tasks" not in response.text
+
+
+def test_attempts_of_each_run_once_with_intervals_and_verdicts(people):
+    run, other = sample_run.create_run(people.alice), make_ranked(people.alice, "softmax", ratio=2.0)
+    sample_run.play(run)
+    drawn = page(people, run.pk, f"{run.pk}:2", other.pk).context["pictures"]["attempts"]
+    assert [one["letter"] for one in drawn] == ["A"]  # the other run tried one program only
+    points = drawn[0]["points"]
+    assert [point["number"] for point in points] == [1, 2, 3, 4] and points[3]["speedup"]["low"] < points[3]["speedup"]["ratio"]
+    assert any(point["speedup"] is None and point["status"] == "wrong_result" for point in points)
+
+
+def test_the_roofline_leads_to_the_comparison(people):
+    run = sample_run.create_run(people.alice)
+    sample_run.play(run)
+    run.refresh_from_db()
+    best = run.best_candidate
+    counted = Profile(
+        task="t",
+        program="p",
+        tool="nsys",
+        iterations=5,
+        wall_us_per_iteration=9.0,
+        kernels=[],
+        roofline=Roofline(bytes=10**6, flops=10**6, memory_ms=0.1, compute_ms=0.2),
+    )
+    stored = artefacts.put(run.team_id, counted.model_dump_json().encode(), "application/json", "profile.json").sha
+    run.candidates.update(profile=Artefact.objects.get(team=run.team_id, sha=stored))
+
+    def kernels(number):
+        return people.client("alice").get(reverse("runs:candidate", args=[run.pk, number]) + "?tab=kernels").content.decode()
+
+    shown = {one.number: text for one in run.candidates.all() if 'id="roofline"' in (text := kernels(one.number))}
+    assert set(shown) >= {best, 1}
+    for number, text in shown.items():
+        beside = compared_with(run, run.candidates.get(number=number))
+        assert (beside["number"], beside["why"]) == ((best, "the best of the run") if number != best else (3, "its parent"))
+        there = f"{reverse('compare:compare')}?with={run.pk}:{beside['number']}&amp;with={run.pk}:{number}#roofline"
+        assert there in text and people.client("alice").get(there.replace("&amp;", "&")).status_code == 200
 
 
 def test_different_tasks_are_said_to_be(people):

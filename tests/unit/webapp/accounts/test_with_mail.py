@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from smtplib import SMTPServerDisconnected
 
 import pytest
 from django.core import mail
@@ -72,3 +73,20 @@ def test_an_address_that_is_taken_makes_no_second_account(people, with_mail, set
     answer = Client(raise_request_exception=False).post(reverse("account_signup"), given)
     assert answer.status_code < 500
     assert User.objects.filter(email="alice@example.org").count() == 1 or not User.objects.get(username="eve").emailaddress_set.filter(verified=True)
+
+
+@pytest.mark.parametrize("failure", [ConnectionRefusedError(111, "refused"), TimeoutError(), SMTPServerDisconnected("gone")])
+def test_a_mail_server_that_is_away_keeps_nobody_out(people, with_mail, monkeypatch, failure):
+    def refuse(*arguments, **named):
+        raise failure
+
+    people.alice.email = "alice@example.org"
+    people.alice.set_password(PASSWORD)
+    people.alice.save()
+    monkeypatch.setattr(mail.EmailMultiAlternatives, "send", refuse)
+    monkeypatch.setattr(mail.EmailMessage, "send", refuse)
+    client = Client()
+    answer = client.post(reverse("account_login"), {"login": "alice", "password": PASSWORD}, follow=True)
+    assert answer.status_code == 200 and answer.redirect_chain[-1][0] == reverse("runs:list")
+    answer = Client().post(FORGOTTEN, {"email": "alice@example.org"}, follow=True)
+    assert answer.status_code == 200 and "no mail was sent" in answer.content.decode()
