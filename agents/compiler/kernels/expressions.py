@@ -100,7 +100,7 @@ class Expressions:
             return f"{self.inner(args[0])} {INFIX[kind]} {self.inner(args[1])}"
         if kind == "cast":
             return f"({C_TYPES[op.dtype]}){self.inner(args[0])}"
-        if kind == "round":
+        if kind == "round" and op.attr:
             return f"(float)({C_TYPES[op.attr]}){self.inner(args[0])}"
         if kind == "spread":
             return self.text(args[0])
@@ -148,5 +148,5 @@ def halves_used(kernels: Iterable[Kernel], arguments: Iterable[Argument]) -> lis
     """The 16 bit types among what kernels read, write and round to."""
     kernels = list(kernels)
     found = {argument.dtype for argument in [*arguments, *(a for kernel in kernels for a in kernel.arguments.values())]}
-    found |= {op.attr for kernel in kernels for op in kernel.ops.values() if op.kind == "round"}
+    found |= {op.attr for kernel in kernels for op in kernel.ops.values() if op.kind == "round" and op.attr}
     return sorted(found & HALVES)
