@@ -77,9 +77,10 @@ def split_of(work: Work, product: Product) -> int:
 
 
 def knobs_of(work: Work, product: Product) -> dict[str, tuple[tuple[int, ...], int]]:
+    rows, columns = TILES[tile_of(work, product)]
     found = {
         "tile": (tuple(range(len(TILES))), tile_of(work, product)),
-        "warps": ((4, 8), warps_of(work, product)),
+        "warps": ((8,) if rows * columns >= 128 * 128 else (4, 8), warps_of(work, product)),  # four would spill the sums of the largest tile
         "stages": ((2, 3, 4), work.knob("stages", 3)),
         "promoted": ((EXACT, 16, 32), promoted_of(work)),
     }

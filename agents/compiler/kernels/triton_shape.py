@@ -13,6 +13,7 @@ Style = Literal["elements", "rows", "split", "scan"]
 RESIDENT = 16384  # elements of a row that a program holds at once, unless the options say otherwise
 LARGEST = 65536  # elements of a block: beyond it compiling takes minutes and every value is spilled
 EACH = 16  # elements that a thread has of a block
+MOST_EACH = 64  # beyond which registers are spilled
 LONG_ROW = 1 << 14  # elements from which a row is worth several programs
 
 
@@ -88,10 +89,11 @@ def knobs_of(kernel: Kernel, shape: TritonShape) -> dict[str, tuple[tuple[int, .
         blocks |= {n for n in (1024, 2048, 4096, 8192) if n <= whole} | ({whole} if whole <= LARGEST else set())
     if shape.style == "split":
         blocks = {n for n in blocks if n * shape.rows <= 4096}
-    found = {"block": (tuple(sorted(blocks)), shape.block), "warps": ((1, 2, 4, 8, 16, 32), shape.warps)}
+    warps = tuple(n for n in (1, 2, 4, 8, 16, 32) if shape.rows * shape.block <= n * 32 * MOST_EACH) or (32,)
+    found = {"block": (tuple(sorted(blocks)), shape.block), "warps": (warps, shape.warps)}
     if kernel.outer and shape.style != "split":
-        rows = tuple(n for n in (1, 2, 4, 8, 16, 32, 64, 128) if n <= ceiling(kernel.rows) and n * shape.block <= LARGEST // 2)
-        found["rows"] = (rows, shape.rows)
+        room = max(shape.rows, shape.warps * 32 * MOST_EACH // shape.block)
+        found["rows"] = (tuple(n for n in (1, 2, 4, 8, 16, 32, 64, 128) if n <= min(room, ceiling(kernel.rows))), shape.rows)
     if shape.block < kernel.length and shape.style != "scan":
         found["unroll"] = ((1, 2, 4), shape.unroll)
     if shape.style == "split":
