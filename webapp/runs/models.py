@@ -80,6 +80,8 @@ class Run(models.Model):
                 fields=["team"], name="run_census",
                 include=["archived_at", "state", "outcome", "workflow", "device_kind", "precision", "created_by"],
             ),
+            models.Index(fields=["team", "-created_at", "-id"], name="run_listed", condition=models.Q(archived_at=None)),
+            models.Index(fields=["task", "-created_at"], name="run_of_task"),
             models.Index(F("team"), RATIO, F("id"), name="run_by_speedup"),
             models.Index(F("team"), TOOK, F("id"), name="run_by_time"),
         ]  # fmt: skip
