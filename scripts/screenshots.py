@@ -85,6 +85,13 @@ def drawn(page: Page) -> None:
     page.wait_for_timeout(1200)
 
 
+def kernels(page: Page) -> None:
+    """The comparison from its settings on: plans and kernels, strategies, diffs."""
+    drawn(page)
+    page.locator("#kernels-title").evaluate("(title) => title.closest('section').scrollIntoView({ block: 'start' })")
+    page.wait_for_timeout(800)
+
+
 SHOTS = [
     Shot("runs", "/", phone=True),
     Shot("submit", "/submit/", act=drawn, phone=True),
@@ -97,7 +104,10 @@ SHOTS = [
     Shot("candidate-kernels", "candidate?tab=kernels", act=drawn),
     Shot("diff", "diff", act=drawn),
     Shot("timeline", "timeline", act=drawn, phone=True),
-    Shot("compare", "compare", act=drawn),
+    Shot("compare", "compare", act=drawn, phone=True),
+    Shot("compare-kernels", "compare", act=kernels),
+    Shot("compare-runs", "compare_runs", act=drawn),
+    Shot("compare-choose", "compare_choose", act=drawn),
     Shot("leaderboard", "/leaderboard/", act=drawn, phone=True),
     Shot("leaderboard-results", "/leaderboard/results/"),
     Shot("arena", "/arena/"),
@@ -181,7 +191,7 @@ def take(browser: Browser, base: str, places: dict, only: set[str]) -> list[str]
             page.set_viewport_size({"width": width, "height": 900 if width == 1440 else 844})
             for number, scheme in enumerate(schemes):
                 page.emulate_media(color_scheme=scheme)
-                if number == 0 or "canvas" in shot.name or shot.act is drawn:
+                if number == 0 or "canvas" in shot.name or shot.act in (drawn, kernels):
                     answer = page.goto(url)
                     if answer is not None and answer.status >= 400:
                         wrong.append(f"{shot.name}: {url.removeprefix(base)} answered {answer.status}")

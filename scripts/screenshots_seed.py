@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 import os
+from urllib.parse import urlencode
 
 from django.test import RequestFactory
-from django.urls import NoReverseMatch, reverse
+from django.urls import reverse
 
 from webapp.accounts import teams
 from webapp.accounts.first_user import first_user
@@ -37,6 +38,10 @@ def request_of(user: User, team):
     request = RequestFactory().post("/")
     request.user, request.team, request.session = user, team, {}
     return request
+
+
+def compared(sides: list[str]) -> str:
+    return f"{reverse('compare:compare')}?{urlencode([('with', side) for side in sides])}"
 
 
 def seed() -> dict:
@@ -86,10 +91,11 @@ def seed() -> dict:
         "shares": reverse("review:shares", args=[run.pk]),
         "verdict": reverse("review:verdict", args=[run.pk, best.number]),
     }
-    try:
-        places["compare"] = reverse("compare:compare") + "?" + "&".join(f"run={one.pk}" for one in runs.values())
-    except NoReverseMatch:
-        pass
+    tried = Candidate.objects.filter(run=run, verification__status="passed").exclude(number=best.number).order_by("number")[:3]
+    programs = [f"{run.pk}:{number}" for number in (*(one.number for one in tried), best.number)]
+    places["compare"] = compared(programs)
+    places["compare_runs"] = compared([str(one.pk) for one in runs.values()])
+    places["compare_choose"] = compared([str(run.pk)])
     return places
 
 

@@ -18,12 +18,13 @@ READY_SECONDS = 60
 
 
 @contextmanager
-def daphne() -> Iterator[str]:
-    """Its base URL. To be entered once the test database is there (fixture `django_db_setup`)."""
+def daphne(**settings: str) -> Iterator[str]:
+    """Its base URL; `settings` are environment variables. To be entered once the test database is there (fixture `django_db_setup`)."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     environment = os.environ | {"DATABASE_URL": database_url(), "DJANGO_SETTINGS_MODULE": "tests.settings", "PORT": str(port), "DATABASE_POOL": "8"}
+    environment |= settings
     command = [sys.executable, "-m", "daphne", "-v", "0", "-e", f"tcp:port={port}:interface=127.0.0.1", "webapp.asgi:application"]
     process = subprocess.Popen(command, cwd=ROOT, env=environment)
     try:

@@ -5,7 +5,7 @@ import { interval, ms, statusOf, times } from "./format.js";
 import { write } from "./selection.js";
 
 const HEIGHT = 148;
-const LEFT = 60;
+const LEFT = 68;
 const RIGHT = 16;
 const TOP = 14;
 const BOTTOM = 26;
@@ -49,12 +49,12 @@ export class Chart {
     const total = Math.max(width, LEFT + RIGHT + step * candidates.length);
     const measured = candidates.filter((c) => c.status === "passed" && c.speedup);
     const floor = HEIGHT - BOTTOM;
-    const top = niceTop(Math.max(1.25, ...measured.map((c) => c.speedup.high ?? c.speedup.ratio)));
-    const y = (ratio) => Math.max(TOP, floor - (ratio / top) * (floor - TOP));
+    const { base, top, ticks } = scaleOf(measured.map((c) => [c.speedup.low ?? c.speedup.ratio, c.speedup.high ?? c.speedup.ratio]));
+    const y = (ratio) => Math.min(floor, Math.max(TOP, floor - ((ratio - base) / (top - base)) * (floor - TOP)));
     const x = (index) => LEFT + (index + 0.5) * step;
 
     const children = [];
-    for (const tick of ticks(top)) {
+    for (const tick of ticks) {
       children.push(svg("line", { class: tick === 1 ? "one" : "grid", x1: LEFT, x2: total - RIGHT, y1: y(tick), y2: y(tick) }));
       children.push(svg("text", { class: "tick", x: LEFT - 6, y: y(tick) + 4, "text-anchor": "end" }, tick === 1 ? "eager 1×" : `${tick}×`));
     }
@@ -113,16 +113,18 @@ export class Chart {
   }
 }
 
-function niceTop(value) {
-  const steps = [1.25, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50, 60, 80, 100, 150, 200, 300, 500, 1000];
-  return steps.find((step) => step >= value * 1.04) ?? Math.ceil(value * 1.1);
-}
-
-function ticks(top) {
-  if (top <= 1.5) return [0.5, 1];
-  if (top <= 3) return [1, 2, ...(top >= 3 ? [3] : [])];
-  const step = [2, 5, 10, 20, 50, 100, 200, 500].find((s) => top / s <= 3) ?? top;
-  const found = [1];
-  for (let tick = step; tick <= top; tick += step) found.push(tick);
-  return found;
+// From below the slowest interval, or eager, to above the fastest, so that intervals are wide enough to be compared; 1 is always a tick.
+// `intervals`: [low, high] of each program.
+export function scaleOf(intervals) {
+  const low = Math.min(1, ...intervals.map((one) => one[0]));
+  const high = Math.max(1.25, ...intervals.map((one) => one[1]));
+  const room = (high - low) * 0.08;
+  const [base, top] = [Math.max(0, low - room), high + room];
+  const step = [0.1, 0.2, 0.25, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500].find((one) => (top - base) / one <= 4.5) ?? (top - base) / 4;
+  const ticks = [1];
+  for (let at = Math.ceil(base / step); at * step <= top; at++) {
+    const tick = Number((at * step).toFixed(2));
+    if (Math.abs(tick - 1) > 0.6 * step) ticks.push(tick); // a label beside that of eager would lie on it
+  }
+  return { base, top, ticks };
 }
