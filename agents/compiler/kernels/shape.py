@@ -111,9 +111,9 @@ def _cuda(kernel: Kernel, figures: DeviceFigures, options: Options, group: str, 
     if kernel.scans:
         return Shape("scan", threads=options.knob("block", group, 256 if kernel.length > 1024 else 128))
     if options.on("channels-last", group) and side_by_side(kernel):
-        if kernel.rows < figures.units * 32 and kernel.length >= 4096:
+        if kernel.rows < figures.units * 32 and kernel.length > 1024:
             return _columns(kernel, figures, options, group)
-        return _lanes(kernel, figures, options, group, cache)
+        return replace(_lanes(kernel, figures, options, group, cache), held=32)  # of 64 registers that a block of 1024 threads leaves each
     if strided_rows(kernel):
         return _lanes(kernel, figures, options, group, cache)
     short = kernel.length <= 1024 and kernel.rows >= figures.units * 4
