@@ -84,6 +84,10 @@ def against_floor(plan: CompilerPlan, options: Options, report: Report, profile:
     return {group: float(f"{ms:.4g}") for group, ms in times(plan, options, report, profile).items()}
 
 
+def duration(milliseconds: float) -> str:
+    return f"{milliseconds * 1e3:.3g} us" if milliseconds < 1 else f"{milliseconds:.3g} ms"
+
+
 def kernel_times(report: Report, profile: Profile | None) -> dict[str, float]:
     """Of own kernels by name, in milliseconds a call: as the verdict observed them, else as a profile did."""
     seen: dict[str, float] = {}

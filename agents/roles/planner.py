@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from agents.compiler import DeviceFigures, Options, make_plan
-from agents.compiler.cost import bound_of, expected_ms
+from agents.compiler.cost import bound_of, duration, expected_ms
 from agents.compiler.figures import library_arithmetic
 from agents.compiler.tuned import fingerprints
 from agents.events import MAX_PAYLOAD_BYTES
@@ -106,13 +106,10 @@ def says(compiled: Compiled, bytes_min: int | None, flops: int | None, floor_ms:
         if note:
             yield f"{note[0].upper()}{note[1:]}.\n"
     for group in compiled.plan.groups[:MAX_STEPS]:
-        yield f"- {group.id}: {group.title}, {group.space}. {group.reason}\n"
+        cost = f"floor {duration(group.floor_ms)} ({bound_of(group, figures)}), expected {duration(expected_ms(group, figures))}"
+        yield f"- {group.id}: {group.title}, {group.space}; {cost}. {group.reason}\n"
     if len(compiled.plan.groups) > MAX_STEPS:
         yield f"- and {len(compiled.plan.groups) - MAX_STEPS} more groups\n"
-
-
-def duration(milliseconds: float) -> str:
-    return f"{milliseconds * 1e3:.3g} us" if milliseconds < 1 else f"{milliseconds:.3g} ms"
 
 
 def size(count: int) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from agents.compiler import Move, moves
-from agents.compiler.cost import against_floor
+from agents.compiler.cost import against_floor, duration, expected_ms
 from agents.diagnosis import Diagnosis, diagnose
 from agents.roles.compiled import Compiled
 from agents.roles.obeying import heed
@@ -15,13 +16,17 @@ from agents.span import Span
 from agents.stopping import families_to_leave, family
 from agents.strategies import Facts, by_name
 
+SHOWN_GROUPS = 3
+
 
 class BuiltInVerifier:
     name = "built-in"
 
     async def advise(self, span: Span, situation: Situation, attempt: Attempt) -> Advice:
         await heed(span, situation, "verifier")
-        return replace(self._advice(situation, attempt), groups=taken(situation, attempt))
+        advice, groups = self._advice(situation, attempt), taken(situation, attempt)
+        said = " ".join([advice.diagnosis.text, *against_floors(situation, groups)])
+        return replace(advice, diagnosis=advice.diagnosis.model_copy(update={"text": said}), groups=groups)
 
     def _advice(self, situation: Situation, attempt: Attempt) -> Advice:
         found = self._diagnose(situation, attempt)
@@ -78,6 +83,18 @@ def taken(situation: Situation, attempt: Attempt) -> dict[str, float]:
     if not attempt.passed or attempt.edit.options is None:
         return {}
     return against_floor(situation.plan.data.plan, attempt.edit.options, attempt.report, attempt.profile)
+
+
+def against_floors(situation: Situation, groups: Mapping[str, float]) -> list[str]:
+    """The groups that take longest, each against its floor and what was expected of it."""
+    compiled: Compiled = situation.plan.data
+    known = {group.id: group for group in compiled.plan.groups}
+    said = []
+    for name in sorted(groups, key=lambda name: -groups[name])[:SHOWN_GROUPS]:
+        floor, expected = known[name].floor_ms, expected_ms(known[name], compiled.figures)
+        over = f", {groups[name] / floor:.1f} times its floor" if floor else ""
+        said.append(f"{name} took {duration(groups[name])}{over} (expected {duration(expected)}).")
+    return said
 
 
 def sentence(text: str) -> str:
