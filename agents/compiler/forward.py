@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agents.compiler import cuda_graph, families, print_cpp, print_cuda, print_triton, streams
+from agents.compiler import cuda_graph, families, print_cpp, print_cuda, print_triton, streams, support
 from agents.compiler.builder import Refused
 from agents.compiler.groups.fuse import build
 from agents.compiler.ir import Argument, Kernel, product, shift_pointers
@@ -11,7 +11,7 @@ from agents.compiler.kernels.shape import Shape, shape_of
 from agents.compiler.kernels.triton_expressions import RESERVED, check_covered
 from agents.compiler.kernels.triton_shape import TritonShape, triton_shape_of
 from agents.compiler.naming import kernel_base, rename_arguments
-from agents.compiler.network import SIZES, Network, refs
+from agents.compiler.network import SIZES, Network, refs, size_bytes
 from agents.compiler.options import Options
 from agents.compiler.plan import CompilerPlan, Group, kernel_bytes, word, work_of
 from agents.compiler.print_torch import FRESH, attribute, expression
@@ -117,29 +117,7 @@ class Forward:
 
     def support(self) -> str:
         """Module-level functions that forward calls."""
-        lines = [
-            "",
-            "def dense(name, value, shape, dtype):",
-            '    """`value` as contiguous memory, if it has the shape and type that the kernels were made for."""',
-            "    if value.shape != shape or value.dtype != dtype:",
-            '        raise ValueError(f"{name}: made for {shape} of {dtype}, got {tuple(value.shape)} of {value.dtype}")',
-            "    value = value.contiguous()",
-            *(
-                ["    return value.clone() if value.data_ptr() % 16 else value  # kernels load four floats at once", ""]
-                if self.cuda
-                else ["    return value", ""]
-            ),
-        ]
-        if self.cuda and self.has_kernels and not self.triton:
-            lines += [
-                "",
-                "def check(status):",
-                '    """A launch reports its error as a number; 0 is none."""',
-                "    if status != 0:",
-                '        raise RuntimeError(f"a kernel could not be launched: CUDA error {status}")',
-                "",
-            ]
-        return "\n".join(lines)
+        return support.functions(aligned=self.cuda, checked=self.cuda and self.has_kernels and not self.triton)
 
     # -- inputs -------------------------------------------------------------------------------------------------------------
 
@@ -218,7 +196,7 @@ class Forward:
             self._library(group)
             return
         shape = (triton_shape_of if self.triton else shape_of)(kernel, self.plan.figures, self.options, group.id)
-        moved = kernel_bytes(self.network, kernel)
+        moved = kernel_bytes(self.network, kernel) + self._read_again(kernel, shape)
         passes = schedule(kernel, shape.cache)
         if not self.options.on("overlap-streams"):  # another stream might still read it
             reuse(kernel, passes, group, self.done, lambda name: self._may_overwrite(name, group.id), self.statements, self.state)
@@ -230,6 +208,14 @@ class Forward:
         name = self._kernel_name(group, kernel, shape, moved)
         self.groups_of.setdefault(name, []).append(group.id)
         self._call(name, [self._pointer(argument) for argument in kernel.arguments.values()])
+
+    def _read_again(self, kernel: Kernel, shape: Shape | TritonShape) -> int:
+        """Bytes that the passes of a kernel after the first read from memory: of tensors that no cache holds."""
+        if not self.cuda or self.triton:
+            return 0
+        sizes = {name: size_bytes(self.network.spec(kernel.arguments[name].value)) for name in kernel.arguments}
+        again = print_cuda.CudaKernel(kernel, shape).read_again()
+        return sum(times * sizes[name] for name, times in again.items() if sizes[name] > self.plan.figures.cache_bytes)
 
     def _launch_family(self, group: Group) -> None:
         work = work_of(self.plan, self.network, group, self.options)

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from agents.compiler.families import NAME, Printed
 from agents.compiler.ir import Kernel, product
 from agents.compiler.kernels import cuda_columns, cuda_split
-from agents.compiler.kernels.cuda_body import Body, array_bytes, shared_bytes
-from agents.compiler.kernels.cuda_lanes import Lanes
+from agents.compiler.kernels.cuda_body import Body, array_bytes, read_again, shared_bytes
+from agents.compiler.kernels.cuda_lanes import Lanes, held_loads
 from agents.compiler.kernels.expressions import CUDA, POINTED, Expressions, functions_used, halves_used
 from agents.compiler.kernels.math_cuda import TYPES, sources
 from agents.compiler.kernels.one_pass import one_pass
@@ -151,6 +151,11 @@ class CudaKernel:
             launches.append((name, grid))
             lines += [*self.function(name, parameters, body), ""]
         return [*lines, *self.launcher(launches, scratch=True)]
+
+    def read_again(self) -> dict[str, int]:
+        """For each tensor, by how many passes more than one it is read from memory."""
+        held = held_loads(self.kernel, self.shape, self.body) if self.shape.style == "lanes" else self.body.row_arrays()
+        return read_again(self.body, set(held))
 
     def scratch_floats(self) -> int:
         """Length of the scratch tensor that the launcher takes; 0 where it takes none."""

@@ -132,7 +132,8 @@ class Body:
         if not (step.elements or step.stores or step.reduces):
             return
         stride = team * self.width
-        kind = "int" if length < 2**31 - stride else "long"
+        furthest = max(sum((self.kernel.sizes[n] - 1) * access.strides[n] for n in self.kernel.inner) for access in self.kernel.accesses())
+        kind = "int" if max(length, furthest) < 2**31 - stride else "long"
         first = thread if self.width == 1 else f"{thread} * {self.width}"
         if self.resident or self.shared:
             self.put("#pragma unroll" if self.resident else f"#pragma unroll {self.shape.unroll or 4}")
@@ -335,3 +336,12 @@ def array_bytes(shape: Shape, body: Body, name: str) -> int:
 
 def shared_bytes(shape: Shape, body: Body) -> int:
     return sum(array_bytes(shape, body, name) for name in body.row_arrays()) if body.shared else 0
+
+
+def read_again(body: Body, held: set[str]) -> dict[str, int]:
+    """For each tensor, how often more than once it is read from memory: by passes that find it neither in registers nor in shared memory."""
+    passes: dict[str, int] = {}
+    for step in body.plan.passes:
+        for name in {op.access.argument for op in step.elements if op.kind == "load" and op.level == "full" and op.name not in held}:
+            passes[name] = passes.get(name, 0) + 1
+    return {name: count - 1 for name, count in passes.items() if count > 1}
