@@ -9,6 +9,7 @@ import pytest
 
 from bench.sweep import tables
 from bench.sweep.__main__ import anew, to_do
+from bench.sweep.accepting import accept
 from bench.sweep.rows import row_of
 from bench.sweep.running import Sitting
 from bench.sweep.store import Store, merged
@@ -151,3 +152,34 @@ def test_acceptance_asks_about_the_ten_and_a_draw_that_does_not_move():
     assert len(asked) == 21 and asked[0] == "level3/18_y fp32-strict" and not any(key.endswith("bf16") for key in asked)
     fewer = to_accept([key for key in keys if key != asked[5]])
     assert set(asked) - {asked[5]} < set(fewer) and len(fewer) == 21
+
+
+def test_acceptance_is_asked_once_for_a_program_and_again_for_another(tmp_path, checkout, monkeypatch):
+    asked = []
+
+    def evaluation(command, env, **_):
+        pairs = [pair.partition("=") for pair in command if "=" in pair]
+        asked.append((env["CUDA_VISIBLE_DEVICES"], [Path(task).stem for task, _, _ in pairs]))
+        results = [
+            {"task": Path(task).stem, "compiled": True, "correct": "Fire" not in task, "runtime_ms": 1.0, "reference_runtime_ms": 2.0,
+             "metadata": {"hardware": "H200", "correctness_issue": "Output mismatch"} if "Fire" in task else {}}
+            for task, _, program in pairs if Path(program).exists()
+        ]  # fmt: skip
+        Path(command[command.index("--out") + 1]).write_text(json.dumps({"results": results}))
+
+    monkeypatch.setattr("bench.sweep.accepting.subprocess.run", evaluation)
+    for name in ("level1", "level2"):
+        (checkout / "KernelBench" / name).mkdir(exist_ok=True)
+    store = Store(tmp_path / "kept")
+    (tmp_path / "best.py").write_text("# a program\n")
+    for key in ("level3/18_Fire fp32-strict", "level3/2_ShallowWideMLP fp32-strict", "level1/9_Tall fp32-strict"):
+        store.finished(key, row(2.0, 1.5, program="a"), tmp_path / "best.py")
+    store.finished("level1/10_Wide fp32-strict", row(None))
+    assert accept(store, checkout, ["cuda:0", "cuda:2"], None) == []
+    assert sorted(asked) == [("0", ["18_Fire", "9_Tall"]), ("2", ["2_ShallowWideMLP"])]
+    verdict = store.content["acceptance"]["level3/18_Fire fp32-strict"]
+    assert not verdict["correct"] and "Output mismatch" in verdict["said"] and verdict["program"] == "a"
+    assert accept(store, checkout, ["cuda:0"], None) == [] and len(asked) == 2
+    store.finished("level1/9_Tall fp32-strict", row(3.0, 1.5, program="b"), tmp_path / "best.py")
+    accept(store, checkout, ["cuda:0"], None)
+    assert asked[2:] == [("0", ["9_Tall"])]
