@@ -8,11 +8,18 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from allauth.account.forms import default_token_generator
+from allauth.account.models import EmailAddress, EmailConfirmationHMAC
+from allauth.account.utils import user_pk_to_url_str
+from allauth.mfa.recovery_codes.internal.auth import RecoveryCodes
+from allauth.mfa.totp.internal.auth import TOTP, format_hotp_value, generate_totp_secret, hotp_value
+from django.conf import settings
 from django.test import Client
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from tests.browser import sample_run
 from tests.browser.addresses import Pattern, patterns
+from tests.served import daphne
 from tests.unit.webapp.cast import make_user
 from tests.unit.webapp.isolation.world import World, make_world, unfilled
 from tests.unit.webapp.people import make_result
@@ -48,6 +55,8 @@ ON_PURPOSE = {
     "account_confirm_email": 404, "account_reauthenticate": 403, "mfa_reauthenticate": 403, "mfa_deactivate_totp": 404,
     "mfa_view_recovery_codes": 404, "mfa_download_recovery_codes": 404, "": 404,
 }  # fmt: skip
+
+PASSWORD = "correct horse battery"
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -162,6 +171,49 @@ def test_every_page(server, browser_type_launch_args, world):
     print(f"{count} pages in {time.monotonic() - began:.0f} s; without a page of their own: {', '.join(swept.left_out)}")
     assert not problems, f"{len(problems)} problems on {count} pages:\n" + "\n".join(problems)
     assert count > 50
+
+
+@pytest.mark.slow  # a server of its own
+def test_pages_of_mail_and_of_two_factor(browser, django_db_setup, people):
+    """Where mail is set up and two-factor is on: resetting a password, confirming an address, codes, turning it off again."""
+    alice, secret = people.alice, generate_totp_secret()
+    alice.set_password(PASSWORD)
+    alice.email = "alice@example.org"
+    alice.save()
+    address = EmailAddress.objects.create(user=alice, email="alice@example.org", primary=True, verified=False)
+    TOTP.activate(alice, secret)
+    RecoveryCodes.activate(alice)
+    reset = f"/password/new/{user_pk_to_url_str(alice)}-{default_token_generator.make_token(alice)}/"
+    wrong: list[str] = []
+
+    def look(path: str = "") -> None:
+        """At the address, or at where the browser is."""
+        wrong.extend(f"{path} at {sentence}" for sentence in look_at(page, server + path if path else page.url, said))
+
+    with daphne(EMAIL_HOST="127.0.0.1", SECRET_KEY=settings.SECRET_KEY) as server:
+        context, page, said = prepare(browser)
+        for path in ("/sign-in/", "/sign-up/", "/password/forgotten/", "/password/forgotten/sent/", "/password/new/done/", "/password/new/1-spent/"):
+            look(path)
+        page.goto(server + reset)
+        look()  # the link leads to a form
+        page.goto(f"{server}/sign-in/{SignInLink.issue(alice)}/")
+        expect(page).to_have_url(f"{server}/sign-in/code/")
+        look()
+        page.get_by_label("Code").first.fill(format_hotp_value(hotp_value(secret, int(time.time()) // 30)))
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("heading", level=1)).to_have_text("Runs")
+        for path in ("/account/", "/account/email/", "/account/email/sent/", f"/account/email/{EmailConfirmationHMAC(address).key}/"):
+            look(path)
+        for path in ("/account/password/", "/account/confirm/", "/account/confirm/code/", "/account/two-factor/"):
+            look(path)
+        page.goto(f"{server}/account/confirm/?next=/account/two-factor/")
+        page.get_by_label("Password").fill(PASSWORD)
+        page.keyboard.press("Enter")
+        expect(page).to_have_url(f"{server}/account/two-factor/")
+        for path in ("/account/two-factor/codes/", "/account/two-factor/codes/new/", "/account/two-factor/off/"):
+            look(path)
+        context.close()
+    assert not wrong, f"{len(wrong)} problems:\n" + "\n".join(wrong)
 
 
 def test_pages_that_are_refused_keep_the_same(server, browser, people):
