@@ -51,6 +51,11 @@ def add_settings(parser: argparse.ArgumentParser, *, fork: bool = False) -> None
         help="timelines of the reference and of every program that passed (all, the default), of the winner, or none: what each verdict observed is "
         "then what the next decision is made from",
     )
+    parser.add_argument(
+        "--winner",
+        choices=get_args(Settings.model_fields["winner"].annotation),
+        help="of the programs that passed: the fastest (default), or the fastest with kernels of its own (class custom or mixed), where there is one",
+    )
     parser.add_argument("--review-plan", action=argparse.BooleanOptionalAction, help="wait after the first plan until a person has read it")
     parser.add_argument("--seed", type=int, metavar="N", help="of what is drawn at random (default: 0)")
     if not fork:
@@ -91,6 +96,7 @@ def settings_from(args: argparse.Namespace, base: Settings | None = None) -> Set
         "target",
         "workers",
         "profiles",
+        "winner",
         "review_plan",
         "seed",
         "device",

@@ -38,6 +38,7 @@ class Settings(BaseModel):
     tier: Tier = "full"  # of workflow "verify"; "quick" measures against eager alone, and is no result
     workers: int = Field(default=4, ge=1, le=MOST_WORKERS)  # programs written and verified side by side, by workflows that can
     profiles: Literal["all", "winner", "none"] = "all"  # of the reference and of every program that passed; or what the verdicts observed will do
+    winner: Literal["fastest", "own-kernels"] = "fastest"  # own-kernels: of class custom or mixed, where such a program passed
     review_plan: bool = False  # wait after the first plan until a person has read it
     budget: Budget = Budget()
     seed: int = 0

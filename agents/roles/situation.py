@@ -128,7 +128,12 @@ class Situation:
 
     @property
     def best(self) -> Attempt | None:
-        return max((a for a in self.attempts if a.passed), key=lambda a: a.score, default=None)
+        return max((a for a in self.attempts if a.passed), key=self.rank, default=None)
+
+    def rank(self, attempt: Attempt) -> tuple[bool, float]:
+        """What makes one program that passed better than another."""
+        own = self.settings.winner == "fastest" or attempt.report.program_class in ("custom", "mixed")
+        return own, attempt.score
 
 
 class Planner(Protocol):

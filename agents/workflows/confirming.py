@@ -17,7 +17,7 @@ MAX_CONFIRMED = 3  # winners that are tried in tier full before the run gives up
 
 async def confirm(run: Engine, situation: Situation, reason: str, spent: bool) -> Finish:
     """Measure the winner again, against all baselines and on fresh seeds; where it does not hold, the next. `spent`: a budget ended the search."""
-    ranked = sorted((a for a in situation.attempts if a.passed), key=lambda a: -a.score)
+    ranked = sorted((a for a in situation.attempts if a.passed), key=situation.rank, reverse=True)
     if not ranked:
         last = situation.attempts[-1].report if situation.attempts else None
         return Finish(

@@ -90,7 +90,7 @@ def sitting(arguments: argparse.Namespace) -> int:
     store = Store(arguments.keep, arguments.start)
     devices = arguments.devices.split(",")
     given = ["--budget-candidates", arguments.budget_candidates, "--budget-seconds", arguments.budget_seconds]
-    given += ["--profiles", arguments.profiles, *arguments.rest]
+    given += ["--profiles", arguments.profiles, "--winner", "own-kernels", *arguments.rest]
     experience = ["--experience", str(store.experience.resolve())] if arguments.warm else ["--no-experience"]
     store.note(command=f"make bench-kernelbench SETS={','.join(sets)}, {' '.join(given)}{' --warm' if arguments.warm else ''}")
     waiting = to_do(wanted, store, [part for part in arguments.again.split(",") if part])

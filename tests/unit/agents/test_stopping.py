@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -72,3 +73,14 @@ def test_populations_have_more_patience(patience, route):
 
 def test_advice_to_stop_stays_as_it_is():
     assert advised(situation(1.5), None, "stop").reason == "go on"
+
+
+def test_a_program_with_own_kernels_can_be_asked_to_win():
+    found = situation(1.2, 2.0)
+    fast = found.attempts[1]
+    fast.report = fast.report.model_copy(update={"program_class": "orchestration"})
+    assert found.best is fast
+    asked = replace(found, settings=Settings(winner="own-kernels"))
+    assert asked.best is found.attempts[0] and sorted(found.attempts, key=asked.rank, reverse=True)[0] is found.attempts[0]
+    only = replace(asked, attempts=[fast])
+    assert only.best is fast, "where nothing else passed it is the result"
