@@ -15,6 +15,7 @@ EVENTS = 1_000_000
 FIRST_PICTURE_MS = 1500
 FRAME_MS = 16
 LOADS = 3
+PATIENCE_MS = 240_000  # until the page is broken and not slow
 
 # Moves a view 60 times in each of these ways; one performance measure a frame, by way.
 MOVES = """async (box) => {
@@ -77,7 +78,7 @@ def measure(page: Any, base_url: str, seeded: Any) -> list[Row]:
     first: list[float] = []
     for _ in range(LOADS):
         page.goto(base_url + seeded.places["timeline"])
-        page.wait_for_selector(".timeline-summary b, .timeline-problem", timeout=60_000)  # the figures come after the picture
+        page.wait_for_selector(".timeline-summary b, .timeline-problem", timeout=PATIENCE_MS)  # the figures come after the picture
         if page.locator(".timeline-problem").count():
             raise RuntimeError(page.locator(".timeline-problem").inner_text())
         first.append(
