@@ -66,6 +66,7 @@ class Evidence:
             ("Compiler", env.compiler),
             ("CUDA", env.cuda),
             ("Driver", env.driver),
+            ("Compute capability", env.capability),
         ]
         return [(name, value) for name, value in pairs if value not in (None, "")]
 
