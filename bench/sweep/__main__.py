@@ -35,7 +35,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a limit from outside ends a sitting like Ctrl-C: with everything kept
     try:
         return arguments.act(arguments)
-    except NoSuchTasks as error:
+    except (NoSuchTasks, FileExistsError) as error:
         print(f"bench.sweep: {error}", file=sys.stderr)
         return 2
 
@@ -64,11 +64,11 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--budget-candidates", default="6", metavar="N")
     run.add_argument("--budget-seconds", default="600", metavar="S", help="of a run's search; confirming the winner is kept back from it")
     run.add_argument("--profiles", default="none", choices=["all", "winner", "none"], help="by Nsight Systems (default: none, 12 s each)")
-    warm = "begin with the numbers and records that earlier sittings left in KEPT/experience, and leave some: for rows made --again"
+    warm = "begin with the numbers and records that earlier sittings left in KEPT, and leave some: for rows made --again"
     run.add_argument("--warm", action="store_true", help=f"{warm}; a row says it. Without: every task as if it were the first on this device")
     run.add_argument("--spares", type=int, help="processes that each verifier keeps ready")
     run.add_argument("--data-dir", type=Path, default=ROOT / ".data" / "sweep", help="build caches, a folder a device")
-    run.add_argument("--traces", action="store_true", help="leave the runs in KEPT/work/runs")
+    run.add_argument("--traces", action="store_true", help="leave the runs in work/runs of --data-dir")
     run.add_argument("--accept", action="store_true", help="once all rows are there: KernelBench's own evaluation of the ten's programs and 20 more")
     run.set_defaults(act=sitting)
     merge = commands.add_parser("merge", help="several sittings as one")
@@ -87,12 +87,12 @@ def sitting(arguments: argparse.Namespace) -> int:
     begun = time.monotonic()
     sets = sets_of(arguments.sets)
     wanted = items(sets, arguments.checkout, arguments.only)
-    store = Store(arguments.keep, arguments.start)
+    store = Store(arguments.keep, arguments.start, arguments.data_dir / "work")
     devices = arguments.devices.split(",")
     given = ["--budget-candidates", arguments.budget_candidates, "--budget-seconds", arguments.budget_seconds]
     given += ["--profiles", arguments.profiles, "--winner", "own-kernels", *arguments.rest]
     experience = ["--experience", str(store.experience.resolve())] if arguments.warm else ["--no-experience"]
-    store.note(command=f"make bench-kernelbench SETS={','.join(sets)}, {' '.join(given)}{' --warm' if arguments.warm else ''}")
+    store.note(command=f"make bench-kernelbench SETS={','.join(sets)} OPTIONS='{' '.join(given)}{' --warm' if arguments.warm else ''}'")
     waiting = to_do(wanted, store, [part for part in arguments.again.split(",") if part])
     print(f"{len(wanted)} tasks, {len(wanted) - len(waiting)} rows there already, {len(devices)} device(s), code {store.code}", flush=True)
     limit = arguments.limit_seconds

@@ -2,6 +2,7 @@
 
 kernelbench.json     a row a task, the time that interrupted runs took, what KernelBench's own evaluation said
 programs.tar.gz      best.py of every run that ended with a program, by task
+sweep.log            the end of what the devices' processes said
 experience.tar.gz    of sittings with --warm: numbers that kernels were tuned to, promises that strategies kept
 unfinished.tar.gz    the traces of runs that a time limit interrupted; the next sitting continues them
 """
@@ -24,17 +25,20 @@ from bench.sweep.rows import dumped
 from bench.sweep.tasks import ROOT
 
 ROWS, PROGRAMS, UNFINISHED, EXPERIENCE = "kernelbench.json", "programs.tar.gz", "unfinished.tar.gz", "experience.tar.gz"
+LOG, LOG_BYTES = "sweep.log", 100_000  # what the devices' processes said last
 MOST_BYTES = 15 << 20  # of an archive: what may be carried from host to host
 CODE = ("agents/compiler", "agents/roles", "agents/workflows", "agents/strategies", "verifier")
 
 
 class Store:
-    """`folder` is written to; `start`, an earlier folder, is only read."""
+    """`folder` is written to; `start`, an earlier folder, is only read. `work` holds runs and programs as they are (many files): of another sitting's
+    folder, or one that begins elsewhere, nothing stays there."""
 
-    def __init__(self, folder: Path, start: Path | None = None):
-        self.folder, self.work = folder, folder / "work"
+    def __init__(self, folder: Path, start: Path | None = None, work: Path | None = None):
+        self.folder, self.work = folder, work or folder / "work"
         self.lock = threading.Lock()
-        self.work.mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._claim_work(f"{folder.resolve()} {start.resolve() if start else ''}\n")
         start = start or folder
         path = start / ROWS if start.is_dir() else start
         self.content: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {"rows": {}}
@@ -47,6 +51,15 @@ class Store:
             if entry.get("code") != self.code:  # a run goes on with the code that it began with, or not at all
                 shutil.rmtree(self.runs / slug(key), ignore_errors=True)
                 del self.content["unfinished"][key]
+
+    def _claim_work(self, owner: str) -> None:
+        mark = self.work / "owner"
+        if self.work.exists() and any(self.work.iterdir()) and not mark.exists():
+            raise FileExistsError(f"{self.work} is not a sweep's: name another --data-dir")
+        if self.work.exists() and mark.exists() and mark.read_text() != owner:
+            shutil.rmtree(self.work)
+        self.work.mkdir(parents=True, exist_ok=True)
+        mark.write_text(owner)
 
     @property
     def programs(self) -> Path:
@@ -75,6 +88,7 @@ class Store:
                 self.programs.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(program, kept)
             self._write()
+            self._pack_programs()
 
     def interrupted(self, key: str, seconds: float) -> float:
         """The run goes on in the next sitting. Returns the seconds that it took in all."""
@@ -97,8 +111,11 @@ class Store:
     def pack(self) -> None:
         """The two archives, as large as can be carried: of unfinished runs the smaller ones first."""
         with self.lock:
-            programs = sorted(self.programs.glob("*.py")) if self.programs.exists() else []
-            write(self.folder / PROGRAMS, archive((path, path.name) for path in programs))
+            self._pack_programs()
+            write(
+                self.folder / LOG,
+                b"".join(b"== %s\n%s\n" % (log.name.encode(), log.read_bytes()[-LOG_BYTES:]) for log in sorted(self.work.glob("*.log"))),
+            )
             if self.experience.exists():
                 write(self.folder / EXPERIENCE, archive((path, path.name) for path in self.experience.glob("*.json")))
             self.runs.mkdir(parents=True, exist_ok=True)
@@ -110,6 +127,10 @@ class Store:
                     break
                 packed.append(run)
             write(self.folder / UNFINISHED, archive((path, f"{run.name}/{path.relative_to(run)}") for run in packed for path in files(run)))
+
+    def _pack_programs(self) -> None:
+        programs = sorted(self.programs.glob("*.py")) if self.programs.exists() else []
+        write(self.folder / PROGRAMS, archive((path, path.name) for path in programs))
 
     def _write(self) -> None:
         self.content = {**{k: v for k, v in self.content.items() if k != "rows"}, "made": now(), "rows": self.rows}

@@ -106,6 +106,13 @@ def test_finished_rows_outlive_a_sitting_and_interrupted_runs_go_on(tmp_path, ch
     assert (again.runs / "level3-3_slow-fp32-strict" / "trace.jsonl").exists() and not (again.runs / "level3-18_Fire-fp32-strict").exists()
     assert (again.programs / "level3-18_Fire-fp32-strict.py").read_text() == "# level3/18_Fire fp32-strict\n"
     assert [item.key for item in to_do(wanted, again, [])] == ["level3/3_slow fp32-strict"]
+    third = Store(tmp_path / "three", tmp_path / "one", tmp_path / "two" / "work")
+    assert set(third.rows) == set(again.rows) and (third.programs / "level3-18_Fire-fp32-strict.py").exists()
+    assert third.work == again.work and (tmp_path / "one" / "sweep.log").exists() and not (tmp_path / "three" / "work").exists()
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").write_text("years of work")
+    with pytest.raises(FileExistsError, match="not a sweep's"):
+        Store(tmp_path / "three", None, tmp_path / "mine")
     monkeypatch.setattr("bench.sweep.store.code", lambda: "another")
     assert not Store(tmp_path / "three", tmp_path / "one").content["unfinished"], "a run does not go on with other code than it began with"
 
