@@ -64,7 +64,10 @@ class CudaPartyDevice(PartyDevice):
 
     def spread(self, wide: bool) -> None:
         chosen = self._compiles_on if wide else self._timed_on
-        for thread in os.listdir("/proc/self/task") if chosen else ():  # what they start inherits it
+        threads = ["0"]  # this one
+        with contextlib.suppress(OSError):
+            threads = os.listdir("/proc/self/task")
+        for thread in threads if chosen else ():  # what they start inherits it
             with contextlib.suppress(OSError):  # it has ended, or a container allows others
                 os.sched_setaffinity(int(thread), chosen)
 
