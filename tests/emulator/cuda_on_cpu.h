@@ -326,3 +326,5 @@ inline void multiply_tf32(float (&d)[4], const unsigned (&a)[4], const unsigned 
         d[at] = cut_off(sum);
     }
 }
+inline void accumulate_tf32(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) { multiply_tf32(d, a, b); }
+template <class T> void keep_whole(T&) {}

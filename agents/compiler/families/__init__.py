@@ -8,6 +8,7 @@ How to add one: a module here with a class that satisfies `Family`; its entry be
 from __future__ import annotations
 
 from agents.compiler.builder import Refused
+from agents.compiler.families.attention import Attention
 from agents.compiler.families.conv import Conv
 from agents.compiler.families.depthwise import DepthwiseConv
 from agents.compiler.families.epilogue import Prologue, Tail, build_prologue, build_tail
@@ -33,7 +34,7 @@ from agents.compiler.network import Network, refs
 from agents.compiler.options import Options
 from verifier.graph import Node
 
-FAMILIES: tuple[Family, ...] = (Pool(), Matmul(), DepthwiseConv(), Recurrent(), Conv(), Scan(), Matvec())
+FAMILIES: tuple[Family, ...] = (Pool(), Attention(), Matmul(), DepthwiseConv(), Recurrent(), Conv(), Scan(), Matvec())
 
 
 def find(network: Network, node: Node, setting: Setting | None) -> tuple[Match | None, str]:

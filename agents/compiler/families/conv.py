@@ -180,7 +180,7 @@ class Conv:
             rows=rows, tail=tail, elements=f"{at} * {shape.columns} + column", steps="steps" if found.phases > 1 else "",
         )  # fmt: skip
         printed = Printed(
-            tensor_cores.kernel_source(NAME, work, shape, printing), arguments, packed=[weights], shared=[tensor_cores.SHARED],
+            tensor_cores.kernel_source(NAME, work, shape, printing), arguments, packed=[weights], shared=[tensor_cores.COPIES, tensor_cores.WARP_TILE],
             scratch=tensor_cores.scratch_bytes(work, shape), comment=[f"{describe(found)}: {tensor_cores.describe(work, shape)}"],
         )  # fmt: skip
         return printed

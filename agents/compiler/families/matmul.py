@@ -117,7 +117,7 @@ class Matmul:
             f", {product.batches} times" if product.batches > 1 else ""
         )
         return Printed(
-            tensor_cores.kernel_source(NAME, work, product, printing), arguments, shared=[tensor_cores.SHARED],
+            tensor_cores.kernel_source(NAME, work, product, printing), arguments, shared=[tensor_cores.COPIES, tensor_cores.WARP_TILE],
             scratch=tensor_cores.scratch_bytes(work, product), comment=[f"{shape}: {tensor_cores.describe(work, product)}"],
         )  # fmt: skip
 

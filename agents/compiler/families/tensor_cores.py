@@ -151,7 +151,7 @@ def tile_position(product: Product, tile: Tile) -> list[str]:
     return [*lines, f"const int row0 = (group + within % {height}) * {tile.rows};", f"const int column0 = within / {height} * {tile.columns};"]
 
 
-SHARED = r"""// Asynchronous copies into shared memory; outside the tensor they write zeros.
+COPIES = r"""// Asynchronous copies into shared memory; outside the tensor they write zeros.
 __device__ __forceinline__ void copy_async4(float* into, const float* from, bool inside) {
     const unsigned at = (unsigned)__cvta_generic_to_shared(into);
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(at), "l"(from), "r"(inside ? 4 : 0));
@@ -167,17 +167,18 @@ template <int LEFT> __device__ __forceinline__ void copies_wait() {
     asm volatile("cp.async.wait_group %0;" ::"n"(LEFT));
 }
 
-// d += a * b for a 16 x 8 part of the result over a depth of 8.
-__device__ __forceinline__ void multiply_tf32(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
-    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-}
-
 // value = high + low: the nearest TF32, and what is left, of which a tensor core takes all but the last bit.
 __device__ __forceinline__ void cut(float value, unsigned& high, unsigned& low) {
     high = (__float_as_uint(value) + 0x1000u) & 0xffffe000u;
     low = __float_as_uint(value - __uint_as_float(high));
+}
+"""
+
+WARP_TILE = r"""// d += a * b for a 16 x 8 part of the result over a depth of 8.
+__device__ __forceinline__ void multiply_tf32(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
 // A block's tile of a product: M rows by N columns, a warp's part is WARP_M by WARP_N. Sums over a depth of PROMOTED stay in the tensor cores,
