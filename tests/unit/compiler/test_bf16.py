@@ -25,9 +25,11 @@ BODIES = {
 }
 
 
-@pytest.mark.parametrize("precision", ["bf16", pytest.param("fp16", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("device", ["cpp", "cuda"])
-@pytest.mark.parametrize("name", BODIES)
+QUICK = {("pointwise", "cuda", "bf16"), ("softmax", "cuda", "bf16"), ("mixed types", "cpp", "bf16"), ("integers", "cpp", "fp16")}
+EVERY = [(name, device, precision) for name in BODIES for device in ("cpp", "cuda") for precision in ("bf16", "fp16")]
+
+
+@pytest.mark.parametrize("name, device, precision", [pytest.param(*case, marks=() if case in QUICK else pytest.mark.slow) for case in EVERY])
 def test_against_pytorch(compiled, task, name, device, precision):
     body, inputs = BODIES[name]
     found = compiled(task(body, inputs, arguments="x, w"), figures=DeviceFigures.h200() if device == "cuda" else None, precision=precision)
@@ -40,7 +42,7 @@ def test_against_pytorch(compiled, task, name, device, precision):
 TRAINED = "self.a = nn.Conv2d(3, 8, 3, bias=False)\nself.bn = nn.BatchNorm2d(8)\nself.d = nn.Conv2d(8, 8, 3, padding=1, groups=8)"
 
 
-@pytest.mark.parametrize("device", ["cpp", "cuda"])
+@pytest.mark.parametrize("device", [pytest.param("cpp", marks=pytest.mark.slow), "cuda"])
 def test_batch_norm_and_depthwise_convolution(compiled, task, device):
     source = task("return F.relu6(self.d(F.relu(self.bn(self.a(x)))))", "torch.randn(4, 3, 18, 18)", TRAINED)
     found = compiled(source, figures=DeviceFigures.h200() if device == "cuda" else None, precision="bf16")

@@ -48,6 +48,7 @@ def test_offered_where_the_library_turns_images_around(compiled, task, precision
     assert all("channels-last" in print_program(found.plan, source, move.options).split('"""')[1] for move in offered)
 
 
+@pytest.mark.slow
 def test_statistics_of_channels_in_uneven_parts(compiled, task):
     body = "return self.n(self.a(x))"
     found = compiled(
