@@ -20,6 +20,7 @@ setup:
 
 setup-dev:
 	@scripts/setup requirements-dev.txt
+	@scripts/triton
 	@scripts/assets
 
 assets:
