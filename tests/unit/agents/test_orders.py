@@ -131,7 +131,7 @@ def passed(number: int = 1) -> Attempt:
 
 @pytest.mark.asyncio
 async def test_the_built_in_verifier_leaves_out_what_a_note_says(monkeypatch):
-    from agents.compiler import DeviceFigures
+    from agents.compiler import CompilerPlan, DeviceFigures
     from agents.roles.compiled import Compiled
 
     offered = [
@@ -139,9 +139,10 @@ async def test_the_built_in_verifier_leaves_out_what_a_note_says(monkeypatch):
         for n, name in enumerate(("block-size", "row-cache"))
     ]
     monkeypatch.setattr(verifier, "moves", lambda plan, options, report, profile: offered)
+    empty = CompilerPlan(task="t", mode="train", figures=DeviceFigures.cpu(), groups=[], graph=None, floor_ms=0.0)
     journal = MemoryJournal()
     run, situation = at_work(journal, settings())
-    situation.plan, situation.attempts = Plan({}, (), Compiled(None, DeviceFigures.cpu())), [passed()]
+    situation.plan, situation.attempts = Plan({}, (), Compiled(empty, empty.figures)), [passed()]
     span, judge = run.span("a", "A"), verifier.BuiltInVerifier()
     assert (await judge.advise(span, situation, situation.attempts[0])).method == "block-size"
     await noted(journal, "skip block-size")
