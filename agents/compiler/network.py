@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from agents.compiler import channels_last
+from agents.compiler.algebra import simplify
 from agents.compiler.ir import SIZES
 from agents.compiler.layout import SPLITS, VIEWS, Layout, dense, split, view
 from agents.compiler.loops import roll
@@ -34,6 +35,7 @@ class Network:
             entry.name: entry.spec for entry in graph.inputs if entry.spec
         }
         nodes = rewrite(roll(graph.nodes, specs, set(self.results)), specs, set(self.results))
+        nodes, self.notes = simplify(nodes, set(self.results), {entry.name: entry.spec for entry in graph.inputs if entry.spec})
         nodes = push_slices([constant(piece) for node in nodes for piece in self._cut_loss(node)])
         self.nodes: dict[str, Node] = self._alive(nodes)
         self.users: dict[str, list[str]] = {name: [] for name in [*self.inputs, *self.nodes]}

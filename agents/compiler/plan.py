@@ -96,6 +96,7 @@ def make_plan(
     for at, cluster in enumerate(partition(network, plan.setting), start=1):
         plan.groups.append(_group(network, cluster, plan.setting, f"g{at}"))
     plan.floor_ms = task_floor(plan, capture.bytes_min or 0, capture.flops or 0)
+    plan.notes += network.notes
     if not plan.own:
         plan.notes.append("no operator of this task is covered by a kernel of the built-in compiler")
     return plan

@@ -64,6 +64,8 @@ def _header(plan: CompilerPlan, forward: Forward) -> str:
         for title, ids in _gathered(rest):
             why = forward.refused.get(ids[0].id, ids[0].reason)
             lines.append(f"- {title}{f' ({len(ids)} times)' if len(ids) > 1 else ''}: {why}")
+    if notes := forward.network.notes:
+        lines += ["", "Identities of algebra:", *(f"- {note}" for note in notes)]
     applied = [s for s in forward.applied if s]
     if applied:
         lines += ["", f"Strategies: {', '.join(applied)}."]

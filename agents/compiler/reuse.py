@@ -37,7 +37,9 @@ def reuse(
                 continue
             store.access.argument = source.name
             source.written = True
-            statements.variables[out.value] = statements.value(source.value)
+            shape = tuple(statements.network.spec(out.value).shape)
+            turned = "" if shape == tuple(statements.network.spec(source.value).shape) else f".view({shape})"
+            statements.variables[out.value] = statements.value(source.value) + turned
             del kernel.arguments[out.name]
             break
 
