@@ -47,14 +47,15 @@ def main() -> int:
     results = []
     for pair in arguments.pairs:
         task, _, program = pair.partition("=")
+        source = Path(program).read_text()
         outcome = kernelbench.eval_kernel_against_ref(
             Path(task).read_text(),
-            Path(program).read_text(),
+            source,
             num_correct_trials=arguments.trials,
             num_perf_trials=arguments.perf_trials,
             measure_performance=True,
             device=torch.device("cuda:0"),
-            backend="cuda",
+            backend="triton" if "@triton.jit" in source else "cuda",  # Triton reads the text of its kernels: from a file
             precision=torch.float32,
         )
         result = {

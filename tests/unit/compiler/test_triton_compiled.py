@@ -37,10 +37,3 @@ def test_compiles_for_an_h200_without_spills(task, compiled, name, tmp_path, mon
 def planned(compiled, source: str) -> tuple[str, CompilerPlan]:
     found = compiled(source)
     return source, make_plan(found.capture, source, DeviceFigures.h200(), language="triton")
-
-
-def test_a_program_in_triton_says_so_and_needs_no_helper(task, compiled):
-    source, plan = planned(compiled, task("return F.softmax(x, 1) * 2", "torch.randn(64, 300)"))
-    text = print_program(plan, source, Options())
-    assert plan.language == "triton" and text.startswith('"""Kernels in Triton')
-    assert "stitch_build" not in text and "data_ptr() +" not in text and "launch_softmax_mul(x, mul)" in text
