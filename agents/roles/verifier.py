@@ -13,7 +13,7 @@ from agents.roles.obeying import heed
 from agents.roles.promises import trusted
 from agents.roles.situation import Advice, Attempt, Situation
 from agents.span import Span
-from agents.stopping import families_to_leave, family
+from agents.stopping import NEAR_FLOOR, families_to_leave, family, fraction_of_floor
 from agents.strategies import Facts, by_name
 
 SHOWN_GROUPS = 3
@@ -33,7 +33,7 @@ class BuiltInVerifier:
         best = situation.best
         if best is None:
             return Advice(found, "repair", "It has to be right before it can be fast.")
-        if found.bottleneck == "none" and attempt is best:
+        if found.bottleneck == "none" and attempt is best and (fraction_of_floor(situation, attempt) or 1.0) >= NEAR_FLOOR:
             return Advice(found, "stop", "The program is at 95 % of the floor or better: nothing is left that would pay.")
         of_best = found if attempt is best else self._diagnose(situation, best)
         open_moves, refused = self.open_moves(situation, of_best)
