@@ -40,7 +40,7 @@ CASES = {
     "one-head": ("s = torch.softmax(x @ y.t() + self.b, -1)\nreturn torch.tanh(s @ y)", "torch.randn(65, 32), torch.randn(96, 32)",
                  "self.b = nn.Parameter(torch.randn(96))"),
 }  # fmt: skip
-QUICK = ("operator-causal", "gpt")
+QUICK = ("gpt",)
 
 
 def made(task, name: str) -> str:

@@ -39,7 +39,7 @@ def opened(plan):
     return options
 
 
-QUICK = ("lstm-both-directions", "gru")
+QUICK = ("lstm-both-directions",)
 LAYERS = {
     "lstm": ("nn.LSTM(8, 12, 3)", "self.net(x)[0]", "torch.randn(5, 3, 8)"),
     "lstm-results": ("nn.LSTM(8, 12, 2, batch_first=True)", "self.net(x)", "torch.randn(3, 4, 8)"),
@@ -71,7 +71,7 @@ LOOPS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", LOOPS)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name == "by-hand" else pytest.mark.slow) for name in LOOPS])
 def test_unrolled_loops_are_rolled_up(emulated, compiled, task, name):
     body, init, inputs = LOOPS[name]
     source = task(body, inputs, init, "x, h")
@@ -103,6 +103,7 @@ def test_a_tail_goes_with_the_hidden_states(emulated, task):
     found.check()
 
 
+@pytest.mark.slow
 def test_states_that_are_given(emulated, task):
     init = "self.net = nn.LSTM(4, 8, 2)"
     found = emulated(task("return self.net(x, (h[:2], h[2:]))", "torch.randn(5, 3, 4), torch.randn(4, 3, 8)", init, "x, h"))
