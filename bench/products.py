@@ -5,7 +5,8 @@
     python bench/products.py table PART.json ... --out bench/results/products-h200.json
 
 What a KernelBench task asks of a family is one case, equal ones once. Each variant (a tile, stages, a split) is timed in turn with the library's
-operator under fp32 without TF32, both as CUDA graphs, caches flushed before each call; its error and the library's are taken against fp64 on a part of the result.
+operator under fp32 without TF32, both as CUDA graphs, caches flushed before each call; its error and the library's are taken against fp64 on a part
+of the result.
 """
 
 # sandboxed: `prepare` imports tasks; run it where KernelBench itself may run
@@ -40,16 +41,16 @@ CHECKED = 128  # lines of the result that are compared in fp64
 
 
 def prepare(arguments: argparse.Namespace) -> int:
-    """Every task in a process of its own, two at once; equal cases are kept once, with the tasks that have them."""
+    """Every task in a process of its own, several at once; equal cases are kept once, with the tasks that have them."""
     levels = [arguments.level] if arguments.level else [1, 2, 3]
     paths = sorted(path for level in levels for path in (arguments.checkout / "KernelBench" / f"level{level}").glob("*.py"))
     cases: dict[str, dict[str, Any]] = {}
-    with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor(2) as pool:
+    with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor(arguments.workers) as pool:
 
         def one(path: Path) -> tuple[Path, list[dict[str, Any]]]:
             answer = Path(scratch) / f"{path.parent.name}-{path.stem}.json"
             command = [sys.executable, __file__, "capture", str(path), "--out", str(answer)]
-            subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=600)
+            subprocess.run(["timeout", str(arguments.task_seconds), *command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             return path, json.loads(answer.read_text()) if answer.exists() else []
 
         for path, found in pool.map(one, paths):
@@ -90,21 +91,23 @@ def capture_one(arguments: argparse.Namespace) -> int:
         family = families.by_name(match.family)
         work = families.make_work(network, match, list(match.members), plan.setting)
         knobs = family.knobs(work)
-        variants = {}
+        variants, shared = {}, []
         for values in variants_of(knobs):
             own = families.make_work(network, match, list(match.members), plan.setting, Options(knobs=values))
             try:
                 printed = family.print_cuda(own)
             except families.Refused:
                 continue
+            shared += [text for text in printed.shared if text not in shared]
             variants[" ".join(f"{k}={v}" for k, v in values.items()) or "default"] = {
                 "source": printed.source, "scratch": printed.scratch, "comment": printed.comment,
+                "shared": [shared.index(text) for text in printed.shared],
             }  # fmt: skip
         bases = {network.base(value) for value in match.reads}
         found.append(
             {
                 "family": match.family, "op": node.op, "args": node.args, "kwargs": node.kwargs, "flops": family.cost(work).flops,
-                "floor_ms": family.cost(work).floor_ms, "shared": printed.shared, "result": match.value, "reads": list(match.reads),
+                "floor_ms": family.cost(work).floor_ms, "shared": shared, "result": match.value, "reads": list(match.reads),
                 "arguments": [argument.value for argument in printed.arguments],
                 "packed": [{"values": packed.values, "code": packed.code} for packed in printed.packed],
                 "tensors": {base: list(network.spec(base).shape) for base in sorted(bases)}, "out": list(network.spec(match.value).shape),
@@ -154,7 +157,7 @@ def run(arguments: argparse.Namespace) -> int:
     known = {json.dumps(case["name"]) for case in done}
     head = {"device": torch.cuda.get_device_name(arguments.device), "torch": torch.__version__, "calls": CALLS}
     with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor(max(2, (os.cpu_count() or 4) // shards)) as pool:
-        waiting = [case for case in cases if json.dumps(name_of(case)) not in known]
+        waiting = [only(case, arguments.numbers) for case in cases if json.dumps(name_of(case)) not in known]
         builds = [{variant: pool.submit(build, case, variant, Path(scratch)) for variant in case["variants"]} for case in waiting]
         for case, libraries in zip(waiting, builds, strict=True):
             if time.monotonic() > deadline:
@@ -174,6 +177,11 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def only(case: dict[str, Any], numbers: str) -> dict[str, Any]:
+    kept = {name: one for name, one in case["variants"].items() if not numbers or name == "default" or name.split("=")[0] in numbers.split(",")}
+    return {**case, "variants": kept}
+
+
 def name_of(case: dict[str, Any]) -> list[Any]:
     return [case["family"], case["op"], case["args"], case["tensors"], case["views"]]
 
@@ -181,11 +189,12 @@ def name_of(case: dict[str, Any]) -> list[Any]:
 def build(case: dict[str, Any], variant: str, folder: Path) -> ctypes.CDLL | str:
     """The library, or what nvcc says."""
     base = folder / f"{abs(hash(json.dumps(name_of(case))))}-{abs(hash(variant))}"
-    text = "#include <cmath>\n" + "\n".join(case["shared"]) + "\n" + case["variants"][variant]["source"].replace("NAME", "product")
+    one = case["variants"][variant]
+    text = "\n".join(["#include <cmath>", *(case["shared"][at] for at in one["shared"]), one["source"].replace("NAME", "product")])
     unit, library = base.with_suffix(".cu"), base.with_suffix(".so")
     unit.write_text(text)
     nvcc = "/usr/local/cuda/bin/nvcc" if Path("/usr/local/cuda/bin/nvcc").exists() else "nvcc"
-    command = [nvcc, "-O3", "-std=c++17", "-shared", "-Xcompiler=-fPIC", "-arch=sm_90", str(unit), "-o", str(library)]
+    command = [nvcc, "-O3", "-std=c++17", "-shared", "-Xcompiler=-fPIC", "-gencode=arch=compute_90a,code=sm_90a", str(unit), "-o", str(library)]
     found = subprocess.run(command, capture_output=True, text=True)
     return found.stderr[-400:] if found.returncode else ctypes.CDLL(str(library))
 
@@ -326,6 +335,8 @@ def main() -> int:
     one.add_argument("checkout", type=Path)
     one.add_argument("--level", type=int)
     one.add_argument("--most", type=int, default=200)
+    one.add_argument("--workers", type=int, default=2)
+    one.add_argument("--task-seconds", type=int, default=600, help="after which one task is left out")
     one.set_defaults(run=prepare)
     two = commands.add_parser("capture")
     two.add_argument("checkout", type=Path, metavar="TASK")
@@ -336,6 +347,7 @@ def main() -> int:
     three.add_argument("--shard", default="0/1")
     three.add_argument("--limit-seconds", type=float, default=420)
     three.add_argument("--resume", action="store_true")
+    three.add_argument("--numbers", default="", help="only these, comma-separated: tile, stages, promoted, split, ...")
     three.set_defaults(run=run)
     four = commands.add_parser("table")
     four.add_argument("parts", nargs="+", type=Path)

@@ -21,6 +21,7 @@ struct dim3 {
 };
 struct float2 { float x, y; };
 struct alignas(16) float4 { float x, y, z, w; };
+struct alignas(16) uint4 { unsigned x, y, z, w; };
 struct __attribute__((may_alias)) int2 { int x, y; };
 struct __attribute__((may_alias, aligned(16))) int4 { int x, y, z, w; };
 struct __half {
@@ -326,5 +327,36 @@ inline void multiply_tf32(float (&d)[4], const unsigned (&a)[4], const unsigned 
         d[at] = cut_off(sum);
     }
 }
+template <int N> void multiply_group(float (&sum)[64], const unsigned (&a)[4], const float* b, bool add) {
+    emulated::Lane mine{};
+    for (int at = 0; at < 4; ++at) mine.words[at] = a[at] & 0xffffe000u;
+    const int lane = emulated::now % 32, group = lane / 4, within = lane % 4;
+    const emulated::Lane* warp = emulated::exchange(mine);
+    for (int at = 0; at < 64; ++at) {
+        const int row = group + at / 2 % 2 * 8, column = at / 4 * 8 + within * 2 + at % 2;
+        double total = add ? sum[at] : 0.0;
+        for (int k = 0; k < 8; ++k) {
+            const float left = __uint_as_float(warp[row % 8 * 4 + k % 4].words[row / 8 + k / 4 * 2]);
+            total += (double)left * __uint_as_float(__float_as_uint(b[k / 4 * N * 4 + column * 4 + k % 4]) & 0xffffe000u);
+        }
+        sum[at] = cut_off(total);
+    }
+}
+inline void group_begin() {}
+inline void group_commit() {}
+template <int COUNT> void group_wait(float (&)[COUNT]) {}
+inline void shared_memory_for_tensor_cores() {}
 inline void accumulate_tf32(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) { multiply_tf32(d, a, b); }
+// Named barriers: each id counts those that have come, and lets go when the count is full.
+namespace emulated { inline int come[16] = {}, let_go[16] = {}; }
+inline void barrier_arrive(int which, int count) {
+    if (++emulated::come[which] == count) emulated::come[which] = 0, ++emulated::let_go[which];
+}
+inline void barrier_wait(int which, int count) {
+    const int before = emulated::let_go[which];
+    barrier_arrive(which, count);
+    while (emulated::let_go[which] == before) emulated::meet(emulated::RUNS);
+}
+template <int COUNT> void registers_give() {}
+template <int COUNT> void registers_take() {}
 template <class T> void keep_whole(T&) {}

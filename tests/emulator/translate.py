@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-MEETING = re.compile(r"__syncthreads|__syncwarp|__shfl|__ballot|__any|multiply_tf32|cluster_meets|cudaLaunchCooperativeKernel")
+MEETING = re.compile(r"__syncthreads|__syncwarp|__shfl|__ballot|__any|_tf32|multiply_group|barrier_wait|cluster_meets|cudaLaunchCooperativeKernel")
 HEADER = Path(__file__).with_name("cuda_on_cpu.h")
 
 
@@ -13,14 +13,14 @@ def as_cpp(program: str) -> str:
     """The program for the CPU, same kernels, same launches. Raises `ValueError` for PTX that has no twin."""
     head, rest = program.split('SOURCE = r"""')
     source, tail = rest.split('"""', 1)
-    tail = tail.replace('stitch_build("cuda"', 'stitch_build("cpp"')
+    tail = re.sub(r'stitch_build\("cuda", SOURCE(, \(.*?\))?\)', 'stitch_build("cpp", SOURCE)', tail)
     tail = re.sub(r"stream = torch\.cuda\.current_stream\(.*\)\.cuda_stream", "stream = 0", tail)
     meet = int(bool(MEETING.search(source)))
     return f'{head}SOURCE = r"""#define THREADS_MEET {meet}\n{HEADER.read_text()}\n{translate(source)}"""{tail}'
 
 
 def translate(source: str) -> str:
-    source = without_ptx(source)
+    source = without_ptx(re.sub(r"^#ifdef __CUDA_ARCH_FEAT_SM90_ALL$.*?^#endif$\n", "", source, flags=re.M | re.S))
     source = re.sub(r'^#include "?<?cuda[\w.]*>?"?$', "", source, flags=re.M)
     source = re.sub(r"extern __shared__ (?:__align__\(16\) )?(\w+) (\w+)\[\];", r"\1* \2 = (\1*)emulated::shared_memory();", source)
     if "__cluster_dims__" in source:
@@ -40,7 +40,7 @@ def without_ptx(source: str) -> str:
     header = HEADER.read_text()
     for match in re.finditer(r"^(?:template <[^\n]*>\n?\s*)?__device__ __forceinline__ \w+ (\w+)\([^\n]*\) \{$", source, flags=re.M):
         end = source.index("\n}\n", match.start()) + 3
-        if match.start() < at or "asm" not in source[match.start() : end]:
+        if match.start() < at or not re.search("asm|_ASM", source[match.start() : end]):
             continue
         if not re.search(rf"\b{match[1]}\(", header):
             raise ValueError(f"{match[1]} is PTX without a twin in {HEADER.name}")

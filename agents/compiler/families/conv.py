@@ -15,7 +15,8 @@ from agents.compiler.families import tensor_cores
 from agents.compiler.families.family import NAME, Cost, Match, Packed, Printed, Setting, Work, plain_cost
 from agents.compiler.families.matmul import LEAST_SIDE, RESERVED, Operand, operand_loads, refuse_unless_fp32
 from agents.compiler.families.pool import parameters, three
-from agents.compiler.families.tensor_cores import DEPTH, Printing, Product, Tile
+from agents.compiler.families.product_kernel import Printing, kernel_source
+from agents.compiler.families.tensor_cores import DEPTH, Product, Tile
 from agents.compiler.figures import own_arithmetic
 from agents.compiler.ir import Argument, product
 from agents.compiler.kernels.expressions import CUDA
@@ -180,7 +181,8 @@ class Conv:
             rows=rows, tail=tail, elements=f"{at} * {shape.columns} + column", steps="steps" if found.phases > 1 else "",
         )  # fmt: skip
         printed = Printed(
-            tensor_cores.kernel_source(NAME, work, shape, printing), arguments, packed=[weights], shared=[tensor_cores.COPIES, tensor_cores.WARP_TILE],
+            kernel_source(NAME, work, shape, printing), arguments, packed=[weights],
+            shared=tensor_cores.shared_sources(work, shape), flags=tensor_cores.flags(work, shape),
             scratch=tensor_cores.scratch_bytes(work, shape), comment=[f"{describe(found)}: {tensor_cores.describe(work, shape)}"],
         )  # fmt: skip
         return printed
@@ -332,7 +334,7 @@ def image_loads(found: Convolution, tile: Tile, pitch: int) -> list[str]:
         source = f"inside ? {source} : x" if tests else source
         return [
             "#pragma unroll",
-            f"for (int k = threadIdx.x / {lanes}; k < {DEPTH}; k += {tile.threads // lanes}) {{",
+            f"for (int k = threadIdx.x / {lanes}; k < {DEPTH}; k += {tile.loaders // lanes}) {{",
             *([f"    const bool inside = {' && '.join(tests)};"] if tests else []),
             f"    copy_async16(to_b + k * {pitch} + threadIdx.x % {lanes} * 4, {source}, {'inside' if tests else 'true'});",
             "}",
@@ -341,7 +343,7 @@ def image_loads(found: Convolution, tile: Tile, pitch: int) -> list[str]:
     taps = [f"taps_{name}" if name in real else "1" for name in AXES] if found.phases > 1 else [str(axis.taps[0]) for axis in found.axes]
     tests = ["valid"] * bounded + [f"(unsigned)at_{axis} < {found.axes[at].size}" for at, axis in found.real if not found.axes[at].inside]
     where = found.place("at", [axis.size for axis in found.axes])
-    steps = tile.threads // tile.columns
+    steps = tile.loaders // tile.columns
     loop = f"for (int k = threadIdx.x / {tile.columns}; k < {DEPTH}; k += {steps})"
     into = f"to_b + k * {pitch} + threadIdx.x % {tile.columns}"
     if found.taps_outer:

@@ -9,9 +9,10 @@ from agents.compiler.builder import Refused
 from agents.compiler.families import tensor_cores, triangle, triton_product
 from agents.compiler.families.family import NAME, Cost, Match, Printed, Setting, Work, plain_cost
 from agents.compiler.families.pool import parameters
-from agents.compiler.families.tensor_cores import DEPTH, Printing, Product, Tile
-from agents.compiler.ir import HALVES
+from agents.compiler.families.product_kernel import Printing, kernel_source
+from agents.compiler.families.tensor_cores import DEPTH, Product, Tile
 from agents.compiler.figures import own_arithmetic
+from agents.compiler.ir import HALVES
 from agents.compiler.ir import product as multiplied
 from agents.compiler.kernels.expressions import CUDA
 from agents.compiler.layout import Layout
@@ -94,8 +95,7 @@ class Matmul:
         product = found.product
         tile = tensor_cores.tile_of(work, product)
         pitches = tensor_cores.pitches(product, tile)
-        setup, steps = triangle.steps(work, product.rows, tile.rows, tile.columns, product.steps)
-        loads: list[str] = []
+        setup, loads = [], []
         for name, operand, start, height, pitch in (
             ("a", found.a, "row0", tile.rows, pitches[0]),
             ("b", found.b, "column0", tile.columns, pitches[1]),
@@ -107,17 +107,20 @@ class Matmul:
         texts = [*(["batch"] if product.batches > 1 else []), "row", "column"]
         columns = ["const float b_column = bias[column];"] if found.bias else []
         tail = work.tail.statements(CUDA, texts, "(value + b_column)" if found.bias else "value")
+        if tensor_cores.split_of(work, product) == 1:
+            setup = triangle.zeros(work, product, tile, columns, tail) + setup
         wide = "(long)" if product.rows * product.columns * product.batches >= 2**31 else ""
         at = f"{wide}(batch * {product.rows} + row)" if product.batches > 1 else f"{wide}row"
         printing = Printing(
             parameters=parameters(arguments, "__restrict__"), names=", ".join(a.name for a in arguments), setup=setup, loads=loads,
-            columns=columns, rows=[], tail=tail, elements=f"{at} * {product.columns} + column", steps=steps,
+            columns=columns, rows=[], tail=tail, elements=f"{at} * {product.columns} + column",
         )  # fmt: skip
         shape = f"{product.rows} x {product.depth} by {product.depth} x {product.columns}" + (
             f", {product.batches} times" if product.batches > 1 else ""
         )
         return Printed(
-            tensor_cores.kernel_source(NAME, work, product, printing), arguments, shared=[tensor_cores.COPIES, tensor_cores.WARP_TILE],
+            kernel_source(NAME, work, product, printing), arguments,
+            shared=tensor_cores.shared_sources(work, product), flags=tensor_cores.flags(work, product),
             scratch=tensor_cores.scratch_bytes(work, product), comment=[f"{shape}: {tensor_cores.describe(work, product)}"],
         )  # fmt: skip
 
@@ -197,7 +200,7 @@ def operand_setup(name: str, operand: Operand, start: str) -> list[str]:
 
 def operand_loads(name: str, operand: Operand, start: str, height: int, pitch: int, tile: Tile) -> list[str]:
     """Statements that copy `height` lines of a stage from the operand, whose tile begins at `start`; outside it zeros."""
-    width, threads = operand.width, tile.threads
+    width, threads = operand.width, tile.loaders
     across = DEPTH if operand.depth_inner else height  # elements of the tile that lie side by side
     per_line = across // width
     inner = f"at % {per_line}" + (f" * {width}" if width > 1 else "")

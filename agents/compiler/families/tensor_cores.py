@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agents.compiler.families.family import Work
+from agents.compiler.families import warpgroup
+from agents.compiler.families.family import Setting, Work
 
 DEPTH = 32  # elements of depth a stage
 PROMOTED = 16  # elements of depth whose sums stay in the tensor core: 8 costs 4 to 8 % more time, 32 some 15 (bench/results/products-h200.json)
 STAGES = 3
 SHARED_BYTES = 227 << 10  # of a multiprocessor, compute capability 9.0
-RESIDENT = 2  # blocks that can share a multiprocessor where registers allow it
 GROUPED = 8  # rows of tiles that blocks walk through together
 
 
@@ -30,10 +30,23 @@ class Tile:
     warp_rows: int
     warp_columns: int
     speed: float  # of its inner loop, relative: small tiles load and cut more for each product
+    group: bool = False  # multiplied by warpgroups (warpgroup.py)
 
     @property
     def threads(self) -> int:
+        if self.group:
+            return self.loaders + self.rows // warpgroup.ROWS * (self.columns // warpgroup.COLUMNS) * 128
         return self.rows // self.warp_rows * (self.columns // self.warp_columns) * 32
+
+    @property
+    def loaders(self) -> int:
+        """Threads that copy, the first of the block."""
+        return warpgroup.LOADERS if self.group else self.threads
+
+    @property
+    def writers(self) -> int:
+        """Threads that have sums, the last of the block."""
+        return self.threads - self.loaders if self.group else self.threads
 
 
 TILES = (
@@ -44,17 +57,24 @@ TILES = (
     Tile(128, 256, 64, 64, 1.1),
     Tile(256, 128, 64, 64, 1.1),
     Tile(32, 256, 32, 32, 0.7),
+    Tile(128, 128, 64, 128, 1.6, group=True),
+    Tile(64, 256, 64, 128, 1.5, group=True),
 )
 
 
-def best_tile(rows: int, columns: int, batches: int, units: int) -> int:
+def tiles(setting: Setting) -> tuple[Tile, ...]:
+    """Those that the device can run: warpgroups multiply on compute capability 9.0 alone."""
+    return TILES if setting.figures.capability == warpgroup.ARCHITECTURE else tuple(tile for tile in TILES if not tile.group)
+
+
+def best_tile(offered: tuple[Tile, ...], rows: int, columns: int, batches: int, units: int) -> int:
     """The index of the tile with the least modelled time: rounds of blocks over the multiprocessors, times the work of a tile."""
 
     def time(tile: Tile) -> float:
         blocks = -(-rows // tile.rows) * -(-columns // tile.columns) * batches
         return -(-blocks // units) * tile.rows * tile.columns / tile.speed
 
-    return min(range(len(TILES)), key=lambda at: time(TILES[at]))
+    return min(range(len(offered)), key=lambda at: time(offered[at]))
 
 
 def best_split(tile: Tile, rows: int, columns: int, batches: int, steps: int, units: int) -> int:
@@ -82,8 +102,9 @@ class Product:
 
 
 def tile_of(work: Work, product: Product) -> Tile:
-    units = work.setting.figures.units
-    return TILES[work.knob("tile", best_tile(product.rows, product.columns, product.batches, units))]
+    offered = tiles(work.setting)
+    wanted = work.knob("tile", best_tile(offered, product.rows, product.columns, product.batches, work.setting.figures.units))
+    return offered[min(wanted, len(offered) - 1)]
 
 
 def split_of(work: Work, product: Product) -> int:
@@ -99,10 +120,11 @@ def promoted_of(work: Work) -> int:
 def knobs_of(work: Work, product: Product) -> dict[str, tuple[tuple[int, ...], int]]:
     tile = tile_of(work, product)
     found = {
-        "tile": (tuple(range(len(TILES))), TILES.index(tile)),
+        "tile": (tuple(range(len(tiles(work.setting)))), TILES.index(tile)),
         "stages": ((2, 3, 4), stages_of(work, product, tile)),
-        "promoted": ((8, 16, 32), promoted_of(work)),
     }
+    if not tile.group:
+        found["promoted"] = ((8, 16, 32), promoted_of(work))
     if product.steps >= 16:
         found["split"] = (tuple(n for n in (1, 2, 4, 8, 16, 32) if n * 4 <= product.steps), split_of(work, product))
     return found
@@ -119,17 +141,23 @@ def stage_floats(product: Product, tile: Tile) -> int:
 
 
 def stages_of(work: Work, product: Product, tile: Tile) -> int:
-    wanted = work.knob("stages", STAGES)
-    return max(2, min(wanted, SHARED_BYTES // (4 * stage_floats(product, tile))))
+    wanted = work.knob("stages", warpgroup.STAGES if tile.group else STAGES)
+    return max(2, min(wanted, (SHARED_BYTES - 4 * cut_floats(tile)) // (4 * stage_floats(product, tile))))
+
+
+def cut_floats(tile: Tile) -> int:
+    return tile.columns * warpgroup.CUT_FLOATS if tile.group else 0
 
 
 def shared_bytes(work: Work, product: Product, tile: Tile) -> int:
     """Of the stages, or of the finished tile that takes their place."""
-    return 4 * max(stages_of(work, product, tile) * stage_floats(product, tile), tile.rows * (tile.columns + 8))
+    return 4 * max(stages_of(work, product, tile) * stage_floats(product, tile) + cut_floats(tile), tile.rows * (tile.columns + 8))
 
 
 def tile_type(work: Work, product: Product, tile: Tile) -> str:
     flags = ", ".join(str(inner).lower() for inner in (product.a_depth_inner, product.b_depth_inner))
+    if tile.group:
+        return f"GroupTile<{tile.rows}, {tile.columns}, {stages_of(work, product, tile)}, {flags}>"
     numbers = (tile.rows, tile.columns, tile.warp_rows, tile.warp_columns, stages_of(work, product, tile), promoted_of(work))
     return f"Tile<{', '.join(map(str, numbers))}, {flags}>"
 
@@ -149,6 +177,31 @@ def tile_position(product: Product, tile: Tile) -> list[str]:
         lines.append(f"const int height = {down} - group < {GROUPED} ? {down} - group : {GROUPED};")
         height = "height"
     return [*lines, f"const int row0 = (group + within % {height}) * {tile.rows};", f"const int column0 = within / {height} * {tile.columns};"]
+
+
+def shared_sources(work: Work, product: Product) -> list[str]:
+    """What the kernel needs besides itself."""
+    return [COPIES, warpgroup.SHARED if tile_of(work, product).group else WARP_TILE]
+
+
+def flags(work: Work, product: Product) -> tuple[str, ...]:
+    """Of nvcc: the instructions of warpgroups exist in code for sm_90a alone, which a GPU of that architecture prefers to plain sm_90."""
+    return ("-gencode=arch=compute_90a,code=sm_90a",) if tile_of(work, product).group else ()
+
+
+def scratch_bytes(work: Work, product: Product) -> int:
+    split = split_of(work, product)
+    return 4 * split * product.rows * product.columns * product.batches if split > 1 else 0
+
+
+def describe(work: Work, product: Product) -> str:
+    tile, split = tile_of(work, product), split_of(work, product)
+    blocks = -(-product.rows // tile.rows) * -(-product.columns // tile.columns) * product.batches * split
+    parts = f", the depth in {split} parts" if split > 1 else ""
+    return (
+        f"{blocks} blocks of {tile.threads} threads, tiles of {tile.rows} x {tile.columns}, depth {product.depth} by {DEPTH} in "
+        f"{stages_of(work, product, tile)} stages{parts}; each fp32 product is three TF32 products, infinities give NaN."
+    )
 
 
 COPIES = r"""// Asynchronous copies into shared memory; outside the tensor they write zeros.
@@ -264,98 +317,3 @@ template <int M, int N, int WARP_M, int WARP_N, int STAGES, int PROMOTED, bool A
     }
 };
 """
-
-
-@dataclass
-class Printing:
-    """What a family gives for its product: `loads` are the statements that start the copies of one stage (they see `to_a`, `to_b` and `step`),
-    `setup` the declarations before them, `tail` the statements for one element, in which `row` and `column` are known and `value` is the sum."""
-
-    parameters: str  # of the kernel and the launcher
-    names: str
-    setup: list[str]
-    loads: list[str]
-    columns: list[str]  # declarations of what the tail needs of a column, once a thread
-    rows: list[str]  # of a row, once an element
-    tail: list[str]  # over `value`
-    steps: str = ""  # of the depth, where they differ from block to block
-    elements: str = ""  # the position of an element in scratch memory: "(batch * 64 + row) * 32 + column", of type long if there are that many
-
-
-def kernel_source(name: str, work: Work, product: Product, printing: Printing) -> str:
-    """The kernel, its finishing kernel where the depth is cut, and the launcher."""
-    tile, split = tile_of(work, product), split_of(work, product)
-    down, across = -(-product.rows // tile.rows), -(-product.columns // tile.columns)
-    steps = -(-product.steps // split)
-    kind = tile_type(work, product, tile)
-    scratch = ", float* __restrict__ scratch" if split > 1 else ""
-    resident = 1 if tile.warp_rows * tile.warp_columns > 1024 else RESIDENT  # without a number the compiler may aim at more, and spill
-    lines = [f"__global__ void __launch_bounds__({tile.threads}, {resident}) {name}_kernel({printing.parameters}{scratch}) {{"]
-    lines += ["    extern __shared__ __align__(16) float memory[];", f"    {kind} tile;"]
-    body = tile_position(product, tile)
-    if product.batches > 1:
-        body.append("const int batch = blockIdx.y;")
-    body += printing.setup
-    count = printing.steps or str(product.steps)
-    if split > 1:
-        body.append(f"const int first = blockIdx.z * {steps}, last = first + {steps} < {count} ? first + {steps} : {count};")
-    body.append("tile.run(memory, " + ("last - first" if split > 1 else count) + ", [&](float* to_a, float* to_b, int step) {")
-    body += ["    step += first;"] if split > 1 else []
-    body += [f"    {line}" for line in printing.loads]
-    body += ["});", "tile.put(memory);", f"const int column = column0 + threadIdx.x % {tile.columns};"]
-    if product.columns % tile.columns:
-        body.append(f"if (column >= {product.columns}) return;")
-    body += printing.columns if split == 1 else []
-    end = f"row0 + {tile.rows}"
-    if product.rows % tile.rows:
-        body.append(f"const int end = {end} < {product.rows} ? {end} : {product.rows};")
-        end = "end"
-    body.append(f"for (int row = row0 + threadIdx.x / {tile.columns}; row < {end}; row += {tile.threads // tile.columns or 1}) {{")
-    body.append(f"    const float value = memory[(row - row0) * {tile.columns + 8} + threadIdx.x % {tile.columns}];")
-    total = product.rows * product.columns * product.batches
-    if split > 1:
-        wide = "(long)" if total * split >= 2**31 else ""
-        body.append(f"    scratch[{wide}blockIdx.z * {total} + {printing.elements}] = value;")
-    else:
-        body += [f"    {line}" for line in [*printing.rows, *printing.tail]]
-    body.append("}")
-    lines += [*(f"    {line}" for line in body), "}"]
-    grid = f"dim3({down * across}, {product.batches}, {split})" if product.batches > 1 or split > 1 else str(down * across)
-    shared = shared_bytes(work, product, tile)
-    launch = [
-        f"cudaFuncSetAttribute({name}_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, {shared});",
-        f"{name}_kernel<<<{grid}, {tile.threads}, {shared}, (cudaStream_t)stream>>>({printing.names}{', scratch' if split > 1 else ''});",
-    ]
-    if split > 1:
-        lines += finish(name, product, printing, split)
-        launch.append(f"{name}_finish<<<{-(-total // 256)}, 256, 0, (cudaStream_t)stream>>>({printing.names}, scratch);")
-    lines.append(f'extern "C" int {name}({printing.parameters}{scratch}, void* stream) {{')
-    return "\n".join([*lines, *(f"    {line}" for line in launch), "    return (int)cudaGetLastError();", "}", ""])
-
-
-def finish(name: str, product: Product, printing: Printing, split: int) -> list[str]:
-    """The kernel that adds up the parts of the depth, in their order, and goes on with the tail."""
-    total = product.rows * product.columns * product.batches
-    kind = "long" if total * split >= 2**31 else "int"
-    body = [f"const {kind} at = ({kind})blockIdx.x * 256 + threadIdx.x;", *([f"if (at >= {total}) return;"] if total % 256 else [])]
-    body.append(f"const int column = at % {product.columns}, row = at / {product.columns}{f' % {product.rows}' if product.batches > 1 else ''};")
-    body += [f"const int batch = at / {product.rows * product.columns};"] if product.batches > 1 else []
-    body += [*printing.columns, *printing.rows, "float value = 0.0f;"]
-    body += [f"for (int part = 0; part < {split}; ++part) value += scratch[part * ({kind}){total} + at];", *printing.tail]
-    return [f"__global__ void __launch_bounds__(256) {name}_finish({printing.parameters}, const float* __restrict__ scratch) {{",
-            *(f"    {line}" for line in body), "}"]  # fmt: skip
-
-
-def scratch_bytes(work: Work, product: Product) -> int:
-    split = split_of(work, product)
-    return 4 * split * product.rows * product.columns * product.batches if split > 1 else 0
-
-
-def describe(work: Work, product: Product) -> str:
-    tile, split = tile_of(work, product), split_of(work, product)
-    blocks = -(-product.rows // tile.rows) * -(-product.columns // tile.columns) * product.batches * split
-    parts = f", the depth in {split} parts" if split > 1 else ""
-    return (
-        f"{blocks} blocks of {tile.threads} threads, tiles of {tile.rows} x {tile.columns}, depth {product.depth} by {DEPTH} in "
-        f"{stages_of(work, product, tile)} stages{parts}; each fp32 product is three TF32 products, infinities give NaN."
-    )

@@ -114,6 +114,31 @@ def test_every_number_of_a_product(compiled, task):
         found.check()
 
 
+@pytest.mark.parametrize("name", ["linear", "left-turned", "heads"])
+@pytest.mark.parametrize("tile", [7, 8])
+def test_products_of_warpgroups(emulated, task, name, tile):
+    call, inputs, init = MATMULS[name]
+    found = emulated(task(f"return {call}", inputs, init), Options(knobs={"tile": tile}))
+    assert "GroupTile<" in found.text
+    found.check()
+
+
+def test_a_convolution_of_warpgroups(emulated, task):
+    call = task("return self.conv(x)", "torch.randn(2, 5, 9, 11)", "self.conv = nn.Conv2d(5, 20, 3, padding=1)")
+    found = emulated(call, Options(knobs={"tile": 7, "split": 2}))
+    assert "GroupTile<" in found.text
+    found.check()
+
+
+def test_warpgroups_are_for_their_architecture_alone(compiled, task):
+    source = task("return x @ self.w", "torch.randn(70, 530)", "self.w = nn.Parameter(torch.randn(530, 76))")
+    other = SMALL.model_copy(update={"capability": (10, 0)})
+    for figures, offered in ((SMALL, 9), (other, 7)):
+        plan = compiled(source, figures=figures).plan
+        assert [len(number.values) for number in numbers(plan, source, Options()) if number.name.endswith("tile")] == [offered]
+    assert "GroupTile<" not in print_program(plan, source, Options(knobs={"tile": 8}))
+
+
 def test_what_is_declined_and_why(compiled, task):
     found = compiled(task("return x @ self.w", "torch.randn(64, 8)", "self.w = nn.Parameter(torch.randn(8, 64))"), figures=SMALL)
     assert found.plan.groups[0].family == "" and "library" in found.plan.groups[0].reason
