@@ -105,7 +105,7 @@ def report(found: dict[str, Any], names: list[str], arguments: argparse.Namespac
     rows = [row for name in names for row in found["rows"].get(name, [])]
     result = {
         "what": "pages in Chromium over a full database",
-        "machine": machine() | {"load_before": round(load, 2), "load_after": round(os.getloadavg()[0], 2)},
+        "machine": described() | {"load_before": round(load, 2), "load_after": round(os.getloadavg()[0], 2)},
         "database": {"runs": arguments.runs, "events": arguments.events},
         "rows": {name: [row.as_json() for row in found["rows"].get(name, [])] for name in names},
         "broken": found["broken"],
@@ -115,12 +115,15 @@ def report(found: dict[str, Any], names: list[str], arguments: argparse.Namespac
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps(result, indent=1) + "\n")
     print(table(rows))
+    machine, database = result["machine"], result["database"]
+    print(f"\nload {machine['load_before']:g} before, {machine['load_after']:g} after, on {machine['cpus']} processors")
+    print(f"{database['runs']:,} runs, {database['events']:,} events")
     for name, why in found["broken"].items():
         print(f"\n{name} broke:\n{why}", file=sys.stderr)
     return 1 if found["broken"] or any(row.met is False for row in rows) else 0
 
 
-def machine() -> dict[str, Any]:
+def described() -> dict[str, Any]:
     import platform
     import re
 
