@@ -7,6 +7,7 @@ whether the operands are triangles themselves.
 from __future__ import annotations
 
 from agents.compiler.families.family import Work
+from agents.compiler.families.tensor_cores import Product, Tile
 from agents.compiler.network import plain
 from agents.compiler.reductions import short
 from verifier.graph import Node
@@ -32,15 +33,26 @@ def kept_share(work: Work, rows: int, columns: int) -> float:
     return kept / (rows * columns) if short(node) == "triu" else 1 - (kept - _on(diagonal, rows, columns)) / (rows * columns)
 
 
-def steps(work: Work, rows: int, height: int, width: int, count: int) -> tuple[list[str], str]:
-    """Declarations, and the expression for the steps of the depth of the tile at (`row0`, `column0`), which is `height` by `width`."""
-    node = triangle_of(work, rows)
+def zeros(work: Work, product: Product, tile: Tile, columns: list[str], tail: list[str]) -> list[str]:
+    """Statements that finish a tile of zeros at (`row0`, `column0`) before anything is loaded; none where there is no such tile."""
+    node = triangle_of(work, product.rows)
     if node is None:
-        return [], ""
+        return []
     diagonal = _diagonal(node)
-    upper = f"column0 + {width - 1} - row0 >= {diagonal}"  # kept where column - row >= diagonal
-    some = upper if short(node) == "triu" else f"column0 - row0 - {height - 1} <= {diagonal}"
-    return [f"const int steps = {some} ? {count} : 0;  // none in a tile of zeros"], "steps"
+    above = f"column0 + {tile.columns - 1} - row0 < {diagonal}"  # kept where column - row >= diagonal
+    nothing = above if short(node) == "triu" else f"column0 - row0 - {tile.rows - 1} > {diagonal}"
+    partly = product.rows % tile.rows or product.columns % tile.columns
+    lines = [f"const int row = row0 + at / {tile.columns}, column = column0 + at % {tile.columns};"]
+    lines += [f"if (row >= {product.rows} || column >= {product.columns}) continue;"] if partly else []
+    lines += [*columns, "const float value = 0.0f;", *tail]
+    return [
+        f"if ({nothing}) {{  // a tile of zeros",
+        f"    for (int at = threadIdx.x; at < {tile.rows * tile.columns}; at += {tile.threads}) {{",
+        *(f"        {line}" for line in lines),
+        "    }",
+        "    return;",
+        "}",
+    ]
 
 
 def _diagonal(node: Node) -> int:
