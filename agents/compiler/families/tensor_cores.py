@@ -31,6 +31,7 @@ class Tile:
     warp_columns: int
     speed: float  # of its inner loop, relative: small tiles load and cut more for each product
     group: bool = False  # multiplied by warpgroups (warpgroup.py)
+    idle: int = 8  # elements of depth that could have been multiplied while a block begins and ends; alone on a multiprocessor many
 
     @property
     def threads(self) -> int:
@@ -57,8 +58,8 @@ TILES = (
     Tile(128, 256, 64, 64, 1.1),
     Tile(256, 128, 64, 64, 1.1),
     Tile(32, 256, 32, 32, 0.7),
-    Tile(128, 128, 64, 128, 1.6, group=True),
-    Tile(64, 256, 64, 128, 1.5, group=True),
+    Tile(128, 128, 64, 128, 1.6, group=True, idle=96),
+    Tile(64, 256, 64, 128, 1.15, group=True, idle=96),
 )
 
 
@@ -67,12 +68,12 @@ def tiles(setting: Setting) -> tuple[Tile, ...]:
     return TILES if setting.figures.capability == warpgroup.ARCHITECTURE else tuple(tile for tile in TILES if not tile.group)
 
 
-def best_tile(offered: tuple[Tile, ...], rows: int, columns: int, batches: int, units: int) -> int:
+def best_tile(offered: tuple[Tile, ...], rows: int, columns: int, depth: int, batches: int, units: int) -> int:
     """The index of the tile with the least modelled time: rounds of blocks over the multiprocessors, times the work of a tile."""
 
     def time(tile: Tile) -> float:
         blocks = -(-rows // tile.rows) * -(-columns // tile.columns) * batches
-        return -(-blocks // units) * tile.rows * tile.columns / tile.speed
+        return -(-blocks // units) * tile.rows * tile.columns * (depth + tile.idle) / tile.speed
 
     return min(range(len(offered)), key=lambda at: time(offered[at]))
 
@@ -103,7 +104,7 @@ class Product:
 
 def tile_of(work: Work, product: Product) -> Tile:
     offered = tiles(work.setting)
-    wanted = work.knob("tile", best_tile(offered, product.rows, product.columns, product.batches, work.setting.figures.units))
+    wanted = work.knob("tile", best_tile(offered, product.rows, product.columns, product.depth, product.batches, work.setting.figures.units))
     return offered[min(wanted, len(offered) - 1)]
 
 
