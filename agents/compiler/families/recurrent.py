@@ -16,7 +16,8 @@ from typing import Any
 from agents.compiler.builder import Refused
 from agents.compiler.families import recurrent_cuda
 from agents.compiler.families.family import Cost, Match, Printed, Setting, Work, plain_cost
-from agents.compiler.families.recurrent_cuda import RESERVED, Cells, Recurrence, Strided
+from agents.compiler.families.recurrent_cuda import RESERVED
+from agents.compiler.families.recurrent_shape import Cells, Recurrence, Strided
 from agents.compiler.layout import Layout
 from agents.compiler.network import Network, plain
 from verifier.graph import Node
