@@ -169,7 +169,9 @@ def rows(results: dict[str, dict[str, Any]]) -> str:
 
 def summary(results: dict[str, dict[str, Any]]) -> str:
     """Tables in Markdown: counts a level, then what is left to PyTorch, most costly first."""
-    lines = ["# Coverage of KernelBench by the built-in compiler", "", "Made by `python bench/coverage.py`; floors are those of an H200.", ""]
+    lines = ["# Coverage of KernelBench by the built-in compiler", ""]
+    lines += ["Made by `python bench/coverage.py`; floors are those of an H200. Each row of the JSON says the commit that it is of (`at`);"]
+    lines += ["`--resume` adds the rows that are missing.", ""]
     lines += [
         "| level | tasks | captured | planned | with own kernels | built by nvcc | own share of the floor time (mean) |",
         "|---|---|---|---|---|---|---|",
@@ -232,11 +234,12 @@ def main() -> int:
     wanted = [
         p for p in paths if f"{p.parent.name}/{p.name}" not in results or (arguments.compile and "built" not in results[f"{p.parent.name}/{p.name}"])
     ]
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=Path(__file__).parent).stdout.strip()
     with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor(arguments.jobs) as pool:
         folder = arguments.programs or Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)
         for path, found in zip(wanted, pool.map(lambda path: one(path, folder, arguments.compile, arguments.precision), wanted), strict=True):
-            results[f"{path.parent.name}/{path.name}"] = found
+            results[f"{path.parent.name}/{path.name}"] = found | {"at": commit}
             said = found.get("error") or found.get("why") or f"{own_share(found):.0%} own"
             print(f"{path.parent.name}/{path.stem}: {said}"[:200], flush=True)
             arguments.out.write_text(rows(results))
