@@ -80,6 +80,10 @@ class Builder:
         missing = [m for m in missing if short(self.network.nodes[m]) not in SPLIT_NAMES]
         if missing:
             raise Refused(f"{missing[0]} does not line up with the other values")
+        for member, known in self.maps.items():  # x[:, None] - x[None, :] needs two places of one axis at once
+            axes = [axis for entry in known for axis in entry]
+            if len(axes) != len(set(axes)):
+                raise Refused(f"{member} has the same axis twice")
 
     def _forward_map(self, node: Node) -> Map | None:
         spec = self.network.spec(node.name)
