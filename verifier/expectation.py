@@ -14,9 +14,9 @@ from verifier.session import LARGE, ReferenceSession, Run, Values
 
 REACH = 0.5  # beyond it no bound is worth measuring
 # Averages of what has mean zero are rounding noise with the weights that a constructor makes. A program whose arithmetic is sound may have more of it
-# than plain arithmetic: a folded `x * scale + shift` rounds `shift` once for all elements, where rounding of each element would average out. Trials
-# with random weights hold the same entries to their value.
-NOISE_ROOM = 16
+# than plain arithmetic: a folded `x * scale + shift` rounds `shift` once for all elements, where the rounding of each averages out by the square root
+# of their number. What must hold is that the value stays noise; trials with random weights hold the same entries to their value.
+NOISE_ROOM = 1024
 
 
 @dataclass
@@ -72,6 +72,7 @@ class Expectations:
         self.shares: list[float] = []
         self.no_oracle = ""  # why fp64 could not be run
         self.noise = False  # the task's outputs are rounding noise, with the weights that its constructor makes
+        self.noisy_state: set[int] = set()  # entries of the state that are
 
     def place(self) -> str:
         """Where fp64 was computed, or why it was not."""
@@ -202,6 +203,7 @@ class Expectations:
         if self.first_call is None:
             self.first_call = expected.values, expected.rng
             self.first = expected if expected.outputs.nbytes < LARGE else None
+        self.noisy_state |= {index for index, leaf in enumerate(expected.state) if expected.oracle is not None and not leaf.precise}
         leaves = expected.leaves
         fresh = not self.bounds or len(self.bounds) != len(leaves)
         before = [(0.0, 0.0, 0.0)] * len(leaves) if fresh else list(zip(self.bounds, self.errors, self.shares, strict=True))
