@@ -116,9 +116,9 @@ class Tournament:
         count = PAIRS[self.job.tier]
         rounds = self._rounds(count, subject)
         pairs: list[Pair] = []
-        for members in rounds:
+        for members, others in zip(rounds, self._spread(len(rounds)), strict=True):
             self.close()
-            these = self._bring_up(members, subject, first=not pairs)
+            these = self._bring_up(members, others, subject)
             self._measure(these, pairs, rng, share=len(members) / count)
             pairs += these
             if self.failed:
@@ -126,13 +126,21 @@ class Tournament:
         return self._result(pairs)
 
     def _rounds(self, count: int, subject: Subject) -> list[range]:
-        """Pairs that are measured together: all, where the device's memory holds them at once."""
+        """Pairs that are measured together: all, where the memory of the device holds them and the further baselines at once."""
         room = self.pool.device.free_bytes()
         # Each process has its own tensors, and arenas for inputs and outputs of which the judge keeps copies.
         arenas = 3 * self.trials.first_inputs.nbytes + 2 * place(self.trials.expected_specs)[1]
-        need = (2 if self.rival is None else 3) * ((self.trials.peak_bytes() or 0) + arenas + self.pool.device.process_bytes)
-        at_once = count if room is None or need <= 0 else max(1, min(count, int(0.7 * room / need)))
+        need = (self.trials.peak_bytes() or 0) + arenas + self.pool.device.process_bytes
+        if room is None or need <= 0:
+            return [range(count)]
+        processes = int(0.7 * room / need) - len(self._others())
+        at_once = max(1, min(count, processes // (2 if self.rival is None else 3)))
         return [range(first, min(first + at_once, count)) for first in range(0, count, at_once)]
+
+    def _spread(self, rounds: int) -> list[list[Baseline]]:
+        """The baselines beyond eager of each round: all in the first, or as evenly as it goes where each round holds no more than a pair."""
+        others = self._others()
+        return [others[at::rounds] for at in range(rounds)] if rounds == PAIRS[self.job.tier] else [others, *[[]] * (rounds - 1)]
 
     def _measure(self, these: list[Pair], before: list[Pair], rng: random.Random, share: float) -> None:
         """Blocks over all sides of these pairs, until more calls would not make the interval narrower, or the budget is spent."""
@@ -171,7 +179,8 @@ class Tournament:
                 self.failed = [Trial(name="state after the timed calls", seed=0, ok=False, detail=off)]
 
     def _result(self, pairs: list[Pair]) -> tuple[Timing, str]:
-        names = [side.name for side in pairs[0].baselines if side.name not in (None, "rival")]
+        named = dict.fromkeys(side.name for pair in pairs for side in pair.baselines)
+        names = [name for name in ["eager", *self._others()] if name in named]
         comparisons = [compare(pairs, name, self.known, self.seed) for name in names]
         speedup = comparisons[0].speedup
         if useless(speedup):
@@ -198,11 +207,10 @@ class Tournament:
 
     # Processes
 
-    def _bring_up(self, members: range, subject: Subject, first: bool) -> list[Pair]:
-        """Starts what this round needs, all at once. Only the first round has baselines other than eager. Raises `PartyFailure` where the program or
-        eager fails; another baseline that fails is named in `reasons`."""
+    def _bring_up(self, members: range, others: list[Baseline], subject: Subject) -> list[Pair]:
+        """Starts what this round needs, all at once. Raises `PartyFailure` where the program or eager fails; another baseline that fails is named in
+        `reasons`."""
         quick = self.job.tier == "quick"
-        others = self._others() if first and not quick and self.rival is None else []
         rivals = len(members) if self.rival is not None else 0
         kept = self.trials.reference.eager_party if quick else None
         own = 0 if quick else len(members)
@@ -235,6 +243,8 @@ class Tournament:
         return pairs
 
     def _others(self) -> list[Baseline]:
+        if self.job.tier == "quick" or self.rival is not None:
+            return []
         if self.others is not None:
             return self.others
         return ["compile", "compile-max-autotune", "cuda-graph"] if self.pool.device.kind == "cuda" else ["compile"]

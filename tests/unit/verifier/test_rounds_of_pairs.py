@@ -1,0 +1,37 @@
+"""How a tournament in tier full is spread over rounds where a GPU's memory does not hold all its processes at once."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from verifier.tournament import Tournament
+
+
+def tournament(free: int | None, others: list[str] | None = None, tier: str = "full") -> Tournament:
+    device = SimpleNamespace(kind="cuda", process_bytes=1, free_bytes=lambda: free)
+    trials = SimpleNamespace(first_inputs=SimpleNamespace(nbytes=0), expected_specs=[], peak_bytes=lambda: 9)
+    return Tournament(SimpleNamespace(device=device), trials, SimpleNamespace(tier=tier), 1, None, None, others=others)
+
+
+@pytest.mark.parametrize(
+    ("free", "rounds", "baselines"),
+    [
+        (None, [3], [3]),
+        (129, [3], [3]),  # nine processes of 10 bytes in 70 % of it
+        (120, [2, 1], [3, 0]),
+        (99, [1, 1, 1], [1, 1, 1]),
+        (10, [1, 1, 1], [1, 1, 1]),
+    ],
+)
+def test_rounds(free, rounds, baselines):
+    of = tournament(free)
+    found = of._rounds(3, None)
+    assert [len(members) for members in found] == rounds and sorted(at for members in found for at in members) == [0, 1, 2]
+    spread = of._spread(len(found))
+    assert [len(names) for names in spread] == baselines
+    assert sorted(name for names in spread for name in names) == ["compile", "compile-max-autotune", "cuda-graph"]
+
+
+def test_tier_quick_has_eager_alone():
+    of = tournament(10, tier="quick")
+    assert [len(members) for members in of._rounds(1, None)] == [1] and of._spread(1) == [[]]
