@@ -320,7 +320,7 @@ def line(case: dict[str, Any]) -> str:
 def table(arguments: argparse.Namespace) -> int:
     parts = [json.loads(path.read_text()) for path in arguments.parts]
     cases = [case for part in parts for case in part["cases"]]
-    arguments.out.write_text(json.dumps({**parts[0], "cases": cases}, indent=1) + "\n")
+    arguments.out.write_text(json.dumps({**parts[0], "cases": cases}, separators=(",", ":")) + "\n")
     for case in sorted(cases, key=lambda case: -case["flops"]):
         print(line(case))
     ratios = [case["variants"][case["best"]]["speedup"] for case in cases if case.get("best")]

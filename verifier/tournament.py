@@ -13,19 +13,18 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
-import torch
 
 from verifier.comparison import compare_outputs
-from verifier.correctness import NORM, ULPS, epsilon, judge
-from verifier.expectation import NOISE_ROOM
+from verifier.correctness import NORM
 from verifier.idleness import Watch
 from verifier.intervals import Estimate, Repeatability, estimate
 from verifier.jobs import VerifyJob
-from verifier.layout import place, read_specs
+from verifier.layout import place
 from verifier.limits import Limits
+from verifier.moved_state import state_off
 from verifier.pool import Party, PartyFailure, Pool, Role
 from verifier.report import Baseline, Comparison, Interval, Rival, Timing, Trial
-from verifier.session import Values, fetch, give
+from verifier.session import Values, give
 from verifier.timing import Call, Caller, Side, clock_finding, measure, median_ms
 from verifier.trials import Subject, Trials
 
@@ -42,7 +41,6 @@ WARM_UP = 3
 MOST_WARM_UP = {"quick": 5, "full": 10}
 WARM_UP_SECONDS = 0.3
 PATIENCE = 60.0  # seconds
-STATE_OFF = 0.01  # two sound programs' rounding differs by far less over all calls, a skipped update by far more
 KEPT_TRIALS = 8  # of the timed calls, in the report
 
 
@@ -174,7 +172,7 @@ class Tournament:
         for side in sides if not self.failed else []:
             side.calibrate()
         for pair in these:
-            off = "" if self.failed else state_off(pair, self.trials)
+            off = "" if self.failed else state_off(pair.program.caller.party, pair.baselines[0].caller.party, self.trials)
             if off:
                 self.failed = [Trial(name="state after the timed calls", seed=0, ok=False, detail=off)]
 
@@ -373,35 +371,6 @@ def of_rival(failure: PartyFailure) -> PartyFailure:
     """Said of the rival: `Evaluation` then ends without a verdict on the program."""
     failure.request, failure.message = "rival", f"the program that it is timed against failed: {failure.message}"
     return failure
-
-
-def state_off(pair: Pair, trials: Trials) -> str:
-    """Empty, or how the state that the program has after all calls differs from eager's, which saw the same inputs: a program that knows timed calls
-    from checked ones could leave it alone."""
-    names = trials.reference.mutated
-    if not names or trials.seeded or trials.stochastic:
-        return ""
-    limit = trials.limits.call
-    states = []
-    for party in (pair.program.caller.party, pair.baselines[0].caller.party):
-        specs = party.ask("state", {"names": names}, limit).message.get("specs")
-        if specs is None:
-            return f"the state dict has no {names[0]!r}, which the task changes"
-        states.append(fetch(party, "state", read_specs(specs), "held", limit))
-    for index, (name, got, expected) in enumerate(zip(names, *states, strict=True)):
-        if got.shape != expected.shape:
-            return f"{name} has shape {list(got.shape)} instead of {list(expected.shape)}"
-        noise = index in trials.expectations.noisy_state  # of two sound programs it has another sign and another size
-        judgement = judge(got, expected, NOISE_ROOM if noise else state_limit(expected.dtype))
-        if not judgement.ok:
-            return f"{name} was not moved on as the task does: {judgement.detail}"
-    return ""
-
-
-def state_limit(dtype: torch.dtype) -> float:
-    """Running averages in 16 bits stand still within a few units of their last place, each program's in other places; an update that was left out
-    shows by half of the value and more."""
-    return max(STATE_OFF, ULPS * epsilon(dtype))
 
 
 def load_baseline(party: Party, source: str, seed: int, limits: Limits) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from semantics_bench import Semantics, task
+from verifier_bench import NOISY_PROGRAM, NOISY_TASK
 
 
 @pytest.fixture(scope="module")
@@ -111,18 +112,9 @@ def test_a_sound_task_is_not_flagged_and_says_what_it_needs(semantics):
 
 
 def test_running_averages_that_are_rounding_noise(semantics):
-    """What follows a normalisation without an offset has mean zero: the averages of the next one are noise, of another size in other arithmetic."""
-    init = "self.first = nn.BatchNorm2d(16)\nself.conv = nn.Conv2d(16, 24, 1, bias=False)\nself.second = nn.BatchNorm2d(24)"
-    chain = task("return self.second(self.conv(self.first(x)))", "torch.randn(8, 16, 12, 12) + 0.5", init=init)
-    folded = (
-        "\n\ndef folded(bn, x):\n    with torch.no_grad():\n        mean, var = x.mean((0, 2, 3)), x.var((0, 2, 3), unbiased=False)\n"
-        "        bn.running_mean.lerp_(mean, bn.momentum)\n        bn.running_var.lerp_(x.var((0, 2, 3)), bn.momentum)\n"
-        "        bn.num_batches_tracked += 1\n        scale = bn.weight / torch.sqrt(var + bn.eps)\n        shift = bn.bias - mean * scale\n"
-        "        return x * scale[:, None, None] + shift[:, None, None]\n\n\nclass ModelNew("
-    )
-    program = chain.replace("\n\n\nclass Model(", folded).replace("self.first(x)", "folded(self.first, x)")
-    assert not semantics.judge(program, chain).wrong, semantics.judge(program, chain).wrong
+    found = semantics.judge(NOISY_PROGRAM, NOISY_TASK)
+    assert not found.wrong, found.wrong
+    call = "self.second(self.conv(folded(self.first, x)))"
     for skipped in ("first.running_mean", "second.running_mean", "second.running_var"):
-        kept = f"kept = self.{skipped}.clone()\n        out = self.second(self.conv(folded(self.first, x)))\n"
-        kept += f"        self.{skipped}.copy_(kept)\n        return out"
-        assert skipped in semantics.judge(program.replace("return self.second(self.conv(folded(self.first, x)))", kept), chain).wrong
+        kept = f"kept = self.{skipped}.clone()\n        out = {call}\n        self.{skipped}.copy_(kept)\n        return out"
+        assert skipped in semantics.judge(NOISY_PROGRAM.replace(f"return {call}", kept), NOISY_TASK).wrong

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from verifier_bench import PROGRAM, TASK, built
+from verifier_bench import NOISY_PROGRAM, NOISY_TASK, PROGRAM, TASK, built
 
 KERNEL = """#include <cmath>
 #include <cstdint>
@@ -119,6 +119,11 @@ def test_state_that_the_task_changes(bench):
     frozen = program.replace("self.norm(x)", "torch.nn.functional.batch_norm(x, None, None, self.norm.weight, self.norm.bias, True)")
     report = bench.verify(frozen, task)
     assert report.status == "wrong_result" and "running" in report.message
+
+
+def test_state_that_is_rounding_noise_after_the_timed_calls(bench):
+    report = bench.verify(NOISY_PROGRAM, NOISY_TASK)
+    assert report.status == "passed", report.message
 
 
 def test_tuples_and_integers(bench):

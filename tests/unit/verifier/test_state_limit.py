@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from verifier.correctness import judge
-from verifier.tournament import STATE_OFF, state_limit
+from verifier.moved_state import STATE_OFF, state_limit
 
 
 def averaged(dtype: torch.dtype, means: list[torch.Tensor], skipped: int = 0) -> torch.Tensor:
