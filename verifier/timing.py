@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
+from verifier.fingerprint import Fingerprint, fingerprint
 from verifier.idleness import Watch
 from verifier.intervals import Process
 from verifier.layout import Spec, place, read_specs, view
 from verifier.pool import Party
 from verifier.report import Baseline, Rival
-from verifier.session import Values, reserve, write
+from verifier.session import LARGE, Values, reserve, write
 
 POISON = 0xA5
 CLOCK_SHARE, CLOCK_SLACK_NS = 0.10, 10_000
@@ -36,7 +37,7 @@ class Call:
     tree: object
     specs: list[Spec]
     outputs: list[torch.Tensor]  # private copies
-    again: list[torch.Tensor] | None  # outputs of the call before, read once more
+    again: list[torch.Tensor | Fingerprint] | None  # outputs of the call before, read once more; see `kept`
     inputs_intact: list[bool]
     shared: list[str] = field(default_factory=list)  # whose memory each output is, by the party's word
 
@@ -87,7 +88,9 @@ class Caller:
         specs = read_specs(described.get("specs", []))
         fits = bool(described.get("copied")) and len(specs) == len(offsets) and all(s.nbytes <= r for s, r in zip(specs, room, strict=True))
         outputs = _copies(memory.bytes, specs, offsets) if fits else []
-        reread = _copies(memory.bytes, self.previous, again) if again and fits else None
+        reread = None
+        if again and fits:
+            reread = [kept(view(memory.bytes, spec, offset), copy=True) for spec, offset in zip(self.previous, again, strict=True)]
         self.previous = specs if fits else []
         arena = party.arenas["in"].bytes
         intact = [
@@ -97,6 +100,13 @@ class Caller:
         ahead = handing + exchange.refreshed
         shared = [name for name in described.get("shared", []) if isinstance(name, str)]
         return Call(exchange.inner, exchange.wall, exchange.copied, ahead, described.get("tree"), specs, outputs, reread, intact, shared)
+
+
+def kept(tensor: torch.Tensor, copy: bool = False) -> torch.Tensor | Fingerprint:
+    """What of an output is kept until the next call, to see whether it has changed by then: of gigabytes no second copy."""
+    if tensor.nbytes > LARGE:
+        return fingerprint(tensor)
+    return tensor.clone(memory_format=torch.preserve_format) if copy else tensor
 
 
 def _copies(flat: torch.Tensor, specs: list[Spec], offsets: list[int]) -> list[torch.Tensor]:

@@ -14,12 +14,13 @@ import torch
 from verifier.comparison import compare_outputs, finite
 from verifier.correctness import DISTRIBUTIONS, NORM, judge, randomise_state
 from verifier.expectation import Expectations, Expected, Skipped, first_lines
+from verifier.fingerprint import Fingerprint
 from verifier.layout import leaf_names, place, read_specs
 from verifier.pool import Party, PartyFailure
 from verifier.report import Finding, Trial
 from verifier.session import ReferenceSession, Values, fetch, give
 from verifier.task import Flag
-from verifier.timing import Call, Caller
+from verifier.timing import Call, Caller, kept
 from verifier.triviality import trivial_guess
 
 LEAST_TRIALS = 8  # however slow they are
@@ -285,7 +286,7 @@ class Trials:
                 self.expectations.remember(expected)
             trial = self._judged(step.name, step.seed, call, expected)
         if trial.ok:
-            self._last = (call.outputs, expected.run.aliased)
+            self._last = ([kept(output) for output in call.outputs], expected.run.aliased)
         return trial
 
     def _judged(self, name: str, seed: int, call: Call, expected: Expected) -> Trial:
@@ -321,7 +322,7 @@ class Trials:
                 return f"{name} shares its memory with {of}"
         return ""
 
-    _last: tuple[list[torch.Tensor], list[bool]] | None = None
+    _last: tuple[list[torch.Tensor | Fingerprint], list[bool]] | None = None
 
     def _stale(self, call: Call, expected: Expected) -> str:
         """Outputs of the call before must still be what they were, unless the task itself hands out views of its inputs."""
@@ -417,7 +418,9 @@ def _constant(tensor: torch.Tensor) -> bool:
     return tensor.is_floating_point() and tensor.numel() > 0 and bool((tensor == tensor.flatten()[0]).all())
 
 
-def _equal(left: torch.Tensor, right: torch.Tensor) -> bool:
+def _equal(left: torch.Tensor | Fingerprint, right: torch.Tensor | Fingerprint) -> bool:
+    if isinstance(left, Fingerprint) or isinstance(right, Fingerprint):
+        return left == right
     if left.shape != right.shape or left.dtype != right.dtype:
         return False
     if torch.equal(left, right):

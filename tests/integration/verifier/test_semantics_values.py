@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from semantics_bench import Semantics, task
 
+from verifier import timing
+
 
 @pytest.fixture(scope="module")
 def semantics(tmp_path_factory):
@@ -71,6 +73,14 @@ def test_outputs_are_the_programs_own_memory(semantics):
         plain, "return x *", "if not hasattr(self, 'y'):\n            self.y = torch.empty_like(x)\n        return self.y.copy_(x)\n        x *"
     )
     assert "called again" in handed.wrong
+
+
+def test_outputs_of_gigabytes_are_known_by_their_fingerprints(semantics, monkeypatch):
+    monkeypatch.setattr(timing, "LARGE", 0)
+    plain = task("return x * 2.0, x.sum(-1)")
+    assert not semantics.same(plain).wrong
+    buffer = "if not hasattr(self, 'y'):\n            self.y = torch.empty_like(x)\n        return torch.mul(x, 2.0, out=self.y), x.sum(-1)"
+    assert "called again" in semantics.changed(plain, "return x * 2.0, x.sum(-1)", buffer).wrong
 
 
 def test_a_memo_is_found_wherever_it_looks(semantics):

@@ -1,0 +1,36 @@
+"""What a tensor of gigabytes was, without keeping it: whether its memory has changed since is asked of two sums over all its bits."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+import torch
+
+CHUNK = 1 << 25  # numbers at a time: a quarter of a GiB as int64
+_KEYS = tuple(random.SystemRandom().getrandbits(61) | 1 for _ in range(2))  # of this process: a program cannot know what would go unseen
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    sums: tuple[int, ...]  # of every word and of its place, each times a secret number, modulo 2^64
+
+
+def fingerprint(tensor: torch.Tensor) -> Fingerprint:
+    """Of any dense tensor. Needs some 0.5 GiB beside it, or a copy where it is not contiguous."""
+    words = _words(torch.view_as_real(tensor) if tensor.is_complex() else tensor)
+    sums = [0, 0]
+    for begin in range(0, words.numel(), CHUNK):
+        part = words[begin : begin + CHUNK].to(torch.int64)
+        place = torch.arange(begin, begin + part.numel(), dtype=torch.int64, device=part.device)
+        for at, key in enumerate(_KEYS):
+            mixed = (part + 1) * (place * key + _KEYS[1 - at])
+            sums[at] += int((mixed ^ (mixed >> 29)).sum())
+    return Fingerprint(tuple(tensor.shape), tensor.dtype, tuple(total % 2**64 for total in sums))
+
+
+def _words(tensor: torch.Tensor) -> torch.Tensor:
+    raw = tensor.contiguous().view(-1).view(torch.uint8)
+    return raw.view(torch.int32) if raw.numel() % 4 == 0 and raw.data_ptr() % 4 == 0 else raw
