@@ -274,7 +274,7 @@ class Evaluation:
     def _time(self, trials: Trials, artefacts: Artefacts) -> None:
         report = self.report
         tournament = Tournament(self.pool, trials, self.job, self.seed, lambda runner: self._enlist(runner, artefacts), self.known)
-        tournament.rival = self._rival()
+        tournament.rival, tournament.progress = self._rival(), partial(self._progress, stage="timing")
         floor, reason = floor_ms(self.device, trials.bytes_moved(), self._flops(), self.job.precision)
         try:
             for attempt in (1, 2):
@@ -419,8 +419,8 @@ class Evaluation:
             return "timed_out", f"{where}{failure.message}"
         return "crashed", f"{where}{failure.message}"
 
-    def _progress(self, detail: str) -> None:
-        self.on_stage(StageEvent(stage="correctness", status="progress", detail=detail))
+    def _progress(self, detail: str, stage: str = "correctness") -> None:
+        self.on_stage(StageEvent(stage=stage, status="progress", detail=detail))
 
     def _reasons(self) -> None:
         report = self.report

@@ -104,6 +104,7 @@ class Timing(BaseModel):
     rival: Comparison | None = None  # against the job's other program, in the same blocks: no baseline, so it counts in no ranking
     throttled: bool | None = None
     pairs: int = 1  # fresh processes of the program, and as many of eager
+    preparing: dict[str, float] = {}  # seconds until each baseline beyond eager could be timed, its compilation included; side by side
     repeatability: str = ""  # how much processes of the same code differ on this host, and how that is known
 
 

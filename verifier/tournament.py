@@ -7,6 +7,7 @@ import fcntl
 import os
 import random
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -93,10 +94,12 @@ class Tournament:
     known: Repeatability
     others: list[Baseline] | None = None  # beyond eager, in tier full; null: all that the device has
     rival: Callable[[Party], Subject] | None = None  # enlists the other program of the job, one process a pair
+    progress: Callable[[str], None] = lambda text: None
     parties: list[Party] = field(default_factory=list)
     failed: list[Trial] = field(default_factory=list)
     checked: list[Trial] = field(default_factory=list)
     reasons: dict[str, str] = field(default_factory=dict)
+    preparing: dict[str, float] = field(default_factory=dict)  # seconds, until a baseline beyond eager could be timed: mostly torch.compile's work
     wide: str = ""
     burning: str = ""  # how the program kept the machine busy while others were timed
     rival_off: str = ""  # how the rival's outputs differ from eager's: then it is nothing to be measured against
@@ -110,6 +113,7 @@ class Tournament:
     def _run(self, subject: Subject) -> tuple[Timing, str]:
         self.failed, self.checked, self.wide, self.burning, self.rival_off = [], [], "", "", ""
         self._pending: dict[tuple[int, int], dict[int, Call]] = {}
+        self._telling = threading.Lock()
         rng = random.Random(self.trials.draws.getrandbits(64))
         count = PAIRS[self.job.tier]
         rounds = self._rounds(count, subject)
@@ -144,6 +148,7 @@ class Tournament:
         """Blocks over all sides of these pairs, until more calls would not make the interval narrower, or the budget is spent."""
         tier, limits = self.job.tier, self.trials.limits
         sides = [side for pair in these for side in pair.sides]
+        self._tell(f"{len(sides)} processes in turn, {len(before) + len(these)} of {PAIRS[tier]} pairs of program and eager")
         first = self._warm_up(these)
         for side in sides:
             side.caller.party.ask("rest")
@@ -194,6 +199,7 @@ class Tournament:
             rival=compare(pairs, "rival", self.known, self.seed) if self.rival is not None else None,
             throttled=self.pool.device.throttled(),
             pairs=len(pairs),
+            preparing=self.preparing,
             repeatability=f"{self.known.source}: {self.known.spread(0.0):.2%} and {self.known.noise:.2f} of the variation from call to call",
         )
         return timing, next(filter(None, problems), "")
@@ -266,11 +272,19 @@ class Tournament:
         return Side("rival", caller)
 
     def _other(self, name: Baseline, party: Party) -> Side | None:
+        begin = time.monotonic()
+        side = None
         try:
-            return self._baseline(name, party)
+            side = self._baseline(name, party)
         except PartyFailure as failure:
             self.reasons[name] = f"{name}: {failure.message.splitlines()[0] if failure.message else failure.kind}"
-            return None
+        self.preparing[name] = round(time.monotonic() - begin, 1)
+        self._tell(f"{name} {'is ready' if side is not None else 'failed'} after {self.preparing[name]:.0f} s")
+        return side
+
+    def _tell(self, text: str) -> None:
+        with self._telling:  # baselines come up side by side
+            self.progress(text)
 
     def _baseline(self, name: Baseline, party: Party) -> Side:
         trials, reference = self.trials, self.trials.reference

@@ -72,6 +72,7 @@ def measured(report: Report) -> dict[str, Any]:
         "weights": report.weights,
         "environment": report.environment.model_dump(exclude={"device"}),
         "protection": report.protection.sandbox,
+        "preparing": timing.preparing,
         "stages": {stage.name: round(stage.seconds, 1) for stage in report.stages},
     }
 
