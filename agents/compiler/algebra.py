@@ -1,7 +1,7 @@
 """Identities of algebra that take whole operators away: exact over the reals, for every input; each is said in the plan.
 
 - The sum (mean) over the columns of a product is a product with the sum (mean) of the columns: sum(x @ w + b) = x @ sum(w) + sum(b), also with
-  multiplications and divisions by numbers in between.
+  multiplications and divisions by numbers in between, and with vectors over the columns added or subtracted.
 - A sum, mean, maximum, minimum or log-sum-exp over axes of one element is the element.
 """
 
@@ -15,6 +15,7 @@ from verifier.graph import Node
 from verifier.task import TensorSpec
 
 SCALINGS = frozenset(["aten.mul.Tensor", "aten.div.Tensor", "aten.neg.default"])
+SHIFTS = frozenset(["aten.add.Tensor", "aten.sub.Tensor"])
 LINEAR = frozenset(["aten.linear.default", "aten.matmul.default", "aten.mm.default"])
 OF_COLUMNS = {"aten.sum.dim_IntList": "sum", "aten.mean.dim": "mean"}
 OF_ONE = frozenset([*OF_COLUMNS, "aten.amax.default", "aten.amin.default", "aten.logsumexp.default"])
@@ -77,9 +78,7 @@ def columns_of_product(node: Node, by_name: dict[str, Node], readers: dict[str, 
         chain.insert(0, maker)
         if maker.op in LINEAR:
             break
-        if maker.op not in SCALINGS or not isinstance(maker.args[0], dict) or any(isinstance(plain(a), (dict, list)) for a in maker.args[1:]):
-            return None
-        if maker.kwargs:
+        if not isinstance(maker.args[0], dict) or maker.kwargs or not (is_scaling(maker) or is_shift(maker, specs)):
             return None
         name = maker.args[0]["ref"]
     right = specs[chain[0].args[1]["ref"]]
@@ -89,9 +88,22 @@ def columns_of_product(node: Node, by_name: dict[str, Node], readers: dict[str, 
     return chain
 
 
+def is_scaling(node: Node) -> bool:
+    """By a number."""
+    return node.op in SCALINGS and not any(isinstance(plain(a), (dict, list)) for a in node.args[1:])
+
+
+def is_shift(node: Node, specs: Specs) -> bool:
+    """By a vector over the last axis, the same for every row."""
+    if node.op not in SHIFTS or len(node.args) != 2 or not isinstance(node.args[1], dict) or "ref" not in node.args[1]:
+        return False
+    shape, vector = specs[node.name].shape, specs[node.args[1]["ref"]]
+    return vector.dtype == "float32" and vector.shape[-1:] == shape[-1:] and all(size == 1 for size in vector.shape[:-1])
+
+
 def through(node: Node, chain: list[Node], specs: Specs) -> list[Node]:
-    """The product with summed columns, then the scalings, then the shape of the sum. Names of values in between are new."""
-    product, scalings = chain[0], chain[1:]
+    """The product with summed columns, then the scalings and summed vectors, then the shape of the sum. Names of values in between are new."""
+    product, steps = chain[0], chain[1:]
     shape = (*specs[product.name].shape[:-1], 1)
     origin = {"module": node.module, "module_class": node.module_class, "line": node.line}
     made: list[Node] = []
@@ -108,8 +120,12 @@ def through(node: Node, chain: list[Node], specs: Specs) -> list[Node]:
     if linear and len(product.args) > 2 and product.args[2] is not None:
         args.append(make("of_bias", node.op, [product.args[2], [0], True], (1,)))
     at = make("product", product.op, args, shape)
-    for number, scaling in enumerate(scalings, start=1):
-        at = make(f"scaled_{number}", scaling.op, [at, *scaling.args[1:]], shape)
+    for number, step in enumerate(steps, start=1):
+        rest = step.args[1:]
+        if step.op in SHIFTS:
+            rank = len(specs[step.args[1]["ref"]].shape)
+            rest = [make(f"of_vector_{number}", node.op, [step.args[1], [rank - 1], True], (1,) * rank)]
+        at = make(f"step_{number}", step.op, [at, *rest], shape)
     kept = len(node.outputs[0].shape) == len(shape)
     last = node.model_copy(
         update={"op": "aten.alias.default" if kept else "aten.squeeze.dims", "args": [at] if kept else [at, [len(shape) - 1]], "kwargs": {}}

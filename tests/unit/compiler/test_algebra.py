@@ -10,6 +10,7 @@ TAKEN = {
     "linear": ("return self.fc(x).sum(dim=1, keepdim=True)", "(30, 40)"),
     "scaled": ("y = torch.matmul(x, self.w.t()) / 2\nreturn torch.sum(y, dim=1, keepdim=True) * 1.5", "(30, 40)"),
     "mean": ("return torch.relu((-self.fc(x)).mean(-1))", "(3, 5, 40)"),
+    "vectors": ("y = (self.fc(x) - self.fc.bias * 2) * 3 + self.w[:, :1].t()\nreturn y.mean(dim=1, keepdim=True)", "(30, 40)"),
     "then-one": (
         "y = self.fc(x).sum(1, keepdim=True)\ny = y.max(dim=1, keepdim=True)[0].mean(1, keepdim=True)\nreturn torch.logsumexp(y, 1)",
         "(30, 40)",
@@ -19,6 +20,7 @@ LEFT = {
     "another reader": "y = self.fc(x)\nreturn y.sum(1), y",
     "another axis": "return self.fc(x).sum(0)",
     "not linear": "return torch.relu(self.fc(x)).sum(1)",
+    "a shift of rows": "return (self.fc(x) - x[:, :1]).sum(1)",
     "by a tensor": "return (self.fc(x) * self.fc.bias).sum(1)",
 }
 
