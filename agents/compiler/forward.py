@@ -233,7 +233,7 @@ class Forward:
         self.groups_of.setdefault(name, []).append(group.id)
         pointers = [self._pointer(argument) for argument in printed.arguments]
         for packed in printed.packed:
-            variable = self.statements.packed(packed.code.format(*map(self.statements.value, packed.values)))
+            variable = self.statements.packed(packed.code.format(*map(self.statements.made_of, packed.values)))
             pointers.append(variable if self.triton else f"{variable}.data_ptr()")
         self._call(name, pointers)
 

@@ -6,6 +6,7 @@ import math
 
 from agents.compiler import channels_last
 from agents.compiler.algebra import simplify
+from agents.compiler.averaged import OF_WEIGHTS, averages
 from agents.compiler.ir import SIZES
 from agents.compiler.layout import SPLITS, VIEWS, Layout, dense, split, view
 from agents.compiler.loops import roll
@@ -36,6 +37,9 @@ class Network:
         }
         nodes = rewrite(roll(graph.nodes, specs, set(self.results)), specs, set(self.results))
         nodes, self.notes = simplify(nodes, set(self.results), {entry.name: entry.spec for entry in graph.inputs if entry.spec})
+        weights = {entry.name for entry in graph.inputs if entry.kind in ("parameter", "buffer") and entry.target not in graph.mutations}
+        nodes, further = averages(nodes, set(self.results), self._specs(nodes), weights)
+        self.notes += further
         nodes = push_slices([constant(piece) for node in nodes for piece in self._cut_loss(node)])
         self.nodes: dict[str, Node] = self._alive(nodes)
         self.users: dict[str, list[str]] = {name: [] for name in [*self.inputs, *self.nodes]}
@@ -50,6 +54,14 @@ class Network:
         for node in self.nodes.values():
             if node.outputs:
                 self.layouts[node.name] = self._layout(node)
+
+    def _specs(self, nodes: list[Node]) -> dict[str, TensorSpec]:
+        return {node.name: node.outputs[0] for node in nodes if node.outputs} | {e.name: e.spec for e in self.graph.inputs if e.spec}
+
+    def of_weights(self, name: str) -> str:
+        """Python over {0} for a value that is made once of weights, and of the weights alone; "" for any other."""
+        node = self.nodes.get(name)
+        return node.kwargs["code"] if node is not None and node.op == OF_WEIGHTS else ""
 
     def _alive(self, nodes: list[Node]) -> dict[str, Node]:
         wanted = set(self.results)

@@ -54,6 +54,8 @@ class Statements:
         if name in self.variables:
             return self.variables[name]
         node = self.network.nodes[name]
+        if self.network.of_weights(name):
+            return self.packed(self.made_of(name))
         maker = self.network.nodes.get(node.args[0]["ref"]) if node.op == "getitem" else None
         if not (self.network.is_view(name) or node.op in SPLITS or short(node) in CONSTANTS or maker is not None):
             raise KeyError(f"{name} is read before it is computed")
@@ -64,6 +66,11 @@ class Statements:
             self.variables[name] = variable
             return variable
         return f"({text})" if short(node) in CONSTANTS and " " in text and not text.endswith(")") else text
+
+    def made_of(self, name: str) -> str:
+        """The expression of weights, or of what is made of them once, over `self` and `device`."""
+        code = self.network.of_weights(name)
+        return code.format(self.value(self.network.nodes[name].args[0]["ref"])) if code else self.value(name)
 
     def read_by(self, node: Node) -> Callable[[str], str]:
         """`value` for the arguments of a library's operator: what a convolution with channels innermost reads lies that way, its weights are turned

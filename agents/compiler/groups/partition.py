@@ -34,7 +34,7 @@ def partition(network: Network, setting: families.Setting | None = None) -> list
     order = {name: at for at, name in enumerate(network.nodes)}
     owner: dict[str, Cluster] = {}
     for name, node in network.nodes.items():
-        if name in owner or network.is_view(name) or node.op in SPLITS or short(node) in CONSTANTS:
+        if name in owner or network.is_view(name) or node.op in SPLITS or short(node) in CONSTANTS or network.of_weights(name):
             continue
         match, declined = families.find(network, node, setting)
         if match is not None:
