@@ -268,9 +268,10 @@ class Forward:
         return name
 
     def _pointer(self, argument: Argument) -> str:
+        variable = self.statements.dense(argument.value)
         if self.triton:
-            return self.statements.variables[argument.value]
-        text = f"{self.statements.variables[argument.value]}.data_ptr()"
+            return variable
+        text = f"{variable}.data_ptr()"
         return f"{text} + {argument.shift * SIZES[argument.dtype]}" if argument.shift else text
 
     def _extra(self, shape: Shape | TritonShape) -> list[str]:

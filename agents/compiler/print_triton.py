@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from agents.compiler.families import NAME, Printed
-from agents.compiler.ir import Kernel, Op, product
+from agents.compiler.ir import Access, Kernel, Op, product
 from agents.compiler.kernels.schedule import Pass, schedule
 from agents.compiler.kernels.triton_expressions import LONG, Expressions, constant, uses
 from agents.compiler.kernels.triton_shape import TritonShape
@@ -40,6 +40,7 @@ class TritonKernel:
         self.lines: list[str] = []
         self.depth = 0
         self.wide = any(argument.elements >= LONG for argument in kernel.arguments.values())
+        self.far = shape.style in ("rows", "scan") and any(extent(kernel, access) >= LONG for access in kernel.accesses())
         reach = shape.block if self.whole else shape.block * (self.steps() if shape.style == "split" else 1) * shape.chunks
         inside = "inside" if kernel.inner and (product(kernel.sizes) if shape.style == "elements" else kernel.length) % reach else ""
         in_rows = "in_rows" if kernel.rows % shape.rows else ""
@@ -123,7 +124,7 @@ class TritonKernel:
 
     def open_block(self, start: str) -> None:
         """The positions of a block in its row, from `start`."""
-        across = "tl.arange(0, BLOCK)" if self.shape.flat else "tl.arange(0, BLOCK)[None, :]"
+        across = "tl.arange(0, BLOCK)" + ("" if self.shape.flat else "[None, :]") + (".to(tl.int64)" if self.far else "")
         self.put(f"{self.flat} = {start} + {across}" if start else f"{self.flat} = {across}")
         size = product(self.kernel.sizes) if self.shape.style == "elements" else self.kernel.length
         if self.inside:
@@ -291,3 +292,8 @@ class TritonKernel:
 
     def store(self, printer: Expressions, stores: list) -> None:
         self.put(*(printer.store(store.access, printer.text(store.op)) for store in stores))
+
+
+def extent(kernel: Kernel, access: Access) -> int:
+    """Elements from the first of a row to its last; within that, positions are multiplied by strides."""
+    return abs(access.offset) + sum((kernel.sizes[axis] - 1) * abs(access.strides[axis]) for axis in kernel.inner)

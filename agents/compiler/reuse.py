@@ -31,6 +31,9 @@ def reuse(
                 continue
             if not statements.network.readers(source.value) <= inside | done or _read_after(plan, store, {op.name for op in reads}):
                 continue
+            entry = statements.network.inputs.get(source.value)
+            if entry is not None and entry.spec is not None and entry.spec.stride is not None:
+                continue  # the kernel reads a copy of it
             if out.value in mutated and targets[mutated[out.value]].name == source.value:
                 state.written.add(mutated[out.value])
             elif not may_overwrite(source.value):

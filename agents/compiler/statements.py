@@ -24,6 +24,7 @@ class Statements:
         self.graph, self.network, self.arguments, self.cuda = graph, network, arguments, cuda
         self.lines: list[str] = []
         self.variables: dict[str, str] = {}  # value of the graph -> expression
+        self.turned: dict[str, str] = {}  # state that lies with gaps or turned around -> variable of a copy that does not
         self.taken: set[str] = {*arguments, "self", "torch", "kernels", "ctypes", "stream", "scratch", "packed"}
         first = self._first_tensor()
         self.packing = Packing(f"{arguments[first.index]}.device" if first else '"cuda"' if cuda else '"cpu"')
@@ -66,6 +67,20 @@ class Statements:
             self.variables[name] = variable
             return variable
         return f"({text})" if short(node) in CONSTANTS and " " in text and not text.endswith(")") else text
+
+    def dense(self, name: str) -> str:
+        """The expression of a value as kernels read it: elements side by side. A parameter that lies otherwise (a transposed one) is turned around
+        once; state that forward changes, in every call."""
+        entry = self.network.inputs.get(name)
+        if entry is None or entry.kind == "user" or entry.spec is None or entry.spec.stride is None:
+            return self.variables[name]
+        text = f"{self.variables[name]}.contiguous()"
+        if entry.target not in self.graph.mutations:
+            return self.packed(text)
+        if name not in self.turned:
+            self.turned[name] = self.fresh(f"{name}_dense")
+            self.put(f"{self.turned[name]} = {text}")
+        return self.turned[name]
 
     def made_of(self, name: str) -> str:
         """The expression of weights, or of what is made of them once, over `self` and `device`."""

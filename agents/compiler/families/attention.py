@@ -15,7 +15,7 @@ from agents.compiler.families import attention_cuda
 from agents.compiler.families.attention_cuda import RESERVED, Heads
 from agents.compiler.families.epilogue import Tail, build_tail
 from agents.compiler.families.family import Cost, Match, Printed, Setting, Work, plain_cost
-from agents.compiler.families.matmul import lead_strides
+from agents.compiler.families.matmul import MOST_BATCHES, lead_strides
 from agents.compiler.ir import product
 from agents.compiler.layout import Layout
 from agents.compiler.network import Network, plain, refs
@@ -62,7 +62,7 @@ class Attention:
             raise Refused(f"attention under {setting.precision} is left to the library")
         if heads.width > WIDEST or heads.width % 8 or heads.value_width != heads.width:
             raise Refused(f"attention with heads of {heads.width} is left to the library: results of up to {WIDEST} stay in registers")
-        if heads.keys < LEAST_KEYS or heads.flops < LEAST_FLOPS or heads.batches > 65535:
+        if heads.keys < LEAST_KEYS or heads.flops < LEAST_FLOPS or heads.batches > MOST_BATCHES:
             raise Refused("short attention, whose scores stay in the cache, is left to the library")
         rank = len(network.spec(value).shape)
         return Match(

@@ -13,7 +13,7 @@ from typing import Any
 from agents.compiler.builder import Refused
 from agents.compiler.families import tensor_cores
 from agents.compiler.families.family import NAME, Cost, Match, Packed, Printed, Setting, Work, plain_cost
-from agents.compiler.families.matmul import LEAST_SIDE, RESERVED, Operand, operand_loads, refuse_unless_fp32
+from agents.compiler.families.matmul import LEAST_SIDE, MOST_BATCHES, RESERVED, Operand, operand_loads, refuse_unless_fp32
 from agents.compiler.families.pool import parameters, three
 from agents.compiler.families.product_kernel import Printing, kernel_source
 from agents.compiler.families.tensor_cores import DEPTH, Product, Tile
@@ -142,7 +142,7 @@ class Conv:
         refuse_unless_fp32(node, setting, [network.spec(a["ref"]).dtype for a in node.args if isinstance(a, dict) and "ref" in a])
         found = read_convolution(network, node, *kind)
         shape = found.product
-        if min(shape.rows, shape.columns) < LEAST_SIDE or found.flops < LEAST_FLOPS:
+        if min(shape.rows, shape.columns) < LEAST_SIDE or found.flops < LEAST_FLOPS or shape.batches > MOST_BATCHES:
             raise Refused("a small convolution, or one with few channels in a group, which the library does as well")
         return Match(
             family=self.name, anchor=node.name, members=(node.name,), value=node.name, groups=(1, 1, found.rank), detail=found,

@@ -56,7 +56,7 @@ class Pointwise:
                 part = text if left == 1 else f"{text} / {left}"
                 part = part if at == 0 else f"{part} % {self.kernel.sizes[axis]}"
                 part = f"({part})" if " " in part and not _wrapped(part) else part
-                found[axis] = f"(long){part}" if wide else part
+                found[axis] = f"(long){part}" if wide and part != "0" else part
         return found
 
     def declare(self, printer: Expressions, skip: str = "") -> list[str]:

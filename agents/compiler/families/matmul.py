@@ -22,6 +22,7 @@ from verifier.graph import Node
 
 LEAST_FLOPS = 1 << 26  # below it a launch costs more than the product, and the library's small kernels are good
 LEAST_SIDE, LEAST_DEPTH = 16, 16
+MOST_BATCHES = 65535  # blocks of a grid along its second axis
 RESERVED = ("a", "b", "bias", "memory", "tile", "row0", "column0", "group", "within", "height", "batch", "first", "last", "to_a", "to_b", "step",
             "at", "line", "k", "inside", "column", "row", "end", "value", "scratch", "part")  # fmt: skip
 
@@ -73,6 +74,8 @@ class Matmul:
         product = found.product
         if min(product.rows, product.columns) < LEAST_SIDE or product.depth < LEAST_DEPTH or flops(product) < LEAST_FLOPS:
             raise Refused("a small or thin product, which the library does as well")
+        if product.batches > MOST_BATCHES:
+            raise Refused(f"more than {MOST_BATCHES} products at once are left to the library: a grid has no more blocks along its second axis")
         rank = len(node.outputs[0].shape)
         groups = (rank - 2, 1, 1) if product.batches > 1 else (rank - 1, 1)
         return Match(

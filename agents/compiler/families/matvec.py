@@ -80,6 +80,8 @@ class Matvec:
             raise Refused("a product of other types than float32 is left to the library")
         if along != 1 or of_vector != 1 or vector.offset or depth < LEAST_DEPTH or count * depth < LEAST:
             raise Refused("a product of a vector that is small, or whose matrix lies across memory, is left to the library")
+        if depth >= 2**30:
+            raise Refused("a product with a vector of more than 2^30 elements is left to the library")
         if bias and (network.layouts[bias].base != bias or not network.layouts[bias].contiguous):
             raise Refused("a bias that is a view")
         found = Rows(count, depth, stride, matrix.offset, values, bias, 0 if columns == 1 else 1)

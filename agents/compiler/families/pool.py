@@ -174,7 +174,8 @@ class Body:
             self.put(f"const {POINTED[self.stored]}* image = x + (long)plane * {product(window.size)};")
         for axis in range(3 - window.rank, 3) if window.adaptive else ():
             name, size, out = AXES[axis], window.size[axis], window.out[axis]
-            self.put(f"const int {name}_first = {name} * {size} / {out}, {name}_end = (({name} + 1) * {size} + {out - 1}) / {out};")
+            wide = "(long)" if (size + 1) * out >= 2**31 else ""
+            self.put(f"const int {name}_first = {wide}{name} * {size} / {out}, {name}_end = ({wide}({name} + 1) * {size} + {out - 1}) / {out};")
         if window.rank > 1:
             self.put(f"float best[{strip}];" if strip > 1 else f"float best = {start};")
         if strip > 1:

@@ -111,8 +111,8 @@ class Scan:
         columns = along.outer * along.inner
         if along.inner > 1 and columns < setting.figures.units * 64:
             raise Refused(f"{kind} over a few long columns that lie across memory")
-        if columns >= 2**31 or along.length >= 2**30:
-            raise Refused(f"{kind} over more than 2^31 rows, or rows of more than 2^30 elements")
+        if columns >= 2**30 or along.length >= 2**30:
+            raise Refused(f"{kind} over more than 2^30 rows, or rows of more than 2^30 elements")
         groups = tuple(count for count in (axis, 1, rank - axis - 1) if count)
         return Match(
             family=self.name, anchor=node.name, members=members, value=value, reads=(source,), groups=groups, detail=along,
@@ -188,8 +188,7 @@ def across(work: Work) -> Printed:
     tiled, wide = n > tile, n % 4 == 0
     lines = ["const int thread = threadIdx.x;", *(["const long row = blockIdx.x;"] if along.outer > 1 else [])]
     base = f"row * {n} + " if along.outer > 1 else ""
-    place = "row" if along.outer > 1 else ""
-    texts = ([place] if len(work.match.groups) > 1 else []) + ["place"]
+    texts = (["row" if along.outer > 1 else "0"] if len(work.match.groups) > 1 else []) + ["place"]
     pad = "    " if tiled else ""
     if tiled:
         lines += [f"double carry = {how}::none();", f"for (int tile = 0; tile < {n}; tile += {tile}) {{"]
@@ -253,7 +252,7 @@ def down(work: Work) -> Printed:
     lines = [f"const int column = blockIdx.x * {threads} + threadIdx.x;", *([f"if (column >= {columns}) return;"] if columns % threads else [])]
     lines.append(f"const int inner = column % {along.inner};" if along.outer > 1 else "const int inner = column;")
     lines += [f"const long outer = column / {along.inner};"] if along.outer > 1 else []
-    texts = (["outer"] if len(work.match.groups) > 2 else []) + ["place", "inner"]
+    texts = (["outer" if along.outer > 1 else "0"] if len(work.match.groups) > 2 else []) + ["place", "inner"]
     place = f"(outer * {n} + place)" if along.outer > 1 else "(long)place"
     found = [f"const float value = x[{place} * {along.inner} + inner];"] if prologue is None else prologue.statements(CUDA, texts, "value")
     update, declared = f"running {step} (double)value;", "const float found = (float)running;"

@@ -132,7 +132,10 @@ class Body:
         if not (step.elements or step.stores or step.reduces):
             return
         stride = team * self.width
-        furthest = max(sum((self.kernel.sizes[n] - 1) * access.strides[n] for n in self.kernel.inner) for access in self.kernel.accesses())
+        furthest = max(
+            abs(access.offset) + sum((self.kernel.sizes[n] - 1) * abs(access.strides[n]) for n in self.kernel.inner)
+            for access in self.kernel.accesses()
+        )
         kind = "int" if max(length, furthest) < 2**31 - stride else "long"
         first = thread if self.width == 1 else f"{thread} * {self.width}"
         if self.resident or self.shared:

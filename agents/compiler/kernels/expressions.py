@@ -53,7 +53,7 @@ def product_term(variable: str, stride: int) -> str:
 
 def address(kernel: Kernel, access: Access, variables: dict[int, str]) -> str:
     """Index of an access, given the loop variable of each axis."""
-    terms = [product_term(variables[axis], stride) for axis, stride in enumerate(access.strides) if stride]
+    terms = [product_term(variables[axis], stride) for axis, stride in enumerate(access.strides) if stride and variables[axis] != "0"]
     if access.offset:
         terms.append(str(access.offset))
     return " + ".join(terms) or "0"
@@ -94,7 +94,7 @@ class Expressions:
         if kind == "gather":
             picked, access = self.text(args[0]), op.access
             rest = address(self.kernel, access, self.variables)
-            where = f"{picked} * {access.index_stride}" + (f" + {rest}" if rest != "0" else "")
+            where = product_term(picked, access.index_stride) + (f" + {rest}" if rest != "0" else "")
             return self.widened(access, f"{access.argument}[{where}]")
         if kind in INFIX:
             return f"{self.inner(args[0])} {INFIX[kind]} {self.inner(args[1])}"

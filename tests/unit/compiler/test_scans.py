@@ -18,11 +18,13 @@ SCANS = {
     "masked": ("return torch.relu(torch.cumsum(x * (x > 0.2), dim=1) * 0.5) + x", (3, 700)),
     "first-axis": ("return torch.cumsum(x * 2, dim=0) + 1", (90, 65)),
     "middle": ("return torch.cumprod(x.flip(1), dim=1).flip(1)", (2, 40, 65)),
+    "one-row": ("return torch.cumsum(x, 1) * 2", (1, 600)),
+    "one-plane": ("return torch.cumsum(x, 1) + 1", (1, 9, 70)),
     "vector": ("return torch.cumsum(x, 0)", (2100,)),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in ("reverse", "masked", "exclusive") else pytest.mark.slow) for n in SCANS])
+@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in SCANS])
 def test_scans(compiled, task, name):
     body, shape = SCANS[name]
     inputs = f"torch.rand{shape} + 0.5" if "cumprod" in body else f"torch.randn{shape}"
@@ -49,6 +51,7 @@ VECTORS = {
     "linear": ("return torch.tanh(F.linear(x, self.w, self.b)) * 2", (3, 700, 400), "torch.randn(1, 400)"),
     "one-row": ("return F.relu(F.linear(x, self.w, self.c))", (1, 1001), "torch.randn(300, 1001)"),
 }
+QUICK = ("reverse", "masked", "exclusive", "one-row", "one-plane")
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=() if n == "linear" else pytest.mark.slow) for n in VECTORS])

@@ -1,0 +1,65 @@
+"""Tensors whose elements lie otherwise than side by side in the order of their axes, and tensors so large that a position needs 64 bits."""
+
+import re
+
+import pytest
+
+from agents.compiler import DeviceFigures, Options, make_plan, print_program
+from agents.compiler.families.matmul import MOST_BATCHES
+from agents.compiler.ir import Access, Argument, Kernel, Op, Store
+from agents.compiler.kernels.shape import Shape
+from agents.compiler.kernels.triton_shape import TritonShape
+from agents.compiler.print_cuda import CudaKernel
+from agents.compiler.print_triton import TritonKernel
+from tests.emulator import as_cpp
+
+H200 = DeviceFigures.h200()
+TURNED = "self.w = nn.Parameter(torch.randn(70, 64).t())\nself.register_buffer('seen', torch.zeros(70, 64).t())"
+
+
+def test_a_transposed_parameter_is_turned_around_once(compiled, task):
+    body = "self.seen.add_(x.detach() * 0.5)\nreturn torch.relu(x * self.w + self.seen).sum(1)"
+    found = compiled(task(body, "torch.randn(64, 70)", TURNED))
+    assert found.text.count("self.w.contiguous()") == 1 and "def pack(self, device)" in found.text
+    found.check()
+
+
+def test_a_transposed_parameter_of_a_kernel_for_the_gpu(compiled, task):
+    found = compiled(task("return torch.relu(x * self.w)", "torch.randn(64, 70)", TURNED), figures=H200)
+    found.text = as_cpp(found.text)
+    found.check()
+    plan = make_plan(found.capture, found.source, H200, language="triton")
+    assert "launch_mul_relu(x, packed[0], relu)" in print_program(plan, found.source, Options())
+
+
+def rows(length: int, stride: int, offset: int = 0) -> Kernel:
+    """Sums over rows that lie side by side, `stride` elements from one element of a row to the next."""
+    arguments = {
+        "x": Argument("x", "x", "float32", offset + length * stride, read=True),
+        "out": Argument("out", "out", "float32", 4096, written=True),
+    }
+    ops = {
+        "x_i": Op("x_i", "load", (), "float32", "full", access=Access("x", (1, stride), offset)),
+        "total": Op("total", "reduce", ("x_i",), "float32", "row", "sum"),
+    }
+    stores = [Store("total", "row", Access("out", (1, 0)))]
+    return Kernel("sums", "sums", [4096, length], [0], [1], arguments, ops, stores)
+
+
+@pytest.mark.parametrize(("length", "far"), [(4096, False), (1 << 20, True)])
+def test_positions_in_triton_are_of_64_bits_where_a_row_reaches_that_far(length, far):
+    text = TritonKernel(rows(length, 4096), TritonShape("rows", 256, rows=16)).text([])
+    assert ("tl.arange(0, BLOCK)[None, :].to(tl.int64)" in text) is far
+    assert ("tl.program_id(0).to(tl.int64)" in text) is far
+
+
+@pytest.mark.parametrize(("offset", "kind"), [(0, "int"), (1 << 31, "long")])
+def test_positions_in_cuda_count_where_the_row_begins(offset, kind):
+    text = CudaKernel(rows(4096, 1, offset), Shape("rows")).text([])
+    assert re.search(rf"const {kind} at = |for \({kind} \w+ = ", text), text
+
+
+def test_more_products_than_a_grid_has_blocks_are_left_to_the_library(compiled, task):
+    many = f"torch.ones(1, 1, 1).expand({MOST_BATCHES + 1}, 16, 16)"
+    found = compiled(task("return torch.bmm(x, y)", f"{many}, {many}", arguments="x, y"), figures=H200)
+    assert not found.plan.own and "65535" in found.plan.groups[0].reason
