@@ -22,6 +22,7 @@ SCANS = {
     "one-plane": ("return torch.cumsum(x, 1) + 1", (1, 9, 70)),
     "vector": ("return torch.cumsum(x, 0)", (2100,)),
 }  # fmt: skip
+QUICK = ("reverse", "masked", "exclusive", "one-row", "one-plane")
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in SCANS])
