@@ -9,7 +9,7 @@ from smtplib import SMTPException
 
 from allauth.account.adapter import DefaultAccountAdapter
 from allauth.mfa.adapter import DefaultMFAAdapter
-from cryptography.fernet import Fernet
+from cryptography.fernet import Fernet, InvalidToken
 from django.conf import settings
 from django.contrib import messages
 from django.db import transaction
@@ -19,6 +19,7 @@ from django.urls import reverse
 from webapp.accounts import teams
 from webapp.accounts.audit import client_address
 from webapp.accounts.models import User
+from webapp.accounts.second_factor import SecretLost
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +73,10 @@ class TwoFactorAdapter(DefaultMFAAdapter):
         return _fernet().encrypt(text.encode()).decode()
 
     def decrypt(self, encrypted_text: str) -> str:
-        return _fernet().decrypt(encrypted_text.encode()).decode()
+        try:
+            return _fernet().decrypt(encrypted_text.encode()).decode()
+        except InvalidToken:
+            raise SecretLost("a second factor was encrypted by another SECRET_KEY") from None
 
     def get_totp_label(self, user: User) -> str:
         return user.get_username()

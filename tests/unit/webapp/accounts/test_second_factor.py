@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from allauth.mfa.models import Authenticator
+from allauth.mfa.recovery_codes.internal.auth import RecoveryCodes
 from allauth.mfa.totp.internal.auth import TOTP, format_hotp_value, generate_totp_secret, hotp_value
 from django.core.management import call_command
 from django.test import Client
@@ -61,6 +62,21 @@ def test_a_code_of_a_neighbouring_half_minute_counts_and_none_counts_twice(secre
     assert half_way().post(CODE, {"code": used}).status_code == 302
     assert half_way().post(CODE, {"code": used}).status_code == 200
     assert half_way().post(CODE, {"code": f"{used[:3]} {used[3:]}"}).status_code == 200
+
+
+def test_an_installation_that_lost_its_key_says_what_to_do(people, secret, settings):
+    client, inside = half_way(), people.client("alice")
+    RecoveryCodes.activate(people.alice)
+    old = settings.SECRET_KEY
+    settings.SECRET_KEY = "another key than the one that the secrets were encrypted by"
+    settings.SECRET_KEY_FALLBACKS = [old]
+    answer = client.post(CODE, {"code": code(secret)})
+    page = answer.content.decode()
+    assert answer.status_code == 409 and "signin_link NAME --without-two-factor" in page and "secret_key" in page and secret not in page
+    assert inside.get(reverse("mfa_index")).status_code == 409  # which counts recovery codes
+    assert client.get(ACCOUNT).status_code == 302  # still not in
+    call_command("signin_link", "alice", without_two_factor=True, stdout=StringIO())
+    assert inside.get(reverse("mfa_index")).status_code == 200
 
 
 def test_guessing_codes_is_slowed_down(secret):
