@@ -8,6 +8,7 @@ from pydantic import BaseModel
 SAFE = (
     "fuse-pointwise", "fuse-row-reduction", "fuse-matmul-tail", "one-pass-softmax", "vectorise", "row-cache",
     "own-pool", "own-depthwise", "split-product", "own-scan", "own-matvec", "persistent-recurrence", "stream-through-softmax",
+    "half-product",
 )  # fmt: skip
 # Strategies whose gain depends on the device and the shapes: moves try them one by one.
 TRIED = ("parallel-split", "non-temporal-stores", "cuda-graph", "overlap-streams", "leave-to-library", "channels-last")

@@ -70,6 +70,14 @@ def _split_fits(facts: Facts) -> str | None:
     return vendor_stays(facts)
 
 
+def _half_fits(facts: Facts) -> str | None:
+    if facts.precision not in ("bf16", "fp16"):
+        return f"under {facts.precision} operands of 16 bits are too narrow"
+    if facts.capability is not None and facts.capability < AMPERE:
+        return "it needs asynchronous copies and tensor cores for bf16, from compute capability 8.0 on"
+    return vendor_stays(facts)
+
+
 ALGORITHMS: tuple[Strategy, ...] = (
     Strategy(
         name="algebraic-rewrite",
@@ -292,6 +300,18 @@ ARITHMETIC: tuple[Strategy, ...] = (
         forbidden="long sums in the tensor cores' own accumulator; policies that allow one product",
         references=("Ootomo and Yokota, arXiv 2203.03341",),
         veto=_split_fits,
+        devices=("cuda",),
+    ),
+    Strategy(
+        name="half-product",
+        title="Products and convolutions of 16 bit operands with all that follows in one kernel",
+        answers=("compute", "memory", "launch"),
+        when=multiplies,
+        applies="under bf16 or fp16, few rows or odd shapes, or pointwise operators behind a product or a convolution",
+        expectation="a launch and a pass over memory less for each operator behind; 1.1 to 2x where the library's tiles do not fit the shape",
+        forbidden="large dense products with nothing around them, where the library is at its ceiling; sums in 16 bits",
+        references=("Thakkar et al., CUTLASS 3", "NVIDIA PTX ISA, asynchronous warpgroup level matrix instructions"),
+        veto=_half_fits,
         devices=("cuda",),
     ),
     Strategy(

@@ -171,7 +171,7 @@ template <class F> void launch(dim3 blocks, dim3 count, size_t shared, F call) {
         for (unsigned y = 0; y < blocks.y; ++y)
             for (unsigned x = 0; x < blocks.x; ++x) {
                 blockIdx = dim3(x, y, z);
-                dynamic.assign(shared + 16, (char)0xA5);  // as undefined as the real one
+                dynamic.assign(shared + 1024, (char)0xA5);  // as undefined as the real one
                 if (THREADS_MEET) block(total);
                 else for (now = 0; now < total; ++now) body();
             }
@@ -192,7 +192,7 @@ template <class F> void launch_together(dim3 blocks, dim3 count, size_t shared, 
         one.at = dim3(flat % blocks.x, flat / blocks.x % blocks.y, flat / blocks.x / blocks.y);
         one.fibers.resize(total);
         for (auto& half : one.lanes) half.resize((total + 31) / 32 * 32);
-        one.dynamic.assign(shared + 16, (char)0xA5);
+        one.dynamic.assign(shared + 1024, (char)0xA5);
         enter_block(one), begin(total), enter_block(one);
     }
     for (size_t left = all.size(); left;)
@@ -226,7 +226,7 @@ template <class T> struct PerBlock {
 template <class... P, size_t... N> void call_with(void (*kernel)(P...), void** given, std::index_sequence<N...>) {
     kernel(*(std::remove_reference_t<P>*)given[N]...);
 }
-inline char* shared_memory() { return (char*)(((uintptr_t)dynamic.data() + 15) & ~(uintptr_t)15); }
+inline char* shared_memory() { return (char*)(((uintptr_t)dynamic.data() + 1023) & ~(uintptr_t)1023); }
 // Deposits this lane's words and returns those of its warp, once all lanes have come.
 inline const Lane* exchange(const Lane& mine) {
     auto& half = lanes[fibers[now].turn++ % 2];
@@ -360,3 +360,101 @@ inline void barrier_wait(int which, int count) {
 template <int COUNT> void registers_give() {}
 template <int COUNT> void registers_take() {}
 template <class T> void keep_whole(T&) {}
+
+// 16 bit products. Addresses in shared memory count from its beginning, which lies on a boundary of 1024 bytes.
+inline size_t __cvta_generic_to_shared(const void* at) { return (const char*)at - emulated::shared_memory(); }
+template <int SIZE> void copy_bytes(void* into, const void* from, int inside) {
+    if ((uintptr_t)into % SIZE || (inside && (uintptr_t)from % SIZE) || inside < 0 || inside > SIZE) {
+        std::fprintf(stderr, "emulated: %d bytes are copied off their alignment\n", SIZE);
+        std::abort();
+    }
+    std::memset(into, 0, SIZE);
+    std::memcpy(into, from, inside);
+}
+inline void stage_commit() {}
+template <int LEFT> void stage_copied() {}
+template <bool TURNED> void load_matrices(unsigned (&to)[4], const char* from) {
+    if ((uintptr_t)from % 16) { std::fprintf(stderr, "emulated: a row of a matrix is off its alignment\n"); std::abort(); }
+    emulated::Lane mine{};
+    std::memcpy(mine.words, &from, sizeof from);
+    const emulated::Lane* warp = emulated::exchange(mine);
+    const int lane = emulated::now % 32;
+    for (int at = 0; at < 4; ++at) {
+        unsigned short pair[2];
+        for (int half = 0; half < 2; ++half) {
+            const int row = TURNED ? lane % 4 * 2 + half : lane / 4, column = TURNED ? lane / 4 : lane % 4 * 2 + half;
+            const char* start;
+            std::memcpy(&start, warp[at * 8 + row].words, sizeof start);
+            std::memcpy(&pair[half], start + column * 2, 2);
+        }
+        std::memcpy(&to[at], pair, 4);
+    }
+    __syncwarp();  // before anyone writes there again
+}
+template <class T> float half_of_word(unsigned word, int which) {
+    const unsigned short bits = which ? word >> 16 : word & 0xffff;
+    T value;
+    std::memcpy((void*)&value, &bits, 2);
+    return value;
+}
+template <class T> void multiply_halves(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, T) {
+    emulated::Lane mine{};
+    for (int at = 0; at < 4; ++at) mine.words[at] = a[at];
+    mine.words[4] = b0, mine.words[5] = b1;
+    const int lane = emulated::now % 32;
+    const emulated::Lane* warp = emulated::exchange(mine);
+    for (int at = 0; at < 4; ++at) {
+        const int row = lane / 4 + at / 2 * 8, column = lane % 4 * 2 + at % 2;
+        double sum = d[at];
+        for (int k = 0; k < 16; ++k)
+            sum += (double)half_of_word<T>(warp[row % 8 * 4 + k % 8 / 2].words[row / 8 + k / 8 * 2], k % 2) *
+                   half_of_word<T>(warp[column * 4 + k % 8 / 2].words[4 + k / 8], k % 2);
+        d[at] = cut_off(sum);
+    }
+}
+// mbarriers: arrivals that are awaited, those still missing, and the phase.
+namespace emulated { struct Counted { unsigned short count, missing; unsigned phase; }; }
+inline void stage_barrier(unsigned long long* barrier, int count) {
+    const emulated::Counted fresh{(unsigned short)count, (unsigned short)count, 0};
+    std::memcpy((void*)barrier, &fresh, 8);
+}
+inline void stage_arrive(unsigned long long* barrier) {
+    emulated::Counted now;
+    std::memcpy(&now, barrier, 8);
+    if (--now.missing == 0) now.missing = now.count, ++now.phase;
+    std::memcpy((void*)barrier, &now, 8);
+}
+inline void stage_wait(unsigned long long* barrier, int parity) {
+    for (emulated::Counted now;;) {
+        std::memcpy(&now, barrier, 8);
+        if ((int)(now.phase & 1) != parity) return;
+        emulated::meet(emulated::RUNS);
+    }
+}
+template <int THREADS> void multipliers_meet() { barrier_wait(1, THREADS); }
+inline void stage_for_tensor_cores() {}
+inline void products_begin() {}
+inline void products_commit() {}
+template <int LEFT, int COUNT> void products_wait(float (&)[COUNT]) { __syncwarp(); }
+template <int COUNT> void registers_leave() {}
+template <int COUNT> void registers_claim() {}
+// An element of an operand as its matrix descriptor says (PTX, "Matrix descriptor format" and "Strides"): 128-byte swizzle alone.
+template <class T> float described(unsigned long long place, bool turned, int line, int k) {
+    const unsigned start = (place & 0x3fff) << 4, leading = (place >> 16 & 0x3fff) << 4, stride = (place >> 32 & 0x3fff) << 4;
+    if (place >> 62 != 1) { std::fprintf(stderr, "emulated: a matrix descriptor without the 128-byte swizzle\n"); std::abort(); }
+    unsigned at = start + (turned ? line / 64 * leading + k / 8 * stride + k % 8 * 128 + line % 64 * 2 : line / 8 * stride + line % 8 * 128 + k * 2);
+    at ^= (at >> 7 & 7) << 4;
+    T value;
+    std::memcpy((void*)&value, emulated::shared_memory() + at, 2);
+    return value;
+}
+template <bool A_TURNED, bool B_TURNED, int COUNT, class T> void multiply_half(float (&sum)[COUNT], unsigned long long a, unsigned long long b, T) {
+    const int lane = emulated::now % 32, warp = emulated::now / 32 % 4;
+    float left[2][16];
+    for (int at = 0; at < 32; ++at) left[at / 16][at % 16] = described<T>(a, A_TURNED, warp * 16 + lane / 4 + at / 16 * 8, at % 16);
+    for (int at = 0; at < COUNT; ++at) {
+        double total = sum[at];
+        for (int k = 0; k < 16; ++k) total += (double)left[at / 2 % 2][k] * described<T>(b, B_TURNED, at / 4 * 8 + lane % 4 * 2 + at % 2, k);
+        sum[at] = cut_off(total);
+    }
+}

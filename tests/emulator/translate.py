@@ -22,7 +22,7 @@ def as_cpp(program: str) -> str:
 def translate(source: str) -> str:
     source = without_ptx(re.sub(r"^#ifdef __CUDA_ARCH_FEAT_SM90_ALL$.*?^#endif$\n", "", source, flags=re.M | re.S))
     source = re.sub(r'^#include "?<?cuda[\w.]*>?"?$', "", source, flags=re.M)
-    source = re.sub(r"extern __shared__ (?:__align__\(16\) )?(\w+) (\w+)\[\];", r"\1* \2 = (\1*)emulated::shared_memory();", source)
+    source = re.sub(r"extern __shared__ (?:__align__\(\d+\) )?(\w+) (\w+)\[\];", r"\1* \2 = (\1*)emulated::shared_memory();", source)
     if "__cluster_dims__" in source:
         source = re.sub(r"__shared__ (\w+) (\w+)((?:\[[^\]]+\])?);", r"static emulated::PerBlock<\1\3> \2_each; auto& \2 = \2_each.mine();", source)
     sizes = {name: size for size, name in re.findall(r"__cluster_dims__\((\d+)\) __launch_bounds__\([^)]*\) (\w+)\(", source)}

@@ -24,6 +24,7 @@ from agents.compiler.families.family import (
     plain_cost,
     traffic,
 )  # fmt: skip
+from agents.compiler.families.half_product import HalfProduct
 from agents.compiler.families.matmul import Matmul
 from agents.compiler.families.matvec import Matvec
 from agents.compiler.families.pool import Pool
@@ -34,7 +35,7 @@ from agents.compiler.network import Network, refs
 from agents.compiler.options import Options
 from verifier.graph import Node
 
-FAMILIES: tuple[Family, ...] = (Pool(), Attention(), Matmul(), DepthwiseConv(), Recurrent(), Conv(), Scan(), Matvec())
+FAMILIES: tuple[Family, ...] = (Pool(), Attention(), HalfProduct(), Matmul(), DepthwiseConv(), Recurrent(), Conv(), Scan(), Matvec())
 
 
 def find(network: Network, node: Node, setting: Setting | None) -> tuple[Match | None, str]:
