@@ -76,6 +76,27 @@ def _system_binds() -> list[str]:
 
 
 @cache
+def _sealed_proc() -> list[str]:
+    """Of a party's /proc only its own processes can be written to, which the CUDA driver does in each of them when it starts. All else that is writable
+    is sealed here: bubblewrap leaves it to root, whose files they are, also without a capability."""
+    arguments: list[str] = []
+    for entry in sorted(os.scandir("/proc"), key=lambda entry: entry.name):
+        if entry.is_symlink() or entry.name.isdecimal():
+            continue
+        inside = (os.path.join(folder, name) for folder, _, names in os.walk(entry.path) for name in names) if entry.is_dir() else [entry.path]
+        if any(_writable(path) for path in inside):
+            arguments += ["--ro-bind-try", entry.path, entry.path]
+    return arguments
+
+
+def _writable(path: str) -> bool:
+    try:
+        return bool(os.lstat(path).st_mode & 0o222)
+    except OSError:
+        return False
+
+
+@cache
 def interpreter_folders() -> tuple[str, ...]:
     """What the interpreter and its packages need to be seen: real prefix, virtual environment, site-packages; parents before children."""
     paths = sysconfig.get_paths()
@@ -277,10 +298,12 @@ def _rules(wrapped: bool, home: str, binds: list[Bind], writable: list[Bind], in
     if wrapped:
         read += [INSIDE, "/proc", *(bind.target for bind in binds if not bind.device)]
         write, device = [home, "/dev/shm", *(bind.target for bind in writable)], ["/dev"]  # its /dev holds only its own nodes
+        update = ["/proc"]  # only its own processes are there, and all else is sealed; a rule for /proc/self would not hold for its children
     else:
         read += [str(PACKAGE), *MACHINE, *(bind.source for bind in binds if not bind.device)]
         write, device = [home, "/dev/shm", *(bind.source for bind in writable)], [*NODES, *(bind.source for bind in binds if bind.device)]
-    return {"read": read, "write": write, "device": device, "update": ["/proc/self"], "inward": inward}
+        update = ["/proc/self"]
+    return {"read": read, "write": write, "device": device, "update": update, "inward": inward}
 
 
 def wait(process: subprocess.Popen[bytes], seconds: float) -> int:
@@ -386,7 +409,7 @@ def spawn(
         argv += ["--perms", "1777", "--size", str(limits.temporary), "--tmpfs", "/tmp"]
         for path in interpreter_folders():
             argv += ["--ro-bind", path, path]
-        argv += ["--ro-bind", str(PACKAGE), f"{INSIDE}/verifier", "--proc", "/proc", "--dev", "/dev"]
+        argv += ["--ro-bind", str(PACKAGE), f"{INSIDE}/verifier", "--proc", "/proc", *_sealed_proc(), "--dev", "/dev"]
         for source, target in zip(path_folders(), import_path()[1:], strict=True):
             argv += ["--ro-bind", source, target]
         for bind in binds:

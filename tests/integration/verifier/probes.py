@@ -107,6 +107,12 @@ attempt("an owner of /usr", lambda: os.chown("/usr/bin", 0, 0) or "changed")
 for path in ("/opt/stitchwork/verifier/limits.py", "/etc/ld.so.cache", "/usr/bin/env", sys.executable, os.__file__, "/proc/sys/kernel/core_pattern",
              "/proc/sys/kernel/hostname", "/proc/sysrq-trigger", "/sys/power/state", "/sys/fs/cgroup/cgroup.procs", "/dev/mem", "/dev/kmsg"):
     attempt(f"writing {path}", lambda: open(path, "r+b"))
+for entry in os.scandir("/proc"):
+    if entry.name.isdecimal() or entry.is_symlink():
+        continue
+    inside = [os.path.join(f, n) for f, _, names in os.walk(entry.path) for n in names] if entry.is_dir() else [entry.path]
+    for path in inside:
+        attempt(f"writing {path}", lambda: open(path, "r+b", buffering=0))
 os.symlink("/usr", "/tmp/way-out")
 attempt("through a link", lambda: open("/tmp/way-out/" + name, "w"))
 for path in ("/etc/shadow", "/etc/passwd", "/etc/hostname", "/root", "/home", "/var/lib", "/boot", FACTS["data"], FACTS["root"] + "/manage.py",

@@ -101,6 +101,22 @@ def test_a_program_cannot(bench, attempt):
 
 
 @wrapped
+def test_a_process_that_a_party_starts_may_name_its_threads(bench):
+    """The CUDA driver does, and does not start where it may not: then torch.compile's own compilers find no GPU."""
+    body = (
+        "import ctypes, os\n"
+        "theirs, ours = os.pipe()\n"
+        "libc = ctypes.CDLL(None)\n"
+        "if libc.fork() == 0:\n"
+        "    opened = libc.open(f'/proc/self/task/{os.getpid()}/comm'.encode(), os.O_WRONLY)\n"
+        "    os.write(ours, b'named' if opened >= 0 and libc.write(opened, b'other', 5) == 5 else b'refused')\n"
+        "    os._exit(0)\n"
+        "raise ValueError(f'said {os.read(theirs, 200)}')"
+    )
+    assert "said b'named'" in bench.admit(forward(body)).problems[0].message
+
+
+@wrapped
 def test_the_repository_and_the_data_are_not_there(bench):
     root = str(Path(__file__).resolve().parents[3])
     body = (
