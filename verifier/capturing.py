@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from verifier.graph import Capture
 from verifier.pool import data_folder
-from verifier.session import ReferenceSession, give
+from verifier.session import ReferenceSession
 
 MAX_CAPTURE = 64 << 20
 
@@ -21,7 +21,7 @@ def take_capture(session: ReferenceSession, data_dir: Path, task_sha: str, mode:
     """Raises `PartyFailure` for the task's faults."""
     session.load(seed)
     values = session.inputs(seed)
-    message = {"tree": values.tree, **give(session.party, "in", values.tensors, values.specs)}
+    message = {"tree": values.tree, **session.lend(values)}
     frame = session.party.ask("capture", message, session.limits.capture, max_raw=MAX_CAPTURE)
     try:
         capture = Capture.model_validate_json(frame.raw)

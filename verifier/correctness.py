@@ -52,11 +52,6 @@ def epsilon(dtype: torch.dtype) -> float:
     return torch.finfo(dtype if dtype.is_floating_point or dtype.is_complex else torch.float32).eps
 
 
-def real(tensor: torch.Tensor) -> torch.Tensor:
-    """fp64, with a complex number as two."""
-    return torch.view_as_real(tensor.to(torch.complex128)) if tensor.is_complex() else tensor.double()
-
-
 _NARROW = (torch.float32, torch.float16, torch.bfloat16)
 
 
@@ -66,7 +61,7 @@ def chunk(tensor: torch.Tensor) -> int:
 
 def root_mean_square(tensor: torch.Tensor) -> float:
     flat, step = _flat(tensor), chunk(tensor)
-    total = sum(float(flat[begin : begin + step].double().square_().sum()) for begin in range(0, flat.numel(), step))
+    total = sum(float(flat[begin : begin + step].double().square().sum()) for begin in range(0, flat.numel(), step))
     return math.sqrt(total / flat.numel())
 
 
@@ -111,14 +106,54 @@ def _flat(tensor: torch.Tensor) -> torch.Tensor:
     return (torch.view_as_real(tensor) if tensor.is_complex() else tensor).flatten()
 
 
-def relative(value: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
-    """The norm of every element; infinite where one of the two is finite and the other is not, or where they are infinities of other signs."""
-    a, b = real(value), real(expected)
-    finite = b.isfinite()
-    rms = b[finite].square().mean().sqrt() if bool(finite.any()) else torch.zeros((), dtype=b.dtype, device=b.device)
-    off = (a - b).abs() / (b.abs() + rms).clamp_min(1e-300)
+def relative(value: torch.Tensor, expected: torch.Tensor, rms: float) -> torch.Tensor:
+    """The norm of every element; infinite where one of the two is finite and the other is not, or where they are infinities of other signs. `rms`:
+    of the whole that `expected` may be a part of."""
+    a, b = value.double(), expected.double()
+    off = (a - b).abs_().div_((b.abs() + rms).clamp_min_(1e-300))
     same = (a == b) | (a.isnan() & b.isnan())
-    return torch.where(finite & a.isfinite(), off, torch.where(same, 0.0, math.inf))
+    return torch.where(b.isfinite() & a.isfinite(), off, torch.where(same, 0.0, math.inf))
+
+
+@dataclass
+class Survey:
+    """Which elements are further off than a limit."""
+
+    share: float
+    rest: float  # the largest error of the others
+    first: int  # in the order of the shape; -1 where there is none
+
+
+def survey(value: torch.Tensor, expected: torch.Tensor, limit: float) -> Survey:
+    """In pieces: in fp64 the whole would take many times its size. A complex number counts as two."""
+    a, b = _flat(value), _flat(expected)
+    size = chunk(b)
+    total, count = 0.0, 0
+    for begin in range(0, b.numel(), size):
+        part = b[begin : begin + size].double()
+        part = part[part.isfinite()]
+        total, count = total + float(part.square().sum()), count + part.numel()
+    rms = math.sqrt(total / count) if count else 0.0
+    found = Survey(0.0, 0.0, -1)
+    wrong = 0
+    for begin in range(0, b.numel(), size):
+        off = relative(a[begin : begin + size], b[begin : begin + size], rms)
+        far = off > limit
+        here = int(far.sum())
+        if here and found.first < 0:
+            found.first = begin + int(far.to(torch.uint8).argmax())
+        wrong += here
+        if here < off.numel():
+            found.rest = max(found.rest, float(off.masked_fill_(far, 0.0).max()))
+    found.share = wrong / max(b.numel(), 1)
+    return found
+
+
+def all_finite(tensor: torch.Tensor) -> bool:
+    if not tensor.is_floating_point() and not tensor.is_complex():
+        return True
+    flat = _flat(tensor)
+    return all(bool(flat[begin : begin + chunk(flat)].isfinite().all()) for begin in range(0, flat.numel(), chunk(flat)))
 
 
 def deviation(value: torch.Tensor, expected: torch.Tensor) -> tuple[float, float]:
@@ -130,12 +165,8 @@ def deviation(value: torch.Tensor, expected: torch.Tensor) -> tuple[float, float
     error = distance(value, expected)
     if error <= chaotic:
         return error, 0.0
-    off = relative(value, expected)
-    share = float((off > chaotic).double().mean())
-    if share > FLIPPED:
-        return error, 0.0
-    rest = off[off <= chaotic]
-    return (float(rest.max()) if rest.numel() else 0.0), share
+    found = survey(value, expected, chaotic)
+    return (error, 0.0) if found.share > FLIPPED else (found.rest, found.share)
 
 
 def chaotic_error(dtype: torch.dtype) -> float:
@@ -189,29 +220,33 @@ def judge(value: torch.Tensor, expected: torch.Tensor, limit: float, share: floa
     error = math.inf if masks else distance(value, expected)
     if error <= limit:
         return Judgement(True, error, limit)
-    off = relative(value, expected)
-    wrong = off > limit
-    part = float(wrong.double().mean())
-    if part <= share:
-        return Judgement(True, float(off[~wrong].max()) if part < 1 else 0.0, limit)
-    a, b = real(value), real(expected)
-    index = _first(wrong.flatten(), tuple(b.shape))
-    detail = f"{part:.1%} of the elements are off; first at {list(index)}: {a[index].item():.9g} instead of {b[index].item():.9g}"
+    found = survey(value, expected, limit)
+    if found.share <= share:
+        return Judgement(True, found.rest, limit)
+    a, b, index = _element(value, expected, found.first)
+    detail = f"{found.share:.1%} of the elements are off; first at {index}: {a:.9g} instead of {b:.9g}"
     return Judgement(False, error if math.isfinite(error) else None, limit, detail)
 
 
 def _mask_difference(value: torch.Tensor, expected: torch.Tensor) -> str:
     """Non-finite elements must be the same ones of the same kind: NaN is never a wildcard."""
-    if bool(value.isfinite().all()) and bool(expected.isfinite().all()):
+    if all_finite(value) and all_finite(expected):
         return ""
-    a, b = real(value), real(expected)
-    both = a.isfinite() == b.isfinite()
-    nonfinite = ~b.isfinite()
-    same = both & (~nonfinite | (a.isnan() & b.isnan()) | (a == b))
-    if bool(same.all()):
-        return ""
-    index = _first((~same).flatten(), tuple(a.shape))
-    return f"at {list(index)}: {a[index].item()} instead of {b[index].item()}"
+    a, b = _flat(value), _flat(expected)
+    for begin in range(0, b.numel(), chunk(b)):
+        x, y = a[begin : begin + chunk(b)].double(), b[begin : begin + chunk(b)].double()
+        same = (x.isfinite() & y.isfinite()) | (x.isnan() & y.isnan()) | ((x == y) & ~x.isfinite())
+        if not bool(same.all()):
+            one, other, index = _element(value, expected, begin + int((~same).to(torch.uint8).argmax()))
+            return f"at {index}: {one} instead of {other}"
+    return ""
+
+
+def _element(value: torch.Tensor, expected: torch.Tensor, number: int) -> tuple[float, float, list[int]]:
+    """Both at the element that is `number`-th in the order of the shape, and where that is; a complex number is two elements."""
+    a, b = (torch.view_as_real(tensor) if tensor.is_complex() else tensor for tensor in (value, expected))
+    index = _position(number, tuple(b.shape))
+    return float(a[index]), float(b[index]), list(index)
 
 
 def _first(mask: torch.Tensor, shape: tuple[int, ...]) -> tuple[int, ...]:

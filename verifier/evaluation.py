@@ -408,6 +408,8 @@ class Evaluation:
         where = f"line {failure.line}: " if failure.line else ""
         if failure.request == "rival":
             return "inconclusive", failure.message
+        if failure.request == "memory":
+            return "infrastructure_error", failure.message
         if failure.request in ("start", "role"):
             return "infrastructure_error", f"a confined process could not be started: {failure.message} {failure.detail[-500:]}".strip()
         if failure.kind == "raised":

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import math
 import random
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 
-from verifier.correctness import DRAWS, SMALL, SMALL_DRAWS, bound, chaotic_error, deviation, no_oracle, tolerated
+from verifier.batches import deviations
+from verifier.correctness import DRAWS, SMALL, SMALL_DRAWS, all_finite, bound, chaotic_error, no_oracle, root_mean_square, tolerated
+from verifier.memory import large
 from verifier.pool import PartyFailure
-from verifier.session import LARGE, ReferenceSession, Run, Values
+from verifier.session import ReferenceSession, Run, Values
 
 REACH = 0.5  # beyond it no bound is worth measuring
 # Averages of what has mean zero are rounding noise with the weights that a constructor makes. A program whose arithmetic is sound may have more of it
 # than plain arithmetic: a folded `x * scale + shift` rounds `shift` once for all elements, where the rounding of each averages out by the square root
 # of their number. What must hold is that the value stays noise; trials with random weights hold the same entries to their value.
 NOISE_ROOM = 1024
+SHORT = "OutOfMemoryError"  # of the device: says nothing about the task's inputs
 
 
 @dataclass
@@ -42,6 +47,7 @@ class Expected:
     values: Values
     rng: int
     oracle: Run | None
+    before: list[torch.Tensor] | None = None  # the session's `exact` before the call
     appealed: bool = False
 
     @property
@@ -49,9 +55,10 @@ class Expected:
         return self.run.outputs
 
     def in_reach(self, error: float | None) -> bool:
-        """Whether plain arithmetic could explain an error as large as this one; null: in elements that are not floating."""
+        """Whether plain arithmetic could explain an error as large as this one; null: in elements that are not floating. Where fp64 gives nothing but
+        zeros, a relative error says nothing."""
         noisy = any(not leaf.precise for leaf in [*self.leaves, *self.state])
-        return error is None or error < REACH or noisy
+        return error is None or error < REACH or noisy or any(_vanishes(leaf.reference) for leaf in self.state)
 
 
 class Skipped(Exception):
@@ -61,16 +68,18 @@ class Skipped(Exception):
 class Expectations:
     """Asks the reference, and remembers what later calls are measured by."""
 
-    def __init__(self, reference: ReferenceSession, draws: random.Random):
+    def __init__(self, reference: ReferenceSession, draws: random.Random, first_inputs: Callable[[], Values] | None = None):
         self.reference = reference
         self.draws = draws
+        self.first_inputs = first_inputs  # those of the first trial, which may have to be drawn again
         self.first: Expected | None = None  # of the first trial, unless it is gigabytes; then it is made anew
-        self.first_call: tuple[Values, int] | None = None
+        self.first_rng: int | None = None  # of the first trial
         self.timed_appeal = False
         self.bounds: list[float] = []  # per output, the largest over trials with the task's inputs; PyTorch's own errors; tolerated shares
         self.errors: list[float] = []
         self.shares: list[float] = []
         self.no_oracle = ""  # why fp64 could not be run
+        self.inherited: dict[int, tuple[float, float]] = {}  # entry of the state: plain arithmetic's largest error in earlier calls, and of what size
         self.noise = False  # the task's outputs are rounding noise, with the weights that its constructor makes
         self.noisy_state: set[int] = set()  # entries of the state that are
 
@@ -79,22 +88,24 @@ class Expectations:
         return self.no_oracle or self.reference.oracle_place or self.reference.pool.device.name
 
     def expect(self, values: Values, rng: int, strict: bool) -> Expected:
-        """Runs the reference: fp64 first, from the present state, then eager, which moves the state on. Raises `Skipped` where the task does not
+        """Runs the reference: fp64 first, then eager, each from the state that its own calls before have led to, as the program's calls have led to
+        the program's: what eager's rounding has left in an average is no part of what the average must be. Raises `Skipped` where the task does not
         bear these inputs and `strict` is false."""
         reference = self.reference
+        before = reference.exact
         oracle = None
         try:
             oracle = None if self.no_oracle else reference.oracle(values, rng)
         except PartyFailure as failure:
             if failure.kind != "raised":
                 raise
-            if not strict:
+            if not strict and failure.error_class != SHORT:
                 raise Skipped("the task does not accept such inputs") from None
             self.no_oracle = f"no fp64: {failure.error_class}: {first_lines(failure.message)[:200]}"
         try:
             eager = reference.eager(values, rng)
         except PartyFailure as failure:
-            if failure.kind == "raised" and not strict:
+            if failure.kind == "raised" and failure.error_class != SHORT and not strict:
                 reference.rollback()
                 raise Skipped("the task does not accept such inputs") from None
             raise
@@ -102,21 +113,27 @@ class Expectations:
             oracle = None
         precise = oracle.outputs.tensors if oracle is not None else eager.outputs.tensors
         try:
-            leaves = [self._leaf(own, exact, strict) for own, exact in zip(eager.outputs.tensors, precise, strict=True)]
+            leaves = self._leaves(eager.outputs.tensors, precise, strict)
         except Skipped:
             reference.rollback()
             raise
         exact_state = oracle.state if oracle is not None and len(oracle.state) == len(eager.state) else eager.state
-        state = [self._leaf(own, exact, True) for own, exact in zip(eager.state, exact_state, strict=True)]
-        return Expected(eager, leaves, state, values, rng, oracle)
+        state = self._leaves(eager.state, exact_state, True)
+        if before is None:
+            self.inherited = {}
+        reference.exact = continued(oracle, eager)
+        return Expected(eager, leaves, state, values, rng, oracle, before)
 
-    def _leaf(self, own: torch.Tensor, precise: torch.Tensor, strict: bool) -> Leaf:
-        floating = own.is_floating_point() or own.is_complex()
-        if not strict and floating and not (bool(own.isfinite().all()) and bool(precise.isfinite().all())):
+    def _leaves(self, own: list[torch.Tensor], precise: list[torch.Tensor], strict: bool) -> list[Leaf]:
+        if not strict and not all(all_finite(tensor) for tensor in [*own, *precise]):
             raise Skipped("the task itself does not stay finite")
+        found = deviations(own, precise) if precise is not own else [(0.0, 0.0)] * len(own)
+        return [self._leaf(ours, exact, strict, *off) for ours, exact, off in zip(own, precise, found, strict=True)]
+
+    def _leaf(self, own: torch.Tensor, precise: torch.Tensor, strict: bool, error: float, share: float) -> Leaf:
+        floating = own.is_floating_point() or own.is_complex()
         if precise is own:
             return Leaf(own, own, 0.0, 0.0, no_oracle(own.dtype) if floating else 0.0, precise=False)
-        error, share = deviation(own, precise)
         if floating and not error <= chaotic_error(own.dtype):
             if not strict:
                 raise Skipped("PyTorch itself is far from fp64 for these inputs")
@@ -136,6 +153,7 @@ class Expectations:
         leaves = [*expected.leaves, *expected.state]
         small = any(leaf.alternative.numel() < SMALL for leaf in leaves)
         reference.rollback()
+        after, reference.exact = reference.exact, expected.before
         errors: list[list[float]] = [[] for _ in exact]
         shares = [0.0] * len(exact)
         begin = time.monotonic()
@@ -145,17 +163,22 @@ class Expectations:
             try:
                 rough = reference.oracle(expected.values, expected.rng, rough=self.draws.getrandbits(32))
             except PartyFailure as failure:
-                if failure.kind != "raised":
+                if failure.error_class == SHORT and not draw:
+                    failure.request = "memory"
+                    failure.message = f"the device has too little memory to measure what plain arithmetic makes of this task: {failure.message[:300]}"
+                if failure.kind != "raised" or failure.request == "memory":
                     raise
                 break
             found = [*rough.outputs.tensors, *rough.state]
             if [tensor.shape for tensor in found] != [tensor.shape for tensor in exact]:
                 break
-            for index, (got, want) in enumerate(zip(found, exact, strict=True)):
-                error, share = deviation(got, want)
+            for index, (error, share) in enumerate(deviations(found, exact)):
                 errors[index].append(error)
                 shares[index] = max(shares[index], share)
         reference.eager(expected.values, expected.rng)
+        reference.exact = after
+        for index, (drawn, tensor) in enumerate(zip(errors[len(expected.leaves) :], oracle.state, strict=True)):
+            drawn += self._inherit(index, drawn, tensor)
         for leaf, tensor, drawn, share in zip(leaves, exact, errors, shares, strict=True):
             own = leaf.alternative
             if own.dtype in (torch.float64, torch.complex128):
@@ -167,6 +190,8 @@ class Expectations:
             elif leaf.precise:
                 leaf.limit = bound(leaf.error, drawn, own.dtype, reference.precision)
                 leaf.tolerated = tolerated(leaf.share, share, own.numel())
+                if max(drawn, default=0.0) > 1 and any(leaf is entry for entry in expected.state):
+                    leaf.precise, leaf.limit = False, NOISE_ROOM * leaf.limit  # no digit is right; that eager's are was luck
             elif max(drawn, default=0.0) > chaotic_error(own.dtype):
                 leaf.reference, leaf.limit = tensor, bound(leaf.error, drawn, own.dtype, reference.precision)
                 if any(leaf is entry for entry in expected.state):
@@ -174,35 +199,45 @@ class Expectations:
                 else:
                     self.noise = True
 
+    def _inherit(self, index: int, drawn: list[float], exact: torch.Tensor) -> list[float]:
+        """What plain arithmetic has left in an average in the calls before: it is still there, and no larger."""
+        if not exact.is_floating_point() or not exact.numel():
+            return []
+        size = max(root_mean_square(exact), 1e-300)
+        error, of = self.inherited.get(index, (0.0, size))
+        error *= min(1.0, of / size)
+        self.inherited[index] = max([error, *filter(math.isfinite, drawn)]), size
+        return [error] if error else []
+
     def timed_bounds(self, appeal: bool = False) -> tuple[list[float], list[float]]:
         """Bounds and shares for outputs of timed calls, which are compared with eager's: the largest that the task's own inputs had, and
         eager's own error, with room for calls that were not among the trials."""
         if appeal and not self.timed_appeal:
             self.timed_appeal = True
-            first = self.recall()
-            if first is not None and not first.appealed:
-                self.appeal(first)
-            if first is not None:
+            if self.first_rng is not None and self.first_inputs is not None:
+                first = self.recall(self.first_inputs())
+                if not first.appealed:
+                    self.appeal(first)
                 self.remember(first)
         limits = [1.5 * limit + 1.5 * error for limit, error in zip(self.bounds, self.errors, strict=True)]
         return limits, [min(2 * share, 0.5) for share in self.shares]
 
-    def recall(self) -> Expected | None:
-        """The first trial's expectation, with the reference as it stood after it: constructed anew, and called once."""
-        if self.first_call is None:
-            return None
-        values, rng = self.first_call
+    def recall(self, values: Values) -> Expected:
+        """The first trial's expectation, with the reference as it stood after it: constructed anew, and called once. `values`: its inputs."""
+        rng = self.first_rng
+        assert rng is not None
         self.reference.take_state(self.reference.state_tensors)
         if self.first is None:
             return self.expect(values, rng, strict=True)
-        self.reference.eager(values, rng)
+        run = self.reference.eager(values, rng)
+        self.inherited, self.reference.exact = {}, continued(self.first.oracle, run)
         return self.first
 
     def remember(self, expected: Expected) -> None:
         """What `timed_bounds` needs of a trial with the task's own inputs."""
-        if self.first_call is None:
-            self.first_call = expected.values, expected.rng
-            self.first = expected if expected.outputs.nbytes < LARGE else None
+        if self.first_rng is None:
+            self.first_rng = expected.rng
+            self.first = expected if not large(expected.outputs.nbytes) else None
         self.noisy_state |= {index for index, leaf in enumerate(expected.state) if expected.oracle is not None and not leaf.precise}
         leaves = expected.leaves
         fresh = not self.bounds or len(self.bounds) != len(leaves)
@@ -210,6 +245,17 @@ class Expectations:
         self.bounds = [max(leaf.limit, old[0]) for leaf, old in zip(leaves, before, strict=True)]
         self.errors = [max(leaf.error if leaf.precise else 0.0, old[1]) for leaf, old in zip(leaves, before, strict=True)]
         self.shares = [max(leaf.tolerated, old[2]) for leaf, old in zip(leaves, before, strict=True)]
+
+
+def continued(oracle: Run | None, eager: Run) -> list[torch.Tensor] | None:
+    """fp64's own state for its next call; null where that has to begin with eager's."""
+    if oracle is None or [tensor.shape for tensor in oracle.state] != [tensor.shape for tensor in eager.state]:
+        return None
+    return None if large(sum(tensor.nbytes for tensor in oracle.state)) else oracle.state
+
+
+def _vanishes(tensor: torch.Tensor) -> bool:
+    return tensor.is_floating_point() and tensor.numel() > 0 and not bool(tensor.any())
 
 
 def first_lines(text: str) -> str:

@@ -12,7 +12,6 @@ What comes after an operator amplifies or hides its error just as it does in a p
 from __future__ import annotations
 
 import contextlib
-import copy
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -310,30 +309,6 @@ def widen(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.is_floating_point():
         return tensor.double() if tensor.dtype != torch.float64 else tensor.clone()
     return tensor.to(torch.complex128) if tensor.is_complex() and tensor.dtype != torch.complex128 else tensor.clone()
-
-
-def widened(model: torch.nn.Module) -> torch.nn.Module:
-    """`model`, a copy that may be changed, in fp64: parameters, buffers, and tensors kept as plain attributes."""
-    for module in model.modules():
-        for table in (module._parameters, module._buffers):
-            for value in table.values():
-                if value is not None and (value.is_floating_point() or value.is_complex()):
-                    value.data = widen(value.data)
-        for name, value in list(module.__dict__.items()):
-            if isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex()):
-                module.__dict__[name] = widen(value)
-    return model
-
-
-def on_cpu(model: torch.nn.Module) -> torch.nn.Module:
-    """A copy in the host's memory, made without a second one on the device."""
-    memo: dict[int, Any] = {}
-    for module in model.modules():
-        tables = (module._parameters, module._buffers, module.__dict__)
-        for value in [value for table in tables for value in table.values() if isinstance(value, torch.Tensor)]:
-            copied = value.detach().to("cpu", copy=True)
-            memo[id(value)] = torch.nn.Parameter(copied, value.requires_grad) if isinstance(value, torch.nn.Parameter) else copied
-    return copy.deepcopy(model, memo)
 
 
 @contextlib.contextmanager

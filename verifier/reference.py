@@ -9,7 +9,7 @@ import copy
 import io
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -17,10 +17,12 @@ import torch
 from verifier.channel import Frame
 from verifier.devices.base import PartyDevice
 from verifier.gradients import reachable
+from verifier.initialising import constructed
 from verifier.layout import LayoutError, Spec, encode
-from verifier.oracle import Rough, Wide, default_double, on_cpu, widen, widened
+from verifier.oracle import Rough, Wide, default_double, widen
 from verifier.party import load_source
 from verifier.role import Role, map_tensors, seed_everything
+from verifier.widening import WideCopies
 
 CPU_FLOPS = 500_000_000_000  # of an fp64 run that a CPU does within the oracle's limit, convolutions included
 PRINT_LIMIT = 64 * 1024  # bytes that a task may print while it is admitted
@@ -32,12 +34,20 @@ class Reference(Role):
     before: dict[str, torch.Tensor] = {}
     graphed = autotuned = False
 
+    def __init__(self, *arguments: Any):
+        super().__init__(*arguments)
+        self.wide = WideCopies()
+
     def do_put(self, frame: Frame) -> dict[str, Any]:
         """What was fetched once is not kept: with inputs of gigabytes every copy counts."""
         answer = super().do_put(frame)
         del self.held[frame.text("what")]
-        self.device.trim()
+        self.device.trim(frame.integer("need"))
         return answer
+
+    def do_trim(self, frame: Frame) -> dict[str, Any]:
+        self.wide.clear()
+        return super().do_trim(frame)
 
     def do_load(self, frame: Frame) -> dict[str, Any]:
         """Imports the task and constructs `Model` under a seed. With `watch`, writing files and printing without end are errors with a line."""
@@ -52,8 +62,8 @@ class Reference(Role):
             raise LayoutError(f"get_init_inputs returns {type(init).__name__!r}; it must return a list")
         described = self.hold("init", list(init))
         self.step = "constructor"
-        seed_everything(frame.integer("seed"))
-        model = self.module.Model(*init)
+        seed = frame.integer("seed")
+        model = constructed(lambda: self.module.Model(*init), self.device.torch_device, lambda: seed_everything(seed))
         if not isinstance(model, torch.nn.Module):
             raise LayoutError("`Model` must be a subclass of torch.nn.Module")
         model = self.cast_model(model)
@@ -86,9 +96,9 @@ class Reference(Role):
 
     def do_take_state(self, frame: Frame) -> dict[str, Any]:
         target = getattr(self.model, "_orig_mod", self.model)
-        values = [tensor.clone() for tensor in self.take(frame.message)]
         state = target.state_dict()
-        target.load_state_dict({**state, **dict(zip(frame.message["names"], values, strict=True))}, strict=True)
+        target.load_state_dict({**state, **dict(zip(frame.message["names"], self.take(frame.message), strict=True))}, strict=True)
+        self.device.sync()
         return {"type": "ok"}
 
     def do_inputs(self, frame: Frame) -> dict[str, Any]:
@@ -127,8 +137,9 @@ class Reference(Role):
         names = self.names if self.mutated is None else self.mutated
         self.before = {name: state[name].detach().clone() for name in names}
         seed_everything(frame.integer("rng"))
-        output = self.invoke(self.model, inputs, frame)
-        self.device.sync()
+        with self.measured() as taken:
+            output = self.invoke(self.model, inputs, frame)
+            self.device.sync()
         state = self.model.state_dict()
         if self.mutated is None:
             self.mutated = [name for name, value in self.before.items() if not same(value, state[name])]
@@ -141,8 +152,19 @@ class Reference(Role):
             "aliased": [bool(self.owner(tensor, given)) for tensor in self.held["outputs"]],
             "changed_inputs": [index for index, (now, then) in enumerate(zip(given, copies, strict=True)) if not same(now, then)],
             "mutated": self.mutated,
+            "taken": taken,
             "state_specs": [Spec.of(tensor).model_dump(exclude_none=True) for tensor in self.held["state_after"]],
         }
+
+    @contextlib.contextmanager
+    def measured(self) -> Iterator[list[int]]:
+        """The most bytes of the device that what is done meanwhile takes, as a list's one entry; none where the device does not count them."""
+        taken: list[int] = []
+        before = self.device.held_bytes()
+        self.device.peak_bytes(reset=True)
+        yield taken
+        if before is not None:
+            taken.append((self.device.peak_bytes() or before) - before)
 
     def do_gradients(self, frame: Frame) -> dict[str, Any]:
         """Which outputs carry gradients, and which inputs and parameters receive them. The state stays."""
@@ -155,18 +177,22 @@ class Reference(Role):
 
     def do_oracle(self, frame: Frame) -> dict[str, Any]:
         """The same call in fp64, on a copy, from the present state: on the device, or on the CPU where the device's memory does not suffice. With
-        `rough`, a seed: with every operator's result disturbed as plain arithmetic of the policy disturbs it."""
+        `rough`, a seed: with every operator's result disturbed as plain arithmetic of the policy disturbs it. With `exact`: values in fp64 for the
+        entries that forward changes, in their order."""
         self.step = "forward"
+        taken: list[int] = []
         rough = frame.message.get("rough")
         where = str(frame.message.get("where") or self.device.torch_device)
         if where != "cpu":
             try:
-                output, state = self._precise(frame, rough, where)
+                with self.measured() as taken:
+                    output, state = self._precise(frame, rough, where)
             except torch.OutOfMemoryError:
                 if rough is not None or self._flops(frame) > CPU_FLOPS:
                     raise
                 where = "cpu"
         if where == "cpu":
+            self.wide.clear()
             self.device.trim()
             output, state = self._precise(frame, rough, where)
         self.device.sync()
@@ -175,14 +201,19 @@ class Reference(Role):
         self.device.trim()
         self.held["oracle_state"] = [state[name].detach() for name in self.mutated or []]
         specs = [Spec.of(tensor).model_dump(exclude_none=True) for tensor in self.held["oracle_state"]]
-        return {"type": "ok", **described, "state_specs": specs, "where": where}
+        return {"type": "ok", **described, "state_specs": specs, "where": where, "taken": taken}
 
     def _precise(self, frame: Frame, rough: int | None, where: str) -> tuple[Any, dict[str, torch.Tensor]]:
         def moved(tensor: torch.Tensor) -> torch.Tensor:
             return widen(tensor.to(where))
 
         given = self.inputs(frame)
-        model = widened(copy.deepcopy(self.model).to(where) if where == self.device.torch_device else on_cpu(self.model))
+        model = self.wide.copy(self.model, where, self.mutated)
+        exact = frame.message.get("exact")
+        if exact is not None:
+            state = model.state_dict()
+            for name, value in zip(self.mutated or [], self.take(exact), strict=True):
+                state[name].copy_(value)
         inputs = map_tensors(given, moved)
         mode = Wide() if rough is None else Rough(int(rough), self._storage(given), tf32=self.precision == "tf32")
         seed_everything(frame.integer("rng"))

@@ -31,6 +31,7 @@ class Role:
         self.held: dict[str, list[torch.Tensor]] = {}
         self.model: Any = None
         self.previous: list[torch.Tensor] = []
+        self.earlier: list[torch.Tensor] = []
 
     # Arenas
 
@@ -114,9 +115,28 @@ class Role:
             if again and len(self.previous) == len(again):
                 self.store(self.previous, self.arenas[slot["arena"]], again)
             self.device.sync()
-        self.previous = tensors
+        kept = frame.message.get("kept", True)  # of gigabytes, only what is asked for by `again` later
+        self.earlier = self.previous if kept == "both" else []
+        self.previous = tensors if kept else []
         shared = [self.owner(tensor, inputs) for tensor in tensors]
+        if frame.message.get("need"):
+            del output
+            self.device.trim(frame.integer("need"))
         return {"type": "outputs", "tree": tree, "specs": [spec.model_dump(exclude_none=True) for spec in specs], "copied": fits, "shared": shared}
+
+    def do_again(self, frame: Frame) -> dict[str, Any]:
+        """Outputs of the call before the last, once more, where those of the last were."""
+        slot = frame.message["slot"]
+        earlier, self.earlier = self.earlier, []
+        if len(earlier) == len(slot["offsets"]):
+            self.store(earlier, self.arenas[slot["arena"]], slot["offsets"])
+            self.device.sync()
+        return {"type": "ok"}
+
+    def do_trim(self, frame: Frame) -> dict[str, Any]:
+        """Gives back memory that this process keeps without using it. Nothing is timed while it is asked for."""
+        self.device.trim(frame.integer("need"))
+        return {"type": "ok"}
 
     def owner(self, tensor: torch.Tensor, inputs: Any) -> str:
         """Whose memory an output is: "input 0", a parameter's or a buffer's name, or "" for its own."""
@@ -196,7 +216,7 @@ class Role:
         return {"type": "ok", **self.hold("state", [state[name] for name in names])}
 
     def do_peak(self, frame: Frame) -> dict[str, Any]:
-        return {"type": "ok", "bytes": self.device.peak_bytes()}
+        return {"type": "ok", "bytes": self.device.peak_bytes(), "held": self.device.held_bytes()}
 
     def cast(self, tensor: torch.Tensor) -> torch.Tensor:
         """To the device, and under bf16 and fp16 to that type, as KernelBench does with models and inputs."""

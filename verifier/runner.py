@@ -11,6 +11,7 @@ from typing import Any
 from verifier.build.inline import install_lookup
 from verifier.build.triton_cache import cubins
 from verifier.channel import Frame
+from verifier.initialising import constructed
 from verifier.integrity.blocked import settings
 from verifier.integrity.observed import foreign_libraries, mapped_libraries, observe
 from verifier.layout import decode
@@ -46,16 +47,15 @@ class Runner(Role):
     def do_construct(self, frame: Frame) -> dict[str, Any]:
         """A fresh `ModelNew` under the evaluation's seed, with the task's state dict loaded strictly where its names fit."""
         self.construction = frame.message
-        self.previous = []
+        self.previous, self.earlier, self.model = [], [], None
         self.model, refused = self._construct(self.module)
+        self.device.trim(frame.integer("need"))
         return {"type": "ok", "refused": refused}
 
     def _construct(self, module: Any) -> tuple[Any, str]:
         message = self.construction
         init = map_tensors(decode(message["init"]["tree"], self.take(message["init"])), lambda tensor: tensor.clone())
-        seed_everything(int(message["seed"]))
-        model = self.cast_model(module.ModelNew(*init))
-        model.train(self.mode == "train")
+        model = self._construct_seeded(module, init, int(message["seed"]))
         refused = ""
         if message.get("state") is not None:
             values = [tensor.clone() for tensor in self.take(message["state"])]
@@ -67,8 +67,8 @@ class Runner(Role):
         return model, refused
 
     def _construct_seeded(self, module: Any, init: Any, seed: int) -> Any:
-        seed_everything(seed)
-        model = self.cast_model(module.ModelNew(*init))
+        model = constructed(lambda: module.ModelNew(*init), self.device.torch_device, lambda: seed_everything(seed))
+        model = self.cast_model(model)
         model.train(self.mode == "train")
         return model
 

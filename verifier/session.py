@@ -9,12 +9,13 @@ from typing import Any
 import torch
 
 from verifier.correctness import reshape_distribution
+from verifier.devices.base import Arena
 from verifier.layout import Spec, decode, place, read_specs, view
+from verifier.memory import EASE, large
 from verifier.pool import Party, PartyFailure, Pool
 from verifier.task import Mode, Precision
 
 Message = dict[str, Any]
-LARGE = 1 << 30  # bytes of inputs or outputs, from which on memory is worth more than the time to map it anew
 
 
 @dataclass
@@ -24,6 +25,7 @@ class Values:
     tree: Any
     specs: list[Spec]
     tensors: list[torch.Tensor] = field(default_factory=list)
+    arena: Arena | None = None  # of large ones: the memory in which they lie one after another, to be shown to the reference
 
     @property
     def nbytes(self) -> int:
@@ -53,17 +55,33 @@ def dump(specs: list[Spec]) -> list[Message]:
 
 
 def fetch(party: Party, what: str, specs: list[Spec], arena: str, limit: float | None = None) -> list[torch.Tensor]:
-    """Private copies of tensors that a party holds."""
+    """Tensors that a party holds, in memory that is the judge's alone: a copy, or what a reference has written to and no longer maps."""
     if not specs:
         return []
     offsets, end = place(specs)
-    party.device.trim()
+    if large(end) and party.role == "reference":
+        return taken(party, what, specs, arena, limit)[0]
     memory = party.arena(arena, end)
     party.ask("put", {"what": what, "arena": arena, "offsets": offsets}, limit)
-    tensors = [view(memory.bytes, spec, offset).clone(memory_format=torch.preserve_format) for spec, offset in zip(specs, offsets, strict=True)]
-    if end > LARGE and party.role == "reference":
-        party.drop(arena)
-    return tensors
+    return views(memory.bytes[:end].clone(), specs, offsets)
+
+
+def taken(party: Party, what: str, specs: list[Spec], arena: str, limit: float | None = None) -> tuple[list[torch.Tensor], Arena]:
+    """The same without a copy: the arena leaves the party."""
+    offsets, end = place(specs)
+    party.device.trim(EASE * end)
+    party.drop(arena)
+    memory = party.arena(arena, end)
+    party.ask("put", {"what": what, "arena": arena, "offsets": offsets, "need": EASE * end}, limit)
+    party.ask("detach", {"arena": arena}, limit)
+    del party.arenas[arena]
+    tensors = views(memory.bytes, specs, offsets)
+    memory.leave()
+    return tensors, memory
+
+
+def views(flat: torch.Tensor, specs: list[Spec], offsets: list[int]) -> list[torch.Tensor]:
+    return [view(flat, spec, offset) for spec, offset in zip(specs, offsets, strict=True)]
 
 
 def give(party: Party, arena: str, tensors: list[torch.Tensor], specs: list[Spec]) -> Message:
@@ -77,7 +95,7 @@ def give(party: Party, arena: str, tensors: list[torch.Tensor], specs: list[Spec
 def reserve(party: Party, arena: str, specs: list[Spec], slots: int = 1, slot: int = 0) -> Message:
     """Room for tensors in one of an arena's slots, still without them. What is large has one slot."""
     _, size = place(specs)
-    slots, slot = (1, 0) if size > LARGE else (slots, slot)
+    slots, slot = (1, 0) if large(size) else (slots, slot)
     party.arena(arena, slots * size)
     offsets, _ = place(specs, slot * size)
     return {"arena": arena, "specs": dump(specs), "offsets": offsets}
@@ -86,9 +104,22 @@ def reserve(party: Party, arena: str, specs: list[Spec], slots: int = 1, slot: i
 def write(party: Party, message: Message, tensors: list[torch.Tensor], specs: list[Spec]) -> None:
     """Writes tensors where `reserve` made room for them; the caller waits for the device."""
     memory = party.arenas[message["arena"]].bytes
-    for tensor, spec, offset in zip(tensors, specs, message["offsets"], strict=True):
-        if spec.numel:
-            view(memory, spec, offset).copy_(tensor)
+    wanted = [(view(memory, spec, offset), tensor) for tensor, spec, offset in zip(tensors, specs, message["offsets"], strict=True) if spec.numel]
+    if wanted:
+        torch._foreach_copy_([place for place, _ in wanted], [tensor for _, tensor in wanted])
+
+
+def set_state(party: Party, state: list[StateEntry], tensors: list[torch.Tensor], limit: float) -> None:
+    """Gives the task's model in a reference or a baseline these weights."""
+    specs = [entry.spec for entry in state]
+    party.ask("take_state", {"names": [entry.name for entry in state], **give(party, "state", tensors, specs)}, limit)
+    release(party, "state")
+
+
+def release(party: Party, arena: str) -> None:
+    """Frees an arena that was only on the way, where it is large: its tensors have been copied on the other side."""
+    if arena in party.arenas and large(party.arenas[arena].nbytes):
+        party.drop(arena)
 
 
 def described(message: Message, tree_limit: int = 1 << 20) -> Values:
@@ -113,8 +144,11 @@ class ReferenceSession:
         self.state: list[StateEntry] = []
         self.state_tensors: list[torch.Tensor] = []
         self.mutated: list[str] = []
+        self.exact: list[torch.Tensor] | None = None  # fp64's own value of each such entry; null: the state was set, and no call was made since
         self.variants = 0
         self.eager_party: Party | None = None  # the baseline of tier quick, for the next program too
+        self.shown: tuple[Arena, list[torch.Tensor]] | None = None  # inputs of the judge that the reference maps as its arena "in"
+        self.eager_bytes = self.oracle_bytes = 0  # the most that a call in PyTorch, and one in fp64, took beside inputs and state
         self.checkpoint: Callable[[], None] | None = None  # called before each long request; raises where it is no longer wanted
 
     def load(self, seed: int) -> None:
@@ -130,13 +164,13 @@ class ReferenceSession:
             for entry, spec in zip(answer["state"], specs, strict=True)
         ]
         self.state_tensors = fetch(self.party, "state", specs, "state")
-        self.mutated = []
+        self.mutated, self.exact = [], None
         self.backward, self.output_specs = None, {}
 
     def take_state(self, tensors: list[torch.Tensor]) -> None:
         """Gives the model other weights."""
-        specs = [entry.spec for entry in self.state]
-        self.party.ask("take_state", {"names": [entry.name for entry in self.state], **give(self.party, "state", tensors, specs)}, self.limits.load)
+        self.exact = None
+        set_state(self.party, self.state, tensors, self.limits.load)
 
     def inputs(self, seed: int, variant: int | None = None, count: bool = False) -> Values:
         self._check()
@@ -144,7 +178,11 @@ class ReferenceSession:
         if count:
             self.variants = int(answer.get("variants", 0))
         values = described(answer)
-        values.tensors = fetch(self.party, "inputs", values.specs, "out", self.limits.inputs)
+        if large(place(values.specs)[1]):
+            self.hide()
+            values.tensors, values.arena = taken(self.party, "inputs", values.specs, "drawn", self.limits.inputs)
+        else:
+            values.tensors = fetch(self.party, "inputs", values.specs, "out", self.limits.inputs)
         return values if self.backward is None else self._with_gradients(values, seed)
 
     def want_gradients(self, values: Values, seed: int) -> Values:
@@ -170,7 +208,35 @@ class ReferenceSession:
         return Values(tree, [*values.specs, *(Spec.of(tensor) for tensor in drawn)], [*values.tensors, *drawn])
 
     def _given(self, values: Values, rng: int) -> Message:
-        return {"tree": values.tree, "rng": rng, "backward": self.backward, **give(self.party, "in", values.tensors, values.specs)}
+        return {"tree": values.tree, "rng": rng, "backward": self.backward, **self.lend(values)}
+
+    def lend(self, values: Values) -> Message:
+        """Inputs for the reference's next requests: in its arena "in", or where they lie, if they are large. Forward works on copies, so that nothing
+        of the task's writes to them."""
+        if values.arena is None:
+            self.hide()
+            return give(self.party, "in", values.tensors, values.specs)
+        if self.shown is None or self.shown[0] is not values.arena:
+            self.hide()
+            self.party.drop("in")
+            self.party.ask("attach", {"arena": "in", "handle": values.arena.handle}, self.limits.call, fds=values.arena.fds)
+            self.shown = values.arena, values.tensors
+        self.party.device.sync()
+        return {"arena": "in", "specs": dump(values.specs), "offsets": place(values.specs)[0]}
+
+    def hide(self) -> None:
+        """Ends the reference's view of inputs that the judge has."""
+        if self.shown is not None:
+            if self.party.alive:
+                self.party.ask("detach", {"arena": "in"}, self.limits.call)
+            self.shown = None  # only now may the memory go
+
+    def rest(self, need: int) -> None:
+        """The reference keeps nothing that it does not need, where less than `need` bytes are free."""
+        self.hide()
+        if large(need) and self.party.alive:
+            self.party.drop("in")
+            self.party.ask("trim", {"need": need}, self.limits.call)
 
     def reshaped(self, values: Values, distribution: str, seed: int) -> Values | None:
         """The same inputs, changed in place, with floating tensors from another distribution; null where there is none."""
@@ -186,6 +252,7 @@ class ReferenceSession:
         """One call, which moves the model's state on."""
         self._check()
         answer = self.party.ask("run", self._given(values, rng), self.limits.call).message
+        self.eager_bytes = max([self.eager_bytes, *_counts(answer.get("taken"))])
         if not any(party.has_program for party in self.pool.busy):
             self.party.device.learn_wait()
         run = self._run(answer, "outputs", "state_after")
@@ -195,11 +262,16 @@ class ReferenceSession:
         return run
 
     def oracle(self, values: Values, rng: int, rough: int | None = None) -> Run:
-        """The same call in fp64 from the present state, which stays. `rough` is the seed of plain arithmetic's errors (`verifier.oracle.Rough`)."""
+        """The same call in fp64, from the present state but for what fp64 has made of it itself (`exact`); both stay. `rough` is the seed of plain
+        arithmetic's errors (`verifier.oracle.Rough`)."""
         self._check()
         message = {**self._given(values, rng), "rough": rough, "where": self.oracle_place}
+        if self.exact is not None:
+            message["exact"] = give(self.party, "exact", self.exact, [Spec.of(tensor) for tensor in self.exact])
         answer = self.party.ask("oracle", message, self.limits.oracle).message
         self.oracle_place = "cpu" if answer.get("where") == "cpu" else None
+        if rough is None:
+            self.oracle_bytes = max([self.oracle_bytes, *_counts(answer.get("taken"))])
         return self._run(answer, "oracle", "oracle_state")
 
     def rollback(self) -> None:
@@ -227,3 +299,7 @@ class ReferenceSession:
         if self.eager_party is not None:
             self.pool.give_back(self.eager_party)
             self.eager_party = None
+
+
+def _counts(value: Any) -> list[int]:
+    return [count for count in value if isinstance(count, int)] if isinstance(value, list) else []

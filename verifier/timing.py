@@ -16,9 +16,10 @@ from verifier.fingerprint import Fingerprint, fingerprint
 from verifier.idleness import Watch
 from verifier.intervals import Process
 from verifier.layout import Spec, place, read_specs, view
-from verifier.pool import Party
+from verifier.memory import EASE, large
+from verifier.pool import Party, PartyFailure
 from verifier.report import Baseline, Rival
-from verifier.session import LARGE, Values, reserve, write
+from verifier.session import Values, reserve, views, write
 
 POISON = 0xA5
 CLOCK_SHARE, CLOCK_SLACK_NS = 0.10, 10_000
@@ -36,7 +37,7 @@ class Call:
     ahead: int  # from when the inputs were written until the interval began
     tree: object
     specs: list[Spec]
-    outputs: list[torch.Tensor]  # private copies
+    outputs: list[torch.Tensor]  # private copies; a baseline's of gigabytes lie where its next call will write
     again: list[torch.Tensor | Fingerprint] | None  # outputs of the call before, read once more; see `kept`
     inputs_intact: list[bool]
     shared: list[str] = field(default_factory=list)  # whose memory each output is, by the party's word
@@ -50,6 +51,7 @@ class Caller:
     expected: list[Spec]  # of the outputs, to make room for them
     limit: float
     slot: int = 0
+    need: int = 0  # bytes of the device that a program's process takes which needs no more than PyTorch; zero: not known
     backward: dict | None = None  # what `gradients.forward_backward` wants; null: forward alone
     previous: list[Spec] = field(default_factory=list)
     watches: list[Watch] = field(default_factory=list)  # on the programs, while this other party is timed
@@ -57,14 +59,16 @@ class Caller:
     def call(self, values: Values, rng: int, flush: bool = True, fresh_address: bool = True, reread: bool = False) -> Call:
         party, device = self.party, self.party.device
         self.slot = 1 - self.slot if fresh_address else self.slot
-        message = reserve(party, "in", values.specs, slots=2, slot=self.slot)
         offsets, half = place(self.expected)
         room = [spec.nbytes for spec in self.expected]
-        memory = party.arena("out", 2 * half if reread else half)
+        need = EASE * (values.nbytes + half)
+        later = large(half)  # outputs of the call before are read in a request of their own, where this call's were
+        device.trim(need)
+        message = reserve(party, "in", values.specs, slots=2, slot=self.slot)
+        memory = party.arena("out", 2 * half if reread and not later else half)
         memory.bytes.fill_(POISON)
-        device.trim()
         device.sync()
-        again = [half + offset for offset in offsets] if reread and self.previous else None
+        again = [half + offset for offset in offsets] if reread and self.previous and not later else None
         handing = 0
 
         def hand_over() -> None:
@@ -81,17 +85,32 @@ class Caller:
 
         slot = {"arena": "out", "offsets": offsets, "room": room}
         request = {"tree": values.tree, "rng": rng, "slot": slot, "again": again, "backward": self.backward, **message}
-        exchange = party.timed(request, self.limit, hand_over)
+        if later:
+            request["kept"] = "both" if reread and self.previous else reread
+        if reread and later:
+            request["need"] = need
+        try:
+            exchange = party.timed(request, self.limit, hand_over)
+        except PartyFailure as failure:
+            if failure.error_class == "OutOfMemoryError":
+                self._short(failure)
+            raise
         for watch in self.watches:
             watch.close()
         described = exchange.frame.message
         specs = read_specs(described.get("specs", []))
         fits = bool(described.get("copied")) and len(specs) == len(offsets) and all(s.nbytes <= r for s, r in zip(specs, room, strict=True))
-        outputs = _copies(memory.bytes, specs, offsets) if fits else []
-        reread = None
-        if again and fits:
-            reread = [kept(view(memory.bytes, spec, offset), copy=True) for spec, offset in zip(self.previous, again, strict=True)]
-        self.previous = specs if fits else []
+        where = memory.bytes
+        if fits and not (later and not party.has_program):  # a baseline's stay where they are until its next call
+            where = where[:half].clone()
+        outputs = views(where, specs, offsets) if fits else []
+        before = None
+        if fits and reread and self.previous:
+            if later:
+                party.ask("again", {"slot": slot}, self.limit)
+            at = offsets if later else [half + offset for offset in offsets]
+            before = [kept(view(memory.bytes, spec, offset), copy=True) for spec, offset in zip(self.previous, at, strict=True)]
+        self.previous = specs if fits and (reread or not later) else []
         arena = party.arenas["in"].bytes
         intact = [
             _same_bytes(view(arena, spec, offset), tensor)
@@ -99,18 +118,30 @@ class Caller:
         ]
         ahead = handing + exchange.refreshed
         shared = [name for name in described.get("shared", []) if isinstance(name, str)]
-        return Call(exchange.inner, exchange.wall, exchange.copied, ahead, described.get("tree"), specs, outputs, reread, intact, shared)
+        return Call(exchange.inner, exchange.wall, exchange.copied, ahead, described.get("tree"), specs, outputs, before, intact, shared)
+
+    def _short(self, failure: PartyFailure) -> None:
+        """A program that runs out of memory is to blame where its process could have had what PyTorch's call needs; this is looked at when it has
+        ended, so that nothing depends on what it says. Else it is the device that is too small, as for a baseline always."""
+        party, device = self.party, self.party.device
+        total = device.total_bytes()
+        if party.has_program:
+            party.end()
+        free = device.free_bytes()
+        if total is None or free is None or (party.has_program and free >= self.need):
+            return
+        failure.request = "memory"
+        failure.message = (
+            f"{device.name} has too little memory for this task: {free / 2**30:.1f} of {total / 2**30:.1f} GiB are free beside the verifier's other "
+            f"processes, and {'a program as frugal as PyTorch' if party.has_program else 'a baseline'} needs {self.need / 2**30:.1f} GiB"
+        )
 
 
 def kept(tensor: torch.Tensor, copy: bool = False) -> torch.Tensor | Fingerprint:
     """What of an output is kept until the next call, to see whether it has changed by then: of gigabytes no second copy."""
-    if tensor.nbytes > LARGE:
+    if large(tensor.nbytes):
         return fingerprint(tensor)
     return tensor.clone(memory_format=torch.preserve_format) if copy else tensor
-
-
-def _copies(flat: torch.Tensor, specs: list[Spec], offsets: list[int]) -> list[torch.Tensor]:
-    return [view(flat, spec, offset).clone(memory_format=torch.preserve_format) for spec, offset in zip(specs, offsets, strict=True)]
 
 
 def _same_bytes(left: torch.Tensor, right: torch.Tensor) -> bool:

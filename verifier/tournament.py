@@ -25,7 +25,7 @@ from verifier.limits import Limits
 from verifier.moved_state import state_off
 from verifier.pool import Party, PartyFailure, Pool, Role
 from verifier.report import Baseline, Comparison, Interval, Rival, Timing, Trial
-from verifier.session import Values, give
+from verifier.session import Values, set_state
 from verifier.timing import Call, Caller, Side, clock_finding, measure, median_ms
 from verifier.trials import Subject, Trials
 
@@ -115,6 +115,7 @@ class Tournament:
         self._pending: dict[tuple[int, int], dict[int, Call]] = {}
         self._telling = threading.Lock()
         rng = random.Random(self.trials.draws.getrandbits(64))
+        self.trials.make_room()
         count = PAIRS[self.job.tier]
         rounds = self._rounds(count, subject)
         pairs: list[Pair] = []
@@ -131,7 +132,7 @@ class Tournament:
         """Pairs that are measured together: all, where the memory of the device holds them and the further baselines at once."""
         room = self.pool.device.free_bytes()
         # Each process has its own tensors, and arenas for inputs and outputs of which the judge keeps copies.
-        arenas = 3 * self.trials.first_inputs.nbytes + 2 * place(self.trials.expected_specs)[1]
+        arenas = 3 * self.trials.input_bytes + 2 * place(self.trials.expected_specs)[1]
         need = (self.trials.peak_bytes() or 0) + arenas + self.pool.device.process_bytes
         if room is None or need <= 0:
             return [range(count)]
@@ -296,7 +297,7 @@ class Tournament:
         except PartyFailure as failure:
             failure.request, failure.message = "start", f"the {name} baseline failed: {failure.message}"
             raise
-        side = Side(name, Caller(party, trials.expected_specs, trials.limits.call, backward=reference.backward))
+        side = Side(name, Caller(party, trials.expected_specs, trials.limits.call, backward=reference.backward, need=trials.ledger().program()))
         if name != "eager":
             party.ask("compile", {"baseline": name, "backward": reference.backward}, trials.limits.call)
             side.caller.limit = trials.limits.compile_baseline
@@ -310,8 +311,7 @@ class Tournament:
     def _set_state(self, party: Party) -> None:
         state = self.trials.reference.state
         if state:
-            message = {"names": [entry.name for entry in state], **give(party, "state", self.trials.original, [entry.spec for entry in state])}
-            party.ask("take_state", message, self.trials.limits.load)
+            set_state(party, state, self.trials.original, self.trials.limits.load)
 
     def _warm_up(self, pairs: list[Pair]) -> int:
         """The same calls on every side, in the same sequence, also checked, until a sensible time has passed."""
@@ -323,6 +323,7 @@ class Tournament:
             for pair in pairs:
                 for side in pair.sides:
                     check(number, side, side.caller.call(values, seed))
+            del values  # gigabytes, perhaps, for which the next draw has no room
             number += 1
         return number
 

@@ -53,6 +53,11 @@ class Arena(ABC):
     def bytes(self) -> Any: ...
 
     @abstractmethod
+    def leave(self) -> None:
+        """From now on the memory goes with the last tensor over it, and `handle` with this object: so gigabytes need no copy of the judge's own. The
+        party has ended its mapping, or will before that."""
+
+    @abstractmethod
     def close(self) -> None: ...
 
 
@@ -72,6 +77,11 @@ class Device(ABC):
     kind: Literal["cpu", "cuda"]
     torch_device: str  # for the judge's own comparisons
     lost = False  # `check` found that this process can no longer use the device; another one may
+
+    @property
+    def place(self) -> str:
+        """What is one and the same for all judges that measure on it."""
+        return self.name
 
     def begin(self) -> None:  # noqa: B027  most devices have nothing that is worth a thread
         """Begins, in threads of its own, what `open` will wait for and what needs no torch, so that both go on at once."""
@@ -101,8 +111,8 @@ class Device(ABC):
     polling_seconds = 0.0  # for which the judge polls for a party's answer before it sleeps
     process_bytes = 0  # of the device, that a process takes before it has a tensor
 
-    def trim(self) -> None:  # noqa: B027  only a device whose allocator keeps what others need has something to give back
-        """Gives back memory that is kept, but not used, where it is gigabytes."""
+    def trim(self, need: int = 0) -> None:  # noqa: B027  only a device whose allocator keeps what others need has something to give back
+        """Gives back memory that is kept, but not used, where it is gigabytes and little is free: less than the `need` bytes of what comes next."""
 
     @abstractmethod
     def flush_caches(self) -> None:
@@ -125,6 +135,10 @@ class Device(ABC):
 
     def free_bytes(self) -> int | None:
         """Device memory that is free while the judge keeps nothing that it does not use; null where the host's memory is meant."""
+        return None
+
+    def total_bytes(self) -> int | None:
+        """Device memory in all; null where the host's memory is meant."""
         return None
 
     @abstractmethod
@@ -183,8 +197,8 @@ class PartyDevice(ABC):
     def detach(self, arena: Any) -> None:  # noqa: B027  shared host memory goes with its last tensor
         """Ends a mapping that `attach` made; nothing may point into it any more."""
 
-    def trim(self) -> None:  # noqa: B027
-        """Gives back memory that is kept, but not used, where it is gigabytes. Never between a party's timed calls."""
+    def trim(self, need: int = 0) -> None:  # noqa: B027
+        """Gives back memory that is kept, but not used, as the judge's half does. Never between a party's timed calls."""
 
     def spread(self, wide: bool) -> None:  # noqa: B027  only a device whose parties are bound to processors has others to lend
         """Lets this process use more processors, for a compilation; not `wide`: those again on which it is timed."""
@@ -210,6 +224,10 @@ class PartyDevice(ABC):
 
     def peak_bytes(self, reset: bool = False) -> int | None:
         """Peak device memory of this process since the last reset, where the device counts it."""
+        return None
+
+    def held_bytes(self) -> int | None:
+        """Device memory that this process's tensors take now; null where the device does not count it."""
         return None
 
 

@@ -33,6 +33,7 @@ class CpuArena(Arena):
         import torch
 
         self.nbytes = max(nbytes, mmap.PAGESIZE)
+        self.fds = ()
         fd = os.memfd_create("arena", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         try:
             os.ftruncate(fd, self.nbytes)
@@ -50,11 +51,17 @@ class CpuArena(Arena):
         assert self._bytes is not None, "the arena is closed"
         return self._bytes
 
+    def leave(self) -> None:
+        self._bytes = None  # the mapping goes with the last tensor over it
+
     def close(self) -> None:
         for fd in self.fds:
             os.close(fd)
         self.fds = ()
-        self._bytes = None  # the mapping goes with the last tensor over it
+        self._bytes = None
+
+    def __del__(self) -> None:
+        self.close()
 
 
 class CpuDevice(Device):

@@ -55,16 +55,21 @@ class CudaArena(Arena):
         except CudaError as error:
             raise DeviceError(f"{nbytes / 2**30:.1f} GiB of GPU memory are not free: {error}") from None
         self.handle: dict[str, Any] = {"ipc": cuda_driver.export_memory(self._pointer).hex(), "nbytes": nbytes}
-        self._view = torch.as_tensor(DeviceBytes(self._pointer, nbytes), device=torch_device)
+        self._owner = DeviceBytes(self._pointer, nbytes)
+        self._view = torch.as_tensor(self._owner, device=torch_device)
 
     @property
     def bytes(self) -> Any:
         return self._view
 
+    def leave(self) -> None:
+        self._owner.freed = True
+        self._pointer, self._view, self._owner = 0, None, None
+
     def close(self) -> None:
         if self._pointer:
             pointer, self._pointer = self._pointer, 0
-            self._view = None
+            self._view = self._owner = None
             try:
                 cuda_driver.free(pointer)
             except CudaError:
@@ -111,6 +116,10 @@ class CudaDevice(Device):
     @cached_property
     def _compile_processors(self) -> list[int]:
         return share_of_host(self.index, 1 if cuda_driver.only_gpu() is not None else cuda_driver.gpu_count()) if self._processors else []
+
+    @property
+    def place(self) -> str:
+        return self.identity.uuid
 
     def begin(self) -> None:
         def context() -> None:
@@ -199,11 +208,17 @@ class CudaDevice(Device):
         except RuntimeError:
             return None  # `check` says what is wrong
 
-    def trim(self) -> None:
+    def total_bytes(self) -> int | None:
+        try:
+            return cuda_driver.free_memory()[1]
+        except CudaError:
+            return None
+
+    def trim(self, need: int = 0) -> None:
         """Only where memory is short: what is given back has to be mapped again at the next call, which took half of the time of all calls."""
         torch = self._torch
         free, total = cuda_driver.free_memory()
-        if free < SHORT * total and torch.cuda.memory_reserved(self.index) - torch.cuda.memory_allocated(self.index) > KEPT_BYTES:
+        if free < max(SHORT * total, need) and torch.cuda.memory_reserved(self.index) - torch.cuda.memory_allocated(self.index) > KEPT_BYTES:
             torch.cuda.empty_cache()
 
     def flush_caches(self) -> None:

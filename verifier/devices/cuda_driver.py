@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import ctypes.util
 import os
@@ -246,10 +247,19 @@ def free_memory() -> tuple[int, int]:
 
 
 class DeviceBytes:
-    """Device memory as `torch.as_tensor` takes it without a copy: flat uint8."""
+    """Device memory as `torch.as_tensor` takes it without a copy: flat uint8. Tensors over it hold this object: where it is `freed`, the memory goes
+    with the last of them."""
+
+    freed = False
 
     def __init__(self, pointer: int, nbytes: int):
+        self.pointer = pointer
         self.__cuda_array_interface__ = {"shape": (nbytes,), "typestr": "|u1", "data": (pointer, False), "version": 3, "strides": None}
+
+    def __del__(self) -> None:
+        if self.freed:
+            with contextlib.suppress(CudaError):  # a device that failed has nothing left to free
+                free(self.pointer)
 
 
 class Nvml:

@@ -57,9 +57,9 @@ class CudaPartyDevice(PartyDevice):
         torch.cuda.synchronize()
         cuda_driver.close_memory(arena.data_ptr())
 
-    def trim(self) -> None:
+    def trim(self, need: int = 0) -> None:
         free, total = cuda_driver.free_memory()
-        if free < SHORT * total and torch.cuda.memory_reserved() - torch.cuda.memory_allocated() > KEPT_BYTES:
+        if free < max(SHORT * total, need) and torch.cuda.memory_reserved() - torch.cuda.memory_allocated() > KEPT_BYTES:
             torch.cuda.empty_cache()
 
     def spread(self, wide: bool) -> None:
@@ -106,6 +106,9 @@ class CudaPartyDevice(PartyDevice):
         if reset:
             torch.cuda.reset_peak_memory_stats()
         return int(torch.cuda.max_memory_allocated())
+
+    def held_bytes(self) -> int | None:
+        return int(torch.cuda.memory_allocated())
 
 
 def device_failure(error: ClockError) -> RuntimeError:

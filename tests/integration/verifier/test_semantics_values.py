@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from semantics_bench import Semantics, task
 
-from verifier import timing
+from verifier import memory
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +76,7 @@ def test_outputs_are_the_programs_own_memory(semantics):
 
 
 def test_outputs_of_gigabytes_are_known_by_their_fingerprints(semantics, monkeypatch):
-    monkeypatch.setattr(timing, "LARGE", 0)
+    monkeypatch.setattr(memory, "LARGE", 0)
     plain = task("return x * 2.0, x.sum(-1)")
     assert not semantics.same(plain).wrong
     buffer = "if not hasattr(self, 'y'):\n            self.y = torch.empty_like(x)\n        return torch.mul(x, 2.0, out=self.y), x.sum(-1)"

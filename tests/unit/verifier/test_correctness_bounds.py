@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from verifier.correctness import ULPS, K, bound, deviation, distance, judge, no_oracle, tolerated
-from verifier.oracle import Rough, Wide, default_double, widened
+from verifier.oracle import Rough, Wide, default_double
+from verifier.widening import WideCopies
 
 FP32 = torch.finfo(torch.float32).eps
 
@@ -133,7 +134,7 @@ def test_a_run_stays_in_fp64():
     x = torch.rand(4, 4)
     eager = model(x)
     with torch.no_grad(), default_double(), Wide():
-        precise = widened(model)(x.double())
+        precise = WideCopies().copy(model, "cpu", None)(x.double())
     assert precise.dtype == torch.float64
     steps = torch.arange(4, dtype=torch.float64) / 3
     tenth = torch.tensor(0.1, dtype=torch.float32).double()

@@ -9,7 +9,7 @@ from verifier.tournament import Tournament
 
 def tournament(free: int | None, others: list[str] | None = None, tier: str = "full") -> Tournament:
     device = SimpleNamespace(kind="cuda", process_bytes=1, free_bytes=lambda: free)
-    trials = SimpleNamespace(first_inputs=SimpleNamespace(nbytes=0), expected_specs=[], peak_bytes=lambda: 9)
+    trials = SimpleNamespace(input_bytes=0, expected_specs=[], peak_bytes=lambda: 9)
     return Tournament(SimpleNamespace(device=device), trials, SimpleNamespace(tier=tier), 1, None, None, others=others)
 
 

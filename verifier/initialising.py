@@ -1,0 +1,71 @@
+"""Constructors of models with gigabytes of weights: their random numbers are drawn on the device.
+
+`nn.Linear` and its like fill their parameters on the host, one number after another in one thread: 10 s for 8 GiB, in every process that constructs
+the model. Within `drawn_on` a fill of a large host tensor draws its seed from the host's generator and its numbers on the device, so task and
+program, constructed under one seed, get the same ones. A parameter stays where they were drawn; any other tensor gets a copy.
+"""
+
+# sandboxed: active while constructors of tasks and programs run
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+LARGE = 1 << 24  # numbers
+_FILLS = ("uniform_", "normal_")
+
+
+def constructed(make: Callable[[], Any], device: str, seed: Callable[[], None]) -> Any:
+    """What `make` constructs, under `seed`. A constructor that computes with its large weights beside host tensors is called once more, and then
+    finds them on the host."""
+    seed()
+    if device == "cpu":
+        return make()
+    moved: list[torch.Size] = []
+    try:
+        with drawn_on(device, moved):
+            return make()
+    except RuntimeError:  # tensors on different devices, perhaps, or the device has no room
+        if not moved:
+            raise
+    seed()
+    with drawn_on(device):
+        return make()
+
+
+@contextlib.contextmanager
+def drawn_on(device: str, moved: list[torch.Size] | None = None) -> Iterator[None]:
+    """With `moved`, which gets their shapes, parameters go to the device where they are drawn."""
+    before = {name: torch.Tensor.__dict__.get(name) for name in _FILLS}
+    for name in _FILLS:
+        setattr(torch.Tensor, name, _filling(getattr(torch.Tensor, name), device, moved))
+    try:
+        yield
+    finally:
+        for name, own in before.items():
+            if own is None:
+                delattr(torch.Tensor, name)
+            else:
+                setattr(torch.Tensor, name, own)
+
+
+def _filling(fill: Callable[..., torch.Tensor], device: str, moved: list[torch.Size] | None) -> Callable[..., torch.Tensor]:
+    def filled(self: torch.Tensor, *args: Any, generator: torch.Generator | None = None, **kwargs: Any) -> torch.Tensor:
+        if self.device.type != "cpu" or self.numel() < LARGE or generator is not None or type(self) not in (torch.Tensor, torch.nn.Parameter):
+            return fill(self, *args, generator=generator, **kwargs)
+        own = torch.Generator(device=device).manual_seed(int(torch.randint(1 << 62, ())))
+        drawn = fill(torch.empty(self.shape, dtype=self.dtype, device=device), *args, generator=own, **kwargs)
+        whole = self.is_contiguous() and self.untyped_storage().nbytes() == drawn.untyped_storage().nbytes()
+        if moved is not None and whole and isinstance(self, torch.nn.Parameter):
+            moved.append(self.shape)
+            self.data = drawn
+        else:
+            with torch.no_grad():
+                self.copy_(drawn)
+        return self
+
+    return filled

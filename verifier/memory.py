@@ -1,0 +1,76 @@
+"""What is large, and the ledger of a verification: who holds how many bytes of a device at each moment.
+
+Values of more than `LARGE` bytes are never copied where they can be lent, and nobody keeps them for later: what the judge fetches is the memory that
+the reference wrote to, which the judge then owns alone; inputs are shown to the reference where they lie; an input that is wanted again is drawn
+again under its seed; outputs of the call before are known by their fingerprint; baselines' outputs are compared where they lie, before the next
+call. A program has memory of its own for inputs and outputs, always: it may write to both.
+
+`docs/reference/verifier.md` has the same as a table, `tests/integration/verifier/test_memory.py` holds the stages to it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+LARGE = 1 << 30  # bytes of inputs or outputs, from which on memory is worth more than the time to map it anew
+CHUNKS = 3 << 30  # of the judge: comparisons and fingerprints take tensors in pieces
+EASE = 8  # times the bytes of what is exchanged: where less is free, caches are given back
+
+
+def large(nbytes: int) -> bool:
+    return nbytes > LARGE
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """Bytes. `eager` and `precise` are the peaks of a call in PyTorch and in fp64 beyond inputs and state, outputs included."""
+
+    inputs: int
+    outputs: int
+    state: int
+    eager: int
+    precise: int
+    process: int = 0  # of each process that uses the device
+
+    @property
+    def exchanged(self) -> int:
+        return self.inputs + self.outputs
+
+    def learning(self) -> int:
+        """Before there is a program. Judge: two inputs and their outputs, one output's copy while they are compared. Reference: the call, on copies
+        of its inputs."""
+        judge = 2 * self.inputs + 3 * self.outputs
+        return judge + self.inputs + self.eager + self._processes(2)
+
+    def precise_run(self) -> int:
+        """Judge: the inputs. Reference: the call in fp64. Runner: arenas, the outputs of its last call."""
+        return self.inputs + self.state + self.precise + self._runner() + self._processes(4)
+
+    def call(self) -> int:
+        """Judge: inputs, eager's outputs and fp64's. Runner: the call, beside the outputs of the one before."""
+        return self.inputs + 3 * self.outputs + self.state + self._runner() + self.eager + self._processes(4)
+
+    def comparison(self) -> int:
+        """The same after the call, when the judge has a copy of its outputs."""
+        return self.inputs + 4 * self.outputs + self.state + self._runner() + self.outputs + self._processes(4)
+
+    def timed(self, sides: int = 2) -> int:
+        """Judge: inputs, and the program's outputs. Each side: arenas and what its calls take. Reference: no more than its state."""
+        return self.exchanged + self.state + sides * (self.exchanged + self.state + self.eager) + self._processes(2 + sides)
+
+    def observed(self) -> int:
+        """The timed sides are still there; the observer calls, and keeps outputs twice."""
+        return self.timed() + 2 * self.inputs + self.state + self.eager + 2 * self.outputs + self.process
+
+    def program(self) -> int:
+        """What a program's process takes that needs no more than PyTorch."""
+        return self.process + self._runner() + self.eager
+
+    def peak(self) -> int:
+        return max(self.learning(), self.precise_run(), self.call(), self.comparison(), self.timed())
+
+    def _runner(self) -> int:
+        return self.exchanged + self.state + self.outputs
+
+    def _processes(self, count: int) -> int:
+        return count * self.process + (CHUNKS if self.process else 0) + 2 * self.state  # the judge's: as constructed, and as randomised
