@@ -6,6 +6,7 @@ import csv
 import uuid
 from collections.abc import Iterator
 from datetime import datetime, time
+from io import StringIO
 
 from django.contrib.auth.decorators import login_required
 from django.core.paginator import Paginator
@@ -20,6 +21,7 @@ from webapp.accounts.audit import ACTIONS
 from webapp.accounts.models import AuditEntry, Team
 from webapp.accounts.views_team import team_for_page
 from webapp.leaderboard.exports import harmless
+from webapp.streaming import download
 
 A_PAGE = 100
 COLUMNS = ("at", "person", "action", "target", "detail", "address", "via")
@@ -50,9 +52,7 @@ def audit(request: HttpRequest, team_id: uuid.UUID) -> HttpResponse:
 def audit_csv(request: HttpRequest, team_id: uuid.UUID) -> StreamingHttpResponse:
     """All that the filter leaves, streamed; times in UTC."""
     team, _ = team_for_page(request, team_id, "own")
-    answer = StreamingHttpResponse(_lines(filtered(team, request)), content_type="text/csv; charset=utf-8")
-    answer["Content-Disposition"] = f'attachment; filename="audit-{team.slug}.csv"'
-    return answer
+    return download(request, _lines(filtered(team, request)), "text/csv; charset=utf-8", f"audit-{team.slug}.csv")
 
 
 def filtered(team: Team, request: HttpRequest) -> QuerySet[AuditEntry]:
@@ -89,16 +89,15 @@ def described(detail: dict) -> str:
     return ", ".join(said)
 
 
-class _Echo:
-    """A file whose `write` hands the line back: csv.writer over a stream."""
-
-    def write(self, line: str) -> str:
-        return line
-
-
-def _lines(entries: QuerySet[AuditEntry]) -> Iterator[str]:
-    writer = csv.writer(_Echo())
-    yield writer.writerow(COLUMNS)
-    for entry in entries.iterator(chunk_size=500):
+def _lines(entries: QuerySet[AuditEntry]) -> Iterator[bytes]:
+    text = StringIO()
+    writer = csv.writer(text)
+    writer.writerow(COLUMNS)
+    for number, entry in enumerate(entries.iterator(chunk_size=500), start=1):
         row = (entry.at.isoformat(), entry.actor_name, entry.action, entry.target, described(entry.detail), entry.address or "", entry.via)
-        yield writer.writerow([harmless(value) for value in row])
+        writer.writerow([harmless(value) for value in row])
+        if number % 500 == 0:
+            yield text.getvalue().encode()
+            text.seek(0)
+            text.truncate()
+    yield text.getvalue().encode()

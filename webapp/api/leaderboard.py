@@ -12,10 +12,11 @@ from webapp.api.caller import needs
 from webapp.api.fields import Text
 from webapp.api.problems import refusals
 from webapp.api.run_schemas import Asked
-from webapp.leaderboard.exports import BoardFile, ResultRow, board_file, result_row
+from webapp.leaderboard.exports import BoardFile, ResultRow, board_file
 from webapp.leaderboard.filters import LEAST_P, MOST_P, Filters
-from webapp.leaderboard.listing import Place, found, with_evidence
+from webapp.leaderboard.listing import Place, found
 from webapp.leaderboard.ranking import board
+from webapp.leaderboard.result_rows import rows
 
 router = Router(tags=["leaderboard"])
 ERRORS = refusals(401, 403, 422, 429)
@@ -72,6 +73,5 @@ def get_leaderboard(request: HttpRequest, asked: Query[BoardAsked]):
 def list_results(request: HttpRequest, asked: Query[ResultsAsked]):
     """One a finished run, newest first; of one task by rank."""
     needs(request, "read")
-    rows = found(request, asked.filters(), Place(state=asked.state, task=asked.task, entry=asked.entry, text=asked.q))
-    shown = with_evidence(rows)[asked.offset : asked.offset + asked.limit]
-    return {"total": rows.count(), "results": [result_row(row) for row in shown]}
+    results = found(request, asked.filters(), Place(state=asked.state, task=asked.task, entry=asked.entry, text=asked.q))
+    return {"total": results.count(), "results": list(rows(results[asked.offset : asked.offset + asked.limit]))}

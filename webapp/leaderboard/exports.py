@@ -12,10 +12,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-from webapp.leaderboard.entries import named
-from webapp.leaderboard.models import Result
 from webapp.leaderboard.ranking import Board, Row
-from webapp.leaderboard.recording import BASELINES
 from webapp.leaderboard.scoring import Interval
 
 VERSION = 2
@@ -165,28 +162,6 @@ def _entry_row(row: Row, tasks: int) -> EntryRow:
     )  # fmt: skip
 
 
-def result_row(result: Result) -> ResultRow:
-    """Of a result with `listing.with_evidence`."""
-    run, entry, setup, told = result.run, result.entry, result.setup, result.provenance
-    environment = told.environment or {}
-    measured = {name: Measured.model_construct(**found) for name, found in told.comparisons.items()}
-    return ResultRow.model_construct(
-        run=str(run.pk), title=run.title, task=result.task.name, task_id=str(result.task_id), task_sha=result.task.sha, team=result.team.name,
-        entry=named(entry).short, workflow=entry.workflow, planner=entry.planner, coder=entry.coder, judge=entry.judge, language=entry.language,
-        device_kind=setup.device_kind, device_model=setup.device_model, device_name=setup.device_name, precision=setup.precision, mode=setup.mode,
-        confirmed=result.confirmed, counts=result.team_runs is not None, verdict=result.verdict, visibility=result.visibility,
-        outcome=told.outcome, reason=told.reason, candidate=result.candidate,
-        verification=str(result.verification_id) if result.verification_id else None, program_sha=told.program_sha, report_sha=told.report_sha,
-        program_class=result.program_class, own_share=told.own_share, flags=told.flags, speedup_vs_eager=result.eager,
-        speedup_vs_eager_low=result.eager_low, speedup_vs_eager_high=result.eager_high, best_baseline=told.best_baseline,
-        speedup_vs_best=result.best, speedup_vs_best_low=result.best_low, speedup_vs_best_high=result.best_high, baselines=measured,
-        program_ms=result.program_ms, floor_fraction=told.floor_fraction, peak_bytes=told.peak_bytes, dollars=result.dollars,
-        tokens=result.tokens, calls=result.calls, seconds=result.seconds, seconds_to_first_faster=result.faster_after,
-        **{name: environment.get(name) for name in ("torch", "cuda", "driver", "compiler", "python", "threads")},
-        report_version=environment.get("report"), finished_at=result.finished_at.isoformat(),
-    )  # fmt: skip
-
-
 def schema() -> dict[str, Any]:
     """JSON schemas of both files."""
     return {"board": BoardFile.model_json_schema(mode="serialization"), "results": ResultsFile.model_json_schema(mode="serialization")}
@@ -201,26 +176,6 @@ def entries_csv(board: Board) -> str:
             plain |= {name: interval["ratio"], f"{name}_low": interval["low"], f"{name}_high": interval["high"]}
         rows.append(plain)
     return table(rows, [*EntryRow.model_fields, *(f"{name}_{end}" for name in ("speedup_vs_eager", "speedup_vs_best") for end in ("low", "high"))])
-
-
-def results_csv(results: Iterable[Result]) -> str:
-    """Baselines become columns: `eager_ms`, `speedup_vs_compile`, `speedup_vs_compile_low`, ..."""
-    others = [name for name in BASELINES if name != "eager"]
-    spread = [f"speedup_vs_{name}{end}" for name in others for end in ("", "_low", "_high")] + [f"{name}_ms" for name in BASELINES]
-    columns = [name for name in ResultRow.model_fields if name != "baselines"] + spread
-
-    def rows() -> Iterable[dict[str, Any]]:
-        for result in results:
-            plain = dict(result_row(result))
-            measured = plain.pop("baselines")
-            plain["flags"] = " ".join(plain["flags"])
-            for name, found in measured.items():
-                plain[f"{name}_ms"] = found.baseline_ms
-                if name != "eager":
-                    plain |= {f"speedup_vs_{name}": found.ratio, f"speedup_vs_{name}_low": found.low, f"speedup_vs_{name}_high": found.high}
-            yield plain
-
-    return table(rows(), columns)
 
 
 def table(rows: Iterable[dict[str, Any]], columns: Sequence[str]) -> str:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from django.contrib.auth.decorators import login_required
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
 from django.views.decorators.http import require_GET
 
-from webapp.leaderboard import exports, listing
+from webapp.leaderboard import exports, listing, result_rows
 from webapp.leaderboard.filters import Filters
+from webapp.leaderboard.models import Result
 from webapp.leaderboard.ranking import board
-
-CHUNK = 2000
+from webapp.streaming import download
 
 
 @login_required
@@ -27,15 +28,14 @@ def entries_csv(request: HttpRequest) -> HttpResponse:
 
 @login_required
 @require_GET
-def results_json(request: HttpRequest) -> HttpResponse:
-    found = exports.ResultsFile.model_construct(results=[exports.result_row(result) for result in _results(request)])
-    return _file(found.model_dump_json(indent=1), "application/json", "results.json")
+def results_json(request: HttpRequest) -> StreamingHttpResponse:
+    return download(request, result_rows.as_json(_results(request)), "application/json", "results.json")
 
 
 @login_required
 @require_GET
-def results_csv(request: HttpRequest) -> HttpResponse:
-    return _file(exports.results_csv(_results(request)), "text/csv; charset=utf-8", "results.csv")
+def results_csv(request: HttpRequest) -> StreamingHttpResponse:
+    return download(request, result_rows.as_csv(_results(request)), "text/csv; charset=utf-8", "results.csv")
 
 
 @login_required
@@ -44,9 +44,8 @@ def schema_json(request: HttpRequest) -> JsonResponse:
     return JsonResponse(exports.schema(), json_dumps_params={"indent": 1})
 
 
-def _results(request: HttpRequest):
-    found = listing.found(request, Filters.read(request.GET), listing.Place.read(request.GET))
-    return listing.with_evidence(found).iterator(chunk_size=CHUNK)
+def _results(request: HttpRequest) -> QuerySet[Result]:
+    return listing.found(request, Filters.read(request.GET), listing.Place.read(request.GET))
 
 
 def _file(text: str, kind: str, name: str) -> HttpResponse:

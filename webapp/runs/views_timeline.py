@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import uuid
 import zlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 
-from asgiref.sync import sync_to_async
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
 from django.shortcuts import get_object_or_404, render
@@ -20,6 +19,7 @@ from webapp.runs import artefacts
 from webapp.runs.access import run_for
 from webapp.runs.models import Artefact, Candidate, Run
 from webapp.runs.views_artefact import belongs_to, file_name
+from webapp.streaming import sent
 
 MEDIA_TYPE = "application/x-stitchwork-timeline"
 REFERENCE = "the reference"
@@ -133,9 +133,3 @@ def gzipped(pieces: Iterator[bytes]) -> Iterator[bytes]:
         if packed := packer.compress(piece):
             yield packed
     yield packer.flush()
-
-
-async def sent(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
-    """Piece by piece off the event loop; under ASGI a plain iterator would be read whole before the first byte is sent."""
-    while (piece := await sync_to_async(next, thread_sensitive=False)(pieces, None)) is not None:
-        yield piece

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from io import StringIO
 
 import jsonschema
@@ -12,6 +13,7 @@ from django.urls import reverse
 
 from tests.unit.webapp.ranked import make_ranked, make_suite, make_task
 from webapp.accounts.models import AuditEntry, Membership
+from webapp.leaderboard import result_rows
 from webapp.leaderboard.exports import ResultRow, harmless
 from webapp.leaderboard.filters import Filters
 from webapp.leaderboard.models import Preference, Result, Suite
@@ -210,19 +212,27 @@ def test_exports_hold_what_the_pages_show_and_keep_their_schema(people):
     )
     mine = found["entries"][0] if not found["entries"][0]["baseline"] else found["entries"][1]
     assert (mine["solved"], mine["tasks"], mine["fast_p"], mine["dollars_per_run"]) == (1, 2, 0.5, 0.125)
-    results = client.get(reverse("leaderboard:json")).json()
+    results = json.loads(client.get(reverse("leaderboard:json")).getvalue())
     jsonschema.validate(results, schema["results"])
     assert [row["task"] for row in results["results"]] == ["gelu", "softmax"]
     row = results["results"][1]
     assert (row["speedup_vs_eager"], row["speedup_vs_eager_low"], row["best_baseline"], row["torch"]) == (2.0, 1.9, "cuda-graph", "2.13.0")
     assert row["baselines"]["compile"]["baseline_ms"] == 2.4 and len(row["task_sha"]) == len(row["program_sha"]) == 64
-    assert client.get(reverse("leaderboard:json") + "?q=other").json()["results"] == []
+    assert json.loads(client.get(reverse("leaderboard:json") + "?q=other").getvalue())["results"] == []
+
+
+def test_results_go_out_in_pieces(people, monkeypatch):
+    monkeypatch.setattr(result_rows, "PIECE", 2)
+    for at in range(5):
+        make_ranked(people.alice, f"task-{at}", 2.0)
+    pieces = list(people.client("alice").get(reverse("leaderboard:json")).streaming_content)
+    assert len(pieces) == 5 and len(json.loads(b"".join(pieces))["results"]) == 5
 
 
 def test_tables_have_a_column_for_every_field(people):
     make_ranked(people.alice, "softmax", 2.0)
     client = people.client("alice")
-    rows = list(csv.DictReader(StringIO(client.get(reverse("leaderboard:csv")).content.decode())))
+    rows = list(csv.DictReader(StringIO(client.get(reverse("leaderboard:csv")).getvalue().decode())))
     assert set(ResultRow.model_fields) - {"baselines"} <= set(rows[0])
     assert (rows[0]["speedup_vs_eager"], rows[0]["compile_ms"], rows[0]["speedup_vs_cuda-graph_low"][:5]) == ("2.0", "2.4", "1.266")
     entries = list(csv.DictReader(StringIO(client.get(reverse("leaderboard:entries_csv")).content.decode())))
