@@ -1,12 +1,13 @@
 """The compiler's own products, convolutions and pools, alone and tile by tile, against the library's operator on the same tensors.
 
-    python bench/products.py prepare CHECKOUT --out CASES.json [--level 1] [--most 200]      (no GPU: captures, prints every variant)
+    python bench/products.py prepare CHECKOUT --out CASES.json [--level 1] [--most 200] [--precision bf16]    (no GPU: captures, prints every variant)
     python bench/products.py run CASES.json --device cuda:0 --shard 1/4 --limit-seconds 420 --out PART.json [--resume]
     python bench/products.py table PART.json ... --out bench/results/products-h200.json
 
 What a KernelBench task asks of a family is one case, equal ones once. Each variant (a tile, stages, a split) is timed in turn with the library's
 operator under fp32 without TF32, both as CUDA graphs, caches flushed before each call; its error and the library's are taken against fp64 on a part
-of the result.
+of the result. Under bf16 and fp16 the cases are those of the 16 bit families, also where the model would leave them to the library; images have their
+channels innermost for both sides, as under the strategy channels-last; the variants are the tiles and splits that the model puts first.
 """
 
 # sandboxed: `prepare` imports tasks; run it where KernelBench itself may run
@@ -35,6 +36,11 @@ CALLS = 12  # timed, of each side
 FLUSH = 256 << 20  # bytes written between calls
 MOST_BYTES = 24 << 30  # of a case's tensors
 CHECKED = 128  # lines of the result that are compared in fp64
+PROMISING = 6  # tiles, each with its best split, that are measured of a 16 bit product
+HALVES = {
+    "bf16": ("bfloat16", "#include <cuda_bf16.h>\nusing bf16 = __nv_bfloat16;"),
+    "fp16": ("float16", "#include <cuda_fp16.h>\nusing fp16 = __half;"),
+}
 
 
 # -- prepare ----------------------------------------------------------------------------------------------------------------
@@ -49,7 +55,7 @@ def prepare(arguments: argparse.Namespace) -> int:
 
         def one(path: Path) -> tuple[Path, list[dict[str, Any]]]:
             answer = Path(scratch) / f"{path.parent.name}-{path.stem}.json"
-            command = [sys.executable, __file__, "capture", str(path), "--out", str(answer)]
+            command = [sys.executable, __file__, "capture", str(path), "--out", str(answer), "--precision", arguments.precision]
             subprocess.run(["timeout", str(arguments.task_seconds), *command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             return path, json.loads(answer.read_text()) if answer.exists() else []
 
@@ -68,31 +74,38 @@ def capture_one(arguments: argparse.Namespace) -> int:
     import gc
 
     import torch
-    from coverage import FakeTensorMode, capture
+    from coverage import FakeTensorMode, capture, cast, narrow
 
     from agents.compiler import DeviceFigures, Options, families, make_plan
+    from agents.compiler.families import half_conv, half_product
     from agents.compiler.network import Network
 
     gc.disable()  # as in coverage.py
     torch.set_num_threads(1)
     source, names = arguments.checkout.read_text(), {"__name__": "task"}
     code = compile(source, str(arguments.checkout), "exec")
+    half = HALVES.get(arguments.precision, ("", ""))[0]
+    half_product.worthwhile = half_conv.worthwhile = lambda *_: True  # measured, whatever the model says
     with FakeTensorMode(allow_non_fake_inputs=True):
         exec(code, names)
-        captured = capture(names["Model"](*names["get_init_inputs"]()), names["get_inputs"](), source, "train")
+        model, inputs = names["Model"](*names["get_init_inputs"]()), names["get_inputs"]()
+        if half:
+            narrow(model, getattr(torch, half))
+            inputs = [cast(value, getattr(torch, half)) for value in inputs]
+        captured = capture(model, inputs, source, "train")
     if captured.graph is None:
         return 1
-    plan = make_plan(captured, source, DeviceFigures.h200())
-    network, found = Network(captured.graph), []
+    plan = make_plan(captured, source, DeviceFigures.h200(), arguments.precision)
+    network, found = Network(captured.graph, images_last=bool(half)), []
     for node in network.nodes.values():
         match, _ = families.find(network, node, plan.setting)
-        if match is None:
+        if match is None or (half and not match.family.startswith("half-")):
             continue
         family = families.by_name(match.family)
         work = families.make_work(network, match, list(match.members), plan.setting)
         knobs = family.knobs(work)
         variants, shared = {}, []
-        for values in variants_of(knobs):
+        for values in promising(work.detail.product, plan.setting) if half else variants_of(knobs):
             own = families.make_work(network, match, list(match.members), plan.setting, Options(knobs=values))
             try:
                 printed = family.print_cuda(own)
@@ -111,7 +124,8 @@ def capture_one(arguments: argparse.Namespace) -> int:
                 "arguments": [argument.value for argument in printed.arguments],
                 "packed": [{"values": packed.values, "code": packed.code} for packed in printed.packed],
                 "tensors": {base: list(network.spec(base).shape) for base in sorted(bases)}, "out": list(network.spec(match.value).shape),
-                "views": {value: vars(network.layouts[value]) for value in match.reads}, "variants": variants,
+                "views": {value: vars(network.layouts[value]) for value in match.reads}, "variants": variants, "precision": arguments.precision,
+                "out_strides": list(network.layouts[match.value].strides),
             }
         )  # fmt: skip
     named = [canonical(case) for case in found]
@@ -123,6 +137,19 @@ def variants_of(knobs: dict[str, tuple[tuple[int, ...], int]]) -> list[dict[str,
     """As it is, then each number by itself at its other values."""
     now = {name: value for name, (_, value) in knobs.items()}
     return [{}, *({name: value} for name, (values, _) in knobs.items() for value in values if value != now[name])]
+
+
+def promising(product: Any, setting: Any) -> list[dict[str, int]]:
+    """The model's choice, the tiles that it puts next with their best splits, and that choice with other stages."""
+    from agents.compiler.families import half_tile
+
+    offered, chosen = half_tile.tiles(setting), half_tile.best(product, setting)
+    every = [(at, split) for at in range(len(offered)) for split in half_tile.splits(product)]
+    every.sort(key=lambda choice: half_tile.modelled_us(offered[choice[0]], choice[1], product, setting))
+    best = dict(reversed(every))  # of each tile
+    others = sorted(best.items(), key=every.index)[:PROMISING]
+    found = [{}, *({"tile": at, "split": split} for at, split in others if (at, split) != chosen)]
+    return [*found, *({"stages": stages} for stages in (3, 4, 6) if stages != offered[chosen[0]].stages)]
 
 
 def canonical(case: dict[str, Any]) -> dict[str, Any]:
@@ -183,14 +210,15 @@ def only(case: dict[str, Any], numbers: str) -> dict[str, Any]:
 
 
 def name_of(case: dict[str, Any]) -> list[Any]:
-    return [case["family"], case["op"], case["args"], case["tensors"], case["views"]]
+    return [case["family"], case["op"], case["args"], case["tensors"], case["views"], *([case["precision"]] if case["precision"] in HALVES else [])]
 
 
 def build(case: dict[str, Any], variant: str, folder: Path) -> ctypes.CDLL | str:
     """The library, or what nvcc says."""
     base = folder / f"{abs(hash(json.dumps(name_of(case))))}-{abs(hash(variant))}"
     one = case["variants"][variant]
-    text = "\n".join(["#include <cmath>", *(case["shared"][at] for at in one["shared"]), one["source"].replace("NAME", "product")])
+    types = HALVES.get(case["precision"], ("", ""))[1]
+    text = "\n".join(["#include <cmath>", types, *(case["shared"][at] for at in one["shared"]), one["source"].replace("NAME", "product")])
     unit, library = base.with_suffix(".cu"), base.with_suffix(".so")
     unit.write_text(text)
     nvcc = "/usr/local/cuda/bin/nvcc" if Path("/usr/local/cuda/bin/nvcc").exists() else "nvcc"
@@ -202,13 +230,15 @@ def build(case: dict[str, Any], variant: str, folder: Path) -> ctypes.CDLL | str
 def measure(case: dict[str, Any], libraries: dict[str, ctypes.CDLL | str], device: str) -> dict[str, Any]:
     import torch
 
-    total = 4 * (sum(math.prod(shape) for shape in case["tensors"].values()) + 2 * math.prod(case["out"]))
+    dtype = getattr(torch, HALVES.get(case["precision"], ("float32", ""))[0])
+    total = dtype.itemsize * (sum(math.prod(shape) for shape in case["tensors"].values()) + 2 * math.prod(case["out"]))
     if total > MOST_BYTES:
         return {"error": f"{total / 2**30:.0f} GiB of tensors"}
     generator = torch.Generator(device).manual_seed(0)
-    tensors = {name: torch.randn(shape, device=device, generator=generator) for name, shape in case["tensors"].items()}
+    tensors = {name: torch.randn(shape, device=device, generator=generator, dtype=dtype) for name, shape in case["tensors"].items()}
     views = {name: tensors[v["base"]].as_strided(v["shape"], v["strides"], v["offset"]) for name, v in case["views"].items()}
-    out = torch.empty(case["out"], device=device)
+    out = torch.empty_strided(case["out"], case["out_strides"], device=device, dtype=dtype)
+    given = views | {name: weights_last(case, name, view, views) for name, view in views.items()}  # what the library reads
     known = {"torch": torch, "device": device, **{name.replace("%", "v"): view for name, view in views.items()}}
     packed = [eval(one["code"].format(*one["values"]).replace("%", "v"), known) for one in case["packed"]]
     namespace, operator, overload = case["op"].split(".")
@@ -238,8 +268,8 @@ def measure(case: dict[str, Any], libraries: dict[str, ctypes.CDLL | str], devic
         torch.cuda.synchronize(device)
         kernels[variant] = launch
         found[variant] = {"error": distance(out[part], exact)}
-    theirs = distance(library(views)[part], exact)
-    sides = {name: replayed(call) for name, call in {"library": lambda: library(views), **kernels}.items()}
+    theirs = distance(library(given)[part], exact)
+    sides = {name: replayed(call) for name, call in {"library": lambda: library(given), **kernels}.items()}
     flush = torch.empty(FLUSH, dtype=torch.uint8, device=device)
     samples: dict[str, list[float]] = {name: [] for name in sides}
     rng = random.Random(0)
@@ -264,6 +294,16 @@ def measure(case: dict[str, Any], libraries: dict[str, ctypes.CDLL | str], devic
             "variants": found, "errors": errors, "samples": {k: samples[k] for k in ("library", "default", best) if k in samples}}  # fmt: skip
 
 
+def weights_last(case: dict[str, Any], name: str, view: Any, views: dict[str, Any]) -> Any:
+    """The weights of a convolution whose image has its channels innermost: lying likewise, as the compiler's programs give them to the library."""
+    import torch
+
+    image = views[case["reads"][0]]
+    innermost = image.dim() == 4 and image.stride(1) == 1 and image.size(1) > 1
+    weights = case["family"] == "half-conv" and len(case["reads"]) > 1 and name == case["reads"][1]
+    return view.contiguous(memory_format=torch.channels_last) if weights and innermost else view
+
+
 def replayed(call: Any) -> Any:
     """The call as a CUDA graph: of a small operator PyTorch's own dispatch on the host takes longer than its kernel."""
     import torch
@@ -286,10 +326,11 @@ def filled(value: Any, of: dict[str, Any]) -> Any:
 def checked(case: dict[str, Any], views: dict[str, Any], library: Any) -> tuple[Any, Any]:
     """fp64's result for the first lines, and which part of the result they are."""
     first = case["reads"][0]
-    lines = views[first].shape[0] if case["family"] == "matmul" and views[first].dim() == 2 else 1
+    matrices = case["family"] in ("matmul", "half-product")
+    lines = views[first].shape[0] if matrices and views[first].dim() == 2 else 1
     lines = min(lines, CHECKED)
     of = {name: (view[:lines] if name == first else view).double() for name, view in views.items()}
-    if case["family"] == "matmul" and views[first].dim() > 2:
+    if matrices and views[first].dim() > 2:
         of = {name: (view[:1] if view.dim() == views[first].dim() else view).double() for name, view in views.items()}
     return library(of), slice(0, lines)
 
@@ -341,6 +382,8 @@ def main() -> int:
     two = commands.add_parser("capture")
     two.add_argument("checkout", type=Path, metavar="TASK")
     two.set_defaults(run=capture_one)
+    for command in (one, two):
+        command.add_argument("--precision", default="fp32-strict", choices=("fp32-strict", *HALVES))
     three = commands.add_parser("run")
     three.add_argument("cases", type=Path)
     three.add_argument("--device", default="cuda:0")

@@ -24,6 +24,7 @@ from agents.compiler.families.family import (
     plain_cost,
     traffic,
 )  # fmt: skip
+from agents.compiler.families.half_conv import HalfConv
 from agents.compiler.families.half_product import HalfProduct
 from agents.compiler.families.matmul import Matmul
 from agents.compiler.families.matvec import Matvec
@@ -35,7 +36,7 @@ from agents.compiler.network import Network, refs
 from agents.compiler.options import Options
 from verifier.graph import Node
 
-FAMILIES: tuple[Family, ...] = (Pool(), Attention(), HalfProduct(), Matmul(), DepthwiseConv(), Recurrent(), Conv(), Scan(), Matvec())
+FAMILIES: tuple[Family, ...] = (Pool(), Attention(), HalfProduct(), Matmul(), DepthwiseConv(), HalfConv(), Recurrent(), Conv(), Scan(), Matvec())
 
 
 def find(network: Network, node: Node, setting: Setting | None) -> tuple[Match | None, str]:
@@ -72,7 +73,7 @@ def make_work(network: Network, match: Match, members: list[str], setting: Setti
     others = set(match.members) - {match.value}
     if any(network.base(read) in others for name in rest for read in refs([network.nodes[name].args, list(network.nodes[name].kwargs.values())])):
         raise Refused("another result of the kernel is read")
-    tail = build_tail(network, match.value, rest, covered, match.groups, match.reserved)
+    tail = build_tail(network, match.value, rest, covered, match.groups, match.reserved, match.any_layout)
     _apart(tail, prologues)
     return Work(network, match, tail, prologues, setting, options or Options(), group, frozenset(early))
 

@@ -124,9 +124,11 @@ class Prologue(Pointwise):
         return [*lines, f"const float {into} = {printer.text(self.result)};"]
 
 
-def build_tail(network: Network, value: str, members: list[str], covered: set[str], groups: tuple[int, ...] = (), reserved=()) -> Tail:
+def build_tail(
+    network: Network, value: str, members: list[str], covered: set[str], groups: tuple[int, ...] = (), reserved=(), any_layout: bool = False
+) -> Tail:
     """The tail `members` (topologically sorted, may be empty) of the anchor's `value`. `covered`: all operators of the kernel.
-    `groups` counts the axes of each index variable (default: one each). Raises `Refused`."""
+    `groups` counts the axes of each index variable (default: one each); `any_layout`: the value may have its channels innermost. Raises `Refused`."""
     spec = network.spec(value)
     builder = ShapedBuilder(network, members, tuple(spec.shape))
     builder.inside = set(members)
@@ -137,7 +139,7 @@ def build_tail(network: Network, value: str, members: list[str], covered: set[st
     for member in members:
         if member in builder.values and read_outside(network, member, covered):
             builder.store(member)
-    identity = contiguous_strides(tuple(spec.shape))
+    identity = network.layouts[value].strides if any_layout else contiguous_strides(tuple(spec.shape))
     for op in list(builder.kernel.ops.values()):
         if op.access is None or op.access.argument != argument.name:
             continue

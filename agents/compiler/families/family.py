@@ -45,6 +45,7 @@ class Match:
     prologue_groups: tuple[int, ...] = ()  # as `groups`, of the axes of such an input; () for one variable an axis
     recompute: float = 1.0  # how often each element of such an input is loaded: dear functions are not recomputed where it is more than once
     reserved: tuple[str, ...] = ()  # names of pointers and variables that it prints, which the tail must not use
+    any_layout: bool = False  # whether it writes results whose channels lie innermost too
 
 
 @dataclass

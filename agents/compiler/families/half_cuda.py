@@ -293,3 +293,47 @@ template <class T, int M, int N, int STAGES, bool A_DEPTH_INNER, bool B_DEPTH_IN
     }
 };
 """
+
+GATHERED = r"""// The lines of an operand that are windows of an image, of sizes W: where each begins, and for each tap of each axis a bit, whether it
+// falls inside.
+template <class W, int LINES, int THREADS> struct Gathered {
+    static constexpr int TURNS = LINES * 8 / THREADS, H_BIT = W::D_TAPS, W_BIT = W::D_TAPS + W::H_TAPS;
+    int from[TURNS];
+    unsigned inside[TURNS];
+
+    __device__ __forceinline__ Gathered(int first, int shift_d, int shift_h, int shift_w) {
+#pragma unroll
+        for (int turn = 0; turn < TURNS; ++turn) {
+            const int line = first + threadIdx.x / 8 + turn * (THREADS / 8), at = line % W::POSITIONS;
+            const int d = at / (W::H_OUT * W::W_OUT) * W::D_STEP + shift_d, h = at / W::W_OUT % W::H_OUT * W::H_STEP + shift_h;
+            const int w = at % W::W_OUT * W::W_STEP + shift_w;
+            from[turn] = line / W::POSITIONS * W::IMAGE + d * W::D_STRIDE + h * W::H_STRIDE + w * W::W_STRIDE;
+            unsigned bits = 0;
+#pragma unroll
+            for (int tap = 0; tap < W::D_TAPS; ++tap) bits |= within(d + tap * W::D_DELTA, W::D_SIZE) << tap;
+#pragma unroll
+            for (int tap = 0; tap < W::H_TAPS; ++tap) bits |= within(h + tap * W::H_DELTA, W::H_SIZE) << (H_BIT + tap);
+#pragma unroll
+            for (int tap = 0; tap < W::W_TAPS; ++tap) bits |= within(w + tap * W::W_DELTA, W::W_SIZE) << (W_BIT + tap);
+            inside[turn] = line < W::LINES ? bits : 0u;
+        }
+    }
+
+    static __device__ __forceinline__ unsigned within(int at, int size) { return at >= 0 && at < size; }
+
+    // Starts the copies of one stage: eight channels of a tap are one copy, all lines of a thread take the same.
+    template <class T> __device__ __forceinline__ void load(char* to, const T* image, int step) const {
+        const int inner = threadIdx.x % 8 * 8, k = step * 64 + inner, tap = k / W::CHANNELS;
+        const int d = tap / (W::H_TAPS * W::W_TAPS), h = tap / W::W_TAPS % W::H_TAPS, w = tap % W::W_TAPS;
+        const int plane = d * W::D_DELTA * W::D_STRIDE + h * W::H_DELTA * W::H_STRIDE + w * W::W_DELTA * W::W_STRIDE;
+        const T* const at = image + plane + k % W::CHANNELS;
+        const unsigned wanted = k < W::DEPTH ? 1u << d | 1u << (H_BIT + h) | 1u << (W_BIT + w) : ~0u;
+#pragma unroll
+        for (int turn = 0; turn < TURNS; ++turn) {
+            const int line = threadIdx.x / 8 + turn * (THREADS / 8);
+            const bool there = (inside[turn] & wanted) == wanted;
+            copy_eight<8>(to + place_of<true>(line, inner), there ? at + from[turn] : image, there ? 8 : 0);
+        }
+    }
+};
+"""

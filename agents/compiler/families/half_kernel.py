@@ -30,7 +30,11 @@ class Printing:
     bias: str = ""  # the index of the bias that belongs to `value`: "column"
     bias_along: bool = True  # whether it runs with the columns
     elements: str = ""  # the position of an element in scratch memory
-    launches: list[str] = field(default_factory=list)  # before the kernel's own
+    loader: list[str] = field(default_factory=list)  # declarations that only the loads need
+    skip: str = ""  # a condition under which there is no such element
+    launches: list[str] = field(default_factory=list)  # statements of the launcher before the kernel's own launch
+    launcher: str = ""  # its parameters, where they are not the kernel's
+    scratch: bool = False  # whether it needs scratch memory anyhow
 
 
 def widest(tail: Tail, along: int, columns: int, limit: int = 8) -> int:
@@ -142,6 +146,7 @@ def kernel_source(name: str, work: Work, product: Product, printing: Printing) -
     load = [f"{'tile.bring' if tile.group else 'tile.run'}(memory, {count}, [&](char* to_a, char* to_b, int step) {{"]
     load += ["    step += first;"] if split > 1 else []
     load += [*(f"    {line}" for line in printing.loads), "});"]
+    load = [*printing.loader, *load]
     if tile.group:
         load = [*([f"registers_leave<{half_cuda.REGISTERS[0]}>();"] if claimed else []), *load, "return;"]
         body += [f"if (threadIdx.x < {tile.loaders}) {{", *(f"    {line}" for line in load), "}"]
@@ -162,7 +167,8 @@ def kernel_source(name: str, work: Work, product: Product, printing: Printing) -
         lines += finish(name, work, product, printing, split)
         total = product.rows * product.columns * product.batches // printing.width
         launch.append(f"{name}_finish<<<{-(-total // 256)}, 256, 0, (cudaStream_t)stream>>>({printing.names}, scratch);")
-    lines.append(f'extern "C" int {name}({printing.parameters}{scratch}, void* stream) {{')
+    scratch = ", float* __restrict__ scratch" if split > 1 or printing.scratch else ""
+    lines.append(f'extern "C" int {name}({printing.launcher or printing.parameters}{scratch}, void* stream) {{')
     return "\n".join([*lines, *(f"    {line}" for line in launch), "    return (int)cudaGetLastError();", "}", ""])
 
 
@@ -187,7 +193,8 @@ def rows_and_columns(work: Work, product: Product, printing: Printing, tile: hal
         place = f"scratch + {wide}blockIdx.z * {total} + {printing.elements}"
         inside += [f"    {line}" for line in (_to_memory(place, "value", 4 * width) if width > 1 else [f"*({place}) = value[0];"])]
     else:
-        inside += [f"    {line}" for line in [*sums(width, source), *printing.rows, *tail_lines(work.tail, printing, "value")]]
+        missing = [f"if ({printing.skip}) continue;"] if printing.skip else []
+        inside += [f"    {line}" for line in [*printing.rows, *missing, *sums(width, source), *tail_lines(work.tail, printing, "value")]]
     inside.append("}")
     if lanes * width < tile.columns:
         last = f"column0 + {tile.columns}"
@@ -207,7 +214,8 @@ def finish(name: str, work: Work, product: Product, printing: Printing, split: i
     body += [f"if (at >= {total}) return;"] if total // width % 256 else []
     body.append(f"const int column = at % {product.columns}, row = at / {product.columns}{f' % {product.rows}' if product.batches > 1 else ''};")
     body += [f"const int batch = at / {product.rows * product.columns};"] if product.batches > 1 else []
-    body += [*printing.columns, *printing.rows, f"float value[{width}] = {{}};", "#pragma unroll 4", f"for (int part = 0; part < {split}; ++part) {{"]
+    body += [*printing.columns, *printing.rows, *([f"if ({printing.skip}) return;"] if printing.skip else [])]
+    body += [f"float value[{width}] = {{}};", "#pragma unroll 4", f"for (int part = 0; part < {split}; ++part) {{"]
     source = f"scratch + part * ({kind}){total} + at"
     if width == 1:
         body.append(f"    value[0] += *({source});")
