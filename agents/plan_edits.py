@@ -16,6 +16,7 @@ MAX_TEXT = 2000  # characters of a field
 SPACES = ("own kernel", "library", "pytorch")
 TEXTS = ("title", "contract", "risk", "reason")
 LISTS = ("operators", "strategies")
+FIGURES = ("floor_ms", "bound")  # of a step, by the compiler: they hold whatever people write, as its operators are the same
 
 
 class PlanRefused(ValueError):
@@ -59,7 +60,8 @@ def _step(step: Any, place: int, known: dict[str, dict[str, Any]], taken: set[st
     if isinstance(found["expected"], bool) or not isinstance(found["expected"], (int, float, str, type(None))):
         raise PlanRefused(f"step {place}: `expected` is a number, the speedup, or a text, or null")
     kept = ("id", "title", "operators", "space", "strategies", "contract", "expected", "risk", "reason")
-    return {"space": "own kernel", **{name: found[name] for name in kept if name in found}}
+    figures = {field: value for field, value in known.get(name, {}).items() if field in FIGURES}
+    return {"space": "own kernel", **{name: found[name] for name in kept if name in found}, **figures}
 
 
 def first_options(compiled: Compiled, payload: dict[str, Any]) -> Options:

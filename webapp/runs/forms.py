@@ -32,10 +32,12 @@ StepForms = forms.formset_factory(StepForm, extra=1, can_delete=True, can_order=
 
 
 def steps_of(plan: dict[str, Any]) -> list[dict[str, Any]]:
-    """The plan's steps as the forms open with them."""
-    shown = ("id", "title", "space", "contract", "reason")
+    """The plan's steps as the forms open with them; `figures` are shown beside them."""
+    shown, figures = ("id", "title", "space", "contract", "reason"), ("floor_ms", "expected_ms", "bound", "expected")
     return [
-        {name: step.get(name) or "" for name in shown} | {"strategies": ", ".join(step.get("strategies") or [])} for step in plan.get("steps", [])
+        {name: step.get(name) or "" for name in shown}
+        | {"strategies": ", ".join(step.get("strategies") or []), "figures": {name: step.get(name) for name in figures}}
+        for step in plan.get("steps", [])
     ]
 
 

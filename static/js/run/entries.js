@@ -47,15 +47,15 @@ export const ENTRIES = {
     const table = h(
       "table",
       { class: "table plan" },
-      h("thead", null, h("tr", null, ["Step", "Where", "Strategies", "Expected"].map((name) => h("th", { scope: "col" }, name)))),
+      h("thead", null, h("tr", null, ["Step", "Where", "Strategies", "Floor", "Expected"].map((name) => h("th", { scope: "col" }, name)))),
       h(
         "tbody",
         null,
         steps.map((step) => {
           const why = [step.reason, step.contract ? `contract: ${shown(step.contract)}` : "", step.risk ? `risk: ${shown(step.risk)}` : ""].filter(Boolean).join(" · ");
           return [
-            h("tr", { class: "step" }, h("td", null, h("b", null, step.title || step.id || "")), h("td", null, spaceTag(step.space)), h("td", null, listed(step.strategies) || "–"), h("td", { class: "nowrap" }, shown(step.expected) || "–")),
-            h("tr", { class: "why" }, h("td", { colspan: 4 }, h("span", { class: "mono" }, operators(step.operators)), why ? h("span", { class: "cell-sub" }, why) : null)),
+            h("tr", { class: "step" }, h("td", null, h("b", null, step.title || step.id || "")), h("td", null, spaceTag(step.space)), h("td", null, listed(step.strategies) || "–"), floorCell(step), h("td", { class: "nowrap" }, shown(step.expected) || "–")),
+            h("tr", { class: "why" }, h("td", { colspan: 5 }, h("span", { class: "mono" }, operators(step.operators)), why ? h("span", { class: "cell-sub" }, why) : null)),
           ];
         }),
       ),
@@ -213,6 +213,12 @@ const listedLimits = (limits) => Object.entries(limits).filter(([, limit]) => li
 const operators = (value) => listed(value).replaceAll("aten.", "").replaceAll(".default", "");
 
 const listed = (value) => (Array.isArray(value) ? value.map(shown).join(", ") : shown(value));
+
+// What a step takes at the least on this device, what bounds it, and what its plan promises.
+function floorCell(step) {
+  const more = [step.bound ? `bound by ${step.bound}` : "", step.expected_ms == null ? "" : `expected ${ms(step.expected_ms)}`].filter(Boolean).join(", ");
+  return h("td", { class: "nowrap" }, ms(step.floor_ms), more ? h("span", { class: "cell-sub" }, more) : null);
+}
 
 // Whatever a writer put there, as words.
 function shown(value) {

@@ -18,7 +18,8 @@ from webapp.runs.projection import rebuild
 PLAN = {
     "summary": "2 groups",
     "steps": [
-        {"id": "g1", "title": "softmax", "operators": ["aten._softmax"], "space": "own kernel", "strategies": ["row-cache"], "contract": "same"},
+        {"id": "g1", "title": "softmax", "operators": ["aten._softmax"], "space": "own kernel", "strategies": ["row-cache"], "contract": "same",
+         "floor_ms": 0.25, "expected_ms": 0.375, "bound": "memory"},
         {"id": "g2", "title": "matmul", "operators": ["aten.mm"], "space": "library", "strategies": [], "contract": "same", "reason": ""},
     ],
     "floor_ms": 0.5,
@@ -112,12 +113,14 @@ def test_a_plan_is_edited_and_the_run_goes_on(people, planned):
     client = people.client("alice")
     page = client.get(url("plan", planned)).content.decode()
     assert 'value="softmax"' in page and "Save and go on" in page and "fuse-pointwise" in page
+    assert "floor <b>250 µs</b>, bound by memory" in page and "expected 375 µs" in page and "on this device: 500 µs" in page
     new = {"title": "and a third", "space": "pytorch", "strategies": "", "ORDER": 0}
     answer = client.post(url("plan", planned), steps({**G1, "strategies": "row-cache, vectorise"}, {**G2, "DELETE": "on"}, new, resume="1"))
     assert answer.status_code == 302
     edited = Event.objects.get(run=planned, kind="plan.edited").payload
     assert [(step["title"], step["strategies"]) for step in edited["steps"]] == [("and a third", []), ("softmax", ["row-cache", "vectorise"])]
     assert edited["steps"][1]["operators"] == ["aten._softmax"] and edited["floor_ms"] == 0.5 and edited["by"] == "alice"
+    assert (edited["steps"][1]["floor_ms"], edited["steps"][1]["bound"]) == (0.25, "memory") and "floor_ms" not in edited["steps"][0]
     assert Event.objects.filter(run=planned, kind="control.requested").last().payload["action"] == "resume"
 
 
