@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# Everything that needs a GPU, in one call of a few minutes, with its logs in $OUT (or the current folder):  tests/gpu/session.sh
+# Everything that needs a GPU, with its logs in $OUT (or the current folder):  [LIMIT_SECONDS=560] tests/gpu/session.sh [STEP ...]
+# A step that there is no time left for is named, and made by a further call:  tests/gpu/session.sh test_knobs_cuda test_policies_cuda
 set -uo pipefail
 out=${OUT:-.}; export DATA_DIR=${DATA_DIR:-/tmp/stitchwork-data} PYTHONUNBUFFERED=1
+limit=${LIMIT_SECONDS:-560} wanted=" $* "
 sources=$(mktemp -d)
 python3 - "$sources" <<'PY'
 import sys
@@ -10,9 +12,20 @@ import programs
 for name in ("SOFTMAX", "SOFTMAX_PROGRAM", "NORM", "NORM_PROGRAM"):
     open(f"{sys.argv[1]}/{name.lower()}.py", "w").write(getattr(programs, name))
 PY
-step() { local name=$1; shift; echo "== $name"; local begin=$SECONDS; timeout 200 "$@" >"$out/$name.log" 2>&1; echo "   status $? after $((SECONDS - begin)) s"; tail -n "${LINES_SHOWN:-12}" "$out/$name.log" | cut -c1-400; }
+step() {
+  local name=$1 begin=$SECONDS; shift
+  [[ $wanted == "  " || $wanted == *" $name "* ]] || return 0
+  local left=$((limit - SECONDS))
+  if ((left < 20)); then echo "== $name: not begun, the time is up"; return; fi
+  echo "== $name"
+  timeout $((left < 240 ? left : 240)) "$@" >"$out/$name.log" 2>&1
+  echo "   status $? after $((SECONDS - begin)) s"
+  tail -n "${LINES_SHOWN:-12}" "$out/$name.log" | cut -c1-400
+}
 LINES_SHOWN=60 step doctor python3 -m verifier doctor
 LINES_SHOWN=30 step check python3 -m verifier check "$sources/softmax.py" "$sources/softmax_program.py" --device cuda:0
 step check-json python3 -m verifier check "$sources/softmax.py" "$sources/softmax_program.py" --device cuda:0 --json
 LINES_SHOWN=8 step profile python3 -m verifier profile "$sources/softmax.py" "$sources/softmax_program.py" --device cuda:0 --timeline "$out/softmax.timeline"
-LINES_SHOWN=40 step tests python3 -m pytest -q -p no:cacheprovider tests/gpu
+for file in tests/gpu/test_*.py; do
+  LINES_SHOWN=40 step "$(basename "$file" .py)" python3 -m pytest -q -p no:cacheprovider "$file"
+done
