@@ -130,6 +130,7 @@ def measure(name: str, device: str, deadline: float) -> dict[str, Any]:
 
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     torch.set_grad_enabled(False)
+    torch.cuda.set_device(device)  # streams, events and graphs are those of the current one
     began = time.monotonic()
     texts = programs(name, torch.cuda.get_device_properties(device).multi_processor_count)
     names: dict[str, Any] = {"__name__": "task"}
