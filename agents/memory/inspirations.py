@@ -114,7 +114,10 @@ def ranked(known: Iterable[Inspiration], operators: Sequence[str], device: str, 
 
     fitting = [(fit(one) * (1 + math.log(max(one.gain, GAIN))), one) for one in known if one.device == family and fit(one) > 0]
     fitting.sort(key=lambda pair: (-pair[0], pair[1].run, pair[1].candidate))
-    return list({one.strategy: one for _, one in reversed(fitting)}.values())[::-1][:limit]
+    best: dict[str, Inspiration] = {}
+    for _, one in fitting:
+        best.setdefault(one.strategy, one)
+    return list(best.values())[:limit]
 
 
 def plain(name: str) -> str:
@@ -136,7 +139,10 @@ class FolderInspirations:
     def _all(self) -> list[Inspiration]:
         found: list[Inspiration] = []
         for trace in sorted(self.folder.rglob(TRACE)):
-            changed = trace.stat().st_mtime
+            try:
+                changed = trace.stat().st_mtime
+            except FileNotFoundError:  # a run that was taken away meanwhile
+                continue
             if self._read.get(trace, (None,))[0] != changed:
                 self._read[trace] = changed, self._of(trace)
             found += self._read[trace][1]

@@ -67,6 +67,13 @@ def test_a_run_that_finishes_meanwhile_is_seen(tmp_path):
     assert len(asyncio.run(port.find(["softmax"], "cuda", Split()))) == 1
 
 
+def test_a_run_that_is_taken_away_meanwhile_stops_nobody(tmp_path, monkeypatch):
+    keep(tmp_path / "kept", trace())
+    gone = tmp_path / "gone" / "trace.jsonl"
+    monkeypatch.setattr(type(tmp_path), "rglob", lambda folder, name: iter([gone, tmp_path / "kept" / name]))
+    assert len(find(tmp_path)) == 1
+
+
 def test_what_is_realised_is_measured_in_one_tier():
     (entry,) = entries(trace())
     assert (entry.realised, entry.outcome, entry.confirmed, entry.device) == (2.0, "gained", True, "cuda"), "tier full does not count here"
@@ -80,6 +87,8 @@ def some(strategy: str, operators: list[str], gain: float = 1.5, device: str = "
 def test_what_fits_best_comes_first_and_each_strategy_once():
     known = [some("a", ["softmax", "convolution", "GELU"], 1.6), some("b", ["Softmax"], 1.5), some("b", ["softmax"], 1.4), some("c", ["mean"], 9.0)]
     assert [(one.strategy, one.gain) for one in ranked(known, ["softmax"], "cuda:1")] == [("b", 1.5), ("a", 1.6)]
+    both = [some("best", ["softmax"], 3.0), some("second", ["softmax"], 2.0), some("best", ["softmax"], 1.2)]
+    assert [(one.strategy, one.gain) for one in ranked(both, ["softmax"], "cuda")] == [("best", 3.0), ("second", 2.0)]
     assert len(ranked([some(str(n), ["softmax"]) for n in range(9)], ["softmax"], "cuda")) == 4
 
 
