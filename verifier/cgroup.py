@@ -182,6 +182,10 @@ class Cgroup:
             return int(path.read_text())
         return None
 
+    def freeze(self, frozen: bool) -> bool:
+        """Stops everything in the group where it is, or lets it go on. Whether this kind of group can."""
+        return self.kind == "v2" and _write(self.folders[0] / "cgroup.freeze", str(int(frozen)))
+
     def kill(self) -> None:
         """Everything in the group, also what left its session, and what was forked while the list was read."""
         if self.kind == "v2" and _write(self.folders[0] / "cgroup.kill", "1"):  # Linux 5.14

@@ -65,10 +65,13 @@ class Judge:
         if self.opening is not None:
             self.inbox.put(self.opening.frame)
         threading.Thread(target=self._read, daemon=True).start()
+        if self.device.kind == "cuda":
+            self.pool.gate.begin(self.pool.alive)
         if self.opening is None:
             if self.device.rehearsal is not None:
                 self.device.rehearsal.join()
-            reached = self.device.reached()
+            with self.pool.gate.alone():
+                reached = self.device.reached()
             self.free_at_rest = self.device.free_bytes()
             self.pool.refill()
         ceiling = self.device.ceiling("fp32-strict")
@@ -84,7 +87,8 @@ class Judge:
                     continue
                 self.current, self.pool.cancelled = number, False
             self.observer = None
-            result = self._job(frame)
+            with self.pool.gate.working():
+                result = self._job(frame)
             if self.opening is None:
                 self.pool.forget()
                 self.pool.reap()
@@ -278,6 +282,7 @@ class Judge:
             self.session = None
 
     def close(self) -> None:
+        self.pool.gate.end()
         self.pool.close()
         self._end_session()
         with contextlib.suppress(RuntimeError):  # of a device that failed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import select
 import signal
 import struct
 import threading
@@ -17,6 +18,7 @@ from typing import Any, Literal, TypeVar
 
 from verifier.channel import ChannelClosed, ChannelError, ChannelTimeout, Frame
 from verifier.devices.base import GO, REFRESH, REFRESHED, Arena, Bind, Device
+from verifier.gate import Gate
 from verifier.limits import Limits
 from verifier.sandbox import Spawned, hang_line, layer_failed, spawn
 
@@ -29,6 +31,9 @@ _SIGNALS = {
 }
 Role = Literal["reference", "baseline", "runner", "observer", "builder"]
 Result = TypeVar("Result")
+FREEZABLE = ("start", "role", "load", "import", "capture")  # requests that take long without the device
+LEAST_SECONDS = 0.01  # that a request may take when its time is up
+SLICE = 1.0  # seconds between two looks at how long a party stood still
 _NANOSECONDS = struct.Struct("<q")
 
 
@@ -62,8 +67,9 @@ class Exchange:
 class Party:
     """A confined process with a role. Requests raise `PartyFailure`; after anything but "raised" the party is dead."""
 
-    def __init__(self, spawned: Spawned, device: Device, limits: Limits):
+    def __init__(self, spawned: Spawned, device: Device, limits: Limits, gate: Gate):
         self.spawned = spawned
+        self.gate = gate
         self.channel = spawned.channel
         self.device = device
         self.limits = limits
@@ -73,6 +79,7 @@ class Party:
         self.alive = True
         self.has_program = False
         self.total: float | None = None  # seconds that all its requests together may take, once `give_time` was called
+        self.frozen_before = 0.0  # seconds that do not count for them
         self.deadline = float("inf")
         self.born = time.monotonic()
         self.loaded: tuple[str, int] | None = None  # of a baseline: source and seed of the model that it holds
@@ -88,10 +95,10 @@ class Party:
 
     def give_time(self, seconds: float) -> None:
         """From now on all requests together take at most `seconds`, whatever each of them may take."""
-        self.total, self.deadline = seconds, time.monotonic() + seconds
+        self.total, self.deadline, self.frozen_before = seconds, time.monotonic() + seconds, self.gate.frozen_seconds()
 
     def _left(self, limit: float) -> float:
-        return min(limit, max(self.deadline - time.monotonic(), 0.01))
+        return min(limit, max(self.deadline + self.gate.frozen_seconds() - self.frozen_before - time.monotonic(), LEAST_SECONDS))
 
     def ask(
         self,
@@ -103,6 +110,7 @@ class Party:
         max_raw: int = 0,
     ) -> Frame:
         """Sends a request and waits for its answer at most `limit` seconds."""
+        self.gate.point()
         limit = self._left(self.limits.call if limit is None else limit)
         self.send(kind, message or {}, limit, raw, fds)
         return self.receive(limit, max_raw, kind)
@@ -118,6 +126,8 @@ class Party:
 
     def receive(self, limit: float, max_raw: int, request: str) -> Frame:
         try:
+            with self.gate.idle() if request in FREEZABLE else contextlib.nullcontext():
+                self._await(limit)
             frame = self.channel.receive(limit, max_raw)
         except ChannelError as error:
             raise self.failure(request, error, limit) from None
@@ -132,6 +142,16 @@ class Party:
                 request,
             )
         return frame
+
+    def _await(self, limit: float) -> None:
+        """Until it says something, at most `limit` seconds without those in which it stood still. Raises `ChannelTimeout`."""
+        waiting = select.poll()
+        waiting.register(self.channel.fileno(), select.POLLIN)
+        begin, frozen = time.monotonic(), self.gate.frozen_seconds()
+        while (left := begin + limit + self.gate.frozen_seconds() - frozen - time.monotonic()) > 0:
+            if waiting.poll(min(left, SLICE) * 1000 + 1):
+                return
+        raise ChannelTimeout("no answer in time")
 
     def timed(self, message: dict[str, Any], limit: float, hand_over: Callable[[], None]) -> Exchange:
         """A timed call. `hand_over` writes its inputs, once the party is ready for them."""
@@ -162,7 +182,7 @@ class Party:
                     answer += self._next(_NANOSECONDS.size - len(answer), limit) or b"\0" * 8
             elif answer:
                 raise self.failure(kind, ChannelError("an answer out of turn"), limit)
-        except TimeoutError:
+        except (TimeoutError, ChannelTimeout):
             raise self.failure(kind, ChannelTimeout("no answer in time"), limit) from None
         except OSError as error:
             raise self.failure(kind, ChannelClosed(str(error)), limit) from None
@@ -181,6 +201,7 @@ class Party:
                 return sock.recv(count)
             except BlockingIOError:
                 pass
+        self._await(limit)
         sock.settimeout(limit)
         return sock.recv(count)
 
@@ -222,7 +243,7 @@ class Party:
             return PartyFailure("memory", f"it started more than {spawned.limits.processes} processes", line, "", "", request)
         if memory or spawned.over or (spawned.group is None and status in (-signal.SIGKILL, 137)):
             return PartyFailure("memory", f"it used more than {spawned.limits.memory / (1 << 30):.1f} GiB of memory", line, "", "", request)
-        if isinstance(error, ChannelTimeout) and time.monotonic() >= self.deadline:
+        if isinstance(error, ChannelTimeout) and self._left(limit) <= LEAST_SECONDS:
             return PartyFailure("timed_out", f"all its calls together took more than {self.total:g} s", line, "", "", request)
         if isinstance(error, ChannelTimeout):
             return PartyFailure("timed_out", f"it did not finish within {limit:g} s", line, "", "", request)
@@ -308,6 +329,7 @@ class Pool:
     def __init__(self, device: Device, limits: Limits, spares: int = 2, builder_binds: list[Bind] | None = None):
         self.device = device
         self.limits = limits
+        self.gate = Gate(device.place)
         self.spares = spares
         self.builder_binds = builder_binds or []  # what builders see beyond the rest
         self.waiting: list[Party] = []
@@ -330,6 +352,7 @@ class Pool:
     ) -> Party:
         """`role` is "builder" (never sees the device) or "device"; `prefix`, `writable` and further `binds` are for profilers. `soon`: the role that
         it gets at once, so that its device may come up while it imports torch; a spare holds nothing of the device."""
+        self.gate.point()
         device = self.device
         shown = [*device.binds(role), *(self.builder_binds if role == "builder" else []), *(binds or [])]
         early = device.early(soon) if soon and not bare else None
@@ -344,7 +367,7 @@ class Pool:
             role == "builder" or self.extensions,
             early,
         )
-        return Party(spawned, device, self.limits)
+        return Party(spawned, device, self.limits, self.gate)
 
     def start(self, role: Literal["builder", "compiler"]) -> Party:
         """A party that is still starting: whoever uses it, in whichever thread, first lets it `become` its role. A compiler has no torch."""
@@ -365,7 +388,8 @@ class Pool:
         coming = self._claim((role, precision, mode))
         if coming is not None:
             try:
-                coming.arrive()
+                with self.gate.idle():
+                    coming.arrive()
                 return coming.party
             except PartyFailure:
                 self.give_back(coming.party)
@@ -443,8 +467,13 @@ class Pool:
         """Waits for several parties in threads of their own. The first exception is raised, when all have ended."""
         if len(work) < 2:
             return [one() for one in work]
-        with ThreadPoolExecutor(len(work), initializer=self.device.adopt_thread) as threads:
-            return [future.result() for future in [threads.submit(one) for one in work]]
+
+        def working(one: Callable[[], Result]) -> Result:
+            with self.gate.working():
+                return one()
+
+        with self.gate.idle(), ThreadPoolExecutor(len(work), initializer=self.device.adopt_thread) as threads:
+            return [future.result() for future in [threads.submit(working, one) for one in work]]
 
     def give_back(self, party: Party) -> None:
         """Ends a party: none is used twice."""
@@ -468,6 +497,12 @@ class Pool:
         ending, self.ending = self.ending, []
         for party in ending:
             party.end()
+
+    def alive(self) -> list[Spawned]:
+        """Every party's processes, from whichever thread."""
+        with self.lock:
+            busy = list(self.busy)
+        return [party.spawned for party in [*self.waiting, *self.builders, *busy] if not party.spawned.ended]
 
     def refill(self) -> None:
         """Called when nothing is measured."""

@@ -77,8 +77,8 @@ def _system_binds() -> list[str]:
 
 @cache
 def _sealed_proc() -> list[str]:
-    """Of a party's /proc only its own processes can be written to, which the CUDA driver does in each of them when it starts. All else that is writable
-    is sealed here: bubblewrap leaves it to root, whose files they are, also without a capability."""
+    """Of a party's /proc only its own processes can be written to, which the CUDA driver does in each of them when it starts. All else that is
+    writable is sealed here: bubblewrap leaves it to root, whose files they are, also without a capability."""
     arguments: list[str] = []
     for entry in sorted(os.scandir("/proc"), key=lambda entry: entry.name):
         if entry.is_symlink() or entry.name.isdecimal():
@@ -227,6 +227,20 @@ class Spawned:
         if self.drain is not None and self.ended:
             self.drain.join(timeout=1)
         return bytes(self.printed[-self.limits.output :]).decode(errors="replace")
+
+    def freeze(self) -> None:
+        """Everything that belongs to the party stands still, until `thaw` or its end."""
+        self._still(True)
+
+    def thaw(self) -> None:
+        self._still(False)
+
+    def _still(self, frozen: bool) -> None:
+        if self.ended or (self.group is not None and self.group.freeze(frozen)):
+            return
+        for pid in self.group.pids() if self.group is not None else _family(self.process.pid):
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGSTOP if frozen else signal.SIGCONT)
 
     def kill(self) -> None:
         """SIGKILL to everything that belongs to the party; safe from any thread, and more than once."""

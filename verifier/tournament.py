@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
-import os
 import random
-import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -41,31 +37,12 @@ USELESS = 8.0  # high / low beyond which an interval around 1 is no verdict: the
 WARM_UP = 3
 MOST_WARM_UP = {"quick": 5, "full": 10}
 WARM_UP_SECONDS = 0.3
-PATIENCE = 60.0  # seconds
 KEPT_TRIALS = 8  # of the timed calls, in the report
 
 
 def useless(speedup: Interval) -> bool:
     """Whether an interval holds 1 and is so wide that it is no verdict."""
     return speedup.high / max(speedup.low, 1e-9) > USELESS and speedup.low < 1 < speedup.high
-
-
-@contextlib.contextmanager
-def alone(device: str) -> Iterator[None]:
-    """One measurement at a time on a device, over all judges of this user; after a minute of waiting it goes ahead."""
-    path = os.path.join(tempfile.gettempdir(), f"stitchwork-{os.getuid()}-{device.replace(':', '-')}.lock")
-    fd = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    try:
-        deadline = time.monotonic() + PATIENCE
-        while time.monotonic() < deadline:
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except OSError:
-                time.sleep(0.05)
-        yield
-    finally:
-        os.close(fd)
 
 
 @dataclass
@@ -107,10 +84,6 @@ class Tournament:
     def run(self, subject: Subject) -> tuple[Timing, str]:
         """The timing, and how the clocks disagree, if they do. Wrong outputs are in `failed`. Raises `PartyFailure` for the program."""
         self.pool.reap()
-        with alone(self.pool.device.name):
-            return self._run(subject)
-
-    def _run(self, subject: Subject) -> tuple[Timing, str]:
         self.failed, self.checked, self.wide, self.burning, self.rival_off = [], [], "", "", ""
         self._pending: dict[tuple[int, int], dict[int, Call]] = {}
         self._telling = threading.Lock()
@@ -122,7 +95,8 @@ class Tournament:
         for members, others in zip(rounds, self._spread(len(rounds)), strict=True):
             self.close()
             these = self._bring_up(members, others, subject)
-            self._measure(these, pairs, rng, share=len(members) / count)
+            with self.pool.gate.alone():
+                self._measure(these, pairs, rng, share=len(members) / count)
             pairs += these
             if self.failed:
                 break
@@ -301,7 +275,8 @@ class Tournament:
         if name != "eager":
             party.ask("compile", {"baseline": name, "backward": reference.backward}, trials.limits.call)
             side.caller.limit = trials.limits.compile_baseline
-            off = trials.baseline_off(side.caller)  # its first call compiles; the state that it changes is set back
+            with self.pool.gate.idle():
+                off = trials.baseline_off(side.caller)  # its first call compiles; the state that it changes is set back
             if off:
                 raise PartyFailure("raised", f"its output is off, so it is no baseline: {off}", request="compile")
             side.caller.limit = trials.limits.call

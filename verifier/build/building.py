@@ -75,7 +75,8 @@ class Building:
 
     def result(self) -> tuple[Artefacts, BuildInfo]:
         """Waits. Raises `BuildFailed`."""
-        self.done.wait()
+        with self.pool.gate.idle():
+            self.done.wait()
         self.raise_failure()
         assert self._artefacts is not None and self._info is not None
         return self._artefacts, self._info

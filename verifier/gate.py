@@ -1,0 +1,240 @@
+"""Several judges on one device: one measures at a time, and while it does, whatever the others do stands still.
+
+Two lock files tell it. Every judge holds `floor` shared while its parties may run. Who wants to measure takes `turn` for itself, which the others see
+within `LOOK` seconds: each lets the requests that are under way come to their ends, freezes its parties (a control group is frozen as a whole, else
+every process gets SIGSTOP) and lets go of `floor`; with `floor` for itself the first one measures. What a request may take does not count while its
+party is frozen (`Gate.frozen_seconds`), and builds, captures and torch.compile's first calls, which take seconds, are frozen in their middle.
+Both locks end with the process that holds them, so a judge that dies stops nobody.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from verifier.devices.base import DeviceError
+
+LOOK = 0.01
+PATIENCE = 900.0  # seconds: far beyond what a measurement takes
+DRAIN = 0.1  # seconds in which a device ends what a frozen process had given it
+
+
+class Freezable(Protocol):
+    def freeze(self) -> None: ...
+    def thaw(self) -> None: ...
+
+
+class Lock:
+    """An advisory lock on a file, among processes and among the threads of one."""
+
+    def __init__(self, path: Path):
+        self._path = path
+        self._fd = -1
+
+    def take(self, shared: bool) -> bool:
+        """Whether it could be had at once."""
+        fd = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        except OSError:
+            os.close(fd)
+            return False
+        self._fd = fd
+        return True
+
+    def leave(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    @property
+    def held(self) -> bool:
+        return self._fd >= 0
+
+
+class Gate:
+    """Of one judge. `parties`: what it freezes. Without `begin` it only keeps measurements apart, and nothing is frozen."""
+
+    def __init__(self, device: str, folder: Path | None = None):
+        folder = folder or Path(tempfile.gettempdir())
+        name = f"stitchwork-{os.getuid()}-{device.replace(':', '-')}"
+        self._turn, self._asked = Lock(folder / f"{name}.turn"), Lock(folder / f"{name}.turn")
+        self._floor, self._alone = Lock(folder / f"{name}.floor"), Lock(folder / f"{name}.floor")
+        self._state = threading.Condition()
+        self._open = True  # whether this judge's threads may work on the device
+        self._busy = 0  # of its threads, those that do
+        self._mine = False  # it measures, or is about to
+        self._frozen: list[Freezable] = []
+        self._closed_at: float | None = None
+        self._closed_seconds = 0.0
+        self._thread_is = threading.local()
+        self._ended = threading.Event()
+        self._watcher: threading.Thread | None = None
+        self._parties: Callable[[], Sequence[Freezable]] = list
+
+    def begin(self, parties: Callable[[], Sequence[Freezable]]) -> None:
+        self._parties = parties
+        self._watcher = threading.Thread(target=self._watch, daemon=True)
+        self._watcher.start()
+
+    def end(self) -> None:
+        self._ended.set()
+        if self._watcher is not None:
+            self._watcher.join()
+        for lock in (self._asked, self._floor, self._alone, self._turn):
+            lock.leave()
+
+    # The judge's threads
+
+    @contextlib.contextmanager
+    def working(self) -> Iterator[None]:
+        """This thread works on the device, but for where it is `idle`."""
+        if self._watcher is None or getattr(self._thread_is, "working", False):
+            yield
+            return
+        self._thread_is.working = True
+        self._come()
+        try:
+            yield
+        finally:
+            self._thread_is.working = False
+            self._go()
+
+    @contextlib.contextmanager
+    def idle(self) -> Iterator[None]:
+        """This thread only waits, for something that may be frozen meanwhile."""
+        if not getattr(self._thread_is, "working", False):
+            yield
+            return
+        self._thread_is.working = False
+        self._go()
+        try:
+            yield
+        finally:
+            self._come()
+            self._thread_is.working = True
+
+    def point(self) -> None:
+        """Between two requests: stops here while another judge measures."""
+        if not self._open and getattr(self._thread_is, "working", False):
+            with self.idle():
+                pass
+
+    def frozen_seconds(self) -> float:
+        """For how long, in all, this judge's parties have stood still."""
+        with self._state:
+            return self._closed_seconds + (time.monotonic() - self._closed_at if self._closed_at is not None else 0.0)
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """The device for this judge. Raises `DeviceError` where another one does not let go."""
+        deadline = time.monotonic() + PATIENCE
+        with self.idle():
+            while not self._take_turn():
+                self._wait(deadline)
+        try:
+            waited = False
+            while not self._alone.take(shared=False):
+                waited = True
+                self._wait(deadline)
+            if waited:
+                time.sleep(DRAIN)
+            with self._state:
+                while self._closed_at is not None:  # its own parties stood still until a moment ago
+                    self._state.wait(LOOK)
+            yield
+        finally:
+            with self._state:
+                self._alone.leave()
+                self._turn.leave()
+                self._mine = False
+                self._open = self._watcher is None  # until the watcher has the floor again
+            self.point()
+
+    def _take_turn(self) -> bool:
+        with self._state:
+            self._mine = self._turn.take(shared=False)
+            return self._mine
+
+    def _wait(self, deadline: float) -> None:
+        if time.monotonic() > deadline:
+            raise DeviceError(f"another verifier has kept the device to itself for {PATIENCE / 60:.0f} minutes: look at what it does, or end it")
+        time.sleep(LOOK)
+
+    def _come(self) -> None:
+        with self._state:
+            while not self._open and not self._mine:
+                self._state.wait()
+            self._busy += 1
+
+    def _go(self) -> None:
+        with self._state:
+            self._busy -= 1
+            self._state.notify_all()
+
+    # The watcher
+
+    def _watch(self) -> None:
+        while not self._ended.wait(LOOK):
+            with self._state:
+                closing = self._look()
+            if closing:
+                self._close()
+        self._thaw()
+        with self._state:
+            self._open = True
+            self._state.notify_all()
+
+    def _look(self) -> bool:
+        """Whether another judge wants to measure, and this one still has the floor."""
+        if self._mine:
+            self._floor.leave()
+            self._reopen()
+            return False
+        if self._floor.held:
+            if self._asked.take(shared=True):
+                self._asked.leave()
+                return False
+            return True
+        if self._asked.take(shared=True):
+            if self._floor.take(shared=True):
+                self._reopen()
+            self._asked.leave()
+            return False
+        return self._closed_at is None  # it is another's turn before this one had the floor back
+
+    def _close(self) -> None:
+        """Lets this judge's threads come to a stop, and freezes its parties."""
+        with self._state:
+            self._open = False
+            self._closed_at = self._closed_at or time.monotonic()
+            while self._busy and not self._mine and not self._ended.is_set():
+                self._state.wait(LOOK)
+            if self._mine:  # the other one was done before this one had come to a stop
+                return
+        for party in self._parties():
+            party.freeze()
+            self._frozen.append(party)
+        if self._frozen:
+            time.sleep(DRAIN)
+        self._floor.leave()
+
+    def _reopen(self) -> None:
+        self._thaw()
+        if self._closed_at is not None:
+            self._closed_seconds += time.monotonic() - self._closed_at
+            self._closed_at = None
+        self._open = True
+        self._state.notify_all()
+
+    def _thaw(self) -> None:
+        frozen, self._frozen = self._frozen, []
+        for party in frozen:
+            party.thaw()
