@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agents.compiler.builder import Refused
-from agents.compiler.families import tensor_cores
+from agents.compiler.families import direct_conv, tensor_cores
 from agents.compiler.families.family import NAME, Cost, Match, Packed, Printed, Setting, Work, plain_cost
 from agents.compiler.families.matmul import LEAST_SIDE, MOST_BATCHES, RESERVED, Operand, operand_loads, refuse_unless_fp32
 from agents.compiler.families.pool import parameters, three
@@ -27,7 +27,8 @@ from verifier.graph import Node
 LEAST_FLOPS = 1 << 27
 AXES = ("d", "h", "w")
 NAMES = {f"conv{kind}{rank}d": (kind == "_transpose", rank) for kind in ("", "_transpose") for rank in (1, 2, 3)}
-RESERVED_HERE = (*RESERVED, "x", "at_column", "at_position", "image", "position", "of_phase", "steps", "depth", "valid", "source", "tap", "channel",
+RESERVED_HERE = (*RESERVED, *direct_conv.RESERVED,
+                 "x", "at_column", "at_position", "image", "position", "of_phase", "steps", "depth", "valid", "source", "tap", "channel",
                  "phase", "q", "from",
                  *(f"{name}_{axis}" for axis in AXES for name in ("taps", "shift", "start", "at", "phase", "o")))  # fmt: skip
 
@@ -153,10 +154,16 @@ class Conv:
         return plain_cost(work, work.detail.flops, work.setting.figures.gflops(own_arithmetic(work.setting.precision)))
 
     def knobs(self, work: Work) -> dict[str, tuple[tuple[int, ...], int]]:
-        return tensor_cores.knobs_of(work, work.detail.product)
+        if (plan := direct_conv.plan_of(work, work.detail)) is None:
+            return tensor_cores.knobs_of(work, work.detail.product)
+        direct = direct_conv.chosen(work, plan)
+        further = direct_conv.knobs_of(work, plan) if direct else tensor_cores.knobs_of(work, work.detail.product)
+        return {"direct": ((0, 1), direct), **further}
 
     def print_cuda(self, work: Work) -> Printed:
         found: Convolution = work.detail
+        if (plan := direct_conv.plan_of(work, found)) is not None and direct_conv.chosen(work, plan):
+            return direct_conv.print_cuda(work, plan)
         shape = found.product
         tile = tensor_cores.tile_of(work, shape)
         own = [("x", found.names[0]), *([("bias", found.bias)] if found.bias else [])]

@@ -182,7 +182,7 @@ def tile_position(product: Product, tile: Tile) -> list[str]:
 
 def shared_sources(work: Work, product: Product) -> list[str]:
     """What the kernel needs besides itself."""
-    return [COPIES, warpgroup.SHARED if tile_of(work, product).group else WARP_TILE]
+    return [COPIES, warpgroup.SHARED] if tile_of(work, product).group else [COPIES, MULTIPLY, WARP_TILE]
 
 
 def flags(work: Work, product: Product) -> tuple[str, ...]:
@@ -228,14 +228,15 @@ __device__ __forceinline__ void cut(float value, unsigned& high, unsigned& low) 
 }
 """
 
-WARP_TILE = r"""// d += a * b for a 16 x 8 part of the result over a depth of 8.
+MULTIPLY = r"""// d += a * b for a 16 x 8 part of the result over a depth of 8.
 __device__ __forceinline__ void multiply_tf32(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) {
     asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
+"""
 
-// A block's tile of a product: M rows by N columns, a warp's part is WARP_M by WARP_N. Sums over a depth of PROMOTED stay in the tensor cores,
+WARP_TILE = r"""// A block's tile of a product: M rows by N columns, a warp's part is WARP_M by WARP_N. Sums over a depth of PROMOTED stay in the tensor cores,
 // which cut them off; beyond that they are added up in registers, rounded.
 template <int M, int N, int WARP_M, int WARP_N, int STAGES, int PROMOTED, bool A_DEPTH_INNER, bool B_DEPTH_INNER> struct Tile {
     static constexpr int DEPTH = 32, A_PITCH = A_DEPTH_INNER ? DEPTH + 4 : M + 8, B_PITCH = B_DEPTH_INNER ? DEPTH + 4 : N + 8;

@@ -18,6 +18,7 @@ POOLS = {
     "by steps": ("nn.Conv2d(3, 4, 3, stride=2, padding=1)", "F.avg_pool2d(self.conv(x), (2, 3), stride=(2, 2)).softmax(1)", (2, 3, 23, 25)),
     "transposed": ("nn.ConvTranspose3d(3, 4, 3, stride=2, padding=1)", "F.avg_pool3d(self.conv(x) * self.s, 2) + 1", (2, 3, 4, 5, 6)),
 }
+QUICK = ("borders", "transposed")
 LEFT = {
     "groups": ("nn.Conv2d(4, 6, 3, groups=2)", "self.conv(x).mean((2, 3))"),
     "not linear": ("nn.Conv2d(4, 6, 3)", "torch.relu(self.conv(x)).mean((2, 3))"),
@@ -29,7 +30,7 @@ LEFT = {
 }
 
 
-@pytest.mark.parametrize("name", [*MEANS, *POOLS])
+@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in (*MEANS, *POOLS)])
 def test_averages_of_convolutions(compiled, task, name):
     module, call, shape = {**MEANS, **POOLS}[name]
     found = compiled(task(f"return {call}", f"torch.randn{shape}", f"self.conv = {module}\nself.s = nn.Parameter(torch.tensor(0.7))"))

@@ -3,7 +3,7 @@
 import pytest
 
 from agents.compiler import DeviceFigures, Options, print_program
-from agents.compiler.families import conv, matmul
+from agents.compiler.families import conv, direct_conv, matmul
 from agents.compiler.knobs import numbers
 from tests.emulator import as_cpp
 
@@ -14,6 +14,7 @@ SMALL = DeviceFigures.h200().model_copy(update={"units": 2})  # so that small pr
 def small_products_too(monkeypatch):
     monkeypatch.setattr(matmul, "LEAST_FLOPS", 1)
     monkeypatch.setattr(conv, "LEAST_FLOPS", 1)
+    monkeypatch.setattr(direct_conv, "plan_of", lambda work, found: None)  # those have tests of their own
 
 
 @pytest.fixture
