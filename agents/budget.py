@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -147,3 +148,18 @@ ACCOUNTS = {
     "llm.failed": Ledger._replied,
     "run.forked": Ledger._forked,
 }
+
+
+def seconds_worked(events: Sequence[Event]) -> float:
+    """Running time that a trace shows: what was last counted, and from there to the last event."""
+    seconds, since, before = 0.0, None, None
+    for event in events:
+        at = datetime.fromisoformat(event.at)
+        if event.kind == "budget.updated":
+            seconds, since = float(event.payload["spent"]["seconds"]), at
+        elif event.kind in ("run.started", "run.resumed", "run.paused", "run.forked"):
+            until = at if event.kind == "run.paused" else before  # a resume without a pause follows an interruption
+            seconds += (until - since).total_seconds() if since and until else 0.0
+            since = None if event.kind == "run.paused" else at
+        before = at
+    return seconds + ((before - since).total_seconds() if since and before else 0.0)

@@ -8,10 +8,9 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from agents.budget import Ledger, OutOfBudget
+from agents.budget import Ledger, OutOfBudget, seconds_worked
 from agents.events import Agent, Event, NewEvent
 from agents.forking import RolesInForce, former, settings_of_fork
 from agents.notes import Notes
@@ -378,21 +377,6 @@ class Engine:
             closing.insert(0, NewEvent(kind="run.started", agent="engine", payload=await self._started()))
         closing += [self.budget_event(), NewEvent(kind="run.finished", agent="engine", payload=payload)]
         await self.append(closing)
-
-
-def seconds_worked(events: Sequence[Event]) -> float:
-    """Running time that a trace shows: what was last counted, and from there to the last event."""
-    seconds, since, before = 0.0, None, None
-    for event in events:
-        at = datetime.fromisoformat(event.at)
-        if event.kind == "budget.updated":
-            seconds, since = float(event.payload["spent"]["seconds"]), at
-        elif event.kind in ("run.started", "run.resumed", "run.paused", "run.forked"):
-            until = at if event.kind == "run.paused" else before  # a resume without a pause follows an interruption
-            seconds += (until - since).total_seconds() if since and until else 0.0
-            since = None if event.kind == "run.paused" else at
-        before = at
-    return seconds + ((before - since).total_seconds() if since and before else 0.0)
 
 
 async def _refusable(call: Coroutine[Any, Any, T]) -> T | OutOfBudget:

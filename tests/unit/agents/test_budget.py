@@ -2,9 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from agents.budget import Ledger, OutOfBudget
+from agents.budget import Ledger, OutOfBudget, seconds_worked
 from agents.events import Event
-from agents.run import seconds_worked
 from agents.settings import Budget
 
 
