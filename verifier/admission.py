@@ -10,15 +10,18 @@ from dataclasses import dataclass
 import torch
 
 from verifier.devices.base import DeviceError
+from verifier.examining import equal
 from verifier.expectation import Expectations
+from verifier.fingerprint import Fingerprint
 from verifier.jobs import AdmitJob
-from verifier.layout import LayoutError, Spec, decode, describe
+from verifier.layout import LayoutError, Spec, decode, describe, place
+from verifier.memory import Ledger, too_little
 from verifier.pool import PartyFailure, Pool
 from verifier.sandbox import protection
 from verifier.session import ReferenceSession, Values
 from verifier.source import Problem, SourceError, sha256
 from verifier.task import Admission, Task, TensorSpec
-from verifier.timing import Caller
+from verifier.timing import Caller, kept
 from verifier.triviality import trivial_guess
 
 ESTIMATE_CALLS = 5
@@ -48,6 +51,8 @@ def admit(job: AdmitJob, pool: Pool, seed: int) -> Admission:
         return result.model_copy(update={"problems": [task_problem(failure, job.task_source)]})
     except LayoutError as error:
         return result.model_copy(update={"problems": [Problem(message=str(error))]})
+    except torch.OutOfMemoryError:
+        raise DeviceError(too_little(pool.device, "for the judge's part of admitting this task")) from None
     finally:
         session.close()
 
@@ -64,14 +69,14 @@ def _examine(session: ReferenceSession, result: Admission, seed: int) -> Admissi
     one = session.eager(inputs, 1)
     session.rollback()
     mutated = list(session.mutated)
-    two = session.eager(inputs, 2)
-    session.rollback()
-    other = session.inputs(seed + 2)
-    three = session.eager(other, 1)
-    session.rollback()
     if not one.outputs.tensors:
         problem = Problem(message="forward returns no tensor", hint="return a tensor, or a tuple, list or dict of tensors")
         return result.model_copy(update={"problems": [problem]})
+    outputs = [kept(tensor) for tensor in one.outputs.tensors]
+    stochastic = not _again(session, inputs, 2, outputs)
+    other = session.inputs(seed + 2)
+    three = session.eager(other, 1)
+    session.rollback()
     problems = []
     for index, tensor in enumerate(one.outputs.tensors):
         if tensor.is_floating_point() and bool(tensor.isnan().any()):
@@ -80,17 +85,17 @@ def _examine(session: ReferenceSession, result: Admission, seed: int) -> Admissi
             problems.append(
                 Problem(line=forward_line(session.source), message=message, hint="check divisions, logarithms and square roots in forward")
             )
-    again = session.eager(inputs, 1)
-    session.rollback()
-    eager_peak = _peak(session)
+    deterministic = _again(session, inputs, 1, outputs)
     precise = _precise(session, inputs, seed) if time.monotonic() - begin < SLOW_SECONDS else Precise(oracle="eager calls are too slow for it")
     guess = trivial_guess(inputs, one.outputs, other, three.outputs, precise.limits) or precise.noise
     flags = ["trivial"] if guess else []
-    if any(not _same(a, b) for a, b in zip(one.outputs.tensors, two.outputs.tensors, strict=True)):
+    if stochastic:
         flags.append("stochastic")
-    need, free = _memory(session, inputs, one.outputs, eager_peak)
+    shape = one.outputs.specs
+    held = sum(values.nbytes for values in (inputs, other, one.outputs, three.outputs))
+    need, free = _memory(session, inputs, shape, held)
     if need is not None and free is not None and need > free:
-        message = f"a verification needs about {need / 2**30:.1f} GiB of device memory (with the fp64 run), and {free / 2**30:.1f} GiB are there"
+        message = f"a verification needs {need / 2**30:.1f} GiB of device memory at its largest moment, and {free / 2**30:.1f} GiB are there"
         problems.append(Problem(line=forward_line(session.source), message=message, hint="use smaller tensors"))
     state = session.state
     update = {
@@ -98,16 +103,16 @@ def _examine(session: ReferenceSession, result: Admission, seed: int) -> Admissi
         "problems": problems,
         "flags": flags,
         "inputs": _arguments(inputs),
-        "outputs": [_task_spec(spec) for spec in one.outputs.specs],
+        "outputs": [_task_spec(spec) for spec in shape],
         "output_tree": describe(one.outputs.tree),
         "parameters": sum(entry.spec.numel for entry in state if entry.spec.floating and entry.alias is None),
         "state_bytes": sum(entry.spec.nbytes for entry in state if entry.alias is None),
         "trivial_by": guess,
-        "deterministic": all(_same(a, b) for a, b in zip(one.outputs.tensors, again.outputs.tensors, strict=True)),
+        "deterministic": deterministic,
         "oracle": precise.oracle,
         "memory_bytes": need,
         "mutates": mutated,
-        "eager_ms": _estimate(session, inputs, one.outputs.specs) if not problems else None,
+        "eager_ms": _estimate(session, inputs, shape) if not problems else None,
     }
     return Admission.model_validate({**result.model_dump(), **update})
 
@@ -136,22 +141,28 @@ def _peak(session: ReferenceSession) -> int | None:
     return value if isinstance(value, int) else None
 
 
-def _memory(session: ReferenceSession, inputs: Values, outputs: Values, eager_peak: int | None) -> tuple[int | None, int | None]:
-    """Bytes that a verification needs at a time, and those that it may have. The reference with its fp64 run, beside it the program and a baseline
-    with their own places for inputs and outputs; the judge keeps a few copies. On the CPU every process has a limit of its own."""
-    peak, device = _peak(session), session.pool.device
-    if peak is None or eager_peak is None:
-        return None, None
+def _again(session: ReferenceSession, inputs: Values, rng: int, outputs: list[torch.Tensor | Fingerprint]) -> bool:
+    """Whether another call gives the same."""
+    run = session.eager(inputs, rng)
+    session.rollback()
+    return all(equal(a, kept(b)) for a, b in zip(outputs, run.outputs.tensors, strict=True))
+
+
+def _memory(session: ReferenceSession, inputs: Values, outputs: list[Spec], held: int) -> tuple[int | None, int | None]:
+    """Bytes that a verification takes at its largest moment (`verifier.memory`), and those that it may have: what is free, and what this job has
+    taken, `held` by the judge. On the CPU every process has a limit of its own."""
+    device = session.pool.device
     if device.kind == "cpu":
-        return peak, session.limits.memory
-    exchanged = inputs.nbytes + outputs.nbytes
-    arenas = sum(arena.nbytes for arena in session.party.arenas.values())
-    need = peak + arenas + 2 * (eager_peak + 2 * exchanged) + 3 * exchanged + 3 * device.process_bytes
+        return _peak(session), session.limits.memory
+    state = sum(entry.spec.nbytes for entry in session.state if entry.alias is None)
+    ledger = Ledger(inputs.nbytes, place(outputs)[1], state, session.eager_bytes, session.oracle_bytes, device.process_bytes)
+    session.rest(device.total_bytes() or 0)
     free = device.free_bytes()
-    return need, None if free is None else free + peak + arenas + device.process_bytes
+    return ledger.peak(), None if free is None else free + held + 2 * state + 2 * device.process_bytes
 
 
 def _estimate(session: ReferenceSession, inputs: Values, outputs: list[Spec]) -> float:
+    session.hide()
     caller = Caller(session.party, outputs, session.limits.call)
     caller.call(inputs, 1)
     samples: list[float] = []
@@ -159,14 +170,6 @@ def _estimate(session: ReferenceSession, inputs: Values, outputs: list[Spec]) ->
     while len(samples) < ESTIMATE_CALLS and (len(samples) < 1 or time.monotonic() - begin < 5):
         samples.append(caller.call(inputs, 1).inner / 1e6)
     return statistics.median(samples)
-
-
-def _same(left: torch.Tensor, right: torch.Tensor) -> bool:
-    import torch
-
-    return left.shape == right.shape and (
-        torch.equal(left, right) or (left.is_floating_point() and torch.equal(left.nan_to_num(), right.nan_to_num()))
-    )
 
 
 def _task_spec(spec: Spec) -> TensorSpec:

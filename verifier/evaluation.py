@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
+import torch
+
 from verifier.admission import task_failure
 from verifier.build.artefacts import Artefacts
 from verifier.build.building import BuildFailed, Building, resources_of_cubins
@@ -24,6 +26,7 @@ from verifier.integrity.judging import ask, judge_evidence
 from verifier.integrity.static import inspect_source
 from verifier.jobs import StageEvent, VerifyJob
 from verifier.layout import LayoutError
+from verifier.memory import too_little
 from verifier.opening import Opening
 from verifier.pool import Party, PartyFailure, Pool, Role, data_folder
 from verifier.program import Program
@@ -114,6 +117,8 @@ class Evaluation:
             report.status, report.message = self._verdict(failure)
         except DeviceError as error:
             report.status, report.message = "infrastructure_error", str(error)
+        except torch.OutOfMemoryError:
+            report.status, report.message = "infrastructure_error", too_little(self.device, "for the judge's part of this evaluation")
         except LayoutError as error:
             report.status, report.message = "crashed", f"the program's answer cannot be used: {error}"
         finally:
@@ -391,6 +396,7 @@ class Evaluation:
 
     def _evidence(self, trials: Trials, artefacts: Artefacts) -> Evidence:
         assert trials.subject is not None
+        trials.make_room(ended=True)
         if not self.apart:
             return ask(trials, trials.subject)
         observer = self.pool.take(*self.observer_terms(self.job))

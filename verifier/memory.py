@@ -11,6 +11,10 @@ call. A program has memory of its own for inputs and outputs, always: it may wri
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from verifier.devices.base import Device
 
 LARGE = 1 << 30  # bytes of inputs or outputs, from which on memory is worth more than the time to map it anew
 CHUNKS = 3 << 30  # of the judge: comparisons and fingerprints take tensors in pieces
@@ -19,6 +23,14 @@ EASE = 8  # times the bytes of what is exchanged: where less is free, caches are
 
 def large(nbytes: int) -> bool:
     return nbytes > LARGE
+
+
+def too_little(device: Device, what: str) -> str:
+    """Said where the device, and not a program, is why something could not be done."""
+    free, total = device.free_bytes(), device.total_bytes()
+    if free is None or total is None:
+        return f"{device.name} has too little memory {what}"
+    return f"{device.name} has too little memory {what}: {free / 2**30:.1f} of {total / 2**30:.1f} GiB are free beside the verifier's other processes"
 
 
 @dataclass(frozen=True)
@@ -59,15 +71,17 @@ class Ledger:
         return self.exchanged + self.state + sides * (self.exchanged + self.state + self.eager) + self._processes(2 + sides)
 
     def observed(self) -> int:
-        """The timed sides are still there; the observer calls, and keeps outputs twice."""
-        return self.timed() + 2 * self.inputs + self.state + self.eager + 2 * self.outputs + self.process
+        """The program's process has given back what its calls took, the baseline has ended. Judge: the inputs. The observer calls, and keeps outputs
+        twice."""
+        observer = self.inputs + self.state + self.eager + 2 * self.outputs
+        return self.inputs + 2 * self.state + self.exchanged + observer + self._processes(4)
 
     def program(self) -> int:
         """What a program's process takes that needs no more than PyTorch."""
         return self.process + self._runner() + self.eager
 
     def peak(self) -> int:
-        return max(self.learning(), self.precise_run(), self.call(), self.comparison(), self.timed())
+        return max(self.learning(), self.precise_run(), self.call(), self.comparison(), self.timed(), self.observed())
 
     def _runner(self) -> int:
         return self.exchanged + self.state + self.outputs

@@ -296,6 +296,11 @@ class ReferenceSession:
 
     def close(self) -> None:
         self.pool.give_back(self.party)
+        self.shown = None
+        self.end_eager()
+
+    def end_eager(self) -> None:
+        """The next program gets a baseline of its own."""
         if self.eager_party is not None:
             self.pool.give_back(self.eager_party)
             self.eager_party = None

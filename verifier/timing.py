@@ -16,7 +16,7 @@ from verifier.fingerprint import Fingerprint, fingerprint
 from verifier.idleness import Watch
 from verifier.intervals import Process
 from verifier.layout import Spec, place, read_specs, view
-from verifier.memory import EASE, large
+from verifier.memory import EASE, large, too_little
 from verifier.pool import Party, PartyFailure
 from verifier.report import Baseline, Rival
 from verifier.session import Values, reserve, views, write
@@ -24,6 +24,7 @@ from verifier.session import Values, reserve, views, write
 POISON = 0xA5
 CLOCK_SHARE, CLOCK_SLACK_NS = 0.10, 10_000
 BUSY, COPY_SLACK_NS, AHEAD_SLACK_NS = 1.5, 500_000, 100_000
+GIVEN_BACK_SECONDS = 5.0
 MOVED = 0.5  # share of what is saved within the interval that may come back outside it
 
 
@@ -127,14 +128,15 @@ class Caller:
         total = device.total_bytes()
         if party.has_program:
             party.end()
-        free = device.free_bytes()
+        free, deadline = device.free_bytes(), time.monotonic() + GIVEN_BACK_SECONDS
+        while party.has_program and free is not None and free < self.need and time.monotonic() < deadline:
+            time.sleep(0.1)  # the driver frees what a killed process held a moment after its end
+            free = device.free_bytes()
         if total is None or free is None or (party.has_program and free >= self.need):
             return
         failure.request = "memory"
-        failure.message = (
-            f"{device.name} has too little memory for this task: {free / 2**30:.1f} of {total / 2**30:.1f} GiB are free beside the verifier's other "
-            f"processes, and {'a program as frugal as PyTorch' if party.has_program else 'a baseline'} needs {self.need / 2**30:.1f} GiB"
-        )
+        side = "a program as frugal as PyTorch" if party.has_program else "a baseline"
+        failure.message = f"{too_little(device, 'for this task')}, and {side} needs {self.need / 2**30:.1f} GiB"
 
 
 def kept(tensor: torch.Tensor, copy: bool = False) -> torch.Tensor | Fingerprint:

@@ -302,6 +302,11 @@ class Trials:
         state = sum(entry.spec.nbytes for entry in self.reference.state if entry.alias is None)
         return state + self.input_bytes + place(self.expected_specs)[1]
 
-    def make_room(self) -> None:
-        """Before the timed calls: the reference keeps nothing that it does not need, where memory is short."""
-        self.reference.rest(EASE * (self.input_bytes + place(self.expected_specs)[1]))
+    def make_room(self, ended: bool = False) -> None:
+        """Before the timed calls, and when they have `ended`: processes keep nothing that they do not need, where memory is short."""
+        need = EASE * (self.input_bytes + place(self.expected_specs)[1])
+        self.reference.rest(need)
+        free = self.reference.pool.device.free_bytes() if ended and large(need) else None
+        if free is not None and free < need and self.subject is not None:
+            self.reference.end_eager()
+            self.subject.runner.ask("trim", {"need": need}, self.limits.call)

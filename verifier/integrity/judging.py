@@ -55,6 +55,7 @@ def ask(trials: Trials, subject: Subject) -> Evidence:
     """A few calls of the program under the profiler. Raises `PartyFailure`."""
     runner, values = subject.runner, trials.first_inputs
     message = {"tree": values.tree, "rng": 1, "backward": trials.reference.backward, **give(runner, "in", values.tensors, values.specs)}
+    del values  # gigabytes, perhaps
     answer = runner.ask("observe", message, trials.limits.call * 3).message
     try:
         return Evidence.model_validate(answer.get("evidence"))

@@ -1,0 +1,127 @@
+"""The ledger of `verifier.memory`, counted: at every request of an evaluation, the bytes of all tensors and arenas that the judge has."""
+
+from __future__ import annotations
+
+import gc
+from collections import Counter, defaultdict
+
+import pytest
+import torch
+from semantics_bench import LIMITS
+
+from verifier import memory, tournament
+from verifier.devices.base import open_device
+from verifier.evaluation import Evaluation
+from verifier.jobs import VerifyJob
+from verifier.memory import Ledger
+from verifier.pool import Party, Pool
+from verifier.session import ReferenceSession
+
+UNIT = 4 << 20  # bytes of the input, and of the output
+TASK = f"""import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return x / torch.mean(torch.abs(x), dim=1, keepdim=True)
+
+
+def get_inputs():
+    return [torch.rand({UNIT // 4096}, 1024)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+def held() -> float:
+    """Units, of storages that are no trifle; one that many tensors share counts once."""
+    found = {}
+    for thing in gc.get_objects():
+        if type(thing) is torch.Tensor:
+            storage = thing.untyped_storage()
+            found[storage.data_ptr()] = storage.nbytes()
+    return sum(size for size in found.values() if size > UNIT / 16) / UNIT
+
+
+@pytest.fixture(scope="module")
+def moments(tmp_path_factory):
+    """The most units at each kind of request, over an evaluation that passed; and what was asked for in which order."""
+    folder = tmp_path_factory.mktemp("memory")
+    device = open_device("cpu", folder)
+    pool = Pool(device, LIMITS, spares=2)
+    most: dict[str, float] = defaultdict(float)
+    times: Counter[str] = Counter()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(memory, "LARGE", UNIT // 2)
+        patch.setattr(tournament, "MIN_BLOCKS", {"quick": 2, "full": 2})
+        patch.setattr(tournament, "MAX_BLOCKS", {"quick": 2, "full": 2})
+        patch.setattr(device, "flush_caches", lambda: None)
+        ask, timed = Party.ask, Party.timed
+        stage = ["build"]
+
+        def count(name):
+            times[name] += 1
+            if times[name] <= OFTEN:
+                most[name] = max(most[name], held())
+
+        def counted(self, kind, *args, **options):
+            if kind in ("inputs", "run", "oracle", "again", "observe"):
+                count(f"{stage[0]} {self.role} {kind}")
+            return ask(self, kind, *args, **options)
+
+        def counted_call(self, message, limit, hand_over):
+            count(f"{stage[0]} {self.role} call")
+            return timed(self, message, limit, hand_over)
+
+        patch.setattr(Party, "ask", counted)
+        patch.setattr(Party, "timed", counted_call)
+        job = VerifyJob(task_source=TASK, program_source=TASK.replace("class Model", "class ModelNew"), seed=3)
+        sessions = []
+
+        def session(job):
+            sessions.append(ReferenceSession(pool, job.task_source, job.precision, job.mode))
+            return sessions[0]
+
+        def on_stage(event):
+            if event.status == "started":
+                stage[0] = event.stage
+
+        background = held()
+        report = Evaluation(job, pool, folder, session, on_stage).run()
+        sessions[0].close()
+    pool.close()
+    assert report.status in ("passed", "inconclusive"), report.message
+    assert len(report.trials) >= 7
+    print({name: round(units - background, 2) for name, units in most.items()}, {s.name: s.seconds for s in report.stages})
+    return {name: units - background for name, units in most.items() if units}
+
+
+OFTEN = 3  # times that each moment is counted: it takes a while
+ROOM = 0.3  # units, for what is small
+
+
+def test_the_judge_keeps_no_more_than_the_ledger_says(moments):
+    """What its parties hold beside arenas (`eager`, `precise`, outputs of the last call) is left out of the sums."""
+    ledger = Ledger(inputs=1, outputs=1, state=0, eager=0, precise=0)
+    runner = 1  # the outputs of its last call, which the ledger counts
+    expected = {
+        "build reference run": ledger.learning() - 1,
+        "correctness reference oracle": ledger.precise_run() - runner,
+        "correctness runner call": ledger.call() - runner,
+        "correctness runner again": ledger.comparison() - 2 * runner,
+        "timing runner call": ledger.timed(),
+        "timing baseline call": ledger.timed(),
+    }
+    for name, units in expected.items():
+        assert moments[name] <= units + ROOM, (name, moments)
+    assert max(moments.values()) <= 7 + ROOM, moments
+
+
+def test_the_peak_of_a_large_task_on_an_h200():
+    """KernelBench's L1 norm: 8 GiB in, 8 GiB out, two temporaries as large; in fp64 inputs, temporaries and output take twice as much each."""
+    gib = 1 << 30
+    ledger = Ledger(8 * gib, 8 * gib, 0, eager=16 * gib, precise=48 * gib, process=700 << 20)
+    assert ledger.peak() < 110 * gib
