@@ -51,7 +51,7 @@ def parser() -> argparse.ArgumentParser:
         "--sets", default=",".join(USUAL), help="of stitchcuda-ten (ten), level1, level2, level3, level3-bf16, examples (default: all but examples)"
     )
     run.add_argument("--only", action="append", default=[], metavar="PART", help="only tasks with this in their name")
-    run.add_argument("--devices", default="cuda:0", help="comma-separated; each gets a verifier of its own")
+    run.add_argument("--devices", default="cuda:0", help="comma-separated; each worker has a verifier of its own")
     run.add_argument("--keep", type=Path, required=True, metavar="KEPT", help="what is written: rows, programs, unfinished runs")
     run.add_argument("--start", type=Path, metavar="EARLIER", help="an earlier KEPT, or its JSON, to go on from (default: KEPT)")
     run.add_argument(
@@ -66,6 +66,7 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--profiles", default="none", choices=["all", "winner", "none"], help="by Nsight Systems (default: none, 12 s each)")
     warm = "begin with the numbers and records that earlier sittings left in KEPT, and leave some: for rows made --again"
     run.add_argument("--warm", action="store_true", help=f"{warm}; a row says it. Without: every task as if it were the first on this device")
+    run.add_argument("--share", type=int, default=1, metavar="N", help="workers a device; one measures while the others stand still (default: 1)")
     run.add_argument("--spares", type=int, help="processes that each verifier keeps ready")
     run.add_argument("--data-dir", type=Path, default=ROOT / ".data" / "sweep", help="build caches, a folder a device")
     run.add_argument("--traces", action="store_true", help="leave the runs in work/runs of --data-dir")
@@ -96,9 +97,8 @@ def sitting(arguments: argparse.Namespace) -> int:
     waiting = to_do(wanted, store, [part for part in arguments.again.split(",") if part])
     print(f"{len(wanted)} tasks, {len(wanted) - len(waiting)} rows there already, {len(devices)} device(s), code {store.code}", flush=True)
     limit = arguments.limit_seconds
-    series = Sitting(
-        store, devices, arguments.data_dir, [*given, *experience], limit, arguments.task_seconds, arguments.spares, arguments.traces, begun
-    )
+    series = Sitting(store, devices, arguments.data_dir, [*given, *experience], limit, arguments.task_seconds, begun=begun)
+    series.spares, series.share, series.keep_traces = arguments.spares, arguments.share, arguments.traces
     series.run(waiting)
     left = [item.key for item in waiting if item.key not in series.finished]
     if arguments.accept and not left and series.left() > 2 * LAST_SECONDS and arguments.checkout is not None:

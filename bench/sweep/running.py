@@ -1,4 +1,8 @@
-"""A sitting: one worker process a device, tasks from one queue, until nothing is left or the time is up. No finished row is ever lost."""
+"""A sitting: worker processes on every device, tasks from one queue, until nothing is left or the time is up. No finished row is ever lost.
+
+Several workers share a device as far as its memory goes (`needs`): one measures at a time while the others stand still (`verifier/gate.py`), and
+what they do between measurements, mostly on the host, goes on side by side.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,7 @@ from typing import Any
 
 from bench.sweep.rows import failed
 from bench.sweep.store import Store, slug
-from bench.sweep.tasks import ROOT, Item
+from bench.sweep.tasks import ROOT, Item, needs
 
 LAST_SECONDS = 20.0  # of a sitting: to interrupt runs, end processes and pack
 WORTH_BEGINNING = 15.0  # seconds that must be left for another task
@@ -35,6 +39,8 @@ class Sitting:
     limit_seconds: float | None
     task_seconds: float
     spares: int | None = None
+    share: int = 1  # workers a device
+    memory: float = 120 * 2.0**30  # bytes of a device that its workers share
     keep_traces: bool = False
     begun: float = field(default_factory=time.monotonic)
 
@@ -44,7 +50,10 @@ class Sitting:
         self.total, self.finished, self.stopped = len(items), set[str](), False
         self.workers: dict[str, subprocess.Popen[str]] = {}
         self.lock = threading.Lock()
-        threads = [threading.Thread(target=self._serve, args=(device,)) for device in self.devices]
+        self.changed = threading.Condition(self.lock)
+        self.room = dict.fromkeys(self.devices, self.memory)
+        places = [(device, number) for number in range(self.share) for device in self.devices]
+        threads = [threading.Thread(target=self._serve, args=place) for place in places]
         for thread in threads:
             thread.start()
         packed = time.monotonic()
@@ -72,34 +81,51 @@ class Sitting:
             for worker in self.workers.values():
                 worker.send_signal(signal.SIGTERM)
 
-    def _next(self) -> Item | None:
-        with self.lock:
-            if self.stopped or self.left() < LAST_SECONDS + WORTH_BEGINNING or not self.waiting:
-                return None
-            return self.waiting.popleft()
+    def _next(self, device: str) -> Item | None:
+        """The next task for which this device has memory beside what its other workers do; waits where there is none yet."""
+        with self.changed:
+            while not self.stopped and self.left() >= LAST_SECONDS + WORTH_BEGINNING and self.waiting:
+                for item in self.waiting:
+                    if min(needs(item), self.memory) <= self.room[device]:
+                        self.waiting.remove(item)
+                        self.room[device] -= min(needs(item), self.memory)
+                        return item
+                self.changed.wait(1.0)
+            return None
 
-    def _serve(self, device: str) -> None:
-        """All tasks that this device gets. A worker that dies is started again, and its task tried once more."""
-        while (item := self._next()) is not None:
-            worker = self._start(device)
+    def _give_back(self, device: str, item: Item) -> None:
+        with self.changed:
+            self.room[device] += min(needs(item), self.memory)
+            self.changed.notify_all()
+
+    def _serve(self, device: str, number: int) -> None:
+        """All tasks that one worker gets. A worker that dies is started again, and its task tried once more."""
+        while (item := self._next(device)) is not None:
+            worker = self._start(device, number)
             if worker is None:
                 with self.lock:
                     self.waiting.appendleft(item)
+                self._give_back(device, item)
                 return
-            while item is not None and self._solve(device, worker, item):
-                item = self._next()
-            if item is None:
+            well = True
+            while item is not None and well:
+                try:
+                    well = self._solve(device, worker, item)
+                finally:
+                    self._give_back(device, item)
+                item = self._next(device) if well else None
+            if well:
                 worker.stdin.close()
             worker.wait()
 
-    def _start(self, device: str) -> subprocess.Popen[str] | None:
-        name = device.replace(":", "-")
+    def _start(self, device: str, number: int) -> subprocess.Popen[str] | None:
+        name = f"{device.replace(':', '-')}{f'-{number}' if number else ''}"
         command = [sys.executable, "-m", "bench.sweep.device", "--device", device, "--data-dir", str(self.data_dir / name)]
         command += ["--spares", str(self.spares)] if self.spares is not None else []
         with (self.store.work / f"{name}.log").open("ab") as log:
             worker = subprocess.Popen([*command, *self.given], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True)
         with self.lock:
-            self.workers[device] = worker
+            self.workers[name] = worker
             if self.stopped:
                 worker.send_signal(signal.SIGTERM)
         said = answer(worker)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,6 +32,24 @@ class Item:
     @property
     def key(self) -> str:
         return f"{self.task} {self.precision}"
+
+
+# Bytes of GPU memory that a run needs for each byte of inputs, outputs and state in tier full, beside its contexts: three processes of the program
+# and as many of eager, compiled baselines, fp64 copies, the judge's own.
+PER_INPUT, PER_OUTPUT, PER_STATE, FIXED = 11.0, 14.0, 12.0, 10 * 2**30
+
+
+@cache
+def sizes() -> dict[str, dict[str, int]]:
+    return json.loads((ROOT / "bench" / "kernelbench-sizes.json").read_text())
+
+
+def needs(item: Item) -> float:
+    """Bytes of device memory to keep for a run of this task while others use the device too."""
+    size = sizes().get(f"{item.task}.py")
+    if size is None:
+        return 3 * FIXED
+    return FIXED + PER_INPUT * size["inputs"] + PER_OUTPUT * size["outputs"] + PER_STATE * size["state"]
 
 
 def sets_of(given: str) -> list[str]:

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -79,9 +80,9 @@ def test_a_row_says_what_was_confirmed_and_when_the_first_program_was_faster():
 
 def test_finished_rows_outlive_a_sitting_and_interrupted_runs_go_on(tmp_path, checkout, monkeypatch):
     class Short(Sitting):
-        def _start(self, device):
+        def _start(self, device, number):
             worker = subprocess.Popen([sys.executable, "-c", WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-            self.workers[device] = worker
+            self.workers[f"{device} {number}"] = worker
             return worker if json.loads(worker.stdout.readline()).get("ready") else None
 
         def _solve(self, device, worker, item):
@@ -115,6 +116,34 @@ def test_finished_rows_outlive_a_sitting_and_interrupted_runs_go_on(tmp_path, ch
         Store(tmp_path / "three", None, tmp_path / "mine")
     monkeypatch.setattr("bench.sweep.store.code", lambda: "another")
     assert not Store(tmp_path / "three", tmp_path / "one").content["unfinished"], "a run does not go on with other code than it began with"
+
+
+def test_workers_share_a_device_as_far_as_its_memory_goes(tmp_path, checkout, monkeypatch):
+    running: list[str] = []
+    beside: dict[str, set[str]] = {}
+
+    class Watched(Sitting):
+        def _start(self, device, number):
+            return subprocess.Popen([sys.executable, "-c", ""], stdin=subprocess.PIPE)
+
+        def _solve(self, device, worker, item):
+            with self.lock:
+                running.append(item.task)
+            for _ in range(30):
+                time.sleep(0.005)
+                beside.setdefault(item.task, set()).update(running)
+            with self.lock:
+                running.remove(item.task)
+                self.finished.add(item.key)
+            return True
+
+    monkeypatch.setattr("bench.sweep.running.needs", lambda item: 100.0 if "Wide" in item.task else 40.0)
+    wanted = items(["level3", "level1"], checkout)
+    series = Watched(Store(tmp_path), ["a:0"], tmp_path, [], None, 900.0, share=2, memory=90.0)
+    series.run(wanted)
+    assert series.finished == {item.key for item in wanted} and series.room == {"a:0": 90.0}
+    assert max(map(len, beside.values())) == 2
+    assert all(len(tasks) == 1 for name, tasks in beside.items() if "Wide" in name), "a task that needs it all has the device alone"
 
 
 def test_rows_are_made_anew_by_other_code_or_name_and_the_newer_one_counts(tmp_path):
