@@ -108,10 +108,10 @@ def _streams(plan: CompilerPlan, network: Network, options: Options) -> list[Mov
 
 
 def _channels(plan: CompilerPlan, options: Options, total: float) -> list[Move]:
-    """Channels innermost, where the library's tensor-core convolutions would turn every image around: each is then read and written once more."""
+    """Channels innermost, where convolutions on tensor cores, the library's and ours, turn every image around: it is read and written once more."""
     if plan.language != "cuda" or plan.precision == "fp32-strict" or options.on("channels-last"):
         return []
-    turned = [group for group in plan.groups if group.space == "library" and group.title == "convolution"]
+    turned = [group for group in plan.groups if group.family == "half-conv" or (group.space == "library" and group.title == "convolution")]
     if len(turned) < 2:
         return []
     moved = 2 * sum(group.bytes for group in turned)
@@ -122,7 +122,7 @@ def _channels(plan: CompilerPlan, options: Options, total: float) -> list[Move]:
             options=options.with_strategy("channels-last"),
             expected_speedup=round(total / max(total - saved, 0.6 * total), 3),
             expectation=f"{len(turned)} convolutions read and write images as their kernels want them: saves turning {moved / 2**20:.0f} MiB around",
-            why=f"under {plan.precision} the library's convolutions want channels innermost, and images come channel by channel",
+            why=f"under {plan.precision} convolutions on tensor cores want channels innermost, and images come channel by channel",
         )  # fmt: skip
     ]
 

@@ -133,8 +133,8 @@ def kernel_source(name: str, work: Work, product: Product, printing: Printing) -
     scratch = ", float* __restrict__ scratch" if split > 1 else ""
     lines = [f"__global__ void __launch_bounds__({tile.threads}, {tile.resident}) {name}_kernel({printing.parameters}{scratch}) {{"]
     kind = half_tile.tile_type(work, product, tile, printing.dtype)
-    barriers = f"((unsigned long long*)(memory + {shared - half_tile.BARRIERS}))" if tile.group else ""
-    body = ["extern __shared__ __align__(1024) char memory[];", f"{kind} tile{barriers};", *tile_position(product, tile)]
+    barriers = f"((unsigned long long*)(stages + {shared - half_tile.BARRIERS}))" if tile.group else ""
+    body = ["extern __shared__ __align__(1024) char stages[];", f"{kind} tile{barriers};", *tile_position(product, tile)]
     if product.batches > 1:
         body.append("const int batch = blockIdx.y;")
     body += printing.setup
@@ -143,7 +143,7 @@ def kernel_source(name: str, work: Work, product: Product, printing: Printing) -
         count = f"(first + {each} < {steps} ? {each} : {steps} - first)" if steps % each else str(each)
         body.append(f"const int first = blockIdx.z * {each};")
     claimed = tile.group and tile.rows == 128
-    load = [f"{'tile.bring' if tile.group else 'tile.run'}(memory, {count}, [&](char* to_a, char* to_b, int step) {{"]
+    load = [f"{'tile.bring' if tile.group else 'tile.run'}(stages, {count}, [&](char* to_a, char* to_b, int step) {{"]
     load += ["    step += first;"] if split > 1 else []
     load += [*(f"    {line}" for line in printing.loads), "});"]
     load = [*printing.loader, *load]
@@ -151,10 +151,10 @@ def kernel_source(name: str, work: Work, product: Product, printing: Printing) -
         load = [*([f"registers_leave<{half_cuda.REGISTERS[0]}>();"] if claimed else []), *load, "return;"]
         body += [f"if (threadIdx.x < {tile.loaders}) {{", *(f"    {line}" for line in load), "}"]
         body += [f"registers_claim<{half_cuda.REGISTERS[1]}>();"] if claimed else []
-        body.append(f"tile.multiply(memory, {count});")
+        body.append(f"tile.multiply(stages, {count});")
     else:
         body += load
-    body.append("tile.put((float*)memory);")
+    body.append("tile.put((float*)stages);")
     body += rows_and_columns(work, product, printing, tile, split)
     lines += [*(line if line.startswith("#") else f"    {line}" for line in map(flush, body)), "}"]
     grid = f"dim3({down * across}, {product.batches}, {split})" if product.batches > 1 or split > 1 else str(down * across)
@@ -185,7 +185,7 @@ def rows_and_columns(work: Work, product: Product, printing: Printing, tile: hal
         end = "end"
     inside = [*printing.columns] if split == 1 else []
     inside.append(f"for (int row = row0 + {thread} / {lanes}; row < {end}; row += {tile.writers // lanes}) {{")
-    source = f"(const float*)memory + (row - row0) * {tile.columns + 8} + column - column0"
+    source = f"(const float*)stages + (row - row0) * {tile.columns + 8} + column - column0"
     if split > 1:
         total = product.rows * product.columns * product.batches
         wide = "(long long)" if total * split >= 2**31 else ""

@@ -16,7 +16,7 @@ DEPTH = 64  # elements of depth a stage: 128 bytes
 ARCHITECTURE = (9, 0)  # whose warpgroups multiply
 BARRIERS = 128  # bytes behind the stages
 UNIT_LOADS = 90e3  # bytes in a microsecond that a multiprocessor gets from the second-level cache
-CACHE_LOADS = 5.5e6  # that all of them get from it
+CACHE_LOADS = 7.5e6  # that all of them get from it
 BEGIN_US, SPLIT_US = 1.5, 2.5  # of a block's first loads and last stores; of adding up the parts of a depth
 SPLITS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 
