@@ -68,7 +68,10 @@ def run(arguments: argparse.Namespace, given: list[str]) -> int:
 
 
 def report(arguments: argparse.Namespace, given: list[str]) -> int:
-    content = merged(json.loads(path.read_text()) for path in sorted(arguments.keep.rglob(ROWS)))
+    parts = sorted(arguments.keep.rglob(ROWS))
+    if not parts:
+        raise ValueError(f"{arguments.keep} holds no {ROWS}: `run` writes one for each shard")
+    content = merged(json.loads(path.read_text()) for path in parts)
     content["rows"] = {key: row for key, row in content["rows"].items() if key.split("/")[1].split(" ")[0] in names()}
     device = (content.get("device") or {}).get("device_model") or "unknown"
     arguments.results.mkdir(parents=True, exist_ok=True)

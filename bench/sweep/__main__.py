@@ -38,6 +38,9 @@ def main() -> int:
     except (NoSuchTasks, FileExistsError) as error:
         print(f"bench.sweep: {error}", file=sys.stderr)
         return 2
+    except FileNotFoundError as error:
+        print(f"bench.sweep: {error.filename} is not there", file=sys.stderr)
+        return 2
 
 
 def parser() -> argparse.ArgumentParser:

@@ -19,7 +19,7 @@ from agents.compiler.families.family import Cost, Match, Printed, Setting, Work,
 from agents.compiler.families.recurrent_cuda import RESERVED
 from agents.compiler.families.recurrent_shape import Cells, Recurrence, Strided
 from agents.compiler.layout import Layout
-from agents.compiler.network import Network, plain
+from agents.compiler.network import Network, count, plain
 from verifier.graph import Node
 
 KINDS = {"aten.lstm.input": "lstm", "aten.gru.input": "gru", "aten.rnn_tanh.input": "tanh", "aten.rnn_relu.input": "relu"}
@@ -128,6 +128,8 @@ def read_layer(network: Network, node: Node, kind: str) -> tuple[Recurrence, lis
         weights=weights, matrices=tuple(tuple(strided(network.layouts[name]) for name in row[:2]) for row in weights),
         names=(x, *states),
     )  # fmt: skip
+    if max(count(network.spec(layout.base)), found.exchange_bytes // 4) >= 2**31:
+        raise Refused("a recurrence over 2^31 values or more is left to the library")
     aligned = [found.x, *(matrix for row in found.matrices for matrix in row)]
     if any(place.strides[-1] != 1 or place.offset % 4 or any(stride % 4 for stride in place.strides[:-1]) for place in aligned):
         raise Refused("a recurrence whose rows do not begin at multiples of 16 bytes is left to the library")

@@ -63,3 +63,9 @@ def test_more_products_than_a_grid_has_blocks_are_left_to_the_library(compiled, 
     many = f"torch.ones(1, 1, 1).expand({MOST_BATCHES + 1}, 16, 16)"
     found = compiled(task("return torch.bmm(x, y)", f"{many}, {many}", arguments="x, y"), figures=H200)
     assert not found.plan.own and "65535" in found.plan.groups[0].reason
+
+
+def test_windows_of_an_adaptive_pool_are_placed_in_64_bits_where_they_must_be(compiled, task):
+    found = compiled(task("return F.adaptive_avg_pool1d(x, 8192)", "torch.randn(1, 1, 300000)"), figures=H200)
+    assert "w_first = (long)w * 300000 / 8192, w_end = ((long)(w + 1) * 300000 + 8191) / 8192" in found.text
+    assert "(long)w" not in compiled(task("return F.adaptive_avg_pool1d(x, 81)", "torch.randn(1, 1, 300)"), figures=H200).text

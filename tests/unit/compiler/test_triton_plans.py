@@ -60,3 +60,9 @@ def test_the_named_tasks_are_forty_and_shards_share_them(tmp_path):
     with pytest.raises(SystemExit):
         main(["run", str(tmp_path), "--keep", str(tmp_path), "--shard", "3/3"])
     assert "0 of 40 tasks passed" in table({}, "cuda-h200") and callable(command)
+
+
+def test_a_report_of_nothing_says_what_is_missing(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        main(["report", str(tmp_path), "--results", str(tmp_path)])
+    assert "holds no kernelbench.json" in capsys.readouterr().err and not list(tmp_path.iterdir())
