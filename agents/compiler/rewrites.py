@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
@@ -96,7 +97,31 @@ def _turned(spec: TensorSpec) -> TensorSpec:
     return TensorSpec(shape=(*shape[:-2], shape[-1], shape[-2]), dtype=spec.dtype, stride=(*strides[:-2], strides[-1], strides[-2]))
 
 
+WIDE_HEAD = 128  # beyond it no attention kernel keeps its results in registers, and scores in memory cost little beside the products
+MOST_SCORES = 1 << 29
+
+
+def attention(node: Node, specs: Specs) -> list[Node]:
+    """With wide heads: its scores as a product, a softmax and another product, all of fp32; without mask, dropout or shared keys."""
+    q, k, v = (specs[a["ref"]] for a in node.args[:3])
+    rest = [plain(a) for a in [*node.args[3:], *[None] * 4][:3]]
+    mask, dropped, causal = (node.kwargs.get(name, value) for name, value in zip(("attn_mask", "dropout_p", "is_causal"), rest, strict=True))
+    if mask is not None or plain(dropped) or causal or node.kwargs.get("enable_gqa") or any(one.dtype != "float32" for one in (q, k, v)):
+        return [node]
+    shape = (*node.outputs[0].shape[:-1], k.shape[-2])
+    if max(q.shape[-1], v.shape[-1]) <= WIDE_HEAD or math.prod(shape) > MOST_SCORES or not q.shape[:-2] == k.shape[:-2] == v.shape[:-2]:
+        return [node]
+    scale = plain(node.kwargs.get("scale"))
+    scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+    rank = len(k.shape)
+    turned = _new(node, "aten.transpose.int", [node.args[1], rank - 2, rank - 1], _turned(k), f"{node.name}_keys")
+    scores = _new(node, "aten.matmul.default", [node.args[0], {"ref": turned.name}], _spec(shape), f"{node.name}_scores")
+    scaled = _new(node, "aten.mul.Tensor", [{"ref": scores.name}, scale], _spec(shape), f"{node.name}_scaled")
+    shares = _new(node, "aten.softmax.int", [{"ref": scaled.name}, -1], _spec(shape), f"{node.name}_shares")
+    return [turned, scores, scaled, shares, _new(node, "aten.matmul.default", [{"ref": shares.name}, node.args[2]], node.outputs[0])]
+
+
 RULES = {
-    "instance_norm": instance_norm, "dropout": dropout, "einsum": einsum,
+    "instance_norm": instance_norm, "dropout": dropout, "einsum": einsum, "scaled_dot_product_attention": attention,
     "adaptive_avg_pool1d": adaptive_pool, "adaptive_avg_pool2d": adaptive_pool, "adaptive_avg_pool3d": adaptive_pool,
 }  # fmt: skip

@@ -25,6 +25,7 @@ from agents.compiler.reductions import short
 from verifier.graph import Node
 
 LEAST_FLOPS = 1 << 27
+THIN_FLOPS = 1 << 30  # from which groups of half as many output channels are worth it, most of whose tiles is empty: the library does worse
 AXES = ("d", "h", "w")
 NAMES = {f"conv{kind}{rank}d": (kind == "_transpose", rank) for kind in ("", "_transpose") for rank in (1, 2, 3)}
 RESERVED_HERE = (*RESERVED, *direct_conv.RESERVED,
@@ -143,7 +144,8 @@ class Conv:
         refuse_unless_fp32(node, setting, [network.spec(a["ref"]).dtype for a in node.args if isinstance(a, dict) and "ref" in a])
         found = read_convolution(network, node, *kind)
         shape = found.product
-        if min(shape.rows, shape.columns) < LEAST_SIDE or found.flops < LEAST_FLOPS or shape.batches > MOST_BATCHES:
+        thin = LEAST_SIDE // 2 if found.flops >= THIN_FLOPS else LEAST_SIDE
+        if shape.rows < thin or shape.columns < LEAST_SIDE or found.flops < LEAST_FLOPS or shape.batches > MOST_BATCHES:
             raise Refused("a small convolution, or one with few channels in a group, which the library does as well")
         return Match(
             family=self.name, anchor=node.name, members=(node.name,), value=node.name, groups=(1, 1, found.rank), detail=found,

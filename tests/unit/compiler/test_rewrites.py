@@ -35,6 +35,13 @@ def test_einsum_is_a_product(compiled, task, equation, shapes):
     found.check()
 
 
+def test_attention_with_wide_heads_is_products_and_a_softmax(compiled, task):
+    body = "return F.scaled_dot_product_attention(q, k, v, scale=0.1)"
+    found = compiled(task(body, "torch.randn(2, 3, 40, 160), torch.randn(2, 3, 50, 160), torch.randn(2, 3, 50, 24)", arguments="q, k, v"))
+    assert "attention(" not in found.text and "softmax" in found.text
+    found.check()
+
+
 def test_other_einsums_and_indices_stay(compiled, task):
     compiled(task("return torch.einsum('ij,kl->ikjl', a, b) + 1", "torch.randn(2, 3), torch.randn(4, 5)", arguments="a, b")).check()
     compiled(task("v, i = x.max(1)\nreturn v * 2, i", "torch.randn(4, 5)")).check()

@@ -14,6 +14,7 @@ SMALL = DeviceFigures.h200().model_copy(update={"units": 2})  # so that small pr
 def small_products_too(monkeypatch):
     monkeypatch.setattr(matmul, "LEAST_FLOPS", 1)
     monkeypatch.setattr(conv, "LEAST_FLOPS", 1)
+    monkeypatch.setattr(conv, "THIN_FLOPS", 1)
     monkeypatch.setattr(direct_conv, "plan_of", lambda work, found: None)  # those have tests of their own
 
 
@@ -66,6 +67,7 @@ CONVS = {
     "transposed-by-one": ("nn.ConvTranspose2d(7, 16, 3)", (2, 7, 6, 6)),
     "transposed-dilated": ("nn.ConvTranspose2d(5, 16, 3, stride=3, dilation=2, padding=1)", (1, 5, 6, 7)),
     "transposed-gaps": ("nn.ConvTranspose1d(6, 16, 2, stride=3)", (2, 6, 20)),
+    "transposed-3d-thin-groups": ("nn.ConvTranspose3d(6, 16, 3, stride=2, padding=1, groups=2)", (1, 6, 3, 4, 4)),
     "transposed-3d-groups": ("nn.ConvTranspose3d(6, 32, 3, stride=2, padding=1, groups=2)", (1, 6, 3, 4, 4)),
 }
 
