@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, Field
 
 EVENT_VERSION = 1
 MAX_PAYLOAD_BYTES = 16 * 1024  # more is an artefact
+UNSTORABLE = re.compile("[\0\ud800-\udfff]")  # a null character, which Postgres keeps in no text, and half of a surrogate pair, which no UTF-8 has
 
 Kind = Literal[
     "run.started", "run.paused", "run.resumed", "run.forked", "run.finished",
@@ -64,3 +66,13 @@ class Event(BaseModel):
     agent: Agent = ""
     kind: Kind
     payload: dict[str, Any] = Field(default_factory=dict)
+
+
+def storable(value: Any) -> Any:
+    """JSON as every journal can keep it: models, compilers and programs may say anything. Character for character, so that places in streamed
+    texts stay what they were."""
+    if isinstance(value, str):
+        return UNSTORABLE.sub("\ufffd", value)
+    if isinstance(value, dict):
+        return {storable(key): storable(inner) for key, inner in value.items()}
+    return [storable(inner) for inner in value] if isinstance(value, (list, tuple)) else value

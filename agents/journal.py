@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from agents.events import EVENT_VERSION, MAX_PAYLOAD_BYTES, ArtefactRef, Event, NewEvent
+from agents.events import EVENT_VERSION, MAX_PAYLOAD_BYTES, UNSTORABLE, ArtefactRef, Event, NewEvent, storable
 from agents.ports import LeaseLost
 from verifier.source import sha256
 
@@ -37,6 +37,8 @@ class TraceDamaged(ValueError):
 def encode(payload: dict) -> str:
     """The payload as JSON, or `PayloadTooLarge`."""
     text = json.dumps(payload, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    if "\\u0000" in text or UNSTORABLE.search(text):
+        text = json.dumps(storable(payload), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     size = len(text.encode())
     if size > MAX_PAYLOAD_BYTES:
         raise PayloadTooLarge(f"a payload of {size} bytes is over the limit of {MAX_PAYLOAD_BYTES}: put it into an artefact")

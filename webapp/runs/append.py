@@ -6,10 +6,11 @@ import json
 import uuid
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 from django.db import DatabaseError, connection, transaction
 
-from agents.events import EVENT_VERSION, Event, NewEvent
+from agents.events import EVENT_VERSION, UNSTORABLE, Event, NewEvent, storable
 from agents.ports import LeaseLost
 from webapp.runs.projection import project
 
@@ -36,7 +37,9 @@ def append(run: uuid.UUID | str, events: Sequence[NewEvent], *, epoch: int | Non
     if not events:
         return []
     rows = [{"span": e.span, "parent": e.parent, "agent": e.agent, "kind": e.kind, "payload": e.payload} for e in events]
-    text = json.dumps(rows, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    text = written_out(rows)
+    if "\\u0000" in text or UNSTORABLE.search(text):
+        text = written_out(storable(rows))
     try:
         with transaction.atomic():
             with connection.cursor() as cursor:
@@ -45,9 +48,9 @@ def append(run: uuid.UUID | str, events: Sequence[NewEvent], *, epoch: int | Non
             written = [
                 Event(
                     v=EVENT_VERSION, run=str(run), seq=seq, at=stamp(at), span=e.span, parent=e.parent, agent=e.agent, kind=e.kind,
-                    payload=json.loads(json.dumps(e.payload)),
+                    payload=row["payload"],
                 )
-                for (seq, at), e in zip(stamps, events, strict=True)
+                for (seq, at), e, row in zip(stamps, events, json.loads(text), strict=True)
             ]  # fmt: skip
             project(run, written)
     except DatabaseError as error:
@@ -56,6 +59,10 @@ def append(run: uuid.UUID | str, events: Sequence[NewEvent], *, epoch: int | Non
             raise
         raise named(str(error.__cause__).partition("\n")[0]) from None
     return written
+
+
+def written_out(rows: list[dict[str, Any]]) -> str:
+    return json.dumps(rows, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
 def stamp(at: datetime) -> str:

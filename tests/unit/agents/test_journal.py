@@ -27,6 +27,12 @@ async def test_appends_are_numbered_without_gaps_and_survive(tmp_path):
     assert await again.since(2) == second
 
 
+async def test_what_no_journal_can_keep_is_replaced_character_for_character(tmp_path):
+    journal = FileJournal(tmp_path)
+    (event,) = await journal.append([NewEvent(kind="note.added", payload={"text": "a\0b\ud83d!", "list": ["\udc00", 1]})])
+    assert event.payload == {"text": "a\ufffdb\ufffd!", "list": ["\ufffd", 1]} and await FileJournal(tmp_path).load() == [event]
+
+
 async def test_a_torn_last_line_is_cut_off(tmp_path):
     journal = FileJournal(tmp_path)
     await journal.append([said("a"), said("b")])

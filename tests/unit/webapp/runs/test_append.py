@@ -33,6 +33,14 @@ def test_json_comes_back_as_it_went_in(run):
     assert str(read["payload"]) == str(payload) == str(written.payload)
 
 
+def test_what_postgres_cannot_keep_is_replaced_character_for_character(run):
+    """A compiler's message, a program's exception or half an emoji of a model must not end a run."""
+    payload = {"text": "a\0b\ud83d!", "list": [{"k\0": "\udc00"}, "\\u0000", 1.0]}
+    (written,) = append(run.pk, [NewEvent(kind="effect.completed", payload=payload)])
+    (read,) = events_after(run, 0, 1)
+    assert read["payload"] == written.payload == {"text": "a\ufffdb\ufffd!", "list": [{"k\ufffd": "\ufffd"}, "\\u0000", 1.0]}
+
+
 def test_old_lease_is_refused(run):
     Run.objects.filter(pk=run.pk).update(lease_epoch=2)
     with pytest.raises(LeaseLost):
