@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import torch
 
-from verifier.devices.base import DeviceError
+from verifier.devices.base import DeviceError, NoRoom
 from verifier.examining import equal
 from verifier.expectation import Expectations
 from verifier.fingerprint import Fingerprint
@@ -51,10 +51,17 @@ def admit(job: AdmitJob, pool: Pool, seed: int) -> Admission:
         return result.model_copy(update={"problems": [task_problem(failure, job.task_source)]})
     except LayoutError as error:
         return result.model_copy(update={"problems": [Problem(message=str(error))]})
+    except NoRoom as error:
+        return result.model_copy(update={"problems": [_too_large(job.task_source, f"a verification needs too much memory: {error}")]})
     except torch.OutOfMemoryError:
-        raise DeviceError(too_little(pool.device, "for the judge's part of admitting this task")) from None
+        message = too_little(pool.device, "to compare this task's outputs")
+        return result.model_copy(update={"problems": [_too_large(job.task_source, message)]})
     finally:
         session.close()
+
+
+def _too_large(source: str, message: str) -> Problem:
+    return Problem(line=forward_line(source), message=message, hint="use smaller tensors")
 
 
 def _protected() -> list[str]:
@@ -96,7 +103,7 @@ def _examine(session: ReferenceSession, result: Admission, seed: int) -> Admissi
     need, free = _memory(session, inputs, shape, held)
     if need is not None and free is not None and need > free:
         message = f"a verification needs {need / 2**30:.1f} GiB of device memory at its largest moment, and {free / 2**30:.1f} GiB are there"
-        problems.append(Problem(line=forward_line(session.source), message=message, hint="use smaller tensors"))
+        problems.append(_too_large(session.source, message))
     state = session.state
     update = {
         "ok": not problems,

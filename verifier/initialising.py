@@ -29,7 +29,7 @@ def constructed(make: Callable[[], Any], device: str, seed: Callable[[], None]) 
     try:
         with drawn_on(device, moved):
             return make()
-    except RuntimeError:  # tensors on different devices, perhaps, or the device has no room
+    except (RuntimeError, TypeError):  # tensors on different devices, perhaps, or one for numpy, or the device has no room
         if not moved:
             raise
     seed()

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from verifier.devices.base import Device
 
-LARGE = 1 << 30  # bytes of inputs or outputs, from which on memory is worth more than the time to map it anew
-CHUNKS = 3 << 30  # of the judge: comparisons and fingerprints take tensors in pieces
+GIB = 1 << 30
+LARGE = GIB  # bytes of inputs or outputs, from which on memory is worth more than the time to map it anew
+CHUNKS = 3 * GIB  # of the judge: comparisons and fingerprints take tensors in pieces
 EASE = 8  # times the bytes of what is exchanged: where less is free, caches are given back
 
 
@@ -30,7 +31,7 @@ def too_little(device: Device, what: str) -> str:
     free, total = device.free_bytes(), device.total_bytes()
     if free is None or total is None:
         return f"{device.name} has too little memory {what}"
-    return f"{device.name} has too little memory {what}: {free / 2**30:.1f} of {total / 2**30:.1f} GiB are free beside the verifier's other processes"
+    return f"{device.name} has too little memory {what}: {free / GIB:.1f} of {total / GIB:.1f} GiB are free beside the verifier's other processes"
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ class Role:
         return {"type": "ok"}
 
     def do_detach(self, frame: Frame) -> dict[str, Any]:
-        """Asked of references alone: a program may have kept views of its inputs."""
+        """Never asked for the inputs of a program, which may have kept views of them."""
         arena = self.arenas.pop(frame.text("arena"), None)
         if arena is not None:
             self.device.detach(arena)

@@ -233,8 +233,7 @@ class ReferenceSession:
 
     def rest(self, need: int) -> None:
         """The reference keeps nothing that it does not need, where less than `need` bytes are free."""
-        self.hide()
-        if large(need) and self.party.alive:
+        if self.party.alive and self.party.device.short(need):
             self.party.drop("in")
             self.party.ask("trim", {"need": need}, self.limits.call)
 

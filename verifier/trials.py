@@ -319,8 +319,7 @@ class Trials:
         """Before the timed calls, and when they have `ended`: processes keep nothing that they do not need, where memory is short."""
         need = EASE * (self.input_bytes + place(self.expected_specs)[1])
         self.reference.rest(need)
-        free = self.reference.pool.device.free_bytes() if large(need) else None
-        if free is not None and free < need and self.subject is not None:
+        if self.subject is not None and self.reference.pool.device.short(need):
             if ended:
                 self.reference.end_eager()
             if self.subject.caller is not None:

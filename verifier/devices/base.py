@@ -31,6 +31,10 @@ class DeviceError(RuntimeError):
     """The host or the device cannot do what was asked; the message says what to install, free or restart."""
 
 
+class NoRoom(DeviceError):
+    """There is not enough memory for tensors: the message has the figures."""
+
+
 @dataclass(frozen=True)
 class Bind:
     """A path that a party's sandbox shows, read-only, or as a device node."""
@@ -98,7 +102,7 @@ class Device(ABC):
 
     @abstractmethod
     def allocate(self, nbytes: int) -> Arena:
-        """Raises `DeviceError` where there is not enough memory."""
+        """Raises `NoRoom` where there is not enough memory."""
 
     @abstractmethod
     def sync(self) -> None: ...
@@ -136,6 +140,10 @@ class Device(ABC):
     def free_bytes(self) -> int | None:
         """Device memory that is free while the judge keeps nothing that it does not use; null where the host's memory is meant."""
         return None
+
+    def short(self, need: int) -> bool:
+        """Whether less than `need` bytes of device memory are free, as it stands."""
+        return False
 
     def total_bytes(self) -> int | None:
         """Device memory in all; null where the host's memory is meant."""

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from verifier.devices.base import Arena, Bind, Ceiling, Device, DeviceError
+from verifier.devices.base import Arena, Bind, Ceiling, Device, NoRoom
 from verifier.shim.clock import ClockError, build_clock
 
 if TYPE_CHECKING:  # importing it takes a second, in which parties are already started
@@ -41,7 +41,7 @@ class CpuArena(Arena):
             self._memory = mmap.mmap(fd, self.nbytes, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
         except OSError as error:
             os.close(fd)
-            raise DeviceError(f"there is no memory for {self.nbytes >> 20} MiB of tensors ({error.strerror})") from None
+            raise NoRoom(f"there is no memory for {self.nbytes >> 20} MiB of tensors ({error.strerror})") from None
         self.handle = {"nbytes": self.nbytes}
         self.fds = (fd,)
         self._bytes: torch.Tensor | None = torch.frombuffer(self._memory, dtype=torch.uint8)
@@ -107,7 +107,7 @@ class CpuDevice(Device):
     def allocate(self, nbytes: int) -> CpuArena:
         available = _available_memory()
         if available is not None and nbytes > available * 0.8:
-            raise DeviceError(f"{nbytes >> 20} MiB of tensors do not fit into the {available >> 20} MiB of memory that are free")
+            raise NoRoom(f"{nbytes >> 20} MiB of tensors do not fit into the {available >> 20} MiB of memory that are free")
         return CpuArena(nbytes)
 
     def sync(self) -> None:

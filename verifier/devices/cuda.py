@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from verifier.devices import cuda_driver, cuda_rates
-from verifier.devices.base import Arena, Bind, Ceiling, Device, DeviceError
+from verifier.devices.base import Arena, Bind, Ceiling, Device, DeviceError, NoRoom
 from verifier.devices.cuda_driver import CudaError, DeviceBytes, GpuFacts, GpuIdentity, Nvml
 from verifier.shim.clock import ClockError, build_clock
 
@@ -53,7 +53,11 @@ class CudaArena(Arena):
                 torch.cuda.empty_cache()
                 self._pointer = cuda_driver.allocate(nbytes)
         except CudaError as error:
-            raise DeviceError(f"{nbytes / 2**30:.1f} GiB of GPU memory are not free: {error}") from None
+            figures = ""
+            with contextlib.suppress(CudaError):
+                free, total = cuda_driver.free_memory()
+                figures = f", and {free / 2**30:.1f} of {total / 2**30:.1f} GiB are free"
+            raise NoRoom(f"{nbytes / 2**30:.1f} GiB of GPU memory are needed{figures} ({error.name})") from None
         self.handle: dict[str, Any] = {"ipc": cuda_driver.export_memory(self._pointer).hex(), "nbytes": nbytes}
         self._owner = DeviceBytes(self._pointer, nbytes)
         self._view = torch.as_tensor(self._owner, device=torch_device)
@@ -207,6 +211,12 @@ class CudaDevice(Device):
             return cuda_driver.free_memory()[0]
         except RuntimeError:
             return None  # `check` says what is wrong
+
+    def short(self, need: int) -> bool:
+        try:
+            return cuda_driver.free_memory()[0] < need
+        except CudaError:
+            return False  # `check` says what is wrong
 
     def total_bytes(self) -> int | None:
         try:

@@ -1,0 +1,67 @@
+"""A task that needs more memory than there is, is refused with the figures, and is nobody's crash."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from verifier import admission
+from verifier.devices.base import NoRoom
+from verifier.jobs import AdmitJob
+from verifier.memory import GIB, Ledger, too_little
+from verifier.pool import PartyFailure
+from verifier.timing import Caller
+
+TASK = """import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return x + 1
+
+
+def get_inputs():
+    return [torch.rand(4)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+def device(free: float, total: float = 140):
+    return SimpleNamespace(name="cuda:0", free_bytes=lambda: int(free * GIB), total_bytes=lambda: int(total * GIB))
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [(NoRoom("28.0 GiB of GPU memory are needed, and 9.0 of 140.0 GiB are free"), "9.0 of 140.0"), (torch.OutOfMemoryError("x"), "3.0 of 140.0")],
+)
+def test_admission_says_what_there_is(monkeypatch, error, words):
+    def examine(*_):
+        raise error
+
+    session = SimpleNamespace(party=SimpleNamespace(give_time=lambda seconds: None), close=lambda: None)
+    monkeypatch.setattr(admission, "ReferenceSession", lambda *_, **__: session)
+    monkeypatch.setattr(admission, "_examine", examine)
+    found = admission.admit(AdmitJob(task_source=TASK), SimpleNamespace(device=device(3), limits=SimpleNamespace(admission=1)), 1)
+    assert not found.ok and words in found.problems[0].message and found.problems[0].line == 6 and "smaller" in found.problems[0].hint
+
+
+@pytest.mark.parametrize(("has_program", "free", "blamed"), [(True, 60, True), (True, 20, False), (False, 60, False)])
+def test_whose_fault_a_shortage_is(monkeypatch, has_program, free, blamed):
+    monkeypatch.setattr("verifier.timing.GIVEN_BACK_SECONDS", 0)
+    ended = []
+    party = SimpleNamespace(device=device(free), has_program=has_program, end=lambda: ended.append(1))
+    failure = PartyFailure("raised", "tried to allocate 8.00 GiB", error_class="OutOfMemoryError", request="call")
+    Caller(party, [], 1.0, need=40 * GIB)._short(failure)
+    assert bool(ended) == has_program and (failure.request == "call") == blamed
+    assert blamed or (f"{free}.0 of 140.0 GiB" in failure.message and "needs 40.0 GiB" in failure.message)
+
+
+def test_the_peak_of_a_large_task_on_an_h200():
+    """KernelBench's L1 norm: 8 GiB in, 8 GiB out, two temporaries as large; in fp64 inputs, temporaries and output take twice as much each."""
+    ledger = Ledger(8 * GIB, 8 * GIB, 0, eager=16 * GIB, precise=48 * GIB, process=700 << 20)
+    assert 80 * GIB < ledger.peak() < 90 * GIB and ledger.program() < 45 * GIB
+    assert "too little" in too_little(SimpleNamespace(name="cpu", free_bytes=lambda: None, total_bytes=lambda: None), "for it")
