@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -9,6 +10,8 @@ from agents.llm.messages import Delta, FinishReason, Usage
 
 Kind = Literal["text", "reasoning"]
 OPEN, CLOSE = "<think>", "</think>"
+LOST = "\ufffd"
+HALF = re.compile("[\ud800-\udfff]")  # of a character beyond 16 bits, as JSON escapes it: some servers cut a stream between the two
 
 
 @dataclass
@@ -21,6 +24,7 @@ class Answer:
     streamed: bool = False
     ended: bool = False
     _said: dict[str, list[str]] = field(default_factory=lambda: {"text": [], "reasoning": []})
+    _half: dict[str, str] = field(default_factory=lambda: {"text": "", "reasoning": ""})  # of a character that came in two pieces
     _thoughts: Thoughts = field(default_factory=lambda: Thoughts())
 
     @property
@@ -33,13 +37,21 @@ class Answer:
 
     def add(self, kind: Kind, text: str) -> list[Delta]:
         """Take a piece in; what of it is text and what is reasoning. Servers that do not part the two put <think> tags into the text."""
+        text = self._half[kind] + text
+        self._half[kind] = text[-1] if "\ud800" <= text[-1:] <= "\udbff" else ""
+        text = whole(text[: len(text) - len(self._half[kind])])
         if not text:
             return []
         return self._keep([Delta(kind="reasoning", text=text)] if kind == "reasoning" else self._thoughts.split(text))
 
     def close(self) -> list[Delta]:
         """At the end: give out what was held back in case it were a tag."""
-        deltas = self._keep(self._thoughts.rest())
+        deltas = []
+        for kind in ("text", "reasoning"):
+            if self._half[kind]:
+                self._half[kind] = ""
+                deltas += self.add(kind, LOST)
+        deltas += self._keep(self._thoughts.rest())
         before, tag, after = self.text.partition(CLOSE)
         if tag and OPEN not in before and "```" not in before:  # the template opened the tag inside the prompt
             self._said["reasoning"].append(before)
@@ -50,6 +62,11 @@ class Answer:
         for delta in deltas:
             self._said[delta.kind].append(delta.text)
         return deltas
+
+
+def whole(text: str) -> str:
+    """Halves that meet as the character that they are, others as U+FFFD: no UTF-8 has them."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") if HALF.search(text) else text
 
 
 class Thoughts:

@@ -57,6 +57,12 @@ def test_a_body_is_taken_for_what_it_is(data, kind):
     assert body.kind == kind
 
 
+def test_a_character_that_comes_in_two_pieces_is_one_and_half_of_one_is_replaced():
+    answer, halves = Answer(), json.loads('["ok \\ud83c", "\\udf89 \\udf89", "!\\ud83c"]')
+    deltas = [delta for piece in halves for delta in answer.add("text", piece)] + answer.close()
+    assert answer.text == "".join(delta.text for delta in deltas) == "ok 🎉 \ufffd!\ufffd"
+
+
 # text and reasoning
 
 
