@@ -156,9 +156,9 @@ def all_finite(tensor: torch.Tensor) -> bool:
     return all(bool(flat[begin : begin + chunk(flat)].isfinite().all()) for begin in range(0, flat.numel(), chunk(flat)))
 
 
-def deviation(value: torch.Tensor, expected: torch.Tensor) -> tuple[float, float]:
+def deviation(value: torch.Tensor, expected: torch.Tensor, most: float = FLIPPED) -> tuple[float, float]:
     """Error of a run that follows the task, and the share of elements in which it takes another decision than fp64 (an index, a threshold). Those
-    are left out of the error, unless they are so many that the whole is noise."""
+    are left out of the error, unless they are so many, a share of more than `most`, that the whole is noise."""
     if not _continuous(value):
         return 0.0, float((value != expected.to(value.dtype)).double().mean()) if value.numel() else 0.0
     chaotic = chaotic_error(value.dtype)
@@ -166,7 +166,7 @@ def deviation(value: torch.Tensor, expected: torch.Tensor) -> tuple[float, float
     if error <= chaotic:
         return error, 0.0
     found = survey(value, expected, chaotic)
-    return (error, 0.0) if found.share > FLIPPED else (found.rest, found.share)
+    return (error, 0.0) if found.share > most else (found.rest, found.share)
 
 
 def chaotic_error(dtype: torch.dtype) -> float:

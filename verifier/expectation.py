@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 import time
 from collections.abc import Callable
@@ -11,16 +10,13 @@ from dataclasses import dataclass
 import torch
 
 from verifier.batches import deviations
-from verifier.correctness import DRAWS, SMALL, SMALL_DRAWS, all_finite, bound, chaotic_error, no_oracle, root_mean_square, tolerated
+from verifier.correctness import DRAWS, SMALL, SMALL_DRAWS, all_finite, bound, chaotic_error, no_oracle, tolerated
 from verifier.memory import large
+from verifier.noise import Inherited, allowance
 from verifier.pool import PartyFailure
 from verifier.session import ReferenceSession, Run, Values
 
 REACH = 0.5  # beyond it no bound is worth measuring
-# Averages of what has mean zero are rounding noise with the weights that a constructor makes. A program whose arithmetic is sound may have more of it
-# than plain arithmetic: a folded `x * scale + shift` rounds `shift` once for all elements, where the rounding of each averages out by the square root
-# of their number. What must hold is that the value stays noise; trials with random weights hold the same entries to their value.
-NOISE_ROOM = 1024
 SHORT = "OutOfMemoryError"  # of the device: says nothing about the task's inputs
 
 
@@ -79,7 +75,7 @@ class Expectations:
         self.errors: list[float] = []
         self.shares: list[float] = []
         self.no_oracle = ""  # why fp64 could not be run
-        self.inherited: dict[int, tuple[float, float]] = {}  # entry of the state: plain arithmetic's largest error in earlier calls, and of what size
+        self.inherited = Inherited()
         self.noise = False  # the task's outputs are rounding noise, with the weights that its constructor makes
         self.noisy_state: set[int] = set()  # entries of the state that are
 
@@ -120,7 +116,7 @@ class Expectations:
         exact_state = oracle.state if oracle is not None and len(oracle.state) == len(eager.state) else eager.state
         state = self._leaves(eager.state, exact_state, True)
         if before is None:
-            self.inherited = {}
+            self.inherited = Inherited()
         reference.exact = continued(oracle, eager)
         return Expected(eager, leaves, state, values, rng, oracle, before)
 
@@ -177,9 +173,10 @@ class Expectations:
                 shares[index] = max(shares[index], share)
         reference.eager(expected.values, expected.rng)
         reference.exact = after
-        for index, (drawn, tensor) in enumerate(zip(errors[len(expected.leaves) :], oracle.state, strict=True)):
-            drawn += self._inherit(index, drawn, tensor)
-        for leaf, tensor, drawn, share in zip(leaves, exact, errors, shares, strict=True):
+        outputs = len(expected.leaves)
+        errors[outputs:] = self.inherited.add(oracle.state, errors[outputs:])
+        self.inherited.decided |= any(_decides(*measured) for measured in zip(leaves, errors, shares, strict=True))
+        for index, (leaf, tensor, drawn, share) in enumerate(zip(leaves, exact, errors, shares, strict=True)):
             own = leaf.alternative
             if own.dtype in (torch.float64, torch.complex128):
                 # Plain arithmetic was that of the inputs' type; what the task computes in fp64 from them is finer.
@@ -187,27 +184,16 @@ class Expectations:
                 drawn = [error * min(finer, 1.0) for error in drawn]
             if not own.is_floating_point() and not own.is_complex():
                 leaf.tolerated = tolerated(leaf.share, share, own.numel())
+            elif index >= outputs:
+                allowed = allowance(own, tensor, drawn, share, reference.precision, self.inherited.decided)
+                if allowed is not None:
+                    leaf.reference, leaf.limit, leaf.tolerated, leaf.precise = tensor, allowed.limit, allowed.tolerated, not allowed.noise
             elif leaf.precise:
                 leaf.limit = bound(leaf.error, drawn, own.dtype, reference.precision)
                 leaf.tolerated = tolerated(leaf.share, share, own.numel())
-                if max(drawn, default=0.0) > 1 and any(leaf is entry for entry in expected.state):
-                    leaf.precise, leaf.limit = False, NOISE_ROOM * leaf.limit  # no digit is right; that eager's are was luck
             elif max(drawn, default=0.0) > chaotic_error(own.dtype):
                 leaf.reference, leaf.limit = tensor, bound(leaf.error, drawn, own.dtype, reference.precision)
-                if any(leaf is entry for entry in expected.state):
-                    leaf.limit *= NOISE_ROOM
-                else:
-                    self.noise = True
-
-    def _inherit(self, index: int, drawn: list[float], exact: torch.Tensor) -> list[float]:
-        """What plain arithmetic has left in an average in the calls before: it is still there, and no larger."""
-        if not exact.is_floating_point() or not exact.numel():
-            return []
-        size = max(root_mean_square(exact), 1e-300)
-        error, of = self.inherited.get(index, (0.0, size))
-        error *= min(1.0, of / size)
-        self.inherited[index] = max([error, *filter(math.isfinite, drawn)]), size
-        return [error] if error else []
+                self.noise = True
 
     def timed_bounds(self, appeal: bool = False) -> tuple[list[float], list[float]]:
         """Bounds and shares for outputs of timed calls, which are compared with eager's: the largest that the task's own inputs had, and
@@ -230,7 +216,7 @@ class Expectations:
         if self.first is None:
             return self.expect(values, rng, strict=True)
         run = self.reference.eager(values, rng)
-        self.inherited, self.reference.exact = {}, continued(self.first.oracle, run)
+        self.inherited, self.reference.exact = Inherited(), continued(self.first.oracle, run)
         return self.first
 
     def remember(self, expected: Expected) -> None:
@@ -252,6 +238,12 @@ def continued(oracle: Run | None, eager: Run) -> list[torch.Tensor] | None:
     if oracle is None or [tensor.shape for tensor in oracle.state] != [tensor.shape for tensor in eager.state]:
         return None
     return None if large(sum(tensor.nbytes for tensor in oracle.state)) else oracle.state
+
+
+def _decides(leaf: Leaf, drawn: list[float], share: float) -> bool:
+    """Whether plain arithmetic takes other decisions than fp64, or is far from it altogether."""
+    own = leaf.alternative
+    return own.is_floating_point() and (share > 0 or max(drawn, default=0.0) > chaotic_error(own.dtype))
 
 
 def _vanishes(tensor: torch.Tensor) -> bool:

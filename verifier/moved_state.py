@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 
 from verifier.correctness import ULPS, epsilon, judge
-from verifier.expectation import NOISE_ROOM
 from verifier.layout import read_specs
+from verifier.noise import NOISE_ROOM
 from verifier.pool import Party
 from verifier.session import fetch
 from verifier.trials import Trials

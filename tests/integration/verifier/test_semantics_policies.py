@@ -118,3 +118,53 @@ def test_running_averages_that_are_rounding_noise(semantics):
     for skipped in ("first.running_mean", "second.running_mean", "second.running_var"):
         kept = f"kept = self.{skipped}.clone()\n        out = {call}\n        self.{skipped}.copy_(kept)\n        return out"
         assert skipped in semantics.judge(NOISY_PROGRAM.replace(f"return {call}", kept), NOISY_TASK).wrong
+
+
+# Two rows: what is normalised over them is plus and minus one, so the second layer's running mean is noise, and of another size in each arithmetic.
+PAIR = task(
+    "return self.second(self.linear(self.first(x.mean(-1))))",
+    "torch.rand(2, 32, 64) + 4",
+    init="self.first = nn.BatchNorm1d(32)\nself.linear = nn.Linear(32, 48, bias=False)\nself.second = nn.BatchNorm1d(48)",
+)
+OWN_NORM = """class Norm(nn.BatchNorm1d):
+    def forward(self, x):
+        with torch.no_grad():
+            x = x.to(KIND)
+            mean = x.mean(0)
+            centred = x - mean
+            var = centred.square().mean(0)
+            self.running_mean.copy_(self.running_mean.to(KIND) * 0.9 + mean * MOMENTUM)
+            self.running_var.copy_(self.running_var.to(KIND) * 0.9 + var * 0.2)
+            self.num_batches_tracked += 1
+            factor = torch.rsqrt(var + self.eps) * self.weight
+            return (SCALED).float()
+
+
+class ModelNew("""
+CENTRED, FOLDED_SHIFT = "centred * factor + self.bias", "x * factor + (self.bias - mean * factor)"
+
+
+def own_norm(kind: str, scaled: str, momentum: str = "0.1") -> str:
+    body = OWN_NORM.replace("KIND", kind).replace("SCALED", scaled).replace("MOMENTUM", momentum)
+    return PAIR.replace("class Model(", body).replace("nn.BatchNorm1d(32)", "Norm(32)").replace("nn.BatchNorm1d(48)", "Norm(48)")
+
+
+@pytest.mark.parametrize(("kind", "scaled"), [("torch.float64", CENTRED), ("torch.float32", FOLDED_SHIFT)])
+def test_noise_of_an_earlier_call_is_no_value(semantics, kind, scaled):
+    """Eager's noise of the first call is still in its average after the second: a program that is more exact than eager has less of it."""
+    found = semantics.judge(own_norm(kind, scaled), PAIR)
+    assert not found.wrong, found.wrong
+    assert found["task inputs 2"].ok and found["random weights"].ok
+
+
+@pytest.mark.parametrize("update", ["", "self.second.running_mean.zero_()"])
+def test_noisy_averages_hold_with_other_weights(semantics, update):
+    program = own_norm("torch.float64", CENTRED)
+    call = "self.second(self.linear(self.first(x.mean(-1))))"
+    after = update or "self.second.running_mean.copy_(kept)"
+    cheat = program.replace(f"return {call}", f"kept = self.second.running_mean.clone()\n        out = {call}\n        {after}\n        return out")
+    assert "second.running_mean" in semantics.judge(cheat, PAIR).wrong
+
+
+def test_another_momentum_is_wrong(semantics):
+    assert "first.running_mean" in semantics.judge(own_norm("torch.float64", CENTRED, "0.11"), PAIR).wrong
