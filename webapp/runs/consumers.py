@@ -17,6 +17,7 @@ log = logging.getLogger(__name__)
 
 CHECK_SECONDS = 2.0  # how long a right that went without a word (webapp/accounts/lost_access.py) may still be used
 LONGEST_MESSAGE = 1000  # characters; no client has more to say
+LARGEST = 2**63 - 1  # a seq, as Postgres keeps it
 
 # Close codes; a browser sees them.
 BAD_MESSAGE, SIGNED_OUT, NOT_YOURS = 4400, 4401, 4404
@@ -83,7 +84,7 @@ class RunConsumer(AsyncWebsocketConsumer):
         except ValueError:
             raise BadMessage from None
         match message:
-            case {"type": "open", "since": int(since)} if since >= 0:
+            case {"type": "open", "since": int(since)} if 0 <= since <= LARGEST:
                 await self._stop_sending()
                 self.cursor, self.unacknowledged = since, None
                 self.acknowledged.set()

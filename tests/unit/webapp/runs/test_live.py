@@ -225,7 +225,17 @@ async def test_permission_is_checked_again(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "text", ["no json", "[]", '{"type":"open"}', '{"type":"open","since":-1}', '{"type":"ack","seq":1}', '{"type":"shout"}', "x" * 2000]
+    "text",
+    [
+        "no json",
+        "[]",
+        '{"type":"open"}',
+        '{"type":"open","since":-1}',
+        '{"type":"open","since":1%s}' % ("0" * 30),
+        '{"type":"ack","seq":1}',
+        '{"type":"shout"}',
+        "x" * 2000,
+    ],
 )
 async def test_other_messages_end_the_connection(text):
     user, run = await cast()
