@@ -45,6 +45,7 @@ class Stopwatch:
             torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
             torch.backends.cudnn.benchmark = False
             torch.set_num_threads(4)
+            torch.cuda.set_device(self.torch_device)  # a launch by ctypes goes to the current device, whose stream it has to be
             self._tiny = torch.zeros(64, device=self.torch_device)
             context = cuda_driver.use_primary_context(self.judge.index)
             self._clock = Clock(Path(config["clock_host"]), context, flush_bytes=int(config["flush_bytes"]), warm_ms=WARM_MS)
