@@ -61,7 +61,7 @@ def test_whose_fault_a_shortage_is(monkeypatch, has_program, free, blamed):
 
 
 def test_the_peak_of_a_large_task_on_an_h200():
-    """KernelBench's L1 norm: 8 GiB in, 8 GiB out, two temporaries as large; in fp64 inputs, temporaries and output take twice as much each."""
-    ledger = Ledger(8 * GIB, 8 * GIB, 0, eager=16 * GIB, precise=48 * GIB, process=700 << 20)
-    assert 80 * GIB < ledger.peak() < 90 * GIB and ledger.program() < 45 * GIB
+    """KernelBench's L1 norm: 8 GiB in, 8 GiB out, beside the inputs one temporary or the output; in fp64 twice that, and the inputs' copy."""
+    ledger = Ledger(8 * GIB, 8 * GIB, 0, eager=8 * GIB, precise=32 * GIB, process=700 << 20)
+    assert 70 * GIB < ledger.peak() < 80 * GIB and ledger.program() < 35 * GIB
     assert "too little" in too_little(SimpleNamespace(name="cpu", free_bytes=lambda: None, total_bytes=lambda: None), "for it")
