@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from verifier.devices import cuda_driver, cuda_rates
-from verifier.devices.base import Arena, Bind, Ceiling, Device, DeviceError, NoRoom
-from verifier.devices.cuda_driver import CudaError, DeviceBytes, GpuFacts, GpuIdentity, Nvml
+from verifier.devices.base import Arena, Bind, Ceiling, Device, DeviceError
+from verifier.devices.cuda_arena import CudaArena
+from verifier.devices.cuda_driver import CudaError, GpuFacts, GpuIdentity, Nvml
 from verifier.shim.clock import ClockError, build_clock
 
 if TYPE_CHECKING:  # the first parties of a judge are started before it has pydantic
@@ -37,47 +38,6 @@ _RATES = {(7, 0): (128, None, 1024), (7, 5): (128, None, 1024), (8, 0): (128, 10
     (10, 0): (256, 4096, 8192),
     (12, 0): (256, 256, 512),
 }
-
-
-class CudaArena(Arena):
-    """Plain device memory of the judge; the handle's 64 bytes travel as hexadecimal digits."""
-
-    def __init__(self, nbytes: int, torch_device: str):
-        import torch
-
-        self.nbytes = nbytes = max(nbytes, 4096)
-        try:
-            try:
-                self._pointer = cuda_driver.allocate(nbytes)
-            except CudaError:
-                torch.cuda.empty_cache()
-                self._pointer = cuda_driver.allocate(nbytes)
-        except CudaError as error:
-            figures = ""
-            with contextlib.suppress(CudaError):
-                free, total = cuda_driver.free_memory()
-                figures = f", and {free / 2**30:.1f} of {total / 2**30:.1f} GiB are free"
-            raise NoRoom(f"{nbytes / 2**30:.1f} GiB of GPU memory are needed{figures} ({error.name})") from None
-        self.handle: dict[str, Any] = {"ipc": cuda_driver.export_memory(self._pointer).hex(), "nbytes": nbytes}
-        self._owner = DeviceBytes(self._pointer, nbytes)
-        self._view = torch.as_tensor(self._owner, device=torch_device)
-
-    @property
-    def bytes(self) -> Any:
-        return self._view
-
-    def leave(self) -> None:
-        self._owner.freed = True
-        self._pointer, self._view, self._owner = 0, None, None
-
-    def close(self) -> None:
-        if self._pointer:
-            pointer, self._pointer = self._pointer, 0
-            self._view = self._owner = None
-            try:
-                cuda_driver.free(pointer)
-            except CudaError:
-                pass  # a device that failed has nothing left to free
 
 
 class CudaDevice(Device):
