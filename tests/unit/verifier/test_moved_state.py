@@ -1,0 +1,94 @@
+"""The state after the timed calls where rounding decides: told from an update that was left out."""
+
+import random
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from verifier.layout import Spec
+from verifier.moved_state import Drift, drifts, judge_drifted, state_limit
+from verifier.oracle import Rough, Wide, default_double
+from verifier.session import Run, Values
+
+COLUMNS, UNDECIDED = 80, 4
+
+
+class Voting(torch.nn.Module):
+    """Averages of which of two sums is larger; in four columns they are the same sum."""
+
+    def __init__(self, backwards: bool = False):
+        super().__init__()
+        self.backwards = backwards
+        self.register_buffer("average", torch.zeros(COLUMNS))
+        self.register_buffer("noise", torch.zeros(COLUMNS))
+        self.register_buffer("offset", torch.cat([torch.zeros(UNDECIDED), torch.ones(COLUMNS - UNDECIDED)]))
+
+    def forward(self, x):
+        halves = x.flip(0) if self.backwards else x
+        apart = halves[:16].sum(0) + halves[16:].sum(0) - x.sum(0)
+        self.noise.mul_(0.9).add_(0.1 * apart)
+        self.average.mul_(0.9).add_(0.1 * (apart + self.offset > 0).to(x.dtype))
+        return apart
+
+
+class Session:
+    precision, mutated = "fp32-strict", ["average", "noise"]
+
+    def __init__(self):
+        self.model, self.exact = Voting(), None
+
+    def take_state(self, tensors):
+        self.exact = None
+        for name, tensor in zip(self.mutated, tensors, strict=True):
+            self.model.state_dict()[name].copy_(tensor)
+
+    def inputs(self, seed: int) -> Values:
+        x = torch.rand(32, COLUMNS, generator=torch.Generator().manual_seed(seed))
+        return Values({"l": [{"t": 0}]}, [Spec.of(x)], [x])
+
+    def eager(self, values: Values, rng: int) -> Run:
+        return self.answer(self.model(*values.tensors), self.model)
+
+    def oracle(self, values: Values, rng: int, rough: int | None = None) -> Run:
+        model = Voting()
+        model.load_state_dict(self.model.state_dict())
+        model.double()
+        for name, value in zip(self.mutated, self.exact or [], strict=False):
+            model.state_dict()[name].copy_(value)
+        with default_double(), Wide() if rough is None else Rough(rough, torch.float32):
+            return self.answer(model(*[tensor.double() for tensor in values.tensors]), model)
+
+    def answer(self, output: torch.Tensor, model: torch.nn.Module) -> Run:
+        return Run(Values({"t": 0}, [Spec.of(output)], [output]), [model.state_dict()[name].clone() for name in self.mutated])
+
+
+@pytest.fixture
+def stage():
+    session = Session()
+    original = [session.model.state_dict()[name].clone() for name in session.mutated]
+    expectations, limits = SimpleNamespace(no_oracle=""), SimpleNamespace(oracle=60.0)
+    return SimpleNamespace(reference=session, original=original, draws=random.Random(3), expectations=expectations, limits=limits)
+
+
+def test_what_rounding_decides_is_no_update_left_out(stage):
+    average, noise = drifts(stage)
+    left = [stage.reference.model.average, stage.reference.model.noise]
+    assert all(torch.equal(own, before) for own, before in zip(left, stage.original, strict=True))
+    eager, program = Voting(), Voting(backwards=True)
+    for seed in range(70):
+        (x,) = stage.reference.inputs(seed).tensors
+        eager(x), program(x)
+    limit = state_limit(torch.float32)
+    nothing = torch.zeros(COLUMNS)
+    assert not judge_drifted(program.average, eager.average, limit, Drift(0.0, 0.0, 0.0), noise=False).ok  # rounding did decide
+    assert judge_drifted(program.average, eager.average, limit, average, noise=False).ok
+    assert not judge_drifted(nothing, eager.average, limit, average, noise=False).ok
+    for sound in (program.noise, nothing):
+        assert judge_drifted(sound, eager.noise, limit, noise, noise=True).ok and judge_drifted(sound, nothing, limit, noise, noise=True).ok
+    assert not judge_drifted(nothing + 0.1, nothing, limit, noise, noise=True).ok
+
+
+def test_without_fp64_nothing_is_granted(stage):
+    stage.expectations.no_oracle = "no fp64"
+    assert drifts(stage) == []
