@@ -193,7 +193,7 @@ class Rough(Wide):
         length = _length(name, args, first)
         if length is None:
             pointwise = torch.Tag.pointwise in func.tags and name not in _EXACT
-            return [self.store * _real(first).abs()] if pointwise else None
+            return [_real(first).abs().mul_(self.store)] if pointwise else None
         leaves = output if isinstance(output, (list, tuple)) else [output]
         positive = name in _REDUCTIONS
         uneven = positive or "softmax" in name
