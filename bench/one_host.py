@@ -229,8 +229,8 @@ class Pass:
             page = self.client.get(f"/runs/{run}/candidates/{best}/diff", against="task", view=layout).text
             figures[layout] = {
                 "bytes": len(page.encode()),
-                "inserted": len(re.findall(r'<td class="src ins', page)),
-                "deleted": len(re.findall(r'<td class="src del', page)),
+                "inserted": len(re.findall(r'<td class="src (?:\w+ )?ins', page)),
+                "deleted": len(re.findall(r'<td class="src (?:\w+ )?del', page)),
             }
             counted = re.search(r'<span class="ins">\+(\d+)</span> <span class="del">−(\d+)</span>', page)
             figures[layout]["counted"] = [int(counted[1]), int(counted[2])] if counted else None
