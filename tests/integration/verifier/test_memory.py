@@ -99,7 +99,7 @@ def moments(tmp_path_factory):
     return {name: units - background for name, units in most.items() if units}
 
 
-OFTEN = 3  # times that each moment is counted: it takes a while
+OFTEN = 2  # times that each moment is counted: it takes a while
 ROOM = 0.3  # units, for what is small
 
 
