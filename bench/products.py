@@ -74,7 +74,7 @@ def capture_one(arguments: argparse.Namespace) -> int:
     import gc
 
     import torch
-    from coverage import FakeTensorMode, capture, cast, narrow
+    from coverage import REAL, DataDependentOutputException, FakeTensorMode, capture, cast, known_bytes, narrow
 
     from agents.compiler import DeviceFigures, Options, families, make_plan
     from agents.compiler.families import half_conv, half_product
@@ -86,13 +86,23 @@ def capture_one(arguments: argparse.Namespace) -> int:
     code = compile(source, str(arguments.checkout), "exec")
     half = HALVES.get(arguments.precision, ("", ""))[0]
     half_product.worthwhile = half_conv.worthwhile = lambda *_: True  # measured, whatever the model says
-    with FakeTensorMode(allow_non_fake_inputs=True):
+
+    def exported():
         exec(code, names)
         model, inputs = names["Model"](*names["get_init_inputs"]()), names["get_inputs"]()
         if half:
             narrow(model, getattr(torch, half))
             inputs = [cast(value, getattr(torch, half)) for value in inputs]
-        captured = capture(model, inputs, source, "train")
+        return capture(model, inputs, source, "train")
+
+    try:
+        with FakeTensorMode(allow_non_fake_inputs=True):
+            captured = exported()
+        refused = "FakeTensorMode" in captured.reason
+    except DataDependentOutputException:  # the constructor reads values
+        refused = True
+    if refused and known_bytes(arguments.checkout) < REAL:
+        captured = exported()
     if captured.graph is None:
         return 1
     plan = make_plan(captured, source, DeviceFigures.h200(), arguments.precision)

@@ -58,13 +58,12 @@ def _together(tail: Tail, access: Access, size: int, along: int, width: int) -> 
     return runs and not access.index and not access.offset % width and all(stride % width == 0 for stride in rest) and size * width in (8, 16, 32)
 
 
-def _vector(into: str, source: str, size: int) -> list[str]:
-    """Copies `size` bytes as whole vectors."""
-    if size == 8:
-        return [f"*(int2*){into} = *(const int2*)({source});"]
-    if size == 16:
-        return [f"*(int4*){into} = *(const int4*)({source});"]
-    return [f"((int4*){into})[{at}] = ((const int4*)({source}))[{at}];" for at in range(size // 16)]
+def _vector(into: str, source: str, size: int, dtype: str) -> list[str]:
+    """Copies `size` bytes of these elements as whole vectors."""
+    kind, each = ("float4", 16) if dtype == "float32" else ("int2", 8) if size == 8 else ("int4", 16)
+    if size == each:
+        return [f"*({kind}*)({into}) = *(const {kind}*)({source});"]
+    return [f"(({kind}*)({into}))[{at}] = ((const {kind}*)({source}))[{at}];" for at in range(size // each)]
 
 
 def tail_lines(tail: Tail, printing: Printing, value: str) -> list[str]:
@@ -83,14 +82,14 @@ def tail_lines(tail: Tail, printing: Printing, value: str) -> list[str]:
         dtype = kernel.arguments[op.access.argument].dtype
         if dtype in ("float32", "bfloat16", "float16") and _together(tail, op.access, SIZES[dtype], along, width):
             head.append(f"alignas(16) {POINTED[dtype]} {op.name}_of[{width}];")
-            head += _vector(f"{op.name}_of", f"{op.access.argument} + {address(kernel, op.access, start)}", SIZES[dtype] * width)
+            head += _vector(f"{op.name}_of", f"{op.access.argument} + {address(kernel, op.access, start)}", SIZES[dtype] * width, dtype)
             known[op.name] = f"{op.name}_of[j]" if dtype == "float32" else f"(float){op.name}_of[j]"
         elif not _varies(tail, op, along):
             known[op.name] = Expressions(kernel, CUDA, start, {}).expression(op)
     total = f"{value}[j]"
     if printing.bias and printing.bias_along:
         head.append(f"alignas(16) {half_cuda.TYPES[printing.dtype][0]} bias_of[{width}];")
-        head += _vector("bias_of", f"bias + {printing.bias}", 2 * width)
+        head += _vector("bias_of", f"bias + {printing.bias}", 2 * width, printing.dtype)
         total = f"{total} + (float)bias_of[j]"
     elif printing.bias:
         total = f"{total} + (float)bias[{printing.bias}]"
@@ -101,16 +100,8 @@ def tail_lines(tail: Tail, printing: Printing, value: str) -> list[str]:
         name = f"{argument.name}_to" + (f"{at}" if [s.access.argument for s in kernel.stores].count(argument.name) > 1 else "")
         head.append(f"alignas(16) {POINTED[argument.dtype]} {name}[{width}];")
         body.append(f"{name}[j] = {printer.text(store.op)};")
-        end += _to_memory(f"{argument.name} + {address(kernel, store.access, start)}", name, SIZES[argument.dtype] * width)
+        end += _vector(f"{argument.name} + {address(kernel, store.access, start)}", name, SIZES[argument.dtype] * width, argument.dtype)
     return [*head, "#pragma unroll", f"for (int j = 0; j < {width}; ++j) {{", *(f"    {line}" for line in body), "}", *end]
-
-
-def _to_memory(place: str, name: str, size: int) -> list[str]:
-    if size == 8:
-        return [f"*(int2*)({place}) = *(const int2*){name};"]
-    if size == 16:
-        return [f"*(int4*)({place}) = *(const int4*){name};"]
-    return [f"((int4*)({place}))[{at}] = ((const int4*){name})[{at}];" for at in range(size // 16)]
 
 
 def _varies(tail: Tail, op: Op, along: int) -> bool:
@@ -120,7 +111,7 @@ def _varies(tail: Tail, op: Op, along: int) -> bool:
 def sums(width: int, source: str) -> list[str]:
     if width == 1:
         return [f"const float value[1] = {{*({source})}};"]
-    return [f"alignas(16) float value[{width}];", *_vector("value", source, 4 * width)]
+    return [f"alignas(16) float value[{width}];", *_vector("value", source, 4 * width, "float32")]
 
 
 def kernel_source(name: str, work: Work, product: Product, printing: Printing) -> str:
@@ -191,7 +182,7 @@ def rows_and_columns(work: Work, product: Product, printing: Printing, tile: hal
         wide = "(long long)" if total * split >= 2**31 else ""
         inside += [f"    {line}" for line in sums(width, source)]
         place = f"scratch + {wide}blockIdx.z * {total} + {printing.elements}"
-        inside += [f"    {line}" for line in (_to_memory(place, "value", 4 * width) if width > 1 else [f"*({place}) = value[0];"])]
+        inside += [f"    {line}" for line in (_vector(place, "value", 4 * width, "float32") if width > 1 else [f"*({place}) = value[0];"])]
     else:
         missing = [f"if ({printing.skip}) continue;"] if printing.skip else []
         inside += [f"    {line}" for line in [*printing.rows, *missing, *sums(width, source), *tail_lines(work.tail, printing, "value")]]
@@ -220,7 +211,7 @@ def finish(name: str, work: Work, product: Product, printing: Printing, split: i
     if width == 1:
         body.append(f"    value[0] += *({source});")
     else:
-        body += [f"    alignas(16) float own[{width}];", *(f"    {line}" for line in _vector("own", source, 4 * width)), "#pragma unroll"]
+        body += [f"    alignas(16) float own[{width}];", *(f"    {line}" for line in _vector("own", source, 4 * width, "float32")), "#pragma unroll"]
         body.append(f"    for (int j = 0; j < {width}; ++j) value[j] += own[j];")
     body += ["}", *tail_lines(work.tail, printing, "value")]
     return [f"__global__ void __launch_bounds__(256) {name}_finish({printing.parameters}, const float* __restrict__ scratch) {{",
