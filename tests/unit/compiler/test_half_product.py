@@ -4,7 +4,9 @@ import pytest
 
 from agents.compiler import DeviceFigures, Options, print_program
 from agents.compiler.families import half_product
-from agents.compiler.families.half_tile import TILES
+from agents.compiler.families.family import Setting
+from agents.compiler.families.half_tile import TILES, best, tiles
+from agents.compiler.families.tensor_cores import Product
 from agents.compiler.knobs import numbers
 from tests.emulator import as_cpp
 from tests.unit.compiler.test_tensor_cores import MATMULS
@@ -88,3 +90,16 @@ def test_every_number(compiled, task):
             options = options.with_knob(number.name.rpartition(".")[2], number.values[at % len(number.values)], found.plan.own[0].id)
         found.text = as_cpp(print_program(found.plan, source, options))
         found.check()
+
+
+def test_warpgroups_are_for_their_architecture_alone():
+    other = Setting(SMALL.model_copy(update={"capability": (10, 0)}), "bf16")
+    assert tiles(Setting(SMALL, "bf16")) == TILES and not any(tile.group for tile in tiles(other))
+
+
+def test_few_rows_are_read_by_many_multiprocessors():
+    """The model cuts the depth where there are few rows, and takes large tiles where there are many."""
+    setting = Setting(DeviceFigures.h200(), "bf16")
+    assert best(Product(1, 4096, 4096, 1, True, True), setting)[1] > 1
+    tile, split = best(Product(8192, 8192, 8192, 1, True, True), setting)
+    assert (TILES[tile].rows, TILES[tile].columns, split) == (128, 256, 1)
