@@ -103,7 +103,7 @@ class HalfConv:
 
     def print_cuda(self, work: Work) -> Printed:
         found: HalfConvolution = work.detail
-        own, shape, split = found.plain, found.product, half_tile.split_of(work, found.product)
+        own, shape = found.plain, found.product
         tile = half_tile.tile_of(work, shape)
         arguments = work.arguments(("x", own.names[0]), *([("bias", own.bias)] if own.bias else []))
         weights, turned = (Argument(name, "", found.dtype, 0, read=True) for name in ("weights", "turned"))
@@ -130,7 +130,7 @@ class HalfConv:
             "\n".join(texts), arguments, packed=[Packed("weights", (own.names[1],), packed_weights(found), dtype=found.dtype)],
             shared=[*half_tile.shared_sources(tile, found.dtype), half_cuda.GATHERED], flags=half_tile.flags(tile),
             scratch=scratch + (2 * own.images * own.plane * found.image.pitch if found.image.turned else 0),
-            comment=[f"{describe(own)}, {'in ' + str(split) + ' parts' if split > 1 else 'in one'}: {half_tile.describe(work, shape)}{note}"],
+            comment=[f"{describe(own)}: {half_tile.describe(work, shape)}{note}"],
         )  # fmt: skip
 
     def print_cpp(self, work: Work) -> Printed:
