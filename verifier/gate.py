@@ -23,7 +23,8 @@ from verifier.devices.base import DeviceError
 
 LOOK = 0.01
 PATIENCE = 900.0  # seconds: far beyond what a measurement takes
-DRAIN = 0.1  # seconds in which a device ends what a frozen process had given it
+DRAIN = 0.02  # seconds between two looks whether the device still works for a process that stands still
+CALM = 5  # looks in a row that find it at rest
 
 
 class Freezable(Protocol):
@@ -78,9 +79,11 @@ class Gate:
         self._ended = threading.Event()
         self._watcher: threading.Thread | None = None
         self._parties: Callable[[], Sequence[Freezable]] = list
+        self._rests: Callable[[], bool] = lambda: True
 
-    def begin(self, parties: Callable[[], Sequence[Freezable]]) -> None:
-        self._parties = parties
+    def begin(self, parties: Callable[[], Sequence[Freezable]], rests: Callable[[], bool] = lambda: True) -> None:
+        """`rests`: whether the device has nothing to do just now."""
+        self._parties, self._rests = parties, rests
         self._watcher = threading.Thread(target=self._watch, daemon=True)
         self._watcher.start()
 
@@ -144,8 +147,10 @@ class Gate:
             while not self._alone.take(shared=False):
                 waited = True
                 self._wait(deadline)
-            if waited:
-                time.sleep(DRAIN)
+            calm = 0 if waited else CALM
+            while calm < CALM:  # what a process had given the device before it was frozen still runs, for seconds perhaps
+                calm = calm + 1 if self._rests() else 0
+                self._wait(deadline, DRAIN)
             with self._state:
                 while self._closed_at is not None:  # its own parties stood still until a moment ago
                     self._state.wait(LOOK)
@@ -163,10 +168,10 @@ class Gate:
             self._mine = self._turn.take(shared=False)
             return self._mine
 
-    def _wait(self, deadline: float) -> None:
+    def _wait(self, deadline: float, seconds: float = LOOK) -> None:
         if time.monotonic() > deadline:
-            raise DeviceError(f"another verifier has kept the device to itself for {PATIENCE / 60:.0f} minutes: look at what it does, or end it")
-        time.sleep(LOOK)
+            raise DeviceError(f"another verifier has kept the device busy for {PATIENCE / 60:.0f} minutes: look at what it does, or end it")
+        time.sleep(seconds)
 
     def _come(self) -> None:
         with self._state:
@@ -222,8 +227,6 @@ class Gate:
         for party in self._parties():
             party.freeze()
             self._frozen.append(party)
-        if self._frozen:
-            time.sleep(DRAIN)
         self._floor.leave()
 
     def _reopen(self) -> None:

@@ -66,7 +66,7 @@ class Judge:
             self.inbox.put(self.opening.frame)
         threading.Thread(target=self._read, daemon=True).start()
         if self.device.kind == "cuda":
-            self.pool.gate.begin(self.pool.alive)
+            self.pool.gate.begin(self.pool.alive, self.device.rests)
         if self.opening is None:
             if self.device.rehearsal is not None:
                 self.device.rehearsal.join()

@@ -108,6 +108,7 @@ class Caller:
         before = None
         if fits and reread and self.previous:
             if later:
+                device.sync()  # the copy of this call's outputs is made before the party writes where they lie
                 party.ask("again", {"slot": slot}, self.limit)
             at = offsets if later else [half + offset for offset in offsets]
             before = [kept(view(memory.bytes, spec, offset), copy=True) for spec, offset in zip(self.previous, at, strict=True)]

@@ -87,6 +87,10 @@ class Device(ABC):
         """What is one and the same for all judges that measure on it."""
         return self.name
 
+    def rests(self) -> bool:
+        """Whether it has no other work than this judge's."""
+        return True
+
     def begin(self) -> None:  # noqa: B027  most devices have nothing that is worth a thread
         """Begins, in threads of its own, what `open` will wait for and what needs no torch, so that both go on at once."""
 

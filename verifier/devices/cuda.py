@@ -30,6 +30,7 @@ _CLOCK = "/opt/stitchwork/cuda-clock.so"  # where a sandbox shows it
 KEPT_BYTES = 2 << 30  # of the judge's own, beyond which it gives back: parties on the same GPU need them
 SHORT = 0.3  # of the device's memory free, below which the judge gives back what it keeps
 MINIMUM_FREE = 2 << 30  # bytes; less, and a task of ordinary size has no room
+RESTING, RESTING_NS = 4, 400_000  # times the usual wait of a tiny kernel, and a fifth of a time slice: more has work of others in it
 MOST_COMPILERS = 8  # of a torch.compile: each takes some hundred MiB of the party's memory
 _NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset", "/dev/nvidia-caps")
 # Dense floating-point operations per clock and multiprocessor: (fp32 on CUDA cores, TF32, 16 bit on tensor cores).
@@ -155,6 +156,9 @@ class CudaDevice(Device):
         self._probe.add_(1)
         self.sync()
         return time.monotonic_ns() - begin
+
+    def rests(self) -> bool:
+        return self.wait_ns() < max(RESTING * (self.usual_wait_ns() or 0), RESTING_NS)
 
     def learn_wait(self) -> None:
         if self.rehearsal is not None:

@@ -125,10 +125,25 @@ def test_two_that_want_to_measure_do_so_one_after_the_other(judges):
 def test_one_that_never_lets_go_is_an_error(tmp_path, monkeypatch):
     monkeypatch.setattr(gates, "PATIENCE", 0.05)
     holder, other = Gate("cuda:0", tmp_path), Gate("cuda:0", tmp_path)
-    with holder.alone(), pytest.raises(DeviceError, match="kept the device to itself"), other.alone():
+    with holder.alone(), pytest.raises(DeviceError, match="kept the device busy"), other.alone():
         pass
     with other.alone():  # and then it can be had
         pass
+
+
+def test_nothing_is_measured_before_the_device_has_come_to_rest(tmp_path):
+    """A frozen process's kernels run on until those that it had launched are done."""
+    mine, other = Gate("cuda:0", tmp_path), Gate("cuda:0", tmp_path)
+    looks = [False, True, True, False, *[True] * 20]
+    mine.begin(list, lambda: looks.pop(0))
+    other.begin(list)
+    try:
+        until(lambda: other._floor.held)
+        with mine.alone():
+            assert len(looks) == 24 - 4 - gates.CALM
+    finally:
+        mine.end()
+        other.end()
 
 
 def test_another_device_is_nobodys_concern(tmp_path):
