@@ -68,6 +68,7 @@ class Gate:
         name = f"stitchwork-{os.getuid()}-{device.replace(':', '-')}"
         self._turn, self._asked = Lock(folder / f"{name}.turn"), Lock(folder / f"{name}.turn")
         self._floor, self._alone = Lock(folder / f"{name}.floor"), Lock(folder / f"{name}.floor")
+        self._here, self._probe = Lock(folder / f"{name}.judges"), Lock(folder / f"{name}.judges")
         self._state = threading.Condition()
         self._open = True  # whether this judge's threads may work on the device
         self._busy = 0  # of its threads, those that do
@@ -84,6 +85,7 @@ class Gate:
     def begin(self, parties: Callable[[], Sequence[Freezable]], rests: Callable[[], bool] = lambda: True) -> None:
         """`rests`: whether the device has nothing to do just now."""
         self._parties, self._rests = parties, rests
+        self._stay()
         self._watcher = threading.Thread(target=self._watch, daemon=True)
         self._watcher.start()
 
@@ -91,8 +93,22 @@ class Gate:
         self._ended.set()
         if self._watcher is not None:
             self._watcher.join()
-        for lock in (self._asked, self._floor, self._alone, self._turn):
+        for lock in (self._asked, self._floor, self._alone, self._turn, self._here):
             lock.leave()
+
+    def others(self) -> bool:
+        """Whether another judge has begun to use the device, and not ended."""
+        if self._watcher is None:
+            return False
+        self._here.leave()
+        found = not self._probe.take(shared=False)
+        self._probe.leave()
+        self._stay()
+        return found
+
+    def _stay(self) -> None:
+        while not self._here.take(shared=True):  # another one is looking just now
+            time.sleep(LOOK / 10)
 
     # The judge's threads
 

@@ -245,7 +245,7 @@ class Judge:
         next one: where much is missing, it is ended too, and the device looked at again."""
         before = self.free_at_rest
         free = self.device.free_bytes()
-        if before is None or free is None:
+        if before is None or free is None or self.pool.gate.others():  # whose memory it is cannot be told
             return ""
         if free < before - SESSION_BYTES:
             self._end_session()

@@ -146,6 +146,19 @@ def test_nothing_is_measured_before_the_device_has_come_to_rest(tmp_path):
         other.end()
 
 
+def test_a_judge_knows_whether_there_are_others(tmp_path):
+    mine, other = Gate("cuda:0", tmp_path), Gate("cuda:0", tmp_path)
+    mine.begin(list)
+    try:
+        assert not mine.others()
+        other.begin(list)
+        assert mine.others() and other.others() and mine.others()
+    finally:
+        other.end()
+        assert not mine.others()
+        mine.end()
+
+
 def test_another_device_is_nobodys_concern(tmp_path):
     with Gate("cuda:0", tmp_path).alone(), Gate("cuda:1", tmp_path).alone():
         pass
