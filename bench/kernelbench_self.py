@@ -202,10 +202,14 @@ def summary(rows: list[dict[str, Any]], wanted: int, seconds: float) -> str:
 
 def merged(arguments: argparse.Namespace) -> int:
     parts = [json.loads(path.read_text()) for path in arguments.merge]
-    rows = sorted((row for part in parts for row in part["rows"]), key=lambda row: _order(row["task"]))
+    found: dict[str, dict[str, Any]] = {}
+    for row in (row for part in parts for row in part["rows"]):  # a later part counts, unless an earlier one has a good row of the same task
+        if row["ok"] or not found.get(row["task"], row)["ok"]:
+            found[row["task"]] = row
+    rows = sorted(found.values(), key=lambda row: _order(row["task"]))
     content = {
         **{name: parts[0][name] for name in ("what", "device", "workers")},
-        "seconds": [part["seconds"] for part in parts],
+        "seconds": [seconds for part in parts for seconds in (part["seconds"] if isinstance(part["seconds"], list) else [part["seconds"]])],
         "models": len(rows),
         "passed_as_orchestration": sum(row["ok"] for row in rows),
         "rows": rows,

@@ -60,7 +60,7 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--again",
         default="",
-        help='rows to make anew where the code has changed: "failed", "behind" (the best baseline), "older" (all); or parts of names',
+        help='rows to make anew where the code has changed: "failed", "missing" (a baseline), "behind" (the best one), "older" (all); or parts of names',
     )
     run.add_argument("--limit-seconds", type=float, help="of the whole sitting; what is not done by then waits for the next")
     run.add_argument("--task-seconds", type=float, default=900, help="after which a task is given up as failed")
@@ -124,6 +124,8 @@ def anew(part: str, key: str, store: Store) -> bool:
     older = row.get("code") != store.code
     if part == "failed":
         return not row["solved"] and (older or row["status"] in UNLUCKY)
+    if part == "missing":
+        return older and (not row["solved"] or bool(row.get("missing")))
     if part == "behind":
         return older and (not row["solved"] or row["best"]["ratio"] < 1)
     return older if part == "older" else part in key

@@ -172,6 +172,7 @@ class Outcome:
     seconds: float = 0.0
     attempts: int = 1
     stages: dict[str, float] = field(default_factory=dict)
+    margins: dict[str, float] = field(default_factory=dict)  # of each trial that has one: error / bound
 
 
 def evidence(report: Report) -> list[str]:
@@ -250,6 +251,7 @@ class Desk:
             outcome.ok, outcome.matched = judged(entry, form, report)
             outcome.status, outcome.program_class, outcome.message = report.status, report.program_class, report.message
             outcome.stages = {stage.name: stage.seconds for stage in report.stages}
+            outcome.margins = {trial.name: round(trial.error / trial.bound, 4) for trial in report.trials if trial.error is not None and trial.bound}
             eager = report.against("eager")
             outcome.speedup = round(eager.speedup.ratio, 3) if eager else None
             if outcome.ok or report.status not in ("inconclusive", "infrastructure_error"):

@@ -157,6 +157,10 @@ def test_rows_are_made_anew_by_other_code_or_name_and_the_newer_one_counts(tmp_p
     ]  # fmt: skip
     store.code = "another"
     assert [[anew(part, key, store) for key in keys] for part in ("failed", "behind", "older")] == [[False, True, True], [True] * 3, [True] * 3]
+    store.rows[keys[0]]["missing"] = {"compile": "did not compile"}
+    assert [anew("missing", key, store) for key in keys] == [True] * 3
+    del store.rows[keys[0]]["missing"]
+    assert [anew("missing", key, store) for key in keys] == [False, True, True]
     newer = {"made": "2100", "rows": {keys[0]: {**row(1.2, 0.8), "made": "2100"}}}
     both = merged([newer, json.loads((tmp_path / "kernelbench.json").read_text())])
     assert len(both["rows"]) == 3 and both["rows"][keys[0]]["best"]["ratio"] == 0.8, "better or worse"
