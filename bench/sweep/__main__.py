@@ -60,7 +60,7 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--again",
         default="",
-        help='rows to make anew where the code has changed: "failed", "missing" (a baseline), "behind" (the best one), "older" (all); or parts of names',
+        help='rows to make anew where the code has changed: "failed", "missing" (a baseline), "behind" (the best), "older" (all); or parts of names',
     )
     run.add_argument("--limit-seconds", type=float, help="of the whole sitting; what is not done by then waits for the next")
     run.add_argument("--task-seconds", type=float, default=900, help="after which a task is given up as failed")
