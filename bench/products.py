@@ -186,6 +186,7 @@ def canonical(case: dict[str, Any]) -> dict[str, Any]:
 def run(arguments: argparse.Namespace) -> int:
     import torch
 
+    torch.cuda.set_device(arguments.device)  # what the compiled libraries launch goes to the current one
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     deadline = time.monotonic() + arguments.limit_seconds
     shard, shards = (int(n) for n in arguments.shard.split("/"))
