@@ -236,8 +236,8 @@ __device__ __forceinline__ void multiply_tf32(float (&d)[4], const unsigned (&a)
 }
 """
 
-WARP_TILE = r"""// A block's tile of a product: M rows by N columns, a warp's part is WARP_M by WARP_N. Sums over a depth of PROMOTED stay in the tensor cores,
-// which cut them off; beyond that they are added up in registers, rounded.
+WARP_TILE = r"""// A block's tile of a product: M rows by N columns, a warp's part is WARP_M by WARP_N. Sums over a depth of PROMOTED stay in the
+// tensor cores, which cut them off; beyond that they are added up in registers, rounded.
 template <int M, int N, int WARP_M, int WARP_N, int STAGES, int PROMOTED, bool A_DEPTH_INNER, bool B_DEPTH_INNER> struct Tile {
     static constexpr int DEPTH = 32, A_PITCH = A_DEPTH_INNER ? DEPTH + 4 : M + 8, B_PITCH = B_DEPTH_INNER ? DEPTH + 4 : N + 8;
     static constexpr int A_FLOATS = A_PITCH * (A_DEPTH_INNER ? M : DEPTH), STAGE = A_FLOATS + B_PITCH * (B_DEPTH_INNER ? N : DEPTH);
