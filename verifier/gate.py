@@ -25,6 +25,7 @@ LOOK = 0.01
 PATIENCE = 900.0  # seconds: far beyond what a measurement takes
 DRAIN = 0.02  # seconds between two looks whether the device still works for a process that stands still
 CALM = 5  # looks in a row that find it at rest
+LONGEST_DRAIN = 10.0  # seconds; what works longer is nobody's frozen process: a program that keeps the device busy is to be found out, not waited for
 
 
 class Freezable(Protocol):
@@ -159,14 +160,10 @@ class Gate:
             while not self._take_turn():
                 self._wait(deadline)
         try:
-            waited = False
             while not self._alone.take(shared=False):
-                waited = True
                 self._wait(deadline)
-            calm = 0 if waited else CALM
-            while calm < CALM:  # what a process had given the device before it was frozen still runs, for seconds perhaps
-                calm = calm + 1 if self._rests() else 0
-                self._wait(deadline, DRAIN)
+            if self.others():
+                self._drain()
             with self._state:
                 while self._closed_at is not None:  # its own parties stood still until a moment ago
                     self._state.wait(LOOK)
@@ -179,15 +176,22 @@ class Gate:
                 self._open = self._watcher is None  # until the watcher has the floor again
             self.point()
 
+    def _drain(self) -> None:
+        """What a process had given the device before it was frozen still runs, for seconds perhaps."""
+        calm, deadline = 0, time.monotonic() + LONGEST_DRAIN
+        while calm < CALM and time.monotonic() < deadline:
+            calm = calm + 1 if self._rests() else 0
+            time.sleep(DRAIN)
+
     def _take_turn(self) -> bool:
         with self._state:
             self._mine = self._turn.take(shared=False)
             return self._mine
 
-    def _wait(self, deadline: float, seconds: float = LOOK) -> None:
+    def _wait(self, deadline: float) -> None:
         if time.monotonic() > deadline:
             raise DeviceError(f"another verifier has kept the device busy for {PATIENCE / 60:.0f} minutes: look at what it does, or end it")
-        time.sleep(seconds)
+        time.sleep(LOOK)
 
     def _come(self) -> None:
         with self._state:

@@ -159,6 +159,23 @@ def test_a_judge_knows_whether_there_are_others(tmp_path):
         mine.end()
 
 
+def test_a_device_that_never_rests_is_measured_all_the_same(tmp_path, monkeypatch):
+    """A program that keeps it busy is found out by what its neighbours wait, so it must come to that."""
+    monkeypatch.setattr(gates, "LONGEST_DRAIN", 0.1)
+    looks: list[bool] = []
+    mine, other = Gate("cuda:0", tmp_path), Gate("cuda:0", tmp_path)
+    mine.begin(list, lambda: bool(looks.append(False)))
+    try:
+        with mine.alone():
+            assert not looks, "alone on the device there is nobody whose work would have to end"
+        other.begin(list)
+        with mine.alone():
+            assert looks
+    finally:
+        other.end()
+        mine.end()
+
+
 def test_another_device_is_nobodys_concern(tmp_path):
     with Gate("cuda:0", tmp_path).alone(), Gate("cuda:1", tmp_path).alone():
         pass
