@@ -94,10 +94,12 @@ def is_scaling(node: Node) -> bool:
 
 
 def is_shift(node: Node, specs: Specs) -> bool:
-    """By a vector over the last axis, the same for every row."""
+    """By a vector over the last axis, the same for every row; it adds no axis in front."""
     if node.op not in SHIFTS or len(node.args) != 2 or not isinstance(node.args[1], dict) or "ref" not in node.args[1]:
         return False
     shape, vector = specs[node.name].shape, specs[node.args[1]["ref"]]
+    if len(shape) != len(specs[node.args[0]["ref"]].shape):
+        return False
     return vector.dtype == "float32" and vector.shape[-1:] == shape[-1:] and all(size == 1 for size in vector.shape[:-1])
 
 

@@ -10,7 +10,7 @@ from agents.compiler.kernels.schedule import schedule
 from agents.compiler.kernels.shape import Shape, shape_of
 from agents.compiler.kernels.triton_expressions import RESERVED, check_covered
 from agents.compiler.kernels.triton_shape import TritonShape, triton_shape_of
-from agents.compiler.naming import kernel_base, rename_arguments
+from agents.compiler.naming import RESERVED_IN_C, kernel_base, rename_arguments
 from agents.compiler.network import SIZES, Network, refs, size_bytes
 from agents.compiler.options import Options
 from agents.compiler.plan import CompilerPlan, Group, kernel_bytes, word, work_of
@@ -280,7 +280,7 @@ class Forward:
     def _kernel_name(self, group: Group, kernel: Kernel, shape: Shape | TritonShape, moved: int) -> str:
         """Prints the kernel once; a group whose kernel is the same text shares it."""
         base = kernel_base(group.kinds)
-        rename_arguments(kernel, self.network, RESERVED if self.triton else frozenset())
+        rename_arguments(kernel, self.network, RESERVED if self.triton else RESERVED_IN_C)
         kernel.name = "NAME"
         printer = print_triton.TritonKernel if self.triton else print_cuda.CudaKernel if self.cuda else print_cpp.CppKernel
         body = printer(kernel, shape).text([])

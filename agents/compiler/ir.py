@@ -140,4 +140,8 @@ def collapse(kernel: Kernel) -> Kernel:
             op.attr = next(at for at, run in enumerate(runs) if op.attr in run)
     kernel.sizes = [product(kernel.sizes[axis] for axis in run) for run in runs]
     kernel.outer, kernel.inner = list(range(len(outer))), list(range(len(outer), len(runs)))
+    if not runs and kernel.reduces:  # a sum over one element: its loop needs an axis
+        kernel.sizes, kernel.inner = [1], [0]
+        for access in accesses:
+            access.strides = (0,)
     return kernel

@@ -85,6 +85,8 @@ Offered = dict[str, tuple[tuple[int, ...], int]]  # knob: values, value now
 
 def of_cuda(kernel: Kernel, shape: Shape) -> Offered:
     blocks = tuple(n for n in (64, 128, 256, 512, 1024) if not kernel.reduces or shape.warp_rows or shape.style == "lanes" or n <= kernel.length)
+    if shape.style == "stripes":
+        return {"block": ((512, 1024), shape.threads), "groups": ((0, 8, 16, 32), 0)}  # from 8 on: threads that walk down their columns
     found: Offered = {"block": (blocks, shape.threads)}
     width = vector_width(kernel)
     if shape.style == "elements":

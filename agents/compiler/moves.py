@@ -196,9 +196,21 @@ def _family(plan, network: Network, options: Options, group: Group, report: Repo
         offered = families.by_name(group.family).knobs(work_of(plan, network, group, options))
     except Refused:
         return []
-    found = _neighbours(options, group, offered, total, ms)
     speedup, library = report.speedup, library_ms(group, plan.figures, plan.precision)
     behind = ms is not None and ms > library * SLOWER
+    kernels = offered.pop("direct", None)
+    found = _neighbours(options, group, offered, total, ms)
+    if kernels is not None and options.knob("direct", group.id, -1) < 0:
+        found.append(
+            Move(
+                strategy="block-size",
+                group=group.id,
+                options=options.with_knob("direct", 1 - kernels[1], group.id),
+                expected_speedup=gain(total, ms, library) + 0.001 if behind else gain(total, ms, (ms or 0) * 0.95, 0.02),
+                expectation=f"{group.title} {'by unfolded windows' if kernels[1] else 'straight from the image'}, by the other kernel",
+                why=f"its kernel takes {ms:.3g} ms, the library's about {library:.3g} ms" if behind else "which of the two is faster is close",
+            )
+        )
     if behind or (speedup is not None and speedup.low <= 1.0):
         taken = f"its kernel takes {ms:.3g} ms, the library's about {library:.3g} ms" if behind else ""
         found.append(

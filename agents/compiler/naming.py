@@ -8,6 +8,17 @@ from agents.compiler.builder import identifier
 from agents.compiler.ir import Kernel
 from agents.compiler.network import Network
 
+# Names that a printed C++ or CUDA function has for itself, beside the language's.
+_WORDS = (
+    "i j k l m n row at thread lane item part start end step group chunk tile mine first stage slot down across from memory held ready bring line "
+    "plane block scratch stream "
+    "alignas alignof and asm auto bitand bitor bool break case catch char class compl const constexpr continue default delete do double else enum "
+    "explicit export extern false float for friend goto if inline int long mutable namespace new not nullptr operator or private protected public "
+    "register return short signed sizeof static struct switch template this throw true try typedef typeid typename union unsigned using virtual void "
+    "volatile while xor"
+)
+RESERVED_IN_C = frozenset(_WORDS.split())
+
 
 def rename_arguments(kernel: Kernel, network: Network, reserved: set[str] = frozenset()) -> tuple[dict[str, str], dict[str, str]]:
     """Short names for pointers and loads, none of them in `reserved`; returns (old pointer -> new, old operation -> new)."""

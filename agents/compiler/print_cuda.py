@@ -6,13 +6,15 @@ from collections.abc import Mapping
 
 from agents.compiler.families import NAME, Printed
 from agents.compiler.ir import Kernel, product
-from agents.compiler.kernels import cuda_columns, cuda_split
+from agents.compiler.kernels import cuda_columns, cuda_split, cuda_stripes
 from agents.compiler.kernels.cuda_body import Body, array_bytes, read_again, shared_bytes
 from agents.compiler.kernels.cuda_lanes import Lanes, held_loads
 from agents.compiler.kernels.expressions import CUDA, POINTED, Expressions, functions_used, halves_used
 from agents.compiler.kernels.math_cuda import TYPES, sources
 from agents.compiler.kernels.one_pass import one_pass
 from agents.compiler.kernels.shape import Shape
+from agents.compiler.kernels.stripes import stages_bytes
+from agents.compiler.kernels.vectors import index_type
 
 PASSES = {"split": cuda_split, "columns": cuda_columns}  # styles in which each pass over the rows is a kernel
 STATIC_SHARED = 48 << 10  # bytes of shared memory that a kernel may have without asking
@@ -57,18 +59,16 @@ class CudaKernel:
         head = [f"// {line}" for line in comment]
         if self.shape.style in PASSES:
             return "\n".join([*head, *self.split(), ""])
-        {"elements": self.elements, "rows": self.rows, "lanes": self.lanes, "scan": self.scan}[self.shape.style]()
+        {"elements": self.elements, "rows": self.rows, "lanes": self.lanes, "stripes": self.stripes, "scan": self.scan}[self.shape.style]()
         grid = {
-            "elements": self.grid_of(-(-product(self.kernel.sizes) // (self.body.width * self.shape.work))),
+            "elements": max(1, -(-product(self.kernel.sizes) // (self.body.width * self.shape.work * self.shape.threads))),
             "rows": self.kernel.rows * self.shape.cluster if self.body.shared else -(-self.kernel.rows // (self.shape.threads // self.body.team)),
             "lanes": -(-self.kernel.rows // (self.shape.threads // self.shape.groups)),
+            "stripes": self.kernel.rows // self.kernel.sizes[self.kernel.outer[-1]] if self.kernel.outer else 1,
             "scan": self.kernel.rows,
         }[self.shape.style]
         lines = self.function(f"{self.kernel.name}_kernel", self.parameters(), self.body.take())
         return "\n".join([*head, *lines, *self.launcher([(f"{self.kernel.name}_kernel", grid)]), ""])
-
-    def grid_of(self, work: int) -> int:
-        return max(1, min(-(-work // self.shape.threads), 65535))
 
     def function(self, name: str, parameters: list[str], lines: list[str]) -> list[str]:
         bounds = f"{self.shape.threads}, {self.shape.resident}" if self.shape.resident else f"{self.shape.threads}"
@@ -79,7 +79,7 @@ class CudaKernel:
         parameters = [*self.parameters(), *(["double* __restrict__ scratch"] if scratch else []), "void* stream"]
         names = ", ".join([*self.kernel.arguments, *(["scratch"] if scratch else [])])
         lines = [f'extern "C" int {self.kernel.name}({", ".join(parameters)}) {{']
-        shared = shared_bytes(self.shape, self.body)
+        shared = stages_bytes(self.kernel) if self.shape.style == "stripes" else shared_bytes(self.shape, self.body)
         if shared > STATIC_SHARED:
             lines.append(f"    cudaFuncSetAttribute({launches[0][0]}, cudaFuncAttributeMaxDynamicSharedMemorySize, {shared});")
         lines += [f"    {name}<<<{grid}, {self.shape.threads}, {shared}, (cudaStream_t)stream>>>({names});" for name, grid in launches]
@@ -101,11 +101,20 @@ class CudaKernel:
             body.close()
             return
         work = product(kernel.sizes) // body.width
+        beyond = self.shape.threads if self.shape.work == 1 else self.shape.threads * -(-work // (self.shape.work * self.shape.threads))  # a step
+        kind = index_type(kernel, list(range(len(kernel.sizes))), body.width * (work + beyond))
+        wide = f"({kind})" if kind == "long" else ""
+        first = f"{wide}blockIdx.x * {self.shape.threads} + threadIdx.x"
         if self.shape.work > 1:
             body.put(f"#pragma unroll {self.shape.work}")
-        body.open(f"for (long at = (long)blockIdx.x * {self.shape.threads} + threadIdx.x; at < {work}; at += (long)gridDim.x * {self.shape.threads})")
-        body.vector_body(step, {}, f"at * {body.width}" if body.width > 1 else "at", "long")
-        body.close()
+            body.open(f"for ({kind} at = {first}; at < {work}; at += {wide}gridDim.x * {self.shape.threads})")
+        else:
+            body.put(f"const {kind} at = {first};")
+            if work % self.shape.threads:
+                body.put(f"if (at >= {work}) return;")
+        body.vector_body(step, {}, f"at * {body.width}" if body.width > 1 else "at", kind)
+        if self.shape.work > 1:
+            body.close()
 
     def rows(self) -> None:
         kernel, body = self.kernel, self.body
@@ -163,6 +172,9 @@ class CudaKernel:
 
     def lanes(self) -> None:
         self.body.lines = Lanes(self.kernel, self.shape, self.body).lines()
+
+    def stripes(self) -> None:
+        self.body.lines = cuda_stripes.lines(self.kernel, self.shape, self.body)
 
     def scan(self) -> None:
         """Tiles of a few elements a thread; what came before a thread is summed over the block, what came before the tile is carried."""

@@ -431,6 +431,13 @@ inline void stage_wait(unsigned long long* barrier, int parity) {
         emulated::meet(emulated::RUNS);
     }
 }
+inline void bulk_barrier(unsigned long long* barrier) { stage_barrier(barrier, 1); }
+inline void bulk_start(unsigned long long* barrier, float* to, const float* from, int bytes) {
+    if ((uintptr_t)to % 16 || (uintptr_t)from % 16 || bytes % 16) { std::fprintf(stderr, "emulated: a bulk copy off its alignment\n"); std::abort(); }
+    std::memcpy(to, from, bytes);
+    stage_arrive(barrier);
+}
+inline void bulk_wait(unsigned long long* barrier, int parity) { stage_wait(barrier, parity); }
 template <int THREADS> void multipliers_meet() { barrier_wait(1, THREADS); }
 inline void stage_for_tensor_cores() {}
 inline void products_begin() {}

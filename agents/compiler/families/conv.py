@@ -12,11 +12,12 @@ from typing import Any
 
 from agents.compiler.builder import Refused
 from agents.compiler.families import direct_conv, tensor_cores
+from agents.compiler.families.conv_gather import AXES, image_loads, image_setup, output_position
 from agents.compiler.families.family import NAME, Cost, Match, Packed, Printed, Setting, Work, plain_cost
 from agents.compiler.families.matmul import LEAST_SIDE, MOST_BATCHES, RESERVED, Operand, operand_loads, refuse_unless_fp32
 from agents.compiler.families.pool import parameters, three
 from agents.compiler.families.product_kernel import Printing, kernel_source
-from agents.compiler.families.tensor_cores import DEPTH, Product, Tile
+from agents.compiler.families.tensor_cores import DEPTH, Product
 from agents.compiler.figures import own_arithmetic
 from agents.compiler.ir import Argument, product
 from agents.compiler.kernels.expressions import CUDA
@@ -26,11 +27,10 @@ from verifier.graph import Node
 
 LEAST_FLOPS = 1 << 27
 THIN_FLOPS = 1 << 30  # from which groups of half as many output channels are worth it, most of whose tiles is empty: the library does worse
-AXES = ("d", "h", "w")
 NAMES = {f"conv{kind}{rank}d": (kind == "_transpose", rank) for kind in ("", "_transpose") for rank in (1, 2, 3)}
 RESERVED_HERE = (*RESERVED, *direct_conv.RESERVED,
                  "x", "at_column", "at_position", "image", "position", "of_phase", "steps", "depth", "valid", "source", "tap", "channel",
-                 "phase", "q", "from",
+                 "phase", "q", "from", "part", "unit",
                  *(f"{name}_{axis}" for axis in AXES for name in ("taps", "shift", "start", "at", "phase", "o")))  # fmt: skip
 
 
@@ -105,9 +105,15 @@ class Convolution:
         return self.channels // self.groups
 
     @property
-    def taps_outer(self) -> bool:
-        """Whether a stage lies within one tap: otherwise channels are outermost, and every element finds its own tap."""
-        return self.each % DEPTH == 0
+    def unit(self) -> int:
+        """Channels under one tap that lie side by side in the depth; 0: channels are outermost, and every element finds its own tap."""
+        return next((count for count in (DEPTH, 16, 8, 4) if self.each % count == 0), 0)
+
+    @property
+    def taps_inner(self) -> bool:
+        """Whether the taps of some channels follow one another: neighbouring taps see the same lines of the image, which the first level caches.
+        Phases differ in their number of taps, by which nothing should be divided."""
+        return self.phases == 1
 
     @property
     def pointwise(self) -> bool:
@@ -129,7 +135,10 @@ class Convolution:
     def product(self) -> Product:
         columns = self.images * product(axis.positions for axis in self.axes)
         depth = DEPTH * max(self.steps(phase) for phase in self.every_phase())
-        return Product(self.outputs // self.groups, columns, depth, self.phases * self.groups, a_depth_inner=True, b_depth_inner=False)
+        slow = not (self.unit or self.pointwise)
+        return Product(
+            self.outputs // self.groups, columns, depth, self.phases * self.groups, a_depth_inner=True, b_depth_inner=False, slow_loads=slow
+        )
 
 
 class Conv:
@@ -258,8 +267,10 @@ def packed_weights(found: Convolution) -> Packed:
             ends = [axis.first[p] + axis.every * (axis.taps[p] - 1) + 1 for axis, p in zip(axes, own, strict=True)]
             cuts = [f"{axis.first[p]}:{end}:{axis.every}" for axis, p, end in zip(axes, own, ends, strict=True)]
             text = f"{text}[:, :, {', '.join(cuts)}].unflatten(0, ({found.groups}, {each})).transpose(1, 2).flatten(0, 1)"
-        if found.taps_outer:
+        if product(taps) > 1 and (found.unit == each or (found.unit and not found.taps_inner)):
             text = f"{text}.movedim(1, -1)"
+        elif product(taps) > 1 and found.unit:
+            text = f"{text}.unflatten(1, ({each // found.unit}, {found.unit})).movedim(2, -1)"
         depth = product(taps) * each
         text = f"{text}.reshape({rows}, {depth})"
         if depth % DEPTH:
@@ -267,154 +278,6 @@ def packed_weights(found: Convolution) -> Packed:
         parts.append(text)
     code = f"{parts[0]}.contiguous()" if len(parts) == 1 else f"torch.cat([{', '.join(f'{part}.flatten()' for part in parts)}])"
     return Packed("a", (found.names[1],), code)
-
-
-def image_setup(found: Convolution, tile: Tile) -> list[str]:
-    """Where this thread's column of the gathered tile lies: the image, and the input that the first tap sees."""
-    shape = found.product
-    lines = []
-    if found.phases > 1:
-        lines += [f"const int phase = batch / {found.groups};" if found.groups > 1 else "const int phase = batch;", *phase_lines(found)]
-        for at, axis in found.real:
-            own = found.axes[at]
-            taps, shift = (choose(values, f"phase_{axis}") for values in (own.taps, own.shift))
-            lines.append(f"const int taps_{axis} = {taps}, shift_{axis} = {shift};")
-        taps = " * ".join(f"taps_{axis}" for _, axis in found.real)
-        lines.append(f"const int steps = ({taps} * {found.each} + {DEPTH - 1}) / {DEPTH}, depth = steps * {DEPTH};")
-        starts, at = [], 0
-        for each in found.every_phase():
-            starts.append(at)
-            at += found.outputs * found.steps(each) * DEPTH
-        group = f" + (long)(batch % {found.groups} * {shape.rows}) * depth" if found.groups > 1 else ""
-        lines.append(f"a += {choose(tuple(starts), 'phase')}{group};")
-    elif found.groups > 1:
-        lines.append(f"a += (long)batch * {shape.rows * shape.depth};")
-    column = f"threadIdx.x % {tile.columns}" if not found.pointwise else f"threadIdx.x % {tile.columns // 4} * 4"
-    lines.append(f"const int at_column = column0 + {column};")
-    positions = shape.columns // found.images
-    image = f"at_column / {positions}" if found.images > 1 else "0"
-    group = f" + batch % {found.groups} * {found.each}" if found.groups > 1 else ""
-    offset = f" + {found.offset}" if found.offset else ""
-    lines.append(f"const float* from = x + ((long)({image}) * {found.channels}{group}) * {found.plane}{offset};")
-    lines.append(f"const int at_position = at_column % {positions};" if found.images > 1 else "const int at_position = at_column;")
-    if found.pointwise:
-        return lines
-    step = positions
-    for at, axis in found.real:
-        one = found.axes[at]
-        step //= one.positions
-        text = "at_position" + (f" / {step}" if step > 1 else "") + (f" % {one.positions}" if at != found.real[0][0] else "")
-        text = "0" if one.positions == 1 else text
-        shift = f" + shift_{axis}" if found.phases > 1 else f" - {-one.shift[0]}" if one.shift[0] else ""
-        lines.append(f"const int start_{axis} = {text}{f' * {one.step}' if one.step > 1 and text != '0' else ''}{shift};")
-    if shape.columns % tile.columns:
-        lines.append(f"const bool valid = at_column < {shape.columns};")
-    return lines
-
-
-def phase_lines(found: Convolution) -> list[str]:
-    d, h, w = (axis.up for axis in found.axes)
-    lines = []
-    for name, one, text in (("d", d, f"phase / {h * w}"), ("h", h, f"phase / {w} % {h}" if d > 1 else f"phase / {w}"), ("w", w, f"phase % {w}")):
-        if one > 1:
-            lines.append(f"const int phase_{name} = {text};" if found.phases != one else f"const int phase_{name} = phase;")
-    return lines
-
-
-def choose(values: tuple[int, ...], at: str) -> str:
-    """A number by its index, as a chain of conditions."""
-    if len(set(values)) == 1:
-        return str(values[0])
-    text = str(values[-1])
-    for index in range(len(values) - 2, -1, -1):
-        text = f"{at} == {index} ? {values[index]} : {text}"
-    return f"({text})"
-
-
-def image_loads(found: Convolution, tile: Tile, pitch: int) -> list[str]:
-    """Statements that gather one stage of the image: DEPTH lines of the tile's columns."""
-    shape = found.product
-    bounded = shape.columns % tile.columns != 0
-    plane = found.plane
-    if found.pointwise:
-        lanes = tile.columns // 4
-        ragged = found.each % DEPTH != 0
-        tests = [f"at_column < {shape.columns}"] * bounded + [f"step * {DEPTH} + k < {found.each}"] * ragged
-        source = f"from + (long)(step * {DEPTH} + k) * {plane} + at_position"
-        source = f"inside ? {source} : x" if tests else source
-        return [
-            "#pragma unroll",
-            f"for (int k = threadIdx.x / {lanes}; k < {DEPTH}; k += {tile.loaders // lanes}) {{",
-            *([f"    const bool inside = {' && '.join(tests)};"] if tests else []),
-            f"    copy_async16(to_b + k * {pitch} + threadIdx.x % {lanes} * 4, {source}, {'inside' if tests else 'true'});",
-            "}",
-        ]
-    real = {name for _, name in found.real}
-    taps = [f"taps_{name}" if name in real else "1" for name in AXES] if found.phases > 1 else [str(axis.taps[0]) for axis in found.axes]
-    tests = ["valid"] * bounded + [f"(unsigned)at_{axis} < {found.axes[at].size}" for at, axis in found.real if not found.axes[at].inside]
-    where = found.place("at", [axis.size for axis in found.axes])
-    steps = tile.loaders // tile.columns
-    loop = f"for (int k = threadIdx.x / {tile.columns}; k < {DEPTH}; k += {steps})"
-    into = f"to_b + k * {pitch} + threadIdx.x % {tile.columns}"
-    if found.taps_outer:
-        chunks = found.each // DEPTH
-        tap = f"step / {chunks}" if chunks > 1 else "step"
-        lines = [f"const int tap = {tap};", *tap_lines(found, taps)]
-        lines += [f"const bool inside = {' && '.join(tests)};"] if tests else []
-        channel = f"step % {chunks} * {DEPTH}" if chunks > 1 else "0"
-        source = f"from + (long)({channel}) * {plane} + {where}" if chunks > 1 else f"from + {where}"
-        lines.append(f"const float* source = {f'inside ? {source} : x' if tests else source};")
-        return [*lines, "#pragma unroll", loop, f"    copy_async4({into}, source + (long)k * {plane}, {'inside' if tests else 'true'});"]
-    count = " * ".join(tap for tap in taps if tap != "1") or "1"
-    tests = [f"channel < {found.each}"] * (shape.depth != product(axis.taps[0] for axis in found.axes) * found.each or found.phases > 1) + tests
-    lines = [f"const int channel = (step * {DEPTH} + k) / ({count}), tap = (step * {DEPTH} + k) % ({count});", *tap_lines(found, taps)]
-    lines += [f"const bool inside = {' && '.join(tests)};"] if tests else []
-    source = f"from + (long)channel * {plane} + {where}"
-    lines.append(f"copy_async4({into}, {f'inside ? {source} : x' if tests else source}, {'inside' if tests else 'true'});")
-    return ["#pragma unroll", loop + " {", *(f"    {line}" for line in lines), "}"]
-
-
-def tap_lines(found: Convolution, taps: list[str]) -> list[str]:
-    """Declares the input position that `tap` sees."""
-    lines = []
-    texts = {"d": f"tap / ({taps[1]} * {taps[2]})", "h": f"tap / {taps[2]} % {taps[1]}", "w": f"tap % {taps[2]}"}
-    for at, axis in found.real:
-        one = found.axes[at]
-        if one.taps == (1,):
-            lines.append(f"const int at_{axis} = start_{axis};")
-            continue
-        text = "tap" if product(len(a.taps) * max(a.taps) for a in found.axes) == max(one.taps) * len(one.taps) else texts[axis]
-        sign, delta = ("+", one.delta) if one.delta > 0 else ("-", -one.delta)
-        text = f"({text}) * {delta}" if delta != 1 else text
-        lines.append(f"const int at_{axis} = start_{axis} {sign} {text};")
-    return lines
-
-
-def output_position(found: Convolution) -> list[str]:
-    """Declares `image` and `position` of `column`; leaves where a phase has fewer positions than the others."""
-    positions = found.product.columns // found.images
-    lines = [f"const int image = column / {positions};" if found.images > 1 else "const int image = 0;"]
-    q = f"column % {positions}" if found.images > 1 else "column"
-    if found.phases == 1:
-        return [*lines, f"const int position = {q};"]
-    lines += [f"const int q = {q};"]
-    lines += [] if found.groups == 1 else [f"const int of_phase = batch / {found.groups};"]
-    phase = "batch" if found.groups == 1 else "of_phase"
-    step, tests = positions, []
-    above = found.phases
-    for at, axis in found.real:
-        one = found.axes[at]
-        step //= one.positions
-        above //= one.up
-        text = "q" + (f" / {step}" if step > 1 else "") + (f" % {one.positions}" if at != found.real[0][0] else "")
-        text = "0" if one.positions == 1 else text
-        if one.up > 1:
-            own = phase + (f" / {above}" if above > 1 else "") + (f" % {one.up}" if found.phases // above != one.up else "")
-            text = f"{text} * {one.up} + {own}" if one.positions > 1 else own
-            tests += [f"o_{axis} >= {one.out}"] if one.out % one.up else []
-        lines.append(f"const int o_{axis} = {text};")
-    lines += [f"if ({' || '.join(tests)}) return;"] if tests else []
-    return [*lines, f"const int position = {found.place('o', [axis.out for axis in found.axes])};"]
 
 
 def describe(found: Convolution) -> str:

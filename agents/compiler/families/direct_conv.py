@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 MOST_STEPS = 64  # of depth: beyond it the weights of a block fill the shared memory
 SHARED_BYTES = 225 << 10  # that a block may have, compute capability 9.0
 RESERVED = ("memory", "weights", "patches", "warp", "lane", "group", "within", "bring", "to", "tile", "turn", "sum", "h0", "w0", "h", "w", "line",
-            "chunk", "plane", "w_at", "h_at", "d_at", "i", "j", "r", "picture", "of_tile", "high", "low", "patch", "column")  # fmt: skip
+            "chunk", "plane", "w_at", "h_at", "d_at", "i", "j", "r", "picture", "of_tile", "high", "low", "patch", "column",
+            "finished")  # fmt: skip
+FINISHED = (16, 40)  # channels that a warp writes at once, and floats from one to the next: lanes of a store meet 32 banks
+SHORT_RUNS = {32: 1.0, 16: 1.15, 8: 1.4}  # by positions: of what is not a whole sector of memory, the rest is read first
 MULTIPLY = r"""// Sums of a warp: 16 * DOWN output channels at 32 positions, four runs of 8 side by side, ACROSS of them in a line.
 // `weights` are fragments, cut; `patch` is the image from this lane's channel and position on; `places` say where in it the elements of two
 // steps lie.
@@ -160,13 +163,18 @@ class Plan:
 
     @property
     def shared(self) -> int:
-        return 4 * (self.weight_floats + 2 * self.patch)
+        return 4 * (self.weight_floats + 2 * self.patch + self.threads // 32 * prod(FINISHED))
 
     @property
     def tiles_of(self) -> tuple[int, int, int, int]:
         """Along images, depth, height, width."""
         depth, height, width = self.found.axes
         return self.found.images, depth.out, -(-height.out // self.high), -(-width.out // self.across)
+
+    @property
+    def scattering(self) -> float:
+        """Work of a tile by the positions that it writes side by side; whole lines join."""
+        return 1.0 if self.across == self.found.axes[2].out else SHORT_RUNS[self.across]
 
     @property
     def tiles(self) -> int:
@@ -202,15 +210,17 @@ def plan_of(work: Work, found: Convolution) -> Plan | None:
         offered = [Plan(found, threads, resident, rows, min(2, rows // 16), across, positions // across) for across in (32, 16, 8)]
         offered = [plan for plan in offered if plan.shared * resident <= SHARED_BYTES]
         if offered and wanted in (0, threads):
-            return min(offered, key=lambda plan: (plan.tiles, plan.patch))
+            return min(offered, key=lambda plan: (plan.tiles * plan.scattering, plan.patch))
     return None
 
 
 def chosen(work: Work, plan: Plan) -> int:
-    """1 where this kernel is used: at first unless each channel has one tap, or depth and output channels are enough for warpgroups."""
+    """1 where this kernel is used: at first unless each channel has one tap, or depth and output channels are enough for warpgroups, or lines are
+    so short that patches come element by element."""
     found = plan.found
     deep = plan.taps == 1 or (found.outputs >= 128 and found.each * plan.taps > 256)
-    return work.knob("direct", int(not deep))
+    short = plan.across < 16 and not plan.wide
+    return work.knob("direct", int(not (deep or short)))
 
 
 def knobs_of(work: Work, plan: Plan) -> dict[str, tuple[tuple[int, ...], int]]:
@@ -247,6 +257,7 @@ def print_cuda(work: Work, plan: Plan) -> Printed:
     lines.append("const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, group = lane / 4, within = lane % 4;")
     lines.append(f"float* const patches = memory + {plan.weight_floats};")
     lines.append("uint4* const weights = (uint4*)memory;")
+    lines.append(f"float* const finished = memory + {plan.weight_floats + 2 * plan.patch} + warp * {prod(FINISHED)};")
     lines += [*bring_weights(plan), *clear(plan), *bring(plan)]
     down = f"warp % {plan.warps_down}" if plan.warps_down > 1 else ""
     right = f"(warp / {plan.warps_down})" if plan.warps_down > 1 else "warp"
@@ -369,30 +380,31 @@ def signed(number: int) -> str:
 
 
 def position(plan: Plan, right: str) -> list[str]:
-    """Declares where the first of this lane's positions lies."""
+    """Declares where the position of the warp's that this lane writes lies."""
     in_line = plan.across // 8
-    lines = tile_lines(plan, "tile")
-    lines.append(f"const int image = picture, h = h0 + {right}{f' * {4 // in_line}' if in_line < 4 else ''}, w = w0 + within * 2;")
-    return lines
+    h = f"h0 + {right}{f' * {4 // in_line}' if in_line < 4 else ''}" + (f" + lane / {plan.across}" if in_line < 4 else "")
+    w = "w0 + lane" + (f" % {plan.across}" if in_line < 4 else "")
+    return [*tile_lines(plan, "tile"), f"const int image = picture, line = {h}, column = {w};"]
 
 
 def results(work: Work, plan: Plan, down: str) -> list[str]:
-    """The tail for each of this lane's sums."""
-    found, in_line = plan.found, plan.across // 8
+    """The tail for each of the warp's sums: 16 channels after the other go through shared memory, so that lanes write neighbouring positions."""
+    found = plan.found
     depth, height, width = found.axes
+    channels, pitch = FINISHED
     row0 = " + ".join(filter(None, [f"blockIdx.y * {plan.rows}" if plan.row_blocks > 1 else "", f"{down} * {16 * plan.down}" if down else ""]))
-    lines = ["#pragma unroll", f"for (int i = 0; i < {plan.down}; ++i)", "#pragma unroll", "    for (int j = 0; j < 4; ++j)", "#pragma unroll",
-             "        for (int r = 0; r < 4; ++r) {"]  # fmt: skip
-    line = "h" if in_line == 4 else f"h + j / {in_line}"
-    column = f"w + j{f' % {in_line}' if in_line < 4 else ''} * 8 + r % 2"
-    own = [f"const int channel = {f'{row0} + ' if row0 else ''}i * 16 + r / 2 * 8 + group, line = {line}, column = {column};"]
     tests = [f"line < {height.out}"] * bool(height.out % plan.high) + [f"column < {width.out}"] * bool(width.out % plan.across)
-    tests += [f"channel < {found.outputs}"] * bool(found.outputs % plan.rows)
-    own += [f"if ({' && '.join(tests)}) {{"] if tests else ["{"]
     where = f"line * {width.out} + column"
     where = f"(of_tile * {height.out} + line) * {width.out} + column" if depth.out > 1 else where
-    value = "sum[i][j][r]"
-    inner = [f"const int position = {where};", f"const float value = {value}{' + bias[channel]' if found.bias else ''};"]
+    lines = [f"const int position = {where};", "#pragma unroll", f"for (int i = 0; i < {plan.down}; ++i) {{"]
+    to = f"finished + (group + r * 8) * {pitch} + j * 8 + within * 2"
+    own = ["#pragma unroll", "for (int j = 0; j < 4; ++j)", "#pragma unroll", "    for (int r = 0; r < 2; ++r)"]
+    own += [f"        *(float2*)({to}) = make_float2(sum[i][j][r * 2], sum[i][j][r * 2 + 1]);", "__syncwarp();"]
+    inner = [f"const int channel = {f'{row0} + ' if row0 else ''}i * {channels} + r;"]
+    inner += [f"if (channel >= {found.outputs}) break;"] if found.outputs % plan.rows else []
+    inner += [f"const float value = finished[r * {pitch} + lane]{' + bias[channel]' if found.bias else ''};"]
     inner += work.tail.statements(CUDA, ["image", "channel", "position"], "value")
-    own += [*indented(inner), "}"]
-    return [*lines, *(f"            {text}" for text in own), "        }"]
+    loop = ["#pragma unroll", f"for (int r = 0; r < {channels}; ++r) {{", *indented(inner), "}"]
+    own += [f"if ({' && '.join(tests)}) {{", *indented(loop), "}"] if tests else loop
+    own += ["__syncwarp();"]
+    return [*lines, *indented(own), "}"]

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from agents.compiler.builder import Refused
 from agents.compiler.families import half_cuda, half_tile
-from agents.compiler.families.conv import NAMES, Convolution, choose, describe, phase_lines, plain_axis, transposed_axis
+from agents.compiler.families.conv import NAMES, Convolution, describe, plain_axis, transposed_axis
+from agents.compiler.families.conv_gather import choose, phase_lines
 from agents.compiler.families.family import NAME, Cost, Match, Packed, Printed, Setting, Work, plain_cost
 from agents.compiler.families.half_kernel import Printing, kernel_source, widest
 from agents.compiler.families.half_product import MOST_BATCHES, RESERVED_HERE, half_of, operand_load, worthwhile
@@ -173,12 +174,12 @@ def image_of(own: Convolution, source: Layout) -> Image:
     if not even:
         raise Refused("a convolution of a view with gaps is left to the library")
     direct = source.strides[1] == 1 and not any(n % 8 for n in (own.each, steps[-1], source.strides[0], source.offset))
-    if direct:
-        return Image(False, own.each, steps[-1], source.strides[0], source.offset)
     channels = -(-own.each // 8) * 8
     pitch = channels * own.groups
-    if own.images * own.plane * pitch >= 2**31:
+    if own.images * (source.strides[0] if direct else own.plane * pitch) >= 2**31:
         raise Refused("an image of more elements than an index counts is left to the library")
+    if direct:
+        return Image(False, own.each, steps[-1], source.strides[0], source.offset)
     return Image(True, channels, pitch, own.plane * pitch, 0)
 
 

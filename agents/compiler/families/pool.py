@@ -141,7 +141,7 @@ class Pool:
         return Printed(source, arguments, comment=[f"{describe(window)}; rows of outputs over threads."])
 
 
-RESERVED = ("x", "image", "plane", "at", "row", "d", "h", "w", "z", "y", "v", "best", "across", "mean", "counted", "below", "o",
+RESERVED = ("x", "image", "plane", "at", "row", "begin", "d", "h", "w", "z", "y", "v", "best", "across", "mean", "counted", "below", "o",
             *(f"{name}_{end}" for name in AXES for end in ("first", "end", "at", "k")))  # fmt: skip
 
 
@@ -184,11 +184,16 @@ class Body:
         opened += self.axis(1, strip) if window.rank > 1 else 0
         row = "across" if window.rank > 1 else "best"
         self.put(f"float {row} = {start};")
-        across = self.axis(2)
-        self.load()
-        self.join(row, "v")
-        for _ in range(across):
+        if window.rank == 1 and self.functions is CUDA and self.tests(2):  # almost every window lies within its line: no element of it is tested
+            self.put(f"const int begin = {self.begin(2)};")
+            self.open(f"if (begin >= 0 && begin <= {window.size[2] - window.reach(2)})")
+            self.walk(row, guarded=False)
+            self.depth -= 1
+            self.open("} else")
+            self.walk(row)
             self.close()
+        else:
+            self.walk(row)
         if window.rank == 1:
             pass  # the row is the whole window
         elif strip == 1:
@@ -208,25 +213,44 @@ class Body:
         self.finish()
         return self.found
 
-    def axis(self, axis: int, strip: int = 1) -> int:
+    def walk(self, row: str, guarded: bool = True) -> None:
+        """The loop along the width."""
+        across = self.axis(2, guarded=guarded)
+        self.load()
+        self.join(row, "v")
+        for _ in range(across):
+            self.close()
+
+    def begin(self, axis: int) -> str:
+        """Where the window begins."""
+        window, name = self.window, AXES[axis]
+        scaled = f"{name} * {window.stride[axis]}" if window.stride[axis] > 1 else name
+        return scaled + (f" - {window.padding[axis]}" if window.padding[axis] else "")
+
+    def tests(self, axis: int, strip: int = 1) -> list[str]:
+        """Conditions under which an element of the window is one of the image's."""
+        window, name = self.window, AXES[axis]
+        if window.adaptive:
+            return []
+        furthest = (-(-window.out[axis] // strip) * strip - 1) * window.stride[axis] - window.padding[axis] + window.reach(axis)
+        below, beyond = bool(window.padding[axis]), furthest > window.size[axis]
+        return [f"{name}_at >= 0"] * below + [f"{name}_at < {window.size[axis]}"] * beyond
+
+    def axis(self, axis: int, strip: int = 1, guarded: bool = True) -> int:
         """Opens the loop over the window along `axis`; returns how many braces it opened."""
         window, name = self.window, AXES[axis]
         if window.adaptive:
             self.open(f"for (int {name}_at = {name}_first; {name}_at < {name}_end; ++{name}_at)")
             return 1
-        size, out, dilation = window.size[axis], window.out[axis], window.dilation[axis]
+        dilation = window.dilation[axis]
         steps = window.kernel[axis] if strip == 1 else (strip - 1) * window.stride[axis] + window.reach(axis)
         total = product(window.kernel[axis:])
         if total <= UNROLLED:
             self.put("#pragma unroll")
         self.open(f"for (int {name}_k = 0; {name}_k < {steps}; ++{name}_k)")
-        scaled = f"{name} * {window.stride[axis]}" if window.stride[axis] > 1 else name
-        shift = f" - {window.padding[axis]}" if window.padding[axis] else ""
         along = f"{name}_k * {dilation}" if dilation > 1 and strip == 1 else f"{name}_k"
-        self.put(f"const int {name}_at = {scaled}{shift} + {along};")
-        tests = [f"{name}_at >= 0"] if window.padding[axis] else []
-        furthest = (-(-out // strip) * strip - 1) * window.stride[axis] - window.padding[axis] + window.reach(axis)
-        tests += [f"{name}_at < {size}"] if furthest > size else []
+        self.put(f"const int {name}_at = {self.begin(axis)} + {along};")
+        tests = self.tests(axis, strip) if guarded else []
         if tests:
             self.open(f"if ({' && '.join(tests)})")
         return 1 + bool(tests)

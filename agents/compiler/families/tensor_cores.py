@@ -20,6 +20,8 @@ DEPTH = 32  # elements of depth a stage
 PROMOTED = 16  # elements of depth whose sums stay in the tensor core: 8 costs 4 to 8 % more time, 32 some 15 (bench/results/products-h200.json)
 STAGES = 3
 SHARED_BYTES = 227 << 10  # of a multiprocessor, compute capability 9.0
+FINISH, FINISH_EACH = 1e6, 0.5  # a second kernel over the parts of a cut depth, and each of their elements, in multiplications of a tile of speed 1
+SLOW_LOAD = 75  # the same for an element that finds its own place in an image
 GROUPED = 8  # rows of tiles that blocks walk through together
 
 
@@ -68,12 +70,16 @@ def tiles(setting: Setting) -> tuple[Tile, ...]:
     return TILES if setting.figures.capability == warpgroup.ARCHITECTURE else tuple(tile for tile in TILES if not tile.group)
 
 
-def best_tile(offered: tuple[Tile, ...], rows: int, columns: int, depth: int, batches: int, units: int) -> int:
-    """The index of the tile with the least modelled time: rounds of blocks over the multiprocessors, times the work of a tile."""
+def best_tile(offered: tuple[Tile, ...], rows: int, columns: int, depth: int, batches: int, units: int, slow_loads: bool = False) -> int:
+    """The index of the tile with the least modelled time: rounds of blocks over the multiprocessors, times the work of a tile, its depth cut
+    where that fills the device."""
 
     def time(tile: Tile) -> float:
-        blocks = -(-rows // tile.rows) * -(-columns // tile.columns) * batches
-        return -(-blocks // units) * tile.rows * tile.columns * (depth + tile.idle) / tile.speed
+        split = best_split(tile, rows, columns, batches, -(-depth // DEPTH), units)
+        blocks = -(-rows // tile.rows) * -(-columns // tile.columns) * batches * split
+        joined = FINISH + rows * columns * batches * split * FINISH_EACH if split > 1 else 0
+        of_depth = tile.columns * (tile.rows / tile.speed + (SLOW_LOAD if slow_loads else 0))
+        return -(-blocks // units) * of_depth * (depth / split + tile.idle) + joined
 
     return min(range(len(offered)), key=lambda at: time(offered[at]))
 
@@ -96,6 +102,7 @@ class Product:
     batches: int
     a_depth_inner: bool  # whether the tile of `a` lies in shared memory row by row, or one depth after the other
     b_depth_inner: bool
+    slow_loads: bool = False  # every element of `b` finds its own place
 
     @property
     def steps(self) -> int:
@@ -104,7 +111,8 @@ class Product:
 
 def tile_of(work: Work, product: Product) -> Tile:
     offered = tiles(work.setting)
-    wanted = work.knob("tile", best_tile(offered, product.rows, product.columns, product.depth, product.batches, work.setting.figures.units))
+    size, units = (product.rows, product.columns, product.depth, product.batches), work.setting.figures.units
+    wanted = work.knob("tile", best_tile(offered, *size, units, product.slow_loads))
     return offered[min(wanted, len(offered) - 1)]
 
 

@@ -8,7 +8,7 @@ from agents.compiler.ir import FLOATS, HALVES, SIZES, Access, Kernel, Op, produc
 from agents.compiler.kernels.expressions import C_TYPES, CUDA, Expressions, address, constant, widened
 from agents.compiler.kernels.schedule import Pass, Schedule, schedule
 from agents.compiler.kernels.shape import Shape
-from agents.compiler.kernels.vectors import COUNTS, copy_vector, vector_access, vector_width
+from agents.compiler.kernels.vectors import COUNTS, copy_vector, index_type, vector_access, vector_width
 
 HOW = {"sum": "Sum", "max": "Max", "min": "Min", "amax": "Max", "amin": "Min"}
 START = {"sum": "0.0f", "max": "-INFINITY", "min": "INFINITY", "amax": "-INFINITY", "amin": "INFINITY"}
@@ -132,11 +132,7 @@ class Body:
         if not (step.elements or step.stores or step.reduces):
             return
         stride = team * self.width
-        furthest = max(
-            abs(access.offset) + sum((self.kernel.sizes[n] - 1) * abs(access.strides[n]) for n in self.kernel.inner)
-            for access in self.kernel.accesses()
-        )
-        kind = "int" if max(length, furthest) < 2**31 - stride else "long"
+        kind = index_type(self.kernel, self.kernel.inner, length + stride)
         first = thread if self.width == 1 else f"{thread} * {self.width}"
         if self.resident or self.shared:
             self.put("#pragma unroll" if self.resident else f"#pragma unroll {self.shape.unroll or 4}")

@@ -1,6 +1,6 @@
 """Reductions across rows that lie side by side on the GPU: each thread has a row, or a part of it, and its neighbours have the rows beside it.
 
-`groups` threads share a row: each walks through an equal part of it, and they join what they found in shared memory. A part that is short is
+`groups` threads share a row: each takes every `groups`-th element of it, and they join what they found in shared memory. A part that is short is
 loaded once, into registers; a long one is read again by every pass, with several loads in flight and as many sums.
 """
 
@@ -79,20 +79,20 @@ class Lanes:
         local = dict(known)
         first = {name: min(n for n, s in enumerate(body.plan.passes) if any(op.name == name for op in s.elements)) for name in self.held}
         if self.held or self.groups > 1 or parts > 1:
-            begin = f"group * {self.each}" if self.groups > 1 else ""
+            apart = f" * {self.groups} + group" if self.groups > 1 else ""
             flat = body.variables[kernel.inner[0]] if len(kernel.inner) == 1 else "at"
             if parts > 1:
                 body.open(f"for (int item = 0; item < {self.each}; item += {parts})")
                 body.put("#pragma unroll")
                 body.open(f"for (int part = 0; part < {parts}; ++part)")
-                body.put(f"const long {flat} = {f'{begin} + ' if begin else ''}item + part;")
+                body.put(f"const long {flat} = {f'(item + part){apart}' if apart else 'item + part'};")
             else:
                 if self.held:
                     body.put("#pragma unroll")
                 elif self.shape.unroll:
                     body.put(f"#pragma unroll {self.shape.unroll}")
                 body.open(f"for (int item = 0; item < {self.each}; ++item)")
-                body.put(f"const long {flat} = {f'{begin} + ' if begin else ''}item;")
+                body.put(f"const long {flat} = item{apart};")
                 if size % self.groups:
                     body.put(f"if ({flat} >= {size}) break;" if not self.held else f"if ({flat} < {size})")
                     if self.held:
@@ -111,6 +111,8 @@ class Lanes:
             name = body.variables[axis]
             if self.shape.unroll and axis == kernel.inner[-1]:
                 body.put(f"#pragma unroll {self.shape.unroll}")
+            elif axis == kernel.inner[-1] and kernel.sizes[axis] <= 16:
+                body.put("#pragma unroll")
             body.open(f"for (long {name} = 0; {name} < {kernel.sizes[axis]}; ++{name})")
         body.statements(step, local, {})
         body.close(len(kernel.inner))

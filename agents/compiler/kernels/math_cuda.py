@@ -94,6 +94,23 @@ template <class How, int BLOCKS, class T> __device__ __forceinline__ T over_clus
     return (T)all;
 }
 """
+BULK = """\
+// Copies by the bulk copy engine: `bytes`, whole parts of 16, from an aligned place in memory. A barrier's phases end with one copy each.
+__device__ __forceinline__ void bulk_barrier(unsigned long long* barrier) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"((unsigned)__cvta_generic_to_shared(barrier)) : "memory");
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");  // the engine sees it
+}
+__device__ __forceinline__ void bulk_start(unsigned long long* barrier, float* to, const float* from, int bytes) {
+    const unsigned at = (unsigned)__cvta_generic_to_shared(barrier), into = (unsigned)__cvta_generic_to_shared(to);
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(at), "r"(bytes) : "memory");
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(into), "l"(from), "r"(bytes), "r"(at)
+                 : "memory");
+}
+__device__ __forceinline__ void bulk_wait(unsigned long long* barrier, int parity) {
+    asm volatile("{ .reg .pred done; again: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1; @!done bra again; }" ::"r"(
+                     (unsigned)__cvta_generic_to_shared(barrier)), "r"(parity) : "memory");
+}
+"""
 SCAN = """\
 // Sum of the values of the threads before this one; `total` becomes the sum over the block.
 template <int THREADS> __device__ __forceinline__ double before_in_block(double value, double& total) {
@@ -127,7 +144,7 @@ def sources(kinds: set[str], kernels: str) -> list[str]:
     parts += [JOIN] if calls else []
     parts += [PLACES] if "ranked(" in kernels else []
     parts += [text for name, text in COLLECTIVES.items() if name in calls]
-    return parts + ([SCAN] if "before_in_block<" in kernels else [])
+    return parts + ([SCAN] if "before_in_block<" in kernels else []) + ([BULK] if "bulk_wait(" in kernels else [])
 
 
 BUILT_ON = {"over_parts": {"over_block", "over_warp"}, "over_cluster": set(), "over_groups": set(), "over_block": {"over_warp"}, "over_warp": set()}

@@ -7,16 +7,18 @@ from typing import Literal
 
 from agents.compiler.figures import DeviceFigures
 from agents.compiler.ir import Kernel, product
+from agents.compiler.kernels import stripes
 from agents.compiler.kernels.schedule import schedule
 from agents.compiler.options import Options
 
-Style = Literal["elements", "rows", "lanes", "split", "columns", "scan"]
+Style = Literal["elements", "rows", "lanes", "stripes", "split", "columns", "scan"]
 
 
 @dataclass(frozen=True)
 class Shape:
-    """`elements`: no reduction. `rows`: one row at a time in each thread or block. `lanes`: one row in each SIMD lane or GPU thread.
-    `split`: few long rows, each shared by all threads. `columns`: the same for rows that lie side by side. `scan`: running sums."""
+    """`elements`: no reduction. `rows`: one row at a time in each thread or block. `lanes`: one row in each SIMD lane or GPU thread. `stripes`: the
+    same for the lines of whole planes. `split`: few long rows, each shared by all threads. `columns`: the same for rows that lie side by side.
+    `scan`: running sums."""
 
     style: Style
     parallel: bool = True
@@ -44,9 +46,10 @@ class Shape:
         """The launch shape or loop structure in words."""
         if cuda:
             return {
-                "elements": f"grid-stride loop, blocks of {self.threads} threads",
+                "elements": f"{'grid-stride loop, ' if self.work > 1 else ''}blocks of {self.threads} threads",
                 "rows": f"one warp a row, {self.threads // 32} rows a block" if self.warp_rows else self._blocks(),
                 "lanes": f"{'one thread' if self.groups == 1 else f'{self.groups} threads'} a row, blocks of {self.threads} threads",
+                "stripes": f"one block of {self.threads} threads a plane of rows, which comes through shared memory in bulk copies",
                 "split": f"each row shared by {self.chunks} blocks of {self.threads} threads",
                 "columns": f"{self.threads // self.groups} rows side by side shared by {self.chunks} blocks of {self.threads} threads",
                 "scan": f"one block of {self.threads} threads a row, tile by tile",
@@ -66,6 +69,7 @@ class Shape:
 
 
 IN_REGISTERS = 32 * 1024  # elements of a row that a block of 1024 threads keeps in registers
+MOST_PARTS = 512  # blocks that share a row, if fewer fill the device: the next kernel joins what they found
 PARALLEL_WORK = 16384  # elements below which a parallel region costs more than it gives
 
 
@@ -114,7 +118,9 @@ def _cuda(kernel: Kernel, figures: DeviceFigures, options: Options, group: str, 
         if kernel.rows < figures.units * 32 and kernel.length > 1024:
             return _columns(kernel, figures, options, group)
         return replace(_lanes(kernel, figures, options, group, cache), held=32)  # of 64 registers that a block of 1024 threads leaves each
-    if strided_rows(kernel):
+    if stripes.fits(kernel, figures) and not options.knob("groups", group, 0):
+        return Shape("stripes", threads=options.knob("block", group, 1024))
+    if strided_rows(kernel) or windows_side_by_side(kernel):
         return _lanes(kernel, figures, options, group, cache)
     short = kernel.length <= 1024 and kernel.rows >= figures.units * 4
     if options.knob("warp-row", group, int(short)):
@@ -130,11 +136,17 @@ def _cuda(kernel: Kernel, figures: DeviceFigures, options: Options, group: str, 
 
 def _lanes(kernel: Kernel, figures: DeviceFigures, options: Options, group: str, cache: bool) -> Shape:
     """Threads share rows where there are too few rows to fill the device, or where their parts then fit in registers."""
-    groups = 1
-    while groups < 32 and kernel.length >= groups * 8 and (kernel.rows * groups < figures.units * 1024 or 64 < kernel.length // groups <= 256):
+    groups, threads, again = 1, 256, bool(read_again(kernel))
+    while (
+        groups < 32
+        and kernel.length >= groups * 8
+        and (kernel.rows * groups < figures.units * 1024 or (again and 64 < kernel.length // groups <= 256))
+    ):
         groups *= 2
+    if not again and kernel.length >= 512 and groups < 8:
+        groups, threads = 8, 1024  # many lines of a narrow tile in flight: 15 % more than one thread a row, measured on an H200
     groups = options.knob("groups", group, groups)
-    return Shape("lanes", cache=cache, threads=max(options.knob("block", group, 256), 32 * groups), groups=groups)
+    return Shape("lanes", cache=cache, threads=max(options.knob("block", group, threads), 32 * groups), groups=groups)
 
 
 def _columns(kernel: Kernel, figures: DeviceFigures, options: Options, group: str) -> Shape:
@@ -147,9 +159,13 @@ def _columns(kernel: Kernel, figures: DeviceFigures, options: Options, group: st
 
 
 def _split(kernel: Kernel, figures: DeviceFigures, options: Options, group: str) -> Shape:
-    """Blocks for several rounds of the device, each with work enough to hide its start."""
-    chunks = max(1, min(-(-figures.units * 24 // max(kernel.rows, 1)), kernel.length >> 13))
-    return Shape("split", cache=False, threads=options.knob("block", group, 256), chunks=chunks)
+    """Blocks for several rounds of the device, each with work enough to hide its start; of such numbers that with the fullest last round."""
+    threads = options.knob("block", group, 256)
+    slots = figures.units * max(1, 2048 // threads)  # blocks that run at the same time
+    least = min(-(-slots * 3 // kernel.rows), kernel.length >> 13)
+    most = max(1, least, min(slots * 16 // kernel.rows, kernel.length >> 15, MOST_PARTS))
+    chunks = min(range(max(1, most // 2), most + 1), key=lambda count: (-(-kernel.rows * count // slots) * slots / (kernel.rows * count), -count))
+    return Shape("split", cache=False, threads=threads, chunks=chunks)
 
 
 def _long_rows(kernel: Kernel, figures: DeviceFigures, options: Options, group: str, cache: bool) -> Shape:
@@ -188,6 +204,15 @@ def strided_rows(kernel: Kernel) -> bool:
         return True
     loads = [op.access for op in kernel.ops.values() if op.kind == "load" and op.level == "full"]
     return any(access.strides[last] > 1 for access in loads) and kernel.rows >= 64
+
+
+def windows_side_by_side(kernel: Kernel) -> bool:
+    """Whether rows are windows whose lines lie side by side, so that the lines of 32 of them are what a warp reads."""
+    if len(kernel.inner) < 2 or not kernel.outer or kernel.length > 256 or kernel.rows < 1 << 16:
+        return False
+    loads = [op.access for op in kernel.ops.values() if op.kind == "load" and op.level == "full"]
+    last, width = kernel.inner[-1], kernel.sizes[kernel.inner[-1]]
+    return width <= 32 and all(access.strides[last] == 1 and access.strides[kernel.outer[-1]] == width for access in loads)
 
 
 def side_by_side(kernel: Kernel) -> bool:

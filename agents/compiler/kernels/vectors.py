@@ -1,4 +1,4 @@
-"""Which accesses of a kernel take several neighbouring elements at once: 16 bytes of one thread are one memory instruction."""
+"""Which accesses of a kernel take several neighbouring elements at once (16 bytes of one thread are one memory instruction), and types of indices."""
 
 from __future__ import annotations
 
@@ -27,6 +27,12 @@ def vector_width(kernel: Kernel, most: int = 8) -> int:
         if width <= most and dense and aligned and kernel.sizes[last] % width == 0:
             return width
     return 1
+
+
+def index_type(kernel: Kernel, axes: list[int], count: int) -> str:
+    """Of variables that count to `count`, and of addresses computed of those of `axes`: 64 bits cost several instructions each."""
+    furthest = max(abs(access.offset) + sum((kernel.sizes[n] - 1) * abs(access.strides[n]) for n in axes) for access in kernel.accesses())
+    return "int" if max(count, furthest) < 2**31 else "long"
 
 
 def copy_vector(dtype: str, width: int, to: str, source: str) -> list[str]:

@@ -22,6 +22,7 @@ LEFT = {
     "not linear": "return torch.relu(self.fc(x)).sum(1)",
     "a shift of rows": "return (self.fc(x) - x[:, :1]).sum(1)",
     "by a tensor": "return (self.fc(x) * self.fc.bias).sum(1)",
+    "an axis more": "return (self.fc(x) + self.fc.bias[None, None]).sum(-1)",
 }
 
 

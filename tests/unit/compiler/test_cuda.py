@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from agents.compiler import DeviceFigures, Options
+from tests.emulator import as_cpp
 
 EXAMPLES = sorted((Path(__file__).parents[3] / "examples").glob("*.py"))
 NVCC = shutil.which("nvcc") or ("/usr/local/cuda/bin/nvcc" if os.path.exists("/usr/local/cuda/bin/nvcc") else "")
@@ -76,3 +77,12 @@ def test_no_variable_hides_the_function_that_it_calls(compiled, task):
         task("a, b = torch.isnan(x), torch.isinf(x)\nreturn torch.where(a | b, 0.0, x) + a + b", "torch.randn(64, 64)"), figures=DeviceFigures.h200()
     )
     assert "isnan(" in found.text and " isnan =" not in found.text and " isinf =" not in found.text
+
+
+def test_a_sum_over_one_element(compiled, task):
+    """A batch of one leaves a loss with no axis that is longer than one."""
+    found = compiled(task("return F.cross_entropy(x, y) + F.softmax(x.mean(), 0)", "torch.randn(1, 7), torch.randint(7, (1,))", arguments="x, y"),
+                     figures=DeviceFigures.h200())  # fmt: skip
+    assert found.own
+    found.text = as_cpp(found.text)
+    found.check()

@@ -1,9 +1,13 @@
 """Convolutions of bf16 and fp16 against PyTorch, run by the emulator: in both layouts, by phases, in groups, with tails, in parts of the depth."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from agents.compiler import DeviceFigures, Options
+from agents.compiler.builder import Refused
 from agents.compiler.families import half_conv
+from agents.compiler.layout import Layout
 from tests.emulator import as_cpp
 from tests.unit.compiler.test_half_product import SMALL, tile_of
 from tests.unit.compiler.test_tensor_cores import CONVS
@@ -75,3 +79,17 @@ def test_gaps_are_the_librarys(compiled, task):
     module, shape = CONVS[GAPS]
     found = compiled(task("return self.conv(x)", f"torch.randn{shape}", f"self.conv = {module}"), figures=SMALL, precision="bf16")
     assert found.plan.groups[0].family == "" and "gaps" in found.plan.groups[0].reason
+
+
+@pytest.mark.parametrize("channels", [32, 3])
+def test_an_image_beyond_32_bits_is_the_librarys(channels):
+    """Channels that lie innermost are read where they are, all others are turned first: both count elements by an int."""
+    plane = 1 << 18
+    for images, fits in ((200, True), (1 << 13, False)):
+        own = SimpleNamespace(images=images, each=channels, plane=plane, groups=1)
+        source = Layout("x", (images, channels, 512, 512), (plane * channels, 1, 512 * channels, channels))
+        if fits:
+            assert half_conv.image_of(own, source).turned is (channels == 3)
+        else:
+            with pytest.raises(Refused, match="more elements than an index counts"):
+                half_conv.image_of(own, source)

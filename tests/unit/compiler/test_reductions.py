@@ -29,6 +29,8 @@ CASES = {
     "average pool": ("return F.avg_pool2d(x.exp(), 2)", "torch.randn(3, 5, 12, 14)"),
     "overlapping pool": ("return F.relu(F.max_pool2d(x, 3, stride=2, padding=1))", "torch.randn(3, 5, 33, 37)"),
     "long rows": ("return torch.softmax(x, -1)", "torch.randn(3, 70000)"),
+    "one element": ("return torch.softmax(x, 1), (x * 2).mean(), x.argmax()", "torch.randn(1, 1)"),
+    "a batch of one": ("return F.nll_loss(F.log_softmax(x, 1), torch.zeros(1, dtype=torch.long))", "torch.randn(1, 5)"),
     "mse": ("return F.mse_loss(x, y)", "torch.randn(300, 200), torch.randn(300, 200)"),
     "smooth l1": ("return F.smooth_l1_loss(x, y), F.l1_loss(x, y)", "torch.randn(300, 200), torch.randn(300, 200)"),
     "kl": ('return F.kl_div(F.log_softmax(x, -1), F.softmax(y, -1), reduction="batchmean")', "torch.randn(300, 200), torch.randn(300, 200)"),

@@ -3,7 +3,7 @@
 import pytest
 
 from agents.compiler import DeviceFigures, Options, print_program
-from agents.compiler.families import conv, direct_conv, matmul
+from agents.compiler.families import conv, direct_conv, matmul, tensor_cores
 from agents.compiler.knobs import numbers
 from tests.emulator import as_cpp
 
@@ -57,6 +57,7 @@ def test_products(emulated, task, name):
 CONVS = {
     "2d": ("nn.Conv2d(5, 20, 3, padding=1)", (2, 5, 9, 11)),
     "2d-taps-outermost": ("nn.Conv2d(32, 24, (3, 2), stride=(2, 1), padding=(1, 0), dilation=(1, 2))", (2, 32, 9, 10)),
+    "2d-units-of-sixteen": ("nn.Conv2d(48, 16, 3, padding=1)", (1, 48, 6, 7)),
     "2d-pointwise": ("nn.Conv2d(40, 16, 1)", (2, 40, 4, 6)),
     "2d-pointwise-by-two": ("nn.Conv2d(40, 16, 1, stride=2, bias=False)", (2, 40, 9, 9)),
     "2d-groups": ("nn.Conv2d(12, 34, 3, groups=2)", (2, 12, 8, 9)),
@@ -64,6 +65,7 @@ CONVS = {
     "3d": ("nn.Conv3d(3, 16, (3, 2, 3), padding=1)", (1, 3, 5, 6, 7)),
     "transposed-2d": ("nn.ConvTranspose2d(6, 18, 3, stride=2, padding=1, output_padding=1)", (2, 6, 5, 6)),
     "transposed-2d-taps-outermost": ("nn.ConvTranspose2d(32, 16, 4, stride=2, padding=1)", (1, 32, 6, 5)),
+    "transposed-units-of-eight": ("nn.ConvTranspose2d(24, 16, 3, stride=2, padding=1)", (1, 24, 5, 6)),
     "transposed-by-one": ("nn.ConvTranspose2d(7, 16, 3)", (2, 7, 6, 6)),
     "transposed-dilated": ("nn.ConvTranspose2d(5, 16, 3, stride=3, dilation=2, padding=1)", (1, 5, 6, 7)),
     "transposed-gaps": ("nn.ConvTranspose1d(6, 16, 2, stride=3)", (2, 6, 20)),
@@ -107,7 +109,7 @@ def test_every_number_of_a_product(compiled, task):
     """All values of all numbers, several at once: what is printed last has the last value of each."""
     source = task("return torch.tanh(x @ self.w)", "torch.randn(70, 530)", "self.w = nn.Parameter(torch.randn(530, 76))")
     found = compiled(source, figures=SMALL)
-    known = numbers(found.plan, source, Options())
+    known = numbers(found.plan, source, Options().with_knob("tile", 0, found.plan.own[0].id))  # of warps: warpgroups have one number less
     assert {number.name.rpartition(".")[2] for number in known} == {"tile", "stages", "promoted", "split"}
     for at in range(max(len(number.values) for number in known)):
         options = Options()
@@ -140,6 +142,15 @@ def test_warpgroups_are_for_their_architecture_alone(compiled, task):
         plan = compiled(source, figures=figures).plan
         assert [len(number.values) for number in numbers(plan, source, Options()) if number.name.endswith("tile")] == [offered]
     assert "GroupTile<" not in print_program(plan, source, Options(knobs={"tile": 8}))
+
+
+def test_tiles_by_depth_and_by_what_gathering_costs():
+    """As measured on an H200: a deep product in parts by warpgroups (0.74 ms, small tiles 1.91), few channels by warps (5.05 ms, warpgroups 6.28)."""
+    tiles = tensor_cores.TILES
+    deep = tiles[tensor_cores.best_tile(tiles, 256, 256, 524288, 1, 132)]
+    assert deep.group and tensor_cores.best_split(deep, 256, 256, 1, 16384, 132) == 32
+    for slow, group in ((False, True), (True, False)):
+        assert tiles[tensor_cores.best_tile(tiles, 64, 3451680, 320, 1, 132, slow)].group is group
 
 
 def test_what_is_declined_and_why(compiled, task):

@@ -1,0 +1,73 @@
+"""Reductions over the lines of planes by bulk copies, run by the emulator: lines off every alignment, several planes axes, NaN, places, tails."""
+
+import pytest
+
+from agents.compiler import DeviceFigures, Options, print_program
+from agents.compiler.kernels import stripes
+from tests.emulator import as_cpp
+
+SMALL = DeviceFigures.h200().model_copy(update={"units": 2})  # so that two planes fill the device
+
+KERNELS = {
+    "sum": "return x.sum(1, keepdim=True)",
+    "mean-and-most": "return torch.sigmoid(x.mean(1)), x.amax(1) + 1",
+    "place-of-the-least": "return torch.argmin(x.round(), 1)",
+}
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name == "sum" else pytest.mark.slow) for name in KERNELS])
+def test_lines_of_planes(compiled, task, name):
+    found = compiled(task(KERNELS[name], "torch.randn(2, 28, 1027)"), figures=SMALL)
+    assert "bulk_wait(" in found.text and "float* const stage = memory" in found.text
+    found.text = as_cpp(found.text)
+    found.check()
+
+
+@pytest.mark.slow
+def test_several_axes_of_planes_and_nan(compiled, task):
+    source = task("x = torch.where(x > 3, x * float('nan'), x)\nreturn x[:, 1].amax(1)", "torch.randn(2, 3, 64, 1100)")
+    found = compiled(source, figures=SMALL)
+    group = found.plan.own[0].id
+    for options in (Options(), Options().with_knob("block", 512, group)):
+        text = print_program(found.plan, source, options)
+        assert "bulk_wait(" in text
+        found.text = as_cpp(text)
+        found.check()
+
+
+@pytest.mark.parametrize(
+    ("call", "shape"),
+    [
+        ("x.sum(1)", (2, 28, 1000)),  # fewer columns than threads
+        ("x.sum(1)", (1, 28, 1027)),  # half of the device would have no plane
+        ("x[:, :, 1:].sum(1)", (2, 28, 1028)),  # lines with a gap between them
+        ("torch.softmax(x, 1)", (2, 28, 1027)),  # several passes
+        ("x.sum(1)", (2, 29, 1027)),  # stages do not divide the lines
+    ],
+)
+def test_what_is_left_to_other_kernels(compiled, task, call, shape):
+    found = compiled(task(f"return {call}", f"torch.randn{shape}"), figures=SMALL)
+    assert found.plan.own and "bulk_wait(" not in found.text
+
+
+def test_stages_of_unaligned_lines_are_aligned(compiled, task):
+    """Four lines of 4095 floats are the fewest that begin at whole parts of 16 bytes; a multiprocessor holds three stages of them."""
+    found = compiled(task("return x.sum(1)", "torch.empty(2, 64, 4095)"), figures=SMALL)
+    assert "step * 16380, 65520" in found.text and 3 * 65520 <= 227 << 10
+    assert SMALL.unit_cache_bytes >= stripes.STAGES * stripes.STAGE_BYTES
+
+
+def test_a_second_load_that_moves_the_pointer(compiled, task):
+    """The columns of the sum begin at 4 floats, those of the line beside it at 1027: the pointer takes some of each, the sum's lines stay aligned."""
+    found = compiled(task("return x[:, 4:].sum(1) + x[:, 1]", "torch.randn(2, 32, 1027)"), figures=SMALL)
+    found.text = as_cpp(found.text)
+    found.check()
+
+
+def test_a_parameter_with_a_name_that_the_kernel_has_for_itself(compiled, task):
+    found = compiled(
+        task("return x.sum(1) + self.memory", "torch.randn(2, 28, 1027)", init="self.memory = nn.Parameter(torch.randn(1027))"), figures=SMALL
+    )
+    assert "float memory[]" in found.text and "__restrict__ memory_" in found.text
+    found.text = as_cpp(found.text)
+    found.check()
