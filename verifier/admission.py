@@ -9,15 +9,17 @@ from dataclasses import dataclass
 
 import torch
 
+from verifier.chance import stochastic
 from verifier.devices.base import DeviceError, NoRoom
 from verifier.examining import equal
 from verifier.expectation import Expectations
 from verifier.fingerprint import Fingerprint
 from verifier.jobs import AdmitJob
+from verifier.layers import protection
 from verifier.layout import LayoutError, Spec, decode, describe, place
 from verifier.memory import Ledger, too_little
-from verifier.pool import PartyFailure, Pool
-from verifier.sandbox import protection
+from verifier.party_failure import PartyFailure
+from verifier.pool import Pool
 from verifier.session import ReferenceSession, Values
 from verifier.source import Problem, SourceError, sha256
 from verifier.task import Admission, Task, TensorSpec
@@ -80,7 +82,10 @@ def _examine(session: ReferenceSession, result: Admission, seed: int) -> Admissi
         problem = Problem(message="forward returns no tensor", hint="return a tensor, or a tuple, list or dict of tensors")
         return result.model_copy(update={"problems": [problem]})
     outputs = [kept(tensor) for tensor in one.outputs.tensors]
-    stochastic = not _again(session, inputs, 2, outputs)
+    two = session.eager(inputs, 2)
+    session.rollback()
+    chance = stochastic(outputs, [kept(tensor) for tensor in two.outputs.tensors], one.drew or two.drew)
+    del two
     other = session.inputs(seed + 2)
     three = session.eager(other, 1)
     session.rollback()
@@ -96,7 +101,7 @@ def _examine(session: ReferenceSession, result: Admission, seed: int) -> Admissi
     precise = _precise(session, inputs, seed) if time.monotonic() - begin < SLOW_SECONDS else Precise(oracle="eager calls are too slow for it")
     guess = trivial_guess(inputs, one.outputs, other, three.outputs, precise.limits) or precise.noise
     flags = ["trivial"] if guess else []
-    if stochastic:
+    if chance:
         flags.append("stochastic")
     shape = one.outputs.specs
     held = sum(values.nbytes for values in (inputs, other, one.outputs, three.outputs))

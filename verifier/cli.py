@@ -234,6 +234,11 @@ def table(report: Report) -> str:
         kind = f"{report.program_class}, {report.own_share:.0%} of its time in own kernels" if report.own_share is not None else "class not measured"
         floor = f"; {report.floor_fraction:.0%} of the physical floor reached" if report.floor_fraction is not None else ""
         lines.append(f"  {'faster than eager' if report.faster else 'not shown to be faster than eager'}; {kind}{floor}")
+        prepared = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in report.timing.preparing.items())
+        lines += [f"  baselines ready after: {prepared}"] if prepared else []
+        if report.timing.measuring is not None:
+            waited = f", waited {report.timing.waiting:.1f} s for other verifiers of the device" if report.timing.waiting else ""
+            lines.append(f"  measured for {report.timing.measuring:.1f} s{waited}")
     if report.trials:
         worst = max(report.trials, key=lambda trial: (not trial.ok, (trial.error or 0) / (trial.bound or 1)))
         ok = sum(trial.ok for trial in report.trials)

@@ -15,14 +15,16 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from verifier import cgroup, landlock, sandbox, seccomp
+from verifier import cgroup, landlock, seccomp
 from verifier.devices import cuda_driver
 from verifier.devices.base import Device, DeviceError, open_device
 from verifier.devices.cuda import nvcc_version
+from verifier.layers import protection
 from verifier.profiling.ncu import find_ncu
 from verifier.profiling.nsys import find_nsys
 from verifier.profiling.sanitizers import find_compute_sanitizer
 from verifier.report import Protection
+from verifier.visible import bubblewrap
 
 
 class Lack(BaseModel):
@@ -92,7 +94,7 @@ def examine(data_dir: Path, device: str | None = None) -> Doctor:
     result = Doctor(
         devices=[health for health, _ in opened],
         tools=tools(),
-        protection=sandbox.protection(),
+        protection=protection(),
         kernel={
             "landlock_abi": landlock.abi() or None,
             "cgroup": cgroup.version() or None,
@@ -155,7 +157,7 @@ def tools() -> list[Tool]:
     nvcc = nvcc_version()
     nsys, why = find_nsys()
     bwrap = _version(["bwrap", "--version"])
-    works = bool(sandbox.bubblewrap())
+    works = bool(bubblewrap())
     ninja = _version(["ninja", "--version"])
     ncu, no_ncu = find_ncu()
     sanitizer, no_sanitizer = find_compute_sanitizer()

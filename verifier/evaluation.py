@@ -13,46 +13,37 @@ from pathlib import Path
 import torch
 
 from verifier.admission import task_failure
+from verifier.asking import Party
 from verifier.build.artefacts import Artefacts
 from verifier.build.building import BuildFailed, Building, resources_of_cubins
 from verifier.build.headers import Headers
 from verifier.build.store import Store
 from verifier.channel import MAX_ARTEFACTS
 from verifier.devices.base import DeviceError
+from verifier.endings import Ended, TaskUnusable, give_reasons, verdict_of
 from verifier.host_repeatability import repeatability
 from verifier.integrity.evidence import Evidence
-from verifier.integrity.excess import excess
 from verifier.integrity.judging import ask, judge_evidence
 from verifier.integrity.static import inspect_source
 from verifier.jobs import StageEvent, VerifyJob
+from verifier.layers import protection
 from verifier.layout import LayoutError
 from verifier.memory import too_little
 from verifier.opening import Opening
-from verifier.pool import Party, PartyFailure, Pool, Role, data_folder
+from verifier.party_failure import PartyFailure
+from verifier.pool import Pool, Role, data_folder
 from verifier.program import Program
-from verifier.report import Finding, Report, Stage, Status
+from verifier.report import Finding, Report, Stage
+from verifier.rival import ready_rival
 from verifier.roofline import floor_ms
-from verifier.sandbox import protection
 from verifier.session import ReferenceSession
 from verifier.source import SourceError, parse
 from verifier.task import Task
+from verifier.timing_stage import measure
 from verifier.tournament import Tournament, load_baseline
 from verifier.trials import Subject, Trials, Verdict
 
 OnStage = Callable[[StageEvent], None]
-
-
-class TaskUnusable(Exception):
-    """The task, not the program, is why there is no verdict."""
-
-
-class Ended(Exception):
-    """A stage ended the evaluation with a verdict."""
-
-    def __init__(self, status: Status, message: str):
-        super().__init__(message)
-        self.status = status
-        self.message = message
 
 
 class Evaluation:
@@ -83,17 +74,9 @@ class Evaluation:
         self.store = Store(data_folder(data_dir, "builds"), environment.compiler, environment.torch, environment.device_model, arch)
         self.seed = job.seed if job.seed is not None else secrets.randbits(48)
         self.report = Report(
-            task="",
-            program="",
-            tier=job.tier,
-            precision=job.precision,
-            mode=job.mode,
-            status="infrastructure_error",
-            environment=environment,
-            protection=protection(),
-            seed=self.seed,
-            without_static=without_static,
-        )
+            task="", program="", tier=job.tier, precision=job.precision, mode=job.mode, status="infrastructure_error",
+            environment=environment, protection=protection(), seed=self.seed, without_static=without_static,
+        )  # fmt: skip
         self.known = repeatability(data_dir, self.device)
         self.runner: Party | None = None
 
@@ -114,7 +97,7 @@ class Evaluation:
         except Ended as ended:
             report.status, report.message = ended.status, ended.message
         except PartyFailure as failure:
-            report.status, report.message = self._verdict(failure)
+            report.status, report.message = verdict_of(failure)
         except DeviceError as error:
             report.status, report.message = "infrastructure_error", str(error)
         except torch.OutOfMemoryError:
@@ -128,7 +111,7 @@ class Evaluation:
         if report.status != "passed":
             report.timing, report.faster = None, False
             report.reasons.setdefault("timing", "performance exists only on a program that passed")
-        self._reasons()
+        give_reasons(report)
         return report
 
     def built(self) -> Artefacts:
@@ -277,84 +260,32 @@ class Evaluation:
         return Subject(runner)
 
     def _time(self, trials: Trials, artefacts: Artefacts) -> None:
+        from verifier.capturing import known_capture
+
         report = self.report
         tournament = Tournament(self.pool, trials, self.job, self.seed, lambda runner: self._enlist(runner, artefacts), self.known)
         tournament.rival, tournament.progress = self._rival(), partial(self._progress, stage="timing")
-        floor, reason = floor_ms(self.device, trials.bytes_moved(), self._flops(), self.job.precision)
+        capture = known_capture(self.data_dir, self.task.sha, self.job.mode)
+        floor, reason = floor_ms(self.device, trials.bytes_moved(), capture.flops if capture else None, self.job.precision)
         try:
-            for attempt in (1, 2):
-                assert trials.subject is not None
-                timing, problem = tournament.run(trials.subject)
-                report.trials += tournament.failed
-                if tournament.failed:
-                    raise Ended("wrong_result", f"{tournament.failed[0].name}: {tournament.failed[0].detail or 'the output is off'}")
-                if tournament.rival_off:
-                    raise Ended("inconclusive", f"the program that it is timed against is wrong: {tournament.rival_off}")
-                if tournament.burning:
-                    message = tournament.burning
-                    report.findings.append(Finding(rule="burns-cpu", severity="downgrade", message=message, source="runtime"))
-                    if attempt == 2:
-                        raise Ended("rejected", message)
-                elif problem:
-                    report.findings.append(Finding(rule="clock", severity="downgrade", message=problem, source="runtime"))
-                    if attempt == 2:
-                        raise Ended("inconclusive", problem)
-                elif tournament.wide:
-                    if attempt == 2:
-                        raise Ended("inconclusive", tournament.wide)
-                    message = f"{tournament.wide}: measured again in a fresh process"
-                    report.findings.append(Finding(rule="measured-again", severity="note", message=message, source="runtime"))
-                else:
-                    flagged = excess(timing, floor)
-                    for rule, message in flagged if attempt == 2 else []:
-                        report.findings.append(Finding(rule=rule, severity="note", message=f"{message}, again in a fresh process", source="runtime"))
-                    if not flagged or attempt == 2:
-                        break
-                    message = f"{flagged[0][1]}: measured again in a fresh process with fresh seeds"
-                    report.findings.append(Finding(rule="measured-again", severity="note", message=message, source="runtime"))
-                trials.reconstruct(self._subject(artefacts))
-            report.trials += tournament.checked
-            report.timing = timing
-            eager = report.timing.comparisons[0].speedup
-            report.faster = eager.low > 1 and not report.without_static
+            report.timing = timing = measure(tournament, trials, report, floor, lambda: self._subject(artefacts))
+            report.faster = timing.comparisons[0].speedup.low > 1 and not report.without_static
             report.reasons.update(tournament.reasons)
             report.peak_bytes = trials.peak_bytes()
             report.floor_ms = floor
-            if report.floor_ms is not None:
-                report.floor_fraction = report.floor_ms / timing.program_ms if timing.program_ms else None
+            if floor is not None:
+                report.floor_fraction = floor / timing.program_ms if timing.program_ms else None
             if reason:
                 report.reasons["floor_ms"] = reason
         finally:
             tournament.close()
 
     def _rival(self) -> Callable[[Party], Subject] | None:
-        """How the job's other program is enlisted in a runner, once it is built; null where the job has none. It goes through the same stages before
-        it runs; where it does not pass them there is no verdict on the program."""
+        """How the job's other program is enlisted in a runner, once it is built; null where the job has none."""
         if self.job.rival_source is None:
             return None
-        try:
-            tree = parse(self.job.rival_source)
-            program = Program.read(self.job.rival_source)
-        except SourceError as error:
-            raise Ended("inconclusive", f"the program that it is timed against cannot be read: {error}") from None
-        self.report.rival = program.sha
-        refused = [finding for finding in inspect_source(tree, program.source) if finding.severity == "refuse"]
-        if refused and not self.report.without_static:
-            raise Ended("inconclusive", f"the program that it is timed against is refused: line {refused[0].line}: {refused[0].message}")
-        building = Building(self.pool, self.store, program, self.headers)
-        try:
-            artefacts, _ = building.result()
-        except BuildFailed as failed:
-            raise Ended("inconclusive", f"the program that it is timed against does not build: {failed.message}") from None
-        finally:
-            building.close()
+        program, artefacts = ready_rival(self.job.rival_source, self.report, self.pool, self.store, self.headers)
         return lambda runner: self._enlist(runner, artefacts, program)
-
-    def _flops(self) -> int | None:
-        from verifier.capturing import known_capture
-
-        capture = known_capture(self.data_dir, self.task.sha, self.job.mode)
-        return capture.flops if capture else None
 
     def _observe(self, trials: Trials, artefacts: Artefacts) -> None:
         report = self.report
@@ -407,34 +338,8 @@ class Evaluation:
         finally:
             self.pool.dismiss(observer)
 
-    # Verdicts
-
-    def _verdict(self, failure: PartyFailure) -> tuple[Status, str]:
-        """What a runner's failure says about the program."""
-        where = f"line {failure.line}: " if failure.line else ""
-        if failure.request == "rival":
-            return "inconclusive", failure.message
-        if failure.request == "memory":
-            return "infrastructure_error", failure.message
-        if failure.request in ("start", "role"):
-            return "infrastructure_error", f"a confined process could not be started: {failure.message} {failure.detail[-500:]}".strip()
-        if failure.kind == "raised":
-            if "was not built beforehand" in failure.message:
-                return "build_failed", f"{where}{failure.message}"
-            step = {"import": "imported", "construct": "constructed"}.get(failure.request, "called")
-            return "crashed", f"{where}{failure.error_class} when the program was {step}: {failure.message[:600]}"
-        if failure.kind == "timed_out":
-            return "timed_out", f"{where}{failure.message}"
-        return "crashed", f"{where}{failure.message}"
-
     def _progress(self, detail: str, stage: str = "correctness") -> None:
         self.on_stage(StageEvent(stage=stage, status="progress", detail=detail))
-
-    def _reasons(self) -> None:
-        report = self.report
-        for name in ("timing", "own_share", "program_class", "floor_ms", "floor_fraction", "peak_bytes", "build", "weights"):
-            if getattr(report, name) is None:
-                report.reasons.setdefault(name, report.reasons.get("own_share", "") if name == "program_class" else "the evaluation ended before")
 
     def _drop_runner(self) -> None:
         if self.runner is not None:

@@ -6,13 +6,13 @@ from typing import Any
 
 import torch
 
+from verifier.asking import Party
 from verifier.batches import judgements
 from verifier.comparison import compare_outputs, finite
 from verifier.correctness import NORM
 from verifier.expectation import Expected
 from verifier.fingerprint import Fingerprint
 from verifier.layout import leaf_names, read_specs
-from verifier.pool import Party
 from verifier.report import Trial
 from verifier.session import ReferenceSession, fetch
 from verifier.timing import Call, kept

@@ -13,7 +13,7 @@ from verifier.batches import deviations
 from verifier.correctness import DRAWS, SMALL, SMALL_DRAWS, all_finite, bound, chaotic_error, no_oracle, tolerated
 from verifier.memory import large
 from verifier.noise import Inherited, allowance
-from verifier.pool import PartyFailure
+from verifier.party_failure import PartyFailure
 from verifier.session import ReferenceSession, Run, Values
 
 REACH = 0.5  # beyond it no bound is worth measuring

@@ -1,6 +1,6 @@
 """Several judges on one device: one measures at a time, and while it does, whatever the others do stands still.
 
-Two lock files tell it. Every judge holds `floor` shared while its parties may run. Who wants to measure takes `turn` for itself, which the others see
+Lock files tell it. Every judge holds `floor` shared while its parties may run. Who wants to measure takes `turn` for itself, which the others see
 within `LOOK` seconds: each lets the requests that are under way come to their ends, freezes its parties (a control group is frozen as a whole, else
 every process gets SIGSTOP) and lets go of `floor`; with `floor` for itself the first one measures. What a request may take does not count while its
 party is frozen (`Gate.frozen_seconds`), and builds, captures and torch.compile's first calls, which take seconds, are frozen in their middle.
@@ -22,7 +22,7 @@ from typing import Protocol
 from verifier.devices.base import DeviceError
 
 LOOK = 0.01
-PATIENCE = 900.0  # seconds: far beyond what a measurement takes
+PATIENCE = 900.0  # seconds for each of those who measure before: far beyond what a measurement takes
 DRAIN = 0.02  # seconds between two looks whether the device still works for a process that stands still
 CALM = 5  # looks in a row that find it at rest
 LONGEST_DRAIN = 10.0  # seconds; what works longer is nobody's frozen process: a program that keeps the device busy is to be found out, not waited for
@@ -41,8 +41,11 @@ class Lock:
         self._fd = -1
 
     def take(self, shared: bool) -> bool:
-        """Whether it could be had at once."""
-        fd = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        """Whether it could be had at once. Raises `DeviceError`."""
+        try:
+            fd = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise DeviceError(f"{self._path}, by which verifiers share a device, cannot be opened ({error.strerror}): remove it") from None
         try:
             fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except OSError:
@@ -55,6 +58,17 @@ class Lock:
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
+
+    def sign(self) -> None:
+        """Writes who holds it, and since when, for those who wait."""
+        with contextlib.suppress(OSError):  # on a full disk: those who wait see one holder where there are several
+            os.ftruncate(self._fd, 0)
+            os.pwrite(self._fd, f"{os.getpid()} {time.monotonic_ns()}".encode(), 0)
+
+    def signature(self) -> bytes:
+        with contextlib.suppress(OSError):
+            return self._path.read_bytes()
+        return b""
 
     @property
     def held(self) -> bool:
@@ -70,6 +84,8 @@ class Gate:
         self._turn, self._asked = Lock(folder / f"{name}.turn"), Lock(folder / f"{name}.turn")
         self._floor, self._alone = Lock(folder / f"{name}.floor"), Lock(folder / f"{name}.floor")
         self._here, self._probe = Lock(folder / f"{name}.judges"), Lock(folder / f"{name}.judges")
+        self._looking = Lock(folder / f"{name}.looking")
+        self.called_off: Callable[[], bool] = lambda: False  # whether what this judge is at is wanted no longer
         self._state = threading.Condition()
         self._open = True  # whether this judge's threads may work on the device
         self._busy = 0  # of its threads, those that do
@@ -101,10 +117,15 @@ class Gate:
         """Whether another judge has begun to use the device, and not ended."""
         if self._watcher is None:
             return False
-        self._here.leave()
-        found = not self._probe.take(shared=False)
-        self._probe.leave()
-        self._stay()
+        while not self._looking.take(shared=False):  # two that look at once would not see each other
+            time.sleep(LOOK / 10)
+        try:
+            self._here.leave()
+            found = not self._probe.take(shared=False)
+            self._probe.leave()
+            self._stay()
+        finally:
+            self._looking.leave()
         return found
 
     def _stay(self) -> None:
@@ -129,16 +150,18 @@ class Gate:
 
     @contextlib.contextmanager
     def idle(self) -> Iterator[None]:
-        """This thread only waits, for something that may be frozen meanwhile."""
+        """This thread only waits, for something that may be frozen meanwhile. An exception is not held up until the device can be had."""
         if not getattr(self._thread_is, "working", False):
             yield
             return
         self._thread_is.working = False
         self._go()
+        wait = False
         try:
             yield
+            wait = True
         finally:
-            self._come()
+            self._come(wait)
             self._thread_is.working = True
 
     def point(self) -> None:
@@ -154,12 +177,15 @@ class Gate:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """The device for this judge. Raises `DeviceError` where another one does not let go."""
-        deadline = time.monotonic() + PATIENCE
+        """The device for this judge. Raises `DeviceError` where another one does not let go, or this one is called off."""
+        deadline, before = time.monotonic() + PATIENCE, b""
         with self.idle():
             while not self._take_turn():
+                if (holder := self._turn.signature()) != before:
+                    deadline, before = time.monotonic() + PATIENCE, holder
                 self._wait(deadline)
         try:
+            deadline = time.monotonic() + PATIENCE
             while not self._alone.take(shared=False):
                 self._wait(deadline)
             if self.others():
@@ -174,7 +200,7 @@ class Gate:
                 self._turn.leave()
                 self._mine = False
                 self._open = self._watcher is None  # until the watcher has the floor again
-            self.point()
+        self.point()  # an exception is not held up
 
     def _drain(self) -> None:
         """What a process had given the device before it was frozen still runs, for seconds perhaps."""
@@ -186,17 +212,21 @@ class Gate:
     def _take_turn(self) -> bool:
         with self._state:
             self._mine = self._turn.take(shared=False)
+            if self._mine:
+                self._turn.sign()
             return self._mine
 
     def _wait(self, deadline: float) -> None:
+        if self.called_off():
+            raise DeviceError("the job was called off while it waited for the device")
         if time.monotonic() > deadline:
             raise DeviceError(f"another verifier has kept the device busy for {PATIENCE / 60:.0f} minutes: look at what it does, or end it")
         time.sleep(LOOK)
 
-    def _come(self) -> None:
+    def _come(self, wait: bool = True) -> None:
         with self._state:
-            while not self._open and not self._mine:
-                self._state.wait()
+            while wait and not self._open and not self._mine and not self.called_off():
+                self._state.wait(LOOK * 10)
             self._busy += 1
 
     def _go(self) -> None:
@@ -208,7 +238,8 @@ class Gate:
 
     def _watch(self) -> None:
         while not self._ended.wait(LOOK):
-            with self._state:
+            closing = False
+            with contextlib.suppress(DeviceError), self._state:  # a lock that cannot be opened just now is asked for again
                 closing = self._look()
             if closing:
                 self._close()
@@ -233,21 +264,26 @@ class Gate:
                 self._reopen()
             self._asked.leave()
             return False
+        self._freeze()  # what other threads have started since
         return self._closed_at is None  # it is another's turn before this one had the floor back
 
     def _close(self) -> None:
         """Lets this judge's threads come to a stop, and freezes its parties."""
         with self._state:
             self._open = False
-            self._closed_at = self._closed_at or time.monotonic()
             while self._busy and not self._mine and not self._ended.is_set():
                 self._state.wait(LOOK)
             if self._mine:  # the other one was done before this one had come to a stop
                 return
-        for party in self._parties():
-            party.freeze()
-            self._frozen.append(party)
+            self._closed_at = time.monotonic()  # until now all worked on, and what a request may take counted
+        self._freeze()
         self._floor.leave()
+
+    def _freeze(self) -> None:
+        for party in self._parties():
+            if all(party is not other for other in self._frozen):
+                party.freeze()
+                self._frozen.append(party)
 
     def _reopen(self) -> None:
         self._thaw()

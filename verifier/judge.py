@@ -18,19 +18,22 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from verifier import bytecode
 from verifier.admission import admit, task_failure
 from verifier.build.headers import Headers
-from verifier.capturing import CaptureBroken, take_capture
+from verifier.capturing import CaptureBroken, Captures
 from verifier.channel import Channel, ChannelError, Frame
 from verifier.devices.base import DeviceError
-from verifier.evaluation import Evaluation, TaskUnusable
+from verifier.endings import TaskUnusable
+from verifier.evaluation import Evaluation
 from verifier.jobs import AdmitJob, CalibrateJob, CaptureJob, Job, JobResult, ProfileJob, SanitizeJob, StageEvent, VerifyJob
 from verifier.layout import LayoutError
 from verifier.opening import Opening
-from verifier.pool import Cancelled, PartyFailure, Pool, Role
-from verifier.sandbox import SURVIVAL, survivors
+from verifier.party_failure import PartyFailure
+from verifier.pool import Cancelled, Pool, Role
 from verifier.session import ReferenceSession
 from verifier.source import SourceError, sha256
+from verifier.spawned import SURVIVAL, survivors
 from verifier.task import Task
 
 JOB: TypeAdapter[Job] = TypeAdapter(Job)
@@ -50,6 +53,7 @@ class Judge:
         self.headers = headers
         self.pool = pool
         self.opening = opening
+        self.captures = Captures(data_dir)
         self.inbox: queue.Queue[Frame | None] = queue.Queue()
         self.session: ReferenceSession | None = None
         self.session_key: tuple[str, ...] = ()
@@ -65,6 +69,7 @@ class Judge:
         if self.opening is not None:
             self.inbox.put(self.opening.frame)
         threading.Thread(target=self._read, daemon=True).start()
+        self.pool.gate.called_off = lambda: self.pool.cancelled
         if self.device.kind == "cuda":
             self.pool.gate.begin(self.pool.alive, self.device.rests)
         if self.opening is None:
@@ -113,6 +118,7 @@ class Judge:
             self.pool.refill()
             if self.inbox.empty() and not cancelled:
                 self.headers.begin(self.pool)
+                bytecode.begin(self.data_dir)
                 self.device.rest()
         self.close()
 
@@ -157,6 +163,9 @@ class Judge:
             job = JOB.validate_python(frame.message.get("job"))
             if self.device.kind == "cpu":
                 self.headers.wait()  # a compiler at work would be measured
+                bytecode.wait(lambda: self.pool.cancelled)
+            if self.pool.cancelled:  # while it waited for its turn
+                raise Cancelled
             unusable = self._survivors() or self.device.check()
             if unusable:
                 return JobResult(error=unusable)
@@ -212,8 +221,8 @@ class Judge:
     def _capture(self, job: CaptureJob) -> JobResult:
         try:
             task = Task.read(job.task_source)
-            session = self._session(job)
-            return JobResult(capture=take_capture(session, self.data_dir, task.sha, job.mode, secrets.randbits(32)))
+            known = self.captures.known(task.sha, job.mode, job.precision)
+            return JobResult(capture=known or self.captures.take(self._session(job), task.sha, job.mode, secrets.randbits(32)))
         except SourceError as error:
             return JobResult(error=f"the task cannot be used: {error}")
         except PartyFailure as failure:
@@ -245,7 +254,11 @@ class Judge:
         next one: where much is missing, it is ended too, and the device looked at again."""
         before = self.free_at_rest
         free = self.device.free_bytes()
-        if before is None or free is None or self.pool.gate.others():  # whose memory it is cannot be told
+        try:
+            shared = self.pool.gate.others()
+        except DeviceError:  # the next job says why
+            shared = True
+        if before is None or free is None or shared:  # whose memory it is cannot be told
             return ""
         if free < before - SESSION_BYTES:
             self._end_session()

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 import torch
 
+from verifier.asking import Party
 from verifier.correctness import ULPS, Judgement, bound, deviation, epsilon, judge, root_mean_square, tolerated
 from verifier.expectation import continued
 from verifier.layout import read_specs
 from verifier.memory import large
 from verifier.noise import MOST_DECIDED, NOISE_ROOM
-from verifier.pool import Party, PartyFailure
+from verifier.party_failure import PartyFailure
 from verifier.session import fetch
 from verifier.trials import Trials
 

@@ -29,7 +29,7 @@ from verifier.devices.base import DeviceError, open_device
 from verifier.importing import swift_imports
 from verifier.limits import Limits
 from verifier.pool import Pool, Role
-from verifier.sandbox import bubblewrap
+from verifier.visible import bubblewrap
 
 if TYPE_CHECKING:
     from verifier.report import Stage
@@ -113,7 +113,11 @@ def judge(boot: dict[str, Any], channel: Channel) -> int:
     except (DeviceError, ImportError, OSError) as error:
         channel.send({"type": "unusable", "error": str(error)})
         return 1
-    Judge(data_dir, channel, pool, headers.value(), boot["without_static"], opening).serve()
+    try:
+        Judge(data_dir, channel, pool, headers.value(), boot["without_static"], opening).serve()
+    except DeviceError as error:  # before it was ready
+        channel.send({"type": "unusable", "error": str(error)})
+        return 1
     return 0
 
 

@@ -7,9 +7,11 @@ import sys
 from pathlib import Path
 
 from verifier.build.headers import USUAL, Headers
+from verifier.bytecode import make
 from verifier.devices.base import DeviceError, open_device
 from verifier.limits import Limits
-from verifier.pool import PartyFailure, Pool
+from verifier.party_failure import PartyFailure
+from verifier.pool import Pool
 
 
 def main(device_name: str, data_dir: Path, plain: bool = False) -> int:
@@ -25,6 +27,7 @@ def main(device_name: str, data_dir: Path, plain: bool = False) -> int:
     headers = Headers(data_dir)
     pool = Pool(device, Limits(), spares=0, builder_binds=[headers.bind])
     try:
+        print(make(data_dir))
         for made in headers.prepare(pool, ([],) if plain else USUAL):
             print(f"a precompiled header of {made.nbytes >> 20} MiB, in {made.seconds:.1f} s of the compiler")
     except PartyFailure as failure:

@@ -21,7 +21,7 @@ from verifier.initialising import constructed
 from verifier.layout import LayoutError, Spec, encode
 from verifier.oracle import Rough, Wide, default_double, widen
 from verifier.party import load_source
-from verifier.role import Role, map_tensors, seed_everything
+from verifier.role import Role, generators, map_tensors, seed_everything
 from verifier.widening import WideCopies
 
 CPU_FLOPS = 500_000_000_000  # of an fp64 run that a CPU does within the oracle's limit, convolutions included
@@ -125,7 +125,7 @@ class Reference(Role):
 
     def do_run(self, frame: Frame) -> dict[str, Any]:
         """One eager call in fp32 (or the policy's type), which changes the state as the task means it to. Also: which inputs it changes, which
-        outputs are views of inputs, and which state entries it changes."""
+        outputs are views of inputs, which state entries it changes, and whether it drew random numbers."""
         self.step = "forward"
         untouched = self.inputs(frame)
         inputs = map_tensors(untouched, lambda tensor: tensor.clone(memory_format=torch.preserve_format))
@@ -137,9 +137,11 @@ class Reference(Role):
         names = self.names if self.mutated is None else self.mutated
         self.before = {name: state[name].detach().clone() for name in names}
         seed_everything(frame.integer("rng"))
+        seeded = generators()
         with self.measured() as taken:
             output = self.invoke(self.model, inputs, frame)
             self.device.sync()
+        drew = generators() != seeded
         state = self.model.state_dict()
         if self.mutated is None:
             self.mutated = [name for name, value in self.before.items() if not same(value, state[name])]
@@ -152,6 +154,7 @@ class Reference(Role):
             "aliased": [bool(self.owner(tensor, given)) for tensor in self.held["outputs"]],
             "changed_inputs": [index for index, (now, then) in enumerate(zip(given, copies, strict=True)) if not same(now, then)],
             "mutated": self.mutated,
+            "drew": drew,
             "taken": taken,
             "state_specs": [Spec.of(tensor).model_dump(exclude_none=True) for tensor in self.held["state_after"]],
         }

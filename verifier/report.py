@@ -105,6 +105,8 @@ class Timing(BaseModel):
     throttled: bool | None = None
     pairs: int = 1  # fresh processes of the program, and as many of eager
     preparing: dict[str, float] = {}  # seconds until each baseline beyond eager could be timed, its compilation included; side by side
+    waiting: float | None = None  # seconds for which other judges of the device measured meanwhile; null: a report from before this was noted
+    measuring: float | None = None  # seconds with the device for itself: warm-up, blocks, checks; like `waiting` with all repeats
     repeatability: str = ""  # how much processes of the same code differ on this host, and how that is known
 
 

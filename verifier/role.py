@@ -254,6 +254,17 @@ def seed_everything(seed: int) -> None:
     numpy.random.seed(seed % 2**32)
 
 
+def generators() -> list[Any]:
+    """The states of the generators that `seed_everything` sets: other ones after a call mean that the call drew random numbers."""
+    states: list[Any] = [torch.get_rng_state().tolist(), random.getstate()]
+    if torch.cuda.is_initialized():
+        states.append(torch.cuda.get_rng_state().tolist())
+    if "numpy" in sys.modules:
+        name, keys, *rest = sys.modules["numpy"].random.get_state()
+        states.append((name, keys.tolist(), rest))
+    return states
+
+
 def map_tensors(value: Any, change: Any) -> Any:
     """`value` with every tensor in its lists, tuples and dicts replaced."""
     if isinstance(value, torch.Tensor):

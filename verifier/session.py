@@ -8,11 +8,13 @@ from typing import Any
 
 import torch
 
+from verifier.asking import Party
 from verifier.correctness import reshape_distribution
 from verifier.devices.base import Arena
 from verifier.layout import Spec, decode, place, read_specs, view
 from verifier.memory import EASE, large
-from verifier.pool import Party, PartyFailure, Pool
+from verifier.party_failure import PartyFailure
+from verifier.pool import Pool
 from verifier.task import Mode, Precision
 
 Message = dict[str, Any]
@@ -40,6 +42,7 @@ class Run:
     state: list[torch.Tensor]  # entries that it changed, afterwards
     aliased: list[bool] = field(default_factory=list)
     changed_inputs: list[int] = field(default_factory=list)
+    drew: bool = False  # random numbers, from a generator that the call was seeded with
 
 
 @dataclass
@@ -146,6 +149,7 @@ class ReferenceSession:
         self.mutated: list[str] = []
         self.exact: list[torch.Tensor] | None = None  # fp64's own value of each such entry; null: the state was set, and no call was made since
         self.variants = 0
+        self.returned: dict[tuple[Any, ...], int] = {}  # wanted gradients, shapes of inputs: how many tensors there are for them
         self.eager_party: Party | None = None  # the baseline of tier quick, for the next program too
         self.shown: tuple[Arena, list[torch.Tensor]] | None = None  # inputs of the judge that the reference maps as its arena "in"
         self.eager_bytes = self.oracle_bytes = 0  # the most that a call in PyTorch, and one in fp64, took beside inputs and state
@@ -165,7 +169,7 @@ class ReferenceSession:
         ]
         self.state_tensors = fetch(self.party, "state", specs, "state")
         self.mutated, self.exact = [], None
-        self.backward, self.output_specs = None, {}
+        self.backward, self.output_specs, self.returned = None, {}, {}
 
     def take_state(self, tensors: list[torch.Tensor]) -> None:
         """Gives the model other weights."""
@@ -253,12 +257,23 @@ class ReferenceSession:
         answer = self.party.ask("run", self._given(values, rng), self.limits.call).message
         self.eager_bytes = max([self.eager_bytes, *_counts(answer.get("taken"))])
         if not any(party.has_program for party in self.pool.busy):
-            self.party.device.learn_wait()
+            self.party.device.learn_wait(self.pool.gate.others())
         run = self._run(answer, "outputs", "state_after")
+        self._counted(values, len(run.outputs.tensors))
         run.aliased = [bool(flag) for flag in answer.get("aliased", [])]
         run.changed_inputs = [int(index) for index in answer.get("changed_inputs", [])]
+        run.drew = bool(answer.get("drew"))
         self.mutated = [str(name) for name in answer.get("mutated", [])]
         return run
+
+    def _counted(self, values: Values, count: int) -> None:
+        """Raises `PartyFailure` for a task that cannot be compared with anything, itself included."""
+        of = (str(self.backward), str(values.tree), *(spec.shape for spec in values.specs))
+        before = self.returned.setdefault(of, count)
+        if before != count:
+            self.rollback()
+            message = f"forward returns {before} tensors in one call and {count} in another with inputs of the same shapes"
+            raise PartyFailure("raised", message, error_class="OutputCount", request="run")
 
     def oracle(self, values: Values, rng: int, rough: int | None = None) -> Run:
         """The same call in fp64, from the present state but for what fp64 has made of it itself (`exact`); both stay. `rough` is the seed of plain

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from verifier.bytecode import options
 from verifier.channel import HEADER, pair
 from verifier.limits import Limits
 
@@ -64,7 +65,7 @@ def start_judge(
     }
     try:
         process = subprocess.Popen(
-            [sys.executable, "-c", BOOT, PACKAGE_PARENT, json.dumps(boot)],
+            [sys.executable, *options(data_dir), "-c", BOOT, PACKAGE_PARENT, json.dumps(boot)],
             stdin=subprocess.DEVNULL,
             stdout=2,
             env=judge_environment(),

@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
+from verifier.asking import Party
 from verifier.fingerprint import Fingerprint, fingerprint
 from verifier.idleness import Watch
 from verifier.intervals import Process
 from verifier.layout import Spec, place, read_specs, view
 from verifier.memory import EASE, large, too_little
-from verifier.pool import Party, PartyFailure
+from verifier.party_failure import PartyFailure
 from verifier.report import Baseline, Rival
 from verifier.session import Values, reserve, views, write
 

@@ -11,6 +11,7 @@ from functools import partial
 
 import numpy as np
 
+from verifier.asking import Party
 from verifier.comparison import compare_outputs
 from verifier.correctness import NORM
 from verifier.idleness import Watch
@@ -19,7 +20,8 @@ from verifier.jobs import VerifyJob
 from verifier.layout import place
 from verifier.limits import Limits
 from verifier.moved_state import state_off
-from verifier.pool import Party, PartyFailure, Pool, Role
+from verifier.party_failure import PartyFailure
+from verifier.pool import Pool, Role
 from verifier.report import Baseline, Comparison, Interval, Rival, Timing, Trial
 from verifier.session import Values, set_state
 from verifier.timing import Call, Caller, Side, clock_finding, measure, median_ms
@@ -38,6 +40,7 @@ WARM_UP = 3
 MOST_WARM_UP = {"quick": 5, "full": 10}
 WARM_UP_SECONDS = 0.3
 KEPT_TRIALS = 8  # of the timed calls, in the report
+SOUND = 1.1  # times eager's time, up to which a baseline that was compiled is prepared well enough for a repeat
 
 
 def useless(speedup: Interval) -> bool:
@@ -77,32 +80,60 @@ class Tournament:
     checked: list[Trial] = field(default_factory=list)
     reasons: dict[str, str] = field(default_factory=dict)
     preparing: dict[str, float] = field(default_factory=dict)  # seconds, until a baseline beyond eager could be timed: mostly torch.compile's work
+    prepared: dict[str, Side] = field(default_factory=dict)  # baselines beyond eager for a repeat, in `parties`
+    waiting: float = 0.0  # seconds in which other judges of the device measured, repeats included
+    measuring: float = 0.0  # seconds with the device for itself, repeats included
     wide: str = ""
     burning: str = ""  # how the program kept the machine busy while others were timed
+    crowded: str = ""  # how somebody else did
     rival_off: str = ""  # how the rival's outputs differ from eager's: then it is nothing to be measured against
 
     def run(self, subject: Subject) -> tuple[Timing, str]:
         """The timing, and how the clocks disagree, if they do. Wrong outputs are in `failed`. Raises `PartyFailure` for the program."""
         self.pool.reap()
-        self.failed, self.checked, self.wide, self.burning, self.rival_off = [], [], "", "", ""
+        self.failed, self.checked, self.wide, self.burning, self.crowded, self.rival_off = [], [], "", "", "", ""
         self._pending: dict[tuple[int, int], dict[int, Call]] = {}
         self._telling = threading.Lock()
         rng = random.Random(self.trials.draws.getrandbits(64))
+        self._close_but(self.prepared)
         self.trials.make_room()
         count = PAIRS[self.job.tier]
-        rounds = self._rounds(count, subject)
+        rounds = self._rounds(count)
         pairs: list[Pair] = []
-        for members, others in zip(rounds, self._spread(len(rounds)), strict=True):
-            self.close()
+        for number, (members, others) in enumerate(zip(rounds, self._spread(len(rounds)), strict=True)):
+            if number:
+                self.close()
+            frozen = self.pool.gate.frozen_seconds()
             these = self._bring_up(members, others, subject)
-            with self.pool.gate.alone():
-                self._measure(these, pairs, rng, share=len(members) / count)
+            self.waiting += self.pool.gate.frozen_seconds() - frozen
+            self._alone(these, pairs, rng, share=len(members) / count)
             pairs += these
             if self.failed:
                 break
+        self.prepared = self._sound(pairs) if len(rounds) == 1 and not self.failed else {}
         return self._result(pairs)
 
-    def _rounds(self, count: int, subject: Subject) -> list[range]:
+    def _alone(self, these: list[Pair], before: list[Pair], rng: random.Random, share: float) -> None:
+        asked = began = ended = time.monotonic()
+        try:
+            with self.pool.gate.alone():
+                began = time.monotonic()
+                try:
+                    self._measure(these, before, rng, share)
+                finally:
+                    ended = time.monotonic()
+                    self.measuring += ended - began
+        finally:
+            self.waiting += (began - asked) + (time.monotonic() - ended)
+
+    def _sound(self, pairs: list[Pair]) -> dict[str, Side]:
+        """Baselines that a repeat need not compile once more: a repeat is about the program, or about a busy machine. One that is slower than eager
+        may have been tuned while the machine was busy, and is made anew."""
+        first = pairs[0]
+        most = SOUND * median_ms(first.baselines[0])
+        return {str(side.name): side for side in first.baselines[1:] if side.name != "rival" and side.blocks and median_ms(side) <= most}
+
+    def _rounds(self, count: int) -> list[range]:
         """Pairs that are measured together: all, where the memory of the device holds them and the further baselines at once."""
         room = self.pool.device.free_bytes()
         # Each process has its own tensors, and arenas for inputs and outputs of which the judge keeps copies.
@@ -110,7 +141,7 @@ class Tournament:
         need = (self.trials.peak_bytes() or 0) + arenas + self.pool.device.process_bytes
         if room is None or need <= 0:
             return [range(count)]
-        processes = int(0.7 * room / need) - len(self._others())
+        processes = int(0.7 * room / need) - len(self._others()) + len(self.prepared)
         at_once = max(1, min(count, processes // (2 if self.rival is None else 3)))
         return [range(first, min(first + at_once, count)) for first in range(0, count, at_once)]
 
@@ -165,6 +196,7 @@ class Tournament:
             self.wide = f"the interval of the speedup, {speedup.low:.2f} to {speedup.high:.2f}, is too wide to say anything: the machine is too busy"
         problems = [clock_finding(pair.program, pair.baselines[0]) for pair in pairs]
         self.burning = next(filter(None, (pair.watch.finding() for pair in pairs)), "")
+        self.crowded = next(filter(None, (pair.watch.crowded() for pair in pairs)), "")
         timing = Timing(
             program_ms=comparisons[0].program_ms,
             bounded=comparisons[0].program_ms < 1,
@@ -175,14 +207,22 @@ class Tournament:
             throttled=self.pool.device.throttled(),
             pairs=len(pairs),
             preparing=self.preparing,
+            waiting=round(self.waiting, 2),
+            measuring=round(self.measuring, 2),
             repeatability=f"{self.known.source}: {self.known.spread(0.0):.2%} and {self.known.noise:.2f} of the variation from call to call",
         )
         return timing, next(filter(None, problems), "")
 
     def close(self) -> None:
+        self._close_but({})
+
+    def _close_but(self, prepared: dict[str, Side]) -> None:
+        self.prepared = {name: side for name, side in prepared.items() if side.caller.party.alive}
+        kept = [side.caller.party for side in self.prepared.values()]
         for party in self.parties:
-            self.pool.give_back(party)
-        self.parties = []
+            if party not in kept:
+                self.pool.give_back(party)
+        self.parties = kept
 
     # Processes
 
@@ -193,6 +233,8 @@ class Tournament:
         rivals = len(members) if self.rival is not None else 0
         kept = self.trials.reference.eager_party if quick else None
         own = 0 if quick else len(members)
+        again = [self.prepared[name] for name in others if name in self.prepared]
+        others = [name for name in others if name not in self.prepared]
         roles: list[Role] = ["runner"] * (own + rivals) + ["baseline"] * (len(members) - (kept is not None) + len(others))
         parties = self.pool.take_all([(role, self.job.precision, self.job.mode) for role in roles])
         runners = [party for party, role in zip(parties, roles, strict=True) if role == "runner"]
@@ -200,10 +242,11 @@ class Tournament:
         if quick:
             eagers = [kept, *eagers] if kept is not None else eagers
             self.trials.reference.eager_party = eagers[0]
-        self.parties = [party for party in parties if party is not self.trials.reference.eager_party]
+        self.parties += [party for party in parties if party is not self.trials.reference.eager_party]
         work: list[Callable[[], Side | None]] = [partial(self._program, runner) for runner in runners[:own]]
         work += [partial(self._baseline, "eager", party) for party in eagers[: len(members)]]
         work += [partial(self._other, name, party) for name, party in zip(others, eagers[len(members) :], strict=True)]
+        work += [partial(self._again, side) for side in again]
         work += [partial(self._rival, runner) for runner in runners[own:]]
         sides = self.pool.at_once(work)
         if quick:
@@ -256,6 +299,15 @@ class Tournament:
         self.preparing[name] = round(time.monotonic() - begin, 1)
         self._tell(f"{name} {'is ready' if side is not None else 'failed'} after {self.preparing[name]:.0f} s")
         return side
+
+    def _again(self, side: Side) -> Side | None:
+        """A baseline as it was before the first of its timed calls."""
+        try:
+            self._set_state(side.caller.party)
+        except PartyFailure as failure:
+            self.reasons[str(side.name)] = f"{side.name}: {failure.message.splitlines()[0] if failure.message else failure.kind}"
+            return None
+        return Side(side.name, side.caller)
 
     def _tell(self, text: str) -> None:
         with self._telling:  # baselines come up side by side

@@ -11,14 +11,16 @@ from typing import Any
 
 import torch
 
+from verifier.asking import Party
+from verifier.chance import stochastic
 from verifier.comparison import compare_outputs
 from verifier.correctness import DISTRIBUTIONS
-from verifier.examining import Examiner, compared, equal
+from verifier.examining import Examiner, compared
 from verifier.expectation import SHORT, Expectations, Skipped, first_lines
 from verifier.layout import place
 from verifier.memory import EASE, Ledger, large
+from verifier.party_failure import PartyFailure
 from verifier.plan import Plan, Step, constant
-from verifier.pool import Party, PartyFailure
 from verifier.report import Finding, Trial
 from verifier.session import ReferenceSession, Values, give, release
 from verifier.task import Flag
@@ -78,7 +80,7 @@ class Trials:
         outputs = [kept(tensor) for tensor in one.outputs.tensors]
         two = self.reference.eager(first, 2)
         self.reference.rollback()
-        self.stochastic = not all(equal(a, kept(b)) for a, b in zip(outputs, two.outputs.tensors, strict=True))
+        self.stochastic = stochastic(outputs, [kept(tensor) for tensor in two.outputs.tensors], one.drew or two.drew)
         del two, outputs
         other = self.reference.inputs(self.draws.getrandbits(32))
         three = self.reference.eager(other, 1)

@@ -7,6 +7,7 @@ import threading
 import time
 from typing import Any
 
+from verifier.asking import Party
 from verifier.build.artefacts import Artefacts, checked_index
 from verifier.build.headers import Headers
 from verifier.build.raw import raw_requests
@@ -14,7 +15,8 @@ from verifier.build.raw_build import RawBuild
 from verifier.build.store import Store, compiler_problems, trimmed
 from verifier.channel import MAX_ARTEFACTS, Frame
 from verifier.devices.base import Device
-from verifier.pool import Cancelled, Party, PartyFailure, Pool
+from verifier.party_failure import PartyFailure
+from verifier.pool import Cancelled, Pool
 from verifier.program import Program
 from verifier.report import BuildInfo, Status
 from verifier.source import Problem

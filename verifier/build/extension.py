@@ -86,16 +86,15 @@ class Accelerator:
     """Takes the place of `cpp_extension._run_ninja_build`. `headers` is the folder of precompiled headers, read-only, or ""."""
 
     headers: str
-    ordinary: Callable[..., Any]
+    ordinary: Callable[..., Any] | None = None
     notes: list[str] = field(default_factory=list)
     wanted: list[list[str]] = field(default_factory=list)  # flags of C++ units for which no precompiled header was there
 
-    def install(self) -> None:
-        from torch.utils import cpp_extension
-
-        cpp_extension._run_ninja_build = self.build
+    def install(self, extension: Any) -> None:
+        """`extension`: the module `torch.utils.cpp_extension`."""
+        self.ordinary, extension._run_ninja_build = extension._run_ninja_build, self.build
         # Ninja itself is needed for unusual builds only; where it came with the interpreter's packages, it is beside the interpreter.
-        cpp_extension.verify_ninja_availability = lambda: None
+        extension.verify_ninja_availability = lambda: None
         os.environ["PATH"] = os.pathsep.join([os.environ.get("PATH", os.defpath), os.path.dirname(sys.executable)])
 
     def build(self, build_directory: str, verbose: bool, error_prefix: str) -> None:
@@ -104,6 +103,7 @@ class Accelerator:
             ninja = read_ninja(build_directory)
         except NotOurs as error:
             self._note(f"ninja: {error}")
+            assert self.ordinary is not None
             self.ordinary(build_directory, verbose, error_prefix)
             return
         with concurrent.futures.ThreadPoolExecutor(max(len(ninja.units), 1)) as pool:

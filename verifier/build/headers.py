@@ -16,12 +16,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from verifier.asking import Party
 from verifier.build.light import BINDING_HEADER, precompiled_key
 from verifier.channel import MAX_ARTEFACTS
 from verifier.devices.base import Bind
 from verifier.hashes import sha256
-from verifier.pool import Party, PartyFailure, Pool, data_folder
-from verifier.sandbox import INSIDE, bubblewrap
+from verifier.party_failure import PartyFailure
+from verifier.pool import Pool, data_folder
+from verifier.visible import INSIDE, bubblewrap
 
 KEPT = 6  # of about 250 MB each
 SHOWN = f"{INSIDE}/headers"

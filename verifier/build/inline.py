@@ -29,12 +29,14 @@ def request_key(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> str:
 
 def install_build(folder: str, headers: str = "") -> Accelerator:
     """In the builder: compiles into `folder`, and keeps only the library of each request. `headers`: the folder of precompiled ones."""
-    from torch.utils import cpp_extension
+    accelerator = Accelerator(headers)
 
-    accelerator = Accelerator(headers, cpp_extension._run_ninja_build)
-    accelerator.install()
-    for name in ("load_inline", "load"):
-        setattr(cpp_extension, name, _building(getattr(cpp_extension, name), folder))
+    def replace(extension: ModuleType) -> None:
+        accelerator.install(extension)
+        for name in ("load_inline", "load"):
+            setattr(extension, name, _building(getattr(extension, name), folder))
+
+    _with_extension(replace)
     return accelerator
 
 
@@ -78,10 +80,15 @@ def install_lookup(folder: str, wrap: Callable[[ModuleType], ModuleType] = lambd
     def replace(extension: ModuleType) -> None:
         extension.load_inline = extension.load = find  # type: ignore[attr-defined]
 
+    _with_extension(replace)
+
+
+def _with_extension(then: Callable[[ModuleType], None]) -> None:
+    """Now, or once the program imports it."""
     if EXTENSION in sys.modules:
-        replace(sys.modules[EXTENSION])
+        then(sys.modules[EXTENSION])
     else:
-        sys.meta_path.insert(0, OnImport(EXTENSION, replace))
+        sys.meta_path.insert(0, OnImport(EXTENSION, then))
 
 
 class OnImport(importlib.abc.MetaPathFinder):

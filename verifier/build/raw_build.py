@@ -8,7 +8,8 @@ import time
 from verifier.build.artefacts import Artefacts, checked_index
 from verifier.build.raw import RawRequest
 from verifier.channel import MAX_ARTEFACTS
-from verifier.pool import PartyFailure, Pool
+from verifier.party_failure import PartyFailure
+from verifier.pool import Pool
 
 
 class RawBuild:

@@ -30,6 +30,9 @@ _CLOCK = "/opt/stitchwork/cuda-clock.so"  # where a sandbox shows it
 KEPT_BYTES = 2 << 30  # of the judge's own, beyond which it gives back: parties on the same GPU need them
 SHORT = 0.3  # of the device's memory free, below which the judge gives back what it keeps
 MINIMUM_FREE = 2 << 30  # bytes; less, and a task of ordinary size has no room
+# A tiny kernel waits 0.27 ms on an H200 that only changes contexts for it, and 1.5 ms or more where another process has work: what was learnt beside
+# other judges at work must hide neither a program that keeps the GPU busy, nor a neighbour's kernels.
+MOST_USUAL_NS = 300_000
 RESTING, RESTING_NS = 4, 400_000  # times the usual wait of a tiny kernel, and a fifth of a time slice: more has work of others in it
 MOST_COMPILERS = 8  # of a torch.compile: each takes some hundred MiB of the party's memory
 _NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset", "/dev/nvidia-caps")
@@ -96,7 +99,7 @@ class CudaDevice(Device):
             thread.start()
 
     def early(self, role: str) -> dict[str, Any] | None:
-        return {"processors": self._processors, "profiler": role == "observer"} if role != "builder" else None
+        return {"processors": self._processors} if role != "builder" else None
 
     def open(self) -> None:
         import torch
@@ -115,6 +118,7 @@ class CudaDevice(Device):
         self._slowed: bool | None = None
         self._probe = torch.zeros(32, device=self.torch_device)
         self._waits: deque[int] = deque(maxlen=64)
+        self._lone_waits: deque[int] = deque(maxlen=64)
         for _ in range(5):
             self.wait_ns()  # the first ones load the kernel
 
@@ -160,13 +164,19 @@ class CudaDevice(Device):
     def rests(self) -> bool:
         return self.wait_ns() < max(RESTING * (self.usual_wait_ns() or 0), RESTING_NS)
 
-    def learn_wait(self) -> None:
+    def learn_wait(self, shared: bool) -> None:
         if self.rehearsal is not None:
             self.rehearsal.join()
-        self._waits.append(self.wait_ns())
+        wait = self.wait_ns()
+        self._waits.append(wait)
+        if not shared:
+            self._lone_waits.append(wait)
 
     def usual_wait_ns(self) -> int | None:
-        return int(statistics.median(self._waits)) if self._waits else None
+        return min(int(statistics.median(self._waits)), MOST_USUAL_NS) if self._waits else None
+
+    def lone_wait_ns(self) -> int | None:
+        return int(statistics.median(self._lone_waits)) if self._lone_waits else None
 
     def free_bytes(self) -> int | None:
         try:

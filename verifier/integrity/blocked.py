@@ -59,14 +59,25 @@ class Watch(TorchDispatchMode):
         self.block = block
         self.seen: dict[str, list[Any]] = {}
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Asked when this class is made: True wraps its method so that the first operator imports torch._dynamo, 800 modules and seconds."""
+        return False
+
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        look = self._look_beside_dynamo if "torch._dynamo" in sys.modules else self._look
+        return look(function, args, kwargs or {})
+
+    def _look(self, function: Any, args: Any, kwargs: Any) -> Any:
         if is_compute(function):
             name = function._schema.name.replace("::", ".")
             entry = self.seen.setdefault(name, [0, program_line()])
             entry[0] += 1
             if self.block:
                 raise ComputeBlocked(f"{name} is blocked")
-        return function(*args, **(kwargs or {}))
+        return function(*args, **kwargs)
+
+    _look_beside_dynamo = torch._disable_dynamo(_look, recursive=True)  # a program's torch.compile never traces it
 
 
 class Exceptions:

@@ -25,6 +25,9 @@ from verifier.trials import Subject, Trials
 CUSTOM, MIXED = 0.5, 0.1
 FITS, FITS_MS = {"cuda": 1.3, "cpu": 10.0}, {"cuda": 0.05, "cpu": 30.0}  # observed work against the timed call; a CPU may be busy with others
 IDLE = 0.3  # processors
+# What a launch on a GPU takes whatever it does: on an H200 the smallest kernels seen took 0.8 to 1.8 us, of which moving their few numbers is the
+# least part. A kernel that is no longer shows nothing but that it was launched.
+LAUNCH_MS = 0.002
 NAMED = 6  # operators and kernels in a sentence
 _C_FUNCTION = re.compile(r"\b([A-Za-z_]\w*)\s*\([^;{}]*\)\s*\{")
 
@@ -52,11 +55,13 @@ class Judged:
 
 
 def ask(trials: Trials, subject: Subject) -> Evidence:
-    """A few calls of the program under the profiler. Raises `PartyFailure`."""
+    """A few calls of the program under the profiler, with the device for themselves as when they were timed: a kernel's duration has what other
+    processes do meanwhile in it, and a call that seems to do more work than a timed one counts for nothing. Raises `PartyFailure`."""
     runner, values = subject.runner, trials.first_inputs
     message = {"tree": values.tree, "rng": 1, "backward": trials.reference.backward, **give(runner, "in", values.tensors, values.specs)}
     del values  # gigabytes, perhaps
-    answer = runner.ask("observe", message, trials.limits.call * 3).message
+    with runner.gate.alone():
+        answer = runner.ask("observe", message, trials.limits.call * 3).message
     try:
         return Evidence.model_validate(answer.get("evidence"))
     except ValidationError:
@@ -75,7 +80,7 @@ def judge_evidence(evidence: Evidence, source: str, artefacts: Artefacts, kind: 
     else:
         defined, ran = _on_cpu(judged, evidence, source, built)
         observed = sum(kernel.ms for kernel in judged.kernels if kernel.own)
-    _class(judged, observed, program_ms, kind)
+    _class(judged, observed, program_ms, kind, compiled=evidence.compiled > 0)
     _coverage(judged, defined, ran, kind)
     _needs(judged, evidence)
     _beside(judged, evidence, kind)
@@ -125,7 +130,7 @@ def _c_functions(source: str) -> set[str]:
     return {name for text in texts if 'extern "C"' in text for name in _C_FUNCTION.findall(text)}
 
 
-def _class(judged: Judged, observed: float, program_ms: float, kind: str) -> None:
+def _class(judged: Judged, observed: float, program_ms: float, kind: str, compiled: bool) -> None:
     share = judged.own_share
     if share is None:
         return
@@ -135,6 +140,8 @@ def _class(judged: Judged, observed: float, program_ms: float, kind: str) -> Non
         )
         judged.note("two-faced", "downgrade", message)
         judged.own_share = share = 0.0
+    elif kind == "cuda" and share >= MIXED and (compiled or any(not k.own and k.name.startswith("triton_") for k in judged.kernels)):
+        judged.own_share = share = _without_launches(judged, share)
     judged.program_class = "custom" if share >= CUSTOM else "mixed" if share >= MIXED else "orchestration"
     others = sorted((kernel for kernel in judged.kernels if not kernel.own and kernel.share >= 0.02), key=lambda kernel: -kernel.share)
     if judged.program_class != "custom" and others:
@@ -142,6 +149,20 @@ def _class(judged: Judged, observed: float, program_ms: float, kind: str) -> Non
         parts = [f"{kernel.via or kernel.name} {kernel.share:.0%}" for kernel in others]
         message = f"{share:.0%} of the {what} time is in the program's own code; the rest: {_listed(list(dict.fromkeys(parts)))}"
         judged.note("library-share", "note", message)
+
+
+def _without_launches(judged: Judged, share: float) -> float:
+    """The own share of a program that torch.compile does most of the work for, without kernels of its own that only were launched: beside a call of a
+    few microseconds those that do nothing for the outputs would make it `mixed`, and enough of them `custom`. Of what takes longer than a launch, or
+    of all where nothing does, at least half must be others'. Beside a library's products it is another matter: there a fused kernel of two
+    microseconds saves several launches, and a needless one saves nothing."""
+    bare = [kernel for kernel in judged.kernels if kernel.own and 0 < kernel.ms <= LAUNCH_MS * kernel.calls]
+    work = [kernel for kernel in judged.kernels if kernel.ms > LAUNCH_MS * kernel.calls]
+    if not bare or sum(kernel.share for kernel in work if not kernel.own) < CUSTOM * sum(kernel.share for kernel in work):
+        return share
+    names = _listed([f"{kernel.name} {1000 * kernel.ms / kernel.calls:.1f} us" for kernel in bare])
+    judged.note("bare-launch", "note", f"own kernels that take no longer than an empty one do not count as own work: {names}")
+    return share - sum(kernel.share for kernel in bare)
 
 
 def _coverage(judged: Judged, defined: frozenset[str], ran: set[str], kind: str) -> None:

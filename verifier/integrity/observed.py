@@ -20,12 +20,13 @@ from time import perf_counter, process_time, sleep
 from typing import Any
 
 import torch
-from torch.profiler import ProfilerActivity, profile, record_function
+from torch.profiler import record_function
 
 from verifier.integrity.blocked import compiled_graphs, settings, watch
 from verifier.integrity.launches import CALL, HANDOVER, Launch, Seen, read_launches
 from verifier.layout import encode
 from verifier.profiling.own_calls import PREFIX
+from verifier.profiling.torch_recorder import recording
 
 CALLS = 3
 LATE_SECONDS = 0.03  # after the calls, for work that somebody else does
@@ -62,8 +63,8 @@ def observe(device: Any, forward: Callable[[], Any], seed: Callable[[], None], b
 
 
 def rehearse(device: Any) -> None:
-    """Starts the profiler once, before there is a program: CUPTI takes 2.5 s for that on an H200, a second start 1 ms."""
-    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]):
+    """Starts the recorder once, before there is a program: a second start takes 1 ms."""
+    with recording(cuda=True):
         torch.zeros(1, device=device.torch_device).add_(1)
         device.sync()
 
@@ -71,7 +72,7 @@ def rehearse(device: Any) -> None:
 def _on_gpu(device: Any, forward: Callable[[], Any], seed: Callable[[], None]) -> dict[str, Any]:
     """CUPTI's records, with the operator that launched each. The tiny kernel after each call runs on the stream that a caller would use next."""
     marker = torch.zeros(1, device=device.torch_device)
-    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as recorded:
+    with recording(cuda=True) as recorded:
         for _ in range(CALLS):
             seed()
             with record_function(CALL):
@@ -107,7 +108,7 @@ def _on_gpu(device: Any, forward: Callable[[], Any], seed: Callable[[], None]) -
 def _on_cpu(forward: Callable[[], Any], seed: Callable[[], None]) -> dict[str, Any]:
     """Operators by self time, on all threads, and the ranges of the program's own functions, in which operators do not count as own."""
     wall = 0.0
-    with profile(activities=[ProfilerActivity.CPU]) as recorded:
+    with recording(cuda=False) as recorded:
         for _ in range(CALLS):
             seed()
             begin = perf_counter()

@@ -46,10 +46,11 @@ def _under_nsight(call: Callable[[], Any], iterations: int, sync: Callable[[], N
 
 
 def _under_torch(call: Callable[[], Any], iterations: int, sync: Callable[[], None]) -> bytes:
-    from torch.profiler import ProfilerActivity, profile, record_function
+    from torch.profiler import record_function
 
-    activities = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if torch.cuda.is_available() else [])
-    with profile(activities=activities) as recorded:
+    from verifier.profiling.torch_recorder import recording
+
+    with recording(torch.cuda.is_available()) as recorded:
         for _ in range(iterations):
             with record_function(ITERATION):
                 call()

@@ -14,10 +14,13 @@ import torch
 from verifier.build.artefacts import Artefacts
 from verifier.capturing import known_capture
 from verifier.devices.base import DeviceError
-from verifier.evaluation import Ended, Evaluation
+from verifier.endings import Ended
+from verifier.evaluation import Evaluation
 from verifier.jobs import Profile, ProfileJob, Roofline, SanitizeJob, StageEvent, VerifyJob
+from verifier.layers import protection
 from verifier.layout import LayoutError
-from verifier.pool import PartyFailure, Pool
+from verifier.party_failure import PartyFailure
+from verifier.pool import Pool
 from verifier.profiling import resource_rows
 from verifier.profiling.counting import count
 from verifier.profiling.digest import digest
@@ -29,9 +32,9 @@ from verifier.profiling.own_kernels import is_own, own_kernel_names
 from verifier.profiling.redact import last_lines, redacted
 from verifier.profiling.subject import MAX_TRACE, Subject
 from verifier.profiling.timeline import Timeline
-from verifier.sandbox import import_path, protection
 from verifier.session import ReferenceSession
 from verifier.source import sha256
+from verifier.visible import import_path
 
 OnStage = Callable[[StageEvent], None]
 

@@ -16,6 +16,7 @@ from verifier.build.artefacts import Artefacts, checked_index
 from verifier.channel import MAX_ARTEFACTS
 from verifier.devices.base import Bind, DeviceError
 from verifier.jobs import Sanitized, SanitizeJob, SanitizerTool, StageEvent
+from verifier.layers import protection
 from verifier.pool import Pool
 from verifier.profiling import sanitizer_report
 from verifier.profiling.job import watched
@@ -31,8 +32,8 @@ from verifier.profiling.sanitizers import (
     find_compute_sanitizer,
 )
 from verifier.profiling.subject import Ran, Subject
-from verifier.sandbox import bubblewrap, protection
 from verifier.source import sha256
+from verifier.visible import bubblewrap
 
 CALLS = 180.0  # seconds for the calls under one tool, and for each step before
 OnStage = Callable[[StageEvent], None]

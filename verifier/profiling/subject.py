@@ -12,13 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from verifier.asking import Party
 from verifier.build.artefacts import Artefacts
 from verifier.channel import Frame
 from verifier.devices.base import Bind
 from verifier.jobs import ProfileJob, SanitizeJob
-from verifier.pool import Party, PartyFailure, Pool
-from verifier.sandbox import bubblewrap
+from verifier.party_failure import PartyFailure
+from verifier.pool import Pool
 from verifier.session import ReferenceSession, Values, give
+from verifier.visible import bubblewrap
 
 INSIDE_REPORT = "/report"  # where the sandbox shows the one folder that a tool may write to
 MAX_TRACE = 256 << 20
@@ -87,10 +89,11 @@ class Subject:
             raise
 
     def ask(self, party: Party, tool: str, calls: int, limit: float) -> Frame:
-        """Calls under `tool` ("torch", "nsys", "ncu", "sanitizer")."""
+        """Calls under `tool` ("torch", "nsys", "ncu", "sanitizer"), while no other judge's processes use the device: durations are what it is for."""
         message = {"tree": self.inputs.tree, "rng": 1, "iterations": calls, "tool": tool}
         message |= give(party, "in", self.inputs.tensors, self.inputs.specs)
-        return party.ask("profile", message, limit, max_raw=MAX_TRACE)
+        with party.gate.alone() if tool != "sanitizer" else contextlib.nullcontext():
+            return party.ask("profile", message, limit, max_raw=MAX_TRACE)
 
     @contextmanager
     def under(

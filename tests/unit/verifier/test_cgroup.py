@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from verifier import cgroup, sandbox
+from verifier import cgroup, layers, spawned
 
 here = pytest.mark.skipif(not cgroup.version(), reason="no cgroup with limits can be made on this host")
 
@@ -64,34 +64,34 @@ def test_processor_time_without_a_group():
 
     try:
         time.sleep(1)
-        first = sandbox.Spawned.cpu_ns(Without)
+        first = spawned.Spawned.cpu_ns(Without)
         time.sleep(0.5)
-        assert sandbox.Spawned.cpu_ns(Without) > first > 0
-        assert len(sandbox._family(Without.process.pid)) == 2
+        assert spawned.Spawned.cpu_ns(Without) > first > 0
+        assert len(spawned.family_of(Without.process.pid)) == 2
     finally:
-        for pid in reversed(sandbox._family(Without.process.pid)):
+        for pid in reversed(spawned.family_of(Without.process.pid)):
             os.kill(pid, 9)
         Without.process.wait()
 
 
 def test_what_is_missing_is_named(monkeypatch):
     monkeypatch.setattr(cgroup, "version", lambda: "")
-    protection = sandbox.protection()
-    assert any("cgroup" in layer and ("Delegate=yes" in layer or "writable" in layer) for layer in protection.missing)
-    assert "memory and processes counted by the judge" in protection.layers
+    found = layers.protection()
+    assert any("cgroup" in layer and ("Delegate=yes" in layer or "writable" in layer) for layer in found.missing)
+    assert "memory and processes counted by the judge" in found.layers
 
 
 def test_a_layer_that_a_party_could_not_put_on_is_missing(monkeypatch):
-    monkeypatch.setattr(sandbox, "_failed", {})
-    monkeypatch.setattr(sandbox.landlock, "supported", lambda: True)
-    assert any(layer.startswith("Landlock") for layer in sandbox.protection().layers)
-    sandbox.layer_failed("landlock", "EINVAL")
-    protection = sandbox.protection()
-    assert not any(layer.startswith("Landlock") for layer in protection.layers)
-    assert any("refused the rules (EINVAL)" in layer for layer in protection.missing)
+    monkeypatch.setattr(layers, "_failed", {})
+    monkeypatch.setattr(layers.landlock, "supported", lambda: True)
+    assert any(layer.startswith("Landlock") for layer in layers.protection().layers)
+    layers.layer_failed("landlock", "EINVAL")
+    found = layers.protection()
+    assert not any(layer.startswith("Landlock") for layer in found.layers)
+    assert any("refused the rules (EINVAL)" in layer for layer in found.missing)
 
 
 def test_a_process_that_does_not_die_is_remembered(monkeypatch):
     """A stand-in for one that a driver holds: it is alive, and nothing here kills it."""
-    monkeypatch.setattr(sandbox, "_unkillable", {os.getpid(), 2**22 + 1})
-    assert sandbox.survivors() == [os.getpid()]
+    monkeypatch.setattr(spawned, "_unkillable", {os.getpid(), 2**22 + 1})
+    assert spawned.survivors() == [os.getpid()]

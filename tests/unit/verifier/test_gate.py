@@ -1,18 +1,22 @@
 """Judges that share a device: one measures, the others stand still, nobody waits for ever."""
 
+import os
+import signal
 import subprocess
 import sys
 import threading
 import time
 from contextlib import ExitStack
+from types import SimpleNamespace
 
 import pytest
 
 from verifier import gate as gates
+from verifier import spawned as processes
 from verifier.devices.base import DeviceError
 from verifier.gate import Gate
 from verifier.limits import Limits
-from verifier.sandbox import Spawned
+from verifier.spawned import Spawned
 
 
 class Party:
@@ -198,3 +202,152 @@ def test_processes_stand_still_without_a_control_group_too(tmp_path):
     finally:
         process.kill()
         process.wait()
+
+
+def test_a_request_that_is_let_come_to_its_end_is_not_frozen_meanwhile(judges):
+    """Else the limit of one that hangs would never be over while somebody waits for it."""
+    (mine, _), (other, its_party) = judges
+    until(lambda: other._floor.held)
+    done, seen = threading.Event(), []
+
+    def work():
+        with other.working():
+            before = other.frozen_seconds()
+            begun.set()
+            until(lambda: not other._open)
+            time.sleep(0.2)
+            seen.append(other.frozen_seconds() - before)
+        done.set()
+
+    begun = threading.Event()
+    thread = threading.Thread(target=work)
+    thread.start()
+    begun.wait()
+    with mine.alone():
+        assert done.is_set() and its_party.frozen
+    thread.join()
+    assert seen == [0.0]
+
+
+def at_work(gate, match):
+    """A thread of a judge that is at work and then asks for the device; `ended` is set when that was refused in words like `match`."""
+    begun, ended = threading.Event(), threading.Event()
+
+    def work():
+        with gate.working():
+            begun.set()
+            until(lambda: not gate._open)  # somebody else has asked before
+            with pytest.raises(DeviceError, match=match), gate.alone():
+                pass
+            ended.set()
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    begun.wait()
+    return thread, ended
+
+
+def test_one_that_never_lets_go_is_an_error_at_work_too(judges, monkeypatch):
+    (holder, _), (other, _) = judges
+    until(lambda: other._floor.held)
+    monkeypatch.setattr(gates, "PATIENCE", 0.4)
+    thread, ended = at_work(other, "kept the device busy")
+    with holder.alone():
+        assert ended.wait(5)
+    thread.join(5)
+
+
+def test_who_waits_for_several_one_after_the_other_is_patient_with_each(tmp_path, monkeypatch):
+    monkeypatch.setattr(gates, "PATIENCE", 0.3)
+    last, crowd = Gate("cuda:0", tmp_path), [Gate("cuda:0", tmp_path) for _ in range(4)]
+    done = []
+
+    def measure(gate, next_one):
+        with gate.alone():
+            if next_one is not None:
+                next_one.start()
+            time.sleep(0.15)
+        done.append(gate)
+
+    monkeypatch.setattr(last, "_take_turn", lambda take=last._take_turn: len(done) == len(crowd) and take())  # the unluckiest of all
+    threads: list[threading.Thread] = []
+    for gate in reversed(crowd):
+        threads.append(threading.Thread(target=measure, args=(gate, threads[-1] if threads else None)))
+    threads[-1].start()
+    until(lambda: crowd[0]._turn.held)
+    with last.alone():
+        assert len(done) == len(crowd)
+    for thread in threads:
+        thread.join()
+
+
+def test_who_is_called_off_waits_no_longer(judges):
+    (holder, _), (other, _) = judges
+    until(lambda: other._floor.held)
+    called_off = threading.Event()
+    other.called_off = called_off.is_set
+    thread, ended = at_work(other, "called off")
+    with holder.alone():
+        assert not ended.wait(0.1)
+        called_off.set()
+        assert ended.wait(2)
+    thread.join(5)
+
+
+def test_a_party_that_is_started_meanwhile_stands_still_too(tmp_path):
+    mine, other = Gate("cuda:0", tmp_path), Gate("cuda:0", tmp_path)
+    parties = [Party()]
+    mine.begin(list)
+    other.begin(lambda: list(parties))
+    try:
+        until(lambda: other._floor.held)
+        with mine.alone():
+            parties.append(Party())
+            until(lambda: all(party.frozen for party in parties))
+        until(lambda: not any(party.frozen for party in parties))
+    finally:
+        mine.end()
+        other.end()
+
+
+def test_two_that_look_for_others_at_once_see_each_other(judges):
+    wrong: list[bool] = []
+
+    def look(gate):
+        for _ in range(300):
+            if not gate.others():
+                wrong.append(True)
+
+    threads = [threading.Thread(target=look, args=(gate,)) for gate, _ in judges]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert not wrong
+
+
+def test_a_lock_file_of_somebody_else_is_said(tmp_path):
+    (tmp_path / f"stitchwork-{os.getuid()}-cuda-0.judges").mkdir()
+    with pytest.raises(DeviceError, match="cannot be opened"):
+        Gate("cuda:0", tmp_path).begin(list)
+
+
+def test_what_a_party_starts_while_it_is_stopped_stands_still_too(monkeypatch):
+    lists, told = [[10], [10, 11], [10, 11, 12], [10, 11, 12], [10, 11, 12]], []
+    group = SimpleNamespace(freeze=lambda frozen: False, pids=lambda: lists.pop(0))
+    monkeypatch.setattr(processes.os, "kill", lambda pid, number: told.append((pid, number)))
+    Spawned(SimpleNamespace(pid=10), None, Limits(), group, "", False).freeze()
+    assert told == [(10, signal.SIGSTOP), (11, signal.SIGSTOP), (12, signal.SIGSTOP)] and len(lists) == 1
+
+
+def test_a_full_disk_stops_nobody(judges, monkeypatch):
+    """Who holds the turn is written down for those who wait, and is no more than that."""
+    (first, _), (second, _) = judges
+
+    def full(*arguments):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("verifier.gate.os.pwrite", full)
+    for gate in (first, second, first):
+        with gate.alone():
+            pass

@@ -12,10 +12,9 @@ import pytest
 
 from verifier.build.inline import OnImport
 from verifier.channel import Frame
-from verifier.devices.cuda_early import cupti_library
 from verifier.importing import swift_imports
 from verifier.opening import Opening
-from verifier.sandbox import wait
+from verifier.spawned import wait
 
 
 @pytest.mark.parametrize("module", ["verifier.cli", "verifier.starting", "verifier.opening"])
@@ -60,15 +59,3 @@ def test_the_stage_startup_says_when_what_was_there():
     opening.mark("job")
     stage = opening.stage()
     assert stage.name == "startup" and stage.seconds >= 2.0 and stage.detail.startswith("job at 2.")
-
-
-def test_cupti_is_that_of_torchs_cuda(tmp_path, monkeypatch):
-    (tmp_path / "torch").mkdir()
-    (tmp_path / "torch/version.py").write_text("__version__ = '2.11.0'\ncuda: Optional[str] = '13.0'\ngit_version = 'x'\n")
-    for package, name in (("cu13", "libcupti.so.13"), ("cuda_cupti", "libcupti.so.12")):
-        (tmp_path / f"nvidia/{package}/lib").mkdir(parents=True)
-        (tmp_path / f"nvidia/{package}/lib/{name}").touch()
-    monkeypatch.setattr(sys, "path", [str(tmp_path), str(tmp_path), "/nowhere", ""])
-    assert cupti_library() == str(tmp_path / "nvidia/cu13/lib/libcupti.so.13")
-    (tmp_path / "torch/version.py").write_text("cuda: Optional[str] = None\n")
-    assert cupti_library() == ""

@@ -6,28 +6,14 @@ import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile
 
+from tests.unit.verifier.l1_norm import l1_norm
 from verifier.channel import Frame
 from verifier.layout import Spec
 from verifier.reference import Reference
 from verifier.role import Role
 
 UNIT = 1 << 20  # bytes of the input, and of the output
-TASK = f"""import torch
-import torch.nn as nn
-
-
-class Model(nn.Module):
-    def forward(self, x):
-        return x / torch.mean(torch.abs(x), dim=1, keepdim=True)
-
-
-def get_inputs():
-    return [torch.rand({UNIT // 4096}, 1024)]
-
-
-def get_init_inputs():
-    return []
-"""
+TASK = l1_norm(UNIT // 4096, 1024)
 
 
 class Counted:

@@ -9,7 +9,7 @@ from verifier import admission
 from verifier.devices.base import NoRoom
 from verifier.jobs import AdmitJob
 from verifier.memory import GIB, Ledger, too_little
-from verifier.pool import PartyFailure
+from verifier.party_failure import PartyFailure
 from verifier.timing import Caller
 
 TASK = """import torch

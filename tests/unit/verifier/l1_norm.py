@@ -1,0 +1,23 @@
+"""A task whose memory can be counted in units of its input: one input, one output as large, one temporary as large while the mean is taken."""
+
+from __future__ import annotations
+
+
+def l1_norm(rows: int, columns: int) -> str:
+    """Rows divided by their mean absolute value; fp32 input and output of `4 * rows * columns` bytes."""
+    return f"""import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return x / torch.mean(torch.abs(x), dim=1, keepdim=True)
+
+
+def get_inputs():
+    return [torch.rand({rows}, {columns})]
+
+
+def get_init_inputs():
+    return []
+"""

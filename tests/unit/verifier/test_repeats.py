@@ -1,0 +1,148 @@
+"""A timing that is measured again: what is prepared once more, what is kept, and where the time goes."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from verifier.intervals import Repeatability
+from verifier.party_failure import PartyFailure
+from verifier.timing import Side
+from verifier.tournament import Tournament
+
+SLOW = {"compile": 9.0}  # milliseconds
+
+
+class Party:
+    def __init__(self, role: str):
+        self.role, self.alive, self.device = role, True, SimpleNamespace(usual_wait_ns=lambda: None, lone_wait_ns=lambda: None)
+
+
+class Gate:
+    """Of a device that another judge measures on for a while."""
+
+    def __init__(self):
+        self.frozen = 0.0
+
+    def frozen_seconds(self) -> float:
+        self.frozen += 2.0  # stood still while a baseline was prepared
+        return self.frozen
+
+    @contextlib.contextmanager
+    def alone(self):
+        time.sleep(0.03)
+        yield
+        time.sleep(0.02)
+
+
+class Pool:
+    def __init__(self, free: int | None = None):
+        self.device = SimpleNamespace(kind="cuda", process_bytes=1, free_bytes=self.free_bytes, throttled=lambda: None)
+        self.gate, self.free, self.parties = Gate(), free, []
+
+    def free_bytes(self) -> int | None:
+        return None if self.free is None else self.free - 10 * sum(party.alive for party in self.parties)
+
+    def reap(self) -> None: ...
+
+    def take_all(self, wanted):
+        fresh = [Party(role) for role, _, _ in wanted]
+        self.parties += fresh
+        return fresh
+
+    def give_back(self, party: Party) -> None:
+        party.alive = False
+
+    def at_once(self, work):
+        return [one() for one in work]
+
+
+class Timed(Tournament):
+    """Everything but the processes and their calls."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.made, self.stated, self.measured = [], [], []
+
+    def _program(self, runner):
+        return self._side(None, runner)
+
+    def _baseline(self, name, party):
+        self.made.append(name)
+        return self._side(name, party)
+
+    def _side(self, name, party):
+        return Side(name, SimpleNamespace(party=party))
+
+    def _set_state(self, party):
+        if not party.alive:
+            raise PartyFailure("crashed", "it had ended before", request="take_state")
+        self.stated.append(party)
+
+    def _measure(self, these, before, rng: random.Random, share):
+        time.sleep(0.01)
+        self.measured.append([[side.name for side in pair.sides] for pair in these])
+        for pair in these:
+            for side in pair.sides:
+                assert not side.blocks, "a repeat begins without samples"
+                milliseconds = SLOW.get(side.name or "", 2.0 if side.name else 1.0)
+                side.blocks += [[milliseconds, milliseconds]] * 8
+                side.inner += [int(milliseconds * 1e6)] * 16
+                side.wall, side.copied, side.ahead = list(side.inner), [0] * 16, [0] * 16
+
+
+@pytest.fixture
+def timed():
+    def make(free: int | None = None) -> Timed:
+        draws = random.Random(1)
+        trials = SimpleNamespace(
+            draws=draws, make_room=lambda: None, input_bytes=0, expected_specs=[], peak_bytes=lambda: 9, reference=SimpleNamespace(eager_party=None)
+        )
+        job = SimpleNamespace(tier="full", precision="fp32-strict", mode="train")
+        return Timed(Pool(free), trials, job, 1, lambda runner: None, Repeatability(least=0.01, noise=0.1, weight=3))
+
+    return make
+
+
+def test_a_repeat_compiles_only_what_may_be_at_fault(timed):
+    of = timed()
+    timing, _ = of.run(None)
+    assert sorted(of.made) == ["compile", "compile-max-autotune", "cuda-graph", "eager", "eager", "eager"]
+    first = list(of.pool.parties)
+    of.made.clear()
+    timing, _ = of.run(None)
+    assert sorted(of.made) == ["compile", "eager", "eager", "eager"], "slower than eager: made anew"
+    assert len(of.stated) == 2, "those that stay get the weights that they began with"
+    alive = [party for party in of.pool.parties if party.alive]
+    assert len(alive) == 9 and len([party for party in alive if party in first]) == 2
+    assert [c.baseline for c in timing.comparisons] == ["eager", "compile", "compile-max-autotune", "cuda-graph"]
+    of.close()
+    assert not any(party.alive for party in of.pool.parties)
+
+
+def test_a_kept_baseline_that_died_is_made_anew(timed):
+    of = timed()
+    of.run(None)
+    of.prepared["cuda-graph"].caller.party.alive = False
+    of.made.clear()
+    of.run(None)
+    assert sorted(of.made) == ["compile", "cuda-graph", "eager", "eager", "eager"]
+
+
+def test_the_processes_of_the_first_measuring_do_not_count_against_the_room_for_the_second(timed):
+    of = timed(free=130)  # nine processes of ten bytes in 70 % of it
+    of.run(None)
+    of.run(None)
+    assert [len(pairs) for pairs in of.measured] == [3, 3]
+
+
+def test_the_report_says_how_long_others_measured_and_how_long_this_one(timed):
+    of = timed()
+    timing, _ = of.run(None)
+    assert 2.05 <= timing.waiting < 3 and 0.01 <= timing.measuring < 1
+    timing, _ = of.run(None)
+    assert timing.waiting > 4, "repeats are part of it"

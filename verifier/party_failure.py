@@ -1,0 +1,61 @@
+"""Why a party did not answer: what is said of it, read from its exit status and from the last that it printed."""
+
+from __future__ import annotations
+
+import re
+import signal
+from dataclasses import dataclass
+from typing import Literal
+
+_SIGNALS = {
+    "SIGABRT": "abort",
+    "SIGBUS": "bus error",
+    "SIGFPE": "arithmetic fault",
+    "SIGILL": "illegal instruction",
+    "SIGSEGV": "segmentation fault",
+}
+_DUMPED = re.compile(r'File "[^"]*/(task|program)\.py", line (\d+) in (\S+)')
+
+
+@dataclass
+class PartyFailure(Exception):
+    """Why a party did not answer: its source raised, it died, it hung, or it broke the protocol. `message` is for people."""
+
+    kind: Literal["raised", "crashed", "timed_out", "memory", "flood", "protocol"]
+    message: str
+    line: int | None = None
+    detail: str = ""  # traceback, last output
+    error_class: str = ""
+    request: str = ""  # what it was asked for
+
+
+def death(status: int | None) -> str:
+    """What an exit status says (128 + n or negative for signal n; null where the party lives on)."""
+    if status is None:
+        return "it closed its channel"
+    number = -status if status < 0 else status - 128 if status > 128 else 0
+    if number:
+        try:
+            name = signal.Signals(number).name
+        except ValueError:
+            name = f"signal {number}"
+        return f"it was ended by {name}" + (f" ({_SIGNALS[name]})" if name in _SIGNALS else "")
+    return f"it exited with status {status} before it answered"
+
+
+def fatal_line(printed: str, source: str) -> int | None:
+    """Where a signal ended a party, as its faulthandler wrote it: the innermost line of `source` ("task" or "program")."""
+    at = printed.rfind("Fatal Python error")
+    found = re.findall(rf'File "[^"]*/{source}\.py", line (\d+)', printed[at:]) if at >= 0 else []
+    return int(found[0]) if found else None
+
+
+def hang_line(text: str, source: str) -> int | None:
+    """Where a party stood when its own watchdog wrote its stack: the innermost line of `source` ("task" or "program")."""
+    at = text.rfind("Timeout (")
+    if at < 0:
+        return None
+    for module, line, _ in _DUMPED.findall(text[at:]):
+        if module == source:
+            return int(line)
+    return None
