@@ -30,7 +30,8 @@ from webapp.api.problems import MEDIA_TYPE, TITLES, TOKEN_HINT, ProblemDetails, 
 from webapp.api.query import check
 from webapp.database import in_thread
 from webapp.outage import HINT, RETRY_AFTER, SENTENCE, away
-from webapp.runs.hub import BATCH_BYTES, BATCH_EVENTS, hub, within
+from webapp.runs.feed import BATCH_BYTES, BATCH_EVENTS, within
+from webapp.runs.hub import hub
 
 Message = dict[str, Any]
 Send = Callable[[Message], Awaitable[None]]
@@ -125,7 +126,7 @@ async def _write(scope: Message, send: Send, run: uuid.UUID, cursor: int) -> Non
                 except Refused:
                     break  # who connects again is told why
                 checked, epoch = time.monotonic(), hub().access_epoch
-            lines = within(found, BATCH_BYTES) if (found := await hub().read(str(run), cursor, BATCH_EVENTS)) else []
+            lines = within(found, BATCH_BYTES) if (found := await hub().read(follower.feed, cursor, BATCH_EVENTS)) else []
             if lines:
                 cursor = lines[-1][0]
                 await _say(send, "".join(f"id: {seq}\ndata: {text}\n\n" for seq, text in lines))

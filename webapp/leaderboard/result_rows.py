@@ -9,7 +9,7 @@ import csv
 import json
 from collections.abc import Iterable, Iterator
 from io import StringIO
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from django.db.models import QuerySet
@@ -41,14 +41,17 @@ OF_ENTRY = ("workflow", "planner", "coder", "judge", "language")
 
 def rows(results: QuerySet[Result]) -> Iterator[dict[str, Any]]:
     """The fields of `ResultRow`, in its order, as JSON has them."""
+    # Rows of tuples: as objects of five models each they would take four times as long. The cursor is open before what the rows look up is read, so
+    # that a result which comes meanwhile is not among them with a setup or an entry that nobody knows.
+    stream = results.values_list(*COLUMNS.values(), *APART).iterator(chunk_size=CHUNK)
+    first = list(islice(stream, 1))
     setups = {setup.pop("pk"): setup for setup in Setup.objects.values("pk", *OF_SETUP)}
     entries = {
         entry.pk: {"entry": named(entry).short, **{name: getattr(entry, name) for name in OF_ENTRY}} for entry in Entry.objects.select_related("team")
     }
     teams = dict(Team.objects.values_list("pk", "name"))
     order = list(ResultRow.model_fields)
-    # Rows of tuples: as objects of five models each they would take four times as long.
-    for values in results.values_list(*COLUMNS.values(), *APART).iterator(chunk_size=CHUNK):
+    for values in chain(first, stream):
         row = dict(zip(COLUMNS, values, strict=False))
         team, entry, setup, counting, environment = values[len(COLUMNS) :]
         environment = environment or {}

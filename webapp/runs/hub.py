@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 import weakref
-from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
-from itertools import islice
 
 import psycopg
 from psycopg_pool import AsyncConnectionPool
@@ -21,6 +19,7 @@ from psycopg_pool import AsyncConnectionPool
 from webapp.accounts import lost_access
 from webapp.database import connection_parameters, listening
 from webapp.runs.append import CHANNEL
+from webapp.runs.feed import BATCH_BYTES, BATCH_EVENTS, Batch, Feed, Follower, Line, batch_of, within
 from webapp.runs.trace import SELECT_AFTER
 
 log = logging.getLogger(__name__)
@@ -28,95 +27,25 @@ log = logging.getLogger(__name__)
 SAFETY_POLL_SECONDS = 15.0
 RECONNECT_SECONDS = 0.5
 RECONNECT_GIVE_UP_SECONDS = 3.0  # then the next reader begins anew, instead of waiting out intervals that double
-TAIL_EVENTS = 1000  # of a followed run, kept in memory for its followers
-TAIL_CHARACTERS = 2_000_000
 READERS = 4
-MOST_BATCHES = 8  # of a run, kept for the next follower at the same place
-BATCH_EVENTS = 500
-BATCH_BYTES = 256 * 1024
 
-# Between two wake-ups of a run's followers: text streams in small events, and each wake-up is a frame for everybody. With 100 of them shorter steps
-# fill a processor with frames, and events arrive later (bench/results/stream.json: p95 57 ms; 66 ms with steps of 20 ms).
-SPREAD_SECONDS = 0.05
+# Between two wake-ups of a run's followers. Text streams in small events, and each wake-up is a frame for everybody: what is new in one step goes out
+# together. Where so many follow that frames would fill the processor, a step is longer, so that streaming takes no more than half of the event loop:
+# pages are served by the same process.
+STEP_SECONDS = 0.025
+STEP_TIMES = 2.0  # of the processor time that the loop spent in the last step
+LONGEST_STEP_SECONDS = 0.25
 
-Line = tuple[int, str]  # seq, the event as JSON
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Events that go out together: `text` is the frame, encoded once however many get it."""
-
-    last: int
-    text: str
+LAST_SEQ = "SELECT last_seq FROM runs_run WHERE id = %(run)s"
 
 
-def batch_of(lines: list[Line], head: int) -> Batch:
-    last = lines[-1][0]
-    events = ",".join(text for _, text in lines)
-    return Batch(last, f'{{"type":"events","events":[{events}],"last":{last},"head":{max(head, last)}}}')
-
-
-def within(lines: list[Line], limit: int) -> list[Line]:
-    """As many as fit into `limit` bytes, at least one."""
-    size = 0
-    for count, (_, text) in enumerate(lines):
-        size += len(text.encode())
-        if size > limit and count:
-            return lines[:count]
-    return lines
-
-
-class Follower:
-    """Somebody who follows one run."""
-
-    def __init__(self) -> None:
-        self._woken = asyncio.Event()
-
-    def wake(self) -> None:
-        self._woken.set()
-
-    async def woken(self) -> None:
-        """Returns when there may be news since the last call."""
-        await self._woken.wait()
-        self._woken.clear()
-
-
-class Feed:
-    """A run's followers and the latest of its events, contiguous up to `head`."""
-
-    def __init__(self) -> None:
-        self.followers: set[Follower] = set()
-        self.tail: deque[Line] = deque()
-        self.characters = 0
-        self.head = 0
-        self.reading = asyncio.Lock()
-        self.batches: dict[int, Batch] = {}  # by the cursor that they follow: made once for all who are at the same place
-        self.news = False
-        self.spreading: asyncio.Task | None = None
-
-    def take(self, lines: list[Line]) -> None:
-        for line in lines:
-            self.tail.append(line)
-            self.characters += len(line[1])
-            self.head = line[0]
-        while len(self.tail) > TAIL_EVENTS or self.characters > TAIL_CHARACTERS:
-            self.characters -= len(self.tail.popleft()[1])
-        self.batches.clear()
-
-    def after(self, seq: int, limit: int) -> list[Line] | None:
-        """From memory, or None where `seq` lies before what is kept."""
-        if not self.tail or seq < self.tail[0][0] - 1:
-            return None
-        first = seq + 1 - self.tail[0][0]
-        return list(islice(self.tail, first, first + limit))
-
-    def wake(self) -> None:
-        for follower in self.followers:
-            follower.wake()
+class HubClosed(RuntimeError):
+    """The process is about to end: nobody is answered any more."""
 
 
 class Hub:
     def __init__(self) -> None:
+        self._closed = False
         self._feeds: dict[str, Feed] = {}
         self._pool: AsyncConnectionPool | None = None
         self._listener: asyncio.Task | None = None
@@ -125,6 +54,8 @@ class Hub:
 
     async def start(self) -> None:
         async with self._starting:
+            if self._closed:  # a task that is still about would open what nobody closes
+                raise HubClosed
             if self._listener is None:
                 parameters = connection_parameters() | {"autocommit": True}
                 patience: dict = {"check": AsyncConnectionPool.check_connection, "reconnect_timeout": RECONNECT_GIVE_UP_SECONDS}
@@ -133,6 +64,7 @@ class Hub:
                 self._listener = asyncio.create_task(self._listen(), name="hub listener")
 
     async def close(self) -> None:
+        self._closed = True
         if self._listener is not None:
             self._listener.cancel()
             with suppress(asyncio.CancelledError):
@@ -146,8 +78,10 @@ class Hub:
     async def follow(self, run: str) -> AsyncIterator[Follower]:
         """Woken once at the start, and then whenever the run may have news."""
         await self.start()
-        feed = self._feeds.setdefault(run, Feed())
-        follower = Follower()
+        if run not in self._feeds:
+            self._feeds[run] = Feed(run)
+        feed = self._feeds[run]
+        follower = Follower(feed)
         feed.followers.add(follower)
         follower.wake()
         try:
@@ -157,49 +91,46 @@ class Hub:
             if not feed.followers:
                 self._feeds.pop(run, None)
 
-    async def read(self, run: str, since: int, limit: int) -> list[Line]:
-        """Events after `since`. Followers at the head share one query; who is further behind asks for itself."""
-        feed = self._feeds.get(run)
-        if feed is None:
-            return await self._select(run, since, limit)
-        kept = feed.after(since, limit)
-        if kept:
-            return kept
-        if feed.tail and since < feed.head:
-            return await self._select(run, since, limit)
+    async def refresh(self, feed: Feed, since: int) -> bool:
+        """Read what is new, once for all followers; True where there may be more. `since` is where its reader is, should that be the first one."""
         async with feed.reading:
-            kept = feed.after(since, limit)  # another follower may have read it meanwhile
-            if kept:
-                return kept
-            lines = await self._select(run, since, limit)
-            if not feed.tail or since == feed.head:
-                feed.take(lines)
-            return lines
+            return await self._read_on(feed, since)
 
-    async def batch(self, run: str, since: int, head: int) -> Batch | None:
-        """The next events after `since`, in one frame; None where there are none. `head` is the run's last seq as far as the caller knows."""
-        feed = self._feeds.get(run)
-        known = feed.batches.get(since) if feed else None
-        if known is None and (lines := await self.read(run, since, BATCH_EVENTS)):
-            known = batch_of(within(lines, BATCH_BYTES), max(head, feed.head if feed else 0))
-            if feed and feed.after(since, 1):
-                if len(feed.batches) >= MOST_BATCHES:
-                    feed.batches.clear()
-                feed.batches[since] = known
-        return known
+    async def read(self, feed: Feed, since: int, limit: int) -> list[Line]:
+        """Events after `since`. Followers at the head share one query; who is further behind asks for itself."""
+        if feed.head is None or since >= feed.head:
+            async with feed.reading:
+                if feed.head is None or since >= feed.head:  # another follower may have read it meanwhile
+                    await self._read_on(feed, since)
+        return feed.after(since, limit) if feed.holds(since) else await self._select(feed.run, since, limit)
+
+    async def batch(self, feed: Feed, since: int) -> Batch | None:
+        """The next events after `since`, in one frame; None where there are none."""
+        lines = await self.read(feed, since, BATCH_EVENTS)
+        return feed.batch(since) or (batch_of(within(lines, BATCH_BYTES), feed.latest) if lines else None)
 
     async def query(self, statement: str, arguments: dict) -> tuple | None:
         """One row of an arbitrary statement, on one of the readers' connections."""
-        await self.start()
-        assert self._pool is not None
-        async with self._pool.connection() as connection:
-            return await (await connection.execute(statement, arguments)).fetchone()
+        rows = await self.rows(statement, arguments)
+        return rows[0] if rows else None
 
-    async def _select(self, run: str, since: int, limit: int) -> list[Line]:
+    async def rows(self, statement: str, arguments: dict | list) -> list[tuple]:
+        """All rows of a statement."""
         await self.start()
         assert self._pool is not None
         async with self._pool.connection() as connection:
-            return await (await connection.execute(SELECT_AFTER, [run, since, limit])).fetchall()
+            return await (await connection.execute(statement, arguments)).fetchall()
+
+    async def _read_on(self, feed: Feed, since: int) -> bool:
+        if feed.head is None:
+            row = await self.query(LAST_SEQ, {"run": feed.run})
+            feed.begin(since, row[0] if row else 0)
+        lines = await self._select(feed.run, feed.head, BATCH_EVENTS)
+        feed.take(lines)
+        return len(lines) == BATCH_EVENTS
+
+    async def _select(self, run: str, since: int | None, limit: int) -> list[Line]:
+        return await self.rows(SELECT_AFTER, [run, since, limit])
 
     async def _listen(self) -> None:
         while True:
@@ -230,8 +161,12 @@ class Hub:
         """Wakes the followers at once, and while news keep coming, in steps: then each wake-up brings many events."""
         while feed.news:
             feed.news = False
+            begun, used = time.monotonic(), time.thread_time()
             feed.wake()
-            await asyncio.sleep(SPREAD_SECONDS)
+            await asyncio.sleep(STEP_SECONDS)
+            longer = min(STEP_TIMES * (time.thread_time() - used), LONGEST_STEP_SECONDS) - (time.monotonic() - begun)
+            if longer > 0:
+                await asyncio.sleep(longer)
 
     def _wake_all(self) -> None:
         """After a change of access, a reconnect, or a while: what was missed may be one of either kind."""

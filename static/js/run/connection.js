@@ -1,6 +1,6 @@
 // Brings the events of a run, each exactly once and in order, whatever the network does.
 //
-// Websocket: {"type":"open","since":N} -> {"type":"events","events":[...],"last":M,"head":H}, answered by {"type":"ack","seq":M}.
+// Websocket: {"type":"open","since":N} -> {"type":"events","events":[...],"last":M,"head":H}, answered now and then by {"type":"ack","seq":M}.
 // The cursor is the store's own last seq, so a reconnect asks for exactly what is missing. While no socket stands, the same
 // events come over HTTP.
 
@@ -8,6 +8,8 @@ const BACKOFF_MS = [250, 500, 1000, 2000, 4000, 8000];
 const POLL_MS = 3000; // while there is no socket
 const SAFETY_POLL_MS = 20000; // a lost wake-up must not stop the page
 const REFUSED = { 4401: "signed out: reload the page to sign in", 4404: "this run is not yours to see any more" }; // close codes of webapp/runs/consumers.py
+const ACK_FRAMES = 8; // taken without a word: the server stops at 32 frames or 131,072 characters (webapp/runs/audience.py)
+const ACK_CHARACTERS = 65536;
 const SILENCE_MS = 45000; // a socket that says nothing for so long is helped by a poll
 
 export class Connection {
@@ -55,6 +57,7 @@ export class Connection {
     const socket = new WebSocket(this.socketUrl);
     this.socket?.close();
     this.socket = socket;
+    let [frames, characters] = [0, 0]; // since the last acknowledgement
     socket.onopen = () => {
       this.heard();
       socket.send(JSON.stringify({ type: "open", since: this.cursor() }));
@@ -66,13 +69,17 @@ export class Connection {
       this.status("live");
       const frame = JSON.parse(message.data);
       if (frame.type !== "events") return;
-      const before = this.cursor();
       const contiguous = this.take(frame.events, frame.head);
       if (!contiguous) {
         socket.close(); // something is missing before this batch: a new socket opens at the cursor
         return;
       }
-      socket.send(JSON.stringify({ type: "ack", seq: Math.max(frame.last ?? before, before) }));
+      frames += 1;
+      characters += message.data.length;
+      if (frames < ACK_FRAMES && characters < ACK_CHARACTERS) return;
+      [frames, characters] = [0, 0];
+      // Of what came over this socket: the cursor may be further, by a poll, and would vouch for frames that are still on their way.
+      socket.send(JSON.stringify({ type: "ack", seq: frame.last }));
     };
     socket.onclose = ({ code }) => {
       if (socket !== this.socket || this.stopped) return;

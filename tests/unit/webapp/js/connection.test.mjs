@@ -26,8 +26,8 @@ class FakeSocket {
     this.readyState = 3;
     this.onclose?.({ code });
   }
-  receive(first, last, head = last) {
-    const events = Array.from({ length: last - first + 1 }, (_, index) => ({ seq: first + index, kind: "note.added", payload: { text: String(first + index) } }));
+  receive(first, last, head = last, more = "") {
+    const events = Array.from({ length: last - first + 1 }, (_, index) => ({ seq: first + index, kind: "note.added", payload: { text: String(first + index) + more } }));
     this.onmessage({ data: JSON.stringify({ type: "events", events, last, head }) });
   }
 }
@@ -53,13 +53,43 @@ beforeEach(() => {
   globalThis.fetch = async () => ({ ok: false });
 });
 
-test("it opens at its cursor and acknowledges each batch", () => {
+test("it opens at its cursor and acknowledges every eighth frame", () => {
   const { connection, state } = connect();
   sockets[0].open();
   assert.deepEqual(sockets[0].sent, [{ type: "open", since: 0 }]);
-  sockets[0].receive(1, 3);
-  assert.deepEqual(sockets[0].sent[1], { type: "ack", seq: 3 });
-  assert.equal(state.last, 3);
+  for (let frame = 0; frame < 16; frame += 1) {
+    sockets[0].receive(1 + 3 * frame, 3 + 3 * frame);
+    assert.equal(sockets[0].sent.length, 1 + Math.floor((frame + 1) / 8));
+  }
+  assert.deepEqual(sockets[0].sent.slice(1), [{ type: "ack", seq: 24 }, { type: "ack", seq: 48 }]);
+  assert.equal(state.last, 48);
+  connection.stop();
+});
+
+test("large frames are acknowledged sooner, and a new line counts from nothing", async () => {
+  const { connection } = connect();
+  sockets[0].open();
+  const half = "x".repeat(32768);
+  sockets[0].receive(1, 1, 1, half);
+  assert.equal(sockets[0].sent.length, 1);
+  sockets[0].receive(2, 2, 2, half);
+  assert.deepEqual(sockets[0].sent[1], { type: "ack", seq: 2 });
+  sockets[0].receive(3, 3, 3, half);
+  sockets[0].drop();
+  await later(230);
+  sockets[1].open();
+  sockets[1].receive(4, 4, 4, half);
+  assert.deepEqual(sockets[1].sent, [{ type: "open", since: 3 }]);
+  connection.stop();
+});
+
+test("what came by a poll is not acknowledged for the socket, on which it is still on its way", () => {
+  const { connection, state } = connect();
+  sockets[0].open();
+  fold(state, Array.from({ length: 100 }, (_, index) => ({ seq: index + 1, kind: "note.added", payload: { text: "by poll" } })));
+  for (let frame = 0; frame < 8; frame += 1) sockets[0].receive(1 + 3 * frame, 3 + 3 * frame);
+  assert.deepEqual(sockets[0].sent.slice(1), [{ type: "ack", seq: 24 }]);
+  assert.equal(state.last, 100);
   connection.stop();
 });
 

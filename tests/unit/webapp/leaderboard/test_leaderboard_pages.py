@@ -14,6 +14,7 @@ from django.urls import reverse
 from tests.unit.webapp.ranked import make_ranked, make_suite, make_task
 from webapp.accounts.models import AuditEntry, Membership
 from webapp.leaderboard import result_rows
+from webapp.leaderboard.entries import named
 from webapp.leaderboard.exports import ResultRow, harmless
 from webapp.leaderboard.filters import Filters
 from webapp.leaderboard.models import Preference, Result, Suite
@@ -227,6 +228,14 @@ def test_results_go_out_in_pieces(people, monkeypatch):
         make_ranked(people.alice, f"task-{at}", 2.0)
     pieces = list(people.client("alice").get(reverse("leaderboard:json")).streaming_content)
     assert len(pieces) == 5 and len(json.loads(b"".join(pieces))["results"]) == 5
+
+
+def test_a_result_of_a_new_kind_that_comes_while_a_file_is_made_does_not_cut_it_off(people, monkeypatch):
+    make_ranked(people.alice, "softmax", 2.0)
+    late = iter([lambda: make_ranked(people.alice, "gelu", 3.0, llm="of tomorrow")])
+    monkeypatch.setattr(result_rows, "named", lambda entry: next(late, lambda: None)() and None or named(entry))
+    found = json.loads(b"".join(people.client("alice").get(reverse("leaderboard:json")).streaming_content))
+    assert [row["task"] for row in found["results"]] == ["softmax"]
 
 
 def test_tables_have_a_column_for_every_field(people):

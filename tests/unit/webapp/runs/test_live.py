@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from typing import ClassVar
 
 import pytest
 import pytest_asyncio
@@ -13,14 +14,19 @@ from channels.testing import WebsocketCommunicator
 
 from agents.events import NewEvent
 from tests.unit.webapp.cast import make_run, make_user
+from webapp.accounts.lost_access import access_changed
 from webapp.accounts.models import Membership
+from webapp.runs import audience as audiences
 from webapp.runs import consumers
+from webapp.runs import feed as feeds
 from webapp.runs import hub as hub_module
 from webapp.runs.append import append
 from webapp.runs.hub import hub
 from webapp.runs.models import Run
+from webapp.runs.rights import ALLOWED
 from webapp.runs.sockets import socket_urlpatterns
 
+ACK_FRAMES, ACK_CHARACTERS = 8, 65_536  # the page's rule (static/js/run/connection.js)
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.asyncio]
 
 
@@ -41,13 +47,16 @@ async def write(run, events) -> None:
 class Client:
     """A browser on the other end of the socket."""
 
+    opened: ClassVar[list[Client]] = []
+
     def __init__(self, run, user):
         self.socket = WebsocketCommunicator(URLRouter(socket_urlpatterns), f"/ws/runs/{run.pk}/")
         self.socket.scope["user"] = user
         self.seen: list[int] = []
 
     async def open(self, since: int | None = None) -> Client:
-        connected, _ = await self.socket.connect()
+        connected, _ = await self.socket.connect(timeout=10)  # a busy machine is no failure
+        self.opened.append(self)
         assert connected
         await self.say(type="open", since=len(self.seen) if since is None else since)
         return self
@@ -66,6 +75,11 @@ class Client:
         while not self.seen or self.seen[-1] < seq:
             await self.batch()
 
+    async def leave(self) -> None:
+        if self in self.opened:
+            self.opened.remove(self)
+        await self.socket.disconnect()
+
     async def closed_with(self) -> int:
         while True:
             message = await self.socket.receive_output(timeout=5)
@@ -76,6 +90,8 @@ class Client:
 @pytest_asyncio.fixture(autouse=True)
 async def closed_hub():
     yield
+    while Client.opened:
+        await Client.opened.pop().leave()
     await hub().close()
 
 
@@ -89,20 +105,65 @@ async def test_what_was_and_what_comes():
     await write(run, notes(2))
     await client.until(5)
     assert client.seen == [1, 2, 3, 4, 5]
-    await client.socket.disconnect()
+    await client.leave()
 
 
-async def test_nothing_before_the_acknowledgement():
+async def test_so_many_frames_and_no_more_before_an_acknowledgement(monkeypatch):
+    monkeypatch.setattr(audiences, "WINDOW_FRAMES", 3)
     user, run = await cast()
     await write(run, notes(1))
     client = await Client(run, user).open()
+    frames = [await client.batch(acknowledge=False)]
+    for _ in range(2):
+        await write(run, notes(1))
+        frames.append(await client.batch(acknowledge=False))
+    await write(run, notes(1))
+    assert await client.socket.receive_nothing(timeout=0.3)
+    await client.say(type="ack", seq=frames[0]["last"] - 1)  # of nothing that was sent: no room
+    assert await client.socket.receive_nothing(timeout=0.1)
+    await client.say(type="ack", seq=frames[0]["last"])
     await client.batch(acknowledge=False)
     await write(run, notes(1))
     assert await client.socket.receive_nothing(timeout=0.3)
-    await client.say(type="ack", seq=1)
+    await client.say(type="ack", seq=4)
     await client.batch()
-    assert client.seen == [1, 2]
-    await client.socket.disconnect()
+    assert client.seen == [1, 2, 3, 4, 5]
+    await client.leave()
+
+
+async def test_so_many_characters_and_no_more_before_an_acknowledgement():
+    user, run = await cast()
+    await write(run, notes(60, size=15_000))
+    client = await Client(run, user).open()
+    unacknowledged = 0
+    while not await client.socket.receive_nothing(timeout=0.3):
+        unacknowledged += len(json.dumps((await client.batch(acknowledge=False))["events"]))
+    assert client.seen[-1] < 60 and unacknowledged < audiences.WINDOW_CHARACTERS + 1.2 * hub_module.BATCH_BYTES
+    await client.say(type="ack", seq=client.seen[-1])
+    await client.until(60)
+    assert client.seen == list(range(1, 61))
+    await client.leave()
+
+
+async def test_a_page_that_acknowledges_as_rarely_as_it_may_is_never_left_waiting():
+    user, run = await cast()
+    client = await Client(run, user).open()
+
+    async def writer() -> None:
+        for number in range(80):
+            await write(run, notes(1 + number % 3, size=(10, 3_000, 15_000)[number % 3]))
+
+    writing = asyncio.create_task(writer())
+    frames = characters = 0
+    while len(client.seen) < 159:
+        frame = await client.batch(acknowledge=False)
+        frames, characters = frames + 1, characters + len(json.dumps(frame))
+        if frames >= ACK_FRAMES or characters >= ACK_CHARACTERS:
+            await client.say(type="ack", seq=frame["last"])
+            frames = characters = 0
+    assert client.seen == list(range(1, 160))
+    await writing
+    await client.leave()
 
 
 async def test_batches_are_bounded(monkeypatch):
@@ -116,7 +177,7 @@ async def test_batches_are_bounded(monkeypatch):
         sizes.append((len(frame["events"]), len(json.dumps(frame["events"]))))
     assert client.seen == list(range(1, 641))
     assert all(count <= hub_module.BATCH_EVENTS and size <= 1.2 * hub_module.BATCH_BYTES for count, size in sizes)
-    await client.socket.disconnect()
+    await client.leave()
 
 
 async def test_reconnecting_goes_on_at_the_cursor():
@@ -124,14 +185,14 @@ async def test_reconnecting_goes_on_at_the_cursor():
     await write(run, notes(4))
     client = await Client(run, user).open()
     await client.batch()
-    await client.socket.disconnect()
+    await client.leave()
     await write(run, notes(3))
     again = Client(run, user)
     again.seen = client.seen
     await again.open()
     await again.until(7)
     assert again.seen == list(range(1, 8))
-    await again.socket.disconnect()
+    await again.leave()
 
 
 async def test_four_writers_two_viewers_nothing_lost_or_double():
@@ -145,7 +206,7 @@ async def test_four_writers_two_viewers_nothing_lost_or_double():
     await asyncio.gather(*(writer() for _ in range(4)), *(viewer.until(100) for viewer in viewers))
     for viewer in viewers:
         assert viewer.seen == list(range(1, 101))
-        await viewer.socket.disconnect()
+        await viewer.leave()
 
 
 async def test_a_lost_notification_is_made_up_by_the_safety_poll(monkeypatch):
@@ -157,7 +218,7 @@ async def test_a_lost_notification_is_made_up_by_the_safety_poll(monkeypatch):
     await write(run, notes(2))
     await client.until(2)
     assert client.seen == [1, 2]
-    await client.socket.disconnect()
+    await client.leave()
 
 
 async def test_a_listener_that_loses_its_connection_comes_back():
@@ -176,22 +237,84 @@ async def test_a_listener_that_loses_its_connection_comes_back():
     await write(run, notes(2))
     await client.until(2)
     assert client.seen == [1, 2]
-    await client.socket.disconnect()
+    await client.leave()
 
 
 async def test_a_viewer_that_never_acknowledges_harms_nobody():
     user, run = await cast()
     await write(run, notes(1))
     silent = await Client(run, user).open()
-    await silent.batch(acknowledge=False)
     good = await Client(run, user).open()
     for _ in range(20):
-        await write(run, notes(10))
-    await good.until(201)
-    assert good.seen == list(range(1, 202)) and silent.seen == [1]
-    assert await silent.socket.receive_nothing(timeout=0.1)
+        await write(run, notes(50, size=1000))
+    await good.until(1001)
+    assert good.seen == list(range(1, 1002))
+    characters = 0
+    while not await silent.socket.receive_nothing(timeout=0.1):
+        characters += len(json.dumps((await silent.batch(acknowledge=False))["events"]))
+    assert silent.seen == list(range(1, len(silent.seen) + 1)) and len(silent.seen) < 1001
+    assert characters < audiences.WINDOW_CHARACTERS + 1.2 * hub_module.BATCH_BYTES
     for client in (silent, good):
-        await client.socket.disconnect()
+        await client.leave()
+
+
+async def test_everybody_together_costs_one_query_for_news_and_one_for_rights(monkeypatch):
+    monkeypatch.setattr(audiences, "CHECK_SECONDS", 3600.0)
+    user, run = await cast()
+    await write(run, notes(1))
+    clients = [await Client(run, user).open() for _ in range(10)]
+    for client in clients:
+        await client.until(1)
+    asked: list[str] = []
+    rows = hub_module.Hub.rows
+
+    async def counted(self, statement, arguments):
+        asked.append(statement)
+        return await rows(self, statement, arguments)
+
+    monkeypatch.setattr(hub_module.Hub, "rows", counted)
+    await write(run, notes(1))
+    for client in clients:
+        await client.until(2)
+    assert not asked.count(ALLOWED) and asked.count(hub_module.SELECT_AFTER) <= 3  # one for each wake-up: the first note's may still come
+    await sync_to_async(access_changed)()
+    while ALLOWED not in asked:
+        await asyncio.sleep(0.05)
+    await asyncio.sleep(0.2)
+    assert asked.count(ALLOWED) <= 2  # the second, should the slow poll come just now
+    for client in clients:
+        assert client.seen == [1, 2]
+        await client.leave()
+
+
+async def test_who_comes_late_reads_from_the_database_and_then_goes_on_with_the_others(monkeypatch):
+    monkeypatch.setattr(feeds, "TAIL_EVENTS", 5)
+    user, run = await cast()
+    first = await Client(run, user).open()
+    for _ in range(4):
+        await write(run, notes(10))
+    await first.until(40)
+    late = await Client(run, user).open(since=0)
+    unlikely = await Client(run, user).open(since=45)  # a cursor beyond the end: nothing, until the run is there
+    await late.until(40)
+    await write(run, notes(7))
+    await asyncio.gather(first.until(47), late.until(47), unlikely.until(47))
+    assert first.seen == late.seen == list(range(1, 48)) and unlikely.seen == [46, 47]
+    for client in (first, late, unlikely):
+        await client.leave()
+
+
+async def test_nothing_is_left_behind_when_the_last_viewer_goes():
+    user, run = await cast()
+    await write(run, notes(1))
+    clients = [await Client(run, user).open() for _ in range(2)]
+    for client in clients:
+        await client.until(1)
+    assert list(audiences._audiences()) == [str(run.pk)]
+    for client in clients:
+        await client.leave()
+    assert not audiences._audiences() and not hub()._feeds
+    assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("courier")]
 
 
 async def test_strangers_see_nothing():
@@ -209,11 +332,11 @@ async def test_a_published_run_is_open_to_others():
     client = await Client(run, await sync_to_async(make_user)("eve")).open()
     await client.batch()
     assert client.seen == [1]
-    await client.socket.disconnect()
+    await client.leave()
 
 
 async def test_permission_is_checked_again(monkeypatch):
-    monkeypatch.setattr(consumers, "CHECK_SECONDS", 0.0)
+    monkeypatch.setattr(audiences, "CHECK_SECONDS", 0.0)
     user, run = await cast()
     await write(run, notes(1))
     client = await Client(run, user).open()
@@ -245,6 +368,17 @@ async def test_other_messages_end_the_connection(text):
     assert await client.closed_with() == consumers.BAD_MESSAGE
 
 
+async def test_a_socket_opens_once():
+    """Each opening would have a window of its own, for a page that reads nothing."""
+    user, run = await cast()
+    await write(run, notes(3))
+    client = await Client(run, user).open()
+    await client.batch()
+    await client.say(type="open", since=0)
+    assert await client.closed_with() == consumers.BAD_MESSAGE
+    assert client.seen == [1, 2, 3]
+
+
 async def test_http_has_the_same_events(async_client):
     user, run = await cast()
     await write(run, notes(3))
@@ -253,4 +387,12 @@ async def test_http_has_the_same_events(async_client):
     await async_client.aforce_login(user)
     answer = (await async_client.get(f"/runs/{run.pk}/events?since=0&limit=500")).json()
     assert answer == {"events": frame["events"], "last": 3, "head": 3}
-    await client.socket.disconnect()
+    await client.leave()
+
+
+async def test_a_closed_hub_is_not_opened_again_by_a_task_that_is_still_about():
+    await sync_to_async(make_user)()
+    assert await hub().query("SELECT 1", {}) == (1,)
+    await hub().close()
+    with pytest.raises(hub_module.HubClosed):
+        await hub().query("SELECT 1", {})

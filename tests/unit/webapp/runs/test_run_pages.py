@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from django.template.loader import render_to_string
 from django.urls import reverse
 
+from agents.journal import read_trace
+from agents.projection import project
 from tests.browser import sample_run
+from verifier.jobs import JobResult
 from webapp.accounts.models import Membership
 from webapp.runs import artefacts
 from webapp.runs.models import Event, Run
@@ -201,3 +207,13 @@ def test_what_a_program_says_is_never_markup(people):
     sample_run.play(run)
     page = people.client("alice").get(url("run", run)).content.decode()
     assert "<img src=x" not in page and "<script>document" not in page
+
+
+def test_a_report_says_where_the_time_of_its_measurement_went():
+    events, stored = read_trace(Path(__file__).parents[4] / "examples" / "traces" / "attention")
+    report = JobResult.model_validate_json(dict(stored)[project(events).best_candidate().report.sha]).report
+    shown = {"report": report, "evidence": {"comparisons": []}, "run": Run(), "candidate": {"number": 1}}
+    assert "Measured for" not in render_to_string("runs/_report.html", shown), "recorded before it was noted"
+    report.timing.measuring, report.timing.waiting, report.timing.preparing = 31.2, 75.0, {"compile": 29.0}
+    text = " ".join(render_to_string("runs/_report.html", shown).split())
+    assert "<dt>Measured for</dt><dd>31 s, and waited 1 min 15 s for other verifiers of the device</dd>" in text and "compile 29.0 s" in text
