@@ -30,12 +30,13 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from verifier.asking import Party  # noqa: E402
 from verifier.calibrate import calibrate  # noqa: E402
 from verifier.devices.base import open_device  # noqa: E402
 from verifier.host_repeatability import repeatability  # noqa: E402
 from verifier.jobs import CalibrateJob, VerifyJob  # noqa: E402
 from verifier.limits import Limits  # noqa: E402
-from verifier.pool import Party, Pool  # noqa: E402
+from verifier.pool import Pool  # noqa: E402
 from verifier.session import ReferenceSession  # noqa: E402
 from verifier.tournament import PAIRS, Tournament  # noqa: E402
 from verifier.trials import Subject, Trials  # noqa: E402

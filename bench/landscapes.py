@@ -147,6 +147,8 @@ def sample(landscape: Landscape) -> list[tuple[int, str]]:
     for index, number in enumerate(landscape.program):
         if landscape.status[index] == PASSED:
             first.setdefault(number, index)
+    if not first:  # nothing is measured yet, or nothing is right
+        return []
     best = landscape.best
     others = [index for number, index in first.items() if number != landscape.program[best]]
     count = max(1, round(CONFIRMED_SHARE * len(first)))

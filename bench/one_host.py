@@ -4,8 +4,8 @@
 
 Starts what `make run` starts (the supervisor: Postgres, web, orchestrator and `manage.py verifier --device ...`) on a DATA_DIR of its own, signs in
 by the one-time link, submits an example, follows the run over its websocket, and fetches the diff, the report, the timeline and the leaderboard
-over HTTP. Then it stops everything and looks whether a process is left. The result is written after each step; exit status 1 and a sentence
-where something is missing. `--keep` gets the timeline, the report and the program.
+over HTTP, and has the diff of two of its programs measured hunk by hunk. Then it stops everything and looks whether a process is left. The
+result is written after each step; exit status 1 and a sentence where something is missing. `--keep` gets the timeline, the report and the program.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import tempfile
 import time
 from collections import Counter
 from contextlib import suppress
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -184,7 +185,7 @@ class Pass:
         best = self.result["run"]["best"]
         lacking = []
         began = time.monotonic()
-        for part in (self.report, self.diff, self.timeline, self.leaderboard):
+        for part in (self.report, self.diff, self.timeline, self.leaderboard, self.measured_diff):
             try:
                 part(run, best)
             except Unexpected as error:
@@ -227,6 +228,8 @@ class Pass:
         figures: dict[str, Any] = {}
         for layout in ("inline", "split"):
             page = self.client.get(f"/runs/{run}/candidates/{best}/diff", against="task", view=layout).text
+            for later in re.findall(r'<a href="([^"]+part=\d+)">open them', page):  # what the page fetches when one scrolls there
+                page += self.client.get(unescape(later)).text
             figures[layout] = {
                 "bytes": len(page.encode()),
                 "inserted": len(re.findall(r'<td class="src (?:\w+ )?ins', page)),
@@ -285,6 +288,33 @@ class Pass:
         self.result["leaderboard"]["as_shown"] = plain(re.sub(r"<form.*?</form>", "", row[1], flags=re.DOTALL))
         if rows[0]["candidate"] != best or rows[0]["speedup_vs_eager_low"] is None:
             raise Unexpected("the leaderboard's row is not the best candidate's confirmation, or has no interval")
+
+    def measured_diff(self, run: str, best: int) -> None:
+        """The best candidate against another one that passed: what each hunk is worth, as the page says it when all are done."""
+        passed = {e["payload"]["candidate"] for e in self.events if verdict(e) == "passed"}
+        others = sorted(passed - {best})
+        if not others:
+            raise Unexpected(f"only candidate {best} passed: there is nothing to measure it against")
+        began = time.monotonic()
+        here = f"/runs/{run}/diff/{others[0]}...{best}"
+        shown = self.client.post_from(here, f"{here}/measure", tier="quick").text
+        place = re.search(r'hx-get="(/runs/[^"]+/measured/[^"]+/)"', shown)
+        if place is None and "data-measured" not in shown:
+            raise Unexpected(f"the diff of candidates {others[0]} and {best} cannot be measured: {plain(shown)[:300]}")
+        while place is not None:
+            self.at = "a measured diff was not done"
+            self.go_on()
+            time.sleep(0.5)
+            shown = self.client.get(place[1]).text
+            place = re.search(r'hx-get="(/runs/[^"]+/measured/[^"]+/)"', shown)
+        self.seconds["measured_diff"] = self.since(began)
+        hunks = [plain(item) for item in re.findall(r"<li.*?</li>", shown, re.DOTALL)]
+        tones = Counter(re.findall(r'class="chip (\w+)"', shown))
+        head = re.search(r'<span class="faint">(.*?)</span>', shown, re.DOTALL)
+        self.result["measured_diff"] = {"sides": f"{others[0]}...{best}", "head": plain(head[1]) if head else "", "hunks": hunks, "tones": tones}
+        whole = next((hunk for hunk in hunks if hunk.startswith("All of them")), "")
+        if "95 %" not in shown and "%" not in whole:
+            raise Unexpected(f"the measured diff shows no time of the whole: {'; '.join(hunks)[:400]}")
 
 
 def verdict(event: dict[str, Any]) -> str | None:

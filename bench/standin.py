@@ -6,17 +6,20 @@
 Each run has at most 12 model requests, retries included, and ends at the first program that is measured to be faster than eager, or when the
 requests are spent. It succeeds where a program of the model passes the confirmation in tier full. The control shows every role its first prompt
 again and again, so that no evidence reaches it. The result is written after each run, and an interrupted series goes on where it was; a run
-whose last verdict only says that the machine was too busy is done again. With --workers each has cores, a verifier and a stand-in of its own.
+whose last verdict only says that the machine was too busy, or that others kept from its end, is done again. With --workers each has cores, a
+verifier and a stand-in of its own.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import ctypes
 import json
 import multiprocessing
 import os
 import queue
+import signal
 import statistics
 import sys
 import tempfile
@@ -51,11 +54,11 @@ class Series:
 
 
 def wanted(arguments: argparse.Namespace) -> Iterator[Run]:
-    """Seed by seed, so that a series that is cut has whole suites."""
+    """Seed by seed, so that a series that is cut has whole suites; a task's runs of a seed after each other, as the verifier keeps its reference."""
     highest = max(arguments.rates)
     for seed in arguments.seeds:
-        for rate, mode in [*((rate, "informed") for rate in arguments.rates), *([(highest, "blind")] if highest else [])]:
-            for task in arguments.tasks:
+        for task in arguments.tasks:
+            for rate, mode in [*((rate, "informed") for rate in arguments.rates), *([(highest, "blind")] if highest else [])]:
                 yield Run(mode, rate, seed, task, EXAMPLES.index(task), len(EXAMPLES))
 
 
@@ -125,6 +128,7 @@ def rows_of(runs: list[Run], series: Series, limit: float) -> Iterator[dict[str,
 
 
 def work(number: int, series: Series, tasks: Any, results: Any, deadline: float | None) -> None:
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG: a series that is killed leaves nobody at work
     os.sched_setaffinity(0, series.cores[number])
     with suppress(KeyboardInterrupt):
         asyncio.run(working(number, series, tasks, results, deadline))
@@ -151,8 +155,12 @@ async def working(number: int, series: Series, tasks: Any, results: Any, deadlin
             try:
                 row |= await asyncio.wait_for(perform(run, client, author, folder / run.name, series.device, series.calls), RUN_LIMIT)
             except Exception as error:  # a run that is lost is what is looked for
-                row |= {"success": False, "lost": True, "outcome": None, "reason": f"{type(error).__name__}: {error}"[:2000], "cheats": []}
-            results.put(row | {"run_seconds": round(time.monotonic() - began, 1)})
+                late = isinstance(error, TimeoutError) and time.monotonic() - began >= RUN_LIMIT
+                # On a machine that others keep busy the limit says nothing; else it is a run that does not end.
+                busy = late and os.getloadavg()[0] > 2 * sum(map(len, series.cores))
+                reason = f"not ended after {RUN_LIMIT:.0f} s" if late else f"{type(error).__name__}: {error}"[:2000]
+                row |= {"success": False, "lost": not busy, "too_busy": busy, "outcome": None, "reason": reason, "cheats": []}
+            results.put(row | {"run_seconds": round(time.monotonic() - began, 1), "load": round(os.getloadavg()[0], 1)})
     finally:
         await author.close()
         await client.close()

@@ -2,10 +2,11 @@
 
     python -m bench.stream [--viewers 100] [--rate 200] [--seconds 30] [--out bench/results/stream.json]
 
-Starts database and web process as `make run` does. One process appends, one event an append, through `stitchwork_append` (what the engine calls); one
-process holds all viewers, which acknowledge as the page's own script does. The time of an event is from its `at`, taken by the database before it is
-committed, until the frame with it is in the viewer's hands; both clocks are this machine's. Measured twice: with the viewers alone, and with one more
-that never acknowledges. Nothing is parsed while it is measured: frames are kept, and read afterwards.
+Starts database and web process as `make run` does. One process appends, one event an append, through `stitchwork_append` (what the engine calls);
+one process holds all viewers, each with its own websocket, which acknowledge by the rule of the page's own script. The time of an event is from its
+`at`, taken by the database before it is committed, until the frame with it is in the viewer's hands; both clocks are this machine's. Measured twice:
+with the viewers alone, and with one more that never acknowledges. Nothing is parsed while it is measured: frames are kept, and read afterwards. All
+four parties share the machine's processors; `cpu_seconds` says what each of them took, `viewers` and `writer` being the load's own share.
 """
 
 from __future__ import annotations
@@ -22,10 +23,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+
+from bench.stream_viewers import Viewer
 
 ROOT = Path(__file__).resolve().parents[1]
 BAR_MS = 60.0
@@ -33,39 +36,6 @@ STILL = 1.15  # with the silent viewer at most so many times the p95 without, or
 STILL_MS = 5.0  # so many milliseconds more: less is noise
 SETTLE_SECONDS = 1.0
 PATIENCE_SECONDS = 30.0
-
-
-@dataclass
-class Viewer:
-    """One page's end of the socket: keeps what arrived, and when."""
-
-    arrived: list[tuple[float, str]] = field(default_factory=list)
-    last: int = 0
-
-    async def watch(self, url: str, cookie: str, origin: str, opened: asyncio.Event, until: int) -> None:
-        from websockets.asyncio.client import connect
-
-        async with connect(url, additional_headers={"Cookie": cookie}, origin=origin, max_size=None, compression=None, proxy=None) as socket:
-            await socket.send(json.dumps({"type": "open", "since": 0}))
-            opened.set()
-            while self.last < until:
-                text = await socket.recv()
-                self.arrived.append((time.time(), text))
-                self.last = int(LAST.search(text[-80:])[1])
-                await socket.send(f'{{"type":"ack","seq":{self.last}}}')
-
-
-LAST = re.compile(r'"last":(\d+)')
-
-
-async def never_acknowledges(url: str, cookie: str, origin: str, opened: asyncio.Event) -> None:
-    """Opens the run and goes to sleep."""
-    from websockets.asyncio.client import connect
-
-    async with connect(url, additional_headers={"Cookie": cookie}, origin=origin, max_size=None, compression=None, proxy=None) as socket:
-        await socket.send(json.dumps({"type": "open", "since": 0}))
-        opened.set()
-        await asyncio.Event().wait()
 
 
 def write(run: str, rate: int, seconds: int, url: str) -> None:
@@ -83,29 +53,34 @@ def write(run: str, rate: int, seconds: int, url: str) -> None:
             offset += len(text)
             event = {"span": "step-1/attempt-1", "parent": "", "agent": "coder", "kind": "message.delta", "payload": payload}
             connection.execute(statement, [run, json.dumps([event])])
-        print(json.dumps({"seconds": time.monotonic() - begun}))
+        print(json.dumps({"seconds": time.monotonic() - begun, "cpu": time.process_time()}))
 
 
-async def watched(arguments: argparse.Namespace, base: str, cookie: str, run: str, web: int, silent: bool) -> dict[str, Any]:
+async def watched(arguments: argparse.Namespace, base: str, cookie: str, run: str, stack: Stack, silent: bool) -> dict[str, Any]:
     """One measurement on a fresh run."""
     total = arguments.rate * arguments.seconds
     url = f"ws{base[4:]}/ws/runs/{run}/"
-    viewers = [Viewer() for _ in range(arguments.viewers)]
-    opened = [asyncio.Event() for _ in range(arguments.viewers + silent)]
-    tasks = [asyncio.create_task(viewer.watch(url, cookie, base, event, total)) for viewer, event in zip(viewers, opened, strict=False)]
-    sleeper = asyncio.create_task(never_acknowledges(url, cookie, base, opened[-1])) if silent else None
-    await asyncio.wait_for(asyncio.gather(*(event.wait() for event in opened)), PATIENCE_SECONDS)
+    viewers = [Viewer(url, cookie, base, total) for _ in range(arguments.viewers)]
+    sleepers = [Viewer(url, cookie, base, total, silent=True)] if silent else []
+    parts = urlsplit(base)
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        await asyncio.gather(*(viewer.connect(parts.hostname, parts.port) for viewer in [*viewers, *sleepers]))
     await asyncio.sleep(SETTLE_SECONDS)
-    used = cpu_seconds(web)
+    used = stack.cpu_seconds() | {"viewers": time.process_time()}
     command = [sys.executable, "-m", "bench.stream", "--write", run, "--rate", str(arguments.rate), "--seconds", str(arguments.seconds)]
     writer = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=asyncio.subprocess.PIPE)
     said, _ = await writer.communicate()
-    await asyncio.wait(tasks, timeout=PATIENCE_SECONDS)
-    used = cpu_seconds(web) - used
-    for task in [*tasks, sleeper]:
-        if task is not None:
-            task.cancel()
-    return judged(viewers, total, silent) | {"web_cpu_seconds": round(used, 1), "writing_seconds": round(json.loads(said)["seconds"], 1)}
+    await asyncio.wait([viewer.done for viewer in viewers], timeout=PATIENCE_SECONDS)
+    spent = {name: seconds - used[name] for name, seconds in (stack.cpu_seconds() | {"viewers": time.process_time()}).items()}
+    for viewer in [*viewers, *sleepers]:
+        viewer.transport.close()
+    wrote = json.loads(said)
+    parties = {name: round(seconds, 1) for name, seconds in (spent | {"writer": wrote["cpu"]}).items()}
+    frames = sum(len(viewer.arrived) for viewer in viewers)
+    more = {"web_cpu_seconds": parties["web"], "web_cpu_us_a_frame": round(1e6 * spent["web"] / frames) if frames else None, "cpu_seconds": parties}
+    if silent:
+        more["events_to_the_silent_viewer"] = sleepers[0].last
+    return judged(viewers, total, silent) | more | {"writing_seconds": round(wrote["seconds"], 1)}
 
 
 def judged(viewers: list[Viewer], total: int, silent: bool) -> dict[str, Any]:
@@ -113,7 +88,7 @@ def judged(viewers: list[Viewer], total: int, silent: bool) -> dict[str, Any]:
 
     delays: list[float] = []
     whole = 0
-    parsed: dict[str, list[tuple[int, float]]] = {}
+    parsed: dict[bytes, list[tuple[int, float]]] = {}
     for viewer in viewers:
         seqs: list[int] = []
         for when, text in viewer.arrived:
@@ -156,7 +131,7 @@ def main() -> int:
         if not line.startswith("ready: "):
             print("the stack did not start", file=sys.stderr)
             return 2
-        results = measure(arguments, web_of(stack.pid))
+        results = measure(arguments, Stack(stack.pid))
     finally:
         stack.send_signal(signal.SIGINT)
         stack.wait(60)
@@ -164,7 +139,7 @@ def main() -> int:
     return report(results, arguments, load)
 
 
-def measure(arguments: argparse.Namespace, web: int) -> list[dict[str, Any]]:
+def measure(arguments: argparse.Namespace, stack: Stack) -> list[dict[str, Any]]:
     import django
 
     django.setup()
@@ -184,7 +159,7 @@ def measure(arguments: argparse.Namespace, web: int) -> list[dict[str, Any]]:
     results = []
     for silent in (False, True):
         run = str(create_run(user, "stream").pk)
-        results.append(asyncio.run(watched(arguments, base, cookie, run, web, silent)))
+        results.append(asyncio.run(watched(arguments, base, cookie, run, stack, silent)))
         print(json.dumps(results[-1]), file=sys.stderr, flush=True)
     return results
 
@@ -216,21 +191,41 @@ def report(results: list[dict[str, Any]], arguments: argparse.Namespace, load: f
     return 0 if all(met.values()) else 1
 
 
-def web_of(supervisor: int) -> int:
-    """The pid of the web process."""
-    for path in Path("/proc").glob("[0-9]*"):
-        try:
-            parent = int((path / "stat").read_text().rpartition(")")[2].split()[1])
-            if parent == supervisor and "daphne" in (path / "cmdline").read_text():
-                return int(path.name)
-        except OSError:
-            continue
-    raise RuntimeError("the web process is not there")
+class Stack:
+    """The processes of the product, below their supervisor."""
+
+    def __init__(self, supervisor: int):
+        self.supervisor = supervisor
+        self.web = next((pid for pid in self._children(supervisor) if "daphne" in Path(f"/proc/{pid}/cmdline").read_text()), None)
+        if self.web is None:
+            raise RuntimeError("the web process is not there")
+
+    def cpu_seconds(self) -> dict[str, float]:
+        """User and system time of the web process, and of the database with the servers of connections, those that have ended too."""
+        main = [pid for pid in self._children(self.supervisor) if os.path.basename(os.path.realpath(f"/proc/{pid}/exe")) == "postgres"]
+        servers = [pid for parent in main for pid in self._children(parent)]
+        ended = sum(cpu_seconds(pid, (13, 14)) for pid in main)
+        return {"web": cpu_seconds(self.web), "database": ended + sum(cpu_seconds(pid) for pid in [*main, *servers])}
+
+    @staticmethod
+    def _children(parent: int) -> list[int]:
+        found = []
+        for path in Path("/proc").glob("[0-9]*"):
+            try:
+                if int((path / "stat").read_text().rpartition(")")[2].split()[1]) == parent:
+                    found.append(int(path.name))
+            except OSError:
+                continue
+        return found
 
 
-def cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+def cpu_seconds(pid: int, fields: tuple[int, int] = (11, 12)) -> float:
+    """utime and stime of a process, or (13, 14) those of its children that it has waited for; 0 where it has ended meanwhile."""
+    try:
+        values = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return sum(int(values[field]) for field in fields) / os.sysconf("SC_CLK_TCK")
 
 
 if __name__ == "__main__":

@@ -286,6 +286,7 @@ def told(report: dict[str, Any]) -> dict[str, Any]:
         "message": report["message"][:300],
         "class": report["program_class"],
         "stages": {stage["name"]: stage["seconds"] for stage in report["stages"]},
+        "startup": next((stage["detail"] for stage in report["stages"] if stage["name"] == "startup"), ""),
         "build_seconds": build.get("seconds"),
         "cached": build.get("cached"),
         "notes": build.get("notes", []),

@@ -45,10 +45,15 @@ class Client:
 
     def post(self, path: str, **fields: str) -> httpx.Response:
         """A form of the page at `path`, with the token that the page handed out."""
-        token = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', self.get(path).text)
+        return self.post_from(path, path, **fields)
+
+    def post_from(self, page: str, path: str, **fields: str) -> httpx.Response:
+        """A form of `page` that is sent to `path`."""
+        text = self.get(page).text
+        token = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', text) or re.search(r'"X-CSRFToken": ?"([^"]+)"', unescape(text))
         if token is None:
-            raise Unexpected(f"the page {path} has no form")
-        answer = self.http.post(path, data=fields | {"csrfmiddlewaretoken": token[1]}, headers={"Referer": self.origin + path})
+            raise Unexpected(f"the page {page} has no form")
+        answer = self.http.post(path, data=fields | {"csrfmiddlewaretoken": token[1]}, headers={"Referer": self.origin + page})
         if answer.status_code != 200:
             said = [plain(part) for part in re.findall(r'class="field-error">(.*?)</span>', answer.text)]
             raise Unexpected(f"POST {path} was answered with {answer.status_code}{': ' + '; '.join(said)[:600] if said else ''}")

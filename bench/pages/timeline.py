@@ -6,6 +6,9 @@ the browser has laid out and painted; performance marks in the page take the tim
 
 from __future__ import annotations
 
+import gzip
+import os
+from pathlib import Path
 from typing import Any
 
 from bench.pages.big_timeline import big_timeline
@@ -69,9 +72,15 @@ def prepare(seeded: Any) -> None:
     from webapp.accounts.models import User
 
     run = sample_run.create_run(User.objects.get(pk=seeded.user), "a million events")
-    data = big_timeline(EVENTS).to_bytes()
+    data = given() or big_timeline(EVENTS).to_bytes()
     sample_run.play(run, timeline_bytes=data)
     seeded.places["timeline"] = f"/runs/{run.pk}/timeline/{run.candidates.get(number=2).timeline.sha}/"
+
+
+def given() -> bytes | None:
+    """A timeline that was recorded: STITCHWORK_TIMELINE names its file, as bench/nsys_large.py leaves it."""
+    path = os.environ.get("STITCHWORK_TIMELINE")
+    return gzip.decompress(Path(path).read_bytes()) if path else None
 
 
 def measure(page: Any, base_url: str, seeded: Any) -> list[Row]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import ctypes
+import hashlib
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -42,6 +43,12 @@ def batch_source(requests: Mapping[int, RawRequest]) -> str:
         numbered = _LAUNCHER.sub(rf'extern "C" \1 \2__{number}(', body)
         parts.append(f"namespace program_{number} {{\n{numbered}\n}}\n")
     return "\n".join([*includes, "", *parts])
+
+
+def digest(requests: Mapping[int, RawRequest]) -> str:
+    """Of what is compiled, the numbers of the programs included."""
+    flags = "\0".join(next(iter(requests.values())).flags)
+    return hashlib.sha256(f"{flags}\0{batch_source(requests)}".encode()).hexdigest()[:16]
 
 
 def compile_batch(requests: Mapping[int, RawRequest], compiler: str, arch: str, library: Path) -> None:

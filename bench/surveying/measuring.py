@@ -149,7 +149,7 @@ class Bench:
             return None
         path = self.folder / self.prepared.library_names[number]
         if not path.exists():
-            path = self.folder / f"{self.prepared.subject.name}-one-{number}.so"
+            path = self.folder / self.prepared.alone(number)
             if not path.exists():
                 words = path.with_suffix(".txt")
                 raise FileNotFoundError(words.read_text() if words.exists() else f"{path.name} was not compiled")
@@ -256,13 +256,14 @@ def landscape_of(prepared: Prepared, results: dict[int, Result], eager_us: list[
         shares=[row.shares for row in rows],
         launches=[row.launches for row in rows],
         sha=sha256(prepared.subject.source),
+        programs=prepared.space.sha,
         source=prepared.subject.source,
     )
 
 
 def results_of(landscape: Landscape, prepared: Prepared) -> dict[int, Result] | None:
     """What an earlier part holds, or null where it is of other programs."""
-    if landscape.axes != prepared.space.axes or landscape.program != prepared.space.program or landscape.source != prepared.subject.source:
+    if (landscape.axes, landscape.programs, landscape.source) != (prepared.space.axes, prepared.space.sha, prepared.subject.source):
         return None
     found: dict[int, Result] = {}
     for index, number in enumerate(landscape.program):

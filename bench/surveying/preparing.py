@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from agents.arena.axes import Space, space
 from agents.compiler import CompilerPlan, DeviceFigures, make_plan
-from bench.surveying.batches import batches, compile_batch, request_of
+from bench.surveying.batches import batches, compile_batch, digest, request_of
 from bench.surveying.suite import Subject
 from verifier.build.raw import RawRequest
 
@@ -26,10 +28,19 @@ class Prepared:
     requests: dict[int, RawRequest]  # of the programs that have kernels of their own
     batches: list[list[int]]
 
-    @property
+    @cached_property
+    def libraries(self) -> list[str]:
+        """The file of each batch, named by what is compiled: a later version of the compiler finds none of an earlier one's."""
+        return [f"{self.subject.name}-{digest({number: self.requests[number] for number in batch})}.so" for batch in self.batches]
+
+    @cached_property
     def library_names(self) -> dict[int, str]:
         """The file that holds a program's kernels."""
-        return {number: f"{self.subject.name}-{at}.so" for at, batch in enumerate(self.batches) for number in batch}
+        return {number: name for name, batch in zip(self.libraries, self.batches, strict=True) for number in batch}
+
+    def alone(self, number: int) -> str:
+        """The file of a program that was compiled by itself."""
+        return f"{self.subject.name}-one-{digest({number: self.requests[number]})}.so"
 
 
 def prepare(subject: Subject, figures: DeviceFigures, wanted: int = WANTED, most: int = MOST) -> Prepared:
@@ -48,18 +59,23 @@ def prepare(subject: Subject, figures: DeviceFigures, wanted: int = WANTED, most
     plan = make_plan(found, subject.source, figures)
     chosen = space(plan, subject.source, wanted, most)
     requests = {number: request for number, program in enumerate(chosen.sources) if (request := request_of(program)) is not None}
-    return Prepared(subject, chosen, plan, found.bytes_min, found.flops, requests, batches(sorted(requests), BATCH))
+    alike: dict[tuple[str, ...], list[int]] = defaultdict(list)  # programs that are compiled with the same flags
+    for number in sorted(requests):
+        alike[requests[number].flags].append(number)
+    parts = [batch for numbers in alike.values() for batch in batches(numbers, BATCH)]
+    return Prepared(subject, chosen, plan, found.bytes_min, found.flops, requests, parts)
 
 
 def compile_one(prepared: Prepared, at: int, compiler: str, arch: str, folder: Path) -> None:
     """Batch number `at`, into the folder. A batch that does not compile is taken apart, so that only what is broken is missing."""
     batch = prepared.batches[at]
-    library = folder / f"{prepared.subject.name}-{at}.so"
+    library = folder / prepared.libraries[at]
     try:
         compile_batch({number: prepared.requests[number] for number in batch}, compiler, arch, library)
     except RuntimeError:
         for number in batch:
+            alone = folder / prepared.alone(number)
             try:
-                compile_batch({number: prepared.requests[number]}, compiler, arch, folder / f"{prepared.subject.name}-one-{number}.so")
+                compile_batch({number: prepared.requests[number]}, compiler, arch, alone)
             except RuntimeError as error:
-                (folder / f"{prepared.subject.name}-one-{number}.txt").write_text(str(error))
+                alone.with_suffix(".txt").write_text(str(error))

@@ -49,10 +49,10 @@ class Shard:
 
         known = {landscape.name: landscape for landscape in load(self.out).landscapes} if self.out.exists() else {}
         crashed = self.crash()
-        folder = self.data_dir / "landscapes"
+        folder = self.data_dir / "landscapes" / (self.arch() or "cpu")
         folder.mkdir(parents=True, exist_ok=True)
         with self.workers() as pool:
-            ready = self.ready(pool, folder)
+            ready = self.ready(pool, folder, known)
             watch = Stopwatch(self.device, self.data_dir)
             environment = watch.judge.environment().model_dump(mode="json")
             complete = True
@@ -95,8 +95,11 @@ class Shard:
     def workers(self) -> ProcessPoolExecutor:
         return ProcessPoolExecutor(max(1, len(self.cores)), mp_context=get_context("spawn"), initializer=_at_work, initargs=(self.cores,))
 
-    def ready(self, pool: ProcessPoolExecutor, folder: Path) -> Iterator[Prepared]:
-        """Tasks in the order of the shard, each as soon as its kernels are compiled, the following ones being prepared meanwhile."""
+    def ready(self, pool: ProcessPoolExecutor, folder: Path, known: dict[str, Landscape]) -> Iterator[Prepared]:
+        """Tasks in the order of the shard, each as soon as its kernels are compiled, the following ones being prepared meanwhile. What an earlier
+        sitting has measured is not compiled again."""
+        from bench.surveying.measuring import results_of
+
         figures, compiler, arch = self.figures(), self.compiler(), self.arch()
         preparing: dict[int, Future] = {}
         compiling: dict[int, list[Future]] = {}
@@ -108,7 +111,10 @@ class Shard:
         def compile_batches(at: int) -> None:
             if at in preparing and at not in compiling and preparing[at].done() and preparing[at].exception() is None:
                 prepared = preparing[at].result()
-                compiling[at] = [pool.submit(compile_one, prepared, n, compiler, arch, folder) for n in range(len(prepared.batches))]
+                landscape = known.get(prepared.subject.name)
+                done = (results_of(landscape, prepared) if landscape else None) or {}
+                wanted = [n for n, batch in enumerate(prepared.batches) if any(number not in done for number in batch)]
+                compiling[at] = [pool.submit(compile_one, prepared, n, compiler, arch, folder) for n in wanted]
 
         for at in range(len(self.subjects)):
             for ahead in range(at, at + 1 + AHEAD):

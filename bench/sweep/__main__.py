@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import shutil
 import signal
@@ -60,8 +61,10 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--again",
         default="",
-        help='rows to make anew where the code has changed: "failed", "missing" (a baseline), "behind" (the best), "older" (all); or parts of names',
+        help='rows to make anew where the code has changed: "failed", "missing" (a baseline), "behind" (the best), "flagged", "older" (all); '
+        "or parts of names",
     )
+    run.add_argument("--shuffle", action="store_true", help="in an order that looks random and stays, not that of the sets: a fair sample early")
     run.add_argument("--limit-seconds", type=float, help="of the whole sitting; what is not done by then waits for the next")
     run.add_argument("--task-seconds", type=float, default=900, help="after which a task is given up as failed")
     run.add_argument("--budget-candidates", default="6", metavar="N")
@@ -97,7 +100,7 @@ def sitting(arguments: argparse.Namespace) -> int:
     given += ["--profiles", arguments.profiles, "--winner", "own-kernels", *arguments.rest]
     experience = ["--experience", str(store.experience.resolve())] if arguments.warm else ["--no-experience"]
     store.note(command=f"make bench-kernelbench SETS={','.join(sets)} OPTIONS='{' '.join(given)}{' --warm' if arguments.warm else ''}'")
-    waiting = to_do(wanted, store, [part for part in arguments.again.split(",") if part])
+    waiting = to_do(wanted, store, [part for part in arguments.again.split(",") if part], arguments.shuffle)
     print(f"{len(wanted)} tasks, {len(wanted) - len(waiting)} rows there already, {len(devices)} device(s), code {store.code}", flush=True)
     limit = arguments.limit_seconds
     series = Sitting(store, devices, arguments.data_dir, [*given, *experience], limit, arguments.task_seconds, begun=begun)
@@ -112,9 +115,11 @@ def sitting(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def to_do(wanted: list[Item], store: Store, again: list[str]) -> list[Item]:
-    """Without a row, or named by `again`; interrupted runs first, else in the order of the sets."""
+def to_do(wanted: list[Item], store: Store, again: list[str], shuffle: bool = False) -> list[Item]:
+    """Without a row, or named by `again`; interrupted runs first, else in the order of the sets or, shuffled, of the digests of their names."""
     waiting = [item for item in wanted if item.key not in store.rows or any(anew(part, item.key, store) for part in again)]
+    if shuffle:
+        waiting.sort(key=lambda item: hashlib.sha256(item.key.encode()).digest())
     return sorted(waiting, key=lambda item: item.key not in store.content["unfinished"])
 
 
@@ -128,6 +133,8 @@ def anew(part: str, key: str, store: Store) -> bool:
         return older and (not row["solved"] or bool(row.get("missing")))
     if part == "behind":
         return older and (not row["solved"] or row["best"]["ratio"] < 1)
+    if part == "flagged":
+        return older and bool(row.get("flags"))
     return older if part == "older" else part in key
 
 

@@ -73,6 +73,9 @@ def measured(report: Report) -> dict[str, Any]:
         "environment": report.environment.model_dump(exclude={"device"}),
         "protection": report.protection.sandbox,
         "preparing": timing.preparing,
+        "waiting": timing.waiting,
+        "measuring": timing.measuring,
+        "measured_again": [finding.message for finding in report.findings if finding.rule == "measured-again"],
         "stages": {stage.name: round(stage.seconds, 1) for stage in report.stages},
     }
 

@@ -11,6 +11,7 @@ import pytest
 from agents.arena.axes import Printed, options_at, space
 from agents.arena.landscape import Axis
 from agents.compiler import DeviceFigures, Options
+from agents.compiler.knobs import rank
 from bench.surveying.batches import batch_source, batches, compile_batch, imported, launchers, request_of
 from bench.surveying.suite import EXAMPLES, LARGER, WRITTEN, Subject, example, subjects
 
@@ -56,7 +57,7 @@ def test_axes_change_programs_and_points_hold_every_combination(prepared):
     count = 1
     for axis in found.axes:
         count *= len(axis.values)
-        assert list(axis.values) == sorted(axis.values) and 0 <= axis.default < len(axis.values)
+        assert list(axis.values) == sorted(axis.values, key=rank if axis.numeric else None) and 0 <= axis.default < len(axis.values)
     assert len(found.program) == count and len(set(found.sources)) == len(found.sources) >= 6
     assert set(found.program) == set(range(len(found.sources)))
 
@@ -163,3 +164,14 @@ def test_a_survey_measures_resumes_and_marks_what_killed_it(tmp_path):
     assert {STATUSES[s] for s in whole.status} == {"passed", "crashed"} and all(
         us > 0 for us, s in zip(whole.us, whole.status, strict=True) if s == 0
     )
+
+
+def test_figures_of_what_another_compiler_printed_are_not_taken_over(prepared):
+    from dataclasses import replace
+
+    from bench.surveying.measuring import Result, landscape_of, results_of
+
+    found = landscape_of(prepared, {0: Result("passed", us=5.0)}, [10.0])
+    assert results_of(found, prepared)[0].us == 5.0
+    other = replace(prepared.space, sources=[source + "# another version\n" for source in prepared.space.sources])
+    assert results_of(found, replace(prepared, space=other)) is None

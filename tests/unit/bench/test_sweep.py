@@ -8,13 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from agents.journal import read_trace
+from agents.projection import project
 from bench.sweep import tables
 from bench.sweep.__main__ import anew, to_do
 from bench.sweep.accepting import accept
-from bench.sweep.rows import row_of
+from bench.sweep.rows import measured, report_of, row_of
 from bench.sweep.running import Sitting
 from bench.sweep.store import Store, merged
 from bench.sweep.tasks import NoSuchTasks, items, sets_of, to_accept
+from verifier.cli import table
+from verifier.report import Finding
 
 TRACES = Path(__file__).parents[3] / "examples" / "traces"
 WORKER = """
@@ -76,6 +80,19 @@ def test_a_row_says_what_was_confirmed_and_when_the_first_program_was_faster():
     assert found["best"]["ratio"] == min(entry["ratio"] for entry in found["baselines"].values())
     assert 35 < found["first_faster_s"] < 45 < found["seconds"], "the first program beat eager 40 s after the run began"
     assert found["groups"] and found["environment"]["device_model"] == "h200" and len(json.dumps(found)) < 8000
+    assert found["waiting"] is None and found["measuring"] is None and found["measured_again"] == [], "recorded before these were noted"
+
+
+def test_a_row_says_where_its_time_went():
+    summary = project(read_trace(TRACES / "attention")[0])
+    report = report_of(summary.best_candidate(), dict(read_trace(TRACES / "attention")[1]))
+    report.timing.waiting, report.timing.measuring = 12.5, 31.0
+    message = "36.9x eager: measured again in a fresh process with fresh seeds"
+    report.findings.append(Finding(rule="measured-again", severity="note", message=message, source="runtime"))
+    found = measured(report)
+    assert (found["waiting"], found["measuring"], found["measured_again"]) == (12.5, 31.0, [message])
+    lines = table(report)
+    assert "measured for 31.0 s, waited 12.5 s for other verifiers of the device" in lines and message in lines
 
 
 def test_finished_rows_outlive_a_sitting_and_interrupted_runs_go_on(tmp_path, checkout, monkeypatch):
