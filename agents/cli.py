@@ -178,26 +178,28 @@ async def solve_one(args: argparse.Namespace, path: Path, name: str, folder: Pat
 
 
 class Progress:
-    """Prints what is appended to a journal, as it is appended."""
+    """Prints what is appended to a journal, as it is appended: the run's own events at once, for planning keeps the loop busy, those of others
+    (`steer`) with the next look."""
 
     def __init__(self, journal: FileJournal, seen: int):
         self.journal, self.seen = journal, seen
+        journal.on_append = self._print
         self._task = asyncio.create_task(self._follow())
 
     async def _follow(self) -> None:
         async for _ in self.journal.wakeups():
-            await self._print()
+            self._print()
 
-    async def _print(self) -> None:
-        for event in await self.journal.since(self.seen):
+    def _print(self) -> None:
+        for event in self.journal.events_after(self.seen):
             self.seen = event.seq
-            line = show.line(event)
-            if line:
-                print(line, file=sys.stderr, flush=True)
+            if line := show.line(event):
+                with suppress(OSError):  # nobody reads on (`2>&1 | head`): the run is not over for that
+                    print(line, file=sys.stderr, flush=True)
 
     async def stop(self) -> None:
         self._task.cancel()
-        await self._print()
+        self._print()
 
 
 def find_tasks(given: Sequence[Path]) -> dict[Path, str]:

@@ -11,7 +11,7 @@ import fcntl
 import json
 import os
 import uuid
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -177,6 +177,7 @@ class FileJournal:
         self._path.touch()
         self._offset = 0  # bytes of whole lines already read
         self._events: list[Event] = []
+        self.on_append: Callable[[], None] = lambda: None  # called with each append of this object's, before its author goes on
         self.epoch: int | None = None
         with self._locked():
             if owner:
@@ -204,9 +205,13 @@ class FileJournal:
                 file.flush()
                 os.fsync(file.fileno())
             self._read_more()
+        self.on_append()
         return numbered
 
     async def since(self, seq: int) -> list[Event]:
+        return self.events_after(seq)
+
+    def events_after(self, seq: int) -> list[Event]:
         self._read_more()
         return self._events[seq:]
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import product
 from math import prod
@@ -12,6 +14,7 @@ from agents.compiler import CompilerPlan, Options, print_program
 from agents.compiler.builder import Refused
 from agents.compiler.groups.fuse import build
 from agents.compiler.kernels.shape import Shape, shape_of
+from agents.compiler.knobs import Number, numbers, rank
 from agents.compiler.network import Network
 
 GROUPS = 3  # own kernels whose choices are varied: those that move most bytes
@@ -43,6 +46,12 @@ CPU: tuple[tuple[str, tuple[int, ...], str, tuple[str, ...]], ...] = (
     ("leave-to-library", (0, 1), "leave-to-library", ()),
 )
 STRATEGIES = ("parallel-split", "row-cache", "non-temporal-stores", "leave-to-library", "cuda-graph")  # the rest are numbers
+# Numbers of the kernels that families print (products, convolutions, pools, scans over time), as `agents.compiler.knobs` names them.
+FAMILIES = {
+    "tile": "register-blocking", "stages": "software-pipeline", "split": "split-k", "strip": "work-per-thread", "warps": "block-size",
+    "window-threads": "block-size", "direct": "tile-reuse",
+}  # fmt: skip
+BINARY = ("warp-row", "direct")  # numbers that choose between two kernels
 FIELDS = {"block": "threads", "warp-row": "warp_rows", "scan-rows": "lanes"}  # of Shape, where the compiler's own number stands
 
 
@@ -54,6 +63,11 @@ class Space:
     program: list[int]
     sources: list[str]
 
+    @property
+    def sha(self) -> str:
+        """Of all programs."""
+        return hashlib.sha256("\0".join(self.sources).encode()).hexdigest()
+
 
 def space(plan: CompilerPlan, task_source: str, wanted: int, most: int) -> Space:
     """Axes are added in the order of the table above, group after group, until at least `wanted` programs differ; at most `most` points.
@@ -63,7 +77,7 @@ def space(plan: CompilerPlan, task_source: str, wanted: int, most: int) -> Space
     chosen: list[Axis] = []
     printed = Printed(plan, task_source)
     programs = printed.space(chosen)
-    for axis in candidates(plan):
+    for axis in candidates(plan, task_source):
         room = most // max(prod(len(a.values) for a in chosen), 1)
         best = None
         for count in range(2, min(len(axis.values), room) + 1):
@@ -80,28 +94,49 @@ def space(plan: CompilerPlan, task_source: str, wanted: int, most: int) -> Space
     return _ordered(programs)
 
 
-def candidates(plan: CompilerPlan) -> Iterator[Axis]:
-    """The default value first; one kind of choice for all groups before the next kind."""
+def candidates(plan: CompilerPlan, task_source: str) -> Iterator[Axis]:
+    """The default value first; one kind of choice for all groups before the next kind, and last what only families have."""
     kind = plan.figures.kind
     if kind == "cuda" and plan.graph is not None and not plan.graph.mutated_inputs:
         yield Axis("cuda-graph", "", (0, 1), 0, "cuda-graph")
-    network = Network(plan.graph)
-    shapes: dict[str, Shape] = {}
-    for group in sorted(plan.own, key=lambda group: -group.bytes)[:GROUPS]:
-        try:
-            shapes[group.id] = shape_of(build(network, group.operators), plan.figures, Options(), group.id)
-        except Refused:
-            continue
-    few = 3 if len(shapes) > 1 else 8  # values of a number: with several kernels there are combinations enough
-    for name, values, strategy, styles in CUDA if kind == "cuda" else CPU:
-        for group, shape in shapes.items():
-            if styles and shape.style not in styles:
-                continue
-            if name in STRATEGIES:
+    groups = [group.id for group in sorted(plan.own, key=lambda group: -group.bytes)[:GROUPS]]
+    offered = {(number.name.rpartition(".")[2], group): number for number in numbers(plan, task_source, Options()) for group in number.groups}
+    shapes = shapes_of(plan, groups)
+    few = 3 if len(groups) > 1 else 8  # values of a number: with several kernels there are combinations enough
+    table = CUDA if kind == "cuda" else CPU
+    for name, values, strategy, styles in table:
+        for group in groups:
+            shape, number = shapes.get(group), offered.get((name, group))
+            if name in STRATEGIES and (not styles or (shape is not None and shape.style in styles)):
                 yield Axis(name, group, (int(Options().on(name, group)), int(not Options().on(name, group))), 0, strategy)
-                continue
-            own = int(getattr(shape, FIELDS[name])) if name in FIELDS else values[0]
-            yield Axis(name, group, (own, *(value for value in values if value != own))[:few], 0, strategy, numeric=name != "warp-row")
+            elif number is not None and name not in BINARY:
+                yield axis_of(name, group, number.value, around(number), FAMILIES.get(name, strategy) if shape is None else strategy, few)
+            elif shape is not None and name not in STRATEGIES and (not styles or shape.style in styles):
+                own = int(getattr(shape, FIELDS[name])) if name in FIELDS else values[0]
+                yield axis_of(name, group, own, values, strategy, few)
+    for (name, group), number in offered.items():
+        if group in groups and name not in {row[0] for row in table}:
+            yield axis_of(name, group, number.value, around(number), FAMILIES.get(name, "block-size"), few)
+
+
+def axis_of(name: str, group: str, own: int, values: Sequence[int], strategy: str, few: int) -> Axis:
+    return Axis(name, group, (own, *(value for value in values if value != own))[:few], 0, strategy, numeric=name not in BINARY)
+
+
+def around(number: Number) -> list[int]:
+    """Its values, those next to the present one first."""
+    here = number.values.index(number.value)
+    return sorted(number.values, key=lambda value: abs(number.values.index(value) - here))
+
+
+def shapes_of(plan: CompilerPlan, groups: list[str]) -> dict[str, Shape]:
+    """How the kernels of fused loops run; groups that a family prints have none."""
+    network, found = Network(plan.graph), {}
+    for group in plan.own:
+        if group.id in groups:
+            with suppress(Refused):
+                found[group.id] = shape_of(build(network, group.operators), plan.figures, Options(), group.id)
+    return found
 
 
 def options_at(axes: tuple[Axis, ...] | list[Axis], values: tuple[int, ...]) -> Options:
@@ -135,10 +170,10 @@ class Printed:
 
 
 def _ordered(found: Space) -> Space:
-    """The same space with the values of numbers in order, as coordinate descent and people want them."""
+    """The same space with the values of numbers in order, as coordinate descent and people want them; 0 lies beyond all others."""
     axes = []
     for axis in found.axes:
-        values = tuple(sorted(axis.values))
+        values = tuple(sorted(axis.values, key=rank if axis.numeric else None))
         axes.append(Axis(axis.name, axis.group, values, values.index(axis.values[axis.default]), axis.strategy, axis.numeric))
     before = dict(zip(product(*(a.values for a in found.axes)), found.program, strict=True))
     return Space(tuple(axes), [before[point] for point in product(*(a.values for a in axes))], found.sources)

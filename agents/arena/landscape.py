@@ -59,6 +59,7 @@ class Landscape:
     shares: list[list[float] | None] = field(default_factory=list)  # of the program's time, by group
     launches: list[float | None] = field(default_factory=list)
     sha: str = ""  # of the task's source
+    programs: str = ""  # hash of all programs' texts: figures of what another version of the compiler printed do not belong beside them
     source: str = ""
     confirmed: list[dict[str, Any]] = field(default_factory=list)  # points that went through the verifier as well
 
@@ -180,6 +181,7 @@ def _plain(landscape: Landscape) -> dict[str, Any]:
         "name": landscape.name,
         "what": landscape.what,
         "sha": landscape.sha,
+        "programs": landscape.programs,
         "source": landscape.source,
         "axes": axes,
         "eager_us": round(landscape.eager_us, 3),
@@ -210,7 +212,22 @@ def load(path: Path) -> Table:
 
 def _landscape(entry: dict[str, Any]) -> Landscape:
     axes = tuple(Axis(a["name"], a["group"], tuple(a["values"]), a["default"], a["strategy"], a["numeric"]) for a in entry["axes"])
-    keys = ("name", "what", "eager_us", "floor_us", "program", "status", "us", "spread", "bottleneck", "shares", "launches", "sha", "source")
+    keys = (
+        "name",
+        "what",
+        "eager_us",
+        "floor_us",
+        "program",
+        "status",
+        "us",
+        "spread",
+        "bottleneck",
+        "shares",
+        "launches",
+        "sha",
+        "source",
+        "programs",
+    )
     return Landscape(axes=axes, groups=tuple(entry["groups"]), confirmed=entry["confirmed"], **{key: entry[key] for key in keys})
 
 
