@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.ordering import longest_first
 from tests.served import daphne
 from tests.unit.webapp.people import People
 from webapp.accounts.models import SignInLink, User
@@ -17,6 +18,10 @@ from webapp.environment import ROOT
 os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "1"
 
 CHROMIUM = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    longest_first(items)
 
 
 @pytest.fixture(scope="session")

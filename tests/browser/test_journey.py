@@ -45,6 +45,7 @@ def stack(tmp_path_factory) -> Iterator[tuple[str, Path]]:
             raise
 
 
+@pytest.mark.alone
 @pytest.mark.timeout(900)
 def test_from_the_link_to_a_leaderboard_row(stack, page: Page):
     link, _ = stack

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.integration.processes.stack import Stack
+from tests.integration.processes.stack import Stack, prepared
 
 CORPUS = Path(__file__).resolve().parents[1] / "integrity"
 TASK = CORPUS / "tasks" / "softmax.py"
@@ -22,8 +22,8 @@ MOST_PROMPTS = 12
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory) -> Iterator[Stack]:
-    data = tmp_path_factory.mktemp("mailbox") / "data"
-    data.mkdir(mode=0o700)
+    data = prepared(tmp_path_factory.mktemp("mailbox") / "data")
+    data.mkdir(mode=0o700, exist_ok=True)
     (data / "llm.toml").write_text('[profiles.by-hand]\nkind = "mailbox"\n')
     stack = Stack(data)
     for name in ("DATABASE_URL", "DJANGO_ALLOW_ASYNC_UNSAFE"):
@@ -73,6 +73,7 @@ def judgement(prompt: str) -> str:
 REPLIES = {"planner": planned, "coder": program, "verifier/diagnose": diagnosis, "verifier/judge": judgement}
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_a_run_by_copy_and_paste(stack, page: Page, context, patient):

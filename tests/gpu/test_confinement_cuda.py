@@ -14,16 +14,16 @@ import pytest
 sys.path.append(str(Path(__file__).resolve().parents[1] / "integration" / "verifier"))
 from probes import GROUPS, prober  # noqa: E402
 
-from verifier import sandbox  # noqa: E402
 from verifier.client import Verifier  # noqa: E402
 from verifier.devices import cuda_driver  # noqa: E402
 from verifier.jobs import VerifyJob  # noqa: E402
 from verifier.limits import GIB, Limits  # noqa: E402
+from verifier.visible import bubblewrap  # noqa: E402
 
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(cuda_driver.driver() is None, reason=f"no CUDA device: {cuda_driver.why_no_driver()}"),
-    pytest.mark.skipif(not sandbox.bubblewrap(), reason="bubblewrap is not installed"),
+    pytest.mark.skipif(not bubblewrap(), reason="bubblewrap is not installed"),
 ]
 DEVICE = os.environ.get("STITCH_TEST_DEVICE", "cuda:0")
 ROOT = Path(__file__).resolve().parents[2]

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 import torch
 
+from tests.unit.verifier.l1_norm import l1_norm
 from verifier.client import Verifier
 from verifier.devices import cuda_driver
 from verifier.jobs import AdmitJob, VerifyJob
@@ -15,22 +16,7 @@ pytestmark = [
     pytest.mark.skipif(cuda_driver.driver() is None, reason=f"no CUDA device: {cuda_driver.why_no_driver()}"),
 ]
 
-TASK = """import torch
-import torch.nn as nn
-
-
-class Model(nn.Module):
-    def forward(self, x):
-        return x / torch.mean(torch.abs(x), dim=1, keepdim=True)
-
-
-def get_inputs():
-    return [torch.rand(ROWS, 65536)]
-
-
-def get_init_inputs():
-    return []
-"""
+COLUMNS = 65536
 LAYER = """import torch
 import torch.nn as nn
 
@@ -86,7 +72,7 @@ def test_memory_that_was_left_goes_with_its_last_tensor(tmp_path):
 def test_a_task_of_8_gib_each_way(run):
     if cuda_driver.facts(0).memory_bytes < 120 * GIB:
         pytest.skip("this GPU has less than 120 GiB")
-    task = TASK.replace("ROWS", "32768")
+    task = l1_norm(32768, COLUMNS)
     admission = run(AdmitJob(task_source=task)).admission
     assert admission.ok and admission.oracle == "cuda:0" and 60 * GIB < admission.memory_bytes < 100 * GIB, admission
     report = run(VerifyJob(task_source=task, program_source=own(task))).report
@@ -94,7 +80,7 @@ def test_a_task_of_8_gib_each_way(run):
 
 
 def test_a_program_that_hoards_memory_has_crashed(run):
-    task = TASK.replace("ROWS", "256")
+    task = l1_norm(256, COLUMNS)
     hoards = own(task).replace("return x /", "self.hoard = [torch.empty(1 << 30, device=x.device) for _ in range(99)]\n        return x /")
     report = run(VerifyJob(task_source=task, program_source=hoards)).report
     assert report.status == "crashed" and "OutOfMemoryError" in report.message, (report.status, report.message)
@@ -102,7 +88,7 @@ def test_a_program_that_hoards_memory_has_crashed(run):
 
 def test_a_task_that_does_not_fit_is_refused_with_figures(run):
     rows = cuda_driver.facts(0).memory_bytes // (65536 * 4) // 5
-    admission = run(AdmitJob(task_source=TASK.replace("ROWS", str(rows)))).admission
+    admission = run(AdmitJob(task_source=l1_norm(rows, COLUMNS))).admission
     assert not admission.ok and any("GiB" in problem.message for problem in admission.problems), admission.problems
 
 

@@ -14,6 +14,7 @@ from agents.settings import Budget, Settings
 from tests.standin import FaultPlan, StandIn
 from tests.unit.standin.prompts_of import TASK
 from verifier.jobs import JobResult
+from verifier.limits import Limits
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 TASK = TASK.replace("torch.rand(64, 96)", "torch.rand(4096, 96)")
@@ -63,7 +64,7 @@ def test_three_mistakes_are_explained_by_the_verifier_and_mended(tmp_path):
     async def run():
         from verifier.client import Verifier
 
-        faults, client, journal = InTurn(ORDER), Verifier("cpu", tmp_path / "data"), MemoryJournal("run")
+        faults, client, journal = InTurn(ORDER), Verifier("cpu", tmp_path / "data", limits=Limits(quick_timing=1)), MemoryJournal("run")
         try:
             async with StandIn(faults) as server:
                 (tmp_path / "llm.toml").write_text(PROFILE.format(url=server.base_url))

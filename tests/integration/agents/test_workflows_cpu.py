@@ -16,6 +16,7 @@ from agents.local import LocalVerifier
 from agents.run import Engine
 from agents.settings import Budget, Settings
 from verifier.jobs import JobResult
+from verifier.limits import Limits
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 TASK = """
@@ -66,7 +67,7 @@ def solved(tmp_path_factory):
     with asyncio.Runner() as runner:
 
         async def opened():
-            return Brief(Verifier("cpu", tmp_path_factory.mktemp("verifier")))
+            return Brief(Verifier("cpu", tmp_path_factory.mktemp("verifier"), limits=Limits(quick_timing=1)))
 
         brief = runner.run(opened())
 

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.processes.stack import Browser, Stack
+from tests.integration.processes.stack import Browser, Stack, prepared
 
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory) -> Iterator[Stack]:
     """One installation for the tests of a module; each starts runs of its own on it."""
-    stack = Stack(tmp_path_factory.mktemp("stack") / "data").start()
+    stack = Stack(prepared(tmp_path_factory.mktemp("stack") / "data")).start()
     yield stack
     stack.stop()
 

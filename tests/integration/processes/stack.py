@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import atexit
 import http.cookiejar
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.parse
 import urllib.request
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import psycopg
 
 from webapp.environment import ROOT, socket_dir
+from webapp.supervisor.postgres import EmbeddedPostgres
 
 PATIENCE = 180.0  # seconds that anything may take on a busy machine; nothing here measures time
 
@@ -130,6 +135,28 @@ class Browser:
 
     def events(self, run: str, since: int = 0) -> list[dict]:
         return json.loads(self.get(f"/runs/{run}/events?since={since}&limit=500"))["events"]
+
+
+def prepared(data: Path) -> Path:
+    """The data directory `data`, as an installation that was started before has it: a copy of one that was prepared once for all these tests. What
+    starts on an empty directory is tested in test_life.py."""
+    if not os.environ.get("DATABASE_URL"):
+        subprocess.run(["cp", "-a", str(_example()), str(data)], check=True)
+    return data
+
+
+@cache
+def _example() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="stitchwork-prepared-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    stack = Stack(folder / "data")
+    postgres = EmbeddedPostgres(stack.data)
+    postgres.start()
+    try:
+        stack.manage("prepare")
+    finally:
+        postgres.stop()
+    return stack.data
 
 
 def free_port() -> int:

@@ -18,7 +18,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-from tests.integration.processes.stack import Browser, Stack, descendants
+from tests.integration.processes.stack import Browser, Stack, descendants, prepared
 from webapp.environment import ROOT
 
 MAKE = "import json; from tests.unit.webapp.cast import make_run; from webapp.accounts.models import User; print(make_run(User.objects.get()).pk)"
@@ -28,7 +28,7 @@ BACK_SECONDS = 15.0  # of a busy machine; the hang that this is about lasted for
 
 @pytest.fixture
 def stack(tmp_path):
-    own = Stack(tmp_path / "data").start("--only", "web")
+    own = Stack(prepared(tmp_path / "data")).start("--only", "web")
     yield own
     own.stop()
 

@@ -5,21 +5,33 @@ from __future__ import annotations
 import os
 import signal
 import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.integration.processes.stack import Stack, alive, descendants
+from tests.integration.processes.stack import Stack, alive, descendants, prepared
 from tests.integration.processes.test_kills import finished, shown, start_run
 
 pytestmark = pytest.mark.timeout(600)
 
 
-@pytest.fixture
-def own(tmp_path):
-    stack = Stack(tmp_path / "a directory with spaces")
+def installation(data: Path) -> Iterator[Stack]:
+    stack = Stack(data)
     yield stack
     if stack.process is not None:
         stack.process.kill()
+
+
+@pytest.fixture
+def own(tmp_path):
+    yield from installation(prepared(tmp_path / "a directory with spaces"))
+
+
+@pytest.fixture
+def new(tmp_path):
+    """Before its first start."""
+    yield from installation(tmp_path / "a directory with spaces")
 
 
 @pytest.mark.parametrize("by", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGKILL], ids=lambda s: s.name)
@@ -43,15 +55,15 @@ def test_a_stop_in_the_middle_of_a_run_loses_nothing(own):
     assert any(e["kind"] == "run.resumed" for e in events)
 
 
-def test_the_ready_line_is_the_only_one_and_its_link_works_once(own):
-    own.start()
+def test_the_ready_line_is_the_only_one_and_its_link_works_once(new):
+    new.start()
     opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
-    with opener.open(own.link) as answer:
-        assert answer.url == f"{own.base}/" and b"owner" in answer.read()
+    with opener.open(new.link) as answer:
+        assert answer.url == f"{new.base}/" and b"owner" in answer.read()
     with pytest.raises(urllib.error.HTTPError, match="410"):
-        urllib.request.urlopen(own.link)
-    own.process.send_signal(signal.SIGTERM)
-    assert own.process.stdout.read() == ""
+        urllib.request.urlopen(new.link)
+    new.process.send_signal(signal.SIGTERM)
+    assert new.process.stdout.read() == ""
 
 
 def test_what_a_page_brings_can_be_kept_by_the_browser(own):

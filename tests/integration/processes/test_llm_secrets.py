@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.processes.stack import Stack
+from tests.integration.processes.stack import Stack, prepared
 from tests.integration.processes.test_kills import TASK, WRONG
 from tests.unit.agents.llm_server import DONE, Asked, chunk, event, reply, serving, stream, usage
 
@@ -87,8 +87,8 @@ def environment_of(pid: int) -> bytes:
 
 
 def test_the_key_is_in_the_orchestrator_and_nowhere_else(tmp_path):
-    stack = Stack(tmp_path / "data", PLANTED_KEY=KEY)
-    stack.data.mkdir(mode=0o700)
+    stack = Stack(prepared(tmp_path / "data"), PLANTED_KEY=KEY)
+    stack.data.mkdir(mode=0o700, exist_ok=True)
     with server() as (url, asked):
         profile = f'kind = "openai"\nbase_url = "{url}"\nmodel = "m"\napi_key_env = "PLANTED_KEY"\n'
         tape = '[profiles.tape]\nkind = "cassette"\nfile = "tape.jsonl"\nrecord = "fast"\n'

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.integration.processes.stack import Stack
+from tests.integration.processes.stack import Stack, prepared
 from tests.integration.processes.test_kills import RIGHT, finished
 from webapp.environment import socket_dir
 
@@ -74,8 +74,8 @@ def get_init_inputs():
 
 
 def test_a_task_finds_no_secret(tmp_path):
-    stack = Stack(tmp_path / "data", OPENAI_API_KEY=SECRET, STITCHWORK_PLANTED=SECRET)
-    stack.data.mkdir(mode=0o700)
+    stack = Stack(prepared(tmp_path / "data"), OPENAI_API_KEY=SECRET, STITCHWORK_PLANTED=SECRET)
+    stack.data.mkdir(mode=0o700, exist_ok=True)
     (stack.data / "planted").write_text(SECRET)
     stack.start()
     try:

@@ -36,7 +36,7 @@ def test_softmax_survives_four_kills(stack, person, monkeypatch):
         device="cpu",
         precision="fp32-strict",
         mode="train",
-        candidates="2",
+        candidates="1",
         minutes="60",
         verifier_minutes="60",
     )

@@ -19,11 +19,11 @@ import pytest
 from probes import GROUPS, prober
 from verifier_bench import LIMITS, PROGRAM, Bench
 
-from verifier import sandbox
 from verifier.client import Verifier
+from verifier.visible import bubblewrap
 
 pytestmark = [
-    pytest.mark.skipif(not sandbox.bubblewrap(), reason="bubblewrap is not installed: processes of this user are not hidden"),
+    pytest.mark.skipif(not bubblewrap(), reason="bubblewrap is not installed: processes of this user are not hidden"),
     pytest.mark.skipif(platform.machine() != "x86_64", reason="the attempts use system call numbers of x86-64"),
 ]
 SECRET = f"planted-{uuid.uuid4().hex}"

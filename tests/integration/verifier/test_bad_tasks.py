@@ -25,6 +25,7 @@ def test_a_sound_task(bench):
         ("import os\nfor _ in range(1 << 20):\n    os.write(1, b'x' * 1024)", None, "printed more than"),
         ("return x * float('nan')", (6, 7), "NaN"),
         ("return x @ torch.rand(3, 3)", (7,), "RuntimeError"),
+        ("self.calls = getattr(self, 'calls', 0) + 1\nreturn [x * 2] * (1 + self.calls % 2)", None, "returns 2 tensors in one call and 1 in another"),
         ("import ctypes\nctypes.string_at(0)", (7, 8), "SIGSEGV"),
         ("raise SystemExit(0)", (7,), "SystemExit"),
         ("import os\nos.fork()", (8,), "start processes"),
@@ -58,4 +59,16 @@ def test_flags(bench):
     assert bench.admit(forward("return torch.zeros(4)")).flags == ["trivial"]
     assert bench.admit(forward("return x.clone()")).flags == ["trivial"]
     assert bench.admit(forward("return torch.dropout(x, 0.5, True)")).flags == ["stochastic"]
+    # Sums whose order differs from call to call, as atomic additions make them, are no random numbers.
+    moving = "self.calls = getattr(self, 'calls', 0) + 1\nreturn torch.softmax(x, dim=-1) * (1 + 5e-7 * self.calls)"
+    reordered = bench.admit(forward(moving))
+    assert reordered.flags == [] and reordered.deterministic is False
     assert bench.admit(TASK).flags == []
+
+
+def test_inputs_for_which_the_task_returns_another_number_of_tensors_are_no_fault_of_the_program(bench):
+    """The task's own inputs are positive; a distribution with negative ones is left out, as the task does not say what they give."""
+    task = forward("return (x * 2, x) if bool((x < 0).any()) else (x * 2,)")
+    report = bench.verify(task.replace("class Model", "class ModelNew"), task=task)
+    assert report.status == "passed", report.message
+    assert not any(trial.name == "negative" for trial in report.trials)

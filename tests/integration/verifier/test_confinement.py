@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from verifier_bench import LIMITS, PROGRAM, TASK, Bench, forward
 
-from verifier import sandbox
 from verifier.client import Verifier
 from verifier.jobs import VerifyJob
+from verifier.visible import bubblewrap
 
 SECRET = "stitch-planted-secret-7f3a91"
-wrapped = pytest.mark.skipif(not sandbox.bubblewrap(), reason="bubblewrap is not installed: processes of this user are not hidden")
+wrapped = pytest.mark.skipif(not bubblewrap(), reason="bubblewrap is not installed: processes of this user are not hidden")
 
 # Looks wherever a process can: its environment, every readable file of /proc, the file system's usual places, its own objects. It raises what it
 # finds, so that the verdict would show it.

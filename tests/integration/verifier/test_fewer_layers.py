@@ -6,10 +6,11 @@ import time
 
 import pytest
 
-from verifier import cgroup, landlock, sandbox
+from verifier import cgroup, landlock, layers, sandbox, spawned
 from verifier.devices.cpu import CpuDevice
 from verifier.limits import GIB, Limits
-from verifier.pool import PartyFailure, Pool
+from verifier.party_failure import PartyFailure
+from verifier.pool import Pool
 
 
 @pytest.fixture
@@ -37,7 +38,7 @@ def test_a_fork_bomb_is_counted_and_ends(pool):
     failure = build(pool, "import os, time\nwhile True:\n    if os.fork() == 0:\n        time.sleep(60)\n    time.sleep(0.002)\n")
     assert failure.kind == "memory" and "more than 30 processes" in failure.message
     time.sleep(0.5)
-    assert sandbox.survivors() == []
+    assert spawned.survivors() == []
 
 
 def test_memory_past_the_data_limit_is_counted_and_ends(pool, monkeypatch):
@@ -60,16 +61,16 @@ def test_processor_time_is_read_from_the_clocks(pool):
 
 @pytest.mark.skipif(not landlock.supported(), reason="no Landlock to refuse")
 def test_rules_that_the_kernel_refuses_are_said_to_be_missing(pool, monkeypatch):
-    genuine = sandbox._rules
+    genuine = sandbox.rules
 
     def odd(*rest, **more):
         rules = genuine(*rest, **more)
         return {**rules, "read": [*rules["read"], "/proc/self/ns/user"]}  # of no file system that Landlock could rule
 
-    monkeypatch.setattr(sandbox, "_rules", odd)
-    monkeypatch.setattr(sandbox, "_failed", {})
-    assert any(layer.startswith("Landlock") for layer in sandbox.protection().layers)
+    monkeypatch.setattr(sandbox, "rules", odd)
+    monkeypatch.setattr(layers, "_failed", {})
+    assert any(layer.startswith("Landlock") for layer in layers.protection().layers)
     pool.give_back(pool.take("builder"))
-    protection = sandbox.protection()
-    assert any(layer.startswith("Landlock: the kernel has it, and refused the rules") for layer in protection.missing)
-    assert not any(layer.startswith("Landlock") for layer in protection.layers)
+    found = layers.protection()
+    assert any(layer.startswith("Landlock: the kernel has it, and refused the rules") for layer in found.missing)
+    assert not any(layer.startswith("Landlock") for layer in found.layers)

@@ -9,31 +9,18 @@ import pytest
 import torch
 from semantics_bench import LIMITS
 
+from tests.unit.verifier.l1_norm import l1_norm
 from verifier import memory, tournament
+from verifier.asking import Party
 from verifier.devices.base import open_device
 from verifier.evaluation import Evaluation
 from verifier.jobs import VerifyJob
 from verifier.memory import Ledger
-from verifier.pool import Party, Pool
+from verifier.pool import Pool
 from verifier.session import ReferenceSession
 
 UNIT = 4 << 20  # bytes of the input, and of the output
-TASK = f"""import torch
-import torch.nn as nn
-
-
-class Model(nn.Module):
-    def forward(self, x):
-        return x / torch.mean(torch.abs(x), dim=1, keepdim=True)
-
-
-def get_inputs():
-    return [torch.rand({UNIT // 4096}, 1024)]
-
-
-def get_init_inputs():
-    return []
-"""
+TASK = l1_norm(UNIT // 4096, 1024)
 
 
 def held() -> float:

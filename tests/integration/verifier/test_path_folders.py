@@ -7,7 +7,8 @@ from pathlib import Path
 
 SCRIPT = """
 from verifier.limits import Limits
-from verifier.sandbox import import_path, spawn
+from verifier.sandbox import spawn
+from verifier.visible import import_path
 
 party = spawn(Limits(), [], {}, True)
 try:

@@ -9,7 +9,7 @@ from verifier.client import Verifier
 from verifier.jobs import AdmitJob, Job, JobResult, VerifyJob
 from verifier.limits import GIB, Limits
 
-LIMITS = Limits(load=20, inputs=10, call=6, build=60, quick_timing=0.3, memory=2 * GIB)
+LIMITS = Limits(load=20, inputs=10, call=6, build=60, quick_timing=0.3, full_timing=1, memory=2 * GIB)
 ATTEMPTS = 4
 HELPER = Path("verifier/build/inline_helper.py")
 

@@ -12,8 +12,8 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.rand(256, 4096)]
+    return [torch.rand(4096, 4096)]
 
 
 def get_init_inputs():
-    return [4096, 256]
+    return [4096, 4096]
