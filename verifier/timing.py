@@ -27,6 +27,8 @@ CLOCK_SHARE, CLOCK_SLACK_NS = 0.10, 10_000
 BUSY, COPY_SLACK_NS, AHEAD_SLACK_NS = 1.5, 500_000, 100_000
 GIVEN_BACK_SECONDS = 5.0
 MOVED = 0.5  # share of what is saved within the interval that may come back outside it
+LEAST_NS = 1_000  # of a call: the shim calls a Python function, which makes a tensor
+CLAIM = 2.0  # times as fast as eager, from which on the judge's clock must be steady enough to see what is saved
 
 
 @dataclass
@@ -170,12 +172,15 @@ class Side:
     def calibrate(self, rounds: int = 15) -> None:
         """Before the blocks and after them, and the shorter counts: a machine busy at one of the two (4 ms more, a turn of its scheduler, were
         seen on an H200's host) would make the judge's clock seem to run ahead of the program's, and a slow answer would buy time for work."""
-        found = int(statistics.median(self.caller.party.empty() for _ in range(rounds)))
+        found = self.caller.party.empty(rounds)
         self.round_trip = min(self.round_trip or found, found)
 
     def excess(self) -> float:
         """By how much the judge's clock exceeds the shim's over the median call, less the round trip. Nanoseconds."""
-        return statistics.median(wall - inner - self.round_trip for wall, inner in zip(self.wall, self.inner, strict=True))
+        return statistics.median(self.excesses())
+
+    def excesses(self) -> list[int]:
+        return [wall - inner - self.round_trip for wall, inner in zip(self.wall, self.inner, strict=True)]
 
 
 def clock_finding(program: Side, eager: Side) -> str:
@@ -184,7 +189,7 @@ def clock_finding(program: Side, eager: Side) -> str:
     inner = statistics.median(program.inner)
     slack = CLOCK_SHARE * inner + CLOCK_SLACK_NS
     off, usual = program.excess(), max(eager.excess(), 0.0)
-    if off > usual * BUSY + slack or -off > slack:
+    if inner < LEAST_NS or off > usual * BUSY + slack or -off > slack:
         return f"the clock beside the program counts {inner / 1e6:.3f} ms a call, the judge's {off / 1e6:.3f} ms more (eager: {usual / 1e6:.3f} ms)"
     late, usual = statistics.median(program.copied), statistics.median(eager.copied)
     if late > usual * BUSY + slack + COPY_SLACK_NS:
@@ -196,17 +201,26 @@ def clock_finding(program: Side, eager: Side) -> str:
 
 
 def _moved_work(program: Side, eager: Side) -> str:
-    """Empty, or how much of what the program saves within the interval it needs before or after it. The allowances above are made for a busy machine;
-    a call shorter than they are could hide in them whole."""
-    gain = statistics.median(eager.inner) - statistics.median(program.inner)
-    before = statistics.median(program.ahead) - statistics.median(eager.ahead)
-    after = statistics.median(program.copied) - BUSY * statistics.median(eager.copied)  # outputs may lie colder than eager's
-    moved = max(before, 0.0) + max(after, 0.0)
-    noise = sum(_doubt(values) for side in (program, eager) for values in (side.ahead, side.copied))
-    if gain <= 0 or moved <= MOVED * gain + noise + CLOCK_SLACK_NS:
+    """Empty, or how much of what the program saves within the interval it needs before or after it, or in it by the judge's clock. The allowances
+    above are made for a busy machine; a call shorter than they are could hide in them whole."""
+    inner, usual = statistics.median(program.inner), statistics.median(eager.inner)
+    gain = usual - inner
+    if gain <= 0:
         return ""
-    where = "begins before the clock" if before > after else "goes on after the clock has stopped"
-    return f"of {gain / 1e6:.3f} ms that the program saves a call, {moved / 1e6:.3f} ms are spent outside the interval: work {where}"
+    before = max(statistics.median(program.ahead) - statistics.median(eager.ahead), 0.0)
+    after = max(statistics.median(program.copied) - BUSY * statistics.median(eager.copied), 0.0)  # outputs may lie colder than eager's
+    within = max(program.excess() - eager.excess() - CLOCK_SHARE * inner, 0.0)
+    most = MOVED * gain + CLOCK_SLACK_NS + sum(_doubt(values) for side in (program, eager) for values in (side.ahead, side.copied))
+    unseen = sum(_doubt(side.excesses()) for side in (program, eager))
+    saves = f"of {gain / 1e6:.3f} ms that the program saves a call"
+    if before + after > most:
+        where = "begins before the clock" if before > after else "goes on after the clock has stopped"
+        return f"{saves}, {(before + after) / 1e6:.3f} ms are spent outside the interval: work {where}"
+    if before + after + within > most + unseen:
+        return f"{saves}, the judge's clock misses {(before + after + within) / 1e6:.3f} ms: the clock beside the program counts too little"
+    if usual >= CLAIM * inner and unseen > gain:
+        return f"{saves}, the judge's clock sees nothing: it is unsteady by {unseen / 1e6:.3f} ms"
+    return ""
 
 
 def _doubt(values: list[int]) -> float:
