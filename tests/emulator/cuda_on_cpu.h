@@ -1,6 +1,8 @@
 // What printed CUDA kernels need of CUDA, for g++: blocks one after another, the threads of a block as fibers that take turns.
 // A fiber runs until it meets the others (a barrier of its block, an exchange of its warp); when all have come, all go on.
 // A cooperative launch has all blocks live at once: they take turns whenever each of their fibers waits, also for another block's memory.
+#undef _FORTIFY_SOURCE  // its longjmp knows one stack
+#include <setjmp.h>
 #include <ucontext.h>
 
 #include <algorithm>
@@ -68,9 +70,10 @@ inline int cudaMemsetAsync(void* at, int value, size_t bytes, cudaStream_t) { st
 
 namespace emulated {
 enum Waiting { RUNS, BLOCK, WARP, DONE };
+constexpr size_t STACK = 256 << 10;
 struct Fiber {
-    ucontext_t context;
-    std::unique_ptr<char[]> stack;  // not written to before it is used
+    jmp_buf place;                  // where it goes on: no system call, as swapcontext makes two for each turn
+    std::unique_ptr<char[]> stack;  // not written to before it is used; the fiber stays on it from one block to the next
     Waiting waiting = DONE;
     int turn = 0;  // exchanges of its warp so far
 };
@@ -78,19 +81,32 @@ struct Lane { unsigned words[16]; };
 inline std::vector<Fiber> fibers;
 inline std::vector<Lane> lanes[2];
 inline std::vector<char> dynamic;
-inline ucontext_t home;
+inline jmp_buf home;
 inline int now = 0;
 inline std::function<void()> body;
 inline dim3 threads, grid;
 
-inline void enter() {
-    body();
-    fibers[now].waiting = DONE;
-    swapcontext(&fibers[now].context, &home);
-}
 inline void meet(Waiting what) {
     fibers[now].waiting = what;
-    swapcontext(&fibers[now].context, &home);
+    if (!_setjmp(fibers[now].place)) _longjmp(home, 1);
+}
+inline void enter() {
+    for (;;) {
+        body();
+        meet(DONE);
+    }
+}
+inline void go_on(Fiber& fiber) {
+    if (_setjmp(home)) return;
+    if (fiber.stack) _longjmp(fiber.place, 1);
+    fiber.stack.reset(new char[STACK]);
+    ucontext_t first;
+    getcontext(&first);
+    first.uc_stack.ss_sp = fiber.stack.get();
+    first.uc_stack.ss_size = STACK;
+    first.uc_link = nullptr;
+    makecontext(&first, enter, 0);
+    setcontext(&first);
 }
 }  // namespace emulated
 
@@ -106,17 +122,7 @@ inline bool cooperative = false, spinning = false;  // whether other blocks run 
 inline int number = 0;                              // of the block, among those that run together
 inline int looked = 0;                              // fibers that ran only to look again, since one did more
 inline void begin(int count) {
-    for (int at = 0; at < count; ++at) {
-        Fiber& fiber = fibers[at];
-        if (!fiber.stack) fiber.stack.reset(new char[256 << 10]);
-        getcontext(&fiber.context);
-        fiber.context.uc_stack.ss_sp = fiber.stack.get();
-        fiber.context.uc_stack.ss_size = 256 << 10;
-        fiber.context.uc_link = nullptr;
-        makecontext(&fiber.context, enter, 0);
-        fiber.waiting = RUNS;
-        fiber.turn = 0;
-    }
+    for (int at = 0; at < count; ++at) fibers[at].waiting = RUNS, fibers[at].turn = 0;
 }
 [[noreturn]] inline void stuck(const char* who) {
     std::fprintf(stderr, "emulated: %s wait for each other in different places\n", who);
@@ -129,7 +135,7 @@ inline bool turn(int count) {
     for (now = 0; now < count; ++now) {
         if (fibers[now].waiting != RUNS) continue;
         spinning = false;
-        swapcontext(&home, &fibers[now].context);
+        go_on(fibers[now]);
         looked = spinning ? looked + 1 : 0;
         ran = true;
     }

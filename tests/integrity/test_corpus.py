@@ -1,6 +1,6 @@
 """Every program of the corpus gets the verdict that its header states, for the stated reason.
 
-On the CPU a run takes one of four parts of the corpus, another each day, so that it stays within minutes on two cores; CORPUS_PART=0..3 chooses
+On the CPU a run takes one of six parts of the corpus, another each day, so that it stays within minutes on two cores; CORPUS_PART=0..5 chooses
 one and CORPUS_PART=all takes everything, as does a run on a GPU. Each cheat is tried in its hardest form (static stage off, names changed), and as
 it is where the static stage ends it at once. All three forms of everything: `bench/corpus.py`.
 """
@@ -21,7 +21,7 @@ except ValueError as error:
     pytest.fail(str(error), pytrace=False)
 
 
-PARTS = 4
+PARTS = 6
 PART = os.environ.get("CORPUS_PART") or str(datetime.date.today().toordinal() % PARTS)
 
 
