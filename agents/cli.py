@@ -87,11 +87,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return asyncio.run(solve(args))
         return show_run(args)
     except (Unusable, TraceDamaged) as error:
-        print(f"agents: {error}", file=sys.stderr)
+        say(f"agents: {error}")
         return USAGE
     except (KeyboardInterrupt, asyncio.CancelledError):
         again = f" Continue with the same command and --resume; what is done is in {args.out}." if args.command == "solve" else ""
-        print(f"agents: interrupted.{again}", file=sys.stderr)
+        say(f"agents: interrupted.{again}")
         return INTERRUPTED
 
 
@@ -170,11 +170,16 @@ async def solve_one(args: argparse.Namespace, path: Path, name: str, folder: Pat
         summary = await engine.execute()
         write_results(folder, summary)
         if summary.state == "paused":
-            print(f"agents: {folder} is paused. {show.why_paused(summary)}", file=sys.stderr)
+            say(f"agents: {folder} is paused. {show.why_paused(summary)}")
         return summary
     finally:
         if progress is not None:
             await progress.stop()
+
+
+def say(line: str) -> None:
+    with suppress(OSError, ValueError):  # nobody reads on (`2>&1 | head`)
+        print(line, file=sys.stderr, flush=True)
 
 
 class Progress:
@@ -193,9 +198,9 @@ class Progress:
     def _print(self) -> None:
         for event in self.journal.events_after(self.seen):
             self.seen = event.seq
-            if line := show.line(event):
-                with suppress(OSError):  # nobody reads on (`2>&1 | head`): the run is not over for that
-                    print(line, file=sys.stderr, flush=True)
+            with suppress(Exception):  # an event of another writer that cannot be shown: the run is not over for that
+                if line := show.line(event):
+                    say(line)
 
     async def stop(self) -> None:
         self._task.cancel()

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 
 import pytest
+
+
+def pytest_configure() -> None:
+    """The day whose share of long series is taken (tests/integrity/test_corpus.py): the same for all workers, also around midnight."""
+    os.environ.setdefault("STITCHWORK_TEST_DAY", str(datetime.date.today().toordinal()))
 
 
 @pytest.fixture(scope="session")

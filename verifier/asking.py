@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from verifier.channel import ChannelClosed, ChannelError, ChannelTimeout, Frame
-from verifier.devices.base import GO, REFRESH, REFRESHED, Arena, Device
+from verifier.devices.base import GO, REFRESH, REFRESHED, SEEN, Arena, Device
 from verifier.gate import Gate
 from verifier.layers import layer_failed
 from verifier.limits import Limits
@@ -155,6 +155,9 @@ class Party:
                 end = time.monotonic_ns()
                 while answer and len(answer) < _NANOSECONDS.size:
                     answer += self._next(_NANOSECONDS.size - len(answer), limit) or b"\0" * 8
+                if self.device.says_seen:
+                    sock.sendall(SEEN)
+                seen = time.monotonic_ns()
             elif answer:
                 raise self.failure(kind, ChannelError("an answer out of turn"), limit)
         except (TimeoutError, ChannelTimeout):
@@ -164,7 +167,7 @@ class Party:
         if not answer:
             raise self.failure(kind, ChannelClosed("the peer closed the connection"), limit)
         frame = self.receive(limit, 0, kind)
-        return Exchange(_NANOSECONDS.unpack(answer[:8])[0], end - begin, time.monotonic_ns() - end, begin - handed, frame)
+        return Exchange(_NANOSECONDS.unpack(answer[:8])[0], end - begin, time.monotonic_ns() - seen, begin - handed, frame)
 
     def _next(self, count: int, limit: float) -> bytes:
         """Bytes of a timed exchange. Where there are processors enough, it polls first: waking this process would be in the judge's time alone."""

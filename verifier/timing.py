@@ -6,7 +6,7 @@ import math
 import random
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -28,6 +28,7 @@ BUSY, COPY_SLACK_NS, AHEAD_SLACK_NS = 1.5, 500_000, 100_000
 GIVEN_BACK_SECONDS = 5.0
 MOVED = 0.5  # share of what is saved within the interval that may come back outside it
 LEAST_NS = 1_000  # of a call: the shim calls a Python function, which makes a tensor
+SIDES = 2**0.5  # times the doubt about one side, for the difference of two
 CLAIM = 2.0  # times as fast as eager, from which on the judge's clock must be steady enough to see what is saved
 
 
@@ -175,58 +176,82 @@ class Side:
         found = self.caller.party.empty(rounds)
         self.round_trip = min(self.round_trip or found, found)
 
-    def excess(self) -> float:
-        """By how much the judge's clock exceeds the shim's over the median call, less the round trip. Nanoseconds."""
-        return statistics.median(self.excesses())
+    @property
+    def within(self) -> list[int]:
+        """Of each call what the judge's clock counts beyond the shim's: a round trip, where both are right."""
+        return [wall - inner for wall, inner in zip(self.wall, self.inner, strict=True)]
 
-    def excesses(self) -> list[int]:
-        return [wall - inner - self.round_trip for wall, inner in zip(self.wall, self.inner, strict=True)]
+    def outside(self, copies: float = 1.0) -> list[float]:
+        """Of each call all that the shim does not count, by the judge's clock."""
+        return [a + copies * c + w for a, c, w in zip(self.ahead, self.copied, self.within, strict=True)]
+
+
+def middle(values: Sequence[float]) -> float:
+    """As the score takes the middle of calls (`intervals.Process`): of the two places where inputs and outputs lie, each by itself."""
+    return (statistics.median(values[0::2]) + statistics.median(values[1::2])) / 2
 
 
 def clock_finding(program: Side, eager: Side) -> str:
     """Empty, or how the program's clock disagrees with the judge's. Eager, timed in turn with it, is the yardstick for what a busy machine adds
-    to a round trip and to a copy of outputs."""
-    inner = statistics.median(program.inner)
+    to a round trip and to a copy of outputs; what the program answers while nothing is timed is none."""
+    inner, round_trip = middle(program.inner), min(program.round_trip, eager.round_trip)
     slack = CLOCK_SHARE * inner + CLOCK_SLACK_NS
-    off, usual = program.excess(), max(eager.excess(), 0.0)
-    if inner < LEAST_NS or off > usual * BUSY + slack or -off > slack:
-        return f"the clock beside the program counts {inner / 1e6:.3f} ms a call, the judge's {off / 1e6:.3f} ms more (eager: {usual / 1e6:.3f} ms)"
-    late, usual = statistics.median(program.copied), statistics.median(eager.copied)
+    off, usual = middle(program.within) - round_trip, max(middle(eager.within) - round_trip, 0.0)
+    least = min(program.inner)
+    if least < LEAST_NS or off > usual * BUSY + slack or -off > slack:
+        counts = least if least < LEAST_NS else inner
+        return f"the clock beside the program counts {counts / 1e6:.3f} ms a call, the judge's {off / 1e6:.3f} ms more (eager: {usual / 1e6:.3f} ms)"
+    late, usual = middle(program.copied), middle(eager.copied)
     if late > usual * BUSY + slack + COPY_SLACK_NS:
         return f"fetching the program's outputs takes {late / 1e6:.3f} ms, eager's {usual / 1e6:.3f} ms: work goes on after the clock has stopped"
-    early, usual = statistics.median(program.ahead), statistics.median(eager.ahead)
+    early, usual = middle(program.ahead), middle(eager.ahead)
     if early > usual * BUSY + slack + AHEAD_SLACK_NS:
         return f"from its inputs to its start the program takes {early / 1e6:.3f} ms, eager {usual / 1e6:.3f} ms: work begins before the clock"
     return _moved_work(program, eager)
 
 
 def _moved_work(program: Side, eager: Side) -> str:
-    """Empty, or how much of what the program saves within the interval it needs before or after it, or in it by the judge's clock. The allowances
-    above are made for a busy machine; a call shorter than they are could hide in them whole."""
-    inner, usual = statistics.median(program.inner), statistics.median(eager.inner)
-    gain = usual - inner
+    """Empty, or how much of what the program saves a call it needs outside of its interval by the judge's clock. The allowances above are made for a
+    busy machine; a call shorter than they are could hide in them whole. All of a call is added up first, as work may hide in another place each time,
+    and how unsteady the machine is eager tells alone."""
+    inner = middle(program.inner)
+    gain = middle(eager.inner) - inner
     if gain <= 0:
         return ""
-    before = max(statistics.median(program.ahead) - statistics.median(eager.ahead), 0.0)
-    after = max(statistics.median(program.copied) - BUSY * statistics.median(eager.copied), 0.0)  # outputs may lie colder than eager's
-    within = max(program.excess() - eager.excess() - CLOCK_SHARE * inner, 0.0)
-    most = MOVED * gain + CLOCK_SLACK_NS + sum(_doubt(values) for side in (program, eager) for values in (side.ahead, side.copied))
-    unseen = sum(_doubt(side.excesses()) for side in (program, eager))
+    share, most = CLOCK_SHARE * inner, MOVED * gain + CLOCK_SLACK_NS
     saves = f"of {gain / 1e6:.3f} ms that the program saves a call"
-    if before + after > most:
-        where = "begins before the clock" if before > after else "goes on after the clock has stopped"
-        return f"{saves}, {(before + after) / 1e6:.3f} ms are spent outside the interval: work {where}"
-    if before + after + within > most + unseen:
-        return f"{saves}, the judge's clock misses {(before + after + within) / 1e6:.3f} ms: the clock beside the program counts too little"
-    if usual >= CLAIM * inner and unseen > gain:
+    within = middle(program.within) - middle(eager.within) - share
+    parts = {
+        "begins before the clock": middle(program.ahead) - middle(eager.ahead),
+        "goes on after the clock has stopped": middle(program.copied) - BUSY * middle(eager.copied),  # outputs may lie colder than eager's
+        "is done of which the clock beside the program counts nothing": within,
+    }
+    moved = max(middle(program.outside()) - middle(eager.outside(BUSY)) - share, sum(max(part, 0.0) for part in parts.values()))
+    if moved > most + SIDES * sum(_doubt(values) for values in (eager.ahead, eager.copied, eager.within)):
+        return f"{saves}, {moved / 1e6:.3f} ms are spent outside the interval: work {max(parts, key=parts.__getitem__)}"
+    unseen = unsteady(eager)
+    if within > most + unseen:
+        return f"{saves}, the judge's clock misses {within / 1e6:.3f} ms: the clock beside the program counts too little"
+    if claims(program, eager) and unseen > gain:
         return f"{saves}, the judge's clock sees nothing: it is unsteady by {unseen / 1e6:.3f} ms"
     return ""
 
 
-def _doubt(values: list[int]) -> float:
+def claims(program: Side, eager: Side) -> bool:
+    """Whether the program seems so much faster that the judge's clock must be steady enough to see it."""
+    inner, usual = middle(program.inner), middle(eager.inner)
+    return usual >= CLAIM * inner and usual - inner > 2 * CLOCK_SLACK_NS
+
+
+def unsteady(eager: Side) -> float:
+    """How far the judge's clock may be wrong about what a program saves. Nanoseconds."""
+    return SIDES * _doubt(eager.within)
+
+
+def _doubt(values: Sequence[float]) -> float:
     """Three standard errors of a median, by the median deviation."""
-    middle = statistics.median(values)
-    return 3 * 1.25 * 1.4826 * statistics.median(abs(value - middle) for value in values) / max(len(values), 1) ** 0.5
+    at = statistics.median(values)
+    return 3 * 1.25 * 1.4826 * statistics.median(abs(value - at) for value in values) / max(len(values), 1) ** 0.5
 
 
 def measure(

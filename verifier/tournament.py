@@ -24,7 +24,7 @@ from verifier.party_failure import PartyFailure
 from verifier.pool import Pool, Role
 from verifier.report import Baseline, Comparison, Interval, Rival, Timing, Trial
 from verifier.session import Values, set_state
-from verifier.timing import Call, Caller, Side, clock_finding, measure, median_ms
+from verifier.timing import Call, Caller, Side, claims, clock_finding, measure, median_ms, middle, unsteady
 from verifier.trials import Subject, Trials
 
 PAIRS = {"quick": 1, "full": 3}  # fresh processes of the program, and as many of eager
@@ -59,6 +59,11 @@ class Pair:
     @property
     def sides(self) -> list[Side]:
         return [self.program, *self.baselines]
+
+    def claim_unseen(self) -> bool:
+        """Whether the program seems so much faster that the judge's clock must see it, and is too unsteady for that: more calls make it steadier."""
+        program, eager = self.program, self.baselines[0]
+        return claims(program, eager) and unsteady(eager) > middle(eager.inner) - middle(program.inner)
 
 
 @dataclass
@@ -176,8 +181,9 @@ class Tournament:
             spent = time.monotonic() - begin
             half = (found.interval.high - found.interval.low) / 2 / found.interval.ratio
             enough = max(ROUGH, found.between) if tier == "quick" else max(FINE, found.between / 2)
-            patience = STUBBORN if useless(found.interval) else EXTRA if half > COARSE else 1
-            if found.within <= enough or spent > budget * patience:
+            dim = any(pair.claim_unseen() for pair in these)
+            patience = STUBBORN if dim or useless(found.interval) else EXTRA if half > COARSE else 1
+            if (found.within <= enough and not dim) or spent > budget * patience:
                 break
             first = measure(sides, self._draw, check, rng, first, FEW_BLOCKS)
         for side in sides if not self.failed else []:
@@ -195,6 +201,8 @@ class Tournament:
         if useless(speedup):
             self.wide = f"the interval of the speedup, {speedup.low:.2f} to {speedup.high:.2f}, is too wide to say anything: the machine is too busy"
         problems = [clock_finding(pair.program, pair.baselines[0]) for pair in pairs]
+        rivals = [clock_finding(side, pair.baselines[0]) for pair in pairs for side in pair.baselines if side.name == "rival"]
+        problems += [f"of the program that it is timed against: {problem}" for problem in rivals if problem]
         self.burning = next(filter(None, (pair.watch.finding() for pair in pairs)), "")
         self.crowded = next(filter(None, (pair.watch.crowded() for pair in pairs)), "")
         timing = Timing(

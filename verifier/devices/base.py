@@ -8,7 +8,7 @@ The timed exchange, on the party's socket between two ordinary frames, is raw by
 judge write the call's inputs, so that nothing works on them ahead; then it writes ``F``, and the party brings caches and processors into the
 same state as before every call and answers ``f``. The judge writes ``G``; the party's `go` returns on it with the clock started; forward
 runs; `done` syncs the device, stops the clock and writes ``i64`` little-endian nanoseconds. So the judge's own wall time of the same
-exchange differs from the shim's by one round trip.
+exchange differs from the shim's by one round trip. On the CPU the judge then writes ``S`` when it has read its clock, for which `done` waits.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # the first parties of a judge are started before it has pyda
     from verifier.report import Environment
 
 GO = b"G"
-REFRESH, REFRESHED = b"F", b"f"
+REFRESH, REFRESHED, SEEN = b"F", b"f", b"S"
 ALIGNMENT = 256  # bytes; of every tensor in an arena
 
 
@@ -117,6 +117,7 @@ class Device(ABC):
     rehearsal: threading.Thread | None = None  # in which the judge's kernels are being loaded
 
     polling_seconds = 0.0  # for which the judge polls for a party's answer before it sleeps
+    says_seen = False  # whether a party waits after a call until the judge has read its clock
     process_bytes = 0  # of the device, that a process takes before it has a tensor
 
     def trim(self, need: int = 0) -> None:  # noqa: B027  only a device whose allocator keeps what others need has something to give back

@@ -80,6 +80,7 @@ class CpuDevice(Device):
     name = "cpu"
     kind = "cpu"
     torch_device = "cpu"
+    says_seen = True
 
     def __init__(self, data_dir: Path):
         self.data_dir = data_dir

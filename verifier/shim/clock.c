@@ -5,7 +5,8 @@
  * Then the judge writes the call's inputs and one byte, `stitch_inputs` writes the scratch buffer once more, `stitch_refreshed` answers, and on the
  * judge's second byte `stitch_go` returns with the clock started. The call runs. `stitch_done` waits for the whole
  * device, stops the clock and writes the nanoseconds as a little-endian i64. A device that failed is a negative number: minus the driver's code.
- * On the CPU there is nothing to wait for: a call has returned when its work is done.
+ * On the CPU there is nothing to wait for: a call has returned when its work is done. There it waits for one byte more, by which the judge says that it
+ * has read its own clock: threads that spin on every processor would keep the judge waiting until the outputs are copied.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -127,5 +128,6 @@ int64_t stitch_done(int fd) {
         if (put <= 0) break;
         sent += (size_t)put;
     }
+    if (!device_sync) next_byte(fd);
     return value;
 }

@@ -39,6 +39,7 @@ told = []
 def done(fd):
     if not told:  # an empty exchange: the judge calibrates
         os.write(fd, struct.pack("<q", 1500))
+    os.read(fd, 1)
     told.clear()
     return 1500
 

@@ -1,7 +1,7 @@
 # hack: design
 # task: tasks/chain.py
 # device: cpu
-# verdict: inconclusive | not faster
+# verdict: rejected | inconclusive | not faster
 # because: while the baselines were timed|speedup: |interval|clock
 # defence: design
 # says: a forked child goes on burning processors while eager is timed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import pytest
 
@@ -11,12 +12,12 @@ from verifier.timing import Side, clock_finding
 US = 1000
 
 
-def side(inner: int, ahead: int, copied: int, jitter: int = 20 * US, extra: int = 0, unsteady: int = 1) -> Side:
-    """Microseconds in, a side with forty calls out. `extra`: what the judge's clock counts beyond the shim's and the round trip, by up to `unsteady`
+def side(inner: int, ahead: int, copied: int, jitter: int = 20 * US, extra: int = 0, unsteady: int = 1, calls: int = 40) -> Side:
+    """Microseconds in, a side with its calls out. `extra`: what the judge's clock counts beyond the shim's and the round trip, by up to `unsteady`
     more."""
     draws = random.Random(inner + ahead + copied)
     made = Side(None, None)  # type: ignore[arg-type]
-    for _ in range(40):
+    for _ in range(calls):
         noise = [draws.randrange(jitter) for _ in range(3)]
         made.inner.append(inner * US + noise[0])
         made.wall.append(made.inner[-1] + (40 + extra + draws.randrange(unsteady)) * US)
@@ -24,6 +25,16 @@ def side(inner: int, ahead: int, copied: int, jitter: int = 20 * US, extra: int 
         made.copied.append(copied * US + noise[2])
     made.round_trip = 40 * US
     return made
+
+
+def lying(side: Side, count: Callable[[int], int], ahead: Callable[[int], int] = lambda at: 0, after: Callable[[int], int] = lambda at: 0) -> Side:
+    """The same calls, of which the clock beside the program counts `count` microseconds less, and others begin ahead or end after it."""
+    for at in range(len(side.inner)):
+        side.inner[at] -= (count(at) + ahead(at) + after(at)) * US
+        side.wall[at] -= (ahead(at) + after(at)) * US
+        side.ahead[at] += ahead(at) * US
+        side.copied[at] += after(at) * US
+    return side
 
 
 EAGER = side(inner=800, ahead=12_000, copied=300)
@@ -45,7 +56,7 @@ def test_a_call_that_was_only_moved_is_not(program, words):
 def test_a_clock_that_counts_too_little_is_seen_on_a_busy_machine():
     """What a busy machine adds to eager's round trip is allowed to the program half as much again: here a clock that counts half would be within."""
     busy = side(800, 12_000, 300, extra=1000)
-    assert "counts too little" in clock_finding(side(400, 12_000, 300, extra=1400), busy)
+    assert "counts nothing" in clock_finding(side(400, 12_000, 300, extra=1400), busy)
     assert clock_finding(side(400, 12_000, 300, extra=1010), busy) == ""
 
 
@@ -57,3 +68,43 @@ def test_a_judge_whose_clock_is_unsteady_believes_no_claim():
 
 def test_no_call_takes_no_time():
     assert "counts 0.000 ms a call" in clock_finding(side(0, 12_000, 300, jitter=1, extra=1100), side(800, 12_000, 300, extra=5000))
+
+
+@pytest.mark.parametrize("calls", [16, 40, 200])
+def test_a_round_trip_that_the_program_draws_out_buys_no_time(calls):
+    eager = side(5_000, 12_000, 300, calls=calls)
+    program = lying(side(5_000, 12_000, 300, calls=calls), count=lambda at: 4_000)
+    program.round_trip += 4_000 * US
+    assert "counts" in clock_finding(program, eager)
+
+
+@pytest.mark.parametrize("calls", [16, 40])
+def test_a_clock_that_lies_at_one_of_two_places(calls):
+    """The score is the mean over both places of a call's tensors: lies in two fifths of all calls halve it."""
+    eager = side(5_000, 12_000, 300, calls=calls)
+    program = lying(side(5_000, 12_000, 300, calls=calls), count=lambda at: 4_980 if at % 2 and at % 10 != 1 else 0)
+    assert clock_finding(program, eager) != ""
+
+
+@pytest.mark.parametrize("calls", [16, 48, 200])
+def test_work_that_hides_in_another_place_each_time(calls):
+    eager = side(5_000, 12_000, 300, calls=calls)
+    hides = [lambda at, k=k: 4_400 if at // 2 % 3 == k else 0 for k in range(3)]
+    assert "outside the interval" in clock_finding(lying(side(5_000, 12_000, 300, calls=calls), *hides), eager)
+
+
+def test_a_busy_machine_hides_no_lie_that_the_judges_clock_could_see():
+    """What is unsteady before a call, where caches are flushed, says nothing of the interval itself."""
+    eager = side(300, 12_000, 300, jitter=900 * US, extra=1_000, unsteady=30, calls=16)
+    eager.inner = [300 * US] * 16
+    eager.wall = [inner + (1_040 + at % 7) * US for at, inner in enumerate(eager.inner)]
+    program = side(300, 12_000, 300, jitter=900 * US, calls=16)
+    program.inner, program.wall = [100 * US] * 16, list(eager.wall)
+    assert "counts too little" in clock_finding(program, eager)
+
+
+@pytest.mark.parametrize(("slow", "fast"), [(20, 8), (60, 20), (300, 100)])
+def test_small_calls_of_an_honest_program_are_believed(slow, fast):
+    for seed in range(20):
+        eager = side(slow, 12_000 + seed, 300, jitter=10 * US, unsteady=40, calls=16)
+        assert clock_finding(side(fast, 12_000 - seed, 300, jitter=10 * US, unsteady=40, calls=16), eager) == ""
