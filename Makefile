@@ -3,12 +3,11 @@ PORT ?= 8000
 DATA_DIR ?= .data
 PYTHON := .venv/bin/python
 PYTEST := $(PYTHON) -m pytest
-# Verifiers beside each other stand still while one of them measures (verifier/gate.py); tests that hold measured times against each other run alone.
+# Unit tests and those in a browser share the processors; those that run a verifier do not, they time programs.
 WORKERS ?= 2
 VERIFYING := tests/integrity tests/integration tests/gpu
 BROWSER := env DJANGO_ALLOW_ASYNC_UNSAFE=1 $(PYTEST) tests/browser
 BESIDE := -n $(WORKERS) --maxschedchunk 1
-BY_FILE := -n $(WORKERS) --dist loadfile  # a file's tests share a verifier or an installation
 
 .PHONY: run dev setup assets test test-all lint setup-dev browser-packages bench-solve bench-kernelbench bench-pages bench-stream screenshots clean
 
@@ -32,15 +31,13 @@ assets:
 
 test: setup-dev browser-packages
 	$(PYTEST) tests/unit -n $(WORKERS) -m "not slow"
-	$(PYTEST) $(VERIFYING) $(BY_FILE) -m "not alone and not gpu and not slow"
-	$(PYTEST) $(VERIFYING) -m "(alone or gpu) and not slow"
+	$(PYTEST) $(VERIFYING) -m "not slow"
 	$(BROWSER) $(BESIDE) -m "not alone and not slow"
 	$(BROWSER) -m "alone and not slow"
 
 test-all: setup-dev browser-packages
 	$(PYTEST) tests/unit -n $(WORKERS) --durations=15
-	$(PYTEST) $(VERIFYING) $(BY_FILE) -m "not alone and not gpu" --durations=25
-	$(PYTEST) $(VERIFYING) -m "alone or gpu" --durations=5
+	$(PYTEST) $(VERIFYING) --durations=25
 	$(BROWSER) $(BESIDE) -m "not alone" --durations=15
 	$(BROWSER) -m alone --durations=5
 

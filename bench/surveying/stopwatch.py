@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from verifier.devices.base import GO, REFRESH, Device, open_device
+from verifier.devices.base import GO, REFRESH, SEEN, Device, open_device
 
 WARM_MS = 0.3  # the GPU is never idle for long here; the verifier's 3 ms bridge the drawing of inputs
 DISPATCHES = 3  # as in the verifier's party: torch's launch path back into the host's caches
@@ -56,7 +56,7 @@ class Stopwatch:
             self._party.configure("fp32-strict")
 
     def call(self, function: Callable[[], Any]) -> tuple[Any, int]:
-        self._ours.send(REFRESH + GO)
+        self._ours.send(REFRESH + GO + (SEEN if self.judge.says_seen else b""))
         fd = self._theirs.fileno()
         if self.cuda:
             for _ in range(DISPATCHES):

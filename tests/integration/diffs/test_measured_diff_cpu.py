@@ -21,7 +21,6 @@ from webapp.tasks.models import Task
 
 
 @pytest.mark.slow
-@pytest.mark.alone
 @pytest.mark.django_db(transaction=True)
 def test_what_each_hunk_is_worth(tmp_path):
     run = measured_run(People.make().alice)

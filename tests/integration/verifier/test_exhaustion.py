@@ -116,12 +116,12 @@ def test_an_admission_has_a_time_for_all_of_it(strict):
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_short_series_of_verifications(tmp_path):
-    """bench/robustness.py with each faulty program once: every verdict as expected, nothing left. That the machine was too busy is no fault."""
+    """bench/robustness.py with four of its faulty programs: every verdict as expected, nothing left. That the machine was too busy is no fault."""
     out = tmp_path / "series.json"
-    command = [sys.executable, str(ROOT / "bench" / "robustness.py"), "--device", "cpu", "--count", "14", "--every", "2", "--out", str(out)]
+    command = [sys.executable, str(ROOT / "bench" / "robustness.py"), "--device", "cpu", "--count", "8", "--every", "2", "--out", str(out)]
     done = subprocess.run([*command, "--limit-seconds", "600"], capture_output=True, text=True, timeout=850, env={**os.environ, "PYTHONPATH": ""})
     assert out.exists(), done.stderr
     found = json.loads(out.read_text())
     wrong = [run for run in found["runs"] if not run["right"] and run["got"] != "inconclusive"]
-    assert wrong == [] and len(found["runs"]) == 14, done.stdout
+    assert wrong == [] and len(found["runs"]) == 8, done.stdout
     assert found["summary"]["processes_left"] == 0 and found["summary"]["judge_deaths"] == 0

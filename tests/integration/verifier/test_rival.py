@@ -10,7 +10,6 @@ SLOW = PROGRAM.replace(
 )
 
 
-@pytest.mark.alone
 def test_the_faster_of_two_programs_is_told_by_an_interval(bench):
     report = bench.verify(SLOW, rival_source=PROGRAM)
     assert report.status == "passed", report.message
