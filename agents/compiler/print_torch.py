@@ -43,9 +43,10 @@ def expression(network: Network, node: Node, value) -> str:
     if name in ("layer_norm", "group_norm") and len(args) >= 5:
         return f"torch.nn.functional.{name}({', '.join(args[:5])})"
     every = ", ".join([*args, *(f"{k}={v}" for k, v in kwargs.items())])
-    if name in ("full", "scalar_tensor", "arange"):
-        call = "tensor" if name == "scalar_tensor" else name
-        return f"torch.{call}({every})"
+    if name == "scalar_tensor":  # filled on the device: what torch.tensor copies from the host cannot be recorded into a CUDA graph
+        return f"torch.full((), {every})"
+    if name in ("full", "arange"):
+        return f"torch.{name}({every})"
     if name in FUNCTIONAL and name != "embedding":
         return f"torch.nn.functional.{name}({every})"
     if name == "embedding" and len(args) == 2:

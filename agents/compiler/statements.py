@@ -121,7 +121,10 @@ class Statements:
     def allocate(self, name: str) -> None:
         """Memory of its own for a value that a kernel writes."""
         variable = self.variables[name] = self.fresh(name)
-        spec = self.network.spec(name)
+        spec, first = self.network.spec(name), self._first_tensor()
+        if first and name not in self.network.last and (tuple(spec.shape), spec.dtype) == (tuple(first.spec.shape), first.spec.dtype):
+            self.put(f"{variable} = torch.empty_like({self.variables[first.name]})")
+            return
         extras = "" if spec.dtype == "float32" else f", dtype=torch.{spec.dtype}"
         extras += f", device={self.device()}" if self.cuda else ""
         extras += ", memory_format=torch.channels_last" if name in self.network.last else ""

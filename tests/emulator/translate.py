@@ -14,7 +14,12 @@ def as_cpp(program: str) -> str:
     head, rest = program.split('SOURCE = r"""')
     source, tail = rest.split('"""', 1)
     tail = re.sub(r'stitch_build\("cuda", SOURCE(, \(.*?\))?\)', 'stitch_build("cpp", SOURCE)', tail)
-    tail = re.sub(r"stream = torch\.cuda\.current_stream\(.*\)\.cuda_stream", "stream = 0", tail)
+    tail = re.sub(
+        r"stream = torch\._C\._cuda_getCurrentRawStream\(.*\)$|stream = torch\.cuda\.current_stream\(.*\)\.cuda_stream",
+        "stream = 0",
+        tail,
+        flags=re.M,
+    )
     meet = int(bool(MEETING.search(source)))
     return f'{head}SOURCE = r"""#define THREADS_MEET {meet}\n{HEADER.read_text()}\n{translate(source)}"""{tail}'
 

@@ -67,7 +67,7 @@ def test_cuda_graph_copies_in_and_out_and_restores_state(compiled):
 def test_launches_are_checked_and_take_the_current_stream(compiled):
     path = next(p for p in EXAMPLES if p.stem == "softmax")
     text = compiled(path.read_text(), figures=DeviceFigures.h200()).text
-    assert "torch.cuda.current_stream(x.device).cuda_stream" in text
+    assert "stream = torch._C._cuda_getCurrentRawStream(x.get_device())" in text
     assert "check(kernels.softmax(x.data_ptr(), softmax.data_ptr(), stream))" in text
     assert "cudaGetLastError" in text and "Synchronize" not in text
 

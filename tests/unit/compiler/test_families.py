@@ -115,3 +115,21 @@ def test_depthwise_convolutions(compiled, task, name):
     for strip in (1, 4):
         found.text = as_cpp(print_program(found.plan, found.source, Options().with_knob("strip", strip, found.plan.own[0].id)))
         found.check()
+
+
+def test_what_is_left_to_the_library_copies_no_constant_from_the_host(compiled, task):
+    """In a call that is recorded into a CUDA graph it could not."""
+    source = task(
+        "return torch.where(x > 0, x, float('-inf')).clamp(min=-5) @ self.w", "torch.randn(512, 512)", "self.w = nn.Parameter(torch.rand(512, 512))"
+    )
+    group = next(g for g in compiled(source, figures=DeviceFigures.h200()).plan.own if "where" in g.kinds)
+    found = compiled(source, figures=DeviceFigures.h200(), options=Options().with_strategy("leave-to-library", group.id))
+    assert "torch.full((), float(" in found.text and "torch.tensor(" not in found.text
+    assert "@torch.no_grad()\n    def forward" in found.text, "PyTorch computes a part of it"
+
+
+def test_a_forward_of_launches_alone_needs_no_guard_against_autograd(compiled, task):
+    found = compiled(
+        task("return torch.softmax(x * self.w, -1)", "torch.randn(64, 256)", "self.w = nn.Parameter(torch.rand(256))"), figures=DeviceFigures.h200()
+    )
+    assert "no_grad" not in found.text and "softmax = torch.empty_like(x)" in found.text
