@@ -25,7 +25,8 @@ LOOK = 0.01
 PATIENCE = 900.0  # seconds for each of those who measure before: far beyond what a measurement takes
 DRAIN = 0.02  # seconds between two looks whether the device still works for a process that stands still
 CALM = 5  # looks in a row that find it at rest
-LONGEST_DRAIN = 10.0  # seconds; what works longer is nobody's frozen process: a program that keeps the device busy is to be found out, not waited for
+# Seconds. A kernel that max-autotune tries out took longer than 10; what works longer than this is measured beside, and then nobody is blamed for it.
+LONGEST_DRAIN = 30.0
 
 
 class Freezable(Protocol):
@@ -86,6 +87,7 @@ class Gate:
         self._here, self._probe = Lock(folder / f"{name}.judges"), Lock(folder / f"{name}.judges")
         self._looking = Lock(folder / f"{name}.looking")
         self.called_off: Callable[[], bool] = lambda: False  # whether what this judge is at is wanted no longer
+        self.restless = False  # the device still worked when this judge's turn began, though its own parties and all others' stood still
         self._state = threading.Condition()
         self._open = True  # whether this judge's threads may work on the device
         self._busy = 0  # of its threads, those that do
@@ -188,8 +190,7 @@ class Gate:
             deadline = time.monotonic() + PATIENCE
             while not self._alone.take(shared=False):
                 self._wait(deadline)
-            if self.others():
-                self._drain()
+            self.restless = self.others() and not self._drain()
             with self._state:
                 while self._closed_at is not None:  # its own parties stood still until a moment ago
                     self._state.wait(LOOK)
@@ -202,12 +203,13 @@ class Gate:
                 self._open = self._watcher is None  # until the watcher has the floor again
         self.point()  # an exception is not held up
 
-    def _drain(self) -> None:
-        """What a process had given the device before it was frozen still runs, for seconds perhaps."""
+    def _drain(self) -> bool:
+        """Whether the device came to rest: what a process had given it before it was frozen still runs, for seconds perhaps."""
         calm, deadline = 0, time.monotonic() + LONGEST_DRAIN
         while calm < CALM and time.monotonic() < deadline:
             calm = calm + 1 if self._rests() else 0
             time.sleep(DRAIN)
+        return calm >= CALM
 
     def _take_turn(self) -> bool:
         with self._state:

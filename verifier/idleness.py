@@ -72,9 +72,17 @@ class Watch:
         return wait if wait > max(GPU_TIMES * self.usual_wait_ns, GPU_LEAST_NS) else 0.0
 
     def crowded(self) -> str:
-        """Empty, or a sentence: it waits as long where there is neither a program nor another judge, so somebody else is at work on the device."""
+        """Empty, or a sentence: it waits as long where there is neither a program nor another judge, so somebody else is at work on the device; or
+        the device was at work before the first call, when all that this judge and the others had begun stood still."""
         wait = self._long_wait()
-        if not wait or self.lone_wait_ns is None or wait > GPU_TIMES * self.lone_wait_ns or self.lone_wait_ns <= GPU_LEAST_NS:
+        if not wait:
+            return ""
+        if self.party.gate.restless:
+            return (
+                f"a tiny kernel of the judge's waits {wait / 1e6:.2f} ms for the GPU, kept busy by another verifier's kernels although its processes "
+                "stood still: verify again, or alone on this GPU"
+            )
+        if self.lone_wait_ns is None or wait > GPU_TIMES * self.lone_wait_ns or self.lone_wait_ns <= GPU_LEAST_NS:
             return ""
         return (
             f"a tiny kernel of the judge's waits {wait / 1e6:.2f} ms for the GPU, and {self.lone_wait_ns / 1e6:.2f} ms without the program: "
