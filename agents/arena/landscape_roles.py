@@ -182,6 +182,9 @@ class LandscapeCoder(Player):
 class LandscapeVerifier(Player):
     async def advise(self, span: Span, situation: Situation, attempt: Attempt) -> Advice:
         await self.ask(span, "verifier", "verifier/advise")
+        return self.by_rules(situation, attempt)
+
+    def by_rules(self, situation: Situation, attempt: Attempt) -> Advice:
         if not attempt.passed:
             return Advice(defect(attempt.report), "repair", f"Candidate {attempt.number} did not pass.")
         best = situation.best

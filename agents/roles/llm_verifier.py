@@ -101,6 +101,9 @@ class LlmVerifier:
             move = next(m for m in BuiltInVerifier.open_moves(situation, of_best)[0] if m.strategy == method)
         return Advice(found, said.route, reason, method, said.expected if method else None, move, used(said.documents, passages))
 
+    def by_rules(self, situation: Situation, attempt: Attempt) -> Advice:
+        return by_rules(situation, attempt)
+
     async def _ruled(self, span: Span, situation: Situation, attempt: Attempt) -> Advice:
         return await BuiltInVerifier().advise(span, situation, attempt) if self.moves else by_rules(situation, attempt)
 

@@ -25,6 +25,9 @@ class RulesVerifier:
         await heed(span, situation, "verifier")
         return by_rules(situation, attempt)
 
+    def by_rules(self, situation: Situation, attempt: Attempt) -> Advice:
+        return by_rules(situation, attempt)
+
 
 def by_rules(situation: Situation, attempt: Attempt) -> Advice:
     """Route and, for a correct program, the first method that the rules allow and that has not failed."""

@@ -174,6 +174,9 @@ class Verifier(Protocol):
     async def advise(self, span: Span, situation: Situation, attempt: Attempt) -> Advice:
         """Diagnose `attempt` and route: repair it, or improve the best attempt so far, or stop."""
 
+    def by_rules(self, situation: Situation, attempt: Attempt) -> Advice:
+        """The same by rules alone, at once: nobody is asked, and nothing is written into the trace."""
+
 
 @dataclass(frozen=True)
 class Roles:

@@ -24,11 +24,11 @@ class BuiltInVerifier:
 
     async def advise(self, span: Span, situation: Situation, attempt: Attempt) -> Advice:
         await heed(span, situation, "verifier")
-        advice, groups = self._advice(situation, attempt), taken(situation, attempt)
+        advice, groups = self.by_rules(situation, attempt), taken(situation, attempt)
         said = " ".join([advice.diagnosis.text, *against_floors(situation, groups)])
         return replace(advice, diagnosis=advice.diagnosis.model_copy(update={"text": said}), groups=groups)
 
-    def _advice(self, situation: Situation, attempt: Attempt) -> Advice:
+    def by_rules(self, situation: Situation, attempt: Attempt) -> Advice:
         found = self._diagnose(situation, attempt)
         best = situation.best
         if best is None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from agents.budget import OutOfBudget
 from agents.roles import steps
-from agents.roles.rules_verifier import by_rules, scarce
+from agents.roles.rules_verifier import scarce
 from agents.roles.situation import Advice, Attempt, Roles, Situation
 from agents.run import Engine, Finish
 from agents.settings import Settings
@@ -141,7 +141,7 @@ class Search:
         elif not stepped and following is not None:
             self._turn("next-step", f"{said}; on to {following.get('id')}")
         elif best is not None:
-            self.advice, self.decision = by_rules(situation, best), None
+            self.advice, self.decision = self.roles.verifier.by_rules(situation, best), None
             if self.advice.route == "stop":
                 return f"{said}. {self.advice.reason}"
         else:

@@ -39,6 +39,15 @@ def test_every_workflow_plays_within_its_budget_and_twice_the_same(table, workfl
     assert 1 <= first.found <= first.best
 
 
+def test_a_model_whose_repairs_do_not_help_goes_another_way(table):
+    """On to another method by rules alone, where a correct program is there: with a few calls a play hardly comes to that."""
+    stubborn = Quality("stubborn", insight=0.3, foresight=0.2, family_fault=0.5, program_fault=0.3, repair=0.1)
+    plenty = Budget(calls=60, candidates=60, verifier_seconds=None, seconds=None)
+    for seed in range(12):
+        found = play(table.landscapes[0], "stitch", seed, stubborn, plenty)
+        assert "unexpected" not in found.reason, (seed, found.reason)
+
+
 @pytest.mark.parametrize("workflow", ["descend", "random"])
 def test_workflows_without_a_model_ask_none(table, workflow):
     found = play(table.landscapes[0], workflow, 1, QUALITIES["middling"], BUDGET)
