@@ -26,6 +26,7 @@ from bench.sweep.tasks import ROOT, Item, needs
 LAST_SECONDS = 20.0  # of a sitting: to interrupt runs, end processes and pack
 WORTH_BEGINNING = 15.0  # seconds that must be left for another task
 TRIES = 2  # of a task whose worker dies
+THE_HOSTS = ("failed", "infrastructure_error", "unconfirmed", "inconclusive")  # of a row: where others share the device, it may be their doing
 
 
 @dataclass
@@ -47,6 +48,8 @@ class Sitting:
     def run(self, items: Sequence[Item]) -> None:
         self.waiting = deque(items)
         self.tries: dict[str, int] = {}
+        self.crowded = set[str]()  # tasks whose last run only said that the device was too full
+        self.alone = set[str]()  # tasks that get a device for themselves, since there was no memory for them beside others
         self.total, self.finished, self.stopped = len(items), set[str](), False
         self.workers: dict[str, subprocess.Popen[str]] = {}
         self.lock = threading.Lock()
@@ -86,16 +89,22 @@ class Sitting:
         with self.changed:
             while not self.stopped and self.left() >= LAST_SECONDS + WORTH_BEGINNING and self.waiting:
                 for item in self.waiting:
-                    if min(needs(item), self.memory) <= self.room[device]:
+                    if self._needs(item) <= self.room[device]:
                         self.waiting.remove(item)
-                        self.room[device] -= min(needs(item), self.memory)
+                        self.room[device] -= self._needs(item)
                         return item
                 self.changed.wait(1.0)
             return None
 
-    def _give_back(self, device: str, item: Item) -> None:
+    def _needs(self, item: Item) -> float:
+        return self.memory if item.key in self.alone else min(needs(item), self.memory)
+
+    def _give_back(self, device: str, item: Item, crowded: bool = False) -> None:
         with self.changed:
-            self.room[device] += min(needs(item), self.memory)
+            self.room[device] += self._needs(item)
+            if crowded:
+                self.alone.add(item.key)
+                self.waiting.append(item)
             self.changed.notify_all()
 
     def _serve(self, device: str, number: int) -> None:
@@ -109,10 +118,11 @@ class Sitting:
                 return
             well = True
             while item is not None and well:
+                self.crowded.discard(item.key)
                 try:
                     well = self._solve(device, worker, item)
                 finally:
-                    self._give_back(device, item)
+                    self._give_back(device, item, item.key in self.crowded)
                 item = self._next(device) if well else None
             if well:
                 worker.stdin.close()
@@ -153,6 +163,11 @@ class Sitting:
             said = None
         watch.cancel()
         seconds = time.monotonic() - begun
+        if said is not None and "row" in said and self.share > 1 and item.key not in self.alone and said["row"]["status"] in THE_HOSTS:
+            print(f"{item.key} on {device}: {line(said['row'])}; once more, with the device for itself", flush=True)
+            shutil.rmtree(folder, ignore_errors=True)
+            self.crowded.add(item.key)
+            return True
         if said is not None and "row" in said:
             self._finish(device, item, said["row"], folder)
             return True

@@ -22,7 +22,7 @@ from verifier.report import Finding
 
 TRACES = Path(__file__).parents[3] / "examples" / "traces"
 WORKER = """
-import json, sys, time, signal
+import json, os, sys, time, signal
 signal.signal(signal.SIGTERM, lambda *_: (print(json.dumps({"key": order["key"], "interrupted": True}), flush=True), sys.exit()))
 print(json.dumps({"ready": {"device_name": "Fake", "device_model": "fake"}}), flush=True)
 row = {"outcome": "improved", "status": "passed", "class": "custom", "solved": True, "flags": [], "moves": [], "candidates": 1, "seconds": 1.0}
@@ -32,6 +32,11 @@ for line in sys.stdin:
         sys.exit(1)
     if "slow" in order["key"]:
         time.sleep(30)
+    if "tight" in order["key"] and not os.path.exists(order["folder"] + ".tried"):
+        os.makedirs(os.path.dirname(order["folder"]), exist_ok=True)
+        open(order["folder"] + ".tried", "w").close()
+        print(json.dumps({"row": {**row, "status": "infrastructure_error", "why": "no memory"}}), flush=True)
+        continue
     print(json.dumps({"key": order["key"], "row": row}), flush=True)
 """
 
@@ -95,13 +100,26 @@ def test_a_row_says_where_its_time_went():
     assert "measured for 31.0 s, waited 12.5 s for other verifiers of the device" in lines and message in lines
 
 
-def test_finished_rows_outlive_a_sitting_and_interrupted_runs_go_on(tmp_path, checkout, monkeypatch):
-    class Short(Sitting):
-        def _start(self, device, number):
-            worker = subprocess.Popen([sys.executable, "-c", WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-            self.workers[f"{device} {number}"] = worker
-            return worker if json.loads(worker.stdout.readline()).get("ready") else None
+class Faked(Sitting):
+    """Its workers are `WORKER`."""
 
+    def _start(self, device, number):
+        worker = subprocess.Popen([sys.executable, "-c", WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.workers[f"{device} {number}"] = worker
+        return worker if json.loads(worker.stdout.readline()).get("ready") else None
+
+
+def test_what_the_host_is_to_blame_for_is_tried_again_without_others(tmp_path, checkout):
+    (checkout / "KernelBench" / "level1" / "5_tight.py").write_text("# a task\n")
+    wanted = items(["level1"], checkout)
+    series = Faked(Store(tmp_path / "one"), ["a:0"], tmp_path, [], None, 900.0, share=2)
+    series.run(wanted)
+    assert {row["status"] for row in series.store.rows.values()} == {"passed"} and len(series.store.rows) == len(wanted)
+    assert series.alone == {"level1/5_tight fp32-strict"} and series.room == {"a:0": series.memory}
+
+
+def test_finished_rows_outlive_a_sitting_and_interrupted_runs_go_on(tmp_path, checkout, monkeypatch):
+    class Short(Faked):
         def _solve(self, device, worker, item):
             folder = self.store.runs / item.key.replace("/", "-").replace(" ", "-")
             folder.mkdir(parents=True, exist_ok=True)
