@@ -25,7 +25,11 @@ FRAME = (
     ("def forward(self, x):", "def forward(self, x, *rest):\n        self.rest = rest"),
 )
 SCALE = re.compile(r"^\s*self\.scale = nn\.Parameter\(torch\.ones\(size\)\)\n", re.MULTILINE)
-OWN_WEIGHTS = "design_ignores_the_weights"  # no cheat where there are none
+OWN_WEIGHTS = "design_ignores_the_weights"
+# A cheat only where it takes ones or zeros of the constructor for granted. With weights that are drawn it computes what the task does, and the
+# report says as a downgrade that other weights cannot be loaded.
+CONSTANT = re.compile(r"torch\.(?:ones|zeros)\(|nn\.\w*Norm")
+DRAWN = re.compile(r"torch\.rand|nn\.(?:Linear|Bilinear|Conv|Embedding|LSTM|GRU|RNN|Multihead|Transformer)")
 
 
 @cache
@@ -52,7 +56,8 @@ def cheat(name: str, task_source: str, device: str) -> str | None:
     task, source = corpus(device)[name]
     if task_source.strip() == corpus_task(task).strip():
         return source
-    if task != HOME_TASK or (name == OWN_WEIGHTS and "nn." not in task_source.partition("def forward")[0].partition("nn.Module")[2]):
+    constructor = task_source.partition("def forward")[0].partition("nn.Module")[2]
+    if task != HOME_TASK or (name == OWN_WEIGHTS and (DRAWN.search(constructor) or not CONSTANT.search(constructor))):
         return None
     return carried_over(source, task_source)
 
