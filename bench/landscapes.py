@@ -5,6 +5,7 @@
     python bench/landscapes.py --device cuda:0 --shard 0/4 --keep DIR --confirm-seconds 260 --only-confirm    its sample through the verifier
     python bench/landscapes.py --keep DIR --merge                                                             the parts as one table
     python bench/landscapes.py --device cpu --keep DIR --tasks softmax,swiglu --wanted 24 --most 96           trying it out
+    python bench/landscapes.py --device cuda:0 --facts FACTS.json --keep DIR --compile-only                   no GPU: kernels for a GPU host's DIR
 
 DIR keeps a part a shard (an interrupted survey continues), the compiled kernels and the logs. `--confirm-seconds` sends each task's best program
 and a random twentieth of the others through the real verifier, tier quick, and the table says how far the two agree.
@@ -50,6 +51,9 @@ def main() -> int:
     parser.add_argument("--tasks", default="", metavar="A,B", help="only these")
     parser.add_argument("--wanted", type=int, default=WANTED, help="programs that differ, a task")
     parser.add_argument("--most", type=int, default=MOST, help="points a task")
+    facts = "what plans know of the device: a verifier's environment as JSON (default: what the driver says); the same for all sittings"
+    parser.add_argument("--facts", type=Path, metavar="FILE", help=facts)
+    parser.add_argument("--compile-only", action="store_true", help="without the device; wants --facts")
     parser.add_argument("--merge", action="store_true", help="only merge the parts in DIR")
     parser.add_argument("--only-confirm", action="store_true")
     parser.add_argument("--measuring", action="store_true", help=argparse.SUPPRESS)
@@ -59,6 +63,9 @@ def main() -> int:
     try:
         if arguments.merge:
             return merge(arguments)
+        if arguments.compile_only:
+            print(f"{shard_of(arguments).compile()} libraries")
+            return 0
         if arguments.devices:
             return survey(arguments)
         if arguments.measuring:
@@ -88,6 +95,7 @@ def survey(arguments: argparse.Namespace) -> int:
 def passed_on(arguments: argparse.Namespace, device: str, shard: str) -> list[str]:
     given = ["--device", device, "--shard", shard, "--keep", str(arguments.keep), "--limit-seconds", str(arguments.limit_seconds)]
     given += ["--confirm-seconds", str(arguments.confirm_seconds), "--wanted", str(arguments.wanted), "--most", str(arguments.most)]
+    given += ["--facts", str(arguments.facts)] if arguments.facts else []
     given += ["--tasks", arguments.tasks] if arguments.tasks else []
     return given + (["--only-confirm"] if arguments.only_confirm else [])
 
@@ -120,10 +128,11 @@ def shard_of(arguments: argparse.Namespace) -> Shard:
         subjects=chosen[int(at) :: int(of)],
         out=arguments.keep / f"part-{at}.json",
         data_dir=arguments.keep / f"data-{at}",
+        facts=json.loads(arguments.facts.read_text()) if arguments.facts else None,
         wanted=arguments.wanted,
         most=arguments.most,
         until=time.monotonic() + arguments.limit_seconds,
-        cores=worker_cores(arguments.device, int(of)),
+        cores=worker_cores("cpu" if arguments.compile_only else arguments.device, int(of)),
     )
 
 

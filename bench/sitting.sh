@@ -60,10 +60,20 @@ verdict() {
 }
 host() { "$python" bench/one_host.py --device "$device" --example "${EXAMPLE:-rms_norm}" --limit-seconds "$left" --out "$out/one-host-${EXAMPLE:-rms_norm}-h200.json"; }
 llm() { kept one-host-llm-h200.json; "$python" bench/one_host_llm.py --device "$device" --limit-seconds "$left" --out "$out/one-host-llm-h200.json"; }
-# Status 3 where something is left; what was measured comes back in a part a GPU.
+# Status 3 where something is left; what was measured comes back in a part a GPU. START: parts of an earlier sitting. LIBRARIES: a folder DIR of
+# `landscapes.py --facts ... --compile-only`, whose kernels are taken; FACTS: the same file.
 landscapes() { each one_landscape --limit-seconds "$left"; }
 confirm() { each one_landscape --only-confirm --confirm-seconds "$left"; }
-one_landscape() { "$python" bench/landscapes.py --device "$device" --shard "$shard" --keep "$out/landscapes" "$@"; }
+one_landscape() {
+  local kept=.data/landscapes
+  mkdir -p "$kept/data-$part"
+  [[ -z ${LIBRARIES:-} || -e $kept/data-$part/landscapes ]] || ln -s "$(realpath "$LIBRARIES")/data-0/landscapes" "$kept/data-$part/landscapes"
+  [[ -z ${START:-} || -e $kept/part-$part.json ]] || cp "$START/part-$part.json" "$kept"
+  "$python" bench/landscapes.py --device "$device" --shard "$shard" --keep "$kept" ${FACTS:+--facts "$FACTS"} "$@"
+  local status=$?
+  cp "$kept/part-$part.json" "$out"
+  return $status
+}
 calibration() { each one_calibration; }
 one_calibration() {
   "$python" bench/calibration.py "$checkout" --device "$device" --shard "$shard" --resume --timing-seconds 3 --limit-seconds "$left" \

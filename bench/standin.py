@@ -76,7 +76,8 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the runs' traces there")
     arguments = parser.parse_args()
     shard, shards = (int(part) for part in arguments.shard.split("/"))
-    rows = json.loads(arguments.out.read_text())["rows"] if arguments.out.exists() else []
+    kept = json.loads(arguments.out.read_text()) if arguments.out.exists() else {}
+    rows, arguments.machines = kept.get("rows", []), kept.get("machines", [])
     rows = [row for row in rows if not row["too_busy"]]
     known = {(row["mode"], row["rate"], row["seed"], row["task"]) for row in rows}
     runs = [run for at, run in enumerate(wanted(arguments)) if at % shards == shard]
@@ -87,6 +88,7 @@ def main() -> int:
         series = Series(arguments.device, str(folder.resolve()), arguments.calls, cores_of(arguments.workers))
         for row in rows_of(left, series, arguments.limit_seconds):
             rows.append(row)
+            arguments.machines += [facts for facts in [machine_facts() | {"workers": arguments.workers}] if facts not in arguments.machines]
             save(arguments, rows)
             print(line(row), flush=True)
     content = save(arguments, rows)
@@ -130,6 +132,10 @@ def rows_of(runs: list[Run], series: Series, limit: float) -> Iterator[dict[str,
 def work(number: int, series: Series, tasks: Any, results: Any, deadline: float | None) -> None:
     ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG: a series that is killed leaves nobody at work
     os.sched_setaffinity(0, series.cores[number])
+    # By lock files in this folder verifiers of one device stand still for each other; these have processors of their own.
+    own = Path(series.folder) / f".tmp-{number}"
+    own.mkdir(exist_ok=True)
+    os.environ["TMPDIR"] = str(own)
     with suppress(KeyboardInterrupt):
         asyncio.run(working(number, series, tasks, results, deadline))
     results.close()
@@ -172,7 +178,7 @@ def save(arguments: argparse.Namespace, rows: list[dict[str, Any]]) -> dict[str,
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
         "device": arguments.device,
         "calls": arguments.calls,
-        "machine": machine_facts() | {"workers": arguments.workers},
+        "machines": arguments.machines,  # of all sittings
         **summary(rows),
         "rows": sorted(rows, key=lambda row: (row["mode"], row["rate"], row["seed"], row["task"])),
     }

@@ -18,6 +18,7 @@ from agents.arena.landscape import Landscape, Table, load, save
 from agents.compiler import DeviceFigures
 from bench.surveying.preparing import Prepared, compile_one, prepare
 from bench.surveying.suite import Subject
+from verifier.devices.cuda_driver import GpuIdentity
 
 AHEAD = 4  # tasks that are prepared beyond the one being measured
 MAX_DEATHS = 6  # of the measuring process, after which a shard gives up
@@ -35,6 +36,7 @@ class Shard:
     most: int
     until: float  # time.monotonic
     cores: list[int]  # for workers; the measuring process has others
+    facts: dict[str, Any] | None = None  # what plans know of the device, as a verifier's environment says it; null: what the driver says
     begun: float = field(default_factory=time.monotonic)
     spent: dict[str, float] = field(default_factory=dict)  # seconds of the device a task
 
@@ -49,8 +51,7 @@ class Shard:
 
         known = {landscape.name: landscape for landscape in load(self.out).landscapes} if self.out.exists() else {}
         crashed = self.crash()
-        folder = self.data_dir / "landscapes" / (self.arch() or "cpu")
-        folder.mkdir(parents=True, exist_ok=True)
+        folder = self.folder()
         with self.workers() as pool:
             ready = self.ready(pool, folder, known)
             watch = Stopwatch(self.device, self.data_dir)
@@ -76,6 +77,9 @@ class Shard:
                 keep()
                 self.spent[name] = round(time.monotonic() - begin, 1)
                 self.say(known[name], self.spent[name])
+                for status, result in {result.status: result for result in bench.results.values() if result.note}.items():
+                    count = sum(other.status == status for other in bench.results.values())
+                    print(f"    {count} {status}, such as: {' '.join(result.note.split())[:300]}", flush=True)
                 del bench
                 watch.empty()
                 complete = complete and done
@@ -131,13 +135,29 @@ class Shard:
                 compile_batches(ahead)
             yield prepared
 
+    def compile(self) -> int:
+        """Every kernel, without the device, for a survey that is measured elsewhere; how many libraries there are."""
+        folder = self.folder()
+        with self.workers() as pool:
+            for prepared in self.ready(pool, folder, {}):
+                print(f"  {prepared.subject.name}: {len(prepared.space.sources)} programs in {len(prepared.batches)} libraries", flush=True)
+        return len(list(folder.glob("*.so")))
+
+    def folder(self) -> Path:
+        folder = self.data_dir / "landscapes" / (self.arch() or "cpu")
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
     def figures(self) -> DeviceFigures:
+        if self.facts is not None:
+            return DeviceFigures.of(self.facts, self.device)
         if self.device == "cpu":
             return DeviceFigures.cpu(len(os.sched_getaffinity(0)))
         from verifier.devices import cuda_driver
 
         facts = cuda_driver.facts(int(self.device.partition(":")[2] or 0))
         described = {"device": self.device, "device_name": facts.name, "multiprocessors": facts.multiprocessors, "l2_bytes": facts.l2_bytes}
+        described["capability"] = "{}.{}".format(*facts.capability)
         return DeviceFigures.of({**described, "bandwidth_gbs": (facts.bandwidth or 0) / 1e9}, self.device)
 
     def compiler(self) -> str:
@@ -150,6 +170,9 @@ class Shard:
     def arch(self) -> str:
         if self.device == "cpu":
             return ""
+        if self.facts is not None:
+            major, minor = map(int, str(self.facts["capability"]).split("."))
+            return GpuIdentity("", (major, minor)).arch
         from verifier.devices import cuda_driver
 
         return cuda_driver.facts(int(self.device.partition(":")[2] or 0)).arch
