@@ -83,12 +83,13 @@ class Forward:
         body = "\n".join(f"        {line}" for line in [*moved, *self.statements.lines])
         # Kernels take pointers, of which autograd knows nothing. Without the guard a call whose code is not in the processor's caches starts some
         # 15 us earlier (measured on a CPU).
-        guard = "    @torch.no_grad()\n" if moved or any(not self._launched(group) for group in self.groups) else ""
+        with_torch = bool(moved) or self.task.has_variants or not all(self._launched(group) for group in self.groups)
+        guard = "    @torch.no_grad()\n" if with_torch else ""
         return self.statements.packing.methods() + f"{guard}    def forward{self.task.signature()}:\n{body}\n"
 
     def _launched(self, group: Group) -> bool:
         """Whether kernels of this program compute the group."""
-        return group.id in self.own_groups and (bool(group.family) or self._is_own(group)) and group.id not in self.refused
+        return group.id in self.own_groups and self._is_own(group) and group.id not in self.refused
 
     def _overlap(self, begins: list[int]) -> None:
         """Puts branches on side streams; what is made once of weights comes first."""

@@ -122,7 +122,8 @@ class Statements:
         """Memory of its own for a value that a kernel writes."""
         variable = self.variables[name] = self.fresh(name)
         spec, first = self.network.spec(name), self._first_tensor()
-        if first and name not in self.network.last and (tuple(spec.shape), spec.dtype) == (tuple(first.spec.shape), first.spec.dtype):
+        alike = first is not None and (tuple(spec.shape), spec.dtype) == (tuple(first.spec.shape), first.spec.dtype)
+        if alike and not {name, first.name} & self.network.last:
             self.put(f"{variable} = torch.empty_like({self.variables[first.name]})")
             return
         extras = "" if spec.dtype == "float32" else f", dtype=torch.{spec.dtype}"
