@@ -81,8 +81,7 @@ def test_softmax_from_the_command_line_killed_in_the_middle_continues_and_verifi
     summary = json.loads((out / "summary.json").read_text())
     assert summary["outcome"] in ("improved", "matched"), progress
     best = summary["candidates"][summary["best"] - 1]
-    assert best["status"] == "passed" and best["tier"] == "full"
-    assert best["program_class"] in ("custom", "mixed"), "its share of the time is measured, and other processes have theirs"
+    assert best["status"] == "passed" and best["tier"] == "full" and best["program_class"] == "custom"
     assert best["best_baseline"] and best["timeline"] and summary["reference_timeline"]
     assert "stitch_build" in (out / "best.py").read_text()
     assert summary["outcome"].replace("_", " ") in printed and "verifier:" in progress
