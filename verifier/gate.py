@@ -25,8 +25,8 @@ LOOK = 0.01
 PATIENCE = 900.0  # seconds for each of those who measure before: far beyond what a measurement takes
 DRAIN = 0.02  # seconds between two looks whether the device still works for a process that stands still
 CALM = 5  # looks in a row that find it at rest
-# Seconds. Beside a long max-autotune 10 were not enough to bring the device to rest; what works longer than this is measured beside, and then
-# nobody is blamed for it.
+# Seconds. With 10, a sound program was rejected beside a long max-autotune; what works longer than this is measured beside, and then nobody is
+# blamed for it.
 LONGEST_DRAIN = 30.0
 
 

@@ -79,8 +79,8 @@ class Watch:
             return ""
         if self.party.gate.restless:
             return (
-                f"a tiny kernel of the judge's waits {wait / 1e6:.2f} ms for the GPU, kept busy by another verifier's kernels although its processes "
-                "stood still: verify again, or alone on this GPU"
+                f"a tiny kernel of the judge's waits {wait / 1e6:.2f} ms for the GPU, which was at work before the first call while "
+                "other verifiers' processes stood still: verify again, or alone on this GPU"
             )
         if self.lone_wait_ns is None or wait > GPU_TIMES * self.lone_wait_ns or self.lone_wait_ns <= GPU_LEAST_NS:
             return ""
