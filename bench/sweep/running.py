@@ -26,7 +26,6 @@ from bench.sweep.tasks import ROOT, Item, needs
 LAST_SECONDS = 20.0  # of a sitting: to interrupt runs, end processes and pack
 WORTH_BEGINNING = 15.0  # seconds that must be left for another task
 TRIES = 2  # of a task whose worker dies
-THE_HOSTS = ("failed", "infrastructure_error", "unconfirmed", "inconclusive")  # of a row: where others share the device, it may be their doing
 
 
 @dataclass
@@ -163,12 +162,14 @@ class Sitting:
             said = None
         watch.cancel()
         seconds = time.monotonic() - begun
-        if said is not None and "row" in said and self.share > 1 and item.key not in self.alone and said["row"]["status"] in THE_HOSTS:
+        if said is not None and "row" in said and self.share > 1 and item.key not in self.alone and the_hosts(said["row"]):
             print(f"{item.key} on {device}: {line(said['row'])}; once more, with the device for itself", flush=True)
             shutil.rmtree(folder, ignore_errors=True)
             self.crowded.add(item.key)
             return True
         if said is not None and "row" in said:
+            if item.key in self.alone:
+                said["row"]["second_try"] = True  # the first only said that there was no room beside others
             self._finish(device, item, said["row"], folder)
             return True
         worker.wait()
@@ -197,6 +198,11 @@ class Sitting:
         with self.lock:
             self.finished.add(item.key)
             print(f"[{len(self.finished)}/{self.total}, {time.monotonic() - self.begun:.0f} s] {item.key} on {device}: {line(row)}", flush=True)
+
+
+def the_hosts(row: dict[str, Any]) -> bool:
+    """Whether a row says nothing about the compiler, but that the verifier could not do its work: where others share the device, perhaps for them."""
+    return row["status"] in ("infrastructure_error", "inconclusive") or "the verifier could not do the job" in row.get("why", "")
 
 
 def answer(worker: subprocess.Popen[str]) -> dict[str, Any] | None:

@@ -115,6 +115,7 @@ def test_what_the_host_is_to_blame_for_is_tried_again_without_others(tmp_path, c
     series = Faked(Store(tmp_path / "one"), ["a:0"], tmp_path, [], None, 900.0, share=2)
     series.run(wanted)
     assert {row["status"] for row in series.store.rows.values()} == {"passed"} and len(series.store.rows) == len(wanted)
+    assert [key for key, row in series.store.rows.items() if row.get("second_try")] == ["level1/5_tight fp32-strict"]
     assert series.alone == {"level1/5_tight fp32-strict"} and series.room == {"a:0": series.memory}
 
 
