@@ -25,9 +25,7 @@ LOOK = 0.01
 PATIENCE = 900.0  # seconds for each of those who measure before: far beyond what a measurement takes
 DRAIN = 0.02  # seconds between two looks whether the device still works for a process that stands still
 CALM = 5  # looks in a row that find it at rest
-# Seconds. With 10, a sound program was rejected beside a long max-autotune; what works longer than this is measured beside, and then nobody is
-# blamed for it.
-LONGEST_DRAIN = 30.0
+LONGEST_DRAIN = 30.0  # seconds; what works longer than this is measured beside
 
 
 class Freezable(Protocol):
@@ -88,7 +86,6 @@ class Gate:
         self._here, self._probe = Lock(folder / f"{name}.judges"), Lock(folder / f"{name}.judges")
         self._looking = Lock(folder / f"{name}.looking")
         self.called_off: Callable[[], bool] = lambda: False  # whether what this judge is at is wanted no longer
-        self.restless = False  # the device still worked when this judge's turn began, though its own parties and all others' stood still
         self._state = threading.Condition()
         self._open = True  # whether this judge's threads may work on the device
         self._busy = 0  # of its threads, those that do
@@ -191,7 +188,8 @@ class Gate:
             deadline = time.monotonic() + PATIENCE
             while not self._alone.take(shared=False):
                 self._wait(deadline)
-            self.restless = self.others() and not self._drain()
+            if self.others():
+                self.rests(LONGEST_DRAIN)
             with self._state:
                 while self._closed_at is not None:  # its own parties stood still until a moment ago
                     self._state.wait(LOOK)
@@ -204,9 +202,9 @@ class Gate:
                 self._open = self._watcher is None  # until the watcher has the floor again
         self.point()  # an exception is not held up
 
-    def _drain(self) -> bool:
-        """Whether the device came to rest: what a process had given it before it was frozen still runs, for seconds perhaps."""
-        calm, deadline = 0, time.monotonic() + LONGEST_DRAIN
+    def rests(self, seconds: float) -> bool:
+        """Whether the device comes to rest within that time: what a process had given it before it was frozen still runs, for seconds perhaps."""
+        calm, deadline = 0, time.monotonic() + seconds
         while calm < CALM and time.monotonic() < deadline:
             calm = calm + 1 if self._rests() else 0
             time.sleep(DRAIN)

@@ -27,11 +27,11 @@ class Watch:
     open_ns: int = 0
     waits_ns: list[int] = field(default_factory=list)  # of the judge's tiny kernel, one a window; empty on the CPU
     usual_wait_ns: int | None = None
-    lone_wait_ns: int | None = None
+    works_on: bool = False  # the device, with the party's processes gone
     _opened: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
-        self.usual_wait_ns, self.lone_wait_ns = self.party.device.usual_wait_ns(), self.party.device.lone_wait_ns()
+        self.usual_wait_ns = self.party.device.usual_wait_ns()
 
     def open(self, waited: int | None) -> None:
         """`waited`: for how long a tiny kernel of the judge's waited just now."""
@@ -54,8 +54,8 @@ class Watch:
         if self.used_ns > max(BUSY * self.open_ns, LEAST_NS):
             share = self.used_ns / max(self.open_ns, 1)
             return f"while the baselines were timed the program used {share:.0%} of a processor: it must be at rest between its calls"
-        wait = self._long_wait()
-        if not wait or self.crowded():
+        wait = self.long_wait()
+        if not wait or self.works_on:
             return ""
         assert self.usual_wait_ns is not None
         usual = self.usual_wait_ns / 1e6
@@ -64,7 +64,7 @@ class Watch:
             "the program must leave the GPU alone between its calls"
         )
 
-    def _long_wait(self) -> float:
+    def long_wait(self) -> float:
         """How long a tiny kernel waited, in ns, if that is too long; else 0."""
         if self.usual_wait_ns is None or len(self.waits_ns) < GPU_WINDOWS:
             return 0.0
@@ -72,19 +72,11 @@ class Watch:
         return wait if wait > max(GPU_TIMES * self.usual_wait_ns, GPU_LEAST_NS) else 0.0
 
     def crowded(self) -> str:
-        """Empty, or a sentence: it waits as long where there is neither a program nor another judge, so somebody else is at work on the device; or
-        the device was at work before the first call, when all that this judge and the others had begun stood still."""
-        wait = self._long_wait()
-        if not wait:
-            return ""
-        if self.party.gate.restless:
-            return (
-                f"a tiny kernel of the judge's waits {wait / 1e6:.2f} ms for the GPU, which was at work before the first call while "
-                "other verifiers' processes stood still: verify again, or alone on this GPU"
-            )
-        if self.lone_wait_ns is None or wait > GPU_TIMES * self.lone_wait_ns or self.lone_wait_ns <= GPU_LEAST_NS:
+        """Empty, or a sentence: somebody else is at work on the device."""
+        wait = self.long_wait()
+        if not wait or not self.works_on:
             return ""
         return (
-            f"a tiny kernel of the judge's waits {wait / 1e6:.2f} ms for the GPU, and {self.lone_wait_ns / 1e6:.2f} ms without the program: "
-            "another process keeps the GPU busy (see nvidia-smi)"
+            f"while the baselines were timed a tiny kernel of the judge's waited {wait / 1e6:.2f} ms for the GPU, which works on with the "
+            "program's processes gone: another process keeps it busy (see nvidia-smi)"
         )

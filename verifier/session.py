@@ -257,7 +257,7 @@ class ReferenceSession:
         answer = self.party.ask("run", self._given(values, rng), self.limits.call).message
         self.eager_bytes = max([self.eager_bytes, *_counts(answer.get("taken"))])
         if not any(party.has_program for party in self.pool.busy):
-            self.party.device.learn_wait(self.pool.gate.others())
+            self.party.device.learn_wait()
         run = self._run(answer, "outputs", "state_after")
         self._counted(values, len(run.outputs.tensors))
         run.aliased = [bool(flag) for flag in answer.get("aliased", [])]

@@ -40,6 +40,7 @@ WARM_UP = 3
 MOST_WARM_UP = {"quick": 5, "full": 10}
 WARM_UP_SECONDS = 0.3
 KEPT_TRIALS = 8  # of the timed calls, in the report
+GONE = 1.0  # seconds in which the device comes to rest when a program's processes are gone
 SOUND = 1.1  # times eager's time, up to which a baseline that was compiled is prepared well enough for a repeat
 
 
@@ -86,6 +87,7 @@ class Tournament:
     reasons: dict[str, str] = field(default_factory=dict)
     preparing: dict[str, float] = field(default_factory=dict)  # seconds, until a baseline beyond eager could be timed: mostly torch.compile's work
     prepared: dict[str, Side] = field(default_factory=dict)  # baselines beyond eager for a repeat, in `parties`
+    too_slow: set[Baseline] = field(default_factory=set)  # of the baselines: a repeat does not wait for them again
     waiting: float = 0.0  # seconds in which other judges of the device measured, repeats included
     measuring: float = 0.0  # seconds with the device for itself, repeats included
     wide: str = ""
@@ -125,11 +127,22 @@ class Tournament:
                 began = time.monotonic()
                 try:
                     self._measure(these, before, rng, share)
+                    self._look_for_others(these)
                 finally:
                     ended = time.monotonic()
                     self.measuring += ended - began
         finally:
             self.waiting += (began - asked) + (time.monotonic() - ended)
+
+    def _look_for_others(self, pairs: list[Pair]) -> None:
+        """Where the device was at work while the programs should have been at rest: is it still, with their processes gone? Then the work is somebody
+        else's, such as a kernel that another judge's process had begun before it was frozen."""
+        suspects = [pair for pair in pairs if pair.watch.long_wait()]
+        for pair in suspects:
+            self.pool.give_back(pair.program.caller.party)
+        works_on = bool(suspects) and not self.pool.gate.rests(GONE)
+        for pair in suspects:
+            pair.watch.works_on = works_on
 
     def _sound(self, pairs: list[Pair]) -> dict[str, Side]:
         """Baselines that a repeat need not compile once more: a repeat is about the program, or about a busy machine. One that is slower than eager
@@ -277,7 +290,8 @@ class Tournament:
             return []
         if self.others is not None:
             return self.others
-        return ["compile", "compile-max-autotune", "cuda-graph"] if self.pool.device.kind == "cuda" else ["compile"]
+        all_of_them: list[Baseline] = ["compile", "compile-max-autotune", "cuda-graph"] if self.pool.device.kind == "cuda" else ["compile"]
+        return [name for name in all_of_them if name not in self.too_slow]
 
     def _program(self, runner: Party) -> Side:
         subject = self.enlist(runner)
@@ -304,6 +318,8 @@ class Tournament:
             side = self._baseline(name, party)
         except PartyFailure as failure:
             self.reasons[name] = f"{name}: {failure.message.splitlines()[0] if failure.message else failure.kind}"
+            if failure.kind == "timed_out":
+                self.too_slow.add(name)
         self.preparing[name] = round(time.monotonic() - begin, 1)
         self._tell(f"{name} {'is ready' if side is not None else 'failed'} after {self.preparing[name]:.0f} s")
         return side

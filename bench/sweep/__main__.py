@@ -25,6 +25,7 @@ from bench.sweep.running import LAST_SECONDS, Sitting
 from bench.sweep.store import ROWS, Store, merged
 from bench.sweep.tasks import ROOT, USUAL, Item, NoSuchTasks, items, sets_of
 
+LONG = 300.0  # seconds
 UNLUCKY = ("inconclusive", "infrastructure_error", "unconfirmed")  # says nothing about the compiler
 
 
@@ -116,11 +117,14 @@ def sitting(arguments: argparse.Namespace) -> int:
 
 
 def to_do(wanted: list[Item], store: Store, again: list[str], shuffle: bool = False) -> list[Item]:
-    """Without a row, or named by `again`; interrupted runs first, else in the order of the sets or, shuffled, of the digests of their names."""
+    """Without a row, or named by `again`; interrupted runs first, else in the order of the sets or, shuffled, of the digests of their names. Runs
+    that were interrupted after `LONG` seconds come last: they keep memory from others for most of a sitting."""
     waiting = [item for item in wanted if item.key not in store.rows or any(anew(part, item.key, store) for part in again)]
     if shuffle:
         waiting.sort(key=lambda item: hashlib.sha256(item.key.encode()).digest())
-    return sorted(waiting, key=lambda item: item.key not in store.content["unfinished"])
+    unfinished = store.content["unfinished"]
+    spent = store.content.get("given_up", {}) | {key: entry["seconds"] for key, entry in unfinished.items()}
+    return sorted(waiting, key=lambda item: 2 if spent.get(item.key, 0.0) >= LONG else item.key not in unfinished)
 
 
 def anew(part: str, key: str, store: Store) -> bool:

@@ -50,6 +50,7 @@ class Store:
         for key, entry in list(self.content["unfinished"].items()):
             if entry.get("code") != self.code:  # a run goes on with the code that it began with, or not at all
                 shutil.rmtree(self.runs / slug(key), ignore_errors=True)
+                self.content.setdefault("given_up", {})[key] = entry["seconds"]  # so that it is known to take long
                 del self.content["unfinished"][key]
 
     def _claim_work(self, owner: str) -> None:
@@ -81,6 +82,7 @@ class Store:
         """Put a row on record, on disk before this returns."""
         with self.lock:
             self.content["unfinished"].pop(key, None)
+            self.content.get("given_up", {}).pop(key, None)
             self.rows[key] = {**row, "made": now(), "code": self.code}
             kept = self.programs / f"{slug(key)}.py"
             kept.unlink(missing_ok=True)

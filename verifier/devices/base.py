@@ -135,16 +135,11 @@ class Device(ABC):
         no such queue."""
         return None
 
-    def learn_wait(self, shared: bool) -> None:  # noqa: B027  there is no queue to wait in
-        """Called when no program is there and another process's context was at work just now: what a wait usually is. `shared`: other judges use the
-        device too."""
+    def learn_wait(self) -> None:  # noqa: B027  there is no queue to wait in
+        """Called when no program is there and another process's context was at work just now: what a wait usually is."""
 
     def usual_wait_ns(self) -> int | None:
         """The median of what was learned, as far as the device itself makes a kernel wait; null where nothing was."""
-        return None
-
-    def lone_wait_ns(self) -> int | None:
-        """The median of what was learned while no other judge was there: more than usual where others than judges use the device."""
         return None
 
     def free_bytes(self) -> int | None:

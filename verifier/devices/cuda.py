@@ -118,7 +118,6 @@ class CudaDevice(Device):
         self._slowed: bool | None = None
         self._probe = torch.zeros(32, device=self.torch_device)
         self._waits: deque[int] = deque(maxlen=64)
-        self._lone_waits: deque[int] = deque(maxlen=64)
         for _ in range(5):
             self.wait_ns()  # the first ones load the kernel
 
@@ -164,19 +163,13 @@ class CudaDevice(Device):
     def rests(self) -> bool:
         return self.wait_ns() < max(RESTING * (self.usual_wait_ns() or 0), RESTING_NS)
 
-    def learn_wait(self, shared: bool) -> None:
+    def learn_wait(self) -> None:
         if self.rehearsal is not None:
             self.rehearsal.join()
-        wait = self.wait_ns()
-        self._waits.append(wait)
-        if not shared:
-            self._lone_waits.append(wait)
+        self._waits.append(self.wait_ns())
 
     def usual_wait_ns(self) -> int | None:
         return min(int(statistics.median(self._waits)), MOST_USUAL_NS) if self._waits else None
-
-    def lone_wait_ns(self) -> int | None:
-        return int(statistics.median(self._lone_waits)) if self._lone_waits else None
 
     def free_bytes(self) -> int | None:
         try:

@@ -27,9 +27,8 @@ def clock(monkeypatch):
 def watched(used, waits=None):
     """A watch on a party whose processor time and waits for the GPU are the given sequences."""
     used = iter(used)
-    device = SimpleNamespace(usual_wait_ns=lambda: 20_000, lone_wait_ns=lambda: None, waits=iter(waits or []))
-    gate = SimpleNamespace(restless=False)
-    return Watch(SimpleNamespace(device=device, spawned=SimpleNamespace(cpu_ns=lambda: next(used)), gate=gate))
+    device = SimpleNamespace(usual_wait_ns=lambda: 20_000, waits=iter(waits or []))
+    return Watch(SimpleNamespace(device=device, spawned=SimpleNamespace(cpu_ns=lambda: next(used))))
 
 
 def windows(watch, clock, count, nanoseconds):

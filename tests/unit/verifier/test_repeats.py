@@ -19,7 +19,7 @@ SLOW = {"compile": 9.0}  # milliseconds
 
 class Party:
     def __init__(self, role: str):
-        self.role, self.alive, self.device = role, True, SimpleNamespace(usual_wait_ns=lambda: None, lone_wait_ns=lambda: None)
+        self.role, self.alive, self.device = role, True, SimpleNamespace(usual_wait_ns=lambda: None)
 
 
 class Gate:
@@ -27,6 +27,10 @@ class Gate:
 
     def __init__(self):
         self.frozen = 0.0
+        self.works_for_others = False
+
+    def rests(self, seconds: float) -> bool:
+        return not self.works_for_others
 
     def frozen_seconds(self) -> float:
         self.frozen += 2.0  # stood still while a baseline was prepared
@@ -66,13 +70,15 @@ class Timed(Tournament):
 
     def __init__(self, *arguments):
         super().__init__(*arguments)
-        self.made, self.stated, self.measured = [], [], []
+        self.made, self.stated, self.measured, self.slow, self.waits = [], [], [], set(), []
 
     def _program(self, runner):
         return self._side(None, runner)
 
     def _baseline(self, name, party):
         self.made.append(name)
+        if name in self.slow:
+            raise PartyFailure("timed_out", f"the {name} baseline failed: the first call took more than 180 s")
         return self._side(name, party)
 
     def _side(self, name, party):
@@ -86,6 +92,8 @@ class Timed(Tournament):
     def _measure(self, these, before, rng: random.Random, share):
         time.sleep(0.01)
         self.measured.append([[side.name for side in pair.sides] for pair in these])
+        for pair in these:
+            pair.watch.waits_ns, pair.watch.usual_wait_ns = list(self.waits), 300_000
         for pair in these:
             for side in pair.sides:
                 assert not side.blocks, "a repeat begins without samples"
@@ -146,3 +154,24 @@ def test_the_report_says_how_long_others_measured_and_how_long_this_one(timed):
     assert 2.05 <= timing.waiting < 3 and 0.01 <= timing.measuring < 1
     timing, _ = of.run(None)
     assert timing.waiting > 4, "repeats are part of it"
+
+
+def test_a_baseline_that_took_too_long_is_not_waited_for_twice(timed):
+    of = timed()
+    of.slow = {"compile-max-autotune"}
+    timing, _ = of.run(None)
+    assert [c.baseline for c in timing.comparisons] == ["eager", "compile", "cuda-graph"]
+    of.made.clear()
+    timing, _ = of.run(None)
+    assert "compile-max-autotune" not in of.made
+    assert "180 s" in of.reasons["compile-max-autotune"] and timing.preparing["compile-max-autotune"] >= 0, "the report says why it is missing"
+
+
+@pytest.mark.parametrize("others", [True, False])
+def test_who_keeps_the_gpu_at_work_is_seen_when_the_programs_are_gone(timed, others):
+    of = timed()
+    of.waits, of.pool.gate.works_for_others = [2_200_000] * 12, others
+    of.run(None)
+    programs = [party for party in of.pool.parties if party.role == "runner"]
+    assert len(programs) == 3 and not any(party.alive for party in programs)
+    assert bool(of.crowded) is others and bool(of.burning) is not others
