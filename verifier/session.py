@@ -66,7 +66,9 @@ def fetch(party: Party, what: str, specs: list[Spec], arena: str, limit: float |
         return taken(party, what, specs, arena, limit)[0]
     memory = party.arena(arena, end)
     party.ask("put", {"what": what, "arena": arena, "offsets": offsets}, limit)
-    return views(memory.bytes[:end].clone(), specs, offsets)
+    copy = memory.bytes[:end].clone()
+    party.device.sync()  # the next request may have the party write there, and no stream of the judge's holds it back
+    return views(copy, specs, offsets)
 
 
 def taken(party: Party, what: str, specs: list[Spec], arena: str, limit: float | None = None) -> tuple[list[torch.Tensor], Arena]:

@@ -122,6 +122,7 @@ class Caller:
             _same_bytes(view(arena, spec, offset), tensor)
             for tensor, spec, offset in zip(values.tensors, values.specs, message["offsets"], strict=True)
         ]
+        device.sync()  # what was copied above is, before the party is asked to write there
         ahead = handing + exchange.refreshed
         shared = [name for name in described.get("shared", []) if isinstance(name, str)]
         return Call(exchange.inner, exchange.wall, exchange.copied, ahead, described.get("tree"), specs, outputs, before, intact, shared)
