@@ -9,22 +9,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
-import numpy as np
-
 from verifier.asking import Party
 from verifier.comparison import compare_outputs
 from verifier.correctness import NORM
 from verifier.idleness import Watch
-from verifier.intervals import Estimate, Repeatability, estimate
+from verifier.intervals import Repeatability
 from verifier.jobs import VerifyJob
 from verifier.layout import place
 from verifier.limits import Limits
 from verifier.moved_state import state_off
+from verifier.pairs import Pair, compare, estimate_of, useless
 from verifier.party_failure import PartyFailure
 from verifier.pool import Pool, Role
-from verifier.report import Baseline, Comparison, Interval, Rival, Timing, Trial
+from verifier.report import Baseline, Timing, Trial
 from verifier.session import Values, set_state
-from verifier.timing import Call, Caller, Side, claims, clock_finding, measure, median_ms, middle, unsteady
+from verifier.timing import Call, Caller, Side, clock_finding, measure, median_ms
 from verifier.trials import Subject, Trials
 
 PAIRS = {"quick": 1, "full": 3}  # fresh processes of the program, and as many of eager
@@ -35,36 +34,12 @@ FINE, ROUGH = 0.0025, 0.005  # standard error from call to call, relative, that 
 COARSE = 0.03  # half a width beyond which up to `EXTRA` budgets go into more calls
 EXTRA = 1.5
 STUBBORN = 6.0  # budgets that go into more calls while the interval would be no verdict at all: shorter than beginning again
-USELESS = 8.0  # high / low beyond which an interval around 1 is no verdict: the machine is too busy to measure on
 WARM_UP = 3
 MOST_WARM_UP = {"quick": 5, "full": 10}
 WARM_UP_SECONDS = 0.3
 KEPT_TRIALS = 8  # of the timed calls, in the report
 GONE = 1.0  # seconds in which the device comes to rest when a program's processes are gone
 SOUND = 1.1  # times eager's time, up to which a baseline that was compiled is prepared well enough for a repeat
-
-
-def useless(speedup: Interval) -> bool:
-    """Whether an interval holds 1 and is so wide that it is no verdict."""
-    return speedup.high / max(speedup.low, 1e-9) > USELESS and speedup.low < 1 < speedup.high
-
-
-@dataclass
-class Pair:
-    """The program and eager, each in a process of its own, and what else is timed in turn with them."""
-
-    program: Side
-    baselines: list[Side]
-    watch: Watch
-
-    @property
-    def sides(self) -> list[Side]:
-        return [self.program, *self.baselines]
-
-    def claim_unseen(self) -> bool:
-        """Whether the program seems so much faster that the judge's clock must see it, and is too unsteady for that: more calls make it steadier."""
-        program, eager = self.program, self.baselines[0]
-        return claims(program, eager) and unsteady(eager) > middle(eager.inner) - middle(program.inner)
 
 
 @dataclass
@@ -443,23 +418,3 @@ def load_baseline(party: Party, source: str, seed: int, limits: Limits) -> None:
     """The task's model in a baseline's process, ahead of its first use there. Raises `PartyFailure`."""
     party.ask("load", {"source": source, "seed": seed}, limits.load)
     party.loaded = (source, seed)
-
-
-def estimate_of(pairs: list[Pair], name: Baseline | Rival, known: Repeatability, seed: int) -> Estimate:
-    """Of the program against one baseline, over the pairs that have it."""
-    found = [(pair.program, side) for pair in pairs for side in pair.baselines if side.name == name]
-    return estimate([np.array(program.blocks) for program, _ in found], [np.array(side.blocks) for _, side in found], known, seed)
-
-
-def compare(pairs: list[Pair], name: Baseline | Rival, known: Repeatability, seed: int) -> Comparison:
-    found = [(pair.program, side) for pair in pairs for side in pair.baselines if side.name == name]
-    return Comparison(
-        baseline=name,
-        speedup=estimate_of(pairs, name, known, seed).interval,
-        program_ms=float(np.exp(np.mean([np.log(median_ms(program)) for program, _ in found]))),
-        baseline_ms=float(np.exp(np.mean([np.log(median_ms(side)) for _, side in found]))),
-        blocks=sum(len(program.blocks) for program, _ in found),
-        program_samples_ms=[block for program, _ in found for block in program.blocks],
-        baseline_samples_ms=[block for _, side in found for block in side.blocks],
-        processes=[index for index, (program, _) in enumerate(found) for _ in program.blocks],
-    )

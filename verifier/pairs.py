@@ -1,0 +1,57 @@
+"""A program and eager, each in a process of its own, what is timed in turn with them, and what their samples say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from verifier.idleness import Watch
+from verifier.intervals import Estimate, Repeatability, estimate
+from verifier.report import Baseline, Comparison, Interval, Rival
+from verifier.timing import Side, claims, median_ms, middle, unsteady
+
+USELESS = 8.0  # high / low beyond which an interval around 1 is no verdict: the machine is too busy to measure on
+
+
+@dataclass
+class Pair:
+    """The program and eager, each in a process of its own, and what else is timed in turn with them."""
+
+    program: Side
+    baselines: list[Side]
+    watch: Watch
+
+    @property
+    def sides(self) -> list[Side]:
+        return [self.program, *self.baselines]
+
+    def claim_unseen(self) -> bool:
+        """Whether the program seems so much faster that the judge's clock must see it, and is too unsteady for that: more calls make it steadier."""
+        program, eager = self.program, self.baselines[0]
+        return claims(program, eager) and unsteady(eager) > middle(eager.inner) - middle(program.inner)
+
+
+def useless(speedup: Interval) -> bool:
+    """Whether an interval holds 1 and is so wide that it is no verdict."""
+    return speedup.high / max(speedup.low, 1e-9) > USELESS and speedup.low < 1 < speedup.high
+
+
+def estimate_of(pairs: list[Pair], name: Baseline | Rival, known: Repeatability, seed: int) -> Estimate:
+    """Of the program against one baseline, over the pairs that have it."""
+    found = [(pair.program, side) for pair in pairs for side in pair.baselines if side.name == name]
+    return estimate([np.array(program.blocks) for program, _ in found], [np.array(side.blocks) for _, side in found], known, seed)
+
+
+def compare(pairs: list[Pair], name: Baseline | Rival, known: Repeatability, seed: int) -> Comparison:
+    found = [(pair.program, side) for pair in pairs for side in pair.baselines if side.name == name]
+    return Comparison(
+        baseline=name,
+        speedup=estimate_of(pairs, name, known, seed).interval,
+        program_ms=float(np.exp(np.mean([np.log(median_ms(program)) for program, _ in found]))),
+        baseline_ms=float(np.exp(np.mean([np.log(median_ms(side)) for _, side in found]))),
+        blocks=sum(len(program.blocks) for program, _ in found),
+        program_samples_ms=[block for program, _ in found for block in program.blocks],
+        baseline_samples_ms=[block for _, side in found for block in side.blocks],
+        processes=[index for index, (program, _) in enumerate(found) for _ in program.blocks],
+    )
