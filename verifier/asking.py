@@ -192,7 +192,11 @@ class Party:
             self.drop(name)  # a program may hold views of its inputs, so its arenas stay mapped
             arena = None
         fresh = self.device.allocate(nbytes)
-        self.ask("attach", {"arena": name, "handle": fresh.handle}, self.limits.call, fds=fresh.fds)
+        try:
+            self.ask("attach", {"arena": name, "handle": fresh.handle}, self.limits.call, fds=fresh.fds)
+        except PartyFailure:
+            fresh.close()
+            raise
         if arena is not None:
             arena.close()
         self.arenas[name] = fresh
@@ -200,10 +204,11 @@ class Party:
 
     def drop(self, name: str) -> None:
         """Frees an arena of a reference, on both sides."""
-        arena = self.arenas.pop(name, None)
+        arena = self.arenas.get(name)
         if arena is not None:
             self.device.sync()
-            self.ask("detach", {"arena": name}, self.limits.call)
+            self.ask("detach", {"arena": name}, self.limits.call)  # where it fails, the party's end closes the arena
+            del self.arenas[name]
             arena.close()
 
     def failure(self, request: str, error: ChannelError, limit: float) -> PartyFailure:

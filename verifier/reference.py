@@ -176,6 +176,7 @@ class Reference(Role):
         seed_everything(frame.integer("rng"))
         found = reachable(self.model, map_tensors(self.inputs(frame), lambda tensor: tensor.clone()))
         self.model.load_state_dict(before)
+        self.device.sync()
         return {"type": "ok", **found}
 
     def do_oracle(self, frame: Frame) -> dict[str, Any]:
@@ -271,6 +272,7 @@ class Reference(Role):
 
         inputs = self.inputs(frame)
         result = capture(self.model, list(inputs), self.source, self.mode)
+        self.device.sync()
         return {"type": "ok", "raw": result.model_dump_json().encode()}
 
     def do_step(self, frame: Frame) -> dict[str, Any]:

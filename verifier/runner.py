@@ -49,6 +49,7 @@ class Runner(Role):
         self.construction = frame.message
         self.previous, self.earlier, self.model = [], [], None
         self.model, refused = self._construct(self.module)
+        self.device.sync()  # weights are taken out of the arena before the judge writes there again
         self.device.trim(frame.integer("need"))
         return {"type": "ok", "refused": refused}
 

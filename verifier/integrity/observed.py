@@ -29,6 +29,7 @@ from verifier.profiling.own_calls import PREFIX
 from verifier.profiling.torch_recorder import recording
 
 CALLS = 3
+CPU_SECONDS, MOST_CALLS = 0.1, 30  # short calls on the CPU take so long together: that a thread loses its processor for 10 ms says little then
 LATE_SECONDS = 0.03  # after the calls, for work that somebody else does
 WINDOWS = 4
 SPIN_SECONDS = 0.025  # idle OpenMP threads turn that long before they sleep
@@ -107,9 +108,13 @@ def _on_gpu(device: Any, forward: Callable[[], Any], seed: Callable[[], None]) -
 
 def _on_cpu(forward: Callable[[], Any], seed: Callable[[], None]) -> dict[str, Any]:
     """Operators by self time, on all threads, and the ranges of the program's own functions, in which operators do not count as own."""
+    begin = perf_counter()
+    seed()
+    forward()
+    calls = min(max(CALLS, math.ceil(CPU_SECONDS / max(perf_counter() - begin, 1e-6))), MOST_CALLS)
     wall = 0.0
     with recording(cuda=False) as recorded:
-        for _ in range(CALLS):
+        for _ in range(calls):
             seed()
             begin = perf_counter()
             forward()
@@ -118,10 +123,10 @@ def _on_cpu(forward: Callable[[], Any], seed: Callable[[], None]) -> dict[str, A
     for row in recorded.key_averages():
         own = row.key.startswith(PREFIX)
         if row.self_cpu_time_total > 0 and not row.key.startswith("[memory]"):
-            name, ms = row.key.removeprefix(PREFIX), row.self_cpu_time_total / CALLS / 1e3
-            kernels.append({"name": name[:300], "calls": row.count / CALLS, "ms": ms, "share": 0.0, "own": own, "via": ""})
+            name, ms = row.key.removeprefix(PREFIX), row.self_cpu_time_total / calls / 1e3
+            kernels.append({"name": name[:300], "calls": row.count / calls, "ms": ms, "share": 0.0, "own": own, "via": ""})
     kernels.sort(key=lambda kernel: -float(kernel["ms"]))
-    return {"kernels": kernels[:MAX_KERNELS], "wall_ms": wall / CALLS * 1e3}
+    return {"kernels": kernels[:MAX_KERNELS], "wall_ms": wall / calls * 1e3}
 
 
 def _afterwards(device: Any, forward: Callable[[], Any], seed: Callable[[], None]) -> dict[str, Any]:
