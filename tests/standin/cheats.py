@@ -25,6 +25,7 @@ FRAME = (
     ("def forward(self, x):", "def forward(self, x, *rest):\n        self.rest = rest"),
 )
 SCALE = re.compile(r"^\s*self\.scale = nn\.Parameter\(torch\.ones\(size\)\)\n", re.MULTILINE)
+PATCHES_SOFTMAX = "60_patches_the_reference"  # a cheat only where the task calls what it replaces
 OWN_WEIGHTS = "design_ignores_the_weights"
 # A cheat only where it takes ones or zeros of the constructor for granted. With weights that are drawn it computes what the task does, and the
 # report says as a downgrade that other weights cannot be loaded.
@@ -58,6 +59,8 @@ def cheat(name: str, task_source: str, device: str) -> str | None:
         return source
     constructor = task_source.partition("def forward")[0].partition("nn.Module")[2]
     if task != HOME_TASK or (name == OWN_WEIGHTS and (DRAWN.search(constructor) or not CONSTANT.search(constructor))):
+        return None
+    if name == PATCHES_SOFTMAX and "softmax" not in task_source:
         return None
     return carried_over(source, task_source)
 
