@@ -36,11 +36,11 @@ from verifier.program import Program
 from verifier.report import Finding, Report, Stage
 from verifier.rival import ready_rival
 from verifier.roofline import floor_ms
-from verifier.session import ReferenceSession
+from verifier.session import ReferenceSession, load_baseline
 from verifier.source import SourceError, parse
 from verifier.task import Task
 from verifier.timing_stage import measure
-from verifier.tournament import Tournament, load_baseline
+from verifier.tournament import Tournament
 from verifier.trials import Subject, Trials, Verdict
 
 OnStage = Callable[[StageEvent], None]

@@ -12,6 +12,7 @@ from verifier.asking import Party
 from verifier.correctness import reshape_distribution
 from verifier.devices.base import Arena
 from verifier.layout import Spec, decode, place, read_specs, view
+from verifier.limits import Limits
 from verifier.memory import EASE, large
 from verifier.party_failure import PartyFailure
 from verifier.pool import Pool
@@ -119,6 +120,12 @@ def set_state(party: Party, state: list[StateEntry], tensors: list[torch.Tensor]
     specs = [entry.spec for entry in state]
     party.ask("take_state", {"names": [entry.name for entry in state], **give(party, "state", tensors, specs)}, limit)
     release(party, "state")
+
+
+def load_baseline(party: Party, source: str, seed: int, limits: Limits) -> None:
+    """The task's model in a baseline's process, ahead of its first use there. Raises `PartyFailure`."""
+    party.ask("load", {"source": source, "seed": seed}, limits.load)
+    party.loaded = (source, seed)
 
 
 def release(party: Party, arena: str) -> None:

@@ -16,13 +16,13 @@ from verifier.idleness import Watch
 from verifier.intervals import Repeatability
 from verifier.jobs import VerifyJob
 from verifier.layout import place
-from verifier.limits import Limits
 from verifier.moved_state import state_off
 from verifier.pairs import Pair, compare, estimate_of, useless
 from verifier.party_failure import PartyFailure
 from verifier.pool import Pool, Role
 from verifier.report import Baseline, Timing, Trial
-from verifier.session import Values, set_state
+from verifier.rival import RivalCaller, of_rival
+from verifier.session import Values, load_baseline, set_state
 from verifier.timing import Call, Caller, Side, clock_finding, measure, median_ms
 from verifier.trials import Subject, Trials
 
@@ -396,25 +396,3 @@ class Tournament:
         if trial.ok and changed:
             trial = trial.model_copy(update={"ok": False, "detail": f"the program changes its input {changed[0]}"})
         return trial.model_copy(update={"norm": NORM + ", against eager"})
-
-
-class RivalCaller(Caller):
-    """A rival that fails in a timed call is not the program's fault."""
-
-    def call(self, values: Values, rng: int, flush: bool = True, fresh_address: bool = True, reread: bool = False) -> Call:
-        try:
-            return super().call(values, rng, flush, fresh_address, reread)
-        except PartyFailure as failure:
-            raise of_rival(failure) from None
-
-
-def of_rival(failure: PartyFailure) -> PartyFailure:
-    """Said of the rival: `Evaluation` then ends without a verdict on the program."""
-    failure.request, failure.message = "rival", f"the program that it is timed against failed: {failure.message}"
-    return failure
-
-
-def load_baseline(party: Party, source: str, seed: int, limits: Limits) -> None:
-    """The task's model in a baseline's process, ahead of its first use there. Raises `PartyFailure`."""
-    party.ask("load", {"source": source, "seed": seed}, limits.load)
-    party.loaded = (source, seed)
