@@ -1,6 +1,7 @@
 """How far the verifier's own intervals can be believed, on one device:
 
-    python bench/calibration.py CHECKOUT --device cuda:0 --shard 0/4 --out FILE.json [--resume] [--limit-seconds 560] [--parts same,slower,repeat]
+    python bench/calibration.py CHECKOUT --device cuda:0 --shard 0/4 --out FILE.json [--resume] [--host FOLDER] [--limit-seconds 560]
+                                [--parts same,slower,repeat]
 
 - `same`: each of ten tasks as its own candidate, 40 times: how many intervals hold 1.0 (at least 372 of 400), how wide they are (median at most 2 %).
 - `slower`: the task's own model and 3 % of its time spent in a waiting kernel, 100 times over tasks whose calls take 1 ms or more: how many intervals
@@ -8,12 +9,15 @@
 - `repeat`: three models as their own candidates, ten times each: the coefficient of variation of the speedup.
 
 The stage `timing` of tier `full` is run as the judge runs it: three fresh processes a side for every repetition, every output checked, new inputs
-for every block, this host's calibration. Baselines beyond eager are left out. `--summary FILE...` joins the shards' files and prints the table.
+for every block, this host's calibration. Baselines beyond eager are left out. Several processes may share a GPU: one measures, the others stand still.
+`--host` is a folder that they share, with the host's calibration, which the first of them makes. `--summary FILE...` joins the shards' files and prints
+the table; with `--join` it writes them as one file besides.
 """
 
 from __future__ import annotations
 
 import argparse
+import fcntl
 import json
 import os
 import random
@@ -92,6 +96,8 @@ class Bench:
         self.device = open_device(arguments.device, data_dir)
         self.limits = Limits(memory=64 << 30, full_timing=arguments.timing_seconds, correctness=0.5)
         self.pool = Pool(self.device, self.limits, spares=SPARES)
+        if self.device.kind == "cuda":
+            self.pool.gate.begin(self.pool.alive, self.device.rests)  # as the judge does: while another bench measures, this one's processes stand still
         self.data_dir = data_dir
         self.out = Path(arguments.out)
         self.result: dict[str, Any] = {"device": self.device.environment().model_dump(), "shard": arguments.shard, "rows": []}
@@ -101,9 +107,15 @@ class Bench:
         self._slow_cycles: dict[str, int] = {}
 
     def run(self) -> None:
-        found = calibrate(CalibrateJob(seconds=4), self.pool, self.data_dir, lambda event: print(event.detail, flush=True))
-        self.result.setdefault("calibration", found.model_dump())
-        print(found.repeatability, flush=True)
+        with self.pool.gate.working():
+            self._run()
+
+    def close(self) -> None:
+        self.pool.gate.end()
+        self.pool.close()
+
+    def _run(self) -> None:
+        self._calibrate()
         index, count = (int(part) for part in self.arguments.shard.split("/"))
         done = {(row["part"], row["task"], row["repeat"]) for row in self.result["rows"]}
         for part, task, repeats in self._plan(index, count):
@@ -115,6 +127,18 @@ class Bench:
                     print(f"{part} {task}: {type(error).__name__}: {getattr(error, 'message', error)}"[:600], flush=True)
                     self.result.setdefault("errors", []).append({"part": part, "task": task, "error": f"{type(error).__name__}: {error}"[:600]})
                 self._save()
+
+    def _calibrate(self) -> None:
+        """This host's repeatability, once for all processes that share the folder: the first makes it while the others wait."""
+        kept = self.data_dir / "calibration.json"
+        with open(self.data_dir / "calibration.lock", "w") as lock:
+            with self.pool.gate.idle():
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            if not kept.exists():
+                found = calibrate(CalibrateJob(seconds=4), self.pool, self.data_dir, lambda event: print(event.detail, flush=True))
+                kept.write_text(found.model_dump_json())
+        self.result["calibration"] = json.loads(kept.read_text())
+        print(self.result["calibration"]["repeatability"], flush=True)
 
     def _plan(self, index: int, count: int) -> list[tuple[str, str, range]]:
         """Every task on every shard, so that differences between GPUs are in the result: repetitions are dealt out, not tasks."""
@@ -199,23 +223,28 @@ class Bench:
 
         torch.cuda.set_device(self.device.torch_device)
         took = []
-        for cycles in (2_000_000, 22_000_000):
-            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            times = []
-            for _ in range(5):
-                begin.record()
-                torch.cuda._sleep(cycles)
-                end.record()
-                end.synchronize()
-                times.append(begin.elapsed_time(end))
-            took.append(statistics.median(times))
+        with self.pool.gate.alone():
+            for cycles in (2_000_000, 22_000_000):
+                begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+                times = []
+                for _ in range(5):
+                    begin.record()
+                    torch.cuda._sleep(cycles)
+                    end.record()
+                    end.synchronize()
+                    times.append(begin.elapsed_time(end))
+                took.append(statistics.median(times))
         return (took[1] - took[0]) / 20_000_000
 
     def _refill(self) -> None:
         """Enough processes that have imported torch, before anything is timed."""
         if len(self.pool.waiting) < 2 * PAIRS["full"] + 2:
             self.pool.refill()
-            time.sleep(self.arguments.settle_seconds)
+            gate, begin = self.pool.gate, time.monotonic()
+            frozen = gate.frozen_seconds()
+            with gate.idle():
+                while time.monotonic() - begin - (gate.frozen_seconds() - frozen) < self.arguments.settle_seconds:
+                    time.sleep(0.1)
 
     def _save(self) -> None:
         scratch = self.out.with_suffix(f".{os.getpid()}")
@@ -225,6 +254,16 @@ class Bench:
 
 def _rounded(samples: list[list[float]]) -> list[list[float]]:
     return [[round(value, 5) for value in block] for block in samples]
+
+
+def join(files: list[str], out: Path) -> None:
+    """The shards' rows in one file, a row a line, each with the number of the host's calibration that it was measured with."""
+    parts = [json.loads(Path(file).read_text()) for file in files]
+    order = {"same": 0, "slower": 1, "repeat": 2}
+    rows = sorted((row for part in parts for row in part["rows"]), key=lambda row: (order[row["part"]], row["task"], row["repeat"]))
+    head = {"device": parts[0]["device"], "errors": [error for part in parts for error in part.get("errors", [])]}
+    lines = ",\n".join(json.dumps(row) for row in rows)
+    out.write_text(json.dumps(head, indent=1)[:-2] + f',\n "rows": [\n{lines}\n]\n}}\n')
 
 
 def summary(files: list[str]) -> int:
@@ -259,17 +298,23 @@ def main() -> int:
     parser.add_argument("--parts", default="same,slower,repeat")
     parser.add_argument("--timing-seconds", type=float, default=4)
     parser.add_argument("--settle-seconds", type=float, default=4, help="after processes were started, before anything is timed")
+    parser.add_argument("--host", type=Path, metavar="FOLDER", help="what processes on one host share: its calibration")
     parser.add_argument("--summary", nargs="*", metavar="FILE")
+    parser.add_argument("--join", type=Path, metavar="FILE", help="with --summary: all rows as one file")
     arguments = parser.parse_args()
     if arguments.summary:
+        if arguments.join:
+            join(arguments.summary, arguments.join)
         return summary(arguments.summary)
     random.seed(secrets.randbits(64))
     with tempfile.TemporaryDirectory(prefix="calibration-") as data:
-        bench = Bench(arguments, Path(data))
+        if arguments.host:
+            arguments.host.mkdir(parents=True, exist_ok=True)
+        bench = Bench(arguments, arguments.host or Path(data))
         try:
             bench.run()
         finally:
-            bench.pool.close()
+            bench.close()
     return summary([arguments.out])
 
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Benchmarks on a GPU host, one after the other, each within the time that is left; what they write goes to $OUT (or the folder bench-out):
 #   [LIMIT_SECONDS=560] [CHECKOUT=.kb/KernelBench] [DEVICES=cuda:0,cuda:1] bench/sitting.sh STEP[=SECONDS] ...
-# Steps: bytecode, sweep, kernels, corpus, verdict, host, llm, landscapes, confirm, calibration, triton, recurrent, gpu-tests (below, what each does).
-# Results that bench/results holds are gone on with. FORMS=all, ONLY=REGEX (corpus), SETS, SHARE, MORE (sweep) and EXAMPLE (host) say more.
+# Steps: bytecode, sweep, kernels, corpus, verdict, host, llm, landscapes, confirm, calibration, profiles, triton, recurrent, gpu-tests (below, what each does).
+# Results that bench/results holds are gone on with. FORMS=all, ONLY=REGEX (corpus), SETS, SHARE, MORE (sweep, corpus) and EXAMPLE (host) say more.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 export PYTHONPATH=.${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1
@@ -13,11 +13,17 @@ mkdir -p "$out"
 
 # A result of the repository, where the bench can go on with it.
 kept() { [[ -e $out/$1 || ! -e $results/$1 ]] || cp "$results/$1" "$out/$1"; }
-# Once for each GPU, side by side: `each COMMAND` has $device, $shard and $part.
+# Once for each name in DEVICES, side by side: `each COMMAND` has $device, $shard and $part. Names may repeat: benches that share a GPU take turns with
+# it. Each GPU's have processors of their own.
 each() {
   local -a all; IFS=, read -ra all <<<"$devices"
-  local number=0 pids=() status=0 one pid
-  for one in "${all[@]}"; do device=$one shard=$number/${#all[@]} part=$number "$@" & pids+=($!); ((++number)); done
+  local -a gpus; readarray -t gpus < <(printf '%s\n' "${all[@]}" | sort -u)
+  local number=0 pids=() status=0 one pid share=$(($(nproc) / ${#gpus[@]})) place
+  for one in "${all[@]}"; do
+    for place in "${!gpus[@]}"; do [[ ${gpus[$place]} != "$one" ]] || break; done
+    (taskset -cp $((place * share))-$((place * share + share - 1)) "$BASHPID" >/dev/null 2>&1 || true
+      device=$one shard=$number/${#all[@]} part=$number "$@") & pids+=($!); ((++number))
+  done
   for pid in "${pids[@]}"; do wait "$pid" || status=$?; done
   return $status
 }
@@ -53,7 +59,7 @@ kernels() {
 corpus() { each one_corpus; }
 one_corpus() {
   "$python" bench/corpus.py --device "$device" --shard "$shard" --forms "${FORMS:-short}" ${ONLY:+--only "$ONLY"} --resume --limit-seconds "$left" \
-    --out "$out/corpus-$part.json"
+    --out "$out/corpus-$part.json" ${MORE:-}
 }
 verdict() {
   "$python" bench/time_to_verdict.py --device "$device" --kernelbench "$checkout" --repeats "${REPEATS:-1}" --out "$out/verifier-time-to-verdict-h200.json"
@@ -76,8 +82,13 @@ one_landscape() {
 }
 calibration() { each one_calibration; }
 one_calibration() {
-  "$python" bench/calibration.py "$checkout" --device "$device" --shard "$shard" --resume --timing-seconds 3 --limit-seconds "$left" \
-    --out "$out/calibration-$part.json"
+  [[ -z ${START:-} || ! -e $START/calibration-$part.json || -e $out/calibration-$part.json ]] || cp "$START/calibration-$part.json" "$out"
+  "$python" bench/calibration.py "$checkout" --device "$device" --shard "$shard" --resume --host "${HOST_DATA:-.data/calibration}" \
+    --timing-seconds "${TIMING_SECONDS:-3}" --limit-seconds "$left" --out "$out/calibration-$part.json"
+}
+profiles() { each one_profile; }
+one_profile() {
+  "$python" bench/profile_kernelbench.py "$checkout" --device "$device" --shard $((part + 1))/${shard#*/} --limit-seconds "$left" --out "$out/profiles-$part.json"
 }
 triton() { each one_triton; }
 one_triton() { "$python" -m bench.in_triton run "$checkout" --device "$device" --shard "$shard" --keep "$out/triton" --limit-seconds "$left"; }

@@ -110,11 +110,11 @@ class Accelerator:
             results = list(pool.map(lambda unit: self._unit(ninja, unit), ninja.units))
         failed = [done for done in results if done.returncode != 0]
         if failed:
-            raise RuntimeError(f"{error_prefix}: " + "\n".join(done.output for done in failed))
+            raise RuntimeError(f"{error_prefix}:\n" + "\n".join(done.output for done in failed))  # a compiler's line begins with its file
         link = [*ninja.words("cxx"), *(unit.target for unit in ninja.units), *ninja.words("ldflags"), "-o", ninja.library]
         done = subprocess.run(link, cwd=ninja.folder, capture_output=True, text=True)
         if done.returncode != 0:
-            raise RuntimeError(f"{error_prefix}: {done.stdout}{done.stderr}")
+            raise RuntimeError(f"{error_prefix}:\n{done.stdout}{done.stderr}")
 
     def _unit(self, ninja: NinjaFile, unit: Unit) -> Done:
         name = os.path.basename(unit.source)

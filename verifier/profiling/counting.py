@@ -37,7 +37,7 @@ def count(profile: Profile, subject: Subject, on_stage: OnStage, timeline: Timel
         return
     assert isinstance(subject.job, ProfileJob)
     own = own_kernel_names(subject.job.program_source) if subject.job.program_source else frozenset()
-    wanted = _wanted(profile)  # none where all run within a CUDA graph, which Nsight Systems records as one: then any
+    wanted = _wanted(profile)  # none where a CUDA graph was recorded as one: then any
     if not profile.kernels and not profile.launches_per_iteration:
         profile.counters_reason = "no kernel ran within the calls that were watched"
         return

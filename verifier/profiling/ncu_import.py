@@ -21,6 +21,7 @@ from verifier.profiling.redact import last_lines, redacted
 MAX_LAUNCHES = 4096
 MAX_COLUMNS = 20_000
 _METRIC = re.compile(r"[a-z][a-z0-9]*__[\w.]{1,160}")
+_HALF_A_NAMESPACE = re.compile(r"(?<!<)\bunnamed>::")  # how Nsight Compute 2025.3 writes `at::native::<unnamed>::`
 _TRIPLE = re.compile(r"\((\d+), (\d+), (\d+)\)")
 _LIMITS = {"registers": "registers", "shared_mem": "shared memory", "warps": "warps", "blocks": "blocks"}
 
@@ -60,7 +61,8 @@ def read_launches(text: str) -> list[Launch]:
             value = normal(row[index], units[index] if index < len(units) else "")
             if value is not None:
                 metrics[name] = value
-        found.append(Launch(_cell(row, at, "Kernel Name"), _triple(_cell(row, at, "Grid Size")), _triple(_cell(row, at, "Block Size")), metrics))
+        kernel = _HALF_A_NAMESPACE.sub("", _cell(row, at, "Kernel Name"))
+        found.append(Launch(kernel, _triple(_cell(row, at, "Grid Size")), _triple(_cell(row, at, "Block Size")), metrics))
     return found
 
 
@@ -188,6 +190,8 @@ def problem(log: str, printed: str) -> str:
     for mark, sentence in _KNOWN:
         if mark in log or mark in printed:
             return sentence
+    if launches := read_launches(log):
+        return f"it counted {', '.join(dict.fromkeys(launch.kernel for launch in launches))[:300]}: none of the kernels of this profile"
     errors = [line for line in log.splitlines() if line.startswith("==ERROR==")]
     return last_lines("\n".join(errors)) or last_lines(log, 2) or last_lines(printed) or "it wrote nothing"
 

@@ -51,12 +51,13 @@ class Nsys:
         """A shell script: profile "$@" between cudaProfilerStart and Stop, export to SQLite, and leave `timeline` in `folder`.
 
         All of it runs in the party's sandbox, the reading of the export too: a party could have written that file itself, and the judge takes
-        nothing but a timeline. Sampling stays off: with it the same run took 106 s and 2 GB. The raw report, which holds the environment (here
-        the sandbox's, which is cleared), is removed where it was made.
+        nothing but a timeline. Sampling stays off: with it the same run took 106 s and 2 GB. CUDA graphs are traced by their nodes: otherwise a
+        program that is one graph has a timeline without kernels. The raw report, which holds the environment (here the sandbox's, which is
+        cleared), is removed where it was made.
         """
         libraries = INSIDE_LIBRARIES if wrapped else self.libraries
         given = f"LD_LIBRARY_PATH={libraries}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}} " if self.libraries else ""
-        options = "-t cuda,nvtx --sample=none --cpuctxsw=none --capture-range=cudaProfilerApi --capture-range-end=stop"
+        options = "-t cuda,nvtx --cuda-graph-trace=node --sample=none --cpuctxsw=none --capture-range=cudaProfilerApi --capture-range-end=stop"
         read = (
             f"import sys; sys.path += {path!r}; from verifier.profiling.nsys_import import write_timeline; "
             f"write_timeline({folder + '/export.sqlite'!r}, {folder + '/timeline'!r})"

@@ -111,3 +111,12 @@ def test_places_of_the_largest_and_least(compiled, task, name):
 def test_one_kernel_finds_the_place_and_the_value(compiled, task):
     found = compiled(task("return torch.argmax(x, 1), x.amax(1)", "torch.randn(64, 50)"), figures=H200)
     assert len(found.plan.own) == 1
+
+
+def test_shared_memory_is_asked_for_with_what_reductions_add(compiled, task):
+    """Seen to fail on an H200: 48 KiB for the row, and with the blocks' partial results more than a launch has without asking."""
+    found = compiled(task("return torch.softmax(x, 1)", "torch.randn(600, 70000)"), figures=H200)
+    group = found.plan.own[0].id
+    text = print_program(found.plan, found.source, Options().with_knob("cluster", 8, group).with_knob("block", 1024, group))
+    assert "1024, 49152, (cudaStream_t)stream>>>" in text
+    assert "cudaFuncAttributeMaxDynamicSharedMemorySize, 49152);" in text

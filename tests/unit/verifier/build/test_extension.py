@@ -8,6 +8,7 @@ import pytest
 from verifier.build import extension, light, steps
 from verifier.build.extension import Accelerator, NotOurs, is_final, read_ninja
 from verifier.build.steps import read_steps, run_nvcc
+from verifier.build.store import compiler_problems, trimmed
 
 needs_nvcc = pytest.mark.skipif(not extension_bench.has_nvcc(), reason="no nvcc on this machine")
 
@@ -163,3 +164,18 @@ def test_what_light_headers_cannot_do_is_compiled_in_the_ordinary_way(tmp_path, 
     assert [("-I" in command) for command in commands] == [True, False]
     assert commands[1] == ["nvcc", "-O3", "-c", str(source), "-o", "cuda.cuda.o"] and len(linked) == 1
     assert accelerator.notes == ['cuda.cu: ordinary headers: it does not compile with light ones: no operator "+" matches these operands']
+
+
+def test_an_error_of_a_unit_has_the_programs_line(tmp_path, monkeypatch):
+    """torch puts a compiler's output behind its own words: on a line of its own, or the first error would have no file and no line."""
+    source = tmp_path / "cuda.cu"
+    source.write_text("int a;\nint b = c;\n")
+    text = f"nvcc = nvcc\ncxx = g++\ncflags =\ncuda_cflags = -O3\nbuild cuda.cuda.o: cuda_compile {source}\nbuild x.so: link cuda.cuda.o\n"
+    Path(tmp_path, "build.ninja").write_text(text)
+    said = steps.Done(2, f'{source}(2): error: identifier "c" is undefined\n')
+    monkeypatch.setattr(extension, "run_nvcc", lambda command, folder: said)
+    with pytest.raises(RuntimeError) as raised:
+        Accelerator("", lambda *_: None).build(str(tmp_path), False, "Error building extension 'x'")
+    program = 'import torch\n\nsource = """int a;\nint b = c;\n"""\n'
+    (problem,) = compiler_problems(trimmed(str(raised.value)), program)
+    assert problem.line == 4 and problem.message == 'identifier "c" is undefined'

@@ -80,6 +80,21 @@ def test_instances_of_a_template_are_told_apart():
     assert first.metrics[counters.TIME] == 5.0 and second.metrics[counters.TIME] == 20.0
 
 
+def test_half_a_namespace_is_taken_off():
+    """As Nsight Compute 2025.3 wrote eager's softmax on an H200, beside what Nsight Systems calls it."""
+    wrote = "void unnamed>::cunn_SoftMaxForward<4, float, float, float, unnamed>::SoftMaxForwardEpilogue>(T4 *, const T2 *, int)"
+    called = (
+        "void at::native::<unnamed>::cunn_SoftMaxForward<(int)4, float, float, float, at::native::<unnamed>::SoftMaxForwardEpilogue>"
+        "(T4 *, const T2 *, int)"
+    )
+    table = f'"ID","Kernel Name","Block Size","Grid Size","{counters.TIME}"\n"","","","","nsecond"\n"0","{wrote}","(1024, 1, 1)","(4096, 1, 1)","6"\n'
+    (launch,) = read_launches(table)
+    backward = called.replace("Forward", "Backward")
+    other, measured = attach([kernel(backward), kernel(called)], [launch])
+    assert measured.metrics[counters.TIME] == 6 and not other.metrics
+    assert "it counted void cunn_SoftMaxForward" in problem(table, "")
+
+
 def test_kernels_that_only_the_counters_saw():
     launches = [Launch("void own<4>(float *)", (2, 1, 1), (32, 1, 1), {counters.TIME: 3000.0})] * 2
     launches += [Launch("gemm", (9, 1, 1), (128, 1, 1), {counters.TIME: 2000.0})]
