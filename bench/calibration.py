@@ -9,9 +9,9 @@
 - `repeat`: three models as their own candidates, ten times each: the coefficient of variation of the speedup.
 
 The stage `timing` of tier `full` is run as the judge runs it: three fresh processes a side for every repetition, every output checked, new inputs
-for every block, this host's calibration. Baselines beyond eager are left out. Several processes may share a GPU: one measures, the others stand still.
-`--host` is a folder that they share, with the host's calibration, which the first of them makes. `--summary FILE...` joins the shards' files and prints
-the table; with `--join` it writes them as one file besides.
+for every block, this host's calibration. Baselines beyond eager are left out. Several processes may share a GPU: one measures, the others stand
+still. `--host` is a folder that they share, with the host's calibration, which the first of them makes. `--known FILE` names rows of earlier
+sittings, which are not measured again. `--summary FILE...` prints the table of all rows in these files; with `--join` it writes them as one file.
 """
 
 from __future__ import annotations
@@ -68,6 +68,7 @@ REPEATED = [
 ]  # long, host-bound, below 100 us
 SAME_TIMES, SLOWER_TIMES, REPEAT_TIMES = 40, 100, 10
 SPARES = 18
+SETTLE_SECONDS = 8.0  # at most, until processes that were started have imported torch
 SLOWDOWN = 0.03
 
 _SLOWER = """
@@ -96,8 +97,8 @@ class Bench:
         self.device = open_device(arguments.device, data_dir)
         self.limits = Limits(memory=64 << 30, full_timing=arguments.timing_seconds, correctness=0.5)
         self.pool = Pool(self.device, self.limits, spares=SPARES)
-        if self.device.kind == "cuda":
-            self.pool.gate.begin(self.pool.alive, self.device.rests)  # as the judge does: while another bench measures, this one's processes stand still
+        if self.device.kind == "cuda":  # as the judge does: while another bench measures, this one's processes stand still
+            self.pool.gate.begin(self.pool.alive, self.device.rests)
         self.data_dir = data_dir
         self.out = Path(arguments.out)
         self.result: dict[str, Any] = {"device": self.device.environment().model_dump(), "shard": arguments.shard, "rows": []}
@@ -117,9 +118,8 @@ class Bench:
     def _run(self) -> None:
         self._calibrate()
         index, count = (int(part) for part in self.arguments.shard.split("/"))
-        done = {(row["part"], row["task"], row["repeat"]) for row in self.result["rows"]}
-        for part, task, repeats in self._plan(index, count):
-            missing = [repeat for repeat in repeats if (part, task, repeat) not in done]
+        known = json.loads(self.arguments.known.read_text())["rows"] if self.arguments.known and self.arguments.known.exists() else []
+        for part, task, missing in self._plan(index, count, {(row["part"], row["task"], row["repeat"]) for row in [*known, *self.result["rows"]]}):
             if missing and time.monotonic() < self.deadline:
                 try:
                     self._task(part, task, missing)
@@ -140,8 +140,8 @@ class Bench:
         self.result["calibration"] = json.loads(kept.read_text())
         print(self.result["calibration"]["repeatability"], flush=True)
 
-    def _plan(self, index: int, count: int) -> list[tuple[str, str, range]]:
-        """Every task on every shard, so that differences between GPUs are in the result: repetitions are dealt out, not tasks."""
+    def _plan(self, index: int, count: int, done: set[tuple[str, str, int]]) -> list[tuple[str, str, list[int]]]:
+        """Every task on every shard, so that differences between GPUs are in the result: what is left of its repetitions is dealt out, not tasks."""
         parts = self.arguments.parts.split(",")
         plan = []
         for part, names, times in (("same", TASKS, 0), ("slower", SLOWER, SLOWER_TIMES), ("repeat", REPEATED, REPEAT_TIMES * len(REPEATED))):
@@ -149,8 +149,8 @@ class Bench:
                 each = SAME_TIMES if part == "same" else times // len(names)
                 extra = 0 if part == "same" else times % len(names)
                 for place, name in enumerate(names):
-                    total = each + (place < extra)
-                    plan.append((part, name, range(total * index // count, total * (index + 1) // count)))
+                    left = [repeat for repeat in range(each + (place < extra)) if (part, name, repeat) not in done]
+                    plan.append((part, name, left[index::count]))
         return plan
 
     def _task(self, part: str, name: str, repeats: list[int]) -> None:
@@ -161,10 +161,12 @@ class Bench:
             for repeat in repeats:
                 if time.monotonic() > self.deadline:
                     return
-                self._refill()
                 begin = time.monotonic()
+                self._refill()
+                refilled = time.monotonic()
                 row = self._measure(session, source, program)
                 row |= {"part": part, "task": name, "repeat": repeat, "seconds": round(time.monotonic() - begin, 2)}
+                row["refilling"] = round(refilled - begin, 2)
                 self.result["rows"].append(row)
                 print(f"{part:7} {name[:44]:44} {repeat:3} {row['ratio']:.4f} [{row['low']:.4f}, {row['high']:.4f}] {row['seconds']} s", flush=True)
                 self._save()
@@ -193,6 +195,9 @@ class Bench:
             "eager_ms": comparison.baseline_ms,
             "blocks": comparison.blocks,
             "pairs": timing.pairs,
+            "waiting": timing.waiting,
+            "measuring": timing.measuring,
+            "repeatability": timing.repeatability,
             "problem": problem or (tournament.failed[0].detail if tournament.failed else "") or tournament.burning,
             "throttled": timing.throttled,
             "program_samples_ms": _rounded(comparison.program_samples_ms),
@@ -237,14 +242,20 @@ class Bench:
         return (took[1] - took[0]) / 20_000_000
 
     def _refill(self) -> None:
-        """Enough processes that have imported torch, before anything is timed."""
-        if len(self.pool.waiting) < 2 * PAIRS["full"] + 2:
-            self.pool.refill()
-            gate, begin = self.pool.gate, time.monotonic()
-            frozen = gate.frozen_seconds()
-            with gate.idle():
-                while time.monotonic() - begin - (gate.frozen_seconds() - frozen) < self.arguments.settle_seconds:
-                    time.sleep(0.1)
+        """Enough processes that have imported torch, and are at rest, before anything is timed."""
+        if len(self.pool.waiting) >= 2 * PAIRS["full"] + 2:
+            return
+        self.pool.refill()
+        gate, deadline = self.pool.gate, time.monotonic() + SETTLE_SECONDS
+        with gate.idle():
+            at_work, frozen = True, gate.frozen_seconds()
+            while at_work and time.monotonic() - (gate.frozen_seconds() - frozen) < deadline:
+                used, stood = self._spares_ns(), gate.frozen_seconds()
+                time.sleep(0.25)
+                at_work = self._spares_ns() - used > 10_000_000 or gate.frozen_seconds() > stood  # frozen ones only seem to be at rest
+
+    def _spares_ns(self) -> int:
+        return sum(party.spawned.cpu_ns() or 0 for party in self.pool.waiting)
 
     def _save(self) -> None:
         scratch = self.out.with_suffix(f".{os.getpid()}")
@@ -257,11 +268,14 @@ def _rounded(samples: list[list[float]]) -> list[list[float]]:
 
 
 def join(files: list[str], out: Path) -> None:
-    """The shards' rows in one file, a row a line, each with the number of the host's calibration that it was measured with."""
+    """The shards' rows in one file, a row a line."""
     parts = [json.loads(Path(file).read_text()) for file in files]
     order = {"same": 0, "slower": 1, "repeat": 2}
     rows = sorted((row for part in parts for row in part["rows"]), key=lambda row: (order[row["part"]], row["task"], row["repeat"]))
-    head = {"device": parts[0]["device"], "errors": [error for part in parts for error in part.get("errors", [])]}
+    head = {"device": parts[0]["device"], "calibrations": [], "errors": [error for part in parts for error in part.get("errors", [])]}
+    for found in (found for part in parts for found in part.get("calibrations", [part.get("calibration")])):
+        if found is not None and found not in head["calibrations"]:
+            head["calibrations"].append(found)
     lines = ",\n".join(json.dumps(row) for row in rows)
     out.write_text(json.dumps(head, indent=1)[:-2] + f',\n "rows": [\n{lines}\n]\n}}\n')
 
@@ -294,10 +308,10 @@ def main() -> int:
     parser.add_argument("--shard", default="0/1")
     parser.add_argument("--out", default="calibration.json")
     parser.add_argument("--resume", action="store_true")
+    parser.add_argument("--known", type=Path, metavar="FILE", help="rows of earlier sittings, which are not measured again")
     parser.add_argument("--limit-seconds", type=float, default=3600)
     parser.add_argument("--parts", default="same,slower,repeat")
     parser.add_argument("--timing-seconds", type=float, default=4)
-    parser.add_argument("--settle-seconds", type=float, default=4, help="after processes were started, before anything is timed")
     parser.add_argument("--host", type=Path, metavar="FOLDER", help="what processes on one host share: its calibration")
     parser.add_argument("--summary", nargs="*", metavar="FILE")
     parser.add_argument("--join", type=Path, metavar="FILE", help="with --summary: all rows as one file")

@@ -1,7 +1,8 @@
 """KernelBench tasks profiled by Nsight Systems and Nsight Compute, each as the reference and as the built-in compiler's program, with diagnoses.
 
     python bench/profile_kernelbench.py CHECKOUT --device cuda:0 --shard 1/4 --limit-seconds 420 --out PART.json
-    python bench/profile_kernelbench.py --merge PART.json ... --out bench/results/verifier-profiles.json
+    python bench/profile_kernelbench.py --merge PART.json[.gz] ... --notes bench/results/verifier-profiles-notes.json \\
+                                        --out bench/results/verifier-profiles-h200.json
 
 A part is written after every profile and continued where its file exists; it keeps all that the rules need, and merging diagnoses anew. The merged
 result also becomes a Markdown table (same name, .md) with the figures and the diagnosis side by side, and a column for what a person finds when
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gzip
 import json
 import os
 import sys
@@ -30,6 +32,8 @@ from verifier.client import Verifier  # noqa: E402
 from verifier.jobs import CaptureJob, JobResult, Profile, ProfileJob, VerifyJob  # noqa: E402
 from verifier.limits import Limits  # noqa: E402
 from verifier.profiling import counters  # noqa: E402
+from verifier.profiling.bound import MEMORY_SHARE  # noqa: E402
+from verifier.profiling.metrics import CUDAFORGE  # noqa: E402
 from verifier.profiling.task_facts import TaskFacts, task_facts  # noqa: E402
 from verifier.report import Report  # noqa: E402
 
@@ -55,6 +59,7 @@ TASK_SECONDS = 240
 GIB = 1 << 30
 LIMITS = {"quick_timing": 1.0, "load": 60, "inputs": 60, "call": 40, "oracle": 120, "correctness": 12, "memory": 20 * GIB, "temporary": 4 * GIB}
 SHOWN_KERNELS = 6
+KEPT_METRICS = {*counters.METRICS, *CUDAFORGE, MEMORY_SHARE}  # in the merged result
 # What a person needs to check a diagnosis, under short names.
 SHOWN = {
     "ns": counters.TIME,
@@ -330,14 +335,17 @@ def percent(value: float | None) -> str:
 def merge(arguments: argparse.Namespace) -> int:
     content: dict[str, Any] = {}
     for part in arguments.merge:
-        found = json.loads(part.read_text())
+        found = json.loads(gzip.decompress(part.read_bytes()) if part.suffix == ".gz" else part.read_text())
         content = {**found, "tasks": {**content.get("tasks", {}), **found["tasks"]}}
     notes = json.loads(arguments.notes.read_text()) if arguments.notes else {}
-    content["tasks"] = {task: content["tasks"][task] for task in dict.fromkeys([*TASKS, *content["tasks"]]) if task in content["tasks"]}
+    content["tasks"] = {task: content["tasks"][task] for task in dict.fromkeys([*TASKS, *content["tasks"]]) if content["tasks"].get(task)}
     for row in content["tasks"].values():
         for side in ("reference", "program"):
             add_diagnosis(row, side)
-        row.pop("profiles", None)  # the parts keep them
+        row.pop("profiles", None)  # the parts keep them, and every counter
+        for side in ("reference", "program"):
+            for kernel in row.get(side, {}).get("kernels", []):
+                kernel["metrics"] = {name: value for name, value in kernel["metrics"].items() if name in KEPT_METRICS}
     arguments.out.write_text(json.dumps(content, indent=1) + "\n")
     arguments.out.with_suffix(".md").write_text(table(content, notes))
     both = sum(

@@ -82,9 +82,8 @@ one_landscape() {
 }
 calibration() { each one_calibration; }
 one_calibration() {
-  [[ -z ${START:-} || ! -e $START/calibration-$part.json || -e $out/calibration-$part.json ]] || cp "$START/calibration-$part.json" "$out"
-  "$python" bench/calibration.py "$checkout" --device "$device" --shard "$shard" --resume --host "${HOST_DATA:-.data/calibration}" \
-    --timing-seconds "${TIMING_SECONDS:-3}" --limit-seconds "$left" --out "$out/calibration-$part.json"
+  "$python" bench/calibration.py "$checkout" --device "$device" --shard "$shard" --resume --known "$results/verifier-calibration-h200.json" \
+    --host "${HOST_DATA:-.data/calibration}" --timing-seconds "${TIMING_SECONDS:-2}" --limit-seconds "$left" --out "$out/calibration-$part.json"
 }
 profiles() { each one_profile; }
 one_profile() {

@@ -14,6 +14,8 @@ from typing import Literal
 from pydantic import BaseModel
 
 from verifier.jobs import KernelProfile, Profile
+from verifier.profiling import counters
+from verifier.profiling.bound import MEMORY_SHARE
 from verifier.profiling.cause import Cause, Ceilings, Evidence
 from verifier.profiling.host_faults import host_faults
 from verifier.profiling.kernel_faults import kernel_faults
@@ -78,6 +80,7 @@ def diagnose(
     launches = profile.launches_per_iteration if profile else None
     facts = (facts or TaskFacts()).model_copy(update={"bytes_min": bytes_min, "flops": flops})
     faults = find_faults(report, profile, ceilings, facts, time_us) if ceilings.kind == "cuda" and profile is not None else []
+    units = units_busy(profile)
     bottleneck = _classify(time_us, memory, compute, launches, profile, top, ceilings, None if beaten else headroom)
     worst = faults[0] if faults and faults[0].lost_us >= WORTH * time_us and bottleneck != "none" else None
     if worst is not None:
@@ -103,7 +106,7 @@ def diagnose(
     if top is not None and len(evidence) < 5:
         means = "the longest of the program's own kernels" if top.own else "the longest, from the library"
         evidence.append(Evidence(figure=f"share of {top.name[:80]}", value=round(100 * top.share, 1), unit="%", means=means))
-    text = _sentence(bottleneck, headroom, memory, compute)
+    text = _sentence(bottleneck, headroom, memory, compute, units)
     if worst is not None:
         text = f"{worst.says} It costs about {100 * worst.lost_us / time_us:.0f} % of the call. {text}"
     return Diagnosis(bottleneck=bottleneck, headroom=headroom, evidence=evidence, text=text, grade=_grade(profile), faults=faults[:SHOWN_FAULTS])
@@ -174,7 +177,23 @@ def _classify(
             return "latency"
     if max(memory, compute) >= SETS_THE_PACE / 2:
         return "memory" if memory >= compute else "compute"
+    units = units_busy(profile)
+    if units is not None and max(units) >= SETS_THE_PACE:  # busy with more than the task needs
+        return "compute" if units[0] >= units[1] else "memory"
     return "latency"
+
+
+def units_busy(profile: Profile | None) -> tuple[float, float] | None:
+    """How busy multiprocessors and memory were in a call, by Nsight Compute: the kernels' shares of their peaks by their time. Null without counters,
+    or where those are of less than half of the time."""
+    if profile is None:
+        return None
+    found = [(kernel.share, counters.read(kernel, counters.SM_SHARE), counters.read(kernel, MEMORY_SHARE)) for kernel in profile.kernels]
+    known = [(share, sm / 100, memory / 100) for share, sm, memory in found if sm is not None and memory is not None]
+    if sum(share for share, _, _ in known) < 0.5:
+        return None
+    busy = 1.0 if profile.device_busy is None else profile.device_busy
+    return busy * sum(share * sm for share, sm, _ in known), busy * sum(share * memory for share, _, memory in known)
 
 
 def _threads(kernel: KernelProfile) -> int:
@@ -198,15 +217,21 @@ def _floor(floor_ms: float, headroom: float) -> Evidence:
     return Evidence(figure="time over floor", value=round(headroom, 3), unit="x", means=means)
 
 
-def _sentence(bottleneck: str, headroom: float | None, memory: float, compute: float) -> str:
+def _sentence(bottleneck: str, headroom: float | None, memory: float, compute: float, units: tuple[float, float] | None) -> str:
     left = f"; {headroom:.2f}x above the floor" if headroom is not None and headroom >= FLOOR_BEATEN else ""
+    arithmetic = f"{100 * compute:.0f} %" if compute <= 1 else "on tensor cores"
+    own = f"{100 * compute:.0f} % of the fp32 arithmetic" if compute <= 1 else f"on tensor cores, {compute:.2f} times what the fp32 units can do"
+    least = f"{100 * memory:.0f} % of the bandwidth with the least traffic possible"
+    if units is not None and max(units) >= SETS_THE_PACE > 2 * max(memory, compute):
+        own = f"the multiprocessors are {100 * units[0]:.0f} % busy, the task's own arithmetic would take {100 * compute:.0f} %"
+        least = f"the memory path is {100 * units[1]:.0f} % busy, the least traffic possible would take {100 * memory:.0f} %"
     return {
         "none": f"At the floor{left}: nothing worth having is left.",
-        "memory": f"Memory bound: {100 * memory:.0f} % of the bandwidth with the least traffic possible{left}.",
-        "compute": f"Compute bound: {100 * compute:.0f} % of the fp32 arithmetic{left}.",
+        "memory": f"Memory bound: {least}{left}.",
+        "compute": f"Compute bound: {own}{left}.",
         "launch": f"Launch bound: the device waits for the host's launches{left}.",
-        "occupancy": f"Too little parallel work: the longest kernel does not fill the device{left}.",
-        "latency": f"Latency bound: neither memory ({100 * memory:.0f} %) nor arithmetic ({100 * compute:.0f} %) is at its ceiling{left}.",
+        "occupancy": f"Too little work in flight: the longest kernel does not fill the device{left}.",
+        "latency": f"Latency bound: neither memory ({100 * memory:.0f} %) nor arithmetic ({arithmetic}) is at its ceiling{left}.",
     }[bottleneck]
 
 

@@ -26,6 +26,7 @@ LOOKED_AT = 0.1  # share of the device's time: shorter kernels are left alone
 WELL_USED = 0.6
 STREAMING = 0.75  # of the bandwidth: a kernel that reaches it has no fault in how it reads
 STRIDED_SECTORS, STRIDED_BYTES = 8.0, 16.0  # sectors a request, used bytes a sector
+MEMORY_WAITS = 0.4  # share of a warp's time in which it waits for memory
 CONFLICTS, CONFLICT_TIME = 0.3, 0.15  # share of wavefronts, share of the kernel's cycles
 LOCAL_SHARE = 0.2  # of a kernel's sectors in the L1 cache
 LOAD_SHARE, REUSE = 0.12, 8.0  # loads among instructions; bytes asked for over bytes there are
@@ -93,6 +94,16 @@ class View:
     def memory_share(self) -> float:
         """Of the best used part of the memory path, from the L1 cache on."""
         return max(self.get(name) for name in (counters.L1_SHARE, counters.L2_SHARE, counters.LSU_WAVEFRONTS)) / 100
+
+    @property
+    def memory_waits(self) -> float:
+        """Share of a warp's time in which it waits for what it loaded, or to be let load and store."""
+        stalls = counters.stall_shares(self.kernel)
+        return sum(stalls.get(name, 0.0) for name in ("long_scoreboard", "lg_throttle", "drain"))
+
+    @property
+    def tensor_share(self) -> float:
+        return self.get(counters.TENSOR_SHARE) / 100
 
     @property
     def balance(self) -> float:
@@ -197,7 +208,7 @@ def _occupancy(view: View) -> Cause | None:
     resident = view.blocks * view.threads / (view.ceilings.workers * 2048)  # of an evenly filled device
     low = possible <= LOW_OCCUPANCY if measured is None else (possible <= LOW_OCCUPANCY and measured <= LOW_OCCUPANCY)
     low = low or (resident <= VERY_LOW_OCCUPANCY and (measured is None or measured <= VERY_LOW_OCCUPANCY))
-    used = max(view.dram_share, view.issue_share, view.get(counters.L1_SHARE) / 100 if view.issue_share > 0.3 else 0.0)
+    used = max(view.dram_share, view.issue_share, view.tensor_share, view.get(counters.L1_SHARE) / 100 if view.issue_share > 0.3 else 0.0)
     if not low or used >= STREAMING:
         return None
     return view.cause(
@@ -220,11 +231,14 @@ def _uncoalesced(view: View) -> Cause | None:
         sectors, requests = view.get(counters.GLOBAL_SECTORS[op]), view.get(counters.GLOBAL_REQUESTS[op])
         used = view.get(counters.BYTES_PER_SECTOR[op], 32.0)
         whole += sectors
-        if requests and sectors / requests >= STRIDED_SECTORS and used <= STRIDED_BYTES:
+        # 0: all of them are copies to shared memory (cp.async), which this figure does not count
+        if requests and sectors / requests >= STRIDED_SECTORS and 0 < used <= STRIDED_BYTES:
             wasted += sectors * (1 - used / 32)
             worst = max(worst, (op, sectors / requests, used), key=lambda item: item[1])
     if not whole or wasted / whole < 0.25 or view.issue_share > max(view.memory_share, ISSUING):
         return None
+    if max(view.memory_share, view.memory_waits / MEMORY_WAITS * WELL_USED) < WELL_USED:
+        return None  # scattered, but the memory path carries it, and nobody waits for it
     what = "load" if worst[0] == "ld" else "store"
     return view.cause(
         "uncoalesced-access",

@@ -16,19 +16,28 @@ from verifier.profiling.recording import Recording
 from verifier.profiling.task_facts import TaskFacts
 from verifier.report import Report
 
-SAMPLE = json.loads((Path(__file__).parents[3] / "data" / "planted-h200.json").read_text())
+DATA = Path(__file__).parents[3] / "data"
+SAMPLE = json.loads((DATA / "planted-h200.json").read_text())
+KERNELBENCH = json.loads((DATA / "kernelbench-profiles-h200.json").read_text())["rows"]
 CEILINGS = Ceilings(**SAMPLE["ceilings"])
 PROTECTION = {"sandbox": "process", "layers": []}
 
 
-def diagnosed(row, ms):
+def of_kernelbench(name):
+    row = KERNELBENCH[name]
+    figures = row["figures"]
+    ceilings = Ceilings("cuda", figures["bandwidth_gbs"], figures["fp32_gflops"], figures["launch_us"], figures["units"])
+    return diagnosed(row, row["ms"], ceilings, row["floor_ms"])
+
+
+def diagnosed(row, ms, ceilings=CEILINGS, floor_ms=None):
     timing = {"program_ms": ms, "bounded": True, "clock_agrees": True, "round_trip_ms": 0.005, "comparisons": []}
     environment = SAMPLE["environment"]
     terms = {"task": "t", "program": "p", "tier": "quick", "mode": "train", "seed": 1, "status": "passed", "precision": row["precision"]}
     report = Report.model_validate({**terms, "environment": environment, "protection": PROTECTION, "timing": timing})
     profile = Profile.model_validate({**row["profile"], "protection": PROTECTION})
     facts = TaskFacts.model_validate(row["facts"])
-    return diagnose(report, profile, CEILINGS, bytes_min=facts.bytes_min, flops=facts.flops, floor_ms=None, facts=facts)
+    return diagnose(report, profile, ceilings, bytes_min=facts.bytes_min, flops=facts.flops, floor_ms=floor_ms, facts=facts)
 
 
 @pytest.mark.parametrize("name", SAMPLE["rows"])
@@ -56,6 +65,27 @@ def test_gathers_and_broadcasts_from_a_cache_do_not_hide_costly_indices():
     for name in ("hash_modulo", "channel_affine_modulo"):
         row = SAMPLE["rows"][name]
         assert [cause.name for cause in diagnosed(row, row["ms"]["faulty"]).faults] == ["integer-overhead"]
+
+
+@pytest.mark.parametrize("task", ["level1/1_Square_matrix_multiplication_.py", "level2/76_Gemm_Add_ReLU.py"])
+def test_tiles_copied_to_shared_memory_are_not_called_scattered(task):
+    """16 bytes a lane are 16 sectors a request and more, and the figure of used bytes does not count such copies: it is 0 there."""
+    found = of_kernelbench(f"{task} program")
+    assert [fault.name for fault in found.faults] == ["barrier-stalls", "low-occupancy"]
+    assert found.bottleneck == "latency" and found.methods[0] == "fewer-barriers" and "on tensor cores" in found.text
+
+
+def test_scattered_copies_that_nobody_waits_for_cost_nothing():
+    """A convolution of stride 4 gathers 14 sectors a request; its warps wait 2 % of the time for memory, 42 % at barriers."""
+    found = of_kernelbench("level1/50_conv_standard_2D__square_input__square_kernel.py program")
+    assert {fault.name for fault in found.faults} == {"low-occupancy", "barrier-stalls"} and found.bottleneck == "occupancy"
+
+
+def test_multiprocessors_busy_with_more_than_the_task_needs_are_compute():
+    """cuDNN's convolution of one channel: 83 % busy for 7 % of the arithmetic; by the roofline alone it would be latency."""
+    found = of_kernelbench("level3/4_LeNet5.py reference")
+    assert found.bottleneck == "compute" and not found.faults
+    assert "the multiprocessors are 61 % busy, the task's own arithmetic would take 7 %" in found.text
 
 
 def test_launches_are_counted_until_each_kernel_was_seen_twice():

@@ -1,0 +1,180 @@
+"""What opens where an IPC handle of CUDA is changed: only the memory that it was made for, or other parties' as well?
+
+    python bench/ipc_handles.py [--device 0] [--limit-seconds 60] --out RESULT.json
+
+One process (as the judge) allocates blocks, fills each with a mark of its own, and exports all but the last. The first handle goes to an attacker,
+the second to a victim that holds it open. The attacker changes its handle: each of the 64 bytes in each of the 255 other ways, and the bytes in which
+the other handles differ from its own, as far as it could know them. Whatever opens is read: its own mark, another block's, none, or a fault. A fault
+ends a CUDA context, so another attacker goes on behind it. Outside the sandbox, as the same user: what fails here fails inside it too.
+Raw results: how often each byte could be changed and what then opened. Exit status 1 where another block's memory was read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import multiprocessing
+import random
+import sys
+import time
+from collections import Counter
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from verifier.devices import cuda_driver  # noqa: E402
+
+BLOCKS, BLOCK_BYTES = 6, 4 << 20
+MARK = 16  # bytes
+NEW_PROCESS_SECONDS = 10.0
+Guess = tuple[str, bytes]  # what was changed, for the count; the handle
+
+
+def write(pointer: int, data: bytes) -> None:
+    cuda_driver.call("cuMemcpyHtoD_v2", ctypes.c_uint64(pointer), data, ctypes.c_size_t(len(data)))
+
+
+def read(pointer: int, nbytes: int) -> bytes:
+    room = ctypes.create_string_buffer(nbytes)
+    cuda_driver.call("cuMemcpyDtoH_v2", room, ctypes.c_uint64(pointer), ctypes.c_size_t(nbytes))
+    return room.raw
+
+
+def extent(pointer: int) -> tuple[int, int]:
+    """Offset within its allocation, and that one's size."""
+    base, size = ctypes.c_uint64(), ctypes.c_size_t()
+    cuda_driver.call("cuMemGetAddressRange_v2", ctypes.byref(base), ctypes.byref(size), ctypes.c_uint64(pointer))
+    return pointer - base.value, size.value
+
+
+def holder(device: int, handle: bytes, pipe: Connection) -> None:
+    """The victim: holds its block open until it is told to end."""
+    cuda_driver.use_primary_context(device)
+    pointer = cuda_driver.import_memory(handle)
+    pipe.send(read(pointer, MARK))
+    pipe.recv()
+
+
+def attacker(device: int, guesses: list[Guess], pipe: Connection) -> None:
+    """Sends what each guess gave; ends with its context after a fault."""
+    cuda_driver.use_primary_context(device)
+    for number, (what, handle) in enumerate(guesses):
+        try:
+            pointer = cuda_driver.import_memory(handle)
+        except cuda_driver.CudaError as error:
+            pipe.send((number, what, "refused", str(error)[:120]))
+            continue
+        try:
+            offset, size = extent(pointer)
+            pipe.send((number, what, "opened", (offset, size, read(pointer, MARK).hex())))
+            cuda_driver.close_memory(pointer)
+        except cuda_driver.CudaError as error:
+            pipe.send((number, what, "fault", str(error)[:120]))
+            return
+    pipe.send((len(guesses), "", "end", ""))
+
+
+def guesses_for(handles: list[bytes]) -> list[Guess]:
+    own = handles[0]
+    found = [("unchanged", own)]
+    for other in handles[1:]:
+        differing = [at for at in range(len(own)) if own[at] != other[at]]
+        for at in differing:  # all but one of the bytes that it would have to know
+            guess = bytearray(other)
+            guess[at] = own[at]
+            found.append((f"another's but for byte {at}", bytes(guess)))
+    single = []
+    for at in range(len(own)):
+        for change in range(1, 256):
+            guess = bytearray(own)
+            guess[at] ^= change
+            single.append((f"byte {at}", bytes(guess)))
+    random.Random(1).shuffle(single)
+    return found + single
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", type=int, default=0)
+    parser.add_argument("--limit-seconds", type=float, default=60)
+    parser.add_argument("--out", type=Path, required=True)
+    arguments = parser.parse_args()
+    begin = time.monotonic()
+    if cuda_driver.driver() is None:
+        parser.error(f"no CUDA device: {cuda_driver.why_no_driver()}")
+    cuda_driver.use_primary_context(arguments.device)
+    pointers = [cuda_driver.allocate(BLOCK_BYTES) for _ in range(BLOCKS)]
+    marks = [bytes([16 * (number + 1) + at % 16 for at in range(MARK)]) for number in range(BLOCKS)]
+    for pointer, mark in zip(pointers, marks, strict=True):
+        write(pointer, mark * (BLOCK_BYTES // MARK))
+    handles = [cuda_driver.export_memory(pointer) for pointer in pointers[:-1]]
+    spawn = multiprocessing.get_context("spawn")
+
+    def start(target: Any, *given: Any) -> tuple[Any, Connection]:
+        here, there = spawn.Pipe()
+        process = spawn.Process(target=target, args=(arguments.device, *given, there), daemon=True)
+        process.start()
+        there.close()
+        return process, here
+
+    victim, to_victim = start(holder, handles[1])
+    assert to_victim.recv() == marks[1], "the victim does not see its own block"
+    names = {mark.hex(): ("own" if number == 0 else f"block {number}") for number, mark in enumerate(marks)}
+    rotated = {mark[at:] + mark[:at]: number for number, mark in enumerate(marks) for at in range(MARK)}  # opened in the middle of a block
+    left, counts, opened, faults = guesses_for(handles), Counter[str](), [], []
+    whole = len(left)
+    while left and time.monotonic() - begin < arguments.limit_seconds:
+        process, pipe = start(attacker, left)
+        done = 0
+        while pipe.poll(NEW_PROCESS_SECONDS if done == 0 else 5.0) and time.monotonic() - begin < arguments.limit_seconds:
+            try:
+                number, what, outcome, detail = pipe.recv()
+            except EOFError:
+                break
+            done = number + 1
+            if outcome == "opened":
+                offset, size, content = detail
+                number = rotated.get(bytes.fromhex(content), -1)
+                whose = names.get(content) or ("own" if number == 0 else f"block {number}" if number > 0 else "unknown")
+                counts[f"{what}: opened {whose}"] += 1
+                opened.append({"what": what, "whose": whose, "offset": offset, "size": size, "content": content})
+            elif outcome == "fault":
+                counts[f"{what}: fault"] += 1
+                faults.append({"what": what, "error": detail})
+            elif outcome == "refused":
+                counts[f"{what}: refused"] += 1
+        process.kill()
+        process.join()
+        if done == 0:  # a guess that ended the process before it could answer
+            counts[f"{left[0][0]}: ended the process"] += 1
+            done = 1
+        left = left[done:]
+    to_victim.send("end")
+    victim.join(10)
+    foreign = [row for row in opened if row["whose"] not in ("own",)]
+    differ = [[at for at in range(len(handles[0])) if handles[0][at] != other[at]] for other in handles[1:]]
+    result = {
+        "what": "IPC handles of CUDA with bytes changed, outside the sandbox, as the same user",
+        "device": cuda_driver.facts(arguments.device).name,
+        "driver": cuda_driver.driver_cuda_version(),
+        "guesses": whole,
+        "tried": whole - len(left),
+        "bytes in which handles of one process differ": differ,
+        "counts": dict(sorted(counts.items())),
+        "opened": opened[:400],
+        "faults": faults[:100],
+        "foreign": foreign[:100],
+        "seconds": round(time.monotonic() - begin, 1),
+    }
+    arguments.out.write_text(json.dumps(result, indent=1) + "\n")
+    by = Counter(row["whose"] for row in opened)
+    print(f"{whole - len(left)} of {whole} guesses: {sum(by.values())} opened ({dict(by)}), {len(faults)} faults; handles differ in bytes {differ}")
+    return 1 if foreign else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
