@@ -95,6 +95,7 @@ class Bench:
     def __init__(self, arguments: argparse.Namespace, data_dir: Path):
         self.arguments = arguments
         self.device = open_device(arguments.device, data_dir)
+        self.device.take_processors()
         self.limits = Limits(memory=64 << 30, full_timing=arguments.timing_seconds, correctness=0.5)
         self.pool = Pool(self.device, self.limits, spares=SPARES)
         if self.device.kind == "cuda":  # as the judge does: while another bench measures, this one's processes stand still

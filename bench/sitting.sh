@@ -14,16 +14,11 @@ mkdir -p "$out"
 # A result of the repository, where the bench can go on with it.
 kept() { [[ -e $out/$1 || ! -e $results/$1 ]] || cp "$results/$1" "$out/$1"; }
 # Once for each name in DEVICES, side by side: `each COMMAND` has $device, $shard and $part. Names may repeat: benches that share a GPU take turns with
-# it. Each GPU's have processors of their own.
+# it. A judge keeps to the processors of its GPU by itself.
 each() {
   local -a all; IFS=, read -ra all <<<"$devices"
-  local -a gpus; readarray -t gpus < <(printf '%s\n' "${all[@]}" | sort -u)
-  local number=0 pids=() status=0 one pid share=$(($(nproc) / ${#gpus[@]})) place
-  for one in "${all[@]}"; do
-    for place in "${!gpus[@]}"; do [[ ${gpus[$place]} != "$one" ]] || break; done
-    (taskset -cp $((place * share))-$((place * share + share - 1)) "$BASHPID" >/dev/null 2>&1 || true
-      device=$one shard=$number/${#all[@]} part=$number "$@") & pids+=($!); ((++number))
-  done
+  local number=0 pids=() status=0 one pid
+  for one in "${all[@]}"; do device=$one shard=$number/${#all[@]} part=$number "$@" & pids+=($!); ((++number)); done
   for pid in "${pids[@]}"; do wait "$pid" || status=$?; done
   return $status
 }

@@ -111,6 +111,8 @@ def _task(name: str, source: str, pool: Pool, seconds: float) -> CalibratedTask:
             return reference.inputs(draws.getrandbits(32)), 1
 
         with pool.gate.alone():  # what other judges' processes add would be taken for this host's for ever
+            for party in parties:
+                party.ask("rest")
             warm, _ = draw(0)
             for _ in range(WARM_UP):
                 for side in sides:

@@ -81,6 +81,7 @@ def judge(boot: dict[str, Any], channel: Channel) -> int:
         sandbox = Later(bubblewrap)
         process = time.monotonic()
         device = open_device(boot["device"], data_dir, later=True)
+        device.take_processors()
         sandbox.value()
         pool = Pool(device, Limits(**boot["limits"]), boot["spares"])
         if boot["begun"] is not None:

@@ -43,13 +43,13 @@ def main(argument: str) -> None:
     os._exit(0)
 
 
-def begin_device(wanted: dict[str, Any] | None) -> Any:
-    """What of the device can come up while torch is being imported; null where nothing is `wanted`."""
-    if wanted is None:
+def begin_device(wanted: bool) -> Any:
+    """What of the device can come up while torch is being imported; null where it is not `wanted`."""
+    if not wanted:
         return None
     from verifier.devices.cuda_early import Early
 
-    return Early(wanted)
+    return Early()
 
 
 def import_all(extensions: bool) -> None:

@@ -96,7 +96,7 @@ class Pool:
         self.gate.point()
         device = self.device
         shown = [*device.binds(role), *(self.builder_binds if role == "builder" else []), *(binds or [])]
-        early = device.early(soon) if soon and not bare else None
+        early = bool(soon) and not bare and device.early(soon)
         spawned = spawn(
             self.limits,
             shown,

@@ -176,7 +176,8 @@ class Role:
 
     def do_rest(self, frame: Frame) -> dict[str, Any]:
         """Ends the idle compilers that torch.compile keeps in processes of its own: what they do is not the model's work, and nobody is to work while
-        another side is timed. A later compilation starts them again. All sides are timed on the same processors."""
+        another side is timed. A later compilation starts them again. All sides are timed on the same few processors; until then each has had all
+        of its device's, so that many come up at once."""
         self.device.spread(False)
         compilers = sys.modules.get("torch._inductor.async_compile")
         if compilers is not None:

@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from typing import Any
 
 from verifier import bytecode, cgroup, seccomp
 from verifier.channel import Channel, pair
@@ -35,11 +34,11 @@ def spawn(
     writable: list[Bind] | None = None,
     bare: bool = False,
     extensions: bool = True,
-    early: dict[str, Any] | None = None,
+    early: bool = False,
 ) -> Spawned:
     """Starts a party. `data_limit` puts a ceiling on private memory, so that an allocation fails where it stands in the source (not with CUDA,
     which reserves address space). `prefix` is a profiler's command line inside the sandbox. `bare`: a party that imports no torch;
-    `extensions`: one that also imports what builds extensions; `early`: what of its device comes up while it imports. Raises `OSError`."""
+    `extensions`: one that also imports what builds extensions; `early`: whether its device comes up while it imports. Raises `OSError`."""
     binds = [*binds, *bytecode.bind()]
     ours, theirs = pair()
     wrap = bubblewrap()

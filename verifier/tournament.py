@@ -148,9 +148,11 @@ class Tournament:
         tier, limits = self.job.tier, self.trials.limits
         sides = [side for pair in these for side in pair.sides]
         self._tell(f"{len(sides)} processes in turn, {len(before) + len(these)} of {PAIRS[tier]} pairs of program and eager")
+        for side in sides:
+            side.caller.party.ask("rest")  # on the processors on which it is timed, it warms up too
         first = self._warm_up(these)
         for side in sides:
-            side.caller.party.ask("rest")
+            side.caller.party.ask("rest")  # compilers that a first call has started
             side.calibrate()
         for pair in these:
             for baseline in pair.baselines:

@@ -94,9 +94,12 @@ class Device(ABC):
     def begin(self) -> None:  # noqa: B027  most devices have nothing that is worth a thread
         """Begins, in threads of its own, what `open` will wait for and what needs no torch, so that both go on at once."""
 
-    def early(self, role: str) -> dict[str, Any] | None:
-        """JSON for `verifier.devices.cuda_early`: what a party that gets `role` as soon as it is ready begins while it imports torch."""
-        return None
+    def take_processors(self) -> None:  # noqa: B027  a device that has the whole host has nothing to share
+        """Binds this thread, and what it starts from now on, to the part of the host that is this device's: judges of other devices measure too."""
+
+    def early(self, role: str) -> bool:
+        """Whether a party that gets `role` as soon as it is ready can bring up its device while it imports torch."""
+        return False
 
     def open(self) -> None:  # noqa: B027  a device that needs no torch is open when it is there
         """The part that needs torch, and seconds: contexts, probes. Before it, parties can already be started. Raises `DeviceError`."""
@@ -214,7 +217,7 @@ class PartyDevice(ABC):
         """Gives back memory that is kept, but not used, as the judge's half does. Never between a party's timed calls."""
 
     def spread(self, wide: bool) -> None:  # noqa: B027  only a device whose parties are bound to processors has others to lend
-        """Lets this process use more processors, for a compilation; not `wide`: those again on which it is timed."""
+        """Lets this process use all processors of its device, as from its start; not `wide`: those alone on which it is timed."""
 
     @abstractmethod
     def configure(self, precision: str) -> None:

@@ -34,6 +34,7 @@ MINIMUM_FREE = 2 << 30  # bytes; less, and a task of ordinary size has no room
 # other judges at work must hide neither a program that keeps the GPU busy, nor a neighbour's kernels.
 MOST_USUAL_NS = 300_000
 RESTING, RESTING_NS = 4, 400_000  # times the usual wait of a tiny kernel, and a fifth of a time slice: more has work of others in it
+ALLOWED = sorted(os.sched_getaffinity(0))  # processors of this process as it was started
 MOST_COMPILERS = 8  # of a torch.compile: each takes some hundred MiB of the party's memory
 _NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset", "/dev/nvidia-caps")
 # Dense floating-point operations per clock and multiprocessor: (fp32 on CUDA cores, TF32, 16 bit on tensor cores).
@@ -82,8 +83,13 @@ class CudaDevice(Device):
         return processors(self.index, 1 if cuda_driver.only_gpu() is not None else cuda_driver.gpu_count())
 
     @cached_property
-    def _compile_processors(self) -> list[int]:
+    def _wide_processors(self) -> list[int]:
         return share_of_host(self.index, 1 if cuda_driver.only_gpu() is not None else cuda_driver.gpu_count()) if self._processors else []
+
+    def take_processors(self) -> None:
+        if self._wide_processors:
+            with contextlib.suppress(OSError):  # a container that allows others
+                os.sched_setaffinity(0, self._wide_processors)
 
     @property
     def place(self) -> str:
@@ -98,8 +104,8 @@ class CudaDevice(Device):
         for thread in self._beginning:
             thread.start()
 
-    def early(self, role: str) -> dict[str, Any] | None:
-        return {"processors": self._processors} if role != "builder" else None
+    def early(self, role: str) -> bool:
+        return role != "builder"
 
     def open(self) -> None:
         import torch
@@ -232,7 +238,7 @@ class CudaDevice(Device):
     def config(self) -> dict[str, Any]:
         return {
             "kind": "cuda", "clock": _CLOCK, "clock_host": str(self.clock), "flush_bytes": self._flush_bytes, "processors": self._processors,
-            "compile_processors": self._compile_processors,
+            "wide_processors": self._wide_processors,
         }  # fmt: skip
 
     def binds(self, role: str) -> list[Bind]:
@@ -255,7 +261,7 @@ class CudaDevice(Device):
             variables["PATH"] = f"{Path(nvcc).parent}:{Path(nvcc).resolve().parent}:/usr/local/bin:/usr/bin:/bin"
         if role != "builder":
             # The party sees one GPU, its own, as cuda:0. Triton and torch.compile keep their caches in the party's private /tmp.
-            threads = min(max(len(self._compile_processors), 4), MOST_COMPILERS)
+            threads = min(max(len(self._wide_processors), 4), MOST_COMPILERS)
             variables |= {"CUDA_VISIBLE_DEVICES": self.identity.uuid, "CUDA_MODULE_LOADING": "LAZY", "TORCHINDUCTOR_COMPILE_THREADS": str(threads)}
             driver = driver_folder()
             if driver:
@@ -299,7 +305,7 @@ class CudaDevice(Device):
 
 
 def processors(index: int, gpus: int) -> list[int]:
-    """Four processors that the parties of this GPU share, so that those of one evaluation find the same caches: on an H200's host with 16,
+    """Four processors on which all parties of this GPU are timed, so that those of one evaluation find the same caches: on an H200's host with 16,
     processes of the same launch-bound code then differed by 2 % instead of 4 %. Empty where there are too few to choose from."""
     mine = share_of_host(index, gpus)
     return mine[2:6] if len(mine) >= 8 else []
@@ -307,7 +313,7 @@ def processors(index: int, gpus: int) -> list[int]:
 
 def share_of_host(index: int, gpus: int) -> list[int]:
     """The processors of this GPU, where each has as many."""
-    mine = sorted(os.sched_getaffinity(0))
+    mine = ALLOWED
     each = len(mine) // max(gpus, 1)
     return mine[index * each : (index + 1) * each]
 

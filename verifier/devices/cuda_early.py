@@ -8,18 +8,15 @@ Nothing rests on it: what does not come up here comes up later, in the ordinary 
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
-from typing import Any
 
 from verifier.devices import cuda_driver
 
 
 class Early:
-    """`wanted` as `Device.early` says. The driver's calls release the interpreter's lock."""
+    """In a thread; the driver's calls release the interpreter's lock."""
 
-    def __init__(self, wanted: dict[str, Any]):
-        self._wanted = wanted
+    def __init__(self) -> None:
         self._thread = threading.Thread(target=self._work, daemon=True)
         self._thread.start()
 
@@ -27,8 +24,5 @@ class Early:
         self._thread.join()
 
     def _work(self) -> None:
-        if self._wanted.get("processors"):
-            with contextlib.suppress(OSError):  # as the party itself: the driver's own threads inherit it
-                os.sched_setaffinity(0, self._wanted["processors"])
         with contextlib.suppress(cuda_driver.CudaError, OSError, AttributeError):
             cuda_driver.use_primary_context(0)

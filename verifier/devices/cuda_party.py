@@ -37,10 +37,7 @@ class CudaPartyDevice(PartyDevice):
     torch_device = "cuda:0"  # the only GPU that a party sees
 
     def __init__(self, config: dict[str, Any]):
-        self._timed_on, self._compiles_on = config.get("processors") or [], config.get("compile_processors") or []
-        if self._timed_on:
-            with contextlib.suppress(OSError):  # a container that allows others
-                os.sched_setaffinity(0, self._timed_on)
+        self._timed_on, self._wide_on = config.get("processors") or [], config.get("wide_processors") or []
         torch.cuda.init()
         self._tiny = torch.zeros(64, device=self.torch_device)
         context = cuda_driver.use_primary_context(0)
@@ -63,7 +60,7 @@ class CudaPartyDevice(PartyDevice):
             torch.cuda.empty_cache()
 
     def spread(self, wide: bool) -> None:
-        chosen = self._compiles_on if wide else self._timed_on
+        chosen = self._wide_on if wide else self._timed_on
         threads = ["0"]  # this one
         with contextlib.suppress(OSError):
             threads = os.listdir("/proc/self/task")

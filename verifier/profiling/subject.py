@@ -92,6 +92,8 @@ class Subject:
         """Calls under `tool` ("torch", "nsys", "ncu", "sanitizer"), while no other judge's processes use the device: durations are what it is for."""
         message = {"tree": self.inputs.tree, "rng": 1, "iterations": calls, "tool": tool}
         message |= give(party, "in", self.inputs.tensors, self.inputs.specs)
+        if tool != "sanitizer":
+            party.ask("rest")  # on the processors on which programs are timed
         with party.gate.alone() if tool != "sanitizer" else contextlib.nullcontext():
             return party.ask("profile", message, limit, max_raw=MAX_TRACE)
 

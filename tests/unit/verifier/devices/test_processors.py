@@ -1,0 +1,91 @@
+"""Which processors a GPU's judge and parties have: a part of the host for each GPU, and of that four on which sides are timed."""
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from verifier.devices import cuda
+from verifier.devices.cuda_party import CudaPartyDevice
+
+
+@pytest.fixture
+def host(monkeypatch):
+    def of(count):
+        monkeypatch.setattr(cuda, "ALLOWED", list(range(count)))
+
+    return of
+
+
+def test_gpus_share_a_host_without_overlap(host):
+    host(32)
+    assert cuda.share_of_host(0, 2) == list(range(16)) and cuda.share_of_host(1, 2) == list(range(16, 32))
+    assert cuda.processors(0, 2) == [2, 3, 4, 5] and cuda.processors(1, 2) == [18, 19, 20, 21]
+    assert cuda.share_of_host(0, 1) == list(range(32))
+
+
+def test_a_small_host_is_not_divided(host):
+    host(12)
+    assert cuda.processors(0, 2) == []
+
+
+def test_all_threads_of_a_party_go_where_it_is_timed_and_back():
+    before = os.sched_getaffinity(0)
+    device = CudaPartyDevice.__new__(CudaPartyDevice)
+    device._wide_on, device._timed_on = sorted(before), sorted(before)[:1]
+    ready, end, number = threading.Event(), threading.Event(), []
+
+    def work():
+        number.append(threading.get_native_id())
+        ready.set()
+        end.wait()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    ready.wait()
+    try:
+        for wide, expected in ((False, {min(before)}), (True, before)):
+            device.spread(wide)
+            assert os.sched_getaffinity(0) == os.sched_getaffinity(number[0]) == expected
+    finally:
+        end.set()
+        thread.join()
+        for entry in Path("/proc/self/task").iterdir():
+            os.sched_setaffinity(int(entry.name), before)
+
+
+def test_sides_are_at_their_places_before_they_warm_up(monkeypatch):
+    """What a process loads at its first calls is then where it will be timed."""
+    from verifier.tournament import Tournament
+
+    said = []
+
+    class Party:
+        def ask(self, request):
+            said.append(request)
+
+    class Caller:
+        party = Party()
+
+    class Side:
+        caller = Caller()
+
+    class Pair:
+        sides = [Side(), Side()]
+
+    class Stop(Exception):
+        pass
+
+    def warm_up(self, pairs):
+        said.append("warm up")
+        raise Stop
+
+    monkeypatch.setattr(Tournament, "_warm_up", warm_up)
+    monkeypatch.setattr(Tournament, "_tell", lambda self, text: None)
+    tournament = Tournament.__new__(Tournament)
+    tournament.job = type("Job", (), {"tier": "full"})()
+    tournament.trials = type("Trials", (), {"limits": None})()
+    with pytest.raises(Stop):
+        tournament._measure([Pair()], [], None, 1.0)
+    assert said == ["rest", "rest", "warm up"]
