@@ -1,11 +1,12 @@
 """What opens where an IPC handle of CUDA is changed: only the memory that it was made for, or other parties' as well?
 
-    python bench/ipc_handles.py [--device 0] [--limit-seconds 60] --out RESULT.json
+    python bench/ipc_handles.py [--device 0] [--limit-seconds 60] [--shared] --out RESULT.json
 
 One process (as the judge) allocates blocks, fills each with a mark of its own, and exports all but the last. The first handle goes to an attacker,
 the second to a victim that holds it open. The attacker changes its handle: each of the 64 bytes in each of the 255 other ways, and the bytes in which
 the other handles differ from its own, as far as it could know them. Whatever opens is read: its own mark, another block's, none, or a fault. A fault
 ends a CUDA context, so another attacker goes on behind it. Outside the sandbox, as the same user: what fails here fails inside it too.
+With `--shared` all blocks but the attacker's own are shared by descriptors instead (`verifier/devices/cuda_shared.py`), and nobody exports them.
 Raw results: how often each byte could be changed and what then opened. Exit status 1 where another block's memory was read.
 """
 
@@ -26,7 +27,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from verifier.devices import cuda_driver  # noqa: E402
+from verifier.devices import cuda_driver, cuda_shared  # noqa: E402
 
 BLOCKS, BLOCK_BYTES = 6, 4 << 20
 MARK = 16  # bytes
@@ -101,17 +102,21 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", type=int, default=0)
     parser.add_argument("--limit-seconds", type=float, default=60)
+    parser.add_argument("--shared", action="store_true")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     begin = time.monotonic()
     if cuda_driver.driver() is None:
         parser.error(f"no CUDA device: {cuda_driver.why_no_driver()}")
     cuda_driver.use_primary_context(arguments.device)
-    pointers = [cuda_driver.allocate(BLOCK_BYTES) for _ in range(BLOCKS)]
+    if arguments.shared:
+        pointers = [cuda_driver.allocate(BLOCK_BYTES), *(cuda_shared.allocate(arguments.device, BLOCK_BYTES)[0] for _ in range(BLOCKS - 1))]
+    else:
+        pointers = [cuda_driver.allocate(BLOCK_BYTES) for _ in range(BLOCKS)]
     marks = [bytes([16 * (number + 1) + at % 16 for at in range(MARK)]) for number in range(BLOCKS)]
     for pointer, mark in zip(pointers, marks, strict=True):
         write(pointer, mark * (BLOCK_BYTES // MARK))
-    handles = [cuda_driver.export_memory(pointer) for pointer in pointers[:-1]]
+    handles = [cuda_driver.export_memory(pointer) for pointer in (pointers[:1] if arguments.shared else pointers[:-1])]
     spawn = multiprocessing.get_context("spawn")
 
     def start(target: Any, *given: Any) -> tuple[Any, Connection]:
@@ -121,8 +126,8 @@ def main() -> int:
         there.close()
         return process, here
 
-    victim, to_victim = start(holder, handles[1])
-    assert to_victim.recv() == marks[1], "the victim does not see its own block"
+    victim, to_victim = start(holder, handles[-1] if arguments.shared else handles[1])
+    assert to_victim.recv() == marks[0 if arguments.shared else 1], "the victim does not see its own block"
     names = {mark.hex(): ("own" if number == 0 else f"block {number}") for number, mark in enumerate(marks)}
     rotated = {mark[at:] + mark[:at]: number for number, mark in enumerate(marks) for at in range(MARK)}  # opened in the middle of a block
     left, counts, opened, faults = guesses_for(handles), Counter[str](), [], []
@@ -159,6 +164,7 @@ def main() -> int:
     differ = [[at for at in range(len(handles[0])) if handles[0][at] != other[at]] for other in handles[1:]]
     result = {
         "what": "IPC handles of CUDA with bytes changed, outside the sandbox, as the same user",
+        "others' memory is shared by": "descriptor" if arguments.shared else "handle",
         "device": cuda_driver.facts(arguments.device).name,
         "driver": cuda_driver.driver_cuda_version(),
         "guesses": whole,

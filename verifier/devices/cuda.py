@@ -1,4 +1,4 @@
-"""The judge's half of a CUDA device: its memory is exported to parties by raw IPC handles, and it flushes, samples and probes the GPU."""
+"""The judge's half of a CUDA device: its memory is exported to parties, and it flushes, samples and probes the GPU."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from verifier.devices import cuda_driver, cuda_rates
 from verifier.devices.base import Arena, Bind, Ceiling, Device, DeviceError
-from verifier.devices.cuda_arena import CudaArena
+from verifier.devices.cuda_arena import arena
 from verifier.devices.cuda_driver import CudaError, GpuFacts, GpuIdentity, Nvml
 from verifier.shim.clock import ClockError, build_clock
 
@@ -148,7 +148,7 @@ class CudaDevice(Device):
         )
 
     def allocate(self, nbytes: int) -> Arena:
-        return CudaArena(nbytes, self.torch_device)
+        return arena(nbytes, self.torch_device)
 
     polling_seconds = 0.05
     process_bytes = 700 << 20  # a context, torch's kernels, the clock's scratch buffer

@@ -1,13 +1,17 @@
-"""Device memory of the judge that a party maps by a raw IPC handle."""
+"""Device memory of the judge that a party maps, by a raw IPC handle or by a file descriptor."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 from typing import Any
 
-from verifier.devices import cuda_driver
+from verifier.devices import cuda_driver, cuda_shared
 from verifier.devices.base import Arena, NoRoom
 from verifier.devices.cuda_driver import CudaError, DeviceBytes
+
+# "handle" or "descriptor" (`cuda_shared.py`), for the judge and all its parties.
+SHARING = os.environ.get("STITCH_SHARING", "handle")
 
 
 class CudaArena(Arena):
@@ -17,35 +21,65 @@ class CudaArena(Arena):
         import torch
 
         self.nbytes = nbytes = max(nbytes, 4096)
+        self._owner: DeviceBytes | None = None
         try:
             try:
-                self._pointer = cuda_driver.allocate(nbytes)
+                self._owner = self._allocated(torch.device(torch_device).index or 0)
             except CudaError:
                 torch.cuda.empty_cache()
-                self._pointer = cuda_driver.allocate(nbytes)
+                self._owner = self._allocated(torch.device(torch_device).index or 0)
         except CudaError as error:
             figures = ""
             with contextlib.suppress(CudaError):
                 free, total = cuda_driver.free_memory()
                 figures = f", and {free / 2**30:.1f} of {total / 2**30:.1f} GiB are free"
             raise NoRoom(f"{nbytes / 2**30:.1f} GiB of GPU memory are needed{figures} ({error.name})") from None
-        self.handle: dict[str, Any] = {"ipc": cuda_driver.export_memory(self._pointer).hex(), "nbytes": nbytes}
-        self._owner = DeviceBytes(self._pointer, nbytes)
         self._view = torch.as_tensor(self._owner, device=torch_device)
+
+    def _allocated(self, device: int) -> DeviceBytes:
+        """Sets `handle`, and `fds` where there are any."""
+        pointer = cuda_driver.allocate(self.nbytes)
+        self.handle = {"ipc": cuda_driver.export_memory(pointer).hex(), "nbytes": self.nbytes}
+        return DeviceBytes(pointer, self.nbytes)
 
     @property
     def bytes(self) -> Any:
         return self._view
 
     def leave(self) -> None:
+        assert self._owner is not None, "the arena is closed"
         self._owner.freed = True
-        self._pointer, self._view, self._owner = 0, None, None
+        self._view, self._owner = None, None
 
     def close(self) -> None:
-        if self._pointer:
-            pointer, self._pointer = self._pointer, 0
-            self._view = self._owner = None
-            try:
-                cuda_driver.free(pointer)
-            except CudaError:
-                pass  # a device that failed has nothing left to free
+        if self._owner is not None:
+            owner, self._owner, self._view = self._owner, None, None
+            with contextlib.suppress(CudaError):  # a device that failed has nothing left to free
+                owner.release()
+
+
+class SharedCudaArena(CudaArena):
+    """Memory that goes by a descriptor: a party that still maps it when the judge lets go keeps it for itself."""
+
+    def _allocated(self, device: int) -> DeviceBytes:
+        pointer, size, descriptor = cuda_shared.allocate(device, self.nbytes)
+        self.handle = {"shared": size, "nbytes": self.nbytes}
+        self.fds = (descriptor,)
+        return cuda_shared.SharedBytes(pointer, self.nbytes, size)
+
+    def close(self) -> None:
+        super().close()
+        self._end()
+
+    def _end(self) -> None:
+        fds, self.fds = self.fds, ()
+        for fd in fds:
+            os.close(fd)
+
+    def __del__(self) -> None:
+        self._end()
+
+
+def arena(nbytes: int, torch_device: str) -> CudaArena:
+    """Raises `NoRoom`."""
+    return (SharedCudaArena if SHARING == "descriptor" else CudaArena)(nbytes, torch_device)

@@ -256,10 +256,13 @@ class DeviceBytes:
         self.pointer = pointer
         self.__cuda_array_interface__ = {"shape": (nbytes,), "typestr": "|u1", "data": (pointer, False), "version": 3, "strides": None}
 
+    def release(self) -> None:
+        free(self.pointer)
+
     def __del__(self) -> None:
         if self.freed:
             with contextlib.suppress(CudaError):  # a device that failed has nothing left to free
-                free(self.pointer)
+                self.release()
 
 
 class Nvml:

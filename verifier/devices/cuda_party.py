@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from verifier.devices import cuda_driver
+from verifier.devices import cuda_driver, cuda_shared
 from verifier.devices.base import PartyDevice
 from verifier.devices.cuda_driver import DeviceBytes
 from verifier.shim.clock import Clock, ClockError
@@ -38,6 +38,7 @@ class CudaPartyDevice(PartyDevice):
 
     def __init__(self, config: dict[str, Any]):
         self._timed_on, self._wide_on = config.get("processors") or [], config.get("wide_processors") or []
+        self._shared: dict[int, int] = {}  # mappings that came by a descriptor: address, bytes
         torch.cuda.init()
         self._tiny = torch.zeros(64, device=self.torch_device)
         context = cuda_driver.use_primary_context(0)
@@ -45,14 +46,23 @@ class CudaPartyDevice(PartyDevice):
         self._clock = Clock(Path(path), context, flush_bytes=int(config["flush_bytes"]), warm_ms=WARM_MS)
 
     def attach(self, handle: dict[str, Any], fds: list[int]) -> torch.Tensor:
-        for fd in fds:
-            os.close(fd)
-        pointer = cuda_driver.import_memory(bytes.fromhex(handle["ipc"]))
+        try:
+            if "shared" in handle:
+                pointer = cuda_shared.attach(0, fds[0], int(handle["shared"]))
+                self._shared[pointer] = int(handle["shared"])
+            else:
+                pointer = cuda_driver.import_memory(bytes.fromhex(handle["ipc"]))
+        finally:
+            for fd in fds:
+                os.close(fd)
         return torch.as_tensor(DeviceBytes(pointer, int(handle["nbytes"])), device=self.torch_device)
 
     def detach(self, arena: torch.Tensor) -> None:
         torch.cuda.synchronize()
-        cuda_driver.close_memory(arena.data_ptr())
+        if (size := self._shared.pop(arena.data_ptr(), 0)) > 0:
+            cuda_shared.free(arena.data_ptr(), size)
+        else:
+            cuda_driver.close_memory(arena.data_ptr())
 
     def trim(self, need: int = 0) -> None:
         free, total = cuda_driver.free_memory()

@@ -1,0 +1,75 @@
+"""Device memory by a descriptor: what is asked of the driver, in which order, and that nothing is left behind. The driver is a stand-in."""
+
+import ctypes
+import os
+
+import pytest
+
+from verifier.devices import cuda_shared
+from verifier.devices.cuda_driver import CudaError
+from verifier.devices.cuda_shared import SharedBytes
+
+BLOCK = 2 << 20
+
+
+class Driver:
+    """Says yes, but to `fails`; hands out numbers."""
+
+    def __init__(self):
+        self.calls, self.fails, self.descriptor = [], "", os.open("/dev/null", os.O_RDONLY)
+
+    def call(self, function, *arguments):
+        self.calls.append(function)
+        if function == self.fails:
+            raise CudaError(function, 2, "CUDA_ERROR_OUT_OF_MEMORY")
+        if function == "cuMemGetAllocationGranularity":
+            properties = arguments[1]._obj
+            assert (properties.type, properties.handle_types, properties.location.type, properties.location.id) == (1, 1, 1, 3)
+            arguments[0]._obj.value = BLOCK
+        elif function in ("cuMemCreate", "cuMemAddressReserve", "cuMemImportFromShareableHandle"):
+            arguments[0]._obj.value = {"cuMemCreate": 7, "cuMemAddressReserve": 0x7000_0000, "cuMemImportFromShareableHandle": 8}[function]
+        elif function == "cuMemExportToShareableHandle":
+            arguments[0]._obj.value = self.descriptor
+        if function in ("cuMemCreate", "cuMemAddressReserve", "cuMemUnmap", "cuMemAddressFree"):
+            assert arguments[1].value == 2 * BLOCK
+
+
+@pytest.fixture
+def driver(monkeypatch):
+    driver = Driver()
+    monkeypatch.setattr(cuda_shared, "call", driver.call)
+    yield driver
+    os.close(driver.descriptor)
+
+
+def test_the_layout_of_the_drivers_structures():
+    """As cuda.h has them on 64-bit Linux."""
+    assert ctypes.sizeof(cuda_shared._Properties) == 32 and cuda_shared._Properties.flags.offset == 24
+    assert cuda_shared._Properties.location.offset == 8 and ctypes.sizeof(cuda_shared._Access) == 12
+
+
+def test_memory_is_held_by_its_mapping_and_its_descriptor_alone(driver):
+    pointer, size, descriptor = cuda_shared.allocate(3, BLOCK + 1)
+    assert (pointer, size, descriptor) == (0x7000_0000, 2 * BLOCK, driver.descriptor) and not os.get_inheritable(descriptor)
+    assert driver.calls == [
+        "cuMemGetAllocationGranularity", "cuMemCreate", "cuMemAddressReserve", "cuMemMap", "cuMemSetAccess", "cuMemExportToShareableHandle",
+        "cuMemRelease",
+    ]  # fmt: skip
+    driver.calls.clear()
+    SharedBytes(pointer, BLOCK + 1, size).release()
+    assert driver.calls == ["cuMemUnmap", "cuMemAddressFree"]
+
+
+def test_a_party_maps_it_and_lets_go(driver):
+    assert cuda_shared.attach(0, driver.descriptor, 2 * BLOCK) == 0x7000_0000
+    assert driver.calls == ["cuMemImportFromShareableHandle", "cuMemAddressReserve", "cuMemMap", "cuMemSetAccess", "cuMemRelease"]
+    os.fstat(driver.descriptor)  # the caller's to close
+
+
+@pytest.mark.parametrize("fails", ["cuMemMap", "cuMemSetAccess", "cuMemExportToShareableHandle"])
+def test_what_fails_leaves_nothing(driver, fails):
+    driver.fails = fails
+    with pytest.raises(CudaError):
+        cuda_shared.allocate(3, 2 * BLOCK)
+    assert driver.calls.count("cuMemRelease") == driver.calls.count("cuMemAddressFree") == 1
+    assert driver.calls.count("cuMemUnmap") == (fails != "cuMemMap")
