@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Benchmarks on a GPU host, one after the other, each within the time that is left; what they write goes to $OUT (or the folder bench-out):
 #   [LIMIT_SECONDS=560] [CHECKOUT=.kb/KernelBench] [DEVICES=cuda:0,cuda:1] bench/sitting.sh STEP[=SECONDS] ...
-# Steps: bytecode, sweep, kernels, corpus, verdict, host, llm, landscapes, confirm, calibration, profiles, triton, recurrent, gpu-tests (below, what each does).
+# Steps: bytecode, sweep, kernels, corpus, verdict, host, llm, landscapes, confirm, handles, calibration, profiles, triton, recurrent, gpu-tests (below, what each does).
 # Results that bench/results holds are gone on with. FORMS=all, ONLY=REGEX (corpus), SETS, SHARE, MORE (sweep, corpus) and EXAMPLE (host) say more.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -73,6 +73,12 @@ one_landscape() {
   "$python" bench/landscapes.py --device "$device" --shard "$shard" --keep "$kept" ${FACTS:+--facts "$FACTS"} "$@"
   local status=$?
   cp "$kept/part-$part.json" "$out"
+  return $status
+}
+handles() {
+  local status=0
+  "$python" bench/ipc_handles.py --device "${device#*:}" --limit-seconds $((left / 2)) --out "$out/verifier-ipc-handles-h200.json" || status=$?
+  "$python" bench/ipc_handles.py --device "${device#*:}" --limit-seconds $((left / 2)) --shared --out "$out/verifier-ipc-handles-shared-h200.json" || status=$?
   return $status
 }
 calibration() { each one_calibration; }
