@@ -105,6 +105,7 @@ class Bench:
         self.result: dict[str, Any] = {"device": self.device.environment().model_dump(), "shard": arguments.shard, "rows": []}
         if arguments.resume and self.out.exists():
             self.result = json.loads(self.out.read_text())
+        self.known = json.loads(arguments.known.read_text())["rows"] if arguments.known and arguments.known.exists() else []
         self.deadline = time.monotonic() + arguments.limit_seconds
         self._slow_cycles: dict[str, int] = {}
 
@@ -119,8 +120,7 @@ class Bench:
     def _run(self) -> None:
         self._calibrate()
         index, count = (int(part) for part in self.arguments.shard.split("/"))
-        known = json.loads(self.arguments.known.read_text())["rows"] if self.arguments.known and self.arguments.known.exists() else []
-        for part, task, missing in self._plan(index, count, {(row["part"], row["task"], row["repeat"]) for row in [*known, *self.result["rows"]]}):
+        for part, task, missing in self._plan(index, count, {(row["part"], row["task"], row["repeat"]) for row in self._rows()}):
             if missing and time.monotonic() < self.deadline:
                 try:
                     self._task(part, task, missing)
@@ -135,11 +135,15 @@ class Bench:
         with open(self.data_dir / "calibration.lock", "w") as lock:
             with self.pool.gate.idle():
                 fcntl.flock(lock, fcntl.LOCK_EX)
-            if not kept.exists():
+            model = self.device.environment().device_model
+            if not kept.exists() or json.loads(kept.read_text())["device_model"] != model:
                 found = calibrate(CalibrateJob(seconds=4), self.pool, self.data_dir, lambda event: print(event.detail, flush=True))
                 kept.write_text(found.model_dump_json())
         self.result["calibration"] = json.loads(kept.read_text())
         print(self.result["calibration"]["repeatability"], flush=True)
+
+    def _rows(self) -> list[dict[str, Any]]:
+        return [*self.known, *self.result["rows"]]
 
     def _plan(self, index: int, count: int, done: set[tuple[str, str, int]]) -> list[tuple[str, str, list[int]]]:
         """Every task on every shard, so that differences between GPUs are in the result: what is left of its repetitions is dealt out, not tasks."""
@@ -214,7 +218,7 @@ class Bench:
     def _cycles(self, name: str, source: str, session: ReferenceSession) -> int:
         """Clock cycles that last 3 % of a call: by eager's own time in the rows of this task, or in a first measurement that is not kept."""
         if name not in self._slow_cycles:
-            known = [row["eager_ms"] for row in self.result["rows"] if row["task"] == name]
+            known = [row["eager_ms"] for row in self._rows() if row["task"] == name]
             if not known:
                 self._refill()
                 known = [self._measure(session, source, own_candidate(source))["eager_ms"]]

@@ -332,11 +332,17 @@ def percent(value: float | None) -> str:
     return "" if value is None else f"{value:.0%}"
 
 
+def complete(row: dict[str, Any]) -> int:
+    """How many sides of a task were profiled: a later part's row takes the place of one that is no more complete."""
+    return sum(row.get(side, {}).get("tool") is not None for side in ("reference", "program"))
+
+
 def merge(arguments: argparse.Namespace) -> int:
     content: dict[str, Any] = {}
     for part in arguments.merge:
         found = json.loads(gzip.decompress(part.read_bytes()) if part.suffix == ".gz" else part.read_text())
-        content = {**found, "tasks": {**content.get("tasks", {}), **found["tasks"]}}
+        tasks = content.get("tasks", {})
+        content = {**found, "tasks": tasks | {task: row for task, row in found["tasks"].items() if complete(row) >= complete(tasks.get(task, {}))}}
     notes = json.loads(arguments.notes.read_text()) if arguments.notes else {}
     content["tasks"] = {task: content["tasks"][task] for task in dict.fromkeys([*TASKS, *content["tasks"]]) if content["tasks"].get(task)}
     for row in content["tasks"].values():

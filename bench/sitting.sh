@@ -2,7 +2,7 @@
 # Benchmarks on a GPU host, one after the other, each within the time that is left; what they write goes to $OUT (or the folder bench-out):
 #   [LIMIT_SECONDS=560] [CHECKOUT=.kb/KernelBench] [DEVICES=cuda:0,cuda:1] bench/sitting.sh STEP[=SECONDS] ...
 # Steps: bytecode, sweep, kernels, corpus, verdict, host, llm, landscapes, confirm, handles, calibration, profiles, triton, recurrent, gpu-tests (below, what each does).
-# Results that bench/results holds are gone on with. FORMS=all, ONLY=REGEX (corpus), SETS, SHARE, MORE (sweep, corpus) and EXAMPLE (host) say more.
+# Results that bench/results holds are gone on with. FORMS=all, ONLY=REGEX (corpus), CORPUS (further options), SETS, SHARE, MORE (sweep, kernels) and EXAMPLE (host) say more.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 export PYTHONPATH=.${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1
@@ -54,7 +54,7 @@ kernels() {
 corpus() { each one_corpus; }
 one_corpus() {
   "$python" bench/corpus.py --device "$device" --shard "$shard" --forms "${FORMS:-short}" ${ONLY:+--only "$ONLY"} --resume --limit-seconds "$left" \
-    --out "$out/corpus-$part.json" ${MORE:-}
+    --out "$out/corpus-$part.json" ${CORPUS:-}
 }
 verdict() {
   "$python" bench/time_to_verdict.py --device "$device" --kernelbench "$checkout" --repeats "${REPEATS:-1}" --out "$out/verifier-time-to-verdict-h200.json"
@@ -81,10 +81,13 @@ handles() {
   "$python" bench/ipc_handles.py --device "${device#*:}" --limit-seconds $((left / 2)) --shared --out "$out/verifier-ipc-handles-shared-h200.json" || status=$?
   return $status
 }
-calibration() { each one_calibration; }
+calibration() {
+  local host=${HOST_DATA:-$(mktemp -d)}  # one calibration of the host for all, made anew in each sitting
+  each one_calibration
+}
 one_calibration() {
   "$python" bench/calibration.py "$checkout" --device "$device" --shard "$shard" --resume --known "$results/verifier-calibration-h200.json" \
-    --host "${HOST_DATA:-.data/calibration}" --timing-seconds "${TIMING_SECONDS:-2}" --limit-seconds "$left" --out "$out/calibration-$part.json"
+    --host "$host" --timing-seconds "${TIMING_SECONDS:-2}" --limit-seconds "$left" --out "$out/calibration-$part.json"
 }
 profiles() { each one_profile; }
 one_profile() {

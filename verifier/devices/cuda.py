@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from verifier.devices import cuda_driver, cuda_rates
 from verifier.devices.base import Arena, Bind, Ceiling, Device, DeviceError
-from verifier.devices.cuda_arena import arena
+from verifier.devices.cuda_arena import arena, sharing
 from verifier.devices.cuda_driver import CudaError, GpuFacts, GpuIdentity, Nvml
 from verifier.shim.clock import ClockError, build_clock
 
@@ -56,6 +56,7 @@ class CudaDevice(Device):
         self.name = self.torch_device = f"cuda:{self.index}"
         self.data_dir = data_dir
         only = cuda_driver.only_gpu() if self.index == 0 else None
+        sharing()  # a wrong setting is said at once
         self.identity: GpuIdentity = only or GpuIdentity(self.facts.uuid, self.facts.capability)
         self.nvml = Nvml(self.identity.uuid)
         try:

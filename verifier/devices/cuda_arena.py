@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+from functools import cache
 from typing import Any
 
 from verifier.devices import cuda_driver, cuda_shared
-from verifier.devices.base import Arena, NoRoom
+from verifier.devices.base import Arena, DeviceError, NoRoom
 from verifier.devices.cuda_driver import CudaError, DeviceBytes
 
-# "handle" or "descriptor" (`cuda_shared.py`), for the judge and all its parties.
-SHARING = os.environ.get("STITCH_SHARING", "handle")
+WAYS = ("handle", "descriptor")  # of sharing, for a judge and all its parties: by a raw IPC handle, or as `cuda_shared.py` says
 
 
 class CudaArena(Arena):
@@ -65,7 +65,7 @@ class SharedCudaArena(CudaArena):
         pointer, size, descriptor = cuda_shared.allocate(device, self.nbytes)
         self.handle = {"shared": size, "nbytes": self.nbytes}
         self.fds = (descriptor,)
-        return cuda_shared.SharedBytes(pointer, self.nbytes, size)
+        return cuda_shared.SharedBytes(pointer, self.nbytes, size, device)
 
     def close(self) -> None:
         super().close()
@@ -82,4 +82,13 @@ class SharedCudaArena(CudaArena):
 
 def arena(nbytes: int, torch_device: str) -> CudaArena:
     """Raises `NoRoom`."""
-    return (SharedCudaArena if SHARING == "descriptor" else CudaArena)(nbytes, torch_device)
+    return (SharedCudaArena if sharing() == "descriptor" else CudaArena)(nbytes, torch_device)
+
+
+@cache
+def sharing() -> str:
+    """One of `WAYS`. Raises `DeviceError`."""
+    chosen = os.environ.get("STITCH_SHARING") or WAYS[0]
+    if chosen not in WAYS:
+        raise DeviceError(f"STITCH_SHARING={chosen}: it is one of {', '.join(WAYS)}, or not set")
+    return chosen

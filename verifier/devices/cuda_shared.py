@@ -69,18 +69,25 @@ def attach(device: int, descriptor: int, size: int) -> int:
 
 def free(pointer: int, size: int) -> None:
     """Ends this process's mapping. Work on it must have ended."""
-    call("cuMemUnmap", ctypes.c_uint64(pointer), ctypes.c_size_t(size))
-    call("cuMemAddressFree", ctypes.c_uint64(pointer), ctypes.c_size_t(size))
+    try:
+        call("cuMemUnmap", ctypes.c_uint64(pointer), ctypes.c_size_t(size))
+    finally:
+        call("cuMemAddressFree", ctypes.c_uint64(pointer), ctypes.c_size_t(size))
 
 
 class SharedBytes(DeviceBytes):
-    """`size`: bytes of the mapping."""
+    """`size`: bytes of the mapping. To unmap memory does not wait for work on it, as freeing it does: so this waits, in whichever thread the last
+    tensor goes."""
 
-    def __init__(self, pointer: int, nbytes: int, size: int):
+    def __init__(self, pointer: int, nbytes: int, size: int, device: int):
         super().__init__(pointer, nbytes)
-        self.size = size
+        self.size, self.device = size, device
 
     def release(self) -> None:
+        import torch
+
+        with contextlib.suppress(RuntimeError):  # a device that failed is waited for no longer
+            torch.cuda.synchronize(self.device)
         free(self.pointer, self.size)
 
 

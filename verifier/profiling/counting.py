@@ -91,10 +91,12 @@ def enough_launches(timeline: Timeline, wanted: list[str]) -> int:
     )
     launched = np.flatnonzero(inside)
     launched = launched[np.argsort(columns["start"][launched], kind="stable")]
-    seen: Counter[tuple[int, int]] = Counter()
+    seen: Counter[tuple[int, str]] = Counter()
     needed = 0
     for position, index in enumerate(launched.tolist(), start=1):
-        kernel = (int(columns["name"][index]), int(columns["detail"][index]))
+        described = int(columns["detail"][index])
+        detail = timeline.details[described - 1] if described else {}  # each node of a graph has its own
+        kernel = (int(columns["name"][index]), str((detail.get("grid"), detail.get("block"))))
         seen[kernel] += 1
         if seen[kernel] <= SAMPLES:
             needed = position

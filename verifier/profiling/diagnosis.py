@@ -31,6 +31,7 @@ LAUNCH_SHARE = 0.3  # of the program's time
 BUSY_ENOUGH = 0.8
 WAITING = 0.5  # of the wall time in which a GPU worked: below it, the host's launches set the pace
 FLOOR_BEATEN = 0.9  # a program clearly below the floor shows that its data stayed in a cache: then the floor is none
+TENSORS_USED = 5.0  # per cent of their peak: less is what any kernel shows
 WORTH = 0.1  # of the program's time: a fault that costs less does not decide the class
 SHOWN_FAULTS = 4
 
@@ -106,7 +107,7 @@ def diagnose(
     if top is not None and len(evidence) < 5:
         means = "the longest of the program's own kernels" if top.own else "the longest, from the library"
         evidence.append(Evidence(figure=f"share of {top.name[:80]}", value=round(100 * top.share, 1), unit="%", means=means))
-    text = _sentence(bottleneck, headroom, memory, compute, units)
+    text = _sentence(bottleneck, headroom, memory, compute, units, profile)
     if worst is not None:
         text = f"{worst.says} It costs about {100 * worst.lost_us / time_us:.0f} % of the call. {text}"
     return Diagnosis(bottleneck=bottleneck, headroom=headroom, evidence=evidence, text=text, grade=_grade(profile), faults=faults[:SHOWN_FAULTS])
@@ -217,13 +218,22 @@ def _floor(floor_ms: float, headroom: float) -> Evidence:
     return Evidence(figure="time over floor", value=round(headroom, 3), unit="x", means=means)
 
 
-def _sentence(bottleneck: str, headroom: float | None, memory: float, compute: float, units: tuple[float, float] | None) -> str:
+def _on_tensor_cores(profile: Profile | None) -> bool:
+    return any((counters.read(kernel, counters.TENSOR_SHARE) or 0.0) >= TENSORS_USED for kernel in (profile.kernels if profile else []))
+
+
+def _sentence(
+    bottleneck: str, headroom: float | None, memory: float, compute: float, units: tuple[float, float] | None, profile: Profile | None
+) -> str:
     left = f"; {headroom:.2f}x above the floor" if headroom is not None and headroom >= FLOOR_BEATEN else ""
-    arithmetic = f"{100 * compute:.0f} %" if compute <= 1 else "on tensor cores"
-    own = f"{100 * compute:.0f} % of the fp32 arithmetic" if compute <= 1 else f"on tensor cores, {compute:.2f} times what the fp32 units can do"
+    arithmetic, own = f"{100 * compute:.0f} %", f"{100 * compute:.0f} % of the fp32 arithmetic"
+    if compute > 1:
+        where = "on tensor cores" if _on_tensor_cores(profile) else "less of it than the task's operators count"
+        arithmetic, own = where, f"{where}, {compute:.2f} times what the fp32 units can do"
     least = f"{100 * memory:.0f} % of the bandwidth with the least traffic possible"
-    if units is not None and max(units) >= SETS_THE_PACE > 2 * max(memory, compute):
+    if units is not None and units[0] >= SETS_THE_PACE > 2 * max(memory, compute):
         own = f"the multiprocessors are {100 * units[0]:.0f} % busy, the task's own arithmetic would take {100 * compute:.0f} %"
+    if units is not None and units[1] >= SETS_THE_PACE > 2 * max(memory, compute):
         least = f"the memory path is {100 * units[1]:.0f} % busy, the least traffic possible would take {100 * memory:.0f} %"
     return {
         "none": f"At the floor{left}: nothing worth having is left.",

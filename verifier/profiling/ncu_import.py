@@ -190,9 +190,10 @@ def problem(log: str, printed: str) -> str:
     for mark, sentence in _KNOWN:
         if mark in log or mark in printed:
             return sentence
-    if launches := read_launches(log):
-        return f"it counted {', '.join(dict.fromkeys(launch.kernel for launch in launches))[:300]}: none of the kernels of this profile"
     errors = [line for line in log.splitlines() if line.startswith("==ERROR==")]
+    if not errors and (launches := read_launches(log)):
+        names = ", ".join(dict.fromkeys(launch.kernel for launch in launches))[:300]
+        return f"its table names {names}: none is a kernel of this profile, or all counters are empty"
     return last_lines("\n".join(errors)) or last_lines(log, 2) or last_lines(printed) or "it wrote nothing"
 
 

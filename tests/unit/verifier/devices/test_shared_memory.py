@@ -4,10 +4,13 @@ import ctypes
 import os
 
 import pytest
+import torch
 
-from verifier.devices import cuda_shared
+from verifier.devices import cuda_arena, cuda_shared
+from verifier.devices.base import DeviceError
 from verifier.devices.cuda_driver import CudaError
 from verifier.devices.cuda_shared import SharedBytes
+from verifier.starting import judge_environment
 
 BLOCK = 2 << 20
 
@@ -48,7 +51,7 @@ def test_the_layout_of_the_drivers_structures():
     assert cuda_shared._Properties.location.offset == 8 and ctypes.sizeof(cuda_shared._Access) == 12
 
 
-def test_memory_is_held_by_its_mapping_and_its_descriptor_alone(driver):
+def test_memory_is_held_by_its_mapping_and_its_descriptor_alone(driver, monkeypatch):
     pointer, size, descriptor = cuda_shared.allocate(3, BLOCK + 1)
     assert (pointer, size, descriptor) == (0x7000_0000, 2 * BLOCK, driver.descriptor) and not os.get_inheritable(descriptor)
     assert driver.calls == [
@@ -56,8 +59,9 @@ def test_memory_is_held_by_its_mapping_and_its_descriptor_alone(driver):
         "cuMemRelease",
     ]  # fmt: skip
     driver.calls.clear()
-    SharedBytes(pointer, BLOCK + 1, size).release()
-    assert driver.calls == ["cuMemUnmap", "cuMemAddressFree"]
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: driver.calls.append(f"wait for {device}"))
+    SharedBytes(pointer, BLOCK + 1, size, 3).release()
+    assert driver.calls == ["wait for 3", "cuMemUnmap", "cuMemAddressFree"]
 
 
 def test_a_party_maps_it_and_lets_go(driver):
@@ -73,3 +77,26 @@ def test_what_fails_leaves_nothing(driver, fails):
         cuda_shared.allocate(3, 2 * BLOCK)
     assert driver.calls.count("cuMemRelease") == driver.calls.count("cuMemAddressFree") == 1
     assert driver.calls.count("cuMemUnmap") == (fails != "cuMemMap")
+
+
+@pytest.mark.parametrize(("chosen", "expected"), [(None, "handle"), ("", "handle"), ("descriptor", "descriptor"), ("fd", None)])
+def test_the_way_of_sharing_reaches_a_judge_and_is_checked(monkeypatch, chosen, expected):
+    monkeypatch.delenv("STITCH_SHARING", raising=False)
+    if chosen is not None:
+        monkeypatch.setenv("STITCH_SHARING", chosen)
+    assert judge_environment().get("STITCH_SHARING") == chosen
+    cuda_arena.sharing.cache_clear()
+    try:
+        if expected is None:
+            with pytest.raises(DeviceError, match="STITCH_SHARING=fd: it is one of handle, descriptor"):
+                cuda_arena.sharing()
+        else:
+            assert cuda_arena.sharing() == expected
+    finally:
+        cuda_arena.sharing.cache_clear()
+
+
+def test_tools_in_unusual_places_are_known_to_a_judge(monkeypatch):
+    for name in ("STITCH_NSYS", "STITCH_NSYS_LIBRARIES", "STITCH_NCU", "STITCH_COMPUTE_SANITIZER"):
+        monkeypatch.setenv(name, "/opt/tool")
+        assert judge_environment()[name] == "/opt/tool"

@@ -92,7 +92,8 @@ def test_half_a_namespace_is_taken_off():
     backward = called.replace("Forward", "Backward")
     other, measured = attach([kernel(backward), kernel(called)], [launch])
     assert measured.metrics[counters.TIME] == 6 and not other.metrics
-    assert "it counted void cunn_SoftMaxForward" in problem(table, "")
+    assert "its table names void cunn_SoftMaxForward" in problem(table, "")
+    assert problem("==ERROR== Out of memory\n" + table, "") == "==ERROR== Out of memory"
 
 
 def test_kernels_that_only_the_counters_saw():
