@@ -348,10 +348,9 @@ def merge(arguments: argparse.Namespace) -> int:
     for row in content["tasks"].values():
         for side in ("reference", "program"):
             add_diagnosis(row, side)
-        row.pop("profiles", None)  # the parts keep them, and every counter
-        for side in ("reference", "program"):
-            for kernel in row.get(side, {}).get("kernels", []):
+            for kernel in row.get(side, {}).get("kernels", []):  # the parts keep every counter, and the profiles
                 kernel["metrics"] = {name: value for name, value in kernel["metrics"].items() if name in KEPT_METRICS}
+        row.pop("profiles", None)
     arguments.out.write_text(json.dumps(content, indent=1) + "\n")
     arguments.out.with_suffix(".md").write_text(table(content, notes))
     both = sum(
