@@ -1,7 +1,7 @@
 """How far the verifier's own intervals can be believed, on one device:
 
     python bench/calibration.py CHECKOUT --device cuda:0 --shard 0/4 --out FILE.json [--resume] [--host FOLDER] [--limit-seconds 560]
-                                [--parts same,slower,repeat]
+                                [--parts same,slower,repeat] [--tasks REGEX]
 
 - `same`: each of ten tasks as its own candidate, 40 times: how many intervals hold 1.0 (at least 372 of 400), how wide they are (median at most 2 %).
 - `slower`: the task's own model and 3 % of its time spent in a waiting kernel, 100 times over tasks whose calls take 1 ms or more: how many intervals
@@ -94,8 +94,9 @@ def slowed(source: str, cycles: int) -> str:
 class Bench:
     def __init__(self, arguments: argparse.Namespace, data_dir: Path):
         self.arguments = arguments
-        self.device = open_device(arguments.device, data_dir)
-        self.device.take_processors()
+        self.device = open_device(arguments.device, data_dir, later=True)
+        self.device.take_processors()  # before torch has threads, as the judge does
+        self.device.open()
         self.limits = Limits(memory=64 << 30, full_timing=arguments.timing_seconds, correctness=0.5)
         self.pool = Pool(self.device, self.limits, spares=SPARES)
         if self.device.kind == "cuda":  # as the judge does: while another bench measures, this one's processes stand still
@@ -120,8 +121,9 @@ class Bench:
     def _run(self) -> None:
         self._calibrate()
         index, count = (int(part) for part in self.arguments.shard.split("/"))
+        wanted = re.compile(self.arguments.tasks)
         for part, task, missing in self._plan(index, count, {(row["part"], row["task"], row["repeat"]) for row in self._rows()}):
-            if missing and time.monotonic() < self.deadline:
+            if missing and wanted.search(task) and time.monotonic() < self.deadline:
                 try:
                     self._task(part, task, missing)
                 except Exception as error:  # one task must not cost the others
@@ -316,6 +318,7 @@ def main() -> int:
     parser.add_argument("--known", type=Path, metavar="FILE", help="rows of earlier sittings, which are not measured again")
     parser.add_argument("--limit-seconds", type=float, default=3600)
     parser.add_argument("--parts", default="same,slower,repeat")
+    parser.add_argument("--tasks", default="", metavar="REGEX", help="only tasks whose names match")
     parser.add_argument("--timing-seconds", type=float, default=4)
     parser.add_argument("--host", type=Path, metavar="FOLDER", help="what processes on one host share: its calibration")
     parser.add_argument("--summary", nargs="*", metavar="FILE")

@@ -2,7 +2,7 @@
 # Benchmarks on a GPU host, one after the other, each within the time that is left; what they write goes to $OUT (or the folder bench-out):
 #   [LIMIT_SECONDS=560] [CHECKOUT=.kb/KernelBench] [DEVICES=cuda:0,cuda:1] bench/sitting.sh STEP[=SECONDS] ...
 # Steps: bytecode, sweep, kernels, corpus, verdict, host, llm, landscapes, confirm, handles, calibration, profiles, triton, recurrent, gpu-tests (below, what each does).
-# Results that bench/results holds are gone on with. FORMS=all, ONLY=REGEX (corpus), CORPUS (further options), SETS, SHARE, MORE (sweep, kernels) and EXAMPLE (host) say more.
+# Results that bench/results holds are gone on with. FORMS=all, ONLY=REGEX (corpus), CORPUS (further options), SETS, SHARE, MORE (sweep, kernels, calibration) and EXAMPLE (host) say more.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 export PYTHONPATH=.${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1
@@ -87,7 +87,7 @@ calibration() {
 }
 one_calibration() {
   "$python" bench/calibration.py "$checkout" --device "$device" --shard "$shard" --resume --known "$results/verifier-calibration-h200.json" \
-    --host "$host" --timing-seconds "${TIMING_SECONDS:-2}" --limit-seconds "$left" --out "$out/calibration-$part.json"
+    --host "$host" --timing-seconds "${TIMING_SECONDS:-2}" --limit-seconds "$left" --out "$out/calibration-$part.json" ${MORE:-}
 }
 profiles() { each one_profile; }
 one_profile() {

@@ -32,7 +32,7 @@ class Reference(Role):
     module: Any = None
     mutated: list[str] | None = None  # state-dict names that forward changes, known after the first run
     before: dict[str, torch.Tensor] = {}
-    graphed = autotuned = False
+    autotuned = False
 
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
@@ -260,12 +260,6 @@ class Reference(Role):
         if self.autotuned:
             torch.compiler.cudagraph_mark_step_begin()  # its CUDA graphs may overwrite what the call before returned
         return super().do_call(frame)
-
-    def invoke(self, model: Any, inputs: Any, frame: Frame) -> Any:
-        if self.graphed:
-            with torch.no_grad():  # the graph holds the gradients as well
-                return model(*inputs)
-        return super().invoke(model, inputs, frame)
 
     def do_capture(self, frame: Frame) -> dict[str, Any]:
         from verifier.capture import capture

@@ -21,6 +21,8 @@ from verifier.layout import LayoutError, Spec, decode, encode, read_specs, view
 class Role:
     """`held` keeps tensors by name until the judge has made room for them and says `put`."""
 
+    graphed = False  # the model replays a CUDA graph, which holds the gradients as well
+
     def __init__(self, channel: Channel, home: str, device: PartyDevice, frame: Frame):
         self.channel = channel
         self.home = home
@@ -86,6 +88,8 @@ class Role:
         gc.disable()
         output = failure = None
         model = self.model
+        if frame.message.get("processor") is not None:
+            self.device.stand_on(frame.integer("processor"))
         self.device.prepare()
         self.channel.send({"type": "ready"}, timeout=None)
         self.channel.sock.settimeout(None)
@@ -157,8 +161,9 @@ class Role:
         return ""
 
     def invoke(self, model: Any, inputs: Any, frame: Frame) -> Any:
-        """What is measured: forward, or with `backward` forward and the gradients."""
-        wanted = frame.message.get("backward")
+        """What is measured: forward, or with `backward` forward and the gradients. No role has its own, as the host is cold when the clock starts and
+        a Python function more costs a microsecond or two."""
+        wanted = None if self.graphed else frame.message.get("backward")
         if wanted is None:
             with torch.no_grad():
                 return model(*inputs)
@@ -176,8 +181,8 @@ class Role:
 
     def do_rest(self, frame: Frame) -> dict[str, Any]:
         """Ends the idle compilers that torch.compile keeps in processes of its own: what they do is not the model's work, and nobody is to work while
-        another side is timed. A later compilation starts them again. All sides are timed on the same few processors; until then each has had all
-        of its device's, so that many come up at once."""
+        another side is timed. A later compilation starts them again. All sides are timed on the same few processors; until then each has had the
+        others of its device, so that many come up at once."""
         self.device.spread(False)
         compilers = sys.modules.get("torch._inductor.async_compile")
         if compilers is not None:

@@ -60,6 +60,7 @@ class Caller:
     backward: dict | None = None  # what `gradients.forward_backward` wants; null: forward alone
     previous: list[Spec] = field(default_factory=list)
     watches: list[Watch] = field(default_factory=list)  # on the programs, while this other party is timed
+    processor: int | None = None  # of those on which sides are timed
 
     def call(self, values: Values, rng: int, flush: bool = True, fresh_address: bool = True, reread: bool = False) -> Call:
         party, device = self.party, self.party.device
@@ -90,6 +91,8 @@ class Caller:
 
         slot = {"arena": "out", "offsets": offsets, "room": room}
         request = {"tree": values.tree, "rng": rng, "slot": slot, "again": again, "backward": self.backward, **message}
+        if self.processor is not None:
+            request["processor"] = self.processor
         if later:
             request["kept"] = "both" if reread and self.previous else reread
         if reread and later:
@@ -264,9 +267,12 @@ def measure(
     blocks: int,
 ) -> int:
     """Runs `blocks` ABBA blocks from input number `first`: a random order of the sides for one input, the reverse for the next. Every side sees
-    every input once and in the same sequence, so that state moves on alike. `check` gets each call. Returns the next input's number."""
+    every input once and in the same sequence, so that state moves on alike; all sides of a block call from the same processor, each block from the
+    next. `check` gets each call. Returns the next input's number."""
     device = sides[0].caller.party.device
     for _ in range(blocks):
+        for side in sides if device.timed_processors else ():
+            side.caller.processor = len(sides[0].blocks) % device.timed_processors
         order = list(sides)
         rng.shuffle(order)
         block: dict[int, list[float]] = {id(side): [] for side in sides}

@@ -95,7 +95,13 @@ class Device(ABC):
         """Begins, in threads of its own, what `open` will wait for and what needs no torch, so that both go on at once."""
 
     def take_processors(self) -> None:  # noqa: B027  a device that has the whole host has nothing to share
-        """Binds this thread, and what it starts from now on, to the part of the host that is this device's: judges of other devices measure too."""
+        """Binds this thread, and what it starts from now on, to the part of the host that is this device's, and there away from the processors on
+        which sides are timed: judges of other devices measure too, and judges of this one wait beside the one that does."""
+
+    @property
+    def timed_processors(self) -> int:
+        """How many processors the sides of a block share, one block after the other; 0 where parties are bound to none."""
+        return 0
 
     def early(self, role: str) -> bool:
         """Whether a party that gets `role` as soon as it is ready can bring up its device while it imports torch."""
@@ -217,7 +223,10 @@ class PartyDevice(ABC):
         """Gives back memory that is kept, but not used, as the judge's half does. Never between a party's timed calls."""
 
     def spread(self, wide: bool) -> None:  # noqa: B027  only a device whose parties are bound to processors has others to lend
-        """Lets this process use all processors of its device, as from its start; not `wide`: those alone on which it is timed."""
+        """Lets this process use the processors of its device that nobody is timed on, as from its start; not `wide`: those alone on which it is."""
+
+    def stand_on(self, number: int) -> None:  # noqa: B027
+        """The threads that launch work stay on one of the processors on which this process is timed."""
 
     @abstractmethod
     def configure(self, precision: str) -> None:

@@ -85,7 +85,13 @@ class CudaDevice(Device):
 
     @cached_property
     def _wide_processors(self) -> list[int]:
-        return share_of_host(self.index, 1 if cuda_driver.only_gpu() is not None else cuda_driver.gpu_count()) if self._processors else []
+        """The others of this GPU's."""
+        mine = share_of_host(self.index, 1 if cuda_driver.only_gpu() is not None else cuda_driver.gpu_count()) if self._processors else []
+        return [processor for processor in mine if processor not in self._processors]
+
+    @property
+    def timed_processors(self) -> int:
+        return len(self._processors)
 
     def take_processors(self) -> None:
         if self._wide_processors:
@@ -306,8 +312,9 @@ class CudaDevice(Device):
 
 
 def processors(index: int, gpus: int) -> list[int]:
-    """Four processors on which all parties of this GPU are timed, so that those of one evaluation find the same caches: on an H200's host with 16,
-    processes of the same launch-bound code then differed by 2 % instead of 4 %. Empty where there are too few to choose from."""
+    """Four processors on which all parties of this GPU are timed, all sides of a block on the same one, the next block on the next: a processor can
+    be slow for as long as a measurement takes. Where each side was on one of the four by the scheduler's choice, one of 31 intervals of a vision
+    transformer against itself said 1.62x at least, on the busy host of an H200. Empty where there are too few to choose from."""
     mine = share_of_host(index, gpus)
     return mine[2:6] if len(mine) >= 8 else []
 

@@ -11,7 +11,7 @@ from verifier.devices import cuda_driver, cuda_shared
 from verifier.devices.base import Arena, DeviceError, NoRoom
 from verifier.devices.cuda_driver import CudaError, DeviceBytes
 
-WAYS = ("handle", "descriptor")  # of sharing, for a judge and all its parties: by a raw IPC handle, or as `cuda_shared.py` says
+WAYS = ("descriptor", "handle")  # of sharing, for a judge and all its parties: as `cuda_shared.py` says, or by a raw IPC handle
 
 
 class CudaArena(Arena):

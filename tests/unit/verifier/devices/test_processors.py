@@ -1,12 +1,13 @@
 """Which processors a GPU's judge and parties have: a part of the host for each GPU, and of that four on which sides are timed."""
 
+import contextlib
 import os
 import threading
 from pathlib import Path
 
 import pytest
 
-from verifier.devices import cuda
+from verifier.devices import cuda, cuda_party
 from verifier.devices.cuda_party import CudaPartyDevice
 
 
@@ -51,8 +52,61 @@ def test_all_threads_of_a_party_go_where_it_is_timed_and_back():
     finally:
         end.set()
         thread.join()
-        for entry in Path("/proc/self/task").iterdir():
-            os.sched_setaffinity(int(entry.name), before)
+        give_back(before)
+
+
+def give_back(processors):
+    for entry in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(ProcessLookupError):  # it has ended
+            os.sched_setaffinity(int(entry.name), processors)
+
+
+def test_judges_wait_away_from_where_sides_are_timed(host, monkeypatch):
+    host(32)
+    monkeypatch.setattr(cuda.cuda_driver, "only_gpu", lambda: None)
+    monkeypatch.setattr(cuda.cuda_driver, "gpu_count", lambda: 2)
+    device = cuda.CudaDevice.__new__(cuda.CudaDevice)
+    device.index = 1
+    taken = []
+    monkeypatch.setattr(os, "sched_setaffinity", lambda thread, chosen: taken.append((thread, list(chosen))))
+    device.take_processors()
+    assert taken == [(0, [16, 17, *range(22, 32)])] and device.timed_processors == 4
+
+
+def test_what_launches_stands_on_one_processor_and_helpers_stay(monkeypatch):
+    device = CudaPartyDevice.__new__(CudaPartyDevice)
+    device._timed_on, device._wide_on, device._stands_on = [6, 7, 8, 9], [1, 2], None
+    moved = []
+    monkeypatch.setattr(os, "sched_setaffinity", lambda thread, chosen: moved.append((thread, set(chosen))))
+    monkeypatch.setattr(cuda_party, "autograd_threads", lambda: [41])
+    for number in (1, 1, 6):
+        device.stand_on(number)
+    assert moved == [(0, {7}), (41, {7}), (0, {8}), (41, {8})]
+    moved.clear()
+    device.spread(False)
+    assert {frozenset(chosen) for _, chosen in moved} == {frozenset({6, 7, 8, 9})}
+    moved.clear()
+    device.stand_on(6)  # it was let go of in between
+    assert moved == [(0, {8}), (41, {8})]
+
+
+def test_autograd_threads_are_known_by_their_name():
+    ready, end, number = threading.Event(), threading.Event(), []
+
+    def work():
+        number.append(threading.get_native_id())
+        Path(f"/proc/self/task/{number[0]}/comm").write_text("pt_autograd_0")
+        ready.set()
+        end.wait()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    ready.wait()
+    try:
+        assert number[0] in cuda_party.autograd_threads() and threading.get_native_id() not in cuda_party.autograd_threads()
+    finally:
+        end.set()
+        thread.join()
 
 
 def test_sides_are_at_their_places_before_they_warm_up(monkeypatch):

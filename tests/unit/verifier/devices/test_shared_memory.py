@@ -79,7 +79,7 @@ def test_what_fails_leaves_nothing(driver, fails):
     assert driver.calls.count("cuMemUnmap") == (fails != "cuMemMap")
 
 
-@pytest.mark.parametrize(("chosen", "expected"), [(None, "handle"), ("", "handle"), ("descriptor", "descriptor"), ("fd", None)])
+@pytest.mark.parametrize(("chosen", "expected"), [(None, "descriptor"), ("", "descriptor"), ("handle", "handle"), ("fd", None)])
 def test_the_way_of_sharing_reaches_a_judge_and_is_checked(monkeypatch, chosen, expected):
     monkeypatch.delenv("STITCH_SHARING", raising=False)
     if chosen is not None:
@@ -88,7 +88,7 @@ def test_the_way_of_sharing_reaches_a_judge_and_is_checked(monkeypatch, chosen, 
     cuda_arena.sharing.cache_clear()
     try:
         if expected is None:
-            with pytest.raises(DeviceError, match="STITCH_SHARING=fd: it is one of handle, descriptor"):
+            with pytest.raises(DeviceError, match="STITCH_SHARING=fd: it is one of descriptor, handle"):
                 cuda_arena.sharing()
         else:
             assert cuda_arena.sharing() == expected
