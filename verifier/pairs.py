@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,3 +57,11 @@ def compare(pairs: list[Pair], name: Baseline | Rival, known: Repeatability, see
         baseline_samples_ms=[block for _, side in found for block in side.blocks],
         processes=[index for index, (program, _) in enumerate(found) for _ in program.blocks],
     )
+
+
+def shuffled(together: Callable[[list], list], items: list, seed: int) -> list:
+    """`together`'s results for `items`, in their order, while it gets them in a random one: who comes first has the host's memory to choose from, and
+    where that was always the program, its processes would be other ones than eager's."""
+    order = random.Random(seed).sample(range(len(items)), len(items))
+    results = dict(zip(order, together([items[index] for index in order]), strict=True))
+    return [results[index] for index in range(len(items))]

@@ -17,7 +17,7 @@ from verifier.intervals import Repeatability
 from verifier.jobs import VerifyJob
 from verifier.layout import place
 from verifier.moved_state import state_off
-from verifier.pairs import Pair, compare, estimate_of, useless
+from verifier.pairs import Pair, compare, estimate_of, shuffled, useless
 from verifier.party_failure import PartyFailure
 from verifier.pool import Pool, Role
 from verifier.report import Baseline, Timing, Trial
@@ -157,6 +157,8 @@ class Tournament:
         for pair in these:
             for baseline in pair.baselines:
                 baseline.caller.watches = [other.watch for other in these]
+            # Nobody reads these: before a call of the program the judge does the same as before one of eager's.
+            pair.program.caller.watches = [Watch(other.baselines[0].caller.party) for other in these]
         budget = share * (limits.quick_timing if tier == "quick" else limits.full_timing)
         check = self._check(these)
         begin = time.monotonic()
@@ -234,7 +236,7 @@ class Tournament:
         again = [self.prepared[name] for name in others if name in self.prepared]
         others = [name for name in others if name not in self.prepared]
         roles: list[Role] = ["runner"] * (own + rivals) + ["baseline"] * (len(members) - (kept is not None) + len(others))
-        parties = self.pool.take_all([(role, self.job.precision, self.job.mode) for role in roles])
+        parties = shuffled(self.pool.take_all, [(role, self.job.precision, self.job.mode) for role in roles], self.seed)
         runners = [party for party, role in zip(parties, roles, strict=True) if role == "runner"]
         eagers = [party for party, role in zip(parties, roles, strict=True) if role == "baseline"]
         if quick:
@@ -246,7 +248,7 @@ class Tournament:
         work += [partial(self._other, name, party) for name, party in zip(others, eagers[len(members) :], strict=True)]
         work += [partial(self._again, side) for side in again]
         work += [partial(self._rival, runner) for runner in runners[own:]]
-        sides = self.pool.at_once(work)
+        sides = shuffled(self.pool.at_once, work, self.seed)
         if quick:
             self.trials.reconstruct(subject)
             assert subject.caller is not None

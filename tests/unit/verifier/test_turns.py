@@ -3,7 +3,7 @@
 import random
 from types import SimpleNamespace
 
-from verifier import timing
+from verifier import pairs, timing
 
 
 def sides_of(count, processors):
@@ -33,3 +33,17 @@ def test_where_parties_are_bound_to_none_nothing_is_said():
     sides, calls = sides_of(2, 0)
     timing.measure(sides, lambda number: (number, 0), lambda *_: None, random.Random(1), 0, 2)
     assert {on for _, _, on in calls} == {None}
+
+
+def test_who_comes_up_first_is_left_to_chance():
+    firsts = set()
+    for seed in range(20):
+        seen = []
+
+        def together(items, seen=seen):
+            seen += items
+            return [item.upper() for item in items]
+
+        assert pairs.shuffled(together, ["program", "eager", "other"], seed) == ["PROGRAM", "EAGER", "OTHER"]
+        firsts.add(seen[0])
+    assert firsts == {"program", "eager", "other"} and pairs.shuffled(list, [], 1) == []
