@@ -182,8 +182,11 @@ class Role:
     def do_rest(self, frame: Frame) -> dict[str, Any]:
         """Ends the idle compilers that torch.compile keeps in processes of its own: what they do is not the model's work, and nobody is to work while
         another side is timed. A later compilation starts them again. All sides are timed on the same few processors; until then each has had the
-        others of its device, so that many come up at once."""
+        others of its device, so that many come up at once. `anew`: before it warms up, memory that it keeps without using it goes back, as what a
+        side did until then is not the same for program and eager, and an allocator that has more to choose from takes another time."""
         self.device.spread(False)
+        if frame.message.get("anew"):
+            self.device.give_back()
         compilers = sys.modules.get("torch._inductor.async_compile")
         if compilers is not None:
             with contextlib.suppress(Exception):  # a program may have changed it

@@ -149,7 +149,7 @@ class Tournament:
         sides = [side for pair in these for side in pair.sides]
         self._tell(f"{len(sides)} processes in turn, {len(before) + len(these)} of {PAIRS[tier]} pairs of program and eager")
         for side in sides:
-            side.caller.party.ask("rest")  # on the processors on which it is timed, it warms up too
+            side.caller.party.ask("rest", {"anew": True})  # on the processors on which it is timed, it warms up too
         first = self._warm_up(these)
         for side in sides:
             side.caller.party.ask("rest")  # compilers that a first call has started

@@ -225,6 +225,9 @@ class PartyDevice(ABC):
     def spread(self, wide: bool) -> None:  # noqa: B027  only a device whose parties are bound to processors has others to lend
         """Lets this process use the processors of its device that nobody is timed on, as from its start; not `wide`: those alone on which it is."""
 
+    def give_back(self) -> None:  # noqa: B027  host memory is the C library's, and stays
+        """All memory that is kept, but not used."""
+
     def stand_on(self, number: int) -> None:  # noqa: B027
         """The threads that launch work stay on one of the processors on which this process is timed."""
 

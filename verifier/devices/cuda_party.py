@@ -71,6 +71,10 @@ class CudaPartyDevice(PartyDevice):
         if free < max(SHORT * total, need) and torch.cuda.memory_reserved() - torch.cuda.memory_allocated() > KEPT_BYTES:
             torch.cuda.empty_cache()
 
+    def give_back(self) -> None:
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+
     def spread(self, wide: bool) -> None:
         chosen = self._wide_on if wide else self._timed_on
         threads = ["0"]  # this one

@@ -116,8 +116,8 @@ def test_sides_are_at_their_places_before_they_warm_up(monkeypatch):
     said = []
 
     class Party:
-        def ask(self, request):
-            said.append(request)
+        def ask(self, request, message=None):
+            said.append((request, message))
 
     class Caller:
         party = Party()
@@ -142,4 +142,4 @@ def test_sides_are_at_their_places_before_they_warm_up(monkeypatch):
     tournament.trials = type("Trials", (), {"limits": None})()
     with pytest.raises(Stop):
         tournament._measure([Pair()], [], None, 1.0)
-    assert said == ["rest", "rest", "warm up"]
+    assert said == [("rest", {"anew": True}), ("rest", {"anew": True}), "warm up"]
