@@ -205,7 +205,7 @@ class Bench:
             "waiting": timing.waiting,
             "measuring": timing.measuring,
             "repeatability": timing.repeatability,
-            "problem": problem or (tournament.failed[0].detail if tournament.failed else "") or tournament.burning,
+            "problem": problem or (tournament.outputs.failed[0].detail if tournament.outputs.failed else "") or tournament.burning,
             "throttled": timing.throttled,
             "program_samples_ms": _rounded(comparison.program_samples_ms),
             "eager_samples_ms": _rounded(comparison.baseline_samples_ms),

@@ -22,11 +22,12 @@ def measure(tournament: Tournament, trials: Trials, report: Report, floor: float
     for attempt in ATTEMPTS:
         assert trials.subject is not None
         timing, problem = tournament.run(trials.subject)
-        report.trials += tournament.failed
-        if tournament.failed:
-            raise Ended("wrong_result", f"{tournament.failed[0].name}: {tournament.failed[0].detail or 'the output is off'}")
-        if tournament.rival_off:
-            raise Ended("inconclusive", f"the program that it is timed against is wrong: {tournament.rival_off}")
+        outputs = tournament.outputs
+        report.trials += outputs.failed
+        if outputs.failed:
+            raise Ended("wrong_result", f"{outputs.failed[0].name}: {outputs.failed[0].detail or 'the output is off'}")
+        if outputs.rival_off:
+            raise Ended("inconclusive", f"the program that it is timed against is wrong: {outputs.rival_off}")
         last = attempt == ATTEMPTS[-1]
         if tournament.burning:
             find("burns-cpu", tournament.burning, "downgrade")
@@ -52,5 +53,5 @@ def measure(tournament: Tournament, trials: Trials, report: Report, floor: float
                 break
             find("measured-again", f"{flagged[0][1]}: measured again in a fresh process with fresh seeds")
         trials.reconstruct(fresh())
-    report.trials += tournament.checked
+    report.trials += outputs.checked
     return timing

@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from verifier.asking import Party
-from verifier.comparison import compare_outputs
-from verifier.correctness import NORM
 from verifier.idleness import Watch
 from verifier.intervals import Repeatability
 from verifier.jobs import VerifyJob
@@ -23,7 +21,8 @@ from verifier.pool import Pool, Role
 from verifier.report import Baseline, Timing, Trial
 from verifier.rival import RivalCaller, of_rival
 from verifier.session import Values, load_baseline, set_state
-from verifier.timing import Call, Caller, Side, clock_finding, measure, median_ms
+from verifier.timed_outputs import TimedOutputs
+from verifier.timing import Caller, Side, clock_finding, measure, median_ms
 from verifier.trials import Subject, Trials
 
 PAIRS = {"quick": 1, "full": 3}  # fresh processes of the program, and as many of eager
@@ -37,7 +36,6 @@ STUBBORN = 6.0  # budgets that go into more calls while the interval would be no
 WARM_UP = 3
 MOST_WARM_UP = {"quick": 5, "full": 10}
 WARM_UP_SECONDS = 0.3
-KEPT_TRIALS = 8  # of the timed calls, in the report
 GONE = 1.0  # seconds in which the device comes to rest when a program's processes are gone
 SOUND = 1.1  # times eager's time, up to which a baseline that was compiled is prepared well enough for a repeat
 
@@ -57,8 +55,6 @@ class Tournament:
     rival: Callable[[Party], Subject] | None = None  # enlists the other program of the job, one process a pair
     progress: Callable[[str], None] = lambda text: None
     parties: list[Party] = field(default_factory=list)
-    failed: list[Trial] = field(default_factory=list)
-    checked: list[Trial] = field(default_factory=list)
     reasons: dict[str, str] = field(default_factory=dict)
     preparing: dict[str, float] = field(default_factory=dict)  # seconds, until a baseline beyond eager could be timed: mostly torch.compile's work
     prepared: dict[str, Side] = field(default_factory=dict)  # baselines beyond eager for a repeat, in `parties`
@@ -68,13 +64,11 @@ class Tournament:
     wide: str = ""
     burning: str = ""  # how the program kept the machine busy while others were timed
     crowded: str = ""  # how somebody else did
-    rival_off: str = ""  # how the rival's outputs differ from eager's: then it is nothing to be measured against
 
     def run(self, subject: Subject) -> tuple[Timing, str]:
-        """The timing, and how the clocks disagree, if they do. Wrong outputs are in `failed`. Raises `PartyFailure` for the program."""
+        """The timing, and how the clocks disagree, if they do. Wrong outputs are in `outputs`. Raises `PartyFailure` for the program."""
         self.pool.reap()
-        self.failed, self.checked, self.wide, self.burning, self.crowded, self.rival_off = [], [], "", "", "", ""
-        self._pending: dict[tuple[int, int], dict[int, Call]] = {}
+        self.outputs, self.wide, self.burning, self.crowded = TimedOutputs(self.trials, self.rival is not None), "", "", ""
         self._telling = threading.Lock()
         rng = random.Random(self.trials.draws.getrandbits(64))
         self._close_but(self.prepared)
@@ -90,9 +84,9 @@ class Tournament:
             self.waiting += self.pool.gate.frozen_seconds() - frozen
             self._alone(these, pairs, rng, share=len(members) / count)
             pairs += these
-            if self.failed:
+            if self.outputs.failed:
                 break
-        self.prepared = self._sound(pairs) if len(rounds) == 1 and not self.failed else {}
+        self.prepared = self._sound(pairs) if len(rounds) == 1 and not self.outputs.failed else {}
         return self._result(pairs)
 
     def _alone(self, these: list[Pair], before: list[Pair], rng: random.Random, share: float) -> None:
@@ -160,7 +154,7 @@ class Tournament:
             # Nobody reads these: before a call of the program the judge does the same as before one of eager's.
             pair.program.caller.watches = [Watch(other.baselines[0].caller.party) for other in these]
         budget = share * (limits.quick_timing if tier == "quick" else limits.full_timing)
-        check = self._check(these)
+        check = self.outputs.of(these)
         begin = time.monotonic()
         first = measure(sides, self._draw, check, rng, first, 2)
         a_block = (time.monotonic() - begin) / 2
@@ -168,7 +162,7 @@ class Tournament:
         if least * a_block > 3 * budget:
             least = max(FEW_BLOCKS, int(3 * budget / a_block))
         first = measure(sides, self._draw, check, rng, first, least - 2)
-        while not self.failed and len(these[0].program.blocks) < MAX_BLOCKS[tier]:
+        while not self.outputs.failed and len(these[0].program.blocks) < MAX_BLOCKS[tier]:
             found = estimate_of(before + these, "eager" if self.rival is None else "rival", self.known, self.seed)
             spent = time.monotonic() - begin
             half = (found.interval.high - found.interval.low) / 2 / found.interval.ratio
@@ -178,12 +172,12 @@ class Tournament:
             if (found.within <= enough and not dim) or spent > budget * patience:
                 break
             first = measure(sides, self._draw, check, rng, first, FEW_BLOCKS)
-        for side in sides if not self.failed else []:
+        for side in sides if not self.outputs.failed else []:
             side.calibrate()
         for pair in these:
-            off = "" if self.failed else state_off(pair.program.caller.party, pair.baselines[0].caller.party, self.trials)
+            off = "" if self.outputs.failed else state_off(pair.program.caller.party, pair.baselines[0].caller.party, self.trials)
             if off:
-                self.failed = [Trial(name="state after the timed calls", seed=0, ok=False, detail=off)]
+                self.outputs.failed = [Trial(name="state after the timed calls", seed=0, ok=False, detail=off)]
 
     def _result(self, pairs: list[Pair]) -> tuple[Timing, str]:
         named = dict.fromkeys(side.name for pair in pairs for side in pair.baselines)
@@ -345,7 +339,7 @@ class Tournament:
 
     def _warm_up(self, pairs: list[Pair]) -> int:
         """The same calls on every side, in the same sequence, also checked, until a sensible time has passed."""
-        check = self._check(pairs)
+        check = self.outputs.of(pairs)
         begin = time.monotonic()
         number = 0
         while number < WARM_UP or (number < MOST_WARM_UP[self.job.tier] and time.monotonic() - begin < WARM_UP_SECONDS * len(pairs)):
@@ -357,46 +351,7 @@ class Tournament:
             number += 1
         return number
 
-    # Inputs and checks
-
     def _draw(self, number: int) -> tuple[Values, int]:
         seed = self.trials.draws.getrandbits(32)
         values = self.trials.reference.inputs(seed)
         return values, seed
-
-    def _check(self, pairs: list[Pair]) -> Callable[[int, Side, Call], None]:
-        """Every output of each program, and of a rival, against its own eager's for the same input, whichever comes first."""
-        role = {id(side): (index, which) for index, pair in enumerate(pairs) for which, side in enumerate((pair.program, pair.baselines[0]))}
-        role |= {id(side): (index, 2) for index, pair in enumerate(pairs) for side in pair.baselines if side.name == "rival"}
-        whole = 2 if self.rival is None else 3
-
-        def check(number: int, side: Side, call: Call) -> None:
-            if id(side) not in role:
-                return
-            index, which = role[id(side)]
-            calls = self._pending.setdefault((number, index), {})
-            calls[which] = call
-            if len(calls) < whole:
-                return
-            del self._pending[number, index]
-            if whole == 3 and not self.rival_off:
-                rival = self._trial(number, calls[2], calls[1])
-                self.rival_off = "" if rival.ok else f"{rival.name}: {rival.detail or 'the output is off'}"
-            trial = self._trial(number, calls[0], calls[1])
-            if not trial.ok:
-                self.failed = [trial]
-            elif len(self.checked) < KEPT_TRIALS:
-                self.checked.append(trial)
-
-        return check
-
-    def _trial(self, number: int, got: Call, expected: Call) -> Trial:
-        form = Values(expected.tree, expected.specs)
-        name, outputs = f"timed call {number + 1}", expected.outputs
-        trial = compare_outputs(name, 0, got, form, outputs, outputs, *self.trials.expectations.timed_bounds())
-        if not trial.ok and trial.bound is not None:
-            trial = compare_outputs(name, 0, got, form, outputs, outputs, *self.trials.expectations.timed_bounds(appeal=True))
-        changed = [i for i, (ours, theirs) in enumerate(zip(got.inputs_intact, expected.inputs_intact, strict=True)) if theirs and not ours]
-        if trial.ok and changed:
-            trial = trial.model_copy(update={"ok": False, "detail": f"the program changes its input {changed[0]}"})
-        return trial.model_copy(update={"norm": NORM + ", against eager"})

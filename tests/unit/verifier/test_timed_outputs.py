@@ -1,0 +1,59 @@
+"""Which timed calls are compared with which: each program's with its own eager's for the same input, whichever comes first."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from verifier.report import Trial
+from verifier.timed_outputs import KEPT, TimedOutputs
+
+
+@pytest.fixture
+def outputs(monkeypatch):
+    compared = []
+
+    def trial(self, number, got, expected):
+        compared.append((number, got, expected))
+        return Trial(name=f"timed call {number + 1}", seed=0, ok=not got.startswith("wrong"), detail="off" if got.startswith("wrong") else "")
+
+    monkeypatch.setattr(TimedOutputs, "_trial", trial)
+    return compared
+
+
+def pair(rival=False):
+    sides = [SimpleNamespace(name=name) for name in (None, "eager", "compile", *(["rival"] if rival else []))]
+    return SimpleNamespace(program=sides[0], baselines=sides[1:])
+
+
+def test_a_program_is_compared_with_its_own_eager_in_any_order(outputs):
+    first, second = pair(), pair()
+    timed = TimedOutputs(None, has_rival=False)
+    check = timed.of([first, second])
+    check(0, second.baselines[0], "eager b")
+    check(0, first.program, "program a")
+    check(0, first.baselines[1], "compiled: nobody's yardstick")
+    check(0, first.baselines[0], "eager a")
+    check(0, second.program, "program b")
+    assert outputs == [(0, "program a", "eager a"), (0, "program b", "eager b")]
+    assert len(timed.checked) == 2 and not timed.failed
+
+
+def test_what_is_wrong_stays_and_not_all_that_is_right_is_kept(outputs):
+    one = pair()
+    timed = TimedOutputs(None, has_rival=False)
+    check = timed.of([one])
+    for number in range(KEPT + 3):
+        check(number, one.program, "wrong" if number == 1 else "right")
+        check(number, one.baselines[0], "eager")
+    assert [trial.name for trial in timed.failed] == ["timed call 2"] and len(timed.checked) == KEPT
+
+
+def test_a_wrong_rival_is_no_verdict_on_the_program(outputs):
+    one = pair(rival=True)
+    timed = TimedOutputs(None, has_rival=True)
+    check = timed.of([one])
+    check(0, one.program, "right")
+    check(0, one.baselines[0], "eager")
+    assert outputs == []  # until all three are there
+    check(0, one.baselines[-1], "wrong rival")
+    assert timed.rival_off == "timed call 1: off" and not timed.failed and len(timed.checked) == 1
