@@ -130,6 +130,10 @@ class Party:
         """A timed call. `hand_over` writes its inputs, once the party is ready for them."""
         return self._exchange("call", message, limit, hand_over)
 
+    def look(self, hand_over: Callable[[], None]) -> None:
+        """An exchange without a call; `hand_over` comes where a call's inputs are written."""
+        self._exchange("empty", {}, self.limits.call, hand_over)
+
     def empty(self, rounds: int) -> int:
         """Nanoseconds of a round trip without a call, as the judge sees it, less what the shim counts: the median."""
         exchanges = [self._exchange("empty", {}, self.limits.call, lambda: None, first=not number) for number in range(rounds)]

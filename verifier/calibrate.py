@@ -147,7 +147,7 @@ def fit(tasks: list[CalibratedTask], kind: str) -> Repeatability:
     """`least` from the tasks whose calls hardly vary, `noise` from the others."""
     steady = [task.spread for task in tasks if task.variation < VARIED]
     usual = DEFAULTS[kind]
-    least = max(LEAST, math.sqrt((sum(s * s for s in steady) + usual.least**2) / (len(steady) + 1)))  # it counts for one task
+    least = max(LEAST, math.sqrt((sum(s * s for s in steady) + usual.least**2) / (len(steady) + 1)))  # the default counts for one task
     ratios = [max(task.spread**2 - least**2, 0.0) / task.variation**2 for task in tasks if task.variation >= VARIED]
     noise = math.sqrt((sum(ratios) + 2 * usual.noise**2) / (len(ratios) + 2))  # and here for two: a few of them on a busy host say little
     return Repeatability(least=least, noise=noise, weight=WEIGHT, source=f"calibrated with {sum(task.processes for task in tasks)} processes")

@@ -1,7 +1,9 @@
-"""Is the program's runner at rest while another side is timed? One that burns the processor or the GPU then makes baselines slow and itself fast.
+"""Is the program's runner at rest between its calls? One that burns the processor or the GPU then makes baselines slow and itself fast.
 
 The evidence is the judge's own: the kernel's count of the runner's processor time, and how long a tiny kernel of the judge's waits for the GPU. A
-runner's idle threads may spin for some milliseconds after its own call; by the time the next side has its inputs they sleep.
+runner's idle threads may spin for some milliseconds after its own call; by the time another side is ready for a call they sleep. When the judge has
+looked, the runner stands still until its own turn: a thread that works for a tenth of the time on the processor on which eager is timed stays
+below any limit that a busy host can keep, and makes eager slower all the same.
 """
 
 from __future__ import annotations
@@ -14,29 +16,37 @@ from verifier.asking import Party
 
 BUSY = 0.15  # share of one processor over all windows
 LEAST_NS = 3_000_000  # below that a single tick of the scheduler, charged late, could be all of it
-GPU_WINDOWS = 8
+GPU_WINDOWS = 8  # of the calls of other sides; of looks there may be
+GPU_LOOKS = 6
+LOOK_SECONDS = 0.002  # that a look takes at least
 GPU_TIMES, GPU_LEAST_NS = 5, 600_000  # of the usual wait, and a part of a time slice (2 ms): contexts that both have work take turns
 
 
 @dataclass
 class Watch:
-    """Watches one party through windows that open when another side has its inputs and close when it has answered."""
+    """Watches one party through windows that open when another side is ready and close when it has answered an exchange without a call."""
 
     party: Party
     used_ns: int = 0
     open_ns: int = 0
-    waits_ns: list[int] = field(default_factory=list)  # of the judge's tiny kernel, one a window; empty on the CPU
+    waits_ns: list[int] = field(default_factory=list)  # of the judge's tiny kernel, one before each call of another side; empty on the CPU
+    look_waits_ns: list[int] = field(default_factory=list)  # and while the party could still work
     usual_wait_ns: int | None = None
     works_on: bool = False  # the device, with the party's processes gone
+    still: bool = False  # frozen
     _opened: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         self.usual_wait_ns = self.party.device.usual_wait_ns()
 
-    def open(self, waited: int | None) -> None:
-        """`waited`: for how long a tiny kernel of the judge's waited just now."""
+    def waited(self, nanoseconds: int | None) -> None:
+        """For how long a tiny kernel of the judge's waited just now."""
+        if nanoseconds is not None:
+            self.waits_ns.append(nanoseconds)
+
+    def open(self, waited: int | None = None) -> None:
         if waited is not None:
-            self.waits_ns.append(waited)
+            self.look_waits_ns.append(waited)
         used = self.party.spawned.cpu_ns()
         self._opened = None if used is None else (time.monotonic_ns(), used)
 
@@ -48,6 +58,17 @@ class Watch:
             self.open_ns += time.monotonic_ns() - self._opened[0]
             self.used_ns += used - self._opened[1]
         self._opened = None
+
+    def stop(self) -> None:
+        """Closes the window; from now on the party stands still."""
+        self.close()
+        self.still = True
+        self.party.spawned.freeze()
+
+    def go(self) -> None:
+        if self.still:
+            self.still = False
+            self.party.spawned.thaw()
 
     def finding(self) -> str:
         """Empty, or a sentence with the figures."""
@@ -66,9 +87,10 @@ class Watch:
 
     def long_wait(self) -> float:
         """How long a tiny kernel waited, in ns, if that is too long; else 0."""
-        if self.usual_wait_ns is None or len(self.waits_ns) < GPU_WINDOWS:
+        if self.usual_wait_ns is None:
             return 0.0
-        wait = statistics.median(self.waits_ns)
+        enough = ((self.waits_ns, GPU_WINDOWS), (self.look_waits_ns, GPU_LOOKS))
+        wait = max((statistics.median(waits) for waits, count in enough if len(waits) >= count), default=0.0)
         return wait if wait > max(GPU_TIMES * self.usual_wait_ns, GPU_LEAST_NS) else 0.0
 
     def crowded(self) -> str:

@@ -60,8 +60,8 @@ def compare(pairs: list[Pair], name: Baseline | Rival, known: Repeatability, see
 
 
 def shuffled(together: Callable[[list], list], items: list, seed: int) -> list:
-    """`together`'s results for `items`, in their order, while it gets them in a random one: who comes first has the host's memory to choose from, and
-    where that was always the program, its processes would be other ones than eager's."""
+    """`together`'s results for `items`, in their order, while it gets them in a random one. So it is left to chance which of the processes that wait
+    become the program's: the oldest had the host's memory to choose from."""
     order = random.Random(seed).sample(range(len(items)), len(items))
     results = dict(zip(order, together([items[index] for index in order]), strict=True))
     return [results[index] for index in range(len(items))]

@@ -51,6 +51,7 @@ class Reference(Role):
 
     def do_load(self, frame: Frame) -> dict[str, Any]:
         """Imports the task and constructs `Model` under a seed. With `watch`, writing files and printing without end are errors with a line."""
+        self.device.spread(True)
         if frame.message.get("watch"):
             watch(self.home)
         self.source = frame.text("source")

@@ -161,8 +161,8 @@ class Role:
         return ""
 
     def invoke(self, model: Any, inputs: Any, frame: Frame) -> Any:
-        """What is measured: forward, or with `backward` forward and the gradients. No role has its own, as the host is cold when the clock starts and
-        a Python function more costs a microsecond or two."""
+        """What is measured: forward, or with `backward` forward and the gradients. No role overrides it: the host is cold when the clock starts, so a
+        Python function more costs a microsecond or two."""
         wanted = None if self.graphed else frame.message.get("backward")
         if wanted is None:
             with torch.no_grad():
@@ -182,8 +182,8 @@ class Role:
     def do_rest(self, frame: Frame) -> dict[str, Any]:
         """Ends the idle compilers that torch.compile keeps in processes of its own: what they do is not the model's work, and nobody is to work while
         another side is timed. A later compilation starts them again. All sides are timed on the same few processors; until then each has had the
-        others of its device, so that many come up at once. `anew`: before it warms up, memory that it keeps without using it goes back, as what a
-        side did until then is not the same for program and eager, and an allocator that has more to choose from takes another time."""
+        others of its device, so that many come up at once. `anew`: before it warms up, whole segments of memory that it does not use go back, as
+        what a side did until then is not the same for program and eager, and an allocator that has more to choose from takes another time."""
         self.device.spread(False)
         if frame.message.get("anew"):
             self.device.give_back()

@@ -13,8 +13,9 @@ import numpy as np
 import torch
 
 from verifier.asking import Party
+from verifier.devices.base import Device
 from verifier.fingerprint import Fingerprint, fingerprint
-from verifier.idleness import Watch
+from verifier.idleness import LOOK_SECONDS, Watch
 from verifier.intervals import Process
 from verifier.layout import Spec, place, read_specs, view
 from verifier.memory import EASE, large, too_little
@@ -59,12 +60,14 @@ class Caller:
     need: int = 0  # bytes of the device that a program's process takes which needs no more than PyTorch; zero: not known
     backward: dict | None = None  # what `gradients.forward_backward` wants; null: forward alone
     previous: list[Spec] = field(default_factory=list)
-    watches: list[Watch] = field(default_factory=list)  # on the programs, while this other party is timed
+    watches: list[Watch] = field(default_factory=list)  # of a baseline: on the programs
     processor: int | None = None  # of those on which sides are timed
 
     def call(self, values: Values, rng: int, flush: bool = True, fresh_address: bool = True, reread: bool = False) -> Call:
         party, device = self.party, self.party.device
         self.slot = 1 - self.slot if fresh_address else self.slot
+        if any(not watch.still for watch in self.watches):
+            self._look()
         offsets, half = place(self.expected)
         room = [spec.nbytes for spec in self.expected]
         need = EASE * (values.nbytes + half)
@@ -81,7 +84,7 @@ class Caller:
             nonlocal handing
             waited = device.wait_ns()  # before every side's call: it makes the GPU change to the judge's context, and that is in the time ahead
             for watch in self.watches:
-                watch.open(waited)
+                watch.waited(waited)
             begin = time.monotonic_ns()
             write(party, message, values.tensors, values.specs)
             if flush:
@@ -103,8 +106,6 @@ class Caller:
             if failure.error_class == "OutOfMemoryError":
                 self._short(failure)
             raise
-        for watch in self.watches:
-            watch.close()
         described = exchange.frame.message
         specs = read_specs(described.get("specs", []))
         fits = bool(described.get("copied")) and len(specs) == len(offsets) and all(s.nbytes <= r for s, r in zip(specs, room, strict=True))
@@ -129,6 +130,19 @@ class Caller:
         ahead = handing + exchange.refreshed
         shared = [name for name in described.get("shared", []) if isinstance(name, str)]
         return Call(exchange.inner, exchange.wall, exchange.copied, ahead, described.get("tree"), specs, outputs, before, intact, shared)
+
+    def _look(self) -> None:
+        """Whether the programs are at rest by the time this party is ready for a call; until it is their turn again they then stand still."""
+
+        def look() -> None:
+            waited = self.party.device.wait_ns()
+            for watch in self.watches:
+                watch.open(waited)
+            time.sleep(LOOK_SECONDS)
+
+        self.party.look(look)
+        for watch in self.watches:
+            watch.stop()
 
     def _short(self, failure: PartyFailure) -> None:
         """A program that runs out of memory is to blame where its process could have had what PyTorch's call needs; this is looked at when it has
@@ -268,18 +282,41 @@ def measure(
 ) -> int:
     """Runs `blocks` ABBA blocks from input number `first`: a random order of the sides for one input, the reverse for the next. Every side sees
     every input once and in the same sequence, so that state moves on alike; all sides of a block call from the same processor, each block from the
-    next. `check` gets each call. Returns the next input's number."""
+    next. The programs' turns, which are watched, lie side by side: while the others are timed they stand still. `check` gets each call. Returns
+    the next input's number."""
     device = sides[0].caller.party.device
+    watches = list({id(watch): watch for side in sides for watch in side.caller.watches}.values())
+    try:
+        return _blocks(sides, watches, device, draw, check, rng, first, blocks)
+    finally:
+        for watch in watches:
+            watch.go()
+
+
+def _blocks(
+    sides: list[Side],
+    watches: list[Watch],
+    device: Device,
+    draw: Callable[[int], tuple[Values, int]],
+    check: Callable[[int, Side, Call], None],
+    rng: random.Random,
+    first: int,
+    blocks: int,
+) -> int:
+    watched = {id(watch.party) for watch in watches}
     for _ in range(blocks):
         for side in sides if device.timed_processors else ():
             side.caller.processor = len(sides[0].blocks) % device.timed_processors
         order = list(sides)
         rng.shuffle(order)
+        order.sort(key=lambda side: id(side.caller.party) in watched, reverse=rng.random() < 0.5)  # stable: within both groups the order is random
         block: dict[int, list[float]] = {id(side): [] for side in sides}
         device.sample_clocks()
         for turn in (order, order[::-1]):
             values, seed = draw(first)
             for side in turn:
+                for watch in watches if id(side.caller.party) in watched else ():
+                    watch.go()
                 call = side.caller.call(values, seed)
                 block[id(side)].append(call.inner / 1e6)
                 side.inner.append(call.inner)

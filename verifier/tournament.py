@@ -151,8 +151,6 @@ class Tournament:
         for pair in these:
             for baseline in pair.baselines:
                 baseline.caller.watches = [other.watch for other in these]
-            # Nobody reads these: before a call of the program the judge does the same as before one of eager's.
-            pair.program.caller.watches = [Watch(other.baselines[0].caller.party) for other in these]
         budget = share * (limits.quick_timing if tier == "quick" else limits.full_timing)
         check = self.outputs.of(these)
         begin = time.monotonic()
@@ -230,7 +228,8 @@ class Tournament:
         again = [self.prepared[name] for name in others if name in self.prepared]
         others = [name for name in others if name not in self.prepared]
         roles: list[Role] = ["runner"] * (own + rivals) + ["baseline"] * (len(members) - (kept is not None) + len(others))
-        parties = shuffled(self.pool.take_all, [(role, self.job.precision, self.job.mode) for role in roles], self.seed)
+        terms = [(role, self.job.precision, self.job.mode) for role in roles]
+        parties = shuffled(self.pool.take_all, terms, self.trials.draws.getrandbits(64))
         runners = [party for party, role in zip(parties, roles, strict=True) if role == "runner"]
         eagers = [party for party, role in zip(parties, roles, strict=True) if role == "baseline"]
         if quick:
@@ -242,7 +241,7 @@ class Tournament:
         work += [partial(self._other, name, party) for name, party in zip(others, eagers[len(members) :], strict=True)]
         work += [partial(self._again, side) for side in again]
         work += [partial(self._rival, runner) for runner in runners[own:]]
-        sides = shuffled(self.pool.at_once, work, self.seed)
+        sides = self.pool.at_once(work)
         if quick:
             self.trials.reconstruct(subject)
             assert subject.caller is not None
@@ -299,6 +298,7 @@ class Tournament:
 
     def _again(self, side: Side) -> Side | None:
         """A baseline as it was before the first of its timed calls."""
+        side.caller.processor = None  # it warms up as the others do
         try:
             self._set_state(side.caller.party)
         except PartyFailure as failure:

@@ -282,8 +282,11 @@ class CudaDevice(Device):
             probe = torch.arange(1024, dtype=torch.int64, device=self.torch_device)
             if int(probe.sum()) != 1024 * 1023 // 2:
                 return f"{self.name} computed a wrong sum: the GPU must be examined"
+            self.allocate(4096).close()  # of the kind that parties map
             self._torch.cuda.empty_cache()
             free_bytes, _ = cuda_driver.free_memory()
+        except DeviceError as error:
+            return f"{self.name}: {error}"
         except RuntimeError as error:
             self.lost = True
             cause = str(error).splitlines()[0][:200]

@@ -13,6 +13,8 @@ from verifier.devices.cuda_driver import CudaError, DeviceBytes
 
 WAYS = ("descriptor", "handle")  # of sharing, for a judge and all its parties: as `cuda_shared.py` says, or by a raw IPC handle
 
+REFUSED = ("CUDA_ERROR_NOT_SUPPORTED", "CUDA_ERROR_NOT_PERMITTED", "CUDA_ERROR_OPERATING_SYSTEM", "CUDA_ERROR_INVALID_DEVICE")  # by driver or host
+
 
 class CudaArena(Arena):
     """Plain device memory of the judge; the handle's 64 bytes travel as hexadecimal digits."""
@@ -29,6 +31,9 @@ class CudaArena(Arena):
                 torch.cuda.empty_cache()
                 self._owner = self._allocated(torch.device(torch_device).index or 0)
         except CudaError as error:
+            if error.name in REFUSED:
+                other = "; STITCH_SHARING=handle shares it by IPC handles, which are no secret between parties" if sharing() == "descriptor" else ""
+                raise DeviceError(f"memory that a party can map cannot be had here ({error}){other}") from None
             figures = ""
             with contextlib.suppress(CudaError):
                 free, total = cuda_driver.free_memory()

@@ -86,7 +86,8 @@ class CudaPartyDevice(PartyDevice):
                 os.sched_setaffinity(int(thread), chosen)
 
     def stand_on(self, number: int) -> None:
-        """This thread and those of autograd, which launch a backward pass. A program's other threads keep all processors on which it is timed."""
+        """This thread and those of autograd, which launch a backward pass. Other threads keep all processors on which this process is timed, but what
+        a call starts inherits the one."""
         if number == self._stands_on or not self._timed_on:
             return
         self._stands_on = number

@@ -33,7 +33,8 @@ def watched(used, waits=None):
 
 def windows(watch, clock, count, nanoseconds):
     for _ in range(count):
-        watch.open(next(watch.party.device.waits, None))
+        watch.waited(next(watch.party.device.waits, None))
+        watch.open()
         clock.now += nanoseconds
         watch.close()
         clock.now += nanoseconds
@@ -85,3 +86,26 @@ def test_a_host_that_tells_nothing_accuses_nobody(clock):
     watch = watched([None] * 40)
     windows(watch, clock, 20, 1_000_000)
     assert watch.finding() == "" and watch.open_ns == 0
+
+
+def test_a_party_stands_still_from_the_look_to_its_turn(clock):
+    watch = watched([0, 5_000_000, 7_000_000, 9_000_000])
+    done = []
+    watch.party.spawned.freeze, watch.party.spawned.thaw = (lambda: done.append("freeze")), (lambda: done.append("thaw"))
+    watch.go()  # it does not stand still
+    watch.open()
+    clock.now += 2_000_000
+    watch.stop()
+    assert watch.still and done == ["freeze"] and (watch.used_ns, watch.open_ns) == (5_000_000, 2_000_000)
+    watch.go()
+    watch.go()
+    assert not watch.still and done == ["freeze", "thaw"]
+
+
+def test_a_gpu_that_is_taken_only_until_the_party_stands_still_is_found(clock):
+    watch = watched([0] * 40)
+    for _ in range(idleness.GPU_LOOKS):
+        watch.open(2_000_000)
+        watch.close()
+        watch.waited(30_000)
+    assert "waited 2.00 ms" in watch.finding()

@@ -100,3 +100,16 @@ def test_tools_in_unusual_places_are_known_to_a_judge(monkeypatch):
     for name in ("STITCH_NSYS", "STITCH_NSYS_LIBRARIES", "STITCH_NCU", "STITCH_COMPUTE_SANITIZER"):
         monkeypatch.setenv(name, "/opt/tool")
         assert judge_environment()[name] == "/opt/tool"
+
+
+def test_a_driver_that_shares_none_is_no_lack_of_room(driver, monkeypatch):
+    monkeypatch.setattr(cuda_arena, "sharing", lambda: "descriptor")
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
+
+    def refused(device, nbytes):
+        raise CudaError("cuMemCreate", 801, "CUDA_ERROR_NOT_SUPPORTED")
+
+    monkeypatch.setattr(cuda_shared, "allocate", refused)
+    with pytest.raises(DeviceError, match="cannot be had here .*NOT_SUPPORTED.*STITCH_SHARING=handle") as raised:
+        cuda_arena.arena(4096, "cuda:0")
+    assert type(raised.value) is DeviceError

@@ -1,0 +1,85 @@
+"""The processor of a block goes from the judge's side of a call to the party's device, and a party's free memory goes back before it warms up."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from verifier import timing
+from verifier.channel import Frame
+from verifier.role import Role
+from verifier.session import Values
+
+
+class Told:
+    """A party's device that keeps what it was told, in order."""
+
+    torch_device = "cpu"
+
+    def __init__(self):
+        self.said = []
+
+    def __getattr__(self, name):
+        return lambda *args: self.said.append((name, *args))
+
+
+def role_of(device):
+    sock = SimpleNamespace(settimeout=lambda seconds: None)
+    channel = SimpleNamespace(fileno=lambda: 0, sock=sock, send=lambda *args, **options: device.said.append(("send",)))
+    role = Role(channel, "", device, Frame({"precision": "fp32-strict", "mode": "train"}, b"", []))
+    role.arenas = {"in": torch.zeros(64, dtype=torch.uint8), "out": torch.zeros(64, dtype=torch.uint8)}
+    role.model = torch.nn.Identity()
+    return role
+
+
+def request(**more):
+    slot = {"arena": "out", "offsets": [0], "room": [64]}
+    given = {"arena": "in", "specs": [{"dtype": "float32", "shape": [4]}], "offsets": [0], "tree": {"list": [{"tensor": 0}]}}
+    return {**given, "rng": 1, "slot": slot, "again": None, "backward": None, **more}
+
+
+@pytest.mark.parametrize(("more", "expected"), [({"processor": 2}, [2]), ({"processor": 0}, [0]), ({}, [])])
+def test_a_party_stands_where_the_judge_says_before_it_is_ready(more, expected, monkeypatch):
+    device = Told()
+    role = role_of(device)
+    monkeypatch.setattr(role, "inputs", lambda frame: [torch.ones(4)])
+    answer = role.do_call(Frame(request(**more), b"", []))
+    assert answer["copied"] and [entry[1] for entry in device.said if entry[0] == "stand_on"] == expected
+    names = [entry[0] for entry in device.said]
+    assert names[: len(expected) + 3] == [*["stand_on"] * len(expected), "prepare", "send", "go"]
+
+
+def test_a_party_gives_back_only_before_it_warms_up():
+    device = Told()
+    role = role_of(device)
+    role.do_rest(Frame({"anew": True}, b"", []))
+    role.do_rest(Frame({}, b"", []))
+    assert device.said == [("spread", False), ("give_back",), ("spread", False)]
+
+
+def test_a_replayed_graph_holds_its_gradients(monkeypatch):
+    role = role_of(Told())
+    frame = Frame(request(backward={"sources": []}), b"", [])
+    monkeypatch.setattr("verifier.role.forward_backward", lambda model, inputs, wanted: "with a backward pass")
+    assert role.invoke(role.model, ["input"], frame) == "with a backward pass"
+    role.graphed = True
+    assert role.invoke(role.model, ["input"], frame) == "input"
+
+
+@pytest.mark.parametrize("processor", [None, 0, 3])
+def test_a_call_names_its_processor(processor, monkeypatch):
+    asked = {}
+    device = SimpleNamespace(trim=lambda need: None, sync=lambda: None, flush_caches=lambda: None, wait_ns=lambda: None)
+
+    def timed(message, limit, hand_over):
+        asked.update(message)
+        hand_over()
+        return SimpleNamespace(frame=Frame({"specs": [], "copied": False}, b"", []), refreshed=0, inner=1, wall=1, copied=0)
+
+    arena = SimpleNamespace(bytes=torch.zeros(64, dtype=torch.uint8))
+    party = SimpleNamespace(device=device, timed=timed, arena=lambda name, nbytes: arena, arenas={"in": arena}, has_program=True)
+    monkeypatch.setattr(timing, "reserve", lambda party, name, specs, slots, slot: {"offsets": []})
+    monkeypatch.setattr(timing, "write", lambda *args: None)
+    caller = timing.Caller(party, [], 1.0, processor=processor)
+    caller.call(Values([], [], []), 1)
+    assert asked.get("processor") == processor and ("processor" in asked) == (processor is not None)
