@@ -8,8 +8,10 @@ below any limit that a busy host can keep, and makes eager slower all the same.
 
 from __future__ import annotations
 
+import contextlib
 import statistics
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from verifier.asking import Party
@@ -102,3 +104,13 @@ class Watch:
             f"while the baselines were timed a tiny kernel of the judge's waited {wait / 1e6:.2f} ms for the GPU, which works on with the "
             "program's processes gone: another process keeps it busy (see nvidia-smi)"
         )
+
+
+@contextlib.contextmanager
+def ending(watches: Sequence[Watch]) -> Iterator[None]:
+    """However it ends, nobody is left standing."""
+    try:
+        yield
+    finally:
+        for watch in watches:
+            watch.go()

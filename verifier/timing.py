@@ -13,9 +13,8 @@ import numpy as np
 import torch
 
 from verifier.asking import Party
-from verifier.devices.base import Device
 from verifier.fingerprint import Fingerprint, fingerprint
-from verifier.idleness import LOOK_SECONDS, Watch
+from verifier.idleness import LOOK_SECONDS, Watch, ending
 from verifier.intervals import Process
 from verifier.layout import Spec, place, read_specs, view
 from verifier.memory import EASE, large, too_little
@@ -194,6 +193,14 @@ class Side:
         found = self.caller.party.empty(rounds)
         self.round_trip = min(self.round_trip or found, found)
 
+    def add(self, call: Call) -> float:
+        """Its milliseconds."""
+        self.inner.append(call.inner)
+        self.wall.append(call.wall)
+        self.copied.append(call.copied)
+        self.ahead.append(call.ahead)
+        return call.inner / 1e6
+
     @property
     def within(self) -> list[int]:
         """Of each call what the judge's clock counts beyond the shim's: a round trip, where both are right."""
@@ -286,51 +293,36 @@ def measure(
     the next input's number."""
     device = sides[0].caller.party.device
     watches = list({id(watch): watch for side in sides for watch in side.caller.watches}.values())
-    try:
-        return _blocks(sides, watches, device, draw, check, rng, first, blocks)
-    finally:
-        for watch in watches:
-            watch.go()
-
-
-def _blocks(
-    sides: list[Side],
-    watches: list[Watch],
-    device: Device,
-    draw: Callable[[int], tuple[Values, int]],
-    check: Callable[[int, Side, Call], None],
-    rng: random.Random,
-    first: int,
-    blocks: int,
-) -> int:
-    watched = {id(watch.party) for watch in watches}
-    for _ in range(blocks):
-        for side in sides if device.timed_processors else ():
-            side.caller.processor = len(sides[0].blocks) % device.timed_processors
-        order = list(sides)
-        rng.shuffle(order)
-        order.sort(key=lambda side: id(side.caller.party) in watched, reverse=rng.random() < 0.5)  # stable: within both groups the order is random
-        block: dict[int, list[float]] = {id(side): [] for side in sides}
-        device.sample_clocks()
-        for turn in (order, order[::-1]):
-            values, seed = draw(first)
-            for side in turn:
-                for watch in watches if id(side.caller.party) in watched else ():
-                    watch.go()
-                call = side.caller.call(values, seed)
-                block[id(side)].append(call.inner / 1e6)
-                side.inner.append(call.inner)
-                side.wall.append(call.wall)
-                side.copied.append(call.copied)
-                side.ahead.append(call.ahead)
-                check(first, side, call)
-                del call
-            del values  # gigabytes, perhaps, for which the next draw has no room
-            first += 1
-        device.sample_clocks()
-        for side in sides:
-            side.blocks.append(block[id(side)])
+    with ending(watches):
+        watched = {id(watch.party) for watch in watches}
+        for _ in range(blocks):
+            for side in sides if device.timed_processors else ():
+                side.caller.processor = len(sides[0].blocks) % device.timed_processors
+            order = in_turns(sides, watched, rng)
+            block: dict[int, list[float]] = {id(side): [] for side in sides}
+            device.sample_clocks()
+            for turn in (order, order[::-1]):
+                values, seed = draw(first)
+                for side in turn:
+                    for watch in watches if id(side.caller.party) in watched else ():
+                        watch.go()
+                    call = side.caller.call(values, seed)
+                    block[id(side)].append(side.add(call))
+                    check(first, side, call)
+                    del call
+                del values  # gigabytes, perhaps, for which the next draw has no room
+                first += 1
+            device.sample_clocks()
+            for side in sides:
+                side.blocks.append(block[id(side)])
     return first
+
+
+def in_turns(sides: list[Side], watched: set[int], rng: random.Random) -> list[Side]:
+    """A random order in which those whose parties are watched lie side by side, before or behind the others."""
+    order = list(sides)
+    rng.shuffle(order)
+    return sorted(order, key=lambda side: id(side.caller.party) in watched, reverse=rng.random() < 0.5)
 
 
 def median_ms(side: Side) -> float:
