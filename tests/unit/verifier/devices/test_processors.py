@@ -19,6 +19,26 @@ def host(monkeypatch):
     return of
 
 
+@contextlib.contextmanager
+def another_thread():
+    """The number of a thread that waits."""
+    ready, end, number = threading.Event(), threading.Event(), []
+
+    def work():
+        number.append(threading.get_native_id())
+        ready.set()
+        end.wait()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    ready.wait()
+    try:
+        yield number[0]
+    finally:
+        end.set()
+        thread.join()
+
+
 def test_gpus_share_a_host_without_overlap(host):
     host(32)
     assert cuda.share_of_host(0, 2) == list(range(16)) and cuda.share_of_host(1, 2) == list(range(16, 32))
@@ -35,23 +55,12 @@ def test_all_threads_of_a_party_go_where_it_is_timed_and_back():
     before = os.sched_getaffinity(0)
     device = CudaPartyDevice.__new__(CudaPartyDevice)
     device._wide_on, device._timed_on = sorted(before), sorted(before)[:1]
-    ready, end, number = threading.Event(), threading.Event(), []
-
-    def work():
-        number.append(threading.get_native_id())
-        ready.set()
-        end.wait()
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    ready.wait()
     try:
-        for wide, expected in ((False, {min(before)}), (True, before)):
-            device.spread(wide)
-            assert os.sched_getaffinity(0) == os.sched_getaffinity(number[0]) == expected
+        with another_thread() as number:
+            for wide, expected in ((False, {min(before)}), (True, before)):
+                device.spread(wide)
+                assert os.sched_getaffinity(0) == os.sched_getaffinity(number) == expected
     finally:
-        end.set()
-        thread.join()
         give_back(before)
 
 
@@ -91,22 +100,9 @@ def test_what_launches_stands_on_one_processor_and_helpers_stay(monkeypatch):
 
 
 def test_autograd_threads_are_known_by_their_name():
-    ready, end, number = threading.Event(), threading.Event(), []
-
-    def work():
-        number.append(threading.get_native_id())
-        Path(f"/proc/self/task/{number[0]}/comm").write_text("pt_autograd_0")
-        ready.set()
-        end.wait()
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    ready.wait()
-    try:
-        assert number[0] in cuda_party.autograd_threads() and threading.get_native_id() not in cuda_party.autograd_threads()
-    finally:
-        end.set()
-        thread.join()
+    with another_thread() as number:
+        Path(f"/proc/self/task/{number}/comm").write_text("pt_autograd_0")
+        assert number in cuda_party.autograd_threads() and threading.get_native_id() not in cuda_party.autograd_threads()
 
 
 def test_sides_are_at_their_places_before_they_warm_up(monkeypatch):
