@@ -20,7 +20,7 @@ BUSY = 0.15  # share of one processor over all windows
 LEAST_NS = 3_000_000  # below that a single tick of the scheduler, charged late, could be all of it
 GPU_WINDOWS = 8  # of the calls of other sides; of looks there may be
 GPU_LOOKS = 6
-LOOK_SECONDS = 0.002  # that a look takes at least
+SETTLE_SECONDS, LOOK_SECONDS = 0.005, 0.002  # until idle threads sleep, and what a look then takes at least
 GPU_TIMES, GPU_LEAST_NS = 5, 600_000  # of the usual wait, and a part of a time slice (2 ms): contexts that both have work take turns
 
 

@@ -14,7 +14,7 @@ import torch
 
 from verifier.asking import Party
 from verifier.fingerprint import Fingerprint, fingerprint
-from verifier.idleness import LOOK_SECONDS, Watch, ending
+from verifier.idleness import LOOK_SECONDS, SETTLE_SECONDS, Watch, ending
 from verifier.intervals import Process
 from verifier.layout import Spec, place, read_specs, view
 from verifier.memory import EASE, large, too_little
@@ -134,6 +134,9 @@ class Caller:
         """Whether the programs are at rest by the time this party is ready for a call; until it is their turn again they then stand still."""
 
         def look() -> None:
+            self.party.device.flush_caches()
+            self.party.device.sync()
+            time.sleep(SETTLE_SECONDS)
             waited = self.party.device.wait_ns()
             for watch in self.watches:
                 watch.open(waited)
