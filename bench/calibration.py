@@ -68,6 +68,7 @@ REPEATED = [
 ]  # long, host-bound, below 100 us
 SAME_TIMES, SLOWER_TIMES, REPEAT_TIMES = 40, 100, 10
 SPARES = 18
+STAGES = ("inputs", "trials", "timing", "ending")  # of a row's seconds, after `refilling`; standing still for other benches is in them
 SETTLE_SECONDS = 8.0  # at most, until processes that were started have imported torch
 SLOWDOWN = 0.03
 
@@ -181,8 +182,10 @@ class Bench:
             session.close()
 
     def _measure(self, session: ReferenceSession, source: str, program: str) -> dict[str, Any]:
+        marks = [time.monotonic()]
         trials = Trials(session, secrets.randbits(48), full=False, on_progress=lambda text: None)
         trials.prepare()
+        marks.append(time.monotonic())
         job = VerifyJob(task_source=source, program_source=program, tier="full")
         enlist = partial(self._enlist, program)
         tournament = Tournament(self.pool, trials, job, secrets.randbits(48), enlist, repeatability(self.data_dir, self.device), others=[])
@@ -191,10 +194,13 @@ class Bench:
             subject = enlist(runner)
             trials.reconstruct(subject)
             trials.run(subject)
+            marks.append(time.monotonic())
             timing, problem = tournament.run(subject)
+            marks.append(time.monotonic())
         finally:
             tournament.close()
             self.pool.give_back(runner)
+        marks.append(time.monotonic())
         comparison = timing.comparisons[0]
         return {
             **comparison.speedup.model_dump(),
@@ -204,6 +210,7 @@ class Bench:
             "pairs": timing.pairs,
             "waiting": timing.waiting,
             "measuring": timing.measuring,
+            "stages": {name: round(end - begin, 2) for name, begin, end in zip(STAGES, marks, marks[1:], strict=False)},
             "repeatability": timing.repeatability,
             "problem": problem or (tournament.outputs.failed[0].detail if tournament.outputs.failed else "") or tournament.burning,
             "throttled": timing.throttled,

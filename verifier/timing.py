@@ -65,8 +65,6 @@ class Caller:
     def call(self, values: Values, rng: int, flush: bool = True, fresh_address: bool = True, reread: bool = False) -> Call:
         party, device = self.party, self.party.device
         self.slot = 1 - self.slot if fresh_address else self.slot
-        if any(not watch.still for watch in self.watches):
-            self._look()
         offsets, half = place(self.expected)
         room = [spec.nbytes for spec in self.expected]
         need = EASE * (values.nbytes + half)
@@ -130,20 +128,26 @@ class Caller:
         shared = [name for name in described.get("shared", []) if isinstance(name, str)]
         return Call(exchange.inner, exchange.wall, exchange.copied, ahead, described.get("tree"), specs, outputs, before, intact, shared)
 
-    def _look(self) -> None:
-        """Whether the programs are at rest by the time this party is ready for a call; until it is their turn again they then stand still."""
+    def pause(self, watches: Sequence[Watch], programs: bool) -> None:
+        """Before this party's call, where the call before was one of the other kind. Before one of the others the judge looks whether the programs
+        are at rest by the time it is ready, and then they stand still until it is their turn. Before one of the `programs`, which stand no longer, it
+        only waits as long: a processor that was idle for some milliseconds makes the next call slower, and it is to do so on both sides."""
+        begin = time.monotonic()  # the turns of the others have ended: while this party makes ready, their idle threads may fall asleep
+        for watch in watches if programs else ():
+            watch.go()
 
         def look() -> None:
+            left = begin + SETTLE_SECONDS - time.monotonic()
             self.party.device.flush_caches()
             self.party.device.sync()
-            time.sleep(SETTLE_SECONDS)
+            time.sleep(max(left, 0.0))
             waited = self.party.device.wait_ns()
-            for watch in self.watches:
+            for watch in watches if not programs else ():
                 watch.open(waited)
             time.sleep(LOOK_SECONDS)
 
         self.party.look(look)
-        for watch in self.watches:
+        for watch in watches if not programs else ():
             watch.stop()
 
     def _short(self, failure: PartyFailure) -> None:
@@ -292,12 +296,12 @@ def measure(
 ) -> int:
     """Runs `blocks` ABBA blocks from input number `first`: a random order of the sides for one input, the reverse for the next. Every side sees
     every input once and in the same sequence, so that state moves on alike; all sides of a block call from the same processor, each block from the
-    next. The programs' turns, which are watched, lie side by side: while the others are timed they stand still. `check` gets each call. Returns
-    the next input's number."""
+    next. The programs' turns, which are watched, lie side by side: while the others are timed they stand still, and each change begins with the same
+    pause (`Caller.pause`). `check` gets each call. Returns the next input's number."""
     device = sides[0].caller.party.device
     watches = list({id(watch): watch for side in sides for watch in side.caller.watches}.values())
     with ending(watches):
-        watched = {id(watch.party) for watch in watches}
+        watched, last = {id(watch.party) for watch in watches}, None
         for _ in range(blocks):
             for side in sides if device.timed_processors else ():
                 side.caller.processor = len(sides[0].blocks) % device.timed_processors
@@ -307,8 +311,9 @@ def measure(
             for turn in (order, order[::-1]):
                 values, seed = draw(first)
                 for side in turn:
-                    for watch in watches if id(side.caller.party) in watched else ():
-                        watch.go()
+                    if watches and (programs := id(side.caller.party) in watched) is not last:
+                        side.caller.pause(watches, programs)
+                        last = programs
                     call = side.caller.call(values, seed)
                     block[id(side)].append(side.add(call))
                     check(first, side, call)

@@ -1,0 +1,156 @@
+"""Are the sides of a measurement alike? The same model as eager and as program, each in several fresh processes, all of them timed in turn:
+
+    python bench/sides.py --device cuda:0 --out FILE.json [--task small|chain|PATH] [--processes 5] [--blocks 40]
+
+What a program gains on its own task is a fault of the measurement. Two ways: `watched`, as the judge measures (half of the programs, and to tell the
+roles from the watching half of the eager processes, stand still while others are timed and are looked at before), and `plain`, in a random order
+with nobody watched. A line for each kind: microseconds a call beyond eager that nobody watches, with the standard error over processes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import re
+import secrets
+import statistics
+import sys
+import tempfile
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from verifier.asking import Party  # noqa: E402
+from verifier.devices.base import open_device  # noqa: E402
+from verifier.host_repeatability import repeatability  # noqa: E402
+from verifier.idleness import Watch  # noqa: E402
+from verifier.jobs import VerifyJob  # noqa: E402
+from verifier.limits import Limits  # noqa: E402
+from verifier.pairs import shuffled  # noqa: E402
+from verifier.pool import Pool, Role  # noqa: E402
+from verifier.session import ReferenceSession  # noqa: E402
+from verifier.timing import Side, measure, middle  # noqa: E402
+from verifier.tournament import Tournament  # noqa: E402
+from verifier.trials import Subject, Trials  # noqa: E402
+
+HEAD = "import torch\nimport torch.nn as nn\n\n\nclass Model(nn.Module):\n"
+TAIL = "\n\ndef get_inputs():\n    return [torch.randn(64, 64)]\n\n\ndef get_init_inputs():\n    return []\n"
+TASKS = {
+    "small": HEAD + "    def forward(self, x):\n        return torch.relu(x)\n" + TAIL,
+    "chain": HEAD
+    + "    def __init__(self):\n        super().__init__()\n"
+    + "        self.layers = nn.Sequential(*[nn.Sequential(nn.Linear(64, 64), nn.LayerNorm(64), nn.GELU()) for _ in range(24)])\n\n"
+    + "    def forward(self, x):\n        return self.layers(x)\n"
+    + TAIL,
+}
+KINDS = ("eager", "eager, watched", "program", "program, watched")
+WARM_UP = 10
+
+
+def own_candidate(source: str) -> str:
+    return re.sub(r"super\(Model, self\)", "super(ModelNew, self)", re.sub(r"\bclass Model\(", "class ModelNew(", source))
+
+
+class Bench:
+    def __init__(self, arguments: argparse.Namespace, data_dir: Path):
+        self.arguments = arguments
+        self.device = open_device(arguments.device, data_dir, later=True)
+        self.device.take_processors()
+        self.device.open()
+        self.limits = Limits(memory=64 << 30, correctness=0.5)
+        self.pool = Pool(self.device, self.limits, spares=0)
+        self.data_dir = data_dir
+
+    def run(self) -> dict[str, Any]:
+        task = self.arguments.task
+        source = TASKS[task] if task in TASKS else Path(task).read_text()
+        session = ReferenceSession(self.pool, source, "fp32-strict", "train")
+        trials = Trials(session, secrets.randbits(48), full=False, on_progress=lambda text: None)
+        trials.prepare()
+        job = VerifyJob(task_source=source, program_source=own_candidate(source), tier="full")
+        enlist = partial(self._enlist, job.program_source)
+        tournament = Tournament(self.pool, trials, job, secrets.randbits(48), enlist, repeatability(self.data_dir, self.device), others=[])
+        ways = []
+        for way in ("watched", "plain"):
+            ways.append({"way": way, "kinds": self._measure(trials, tournament, enlist, way)})
+            print(table(ways[-1]), flush=True)
+        return {"device": self.device.environment().model_dump(), "task": task, "blocks": self.arguments.blocks, "ways": ways}
+
+    def _measure(self, trials: Trials, tournament: Tournament, enlist: Any, way: str) -> dict[str, list[list[list[float]]]]:
+        """Of every kind each process's blocks, in milliseconds."""
+        kinds = [kind for kind in KINDS for _ in range(self.arguments.processes)]
+        roles: list[Role] = ["runner" if kind.startswith("program") else "baseline" for kind in kinds]
+        parties = shuffled(self.pool.take_all, [(role, "fp32-strict", "train") for role in roles], secrets.randbits(48))
+
+        def come(role: Role, party: Party) -> Side:
+            if role == "baseline":
+                return tournament._baseline("eager", party)
+            subject = enlist(party)
+            trials.reconstruct(subject, stay=False)
+            assert subject.caller is not None
+            return Side(None, subject.caller)
+
+        sides = self.pool.at_once([partial(come, role, party) for role, party in zip(roles, parties, strict=True)])
+        try:
+            for side in sides:
+                side.caller.party.ask("rest", {"anew": True})
+            for number in range(WARM_UP):
+                values, seed = tournament._draw(number)
+                for side in sides:
+                    side.caller.call(values, seed)
+            for side in sides:
+                side.caller.party.ask("rest")
+            watches = [Watch(side.caller.party) for side, kind in zip(sides, kinds, strict=True) if kind.endswith("watched")]
+            for side, kind in zip(sides, kinds, strict=True):
+                side.caller.watches = [] if kind.endswith("watched") or way == "plain" else watches
+            measure(sides, tournament._draw, lambda *_: None, random.Random(secrets.randbits(48)), WARM_UP, self.arguments.blocks)
+        finally:
+            for party in parties:
+                self.pool.give_back(party)
+        found: dict[str, list[list[list[float]]]] = {kind: [] for kind in KINDS}
+        for side, kind in zip(sides, kinds, strict=True):
+            found[kind].append([[round(value, 6) for value in block] for block in side.blocks])
+        return found
+
+    def _enlist(self, program: str, runner: Party) -> Subject:
+        runner.ask("import", {"source": program, "artefacts": [], "variables": self.device.variables("device")}, self.limits.load)
+        return Subject(runner)
+
+
+def table(way: dict[str, Any]) -> str:
+    middles = {kind: [1e3 * middle([value for block in blocks for value in block]) for blocks in way["kinds"][kind]] for kind in KINDS}
+    eager = middles["eager"]
+    lines = [f"== {way['way']}: eager {statistics.mean(eager):.2f} us a call"]
+    for kind in KINDS[1:]:
+        of = middles[kind]
+        error = sum(statistics.variance(values) / len(values) for values in (of, eager)) ** 0.5
+        lines.append(f"  {kind:20} {statistics.mean(of) - statistics.mean(eager):+8.2f} us a call, standard error {error:.2f}")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cuda:0")
+    parser.add_argument("--task", default="small", help="small (one kernel), chain (72 layers), or a task's file")
+    parser.add_argument("--processes", type=int, default=5, help="of each kind, at least 2")
+    parser.add_argument("--blocks", type=int, default=40)
+    parser.add_argument("--out", type=Path, required=True)
+    arguments = parser.parse_args()
+    if arguments.processes < 2:
+        parser.error("--processes: a standard error needs 2 or more")
+    with tempfile.TemporaryDirectory(prefix="sides-") as data:
+        bench = Bench(arguments, Path(data))
+        try:
+            result = bench.run()
+        finally:
+            bench.pool.close()
+    arguments.out.write_text(json.dumps(result) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
