@@ -101,7 +101,7 @@ class Bench:
         self.limits = Limits(memory=64 << 30, full_timing=arguments.timing_seconds, correctness=0.5)
         self.pool = Pool(self.device, self.limits, spares=SPARES)
         if self.device.kind == "cuda":  # as the judge does: while another bench measures, this one's processes stand still
-            self.pool.gate.begin(self.pool.alive, self.device.rests)
+            self.pool.gate.begin(self.pool.freezable, self.device.rests)
         self.data_dir = data_dir
         self.out = Path(arguments.out)
         self.result: dict[str, Any] = {"device": self.device.environment().model_dump(), "shard": arguments.shard, "rows": []}

@@ -18,7 +18,7 @@ from verifier.gate import Gate
 from verifier.layers import layer_failed
 from verifier.limits import Limits
 from verifier.party_failure import PartyFailure, death, fatal_line, hang_line
-from verifier.spawned import Spawned
+from verifier.spawned import MainProcess, Spawned
 
 FREEZABLE = ("start", "role", "load", "import", "capture")  # requests that take long without the device
 LEAST_SECONDS = 0.01  # that a request may take when its time is up
@@ -56,6 +56,7 @@ class Party:
         self.deadline = float("inf")
         self.born = time.monotonic()
         self.loaded: tuple[str, int] | None = None  # of a baseline: source and seed of the model that it holds
+        self.main_process = MainProcess(spawned)
 
     def become(self, role: str, precision: str = "fp32-strict", mode: str = "train") -> None:
         """Waits until the interpreter is ready, then hands over the role."""

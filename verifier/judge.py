@@ -71,7 +71,7 @@ class Judge:
         threading.Thread(target=self._read, daemon=True).start()
         self.pool.gate.called_off = lambda: self.pool.cancelled
         if self.device.kind == "cuda":
-            self.pool.gate.begin(self.pool.alive, self.device.rests)
+            self.pool.gate.begin(self.pool.freezable, self.device.rests)
         if self.opening is None:
             if self.device.rehearsal is not None:
                 self.device.rehearsal.join()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +13,7 @@ from typing import Literal, TypeVar
 
 from verifier.asking import Party
 from verifier.devices.base import Bind, Device
-from verifier.gate import Gate
+from verifier.gate import Freezable, Gate
 from verifier.limits import Limits
 from verifier.party_failure import PartyFailure
 from verifier.sandbox import spawn
@@ -80,6 +81,9 @@ class Pool:
         self.ending: list[Party] = []  # killed, and not yet waited for
         self.lock = threading.Lock()
         self.cancelled = False
+        # With STITCH_STILL=device only what holds the device stands still while another judge measures: on processors where nothing is timed, spares
+        # go on importing torch, builders building, and torch.compile's helpers compiling.
+        self.host_goes_on = os.environ.get("STITCH_STILL") == "device" and device.timed_processors > 0
         self.extensions = True  # whether parties import what builds and loads extensions before they are asked to
 
     def spawn(
@@ -244,6 +248,14 @@ class Pool:
         with self.lock:
             busy = list(self.busy)
         return [party.spawned for party in [*self.waiting, *self.builders, *busy] if not party.spawned.ended]
+
+    def freezable(self) -> list[Freezable]:
+        """What stands still while another judge measures, from whichever thread."""
+        if not self.host_goes_on:
+            return list(self.alive())
+        with self.lock:
+            busy = [party for party in self.busy if not party.spawned.ended and party.role not in ("builder", "compiler")]
+        return [party.main_process if party.role == "baseline" else party.spawned for party in busy]
 
     def refill(self) -> None:
         """Called when nothing is measured."""

@@ -95,6 +95,12 @@ class Spawned:
     def thaw(self) -> None:
         self._still(False)
 
+    def main_pid(self) -> int | None:
+        """Of the interpreter, which bubblewrap's two processes come before; null where the host does not tell."""
+        family = family_of(self.process.pid)
+        at = 2 if self.wrapped else 0
+        return family[at] if len(family) > at else None
+
     def _still(self, frozen: bool) -> None:
         if self.ended or (self.group is not None and self.group.freeze(frozen)):
             return
@@ -168,6 +174,33 @@ class Spawned:
             return wait(self.process, seconds)
         except subprocess.TimeoutExpired:
             return None
+
+
+class MainProcess:
+    """A party's interpreter alone, as something to freeze: what it has started goes on."""
+
+    def __init__(self, spawned: Spawned):
+        self.spawned = spawned
+        self._stopped: int | None = None
+
+    def freeze(self) -> None:
+        if self.spawned.ended:
+            return
+        self._stopped = self.spawned.main_pid()
+        if self._stopped is None:
+            self.spawned.freeze()
+        else:
+            with contextlib.suppress(OSError):
+                os.kill(self._stopped, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        if self.spawned.ended:
+            return
+        if self._stopped is None:
+            self.spawned.thaw()
+        else:
+            with contextlib.suppress(OSError):
+                os.kill(self._stopped, signal.SIGCONT)
 
 
 def wait(process: subprocess.Popen[bytes], seconds: float) -> int:

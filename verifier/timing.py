@@ -194,7 +194,7 @@ class Side:
     ahead: list[int] = field(default_factory=list)
     round_trip: int = 0  # ns
 
-    def calibrate(self, rounds: int = 15) -> None:
+    def calibrate(self, rounds: int = 9) -> None:
         """Before the blocks and after them, and the shorter counts: a machine busy at one of the two (4 ms more, a turn of its scheduler, were
         seen on an H200's host) would make the judge's clock seem to run ahead of the program's, and a slow answer would buy time for work."""
         found = self.caller.party.empty(rounds)

@@ -14,9 +14,12 @@ export function attachSource(form, panel, { onChecked = () => {}, onChange = () 
   let timer = null;
   let asked = null;
   let shown = null;
+  let refused = null; // what a file was refused for: it stands until the text changes, whatever a check that was under way says
+  let last = { problems: [], found: null };
 
   const editor = attachEditor(textarea, {
     onChange: () => {
+      refused = null;
       clearTimeout(timer);
       timer = setTimeout(ask, SETTLE_MS);
       onChange();
@@ -41,12 +44,14 @@ export function attachSource(form, panel, { onChecked = () => {}, onChange = () 
     }
   }
 
-  function show(problems, checked, found = {}) {
-    const key = JSON.stringify([problems, found.module, found.written, editor.view.state.doc.lines]);
+  function show(problems, checked, found = null) {
+    last = { problems, found };
+    const key = JSON.stringify([refused, problems, found?.module, found?.written, editor.view.state.doc.lines]);
     if (key === shown) return;
     shown = key;
     if (checked) editor.showProblems(problems);
-    verdict.replaceChildren(problems.length ? listed(problems) : sound(found));
+    const all = refused ? [refused, ...problems] : problems;
+    verdict.replaceChildren(...(all.length ? [listed(all)] : []), ...(found && !problems.length ? [sound(found)] : []));
   }
 
   function sound(found) {
@@ -104,13 +109,18 @@ export function attachSource(form, panel, { onChecked = () => {}, onChange = () 
     editor.view.focus();
   });
 
-  const refuse = (message, hint) => show([{ place: "file", message, hint }], false);
+  function refuse(message, hint) {
+    refused = { place: "file", message, hint };
+    show(last.problems, false, last.found);
+  }
 
   async function read(file) {
     if (file.size > most) return refuse(`${file.name} has ${Math.ceil(file.size / 1024)} KiB; at most ${most / 1024} KiB are read`, "submit one Python module without data in it");
     try {
       const text = new TextDecoder("utf-8", { fatal: true }).decode(await file.arrayBuffer());
       editor.setText(text.replaceAll("\r\n", "\n").replaceAll("\r", "\n"));
+      refused = null; // also where the same text stood there already
+      show(last.problems, false, last.found);
       say(`${file.name} is in the editor`);
       if (kind === "task" && !form.elements.title.value) form.elements.title.value = file.name.replace(/\.py$/, "").slice(0, 140);
     } catch {

@@ -88,6 +88,26 @@ def test_a_file_is_read_into_the_editor_or_refused_with_the_reason(server, page_
     expect(page.locator(".cm-content")).to_contain_text("torch.softmax(x, dim=1)")
 
 
+def test_why_a_file_was_refused_is_not_overwritten_by_a_check_that_was_under_way(server, page_of_alice):
+    page = page_of_alice
+    page.goto(f"{server}/submit/")
+    expect(page.locator(".verdict")).not_to_contain_text("Checked while you type")
+    held = []
+    page.route("**/submit/check", lambda route: held.append(route))
+    with page.expect_request(lambda request: request.url.endswith("/submit/check") and "softmax" in (request.post_data or "")):
+        write(page, SOURCE)
+    upload = page.locator("input[type=file]")
+    upload.set_input_files({"name": "other.py", "mimeType": "text/x-python", "buffer": b"\xff\xfe\x00"})
+    expect(page.locator(".problems")).to_contain_text("is not UTF-8 text")
+    held.pop().continue_()
+    expect(page.locator(".verdict")).to_contain_text("get_inputs and get_init_inputs found")
+    expect(page.locator(".problems")).to_contain_text("is not UTF-8 text")
+    page.unroute("**/submit/check")
+    upload.set_input_files({"name": "mine.py", "mimeType": "text/x-python", "buffer": SOURCE.encode()})
+    expect(page.locator(".problems")).to_have_count(0)
+    expect(page.locator(".verdict")).to_contain_text("get_inputs and get_init_inputs found")
+
+
 def test_a_slow_or_missing_server_does_not_lose_the_source(server, page_of_alice):
     page = page_of_alice
     page.goto(f"{server}/submit/")

@@ -10,8 +10,8 @@ from verifier import idleness, pairs, timing
 
 
 def sides_of(count, processors, programs=0, fails=None):
-    """`calls`: name of the side, number of the input, processor, and which programs stand still meanwhile; `pauses`: before which of them, and whether it
-    is a program's."""
+    """`calls`: name of the side, number of the input, processor, and which programs stand still meanwhile; `pauses`: before which of them, and
+    whether it is a program's."""
     device = SimpleNamespace(timed_processors=processors, sample_clocks=lambda: None, usual_wait_ns=lambda: None)
     calls, still, pauses = [], set(), []
     parties = [
