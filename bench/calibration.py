@@ -68,7 +68,7 @@ REPEATED = [
 ]  # long, host-bound, below 100 us
 SAME_TIMES, SLOWER_TIMES, REPEAT_TIMES = 40, 100, 10
 SPARES = 18
-STAGES = ("inputs", "trials", "timing", "ending")  # of a row's seconds, after `refilling`; standing still for other benches is in them
+STAGES = ("inputs", "trials", "timing", "ending")  # of a row's seconds, after `refilling`; standing still for other benches (`frozen`) is in them
 SETTLE_SECONDS = 8.0  # at most, until processes that were started have imported torch
 SLOWDOWN = 0.03
 
@@ -169,12 +169,12 @@ class Bench:
             for repeat in repeats:
                 if time.monotonic() > self.deadline:
                     return
-                begin = time.monotonic()
+                begin, frozen = time.monotonic(), self.pool.gate.frozen_seconds()
                 self._refill()
                 refilled = time.monotonic()
                 row = self._measure(session, source, program)
                 row |= {"part": part, "task": name, "repeat": repeat, "seconds": round(time.monotonic() - begin, 2)}
-                row["refilling"] = round(refilled - begin, 2)
+                row |= {"refilling": round(refilled - begin, 2), "frozen": round(self.pool.gate.frozen_seconds() - frozen, 2)}
                 self.result["rows"].append(row)
                 print(f"{part:7} {name[:44]:44} {repeat:3} {row['ratio']:.4f} [{row['low']:.4f}, {row['high']:.4f}] {row['seconds']} s", flush=True)
                 self._save()
@@ -266,7 +266,8 @@ class Bench:
             while at_work and time.monotonic() - (gate.frozen_seconds() - frozen) < deadline:
                 used, stood = self._spares_ns(), gate.frozen_seconds()
                 time.sleep(0.25)
-                at_work = self._spares_ns() - used > 10_000_000 or gate.frozen_seconds() > stood  # frozen ones only seem to be at rest
+                stood_still = gate.frozen_seconds() > stood and not self.pool.host_goes_on  # frozen ones only seem to be at rest
+                at_work = self._spares_ns() - used > 10_000_000 or stood_still
 
     def _spares_ns(self) -> int:
         return sum(party.spawned.cpu_ns() or 0 for party in self.pool.waiting)

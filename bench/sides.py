@@ -1,22 +1,29 @@
 """Are the sides of a measurement alike? The same model as eager and as program, each in several fresh processes, all of them timed in turn:
 
-    python bench/sides.py --device cuda:0 --out FILE.json [--task small|chain|PATH] [--processes 5] [--blocks 40]
+    python bench/sides.py --device cuda:0 --out FILE.json [--task small|chain|PATH] [--processes 5] [--blocks 40] [--beside 8]
 
 What a program gains on its own task is a fault of the measurement. Two ways: `watched`, as the judge measures (half of the programs, and to tell the
 roles from the watching half of the eager processes, stand still while others are timed and are looked at before), and `plain`, in a random order
-with nobody watched. A line for each kind: microseconds a call beyond eager that nobody watches, with the standard error over processes.
+with nobody watched. With `--beside N` a third: as `watched`, while N processes import torch over and over on the processors that the judge keeps to,
+as those of other judges would (`STITCH_STILL=device`). A line for each kind: microseconds a call beyond eager that nobody watches, with the standard
+error over processes, how much calls and processes vary, and how much slower the calls just after a pause are.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import os
 import random
 import re
 import secrets
+import signal
 import statistics
+import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,6 +31,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from verifier import idleness, timing  # noqa: E402
 from verifier.asking import Party  # noqa: E402
 from verifier.devices.base import open_device  # noqa: E402
 from verifier.host_repeatability import repeatability  # noqa: E402
@@ -51,6 +59,45 @@ KINDS = ("eager", "eager, watched", "program", "program, watched")
 WARM_UP = 10
 
 
+def noting_pauses(sides: list[Side]) -> dict[int, list[int]]:
+    """From now on, of each side whether a call came just after a pause: 1, else 0."""
+    plain, noted = idleness.pause, {id(side): [] for side in sides}
+    fresh: list[int] = []
+
+    def pause(*given: Any, **named: Any) -> None:
+        plain(*given, **named)
+        fresh.append(1)
+
+    def noting(side: Side) -> Callable[..., Any]:
+        call = side.caller.call
+
+        def noted_call(*given: Any, **named: Any) -> Any:
+            noted[id(side)].append(len(fresh))
+            fresh.clear()
+            return call(*given, **named)
+
+        return noted_call
+
+    timing.pause = pause
+    for side in sides:
+        side.caller.call = noting(side)  # type: ignore[method-assign]
+    return noted
+
+
+@contextlib.contextmanager
+def importing(count: int) -> Iterator[None]:
+    """`count` processes at work on this one's processors."""
+    again = f"import os, subprocess, sys\nwhile os.getppid() == {os.getpid()}: subprocess.run([sys.executable, '-c', 'import torch'])"
+    command = [sys.executable, "-c", again]  # they end when this one is gone, however that ends
+    neighbours = [subprocess.Popen(command, start_new_session=True) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for neighbour in neighbours:
+            os.killpg(neighbour.pid, signal.SIGKILL)
+            neighbour.wait()
+
+
 def own_candidate(source: str) -> str:
     return re.sub(r"super\(Model, self\)", "super(ModelNew, self)", re.sub(r"\bclass Model\(", "class ModelNew(", source))
 
@@ -75,13 +122,14 @@ class Bench:
         enlist = partial(self._enlist, job.program_source)
         tournament = Tournament(self.pool, trials, job, secrets.randbits(48), enlist, repeatability(self.data_dir, self.device), others=[])
         ways = []
-        for way in ("watched", "plain"):
-            ways.append({"way": way, "kinds": self._measure(trials, tournament, enlist, way)})
+        for way in ("watched", "plain", *(("beside",) if self.arguments.beside else ())):
+            with importing(self.arguments.beside if way == "beside" else 0):
+                ways.append({"way": way, **self._measure(trials, tournament, enlist, way)})
             print(table(ways[-1]), flush=True)
         return {"device": self.device.environment().model_dump(), "task": task, "blocks": self.arguments.blocks, "ways": ways}
 
-    def _measure(self, trials: Trials, tournament: Tournament, enlist: Any, way: str) -> dict[str, list[list[list[float]]]]:
-        """Of every kind each process's blocks, in milliseconds."""
+    def _measure(self, trials: Trials, tournament: Tournament, enlist: Any, way: str) -> dict[str, Any]:
+        """`kinds`: of each one every process's blocks, in milliseconds; `paused`: as many lists, which of its calls came just after a pause."""
         kinds = [kind for kind in KINDS for _ in range(self.arguments.processes)]
         roles: list[Role] = ["runner" if kind.startswith("program") else "baseline" for kind in kinds]
         parties = shuffled(self.pool.take_all, [(role, "fp32-strict", "train") for role in roles], secrets.randbits(48))
@@ -107,14 +155,17 @@ class Bench:
             watches = [Watch(side.caller.party) for side, kind in zip(sides, kinds, strict=True) if kind.endswith("watched")]
             for side, kind in zip(sides, kinds, strict=True):
                 side.caller.watches = [] if kind.endswith("watched") or way == "plain" else watches
+            paused = noting_pauses(sides)
             measure(sides, tournament._draw, lambda *_: None, random.Random(secrets.randbits(48)), WARM_UP, self.arguments.blocks)
         finally:
             for party in parties:
                 self.pool.give_back(party)
         found: dict[str, list[list[list[float]]]] = {kind: [] for kind in KINDS}
+        after: dict[str, list[list[int]]] = {kind: [] for kind in KINDS}
         for side, kind in zip(sides, kinds, strict=True):
             found[kind].append([[round(value, 6) for value in block] for block in side.blocks])
-        return found
+            after[kind].append(paused[id(side)])
+        return {"kinds": found, "paused": after}
 
     def _enlist(self, program: str, runner: Party) -> Subject:
         runner.ask("import", {"source": program, "artefacts": [], "variables": self.device.variables("device")}, self.limits.load)
@@ -125,11 +176,34 @@ def table(way: dict[str, Any]) -> str:
     middles = {kind: [1e3 * middle([value for block in blocks for value in block]) for blocks in way["kinds"][kind]] for kind in KINDS}
     eager = middles["eager"]
     lines = [f"== {way['way']}: eager {statistics.mean(eager):.2f} us a call"]
-    for kind in KINDS[1:]:
+    for kind in KINDS:
         of = middles[kind]
-        error = sum(statistics.variance(values) / len(values) for values in (of, eager)) ** 0.5
-        lines.append(f"  {kind:20} {statistics.mean(of) - statistics.mean(eager):+8.2f} us a call, standard error {error:.2f}")
+        error = (sum(statistics.variance(values) / len(values) for values in (of, eager)) ** 0.5) if kind != "eager" else 0.0
+        calls = statistics.mean(spread([value for block in blocks for value in block]) for blocks in way["kinds"][kind])
+        processes = statistics.stdev(of) / statistics.mean(of)
+        beyond = f"{statistics.mean(of) - statistics.mean(eager):+8.2f} us a call, standard error {error:.2f}" if kind != "eager" else ""
+        late = after_a_pause(way["kinds"][kind], way.get("paused", {}).get(kind, []))
+        lines.append(f"  {kind:17} calls vary by {calls:6.2%}, processes by {processes:6.2%} {beyond}{late}")
     return "\n".join(lines)
+
+
+def after_a_pause(blocks: list[list[list[float]]], paused: list[list[int]]) -> str:
+    """By how much such calls are slower than the others of their process, where there are some."""
+    late = []
+    for process, marks in zip(blocks, paused, strict=False):
+        calls = list(zip([value for block in process for value in block], marks, strict=True))
+        ones, others = [value for value, mark in calls if mark], [value for value, mark in calls if not mark]
+        if len(ones) > 2 and len(others) > 2:
+            late.append(1e3 * (statistics.median(ones) - statistics.median(others)))
+    if len(late) < 2:
+        return ""
+    return f"; after a pause {statistics.mean(late):+.2f} us, standard error {statistics.stdev(late) / len(late) ** 0.5:.2f}"
+
+
+def spread(values: list[float]) -> float:
+    """By the median deviation, relative: a few slow calls do not count."""
+    at = statistics.median(values)
+    return 1.4826 * statistics.median(abs(value - at) for value in values) / at
 
 
 def main() -> int:
@@ -138,6 +212,7 @@ def main() -> int:
     parser.add_argument("--task", default="small", help="small (one kernel), chain (72 layers), or a task's file")
     parser.add_argument("--processes", type=int, default=5, help="of each kind, at least 2")
     parser.add_argument("--blocks", type=int, default=40)
+    parser.add_argument("--beside", type=int, default=0, metavar="N", help="processes at work beside, in a third way")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     if arguments.processes < 2:

@@ -57,6 +57,7 @@ class Party:
         self.born = time.monotonic()
         self.loaded: tuple[str, int] | None = None  # of a baseline: source and seed of the model that it holds
         self.main_process = MainProcess(spawned)
+        self.on_device = True  # or it never sees the device: a builder
 
     def become(self, role: str, precision: str = "fp32-strict", mode: str = "train") -> None:
         """Waits until the interpreter is ready, then hands over the role."""
@@ -130,10 +131,6 @@ class Party:
     def timed(self, message: dict[str, Any], limit: float, hand_over: Callable[[], None]) -> Exchange:
         """A timed call. `hand_over` writes its inputs, once the party is ready for them."""
         return self._exchange("call", message, limit, hand_over)
-
-    def look(self, hand_over: Callable[[], None]) -> None:
-        """An exchange without a call; `hand_over` comes where a call's inputs are written."""
-        self._exchange("empty", {}, self.limits.call, hand_over)
 
     def empty(self, rounds: int) -> int:
         """Nanoseconds of a round trip without a call, as the judge sees it, less what the shim counts: the median."""

@@ -1,7 +1,7 @@
 """Is the program's runner at rest between its calls? One that burns the processor or the GPU then makes baselines slow and itself fast.
 
 The evidence is the judge's own: the kernel's count of the runner's processor time, and how long a tiny kernel of the judge's waits for the GPU. A
-runner's idle threads may spin for some milliseconds after its own call; by the time another side is ready for a call they sleep. When the judge has
+runner's idle threads may spin for some milliseconds after its own call; the judge looks when they have had time to fall asleep. When it has
 looked, the runner stands still until its own turn: a thread that works for a tenth of the time on the processor on which eager is timed stays
 below any limit that a busy host can keep, and makes eager slower all the same.
 """
@@ -20,13 +20,13 @@ BUSY = 0.15  # share of one processor over all windows
 LEAST_NS = 3_000_000  # below that a single tick of the scheduler, charged late, could be all of it
 GPU_WINDOWS = 8  # of the calls of other sides; of looks there may be
 GPU_LOOKS = 6
-SETTLE_SECONDS, LOOK_SECONDS = 0.005, 0.002  # until idle threads sleep, and what a look then takes at least
+SETTLE_SECONDS, LOOK_SECONDS = 0.008, 0.002  # until idle threads sleep, and what a look then takes
 GPU_TIMES, GPU_LEAST_NS = 5, 600_000  # of the usual wait, and a part of a time slice (2 ms): contexts that both have work take turns
 
 
 @dataclass
 class Watch:
-    """Watches one party through windows that open when another side is ready and close when it has answered an exchange without a call."""
+    """Watches one party through windows that lie between its turns and those of the sides that are compared with it."""
 
     party: Party
     used_ns: int = 0
@@ -104,6 +104,22 @@ class Watch:
             f"while the baselines were timed a tiny kernel of the judge's waited {wait / 1e6:.2f} ms for the GPU, which works on with the "
             "program's processes gone: another process keeps it busy (see nvidia-smi)"
         )
+
+
+def pause(watches: Sequence[Watch], looks: bool) -> None:
+    """Between the turns of the watched parties and those of the others. After the former the judge `looks` whether they are at rest, and they stand
+    still from then on; after the latter it waits as long, so that neither kind alone comes after a pause. Nobody is told of it."""
+    device = watches[0].party.device
+    for watch in watches if not looks else ():
+        watch.go()
+    device.settle()
+    time.sleep(SETTLE_SECONDS)
+    waited = device.wait_ns()
+    for watch in watches if looks else ():
+        watch.open(waited)
+    time.sleep(LOOK_SECONDS)
+    for watch in watches if looks else ():
+        watch.stop()
 
 
 @contextlib.contextmanager

@@ -112,7 +112,9 @@ class Pool:
             self.extensions,
             early,
         )
-        return Party(spawned, device, self.limits, self.gate)
+        party = Party(spawned, device, self.limits, self.gate)
+        party.on_device = role != "builder"
+        return party
 
     def start(self, role: Literal["builder", "compiler"]) -> Party:
         """A party that is still starting: whoever uses it, in whichever thread, first lets it `become` its role. A compiler has no torch."""
@@ -254,7 +256,7 @@ class Pool:
         if not self.host_goes_on:
             return list(self.alive())
         with self.lock:
-            busy = [party for party in self.busy if not party.spawned.ended and party.role not in ("builder", "compiler")]
+            busy = [party for party in self.busy if not party.spawned.ended and party.on_device]
         return [party.main_process if party.role == "baseline" else party.spawned for party in busy]
 
     def refill(self) -> None:

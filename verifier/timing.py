@@ -14,7 +14,7 @@ import torch
 
 from verifier.asking import Party
 from verifier.fingerprint import Fingerprint, fingerprint
-from verifier.idleness import LOOK_SECONDS, SETTLE_SECONDS, Watch, ending
+from verifier.idleness import Watch, ending, pause
 from verifier.intervals import Process
 from verifier.layout import Spec, place, read_specs, view
 from verifier.memory import EASE, large, too_little
@@ -127,28 +127,6 @@ class Caller:
         ahead = handing + exchange.refreshed
         shared = [name for name in described.get("shared", []) if isinstance(name, str)]
         return Call(exchange.inner, exchange.wall, exchange.copied, ahead, described.get("tree"), specs, outputs, before, intact, shared)
-
-    def pause(self, watches: Sequence[Watch], programs: bool) -> None:
-        """Before this party's call, where the call before was one of the other kind. Before one of the others the judge looks whether the programs
-        are at rest by the time it is ready, and then they stand still until it is their turn. Before one of the `programs`, which stand no longer, it
-        only waits as long: a processor that was idle for some milliseconds makes the next call slower, and it is to do so on both sides."""
-        begin = time.monotonic()  # the turns of the others have ended: while this party makes ready, their idle threads may fall asleep
-        for watch in watches if programs else ():
-            watch.go()
-
-        def look() -> None:
-            left = begin + SETTLE_SECONDS - time.monotonic()
-            self.party.device.flush_caches()
-            self.party.device.sync()
-            time.sleep(max(left, 0.0))
-            waited = self.party.device.wait_ns()
-            for watch in watches if not programs else ():
-                watch.open(waited)
-            time.sleep(LOOK_SECONDS)
-
-        self.party.look(look)
-        for watch in watches if not programs else ():
-            watch.stop()
 
     def _short(self, failure: PartyFailure) -> None:
         """A program that runs out of memory is to blame where its process could have had what PyTorch's call needs; this is looked at when it has
@@ -297,7 +275,7 @@ def measure(
     """Runs `blocks` ABBA blocks from input number `first`: a random order of the sides for one input, the reverse for the next. Every side sees
     every input once and in the same sequence, so that state moves on alike; all sides of a block call from the same processor, each block from the
     next. The programs' turns, which are watched, lie side by side: while the others are timed they stand still, and each change begins with the same
-    pause (`Caller.pause`). `check` gets each call. Returns the next input's number."""
+    pause (`idleness.pause`). `check` gets each call. Returns the next input's number."""
     device = sides[0].caller.party.device
     watches = list({id(watch): watch for side in sides for watch in side.caller.watches}.values())
     with ending(watches):
@@ -311,9 +289,9 @@ def measure(
             for turn in (order, order[::-1]):
                 values, seed = draw(first)
                 for side in turn:
-                    if watches and (programs := id(side.caller.party) in watched) is not last:
-                        side.caller.pause(watches, programs)
-                        last = programs
+                    if watches and (mine := id(side.caller.party) in watched) is not last:
+                        pause(watches, looks=not mine)
+                        last = mine
                     call = side.caller.call(values, seed)
                     block[id(side)].append(side.add(call))
                     check(first, side, call)

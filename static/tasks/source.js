@@ -46,7 +46,7 @@ export function attachSource(form, panel, { onChecked = () => {}, onChange = () 
 
   function show(problems, checked, found = null) {
     last = { problems, found };
-    const key = JSON.stringify([refused, problems, found?.module, found?.written, editor.view.state.doc.lines]);
+    const key = JSON.stringify([refused, problems, found !== null, found?.module, found?.written, editor.view.state.doc.lines]);
     if (key === shown) return;
     shown = key;
     if (checked) editor.showProblems(problems);
@@ -114,13 +114,17 @@ export function attachSource(form, panel, { onChecked = () => {}, onChange = () 
     show(last.problems, false, last.found);
   }
 
+  function unrefuse() {
+    refused = null;
+    show(last.problems, false, last.found);
+  }
+
   async function read(file) {
     if (file.size > most) return refuse(`${file.name} has ${Math.ceil(file.size / 1024)} KiB; at most ${most / 1024} KiB are read`, "submit one Python module without data in it");
     try {
       const text = new TextDecoder("utf-8", { fatal: true }).decode(await file.arrayBuffer());
       editor.setText(text.replaceAll("\r\n", "\n").replaceAll("\r", "\n"));
-      refused = null; // also where the same text stood there already
-      show(last.problems, false, last.found);
+      if (refused) unrefuse(); // the same text stood there already
       say(`${file.name} is in the editor`);
       if (kind === "task" && !form.elements.title.value) form.elements.title.value = file.name.replace(/\.py$/, "").slice(0, 140);
     } catch {

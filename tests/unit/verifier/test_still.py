@@ -21,13 +21,18 @@ TALKATIVE = f"import subprocess, sys, time; subprocess.Popen([sys.executable, '-
 def pool_of(timed_processors, monkeypatch, still):
     monkeypatch.setenv("STITCH_STILL", still)
     pool = Pool(SimpleNamespace(place="cuda-none", timed_processors=timed_processors), Limits(), spares=0)
-    party = {role: SimpleNamespace(role=role, spawned=SimpleNamespace(ended=False, name=role), main_process=f"main of {role}") for role in ROLES}
+    party = {
+        role: SimpleNamespace(
+            role=role, on_device="builder" not in role, spawned=SimpleNamespace(ended=False, name=role), main_process=f"main of {role}"
+        )
+        for role in ROLES
+    }
     pool.waiting, pool.builders = [party["spare"]], [party["waiting builder"]]
     pool.busy = [party[role] for role in ROLES[2:]]
     return pool, party
 
 
-ROLES = ["spare", "waiting builder", "", "reference", "baseline", "runner", "observer", "builder", "compiler"]
+ROLES = ["spare", "waiting builder", "", "reference", "baseline", "runner", "observer", "builder"]
 
 
 def test_everything_stands_still(monkeypatch):
@@ -73,6 +78,7 @@ def test_the_interpreter_stops_and_what_it_started_goes_on(wrapped):
         deadline = time.monotonic() + 5
         while state(interpreter) != "T":
             assert time.monotonic() < deadline
+        time.sleep(0.05)
         assert state(helper) != "T"
         main.thaw()
         while state(interpreter) == "T":

@@ -1,4 +1,5 @@
-"""All sides of a block call from the same processor, each block from the next."""
+"""All sides of a block call from the same processor, each block from the next; programs stand still while others are timed, and who comes after a
+change of turns comes after the same pause."""
 
 import random
 from functools import partial
@@ -10,10 +11,16 @@ from verifier import idleness, pairs, timing
 
 
 def sides_of(count, processors, programs=0, fails=None):
-    """`calls`: name of the side, number of the input, processor, and which programs stand still meanwhile; `pauses`: before which of them, and
-    whether it is a program's."""
-    device = SimpleNamespace(timed_processors=processors, sample_clocks=lambda: None, usual_wait_ns=lambda: None)
+    """`calls`: name of the side, number of the input, processor, and which programs stand still meanwhile; `pauses`: before which of them, and how
+    many programs stood still when it began."""
     calls, still, pauses = [], set(), []
+    device = SimpleNamespace(
+        timed_processors=processors,
+        sample_clocks=lambda: None,
+        usual_wait_ns=lambda: None,
+        settle=lambda: pauses.append((len(calls), len(still))),
+        wait_ns=lambda: None,
+    )
     parties = [
         SimpleNamespace(device=device, spawned=SimpleNamespace(freeze=partial(still.add, name), thaw=partial(still.discard, name), cpu_ns=lambda: 0))
         for name in range(count)
@@ -27,12 +34,7 @@ def sides_of(count, processors, programs=0, fails=None):
                 raise RuntimeError("a party failed")
             return timing.Call(inner=1, wall=1, copied=0, ahead=0, tree=None, specs=[], outputs=[], again=None, inputs_intact=[])
 
-        def pause(watches, programs):
-            pauses.append((len(calls), programs))
-            for watch in watches:
-                watch.go() if programs else watch.stop()
-
-        caller = SimpleNamespace(party=parties[name], call=call, pause=pause, processor=None, watches=watches if name >= programs else [])
+        caller = SimpleNamespace(party=parties[name], call=call, processor=None, watches=watches if name >= programs else [])
         return timing.Side(None, caller)
 
     return [side(name) for name in range(count)], calls, still, pauses
@@ -66,7 +68,10 @@ def test_programs_stand_still_while_others_are_timed_and_only_then():
         assert names[5:] == names[:5][::-1]
     of_programs = [name < 2 for name, *_ in calls]
     changes = [(at, mine) for at, mine in enumerate(of_programs) if not at or of_programs[at - 1] != mine]
-    assert pauses == changes and {mine for _, mine in changes} == {True, False}  # the same pause before both kinds
+    assert pauses == [(at, 0) for at, _ in changes] and {mine for _, mine in changes} == {
+        True,
+        False,
+    }  # before both kinds, and programs may work in it
 
 
 @pytest.mark.parametrize("fails", [1, 4, 7, 12])
@@ -75,6 +80,55 @@ def test_nobody_is_left_standing_where_a_party_fails(fails):
     with pytest.raises(RuntimeError):
         timing.measure(sides, lambda number: (number, 0), lambda *_: None, random.Random(4), 0, 3)
     assert not still
+
+
+@pytest.fixture
+def diary(monkeypatch):
+    """What `idleness.pause` does, in its order, with two programs that use a millisecond while they are looked at."""
+    done, used = [], iter(range(0, 100_000_000, 1_000_000))
+    monkeypatch.setattr(idleness, "time", SimpleNamespace(sleep=lambda seconds: done.append(seconds), monotonic_ns=lambda: 0))
+    device = SimpleNamespace(settle=lambda: done.append("settle"), wait_ns=lambda: done.append("wait") or 7, usual_wait_ns=lambda: 5)
+
+    def watch(name):
+        spawned = SimpleNamespace(
+            freeze=lambda: done.append(f"freeze {name}"),
+            thaw=lambda: done.append(f"thaw {name}"),
+            cpu_ns=lambda: done.append(f"count {name}") or next(used),
+        )
+        return idleness.Watch(SimpleNamespace(device=device, spawned=spawned))
+
+    return done, [watch("a"), watch("b")]
+
+
+def test_a_pause_before_the_others_looks_and_stops_the_programs(diary):
+    done, watches = diary
+    idleness.pause(watches, looks=True)
+    settle, look = idleness.SETTLE_SECONDS, idleness.LOOK_SECONDS
+    assert done == ["settle", settle, "wait", "count a", "count b", look, "count a", "freeze a", "count b", "freeze b"]
+    assert [watch.look_waits_ns for watch in watches] == [[7], [7]] and all(watch.used_ns and watch.still for watch in watches)
+
+
+def test_a_pause_before_the_programs_lets_them_go_and_takes_as_long(diary):
+    done, watches = diary
+    for watch in watches:
+        watch.still = True
+    idleness.pause(watches, looks=False)
+    assert done == ["thaw a", "thaw b", "settle", idleness.SETTLE_SECONDS, "wait", idleness.LOOK_SECONDS]
+    assert not any(watch.look_waits_ns or watch.used_ns or watch.still for watch in watches)
+
+
+@pytest.mark.parametrize("fails", [1, 2, 3, 4])
+def test_nobody_is_left_standing_where_a_pause_fails(fails):
+    sides, _, still, pauses = sides_of(4, 4, programs=2)
+
+    def gone():
+        if len(pauses) == fails:
+            raise RuntimeError("the device is gone")
+
+    sides[0].caller.party.device.wait_ns = gone
+    with pytest.raises(RuntimeError):
+        timing.measure(sides, lambda number: (number, 0), lambda *_: None, random.Random(4), 0, 3)
+    assert len(pauses) == fails and not still
 
 
 def test_who_comes_up_first_is_left_to_chance():
