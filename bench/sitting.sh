@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Benchmarks on a GPU host, one after the other, each within the time that is left; what they write goes to $OUT (or the folder bench-out):
 #   [LIMIT_SECONDS=560] [CHECKOUT=.kb/KernelBench] [DEVICES=cuda:0,cuda:1] bench/sitting.sh STEP[=SECONDS] ...
-# Steps: bytecode, sweep, kernels, corpus, verdict, host, llm, landscapes, confirm, handles, calibration, profiles, triton, recurrent, gpu-tests (below, what each does).
-# Results that bench/results holds are gone on with. FORMS=all, ONLY=REGEX (corpus), CORPUS (further options), SETS, SHARE, MORE (sweep, kernels, calibration) and EXAMPLE (host) say more.
+# Steps: bytecode, sweep, kernels, corpus, verdict, host, llm, landscapes, confirm, handles, sides, calibration, profiles, triton, recurrent, gpu-tests (below, what each does).
+# Results that bench/results holds are gone on with. FORMS=all, ONLY=REGEX (corpus), CORPUS (further options), SETS, SHARE, MORE (sweep, kernels, calibration), EXAMPLE (host) and TASK (sides) say more.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 export PYTHONPATH=.${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1
@@ -81,11 +81,13 @@ handles() {
   "$python" bench/ipc_handles.py --device "${device#*:}" --limit-seconds $((left / 2)) --shared --out "$out/verifier-ipc-handles-shared-h200.json" || status=$?
   return $status
 }
+sides() { "$python" bench/sides.py --device "$device" --task "${TASK:-small}" --beside 8 --out "$out/verifier-sides-${TASK:-small}.json"; }
 calibration() {
   local host=${HOST_DATA:-$(mktemp -d)}  # one calibration of the host for all, made anew in each sitting
   each one_calibration
 }
-one_calibration() {
+one_sides() { "$python" bench/sides.py --device "$device" --task "${TASK:-small}" --beside 8 --out "$out/verifier-sides-${TASK:-small}.json"; }
+calibration() {
   "$python" bench/calibration.py "$checkout" --device "$device" --shard "$shard" --resume --known "$results/verifier-calibration-h200.json" \
     --host "$host" --timing-seconds "${TIMING_SECONDS:-2}" --limit-seconds "$left" --out "$out/calibration-$part.json" ${MORE:-}
 }
