@@ -10,6 +10,7 @@ import struct
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 from verifier.channel import ChannelClosed, ChannelError, ChannelTimeout, Frame
@@ -58,6 +59,12 @@ class Party:
         self.loaded: tuple[str, int] | None = None  # of a baseline: source and seed of the model that it holds
         self.main_process = MainProcess(spawned)
         self.on_device = True  # or it never sees the device: a builder
+        self.side = ""  # what it is in a measurement, where its role does not say: the name of a baseline, or "rival"
+
+    @property
+    def whose(self) -> str:
+        """On whom its failures fall."""
+        return self.side or ("program" if self.source_name == "program" else self.role)
 
     def become(self, role: str, precision: str = "fp32-strict", mode: str = "train") -> None:
         """Waits until the interpreter is ready, then hands over the role."""
@@ -93,7 +100,7 @@ class Party:
     def send(self, kind: str, message: dict[str, Any], limit: float, raw: bytes = b"", fds: tuple[int, ...] = ()) -> None:
         self.has_program = self.has_program or kind == "import"
         if not self.alive:
-            raise PartyFailure("crashed", "it had ended before", request=kind)
+            raise PartyFailure("crashed", "it had ended before", request=kind, whose=self.whose)
         try:
             self.channel.send({**message, "type": kind, "limit": limit}, raw, fds, timeout=max(limit, 10))
         except ChannelError as error:
@@ -115,6 +122,7 @@ class Party:
                 frame.text("traceback")[:6000],
                 frame.text("class")[:100],
                 request,
+                self.whose,
             )
         return frame
 
@@ -222,19 +230,20 @@ class Party:
         self.end()
         printed = spawned.text()
         line = hang_line(printed, self.source_name)
+        why = partial(PartyFailure, request=request, whose=self.whose)
         if flooded:
-            return PartyFailure("flood", f"it printed more than {spawned.limits.output_flood >> 20} MiB", None, "", "", request)
+            return why("flood", f"it printed more than {spawned.limits.output_flood >> 20} MiB")
         if spawned.over == "processes":
-            return PartyFailure("memory", f"it started more than {spawned.limits.processes} processes", line, "", "", request)
+            return why("memory", f"it started more than {spawned.limits.processes} processes", line)
         if memory or spawned.over or (spawned.group is None and status in (-signal.SIGKILL, 137)):
-            return PartyFailure("memory", f"it used more than {spawned.limits.memory / (1 << 30):.1f} GiB of memory", line, "", "", request)
+            return why("memory", f"it used more than {spawned.limits.memory / (1 << 30):.1f} GiB of memory", line)
         if isinstance(error, ChannelTimeout) and self._left(limit) <= LEAST_SECONDS:
-            return PartyFailure("timed_out", f"all its calls together took more than {self.total:g} s", line, "", "", request)
+            return why("timed_out", f"all its calls together took more than {self.total:g} s", line)
         if isinstance(error, ChannelTimeout):
-            return PartyFailure("timed_out", f"it did not finish within {limit:g} s", line, "", "", request)
+            return why("timed_out", f"it did not finish within {limit:g} s", line)
         if isinstance(error, ChannelClosed):
-            return PartyFailure("crashed", death(status), fatal_line(printed, self.source_name), printed[-2000:], "", request)
-        return PartyFailure("protocol", f"it broke the protocol: {error}", None, "", "", request)
+            return why("crashed", death(status), fatal_line(printed, self.source_name), printed[-2000:])
+        return why("protocol", f"it broke the protocol: {error}")
 
     def end(self) -> None:
         self.alive = False

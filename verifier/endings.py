@@ -20,14 +20,17 @@ class Ended(Exception):
 
 
 def verdict_of(failure: PartyFailure) -> tuple[Status, str]:
-    """What a runner's failure says about the program."""
+    """What a party's failure says about the program: nothing where it is another side's."""
     where = f"line {failure.line}: " if failure.line else ""
-    if failure.request == "rival":
-        return "inconclusive", failure.message
+    if failure.whose == "rival":
+        return "inconclusive", f"the program that it is timed against failed: {failure.message}"
     if failure.request == "memory":
         return "infrastructure_error", failure.message
     if failure.request in ("start", "role"):
         return "infrastructure_error", f"a confined process could not be started: {failure.message} {failure.detail[-500:]}".strip()
+    if failure.whose not in ("", "program"):
+        other = "reference" if failure.whose == "reference" else f"{failure.whose} baseline"
+        return "infrastructure_error", f"the {other} failed, which says nothing about the program: {failure.message[:600]}"
     if failure.kind == "raised":
         if "was not built beforehand" in failure.message:
             return "build_failed", f"{where}{failure.message}"

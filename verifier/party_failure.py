@@ -27,6 +27,7 @@ class PartyFailure(Exception):
     detail: str = ""  # traceback, last output
     error_class: str = ""
     request: str = ""  # what it was asked for
+    whose: str = ""  # "program", "reference", "rival" or the name of a baseline
 
 
 def death(status: int | None) -> str:

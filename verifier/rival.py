@@ -9,13 +9,10 @@ from verifier.build.headers import Headers
 from verifier.build.store import Store
 from verifier.endings import Ended
 from verifier.integrity.static import inspect_source
-from verifier.party_failure import PartyFailure
 from verifier.pool import Pool
 from verifier.program import Program
 from verifier.report import Report
-from verifier.session import Values
 from verifier.source import SourceError, parse
-from verifier.timing import Call, Caller
 
 
 def ready_rival(source: str, report: Report, pool: Pool, store: Store, headers: Headers | None) -> tuple[Program, Artefacts]:
@@ -36,19 +33,3 @@ def ready_rival(source: str, report: Report, pool: Pool, store: Store, headers: 
         raise Ended("inconclusive", f"the program that it is timed against does not build: {failed.message}") from None
     finally:
         building.close()
-
-
-class RivalCaller(Caller):
-    """A rival that fails in a timed call is not the program's fault."""
-
-    def call(self, values: Values, rng: int, flush: bool = True, fresh_address: bool = True, reread: bool = False) -> Call:
-        try:
-            return super().call(values, rng, flush, fresh_address, reread)
-        except PartyFailure as failure:
-            raise of_rival(failure) from None
-
-
-def of_rival(failure: PartyFailure) -> PartyFailure:
-    """Said of the rival: `Evaluation` then ends without a verdict on the program."""
-    failure.request, failure.message = "rival", f"the program that it is timed against failed: {failure.message}"
-    return failure

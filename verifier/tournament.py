@@ -19,7 +19,6 @@ from verifier.pairs import Pair, compare, estimate_of, shuffled, useless
 from verifier.party_failure import PartyFailure
 from verifier.pool import Pool, Role
 from verifier.report import Baseline, Timing, Trial
-from verifier.rival import RivalCaller, of_rival
 from verifier.session import Values, load_baseline, set_state
 from verifier.timed_outputs import TimedOutputs
 from verifier.timing import Caller, Side, clock_finding, measure, median_ms
@@ -58,7 +57,7 @@ class Tournament:
     reasons: dict[str, str] = field(default_factory=dict)
     preparing: dict[str, float] = field(default_factory=dict)  # seconds, until a baseline beyond eager could be timed: mostly torch.compile's work
     prepared: dict[str, Side] = field(default_factory=dict)  # baselines beyond eager for a repeat, in `parties`
-    too_slow: set[Baseline] = field(default_factory=set)  # of the baselines: a repeat does not wait for them again
+    given_up: set[str] = field(default_factory=set)  # baselines beyond eager that took too long or failed in a timed call: none is tried again
     waiting: float = 0.0  # seconds in which other judges of the device measured, repeats included
     measuring: float = 0.0  # seconds with the device for itself, repeats included
     wide: str = ""
@@ -66,7 +65,19 @@ class Tournament:
     crowded: str = ""  # how somebody else did
 
     def run(self, subject: Subject) -> tuple[Timing, str]:
-        """The timing, and how the clocks disagree, if they do. Wrong outputs are in `outputs`. Raises `PartyFailure` for the program."""
+        """The timing, and how the clocks disagree, if they do. Wrong outputs are in `outputs`. Raises `PartyFailure` for whoever fails; but where a
+        baseline beyond eager does so in a timed call, all are measured again without it."""
+        while True:
+            try:
+                return self._run(subject)
+            except PartyFailure as failure:
+                if failure.request == "memory" or failure.whose not in self._others():
+                    raise
+                self.given_up.add(failure.whose)
+                self.reasons[failure.whose] = f"{failure.whose}: it failed while it was timed: {failure.message.partition(chr(10))[0]}"
+                self._tell(f"{failure.whose} failed while it was timed: measured again without it")
+
+    def _run(self, subject: Subject) -> tuple[Timing, str]:
         self.pool.reap()
         self.outputs, self.wide, self.burning, self.crowded = TimedOutputs(self.trials, self.rival is not None), "", "", ""
         self._telling = threading.Lock()
@@ -260,10 +271,8 @@ class Tournament:
     def _others(self) -> list[Baseline]:
         if self.job.tier == "quick" or self.rival is not None:
             return []
-        if self.others is not None:
-            return self.others
         all_of_them: list[Baseline] = ["compile", "compile-max-autotune", "cuda-graph"] if self.pool.device.kind == "cuda" else ["compile"]
-        return [name for name in all_of_them if name not in self.too_slow]
+        return [name for name in (all_of_them if self.others is None else self.others) if name not in self.given_up]
 
     def _program(self, runner: Party) -> Side:
         subject = self.enlist(runner)
@@ -274,14 +283,11 @@ class Tournament:
     def _rival(self, runner: Party) -> Side:
         """The other program in a fresh process. What fails there says nothing about the one that is measured."""
         assert self.rival is not None
-        try:
-            subject = self.rival(runner)
-            self.trials.reconstruct(subject, stay=False)
-        except PartyFailure as failure:
-            raise of_rival(failure) from None
+        runner.side = "rival"
+        subject = self.rival(runner)
+        self.trials.reconstruct(subject, stay=False)
         assert subject.caller is not None
-        caller = RivalCaller(runner, subject.caller.expected, subject.caller.limit, backward=subject.caller.backward)
-        return Side("rival", caller)
+        return Side("rival", subject.caller)
 
     def _other(self, name: Baseline, party: Party) -> Side | None:
         begin = time.monotonic()
@@ -291,7 +297,7 @@ class Tournament:
         except PartyFailure as failure:
             self.reasons[name] = f"{name}: {failure.message.splitlines()[0] if failure.message else failure.kind}"
             if failure.kind == "timed_out":
-                self.too_slow.add(name)
+                self.given_up.add(name)
         self.preparing[name] = round(time.monotonic() - begin, 1)
         self._tell(f"{name} {'is ready' if side is not None else 'failed'} after {self.preparing[name]:.0f} s")
         return side
@@ -312,6 +318,7 @@ class Tournament:
 
     def _baseline(self, name: Baseline, party: Party) -> Side:
         trials, reference = self.trials, self.trials.reference
+        party.side = name
         try:
             if party.loaded != (reference.source, trials.weight_seed):
                 load_baseline(party, reference.source, trials.weight_seed, trials.limits)

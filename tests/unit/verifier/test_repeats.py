@@ -71,6 +71,7 @@ class Timed(Tournament):
     def __init__(self, *arguments):
         super().__init__(*arguments)
         self.made, self.stated, self.measured, self.slow, self.waits = [], [], [], set(), []
+        self.failing, self.request = [], "call"  # who fails in the next measurements, and in what
 
     def _program(self, runner):
         return self._side(None, runner)
@@ -91,6 +92,8 @@ class Timed(Tournament):
 
     def _measure(self, these, before, rng: random.Random, share):
         time.sleep(0.01)
+        if self.failing:
+            raise PartyFailure("raised", "no graph today\nat line 3", request=self.request, whose=self.failing.pop())
         self.measured.append([[side.name for side in pair.sides] for pair in these])
         for pair in these:
             pair.watch.waits_ns, pair.watch.usual_wait_ns = list(self.waits), 300_000
@@ -165,6 +168,28 @@ def test_a_baseline_that_took_too_long_is_not_waited_for_twice(timed):
     timing, _ = of.run(None)
     assert "compile-max-autotune" not in of.made
     assert "180 s" in of.reasons["compile-max-autotune"] and timing.preparing["compile-max-autotune"] >= 0, "the report says why it is missing"
+
+
+def test_without_a_baseline_that_fails_while_it_is_timed_the_rest_is_measured(timed):
+    of = timed()
+    of.failing = ["cuda-graph", "compile-max-autotune"]
+    timing, _ = of.run(None)
+    assert [c.baseline for c in timing.comparisons] == ["eager", "compile"]
+    assert of.reasons["cuda-graph"] == "cuda-graph: it failed while it was timed: no graph today" and "compile-max-autotune" in of.reasons
+    assert of.given_up == {"cuda-graph", "compile-max-autotune"}
+    of.close()
+    assert not any(party.alive for party in of.pool.parties)
+
+
+@pytest.mark.parametrize(
+    ("whose", "asked"), [("program", "call"), ("eager", "call"), ("reference", "inputs"), ("rival", "call"), ("compile", "memory")]
+)
+def test_whoever_else_fails_ends_the_measurement(timed, whose, asked):
+    of = timed()
+    of.failing, of.request = [whose], asked
+    with pytest.raises(PartyFailure) as raised:
+        of.run(None)
+    assert raised.value.whose == whose and not of.given_up
 
 
 @pytest.mark.parametrize("others", [True, False])

@@ -1,0 +1,66 @@
+"""On whom a party's failure falls: a program is never blamed for another side's."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from verifier.asking import Party
+from verifier.channel import ChannelClosed, ChannelTimeout
+from verifier.endings import verdict_of
+from verifier.limits import Limits
+from verifier.party_failure import PartyFailure
+
+
+@pytest.mark.parametrize("kind", ["raised", "crashed", "timed_out", "memory", "flood", "protocol"])
+@pytest.mark.parametrize(
+    ("whose", "status", "said"),
+    [
+        ("eager", "infrastructure_error", "the eager baseline failed, which says nothing about the program: it broke"),
+        ("compile-max-autotune", "infrastructure_error", "the compile-max-autotune baseline failed"),
+        ("reference", "infrastructure_error", "the reference failed"),
+        ("rival", "inconclusive", "the program that it is timed against failed: it broke"),
+    ],
+)
+def test_another_sides_failure_is_no_verdict_on_the_program(kind, whose, status, said):
+    found, message = verdict_of(PartyFailure(kind, "it broke", line=7, error_class="RuntimeError", request="call", whose=whose))
+    assert found == status and said in message
+
+
+@pytest.mark.parametrize("whose", ["program", ""])
+def test_its_own_failure_is(whose):
+    assert verdict_of(PartyFailure("crashed", "it broke", line=7, request="call", whose=whose)) == ("crashed", "line 7: it broke")
+    assert verdict_of(PartyFailure("timed_out", "it took long", request="call", whose=whose))[0] == "timed_out"
+
+
+def party(role: str, side: str = "") -> Party:
+    spawned = SimpleNamespace(channel=None, group=None, flooded=False, over="", limits=Limits(), wrapped=True)
+    spawned.exit_status, spawned.end, spawned.text = (lambda seconds: -11), (lambda: None), (lambda: "")
+    made = Party(spawned, None, Limits(), SimpleNamespace(frozen_seconds=lambda: 0.0))
+    made.role, made.side = role, side
+    made.source_name = "task" if role in ("reference", "baseline") else "program"
+    return made
+
+
+@pytest.mark.parametrize(
+    ("role", "side", "whose"),
+    [
+        ("reference", "", "reference"),
+        ("baseline", "eager", "eager"),
+        ("baseline", "", "baseline"),
+        ("runner", "", "program"),
+        ("runner", "rival", "rival"),
+        ("observer", "", "program"),
+        ("builder", "", "program"),
+    ],
+)
+def test_a_party_says_whose_its_failure_is(role, side, whose):
+    assert party(role, side).failure("call", ChannelClosed("gone"), 5.0).whose == whose
+    late = party(role, side).failure("call", ChannelTimeout("no answer"), 5.0)
+    assert (late.kind, late.request, late.whose) == ("timed_out", "call", whose)
+    dead = party(role, side)
+    dead.alive = False
+    with pytest.raises(PartyFailure) as raised:
+        dead.send("call", {}, 5.0)
+    assert raised.value.whose == whose
