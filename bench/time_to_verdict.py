@@ -8,7 +8,8 @@ Three comparisons over the same kernel (bars of the project in brackets):
     raw           the same kernel as a raw-kernel program here, through `load_inline` there [10x]
     warm          a changed raw-kernel program on a verifier that has judged the task before [3 s]
 
-Every run is a new process (but for `warm`), every repetition a source that was never compiled, every build cache empty; KernelBench gets a fresh
+`seconds` are those until the process has ended, `said_after` those until its verdict is printed; the bars are held against the former. Every run is a
+new process (but for `warm`), every repetition a source that was never compiled, every build cache empty; KernelBench gets a fresh
 extensions folder and one architecture. Here the precompiled header of bindings, made once a host (`python -m verifier prepare`), is there
 beforehand: its time stands in the result as `prepare_seconds`, and `first_on_host` is a `load_inline` program without it. The result is written
 after each run, and runs that stand in it are not repeated. Without --kernelbench only the own times are taken; --device cpu is for trying it out.
@@ -25,7 +26,9 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -212,16 +215,14 @@ class Run:
         program.write_text(self.source(form, number + (50 if name == "first_on_host" else 0)))
         shutil.rmtree(data / "builds", ignore_errors=True)
         command = [sys.executable, "-m", "verifier", "check", str(self.scratch / "task.py"), str(program), "--device", self.device]
-        begin = time.monotonic()
-        done = subprocess.run([*command, "--json", "--data-dir", str(data)], cwd=ROOT, capture_output=True, text=True, timeout=LIMIT)
-        seconds = time.monotonic() - begin
+        done = timed([*command, "--json", "--data-dir", str(data)])
         try:
-            printed = json.loads(done.stdout)
+            printed = json.loads(done.output)
             report = printed.get("report") or printed
         except ValueError:
-            self.add(name, number, seconds, status="failed", detail=(done.stderr or done.stdout)[-800:])
+            self.add(name, number, done.seconds, status="failed", detail=(done.errors or done.output)[-800:])
             return
-        self.add(name, number, seconds, **told(report))
+        self.add(name, number, done.seconds, said_after=done.said_after, **told(report))
 
     def kernelbench_check(self, number: int) -> None:
         """The same `load_inline` program through KernelBench, in a new process, with an empty extensions folder."""
@@ -234,16 +235,18 @@ class Run:
         variables["TORCH_CUDA_ARCH_LIST"] = arch_list(self.device)
         answer = self.scratch / f"kernelbench{number}.json"
         command = [sys.executable, "bench/kernelbench_eval.py", "--kernelbench", str(self.kernelbench), "--out", str(answer)]
-        begin = time.monotonic()
-        done = subprocess.run(
-            [*command, f"{self.scratch / 'task.py'}={program}"], cwd=ROOT, capture_output=True, text=True, timeout=LIMIT, env=variables
-        )
-        seconds = time.monotonic() - begin
+        done = timed([*command, f"{self.scratch / 'task.py'}={program}"], variables)
         try:
             found = json.loads(answer.read_text())["results"][0]
         except (OSError, ValueError, LookupError):
-            found = {"correct": False, "detail": done.stderr[-800:]}
-        self.add("kernelbench", number, seconds, **{key: found[key] for key in ("compiled", "correct", "runtime_ms", "detail") if key in found})
+            found = {"correct": False, "detail": done.errors[-800:]}
+        self.add(
+            "kernelbench",
+            number,
+            done.seconds,
+            said_after=done.said_after,
+            **{key: found[key] for key in ("compiled", "correct", "runtime_ms", "detail") if key in found},
+        )
 
     async def warm(self, data: Path, repeats: int) -> None:
         if self.has("warm", repeats):
@@ -270,12 +273,45 @@ class Run:
                 times.setdefault(run["name"], []).append(run["seconds"])
         medians = {name: round(statistics.median(values), 2) for name, values in times.items()}
         summary: dict[str, Any] = {"median_seconds": medians, "worst_seconds": {name: max(values) for name, values in times.items()}}
-        theirs = medians.get("kernelbench")
-        if theirs:
+        said: dict[str, list[float]] = {}
+        for run in self.result["runs"]:
+            if run.get("said_after") and run.get("status", "passed") == "passed" and run.get("correct", True):
+                said.setdefault(run["name"], []).append(run["said_after"])
+        summary["median_said_after"] = {name: round(statistics.median(values), 2) for name, values in said.items()}
+        for kind, found in (("times_faster", medians), ("times_sooner", summary["median_said_after"])):
             for name in ("load_inline", "raw", "first_on_host"):
-                if name in medians:
-                    summary[f"{name}_times_faster"] = round(theirs / medians[name], 2)
+                if name in found and found.get("kernelbench"):
+                    summary[f"{name}_{kind}"] = round(found["kernelbench"] / found[name], 2)
         return summary
+
+
+@dataclass
+class Done:
+    seconds: float  # until the process had ended
+    said_after: float  # until the last of its standard output, which is the verdict
+    output: str
+    errors: str
+
+
+def timed(command: list[str], variables: dict[str, str] | None = None) -> Done:
+    """A process from its start to its verdict and to its end. Raises `subprocess.TimeoutExpired` after `LIMIT` seconds."""
+    with tempfile.TemporaryFile() as errors:
+        begin = time.monotonic()
+        process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=errors, env=variables)
+        guard = threading.Timer(LIMIT, process.kill)
+        guard.start()
+        said_after, parts = 0.0, []
+        while part := os.read(process.stdout.fileno(), 1 << 20):
+            said_after = time.monotonic() - begin
+            parts.append(part)
+        process.wait()
+        seconds = time.monotonic() - begin
+        guard.cancel()
+        errors.seek(0)
+        text = errors.read().decode(errors="replace")
+    if seconds >= LIMIT:
+        raise subprocess.TimeoutExpired(command, LIMIT)
+    return Done(seconds, round(said_after, 3), b"".join(parts).decode(errors="replace"), text)
 
 
 def told(report: dict[str, Any]) -> dict[str, Any]:
