@@ -86,8 +86,7 @@ calibration() {
   local host=${HOST_DATA:-$(mktemp -d)}  # one calibration of the host for all, made anew in each sitting
   each one_calibration
 }
-one_sides() { "$python" bench/sides.py --device "$device" --task "${TASK:-small}" --beside 8 --out "$out/verifier-sides-${TASK:-small}.json"; }
-calibration() {
+one_calibration() {
   "$python" bench/calibration.py "$checkout" --device "$device" --shard "$shard" --resume --known "$results/verifier-calibration-h200.json" \
     --host "$host" --timing-seconds "${TIMING_SECONDS:-2}" --limit-seconds "$left" --out "$out/calibration-$part.json" ${MORE:-}
 }
