@@ -31,6 +31,8 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
@@ -38,6 +40,7 @@ from verifier.asking import Party  # noqa: E402
 from verifier.calibrate import calibrate  # noqa: E402
 from verifier.devices.base import open_device  # noqa: E402
 from verifier.host_repeatability import repeatability  # noqa: E402
+from verifier.intervals import DEFAULTS, estimate  # noqa: E402
 from verifier.jobs import CalibrateJob, VerifyJob  # noqa: E402
 from verifier.limits import Limits  # noqa: E402
 from verifier.pool import Pool  # noqa: E402
@@ -295,6 +298,27 @@ def join(files: list[str], out: Path) -> None:
     out.write_text(json.dumps(head, indent=1)[:-2] + f',\n "rows": [\n{lines}\n]\n}}\n')
 
 
+def estimate_again(files: list[str], out: Path) -> int:
+    """The rows with the intervals that their samples have now, without the samples."""
+    rows = []
+    for row in (row for file in files for row in json.loads(Path(file).read_text())["rows"]):
+        sides = [_by_process(row[name], row["processes"]) for name in ("program_samples_ms", "eager_samples_ms")]
+        found = estimate(*sides, DEFAULTS["cuda"], seed=row["repeat"])
+        kept = {
+            name: value for name, value in row.items() if name in ("part", "task", "repeat", "eager_ms", "program_ms", "blocks", "pairs", "problem")
+        }
+        before = {name: row[name] for name in ("ratio", "low", "high")}
+        rows.append({**kept, **found.interval.model_dump(), "within": found.within, "between": found.between, "as_measured": before})
+    out.write_text('{"rows": [\n' + ",\n".join(json.dumps(row) for row in rows) + "\n]}\n")
+    return summary([str(out)])
+
+
+def _by_process(samples: list[list[float]], processes: list[int]) -> list[np.ndarray]:
+    """(blocks, calls of a block) of each process."""
+    blocks, of = np.array(samples), np.array(processes)
+    return [blocks[of == number] for number in sorted(set(processes))]
+
+
 def summary(files: list[str]) -> int:
     rows = [row for file in files for row in json.loads(Path(file).read_text())["rows"]]
     for part in ("same", "slower", "repeat"):
@@ -331,10 +355,13 @@ def main() -> int:
     parser.add_argument("--host", type=Path, metavar="FOLDER", help="what processes on one host share: its calibration")
     parser.add_argument("--summary", nargs="*", metavar="FILE")
     parser.add_argument("--join", type=Path, metavar="FILE", help="with --summary: all rows as one file")
+    parser.add_argument("--estimate-again", type=Path, metavar="OUT", help="with --summary: what today's intervals say of the samples")
     arguments = parser.parse_args()
     if arguments.summary:
         if arguments.join:
             join(arguments.summary, arguments.join)
+        if arguments.estimate_again:
+            return estimate_again(arguments.summary, arguments.estimate_again)
         return summary(arguments.summary)
     random.seed(secrets.randbits(64))
     with tempfile.TemporaryDirectory(prefix="calibration-") as data:

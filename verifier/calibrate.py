@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from verifier.asking import Party
 from verifier.host_repeatability import keep
-from verifier.intervals import DEFAULTS, Process, Repeatability, block_error
+from verifier.intervals import DEFAULTS, Repeatability, bootstrapped, variation, without_turns
 from verifier.jobs import CalibrateJob, StageEvent
 from verifier.pool import Pool
 from verifier.session import ReferenceSession
@@ -69,8 +69,8 @@ class CalibratedTask(BaseModel):
     name: str
     ms: float
     processes: int
-    variation: float  # from call to call within a process, relative
-    spread: float  # of the processes' median calls, relative, less what their own calls explain
+    variation: float  # from call to call within a process, relative, without what turns had in common (`intervals.without_turns`)
+    spread: float  # of the processes' middle calls, relative, less what their own calls explain
     medians_ms: list[float]
 
 
@@ -130,16 +130,15 @@ def _task(name: str, source: str, pool: Pool, seconds: float) -> CalibratedTask:
 
 def summary(name: str, samples: list[np.ndarray]) -> CalibratedTask:
     """Figures of one task from each process's samples (blocks, calls of a block), milliseconds."""
-    processes = [Process(blocks) for blocks in samples]
-    logs = np.array([process.log_median for process in processes])
-    own = float(np.mean([block_error(process, 1) ** 2 for process in processes]))
+    logs = without_turns(samples)
+    middles, errors, _ = bootstrapped(logs, np.random.default_rng(1))
     return CalibratedTask(
         name=name,
-        ms=float(np.exp(logs.mean())),
-        processes=len(processes),
-        variation=float(np.median([process.variation for process in processes])),
-        spread=math.sqrt(max(float(logs.var(ddof=1)) - own, 0.0)),
-        medians_ms=[round(float(np.exp(value)), 6) for value in logs],
+        ms=float(np.exp(middles.mean())),
+        processes=len(samples),
+        variation=float(np.median([variation(process) for process in logs])),
+        spread=math.sqrt(max(float(middles.var(ddof=1)) - float(np.mean(np.square(errors))), 0.0)),
+        medians_ms=[round(float(np.exp(value)), 6) for value in middles],
     )
 
 

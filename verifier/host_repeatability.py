@@ -12,7 +12,8 @@ from verifier.intervals import DEFAULTS, Repeatability
 
 
 def _path(data_dir: Path, model: str) -> Path:
-    return data_dir / "calibration" / f"{model}.json"
+    """Not the folder "calibration": figures there are of calls with all that disturbed their turns."""
+    return data_dir / "repeatability" / f"{model}.json"
 
 
 def repeatability(data_dir: Path, device: Device) -> Repeatability:

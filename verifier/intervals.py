@@ -1,8 +1,13 @@
 """The interval of a speedup: what one process shows from call to call, and what changes from one process to the next.
 
-Two processes of the same code differ for as long as they live: memory that lies elsewhere, another processor, other caches. Calls of one pair of
-processes say nothing about that (on an H200, calls of 200 us: 2 of 6 intervals of a program against itself missed 1.0), so it enters twice:
-measured, as the spread of several fresh pairs, and as what was found on this host before (`Repeatability`), weighed like so many pairs.
+All processes are timed in turn, so much of what disturbs a call disturbs its neighbours in time as well: a host that is slow for some
+milliseconds is slow for the program and for eager. What a whole turn has in common is taken out first, by a median polish (J. W. Tukey, Exploratory
+Data Analysis, 1977): log time = process + turn + rest, fitted by medians. On H200s, of three tasks against themselves whose calls wait for the host,
+40 times each, ratios then vary by 1.4 to 1.6 % instead of 2.9 to 6.5 %: bench/results/verifier-calibration-turns-h200.json.
+
+Two processes of the same code differ for as long as they live: memory that lies elsewhere, other caches. Calls of one pair of processes say nothing
+about that (on an H200, calls of 200 us: 2 of 6 intervals of a program against itself missed 1.0), so it enters twice: measured, as the spread of
+several fresh pairs, and as what was found on this host before (`Repeatability`), weighed like so many pairs.
 """
 
 from __future__ import annotations
@@ -17,6 +22,7 @@ from pydantic import BaseModel
 from verifier.report import Interval
 
 RESAMPLES = 1000
+POLISHES, POLISHED = 8, 1e-6  # rounds at most, and a change of all levels, relative, that ends them before
 VARIES = 0.15  # from call to call, relative; beyond that other work on the host makes the difference, and it meets all processes alike
 # Two-sided 95 % quantiles of Student's t by degrees of freedom; between them, by the next smaller one.
 _STUDENT = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262, 10: 2.228, 12: 2.179, 15: 2.131}
@@ -41,25 +47,39 @@ class Repeatability(BaseModel):
 DEFAULTS = {"cuda": Repeatability(least=0.001, noise=0.2, weight=4), "cpu": Repeatability(least=0.003, noise=0.25, weight=4)}
 
 
-@dataclass(frozen=True)
-class Process:
-    """Samples of one process: milliseconds, blocks by calls of a block.
+def without_turns(samples: Sequence[np.ndarray]) -> np.ndarray:
+    """Log milliseconds of processes that ran in turn, without what each turn had in common: an array (processes, blocks, calls of a block), out of
+    one (blocks, calls of a block) for each process, all of the same shape. A turn is what every process did with one input. What the turns have in
+    common is 0 in its median over blocks, so that a process's median stays its time.
 
     The calls of a block take turns between the places that inputs and outputs lie at, and the place can matter: a softmax of 6 GB on an H200 takes
-    6.2 ms at one and 6.8 ms at the other. So medians are taken for each place, and averaged: one median over both would jump between the two.
+    6.2 ms at one and 6.8 ms at the other. So each place of each process has a level of its own.
+
+    >>> slow_turn = np.array([[1.0], [2.0], [1.0]])
+    >>> np.exp(without_turns([slow_turn, 3 * slow_turn])).round(3).tolist()
+    [[[1.0], [1.0], [1.0]], [[3.0], [3.0], [3.0]]]
     """
+    logs = np.log(np.maximum(np.asarray(samples, dtype=float), 1e-9))
+    level = np.median(logs, axis=1, keepdims=True)
+    turns = np.zeros_like(logs[:1])
+    for _ in range(POLISHES):
+        turns = np.median(logs - level, axis=0, keepdims=True)
+        turns -= np.median(turns, axis=1, keepdims=True)
+        before, level = level, np.median(logs - turns, axis=1, keepdims=True)
+        if np.abs(level - before).max() < POLISHED:
+            break
+    return logs - turns
 
-    blocks: np.ndarray
 
-    @property
-    def log_median(self) -> float:
-        return float(np.log(np.median(self.blocks, axis=0).mean()))
+def centre(logs: np.ndarray) -> np.ndarray:
+    """The middle of (..., blocks, calls of a block): medians for each place, averaged; one median over both places would jump between the two."""
+    return np.median(logs, axis=-2).mean(axis=-1)
 
-    @property
-    def variation(self) -> float:
-        """Relative standard deviation from call to call at one place, by the quartiles: a few disturbed calls do not count."""
-        low, middle, high = np.quantile(self.blocks / np.median(self.blocks, axis=0), [0.25, 0.5, 0.75])
-        return float((high - low) / 1.349 / middle)
+
+def variation(logs: np.ndarray) -> float:
+    """Relative standard deviation of one process from call to call at one place, by the quartiles: a few disturbed calls do not count."""
+    low, high = np.quantile(logs - np.median(logs, axis=0), [0.25, 0.75])
+    return float((high - low) / 1.349)
 
 
 @dataclass(frozen=True)
@@ -69,6 +89,11 @@ class Estimate:
     between: float  # and from process to process
     freedom: float  # degrees of freedom of the whole
 
+    @property
+    def half(self) -> float:
+        """Half the interval's width, relative to the ratio."""
+        return (self.interval.high - self.interval.low) / 2 / self.interval.ratio
+
 
 def student(freedom: float) -> float:
     """Two-sided 95 % quantile of Student's t, rounded up."""
@@ -76,57 +101,55 @@ def student(freedom: float) -> float:
     return 1.960 if freedom > 1000 else below[-1]
 
 
-def estimate(program: Sequence[np.ndarray], baseline: Sequence[np.ndarray], known: Repeatability, seed: int) -> Estimate:
+def estimate(
+    program: Sequence[np.ndarray], baseline: Sequence[np.ndarray], known: Repeatability, seed: int, rounds: Sequence[int] | None = None
+) -> Estimate:
     """Speedup of the program over the baseline: each is given as one array (blocks, calls of a block) of milliseconds for every process. Process `k`
-    of both sides ran in the same blocks.
+    of both sides ran in the same blocks, and so did all processes with the same number in `rounds` (null: all of them).
 
-    The ratio is that of the geometric means over processes of their medians. Within processes its error is bootstrapped over whole blocks, the same
-    ones for both sides, so that what slowed both cancels; a process's own spread is pooled with what is known of the host. Half the width is
-    Student's t of the joint degrees of freedom (Welch and Satterthwaite) times the root of both variances.
+    The ratio is that of the geometric means over processes of their middle calls, without what turns had in common. Within processes its error is
+    bootstrapped over whole blocks, the same ones for all that ran in them; a process's own spread is pooled with what is known of the host. Half the
+    width is Student's t of the joint degrees of freedom (Welch and Satterthwaite) times the root of both variances.
     """
-    sides = [[Process(np.maximum(np.asarray(blocks, dtype=float), 1e-9)) for blocks in side] for side in (program, baseline)]
-    within_each = [[block_error(process, seed) for process in side] for side in sides]
+    count = len(program)
+    if len(baseline) != count or (rounds is not None and len(rounds) != count):
+        raise ValueError(f"{count} processes of the program, {len(baseline)} of the baseline: as many of both are compared")
+    rounds = [0] * count if rounds is None else list(rounds)
+    generator = np.random.default_rng(seed)
+    middles, varied, errors = np.zeros((2, count)), np.zeros((2, count)), np.zeros((2, count))
+    resampled = np.zeros(RESAMPLES)
+    blocks = []
+    for number in sorted(set(rounds)):
+        members = [index for index in range(count) if rounds[index] == number]
+        logs = without_turns([side[index] for side in (program, baseline) for index in members])
+        middle, error, drawn = bootstrapped(logs, generator)
+        of = np.ix_([0, 1], members)
+        middles[of], errors[of] = middle.reshape(2, -1), error.reshape(2, -1)
+        varied[of] = np.array([variation(process) for process in logs]).reshape(2, -1)
+        half = len(members)
+        resampled += (drawn[half:].sum(axis=0) - drawn[:half].sum(axis=0)) / count
+        blocks.append(logs.shape[1])
     between, slack = 0.0, 0.0
-    for side, errors in zip(sides, within_each, strict=True):
-        prior = known.spread(float(np.median([process.variation for process in side]))) ** 2
-        count = len(side)
+    for side in range(2):
+        prior = known.spread(float(np.median(varied[side]))) ** 2
         variance = prior
         if count > 1:
-            seen = float(np.var([process.log_median for process in side], ddof=1))
-            seen = max(seen - float(np.mean(np.square(errors))), 0.0)
+            seen = max(float(np.var(middles[side], ddof=1)) - float(np.mean(np.square(errors[side]))), 0.0)
             variance = (known.weight * prior + (count - 1) * seen) / (known.weight + count - 1)
         between += variance / count
         slack += (variance / count) ** 2 / (known.weight + count - 1)
-    within = _paired_error(sides[0], sides[1], seed) ** 2
-    calls = min(process.blocks.shape[0] for side in sides for process in side) * min(len(side) for side in sides)
+    within = float(resampled.std()) ** 2
     total = between + within
-    freedom = total**2 / (slack + within**2 / max(calls - 1, 1)) if total > 0 else 1e6
-    middle = float(np.mean([p.log_median for p in sides[1]]) - np.mean([p.log_median for p in sides[0]]))
-    half = student(freedom) * math.sqrt(total)
-    interval = Interval(ratio=math.exp(middle), low=math.exp(middle - half), high=math.exp(middle + half))
+    freedom = total**2 / (slack + within**2 / max(min(blocks) * count - 1, 1)) if total > 0 else 1e6
+    ratio = float(middles[1].mean() - middles[0].mean())
+    width = student(freedom) * math.sqrt(total)
+    interval = Interval(ratio=math.exp(ratio), low=math.exp(ratio - width), high=math.exp(ratio + width))
     return Estimate(interval, math.sqrt(within), math.sqrt(between), freedom)
 
 
-def _log_medians(blocks: np.ndarray, picks: np.ndarray) -> np.ndarray:
-    return np.log(np.median(blocks[picks], axis=1).mean(axis=-1))
-
-
-def block_error(process: Process, seed: int) -> float:
-    """Standard error of a process's log median, from call to call."""
-    picks = np.random.default_rng(seed).integers(0, len(process.blocks), size=(RESAMPLES // 2, len(process.blocks)))
-    return float(_log_medians(process.blocks, picks).std())
-
-
-def _paired_error(program: list[Process], baseline: list[Process], seed: int) -> float:
-    """Standard error of the log ratio over resampled blocks. Where both sides have the same processes' blocks, the same are drawn for both."""
-    generator = np.random.default_rng(seed)
-    sums = [np.zeros(RESAMPLES), np.zeros(RESAMPLES)]
-    for index in range(max(len(program), len(baseline))):
-        picks = None
-        for side, processes in enumerate((program, baseline)):
-            if index < len(processes):
-                blocks = processes[index].blocks
-                if picks is None or picks.shape[1] != len(blocks):
-                    picks = generator.integers(0, len(blocks), size=(RESAMPLES, len(blocks)))
-                sums[side] += _log_medians(blocks, picks) / len(processes)
-    return float((sums[1] - sums[0]).std())
+def bootstrapped(logs: np.ndarray, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of processes that ran in turn (processes, blocks, calls of a block): the middle of each, its standard error from call to call, and the middles
+    (processes, `RESAMPLES`) over blocks that were drawn again, the same ones for all."""
+    picks = generator.integers(0, logs.shape[1], size=(RESAMPLES, logs.shape[1]))
+    drawn = np.stack([centre(process[picks]) for process in logs])
+    return centre(logs), drawn.std(axis=1), drawn

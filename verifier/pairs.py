@@ -23,6 +23,7 @@ class Pair:
     program: Side
     baselines: list[Side]
     watch: Watch
+    round: int = 0  # pairs of the same round were timed in the same blocks
 
     @property
     def sides(self) -> list[Side]:
@@ -41,8 +42,9 @@ def useless(speedup: Interval) -> bool:
 
 def estimate_of(pairs: list[Pair], name: Baseline | Rival, known: Repeatability, seed: int) -> Estimate:
     """Of the program against one baseline, over the pairs that have it."""
-    found = [(pair.program, side) for pair in pairs for side in pair.baselines if side.name == name]
-    return estimate([np.array(program.blocks) for program, _ in found], [np.array(side.blocks) for _, side in found], known, seed)
+    found = [(pair, side) for pair in pairs for side in pair.baselines if side.name == name]
+    program, baseline = ([np.array(side.blocks) for side in sides] for sides in ([pair.program for pair, _ in found], [side for _, side in found]))
+    return estimate(program, baseline, known, seed, [pair.round for pair, _ in found])
 
 
 def compare(pairs: list[Pair], name: Baseline | Rival, known: Repeatability, seed: int) -> Comparison:

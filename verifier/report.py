@@ -83,7 +83,8 @@ class Interval(BaseModel):
 
 
 class Comparison(BaseModel):
-    """The program against one baseline, interleaved in random ABBA blocks. Over several pairs of processes, times and ratio are geometric means."""
+    """The program against one baseline, interleaved in random ABBA blocks. Over several pairs of processes, times and ratio are geometric means. The
+    times are medians of all calls; the ratio is without what whole turns had in common (`intervals.without_turns`), so not exactly their quotient."""
 
     baseline: Baseline | Rival
     speedup: Interval

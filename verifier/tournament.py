@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
 from verifier.asking import Party
 from verifier.idleness import Watch
-from verifier.intervals import Repeatability
+from verifier.intervals import Estimate, Repeatability
 from verifier.jobs import VerifyJob
 from verifier.layout import place
 from verifier.moved_state import state_off
@@ -25,6 +25,8 @@ from verifier.timing import Caller, Side, clock_finding, measure, median_ms
 from verifier.trials import Subject, Trials
 
 PAIRS = {"quick": 1, "full": 3}  # fresh processes of the program, and as many of eager
+MORE_PAIRS = {"quick": 0, "full": 3}  # once, where half the interval is `WIDE` of the ratio
+WIDE = 0.015
 MIN_BLOCKS = {"quick": 8, "full": 8}  # for each pair
 MAX_BLOCKS = {"quick": 200, "full": 200}
 FEW_BLOCKS = 6  # for calls so slow that more would take minutes, and at a time once the least are done
@@ -85,20 +87,36 @@ class Tournament:
         self._close_but(self.prepared)
         self.trials.make_room()
         count = PAIRS[self.job.tier]
-        rounds = self._rounds(count)
         pairs: list[Pair] = []
-        for number, (members, others) in enumerate(zip(rounds, self._spread(len(rounds)), strict=True)):
-            if number:
-                self.close()
+        for number, (members, others) in enumerate(self._plan(pairs)):
+            self._close_but(self.prepared)
             frozen = self.pool.gate.frozen_seconds()
             these = self._bring_up(members, others, subject)
+            for pair in these:
+                pair.round = number
             self.waiting += self.pool.gate.frozen_seconds() - frozen
             self._alone(these, pairs, rng, share=len(members) / count)
             pairs += these
             if self.outputs.failed:
+                self.prepared = {}
                 break
-        self.prepared = self._sound(pairs) if len(rounds) == 1 and not self.outputs.failed else {}
+            if not number:  # what is left of a part of the pairs is not worth its memory
+                self.prepared = self._sound(pairs) if len(these) == count else {}
         return self._result(pairs)
+
+    def _plan(self, pairs: list[Pair]) -> Iterator[tuple[range, list[Baseline]]]:
+        """Which pairs are measured together, and which baselines beyond eager with them. When the last of them are in `pairs`, an interval that is
+        still wide gets further pairs once, whatever it says: by then processes make it wide, not calls."""
+        rounds = self._rounds(PAIRS[self.job.tier])
+        yield from zip(rounds, self._spread(len(rounds)), strict=True)
+        more, half = MORE_PAIRS[self.job.tier], self._estimate(pairs).half
+        if more and half > WIDE:
+            self._tell(f"the interval is {half:.1%} wide on either side: {more} more fresh processes of program and eager")
+            for members in self._rounds(more):
+                yield members, []
+
+    def _estimate(self, pairs: list[Pair]) -> Estimate:
+        return estimate_of(pairs, "eager" if self.rival is None else "rival", self.known, self.seed)
 
     def _alone(self, these: list[Pair], before: list[Pair], rng: random.Random, share: float) -> None:
         asked = began = ended = time.monotonic()
@@ -152,7 +170,8 @@ class Tournament:
         """Blocks over all sides of these pairs, until more calls would not make the interval narrower, or the budget is spent."""
         tier, limits = self.job.tier, self.trials.limits
         sides = [side for pair in these for side in pair.sides]
-        self._tell(f"{len(sides)} processes in turn, {len(before) + len(these)} of {PAIRS[tier]} pairs of program and eager")
+        known = len(before) + len(these)
+        self._tell(f"{len(sides)} processes in turn, {known} of {max(known, PAIRS[tier])} pairs of program and eager")
         for side in sides:
             side.caller.party.ask("rest", {"anew": True})  # on the processors on which it is timed, it warms up too
         first = self._warm_up(these)
@@ -172,12 +191,11 @@ class Tournament:
             least = max(FEW_BLOCKS, int(3 * budget / a_block))
         first = measure(sides, self._draw, check, rng, first, least - 2)
         while not self.outputs.failed and len(these[0].program.blocks) < MAX_BLOCKS[tier]:
-            found = estimate_of(before + these, "eager" if self.rival is None else "rival", self.known, self.seed)
+            found = self._estimate(before + these)
             spent = time.monotonic() - begin
-            half = (found.interval.high - found.interval.low) / 2 / found.interval.ratio
             enough = max(ROUGH, found.between) if tier == "quick" else max(FINE, found.between / 2)
             dim = any(pair.claim_unseen() for pair in these)
-            patience = STUBBORN if dim or useless(found.interval) else EXTRA if half > COARSE else 1
+            patience = STUBBORN if dim or useless(found.interval) else EXTRA if found.half > COARSE else 1
             if (found.within <= enough and not dim) or spent > budget * patience:
                 break
             first = measure(sides, self._draw, check, rng, first, FEW_BLOCKS)

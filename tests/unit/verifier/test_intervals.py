@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from verifier.calibrate import VARIED, fit, summary
-from verifier.intervals import Repeatability, estimate, student
+from verifier.intervals import Repeatability, estimate, student, without_turns
 
 KNOWN = Repeatability(least=0.001, noise=0.2, weight=6)
 
@@ -57,6 +57,56 @@ def test_disturbed_calls_do_not_move_the_ratio():
     program[0][::4] *= 5
     found = estimate(program, baseline, KNOWN, 1).interval
     assert found.ratio == pytest.approx(1, abs=0.02) and found.low < 1 < found.high
+
+
+def in_turn(rng, processes, blocks, common, own, spread, scales):
+    """The same, where most of what disturbs a call disturbs its whole turn: lists of samples, one for each of `scales`."""
+    turns = np.abs(rng.standard_t(3, size=(blocks, 2))) * common
+    sides = []
+    for scale in scales:
+        calls = [rng.standard_t(4, size=(blocks, 2)) * own * 0.8 for _ in range(processes)]
+        sides.append([scale * np.exp(rng.normal(0, spread) + turns + call) for call in calls])
+    return sides
+
+
+@pytest.mark.parametrize(("processes", "ratio"), [(1, 1.0), (3, 1.0), (3, 1.4), (3, 8.0)])
+def test_what_disturbs_a_whole_turn_widens_no_interval(processes, ratio):
+    rng = np.random.default_rng(8)
+    hits, halves = 0, []
+    for index in range(100):
+        program, baseline = in_turn(rng, processes, 30, 0.2, 0.02, 0.004, (1.0, ratio))
+        found = estimate(program, baseline, KNOWN, index)
+        hits += found.interval.low <= ratio <= found.interval.high
+        halves.append(found.half)
+    assert hits >= 88  # 95, less three standard deviations of the count
+    assert np.median(halves) < 0.03, "calls by themselves vary by 20 %"
+
+
+def test_a_program_that_is_slow_in_less_than_half_of_its_turns_has_the_time_of_the_others():
+    """As for any median; but for all its processes at once, so that what they have in common is not taken for the host's doing."""
+    rng = np.random.default_rng(9)
+    program, baseline = in_turn(rng, 3, 60, 0.05, 0.01, 0.001, (1.0, 2.0))
+    turns = rng.random((60, 2))
+    for share, ratio in ((0.3, 2.0), (0.7, 0.5)):
+        found = estimate([blocks * np.where(turns < share, 4.0, 1.0) for blocks in program], baseline, KNOWN, 1).interval
+        assert found.ratio == pytest.approx(ratio, rel=0.02)
+
+
+def test_pairs_that_were_not_timed_together_have_no_turns_in_common():
+    rng = np.random.default_rng(10)
+    first, second = in_turn(rng, 2, 40, 0.2, 0.01, 0.001, (1.0, 1.2)), in_turn(rng, 1, 25, 0.2, 0.01, 0.001, (3.0, 3.6))
+    found = estimate([*first[0], *second[0]], [*first[1], *second[1]], KNOWN, 1, rounds=[0, 0, 1]).interval
+    assert found.low < 1.2 < found.high and found.ratio == pytest.approx(1.2, rel=0.02)
+    with pytest.raises(ValueError, match="as many of both"):
+        estimate(first[0], second[1], KNOWN, 1)
+
+
+def test_the_level_of_a_process_stays_its_time():
+    rng = np.random.default_rng(11)
+    (calls,) = in_turn(rng, 4, 50, 0.3, 0.001, 0.0, (2.5,))
+    logs = without_turns(calls)
+    assert np.exp(np.median(logs, axis=1)) == pytest.approx(np.median(np.array(calls), axis=1), rel=0.02)
+    assert logs.std(axis=1).max() < 0.003 < 0.1 < np.log(np.array(calls)).std(axis=1).min()
 
 
 def test_one_process_is_as_uncertain_as_the_host():

@@ -72,6 +72,7 @@ class Timed(Tournament):
         super().__init__(*arguments)
         self.made, self.stated, self.measured, self.slow, self.waits = [], [], [], set(), []
         self.failing, self.request = [], "call"  # who fails in the next measurements, and in what
+        self.luck = [1.0]  # of program processes: what they take, one after another
 
     def _program(self, runner):
         return self._side(None, runner)
@@ -101,6 +102,9 @@ class Timed(Tournament):
             for side in pair.sides:
                 assert not side.blocks, "a repeat begins without samples"
                 milliseconds = SLOW.get(side.name or "", 2.0 if side.name else 1.0)
+                if side.name is None:
+                    milliseconds *= self.luck[0]
+                    self.luck.append(self.luck.pop(0))
                 side.blocks += [[milliseconds, milliseconds]] * 8
                 side.inner += [int(milliseconds * 1e6)] * 16
                 side.wall, side.copied, side.ahead = list(side.inner), [0] * 16, [0] * 16
@@ -157,6 +161,22 @@ def test_the_report_says_how_long_others_measured_and_how_long_this_one(timed):
     assert 2.05 <= timing.waiting < 3 and 0.01 <= timing.measuring < 1
     timing, _ = of.run(None)
     assert timing.waiting > 4, "repeats are part of it"
+
+
+def test_where_processes_differ_more_of_them_are_measured_once(timed):
+    of = timed()
+    of.luck = [0.9, 1.0, 1.1]
+    timing, _ = of.run(None)
+    assert timing.pairs == 6 and [len(pairs) for pairs in of.measured] == [3, 3]
+    assert of.measured[1] == [[None, "eager"]] * 3, "what torch.compile made is not measured again"
+    assert sorted(set(timing.comparisons[0].processes)) == [0, 1, 2, 3, 4, 5] and set(timing.comparisons[1].processes) == {0}
+    made = list(of.made)
+    of.luck = [1.0]
+    timing, _ = of.run(None)
+    assert timing.pairs == 3
+    assert sorted(of.made[len(made) :]) == ["compile", "eager", "eager", "eager"], "a repeat compiles what is slower than eager, as ever"
+    of.close()
+    assert not any(party.alive for party in of.pool.parties)
 
 
 def test_a_baseline_that_took_too_long_is_not_waited_for_twice(timed):
