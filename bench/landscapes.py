@@ -34,6 +34,7 @@ from agents.arena.landscape import PASSED, Landscape, LandscapeError, Table, loa
 from bench.surveying.preparing import MOST, WANTED, prepare  # noqa: E402
 from bench.surveying.suite import Subject, subjects  # noqa: E402
 from bench.surveying.survey import Shard, restarted  # noqa: E402
+from verifier.devices.host_cores import by_core  # noqa: E402
 
 CONFIRMED_SHARE = 0.05
 SEED = 5
@@ -138,15 +139,15 @@ def shard_of(arguments: argparse.Namespace) -> Shard:
 
 def worker_cores(device: str, shards: int) -> list[int]:
     """The share of the host that belongs to this device, without the processors that its measurements run on."""
-    mine = sorted(os.sched_getaffinity(0))
+    mine = by_core(os.sched_getaffinity(0))
     if device == "cpu":
         return mine
-    from verifier.devices.cuda import processors
+    from verifier.devices.cuda import processors, share_of_host
     from verifier.devices.cuda_driver import gpu_count
 
     index, gpus = int(device.partition(":")[2] or 0), max(gpu_count(), shards)
     each = len(mine) // gpus
-    measuring = set(processors(index, gpu_count()))
+    measuring = set(processors(share_of_host(index, gpu_count())))
     return [core for core in mine[index * each : (index + 1) * each] if core not in measuring] or mine
 
 

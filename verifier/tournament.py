@@ -30,7 +30,8 @@ WIDE = 0.015
 MIN_BLOCKS = {"quick": 8, "full": 8}  # for each pair
 MAX_BLOCKS = {"quick": 200, "full": 200}
 FEW_BLOCKS = 6  # for calls so slow that more would take minutes, and at a time once the least are done
-FINE, ROUGH = 0.0025, 0.005  # standard error from call to call, relative, that needs no more calls: tiers full and quick
+LEAST_ERROR = {"quick": 0.005, "full": 0.0025}  # standard error from call to call, relative, that needs no more calls
+SHARE = {"quick": 1.5, "full": 0.5}  # nor does one that is this much of the error from process to process, which calls do not lessen
 COARSE = 0.03  # half a width beyond which up to `EXTRA` budgets go into more calls
 EXTRA = 1.5
 STUBBORN = 6.0  # budgets that go into more calls while the interval would be no verdict at all: shorter than beginning again
@@ -193,7 +194,7 @@ class Tournament:
         while not self.outputs.failed and len(these[0].program.blocks) < MAX_BLOCKS[tier]:
             found = self._estimate(before + these)
             spent = time.monotonic() - begin
-            enough = max(ROUGH, found.between) if tier == "quick" else max(FINE, found.between / 2)
+            enough = max(LEAST_ERROR[tier], SHARE[tier] * found.between)
             dim = any(pair.claim_unseen() for pair in these)
             patience = STUBBORN if dim or useless(found.interval) else EXTRA if found.half > COARSE else 1
             if (found.within <= enough and not dim) or spent > budget * patience:

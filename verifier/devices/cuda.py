@@ -21,6 +21,7 @@ from verifier.devices import cuda_driver, cuda_rates
 from verifier.devices.base import Arena, Bind, Ceiling, Device, DeviceError
 from verifier.devices.cuda_arena import arena, sharing
 from verifier.devices.cuda_driver import CudaError, GpuFacts, GpuIdentity, Nvml
+from verifier.devices.host_cores import by_core
 from verifier.shim.clock import ClockError, build_clock
 
 if TYPE_CHECKING:  # the first parties of a judge are started before it has pydantic
@@ -34,7 +35,8 @@ MINIMUM_FREE = 2 << 30  # bytes; less, and a task of ordinary size has no room
 # other judges at work must hide neither a program that keeps the GPU busy, nor a neighbour's kernels.
 MOST_USUAL_NS = 300_000
 RESTING, RESTING_NS = 4, 400_000  # times the usual wait of a tiny kernel, and a fifth of a time slice: more has work of others in it
-ALLOWED = sorted(os.sched_getaffinity(0))  # processors of this process as it was started
+ALLOWED = by_core(os.sched_getaffinity(0))  # processors of this process as it was started
+FEWEST = 8  # of a GPU, to choose from
 MOST_COMPILERS = 8  # of a torch.compile: each takes some hundred MiB of the party's memory
 _NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset", "/dev/nvidia-caps")
 # Dense floating-point operations per clock and multiprocessor: (fp32 on CUDA cores, TF32, 16 bit on tensor cores).
@@ -80,14 +82,26 @@ class CudaDevice(Device):
         return 3 * max(self.facts.l2_bytes, 64 << 20)
 
     @cached_property
+    def _share(self) -> list[int]:
+        """This GPU's part of the host, by its number among all GPUs that NVML knows: judges that see one each (`CUDA_VISIBLE_DEVICES`) would else
+        have the same part. Where that leaves too few, as to a job with some of the host's processors and one of its GPUs, among those that CUDA
+        shows."""
+        mine: list[int] = []
+        known = self.nvml.number()
+        if known is not None:
+            mine = share_of_host(*known)
+        if len(mine) < FEWEST and known != (0, 1):
+            mine = share_of_host(self.index, cuda_driver.gpu_count())
+        return mine
+
+    @cached_property
     def _processors(self) -> list[int]:
-        return processors(self.index, 1 if cuda_driver.only_gpu() is not None else cuda_driver.gpu_count())
+        return processors(self._share)
 
     @cached_property
     def _wide_processors(self) -> list[int]:
         """The others of this GPU's."""
-        mine = share_of_host(self.index, 1 if cuda_driver.only_gpu() is not None else cuda_driver.gpu_count()) if self._processors else []
-        return [processor for processor in mine if processor not in self._processors]
+        return [processor for processor in self._share if processor not in self._processors] if self._processors else []
 
     @property
     def timed_processors(self) -> int:
@@ -314,19 +328,17 @@ class CudaDevice(Device):
         self._torch.cuda.empty_cache()
 
 
-def processors(index: int, gpus: int) -> list[int]:
+def processors(share: list[int]) -> list[int]:
     """Four processors on which all parties of this GPU are timed, all sides of a block on the same one, the next block on the next: a processor can
     be slow for as long as a measurement takes. Where each side was on one of the four by the scheduler's choice, one of 31 intervals of a vision
     transformer against itself said 1.62x at least, on the busy host of an H200. Empty where there are too few to choose from."""
-    mine = share_of_host(index, gpus)
-    return mine[2:6] if len(mine) >= 8 else []
+    return share[2:6] if len(share) >= FEWEST else []
 
 
 def share_of_host(index: int, gpus: int) -> list[int]:
-    """The processors of this GPU, where each has as many."""
-    mine = ALLOWED
-    each = len(mine) // max(gpus, 1)
-    return mine[index * each : (index + 1) * each]
+    """The processors of the GPU with this number, where each of `gpus` has as many."""
+    each = len(ALLOWED) // max(gpus, 1) // 2 * 2  # whole cores
+    return ALLOWED[index * each : (index + 1) * each]
 
 
 def find_nvcc() -> str:

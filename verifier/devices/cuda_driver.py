@@ -292,6 +292,14 @@ class Nvml:
         """The number of the device node: /dev/nvidia<minor>. CUDA may count GPUs in another order."""
         return self._number("nvmlDeviceGetMinorNumber")
 
+    def number(self) -> tuple[int, int] | None:
+        """Of this GPU among all of the host, whichever of them this process may use, and how many there are."""
+        count = ctypes.c_uint()
+        index = self._number("nvmlDeviceGetIndex")
+        if index is None or self.library is None or self.library.nvmlDeviceGetCount_v2(ctypes.byref(count)) != 0:
+            return None
+        return index, count.value
+
     def sm_clock_mhz(self) -> int | None:
         return self._number("nvmlDeviceGetClockInfo", 1)
 

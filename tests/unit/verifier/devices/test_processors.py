@@ -4,11 +4,13 @@ import contextlib
 import os
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from verifier.devices import cuda, cuda_party
 from verifier.devices.cuda_party import CudaPartyDevice
+from verifier.devices.host_cores import by_core, numbers
 
 
 @pytest.fixture
@@ -42,13 +44,63 @@ def another_thread():
 def test_gpus_share_a_host_without_overlap(host):
     host(32)
     assert cuda.share_of_host(0, 2) == list(range(16)) and cuda.share_of_host(1, 2) == list(range(16, 32))
-    assert cuda.processors(0, 2) == [2, 3, 4, 5] and cuda.processors(1, 2) == [18, 19, 20, 21]
+    assert [cuda.processors(cuda.share_of_host(index, 2)) for index in (0, 1)] == [[2, 3, 4, 5], [18, 19, 20, 21]]
     assert cuda.share_of_host(0, 1) == list(range(32))
+    host(33)
+    assert cuda.share_of_host(1, 2) == list(range(16, 32)), "whole cores"
 
 
 def test_a_small_host_is_not_divided(host):
     host(12)
-    assert cuda.processors(0, 2) == []
+    assert cuda.processors(cuda.share_of_host(0, 2)) == []
+
+
+def topology(folder, sockets, cores, threads=2):
+    """As Linux numbers them: first threads of all cores, then second ones."""
+    every = sockets * cores
+    for number in range(every * threads):
+        core = number % every
+        place = folder / f"cpu{number}" / "topology"
+        place.mkdir(parents=True)
+        (place / "physical_package_id").write_text(f"{core // cores}\n")
+        (place / "thread_siblings_list").write_text(",".join(str(core + every * thread) for thread in range(threads)) + "\n")
+
+
+def test_threads_of_a_core_lie_side_by_side_and_so_do_sockets(tmp_path):
+    topology(tmp_path, sockets=2, cores=3)
+    assert by_core(range(12), tmp_path) == [0, 6, 1, 7, 2, 8, 3, 9, 4, 10, 5, 11]
+    assert by_core([11, 3, 5, 0], tmp_path) == [0, 3, 5, 11], "of what a container allows"
+    assert by_core([2, 1], tmp_path / "nothing") == [1, 2]
+    assert numbers("0-2,8\n") == [0, 1, 2, 8]
+
+
+def test_nobody_works_on_the_other_thread_of_a_core_on_which_sides_are_timed(host, tmp_path, monkeypatch):
+    topology(tmp_path, sockets=2, cores=16)
+    monkeypatch.setattr(cuda, "ALLOWED", by_core(range(64), tmp_path))
+    cores = [{number % 32 for number in cuda.share_of_host(index, 4)} for index in range(4)]
+    assert all(not one & other for at, one in enumerate(cores) for other in cores[:at]), "no core belongs to two GPUs"
+    share = cuda.share_of_host(1, 4)
+    timed = cuda.processors(share)
+    assert len(timed) == 4 and not {number % 32 for number in timed} & {number % 32 for number in share if number not in timed}
+
+
+@pytest.mark.parametrize(
+    ("allowed", "known", "expected"),
+    [
+        (64, (3, 4), (48, 64)),  # a judge that sees one of four GPUs, as its number 0
+        (64, (0, 1), (0, 64)),
+        (16, (3, 8), (0, 16)),  # a job that has two cores of ten and one GPU of eight
+        (64, None, (0, 64)),  # without NVML
+        (4, (0, 1), (0, 4)),
+    ],
+)
+def test_the_part_of_a_gpu_is_by_its_number_on_the_host(host, monkeypatch, allowed, known, expected):
+    host(allowed)
+    monkeypatch.setattr(cuda.cuda_driver, "gpu_count", lambda: 1)
+    device = cuda.CudaDevice.__new__(cuda.CudaDevice)
+    device.index, device.nvml = 0, SimpleNamespace(number=lambda: known)
+    assert device._share == list(range(*expected))
+    assert device.timed_processors == (4 if allowed >= 8 else 0)
 
 
 def test_all_threads_of_a_party_go_where_it_is_timed_and_back():
@@ -72,10 +124,8 @@ def give_back(processors):
 
 def test_judges_wait_away_from_where_sides_are_timed(host, monkeypatch):
     host(32)
-    monkeypatch.setattr(cuda.cuda_driver, "only_gpu", lambda: None)
-    monkeypatch.setattr(cuda.cuda_driver, "gpu_count", lambda: 2)
     device = cuda.CudaDevice.__new__(cuda.CudaDevice)
-    device.index = 1
+    device.index, device.nvml = 1, SimpleNamespace(number=lambda: (1, 2))
     taken = []
     monkeypatch.setattr(os, "sched_setaffinity", lambda thread, chosen: taken.append((thread, list(chosen))))
     device.take_processors()

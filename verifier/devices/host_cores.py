@@ -1,0 +1,34 @@
+"""Which processors of the host are threads of the same core."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+from pathlib import Path
+
+TOPOLOGY = Path("/sys/devices/system/cpu")
+
+
+def by_core(processors: Iterable[int], topology: Path = TOPOLOGY) -> list[int]:
+    """Processors (their numbers) so that threads of a core lie side by side, and cores of a socket do. Linux often gives the second threads of all
+    cores the numbers behind all first ones: parts of a host by number would share cores, and what works on one thread slows the other. A host that
+    does not tell has one thread a core."""
+    wanted = sorted(processors)
+    places = {}
+    for number in wanted:
+        folder = topology / f"cpu{number}" / "topology"
+        socket, first = 0, number
+        with contextlib.suppress(OSError, ValueError):
+            socket = int((folder / "physical_package_id").read_text())
+            first = min(numbers((folder / "thread_siblings_list").read_text()))
+        places[number] = (socket, first, number)
+    return sorted(wanted, key=places.__getitem__)
+
+
+def numbers(text: str) -> list[int]:
+    """Of a list as Linux writes it: "0-2,8" is 0, 1, 2 and 8. Raises `ValueError`."""
+    found = []
+    for part in text.strip().split(","):
+        first, _, last = part.partition("-")
+        found += range(int(first), int(last or first) + 1)
+    return found
