@@ -37,7 +37,7 @@ def look():
             pass
     for top in ("DATADIR", "/root", "/home", "/work", "/tmp", "/etc", "/var", "/run"):
         for folder, folders, files in os.walk(top):
-            folders[:] = [name for name in folders if os.path.join(folder, name) != sys.prefix]  # the interpreter's libraries: gigabytes, and no secret
+            folders[:] = [name for name in folders if os.path.join(folder, name) != sys.prefix]  # gigabytes of libraries
             for file in files:
                 path = os.path.join(folder, file)
                 try:
