@@ -145,13 +145,13 @@ class Bench:
         sides = self.pool.at_once([partial(come, role, party) for role, party in zip(roles, parties, strict=True)])
         try:
             for side in sides:
-                side.caller.party.ask("rest", {"anew": True})
+                side.caller.party.rest(anew=True)
             for number in range(WARM_UP):
                 values, seed = tournament._draw(number)
                 for side in sides:
                     side.caller.call(values, seed)
             for side in sides:
-                side.caller.party.ask("rest")
+                side.caller.party.rest()
             watches = [Watch(side.caller.party) for side, kind in zip(sides, kinds, strict=True) if kind.endswith("watched")]
             for side, kind in zip(sides, kinds, strict=True):
                 side.caller.watches = [] if kind.endswith("watched") or way == "plain" else watches

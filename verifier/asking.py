@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
+from verifier.binding import Binding
 from verifier.channel import ChannelClosed, ChannelError, ChannelTimeout, Frame
 from verifier.devices.base import GO, REFRESH, REFRESHED, SEEN, Arena, Device
 from verifier.gate import Gate
@@ -58,6 +59,7 @@ class Party:
         self.born = time.monotonic()
         self.loaded: tuple[str, int] | None = None  # of a baseline: source and seed of the model that it holds
         self.main_process = MainProcess(spawned)
+        self.binding = Binding(spawned, device)
         self.on_device = True  # or it never sees the device: a builder
         self.side = ""  # what it is in a measurement, where its role does not say: the name of a baseline, or "rival"
 
@@ -135,6 +137,12 @@ class Party:
             if waiting.poll(min(left, SLICE) * 1000 + 1):
                 return
         raise ChannelTimeout("no answer in time")
+
+    def rest(self, anew: bool = False) -> None:
+        """Before it is timed: on the processors on which sides are, without idle compilers, and where it begins `anew` without memory that it does
+        not use. Until then each has had the others of its device, so that many come up at once."""
+        self.binding.spread(False)
+        self.ask("rest", {"anew": True} if anew else {})
 
     def timed(self, message: dict[str, Any], limit: float, hand_over: Callable[[], None]) -> Exchange:
         """A timed call. `hand_over` writes its inputs, once the party is ready for them."""

@@ -112,7 +112,7 @@ def _task(name: str, source: str, pool: Pool, seconds: float) -> CalibratedTask:
 
         with pool.gate.alone():  # what other judges' processes add would be taken for this host's for ever
             for party in parties:
-                party.ask("rest", {"anew": True})  # on the processors on which programs are timed
+                party.rest(anew=True)  # on the processors on which programs are timed
             warm, _ = draw(0)
             for _ in range(WARM_UP):
                 for side in sides:

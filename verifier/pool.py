@@ -83,7 +83,7 @@ class Pool:
         self.cancelled = False
         # With STITCH_STILL=device only what holds the device stands still while another judge measures: on processors where nothing is timed, spares
         # go on importing torch, builders building, and torch.compile's helpers compiling.
-        self.host_goes_on = os.environ.get("STITCH_STILL") == "device" and device.timed_processors > 0
+        self.host_goes_on = os.environ.get("STITCH_STILL") == "device" and bool(device.timed_on)
         self.extensions = True  # whether parties import what builds and loads extensions before they are asked to
 
     def spawn(

@@ -51,7 +51,6 @@ class Reference(Role):
 
     def do_load(self, frame: Frame) -> dict[str, Any]:
         """Imports the task and constructs `Model` under a seed. With `watch`, writing files and printing without end are errors with a line."""
-        self.device.spread(True)
         if frame.message.get("watch"):
             watch(self.home)
         self.source = frame.text("source")
@@ -90,7 +89,6 @@ class Reference(Role):
             self.model, self.graphed = Graphed(self.model, frame.message.get("backward")), True
             return {"type": "ok"}
         options = {"compile": {}, "compile-max-autotune": {"mode": "max-autotune"}}[frame.text("baseline")]
-        self.device.spread(True)
         self.model = torch.compile(self.model, **options)
         self.autotuned = frame.text("baseline") == "compile-max-autotune" and self.device.torch_device != "cpu"
         return {"type": "ok"}

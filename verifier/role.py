@@ -88,8 +88,6 @@ class Role:
         gc.disable()
         output = failure = None
         model = self.model
-        if frame.message.get("processor") is not None:
-            self.device.stand_on(frame.integer("processor"))
         self.device.prepare()
         self.channel.send({"type": "ready"}, timeout=None)
         self.channel.sock.settimeout(None)
@@ -181,10 +179,8 @@ class Role:
 
     def do_rest(self, frame: Frame) -> dict[str, Any]:
         """Ends the idle compilers that torch.compile keeps in processes of its own: what they do is not the model's work, and nobody is to work while
-        another side is timed. A later compilation starts them again. All sides are timed on the same few processors; until then each has had the
-        others of its device, so that many come up at once. `anew`: before it warms up, whole segments of memory that it does not use go back, as
-        what a side did until then is not the same for program and eager, and an allocator that has more to choose from takes another time."""
-        self.device.spread(False)
+        another side is timed. A later compilation starts them again. `anew`: before it warms up, whole segments of memory that it does not use go
+        back, as what a side did until then is not the same for program and eager, and an allocator with more to choose from takes another time."""
         if frame.message.get("anew"):
             self.device.give_back()
         compilers = sys.modules.get("torch._inductor.async_compile")

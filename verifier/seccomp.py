@@ -1,6 +1,6 @@
 """A seccomp filter written as classic BPF: what a party may never ask of the kernel, on x86-64 and arm64.
 
-Denied calls fail with EPERM, so that a Python traceback names the line; a foreign architecture kills the process.
+Denied calls fail with EPERM, so that a Python traceback names the line; a foreign architecture kills the process. Choosing a processor is ignored.
 """
 
 from __future__ import annotations
@@ -57,6 +57,8 @@ _DENIED: dict[str, tuple[int | None, int | None]] = {
     "io_uring_enter": (426, 426),
     "io_uring_register": (427, 427),
 }
+_AFFINITY = (203, 122)  # sched_setaffinity: the judge says where a party runs (`verifier/binding.py`)
+_IGNORED = 0x00050000  # the call answers 0 and does nothing: a library that places its threads goes on
 _SOCKET = (41, 198)
 _CLONE = (56, 220)
 _CLONE3 = (435, 435)
@@ -78,7 +80,7 @@ def supported() -> bool:
 
 def program(loopback: bool = False) -> bytes:
     """The filter as an array of `struct sock_filter`, as `bwrap --seccomp` and `prctl` take it. `loopback` leaves sockets of all families, for a
-    profiler that talks to itself by TCP in a network namespace that has nothing but its own loopback."""
+    profiler that talks to itself by TCP in a network namespace that has nothing but its own loopback, and processors, as nothing is timed there."""
     machine = platform.machine()
     column = 0 if machine == "x86_64" else 1
     code: list[tuple[int, int, int, int]] = [
@@ -93,6 +95,8 @@ def program(loopback: bool = False) -> bytes:
         number = numbers[column]
         if number is not None:
             code += [(_JEQ, 0, 1, number), (_RET, 0, 0, _errno(errno.EPERM))]
+    if not loopback:
+        code += [(_JEQ, 0, 1, _AFFINITY[column]), (_RET, 0, 0, _IGNORED)]
     # glibc falls back to clone, whose flags a filter can read; those of clone3 lie behind a pointer.
     code += [(_JEQ, 0, 1, _CLONE3[column]), (_RET, 0, 0, _errno(errno.ENOSYS))]
     if not loopback:

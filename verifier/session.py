@@ -124,6 +124,7 @@ def set_state(party: Party, state: list[StateEntry], tensors: list[torch.Tensor]
 
 def load_baseline(party: Party, source: str, seed: int, limits: Limits) -> None:
     """The task's model in a baseline's process, ahead of its first use there. Raises `PartyFailure`."""
+    party.binding.spread(True)
     party.ask("load", {"source": source, "seed": seed}, limits.load)
     party.loaded = (source, seed)
 

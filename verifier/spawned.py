@@ -95,6 +95,10 @@ class Spawned:
     def thaw(self) -> None:
         self._still(False)
 
+    def members(self) -> list[int]:
+        """All its processes."""
+        return self.group.pids() if self.group is not None else family_of(self.process.pid)
+
     def main_pid(self) -> int | None:
         """Of the interpreter, which bubblewrap's two processes come before; null where the host does not tell."""
         family = family_of(self.process.pid)
@@ -106,7 +110,7 @@ class Spawned:
             return
         told: set[int] = set()
         for _ in range(ROUNDS):  # what was started while the list was read is on the next one; then nobody is left who starts something
-            inside = self.group.pids() if self.group is not None else family_of(self.process.pid)
+            inside = self.members()
             if told.issuperset(inside):
                 return
             for pid in set(inside) - told:
@@ -132,7 +136,7 @@ class Spawned:
         if self.ended:
             return self.process.returncode
         status = self.process.poll()
-        family = self.group.pids() if self.group is not None else family_of(self.process.pid)
+        family = self.members()
         self.kill()
         deadline = time.monotonic() + SURVIVAL
         with contextlib.suppress(subprocess.TimeoutExpired):

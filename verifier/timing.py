@@ -90,7 +90,7 @@ class Caller:
         slot = {"arena": "out", "offsets": offsets, "room": room}
         request = {"tree": values.tree, "rng": rng, "slot": slot, "again": again, "backward": self.backward, **message}
         if self.processor is not None:
-            request["processor"] = self.processor
+            party.binding.stand_on(self.processor)
         if later:
             request["kept"] = "both" if reread and self.previous else reread
         if reread and later:
@@ -279,8 +279,8 @@ def measure(
     with ending(watches):
         watched, last = {id(watch.party) for watch in watches}, None
         for _ in range(blocks):
-            for side in sides if device.timed_processors else ():
-                side.caller.processor = len(sides[0].blocks) % device.timed_processors
+            for side in sides if device.timed_on else ():
+                side.caller.processor = len(sides[0].blocks) % len(device.timed_on)
             order = in_turns(sides, watched, rng)
             block: dict[int, list[float]] = {id(side): [] for side in sides}
             device.sample_clocks()

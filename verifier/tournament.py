@@ -174,10 +174,10 @@ class Tournament:
         known = len(before) + len(these)
         self._tell(f"{len(sides)} processes in turn, {known} of {max(known, PAIRS[tier])} pairs of program and eager")
         for side in sides:
-            side.caller.party.ask("rest", {"anew": True})  # on the processors on which it is timed, it warms up too
+            side.caller.party.rest(anew=True)  # on the processors on which it is timed, it warms up too
         first = self._warm_up(these)
         for side in sides:
-            side.caller.party.ask("rest")  # compilers that a first call has started
+            side.caller.party.rest()  # compilers that a first call has started
             side.calibrate()
         for pair in these:
             for baseline in pair.baselines:
@@ -348,6 +348,7 @@ class Tournament:
             raise
         side = Side(name, Caller(party, trials.expected_specs, trials.limits.call, backward=reference.backward, need=trials.ledger().program()))
         if name != "eager":
+            party.binding.spread(True)
             party.ask("compile", {"baseline": name, "backward": reference.backward}, trials.limits.call)
             side.caller.limit = trials.limits.compile_baseline
             with self.pool.gate.idle():

@@ -99,9 +99,14 @@ class Device(ABC):
         which sides are timed: judges of other devices measure too, and judges of this one wait beside the one that does."""
 
     @property
-    def timed_processors(self) -> int:
-        """How many processors the sides of a block share, one block after the other; 0 where parties are bound to none."""
-        return 0
+    def timed_on(self) -> list[int]:
+        """The processors that the sides of a block share, one block after the other; none where parties are bound to none."""
+        return []
+
+    @property
+    def wide_on(self) -> list[int]:
+        """The device's other processors, on which parties come up."""
+        return []
 
     def early(self, role: str) -> bool:
         """Whether a party that gets `role` as soon as it is ready can bring up its device while it imports torch."""
@@ -222,14 +227,8 @@ class PartyDevice(ABC):
     def trim(self, need: int = 0) -> None:  # noqa: B027
         """Gives back memory that is kept, but not used, as the judge's half does. Never between a party's timed calls."""
 
-    def spread(self, wide: bool) -> None:  # noqa: B027  only a device whose parties are bound to processors has others to lend
-        """Lets this process use the processors of its device that nobody is timed on, as from its start; not `wide`: those alone on which it is."""
-
     def give_back(self) -> None:  # noqa: B027  host memory is the C library's, and stays
         """All memory that is kept, but not used."""
-
-    def stand_on(self, number: int) -> None:  # noqa: B027
-        """The threads that launch work stay on one of the processors on which this process is timed."""
 
     @abstractmethod
     def configure(self, precision: str) -> None:

@@ -95,22 +95,17 @@ class CudaDevice(Device):
         return mine
 
     @cached_property
-    def _processors(self) -> list[int]:
+    def timed_on(self) -> list[int]:  # type: ignore[override]
         return processors(self._share)
 
     @cached_property
-    def _wide_processors(self) -> list[int]:
-        """The others of this GPU's."""
-        return [processor for processor in self._share if processor not in self._processors] if self._processors else []
-
-    @property
-    def timed_processors(self) -> int:
-        return len(self._processors)
+    def wide_on(self) -> list[int]:  # type: ignore[override]
+        return [processor for processor in self._share if processor not in self.timed_on] if self.timed_on else []
 
     def take_processors(self) -> None:
-        if self._wide_processors:
+        if self.wide_on:
             with contextlib.suppress(OSError):  # a container that allows others
-                os.sched_setaffinity(0, self._wide_processors)
+                os.sched_setaffinity(0, self.wide_on)
 
     @property
     def place(self) -> str:
@@ -258,8 +253,7 @@ class CudaDevice(Device):
 
     def config(self) -> dict[str, Any]:
         return {
-            "kind": "cuda", "clock": _CLOCK, "clock_host": str(self.clock), "flush_bytes": self._flush_bytes, "processors": self._processors,
-            "wide_processors": self._wide_processors,
+            "kind": "cuda", "clock": _CLOCK, "clock_host": str(self.clock), "flush_bytes": self._flush_bytes,
         }  # fmt: skip
 
     def binds(self, role: str) -> list[Bind]:
@@ -282,7 +276,7 @@ class CudaDevice(Device):
             variables["PATH"] = f"{Path(nvcc).parent}:{Path(nvcc).resolve().parent}:/usr/local/bin:/usr/bin:/bin"
         if role != "builder":
             # The party sees one GPU, its own, as cuda:0. Triton and torch.compile keep their caches in the party's private /tmp.
-            threads = min(max(len(self._wide_processors), 4), MOST_COMPILERS)
+            threads = min(max(len(self.wide_on), 4), MOST_COMPILERS)
             variables |= {"CUDA_VISIBLE_DEVICES": self.identity.uuid, "CUDA_MODULE_LOADING": "LAZY", "TORCHINDUCTOR_COMPILE_THREADS": str(threads)}
             driver = driver_folder()
             if driver:

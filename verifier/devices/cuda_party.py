@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ DISPATCHES = 3  # a host that slept since the last call has torch's launch path 
 WARM_MS = 3.0  # an idle GPU lowers its clocks, and between two calls the host draws new inputs
 KEPT_BYTES = 2 << 30
 SHORT = 0.3  # of the device's memory free
-AUTOGRAD = "pt_autograd"  # how PyTorch names its threads
 _ERRORS = {
     2: "out of memory",
     700: "a kernel read or wrote an illegal memory address",
@@ -38,8 +36,6 @@ class CudaPartyDevice(PartyDevice):
     torch_device = "cuda:0"  # the only GPU that a party sees
 
     def __init__(self, config: dict[str, Any]):
-        self._timed_on, self._wide_on = config.get("processors") or [], config.get("wide_processors") or []
-        self._stands_on: int | None = None
         self._shared: dict[int, int] = {}  # mappings that came by a descriptor: address, bytes
         torch.cuda.init()
         self._tiny = torch.zeros(64, device=self.torch_device)
@@ -74,27 +70,6 @@ class CudaPartyDevice(PartyDevice):
     def give_back(self) -> None:
         torch.cuda.synchronize()
         torch.cuda.empty_cache()
-
-    def spread(self, wide: bool) -> None:
-        chosen = self._wide_on if wide else self._timed_on
-        threads = ["0"]  # this one
-        with contextlib.suppress(OSError):
-            threads = os.listdir("/proc/self/task")
-        self._stands_on = None
-        for thread in threads if chosen else ():  # what they start inherits it
-            with contextlib.suppress(OSError):  # it has ended, or a container allows others
-                os.sched_setaffinity(int(thread), chosen)
-
-    def stand_on(self, number: int) -> None:
-        """This thread and those of autograd, which launch a backward pass. Other threads keep all processors on which this process is timed, but what
-        a call starts inherits the one."""
-        if number == self._stands_on or not self._timed_on:
-            return
-        self._stands_on = number
-        one = {self._timed_on[number % len(self._timed_on)]}
-        for thread in [0, *autograd_threads()]:
-            with contextlib.suppress(OSError):
-                os.sched_setaffinity(thread, one)
 
     def configure(self, precision: str) -> None:
         """TF32 by policy, for matrix products, convolutions and RNNs; everything else as PyTorch comes: no deterministic algorithms,
@@ -134,16 +109,6 @@ class CudaPartyDevice(PartyDevice):
 
     def held_bytes(self) -> int | None:
         return int(torch.cuda.memory_allocated())
-
-
-def autograd_threads() -> list[int]:
-    found = []
-    with contextlib.suppress(OSError):
-        for thread in os.listdir("/proc/self/task"):
-            with contextlib.suppress(OSError), open(f"/proc/self/task/{thread}/comm", encoding="utf-8") as name:
-                if name.read().startswith(AUTOGRAD):
-                    found.append(int(thread))
-    return found
 
 
 def device_failure(error: ClockError) -> RuntimeError:

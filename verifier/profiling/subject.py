@@ -93,7 +93,7 @@ class Subject:
         message = {"tree": self.inputs.tree, "rng": 1, "iterations": calls, "tool": tool}
         message |= give(party, "in", self.inputs.tensors, self.inputs.specs)
         if tool != "sanitizer":
-            party.ask("rest")  # on the processors on which programs are timed
+            party.rest()  # on the processors on which programs are timed
         with party.gate.alone() if tool != "sanitizer" else contextlib.nullcontext():
             return party.ask("profile", message, limit, max_raw=MAX_TRACE)
 

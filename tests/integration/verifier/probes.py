@@ -79,6 +79,16 @@ for pid in {1, *FACTS["pids"]}:
     attempt(f"ptrace of {pid}", lambda: call(101, 16, pid, 0, 0))
     attempt(f"ptrace seize of {pid}", lambda: call(101, 0x4206, pid, 0, 0))
     attempt(f"kcmp with {pid}", lambda: call(312, own, pid, 0, 0, 0))
+one = max(os.sched_getaffinity(0))
+
+
+def moved():
+    return os.sched_getaffinity(0) if len(before) > 1 and os.sched_getaffinity(0) == {one} else None
+
+
+before = os.sched_getaffinity(0)
+attempt("a processor of its own", lambda: os.sched_setaffinity(0, {one}) or moved())
+attempt("a processor of its own, by number", lambda: call(203, 0, 128, struct.pack("Q", 1 << one) + bytes(120)) and None or moved())
 attempt("memory of the first process", lambda: open("/proc/1/mem", "rb").read(8))
 attempt("a secret in a listed environment", lambda: [n for n in numbers if n != own and FACTS["secret"].encode()[::-1] in read(n)] or None)
 

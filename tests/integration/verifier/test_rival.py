@@ -34,5 +34,6 @@ def test_a_rival_that_is_wrong_or_fails_is_no_verdict_on_the_program(bench):
 @pytest.mark.slow
 def test_tier_full_has_a_fresh_process_of_the_rival_in_each_pair(bench):
     timing = bench.verify(SLOW, rival_source=PROGRAM, tier="full").timing
-    assert timing.pairs == 3 and set(timing.rival.processes) == {0, 1, 2}
+    assert timing.pairs in (3, 6), "more where a busy machine makes the interval wide"
+    assert set(timing.rival.processes) == set(range(timing.pairs))
     assert [comparison.baseline for comparison in timing.comparisons] == ["eager"], "no other baselines beside a rival"

@@ -1,4 +1,4 @@
-"""The processor of a block goes from the judge's side of a call to the party's device, and a party's free memory goes back before it warms up."""
+"""A call's processor is set by the judge before the party hears of the call, and a party's free memory goes back before it warms up."""
 
 from types import SimpleNamespace
 
@@ -38,23 +38,12 @@ def request(**more):
     return {**given, "rng": 1, "slot": slot, "again": None, "backward": None, **more}
 
 
-@pytest.mark.parametrize(("more", "expected"), [({"processor": 2}, [2]), ({"processor": 0}, [0]), ({}, [])])
-def test_a_party_stands_where_the_judge_says_before_it_is_ready(more, expected, monkeypatch):
-    device = Told()
-    role = role_of(device)
-    monkeypatch.setattr(role, "inputs", lambda frame: [torch.ones(4)])
-    answer = role.do_call(Frame(request(**more), b"", []))
-    assert answer["copied"] and [entry[1] for entry in device.said if entry[0] == "stand_on"] == expected
-    names = [entry[0] for entry in device.said]
-    assert names[: len(expected) + 3] == [*["stand_on"] * len(expected), "prepare", "send", "go"]
-
-
 def test_a_party_gives_back_only_before_it_warms_up():
     device = Told()
     role = role_of(device)
     role.do_rest(Frame({"anew": True}, b"", []))
     role.do_rest(Frame({}, b"", []))
-    assert device.said == [("spread", False), ("give_back",), ("spread", False)]
+    assert device.said == [("give_back",)]
 
 
 def test_a_replayed_graph_holds_its_gradients(monkeypatch):
@@ -67,19 +56,22 @@ def test_a_replayed_graph_holds_its_gradients(monkeypatch):
 
 
 @pytest.mark.parametrize("processor", [None, 0, 3])
-def test_a_call_names_its_processor(processor, monkeypatch):
-    asked = {}
+def test_a_party_is_on_its_processor_before_it_is_asked_and_is_not_told(processor, monkeypatch):
+    asked, order = {}, []
     device = SimpleNamespace(trim=lambda need: None, sync=lambda: None, flush_caches=lambda: None, wait_ns=lambda: None)
 
     def timed(message, limit, hand_over):
+        order.append("asked")
         asked.update(message)
         hand_over()
         return SimpleNamespace(frame=Frame({"specs": [], "copied": False}, b"", []), refreshed=0, inner=1, wall=1, copied=0)
 
     arena = SimpleNamespace(bytes=torch.zeros(64, dtype=torch.uint8))
-    party = SimpleNamespace(device=device, timed=timed, arena=lambda name, nbytes: arena, arenas={"in": arena}, has_program=True)
+    binding = SimpleNamespace(stand_on=order.append)
+    party = SimpleNamespace(device=device, timed=timed, arena=lambda name, nbytes: arena, arenas={"in": arena}, has_program=True, binding=binding)
     monkeypatch.setattr(timing, "reserve", lambda party, name, specs, slots, slot: {"offsets": []})
     monkeypatch.setattr(timing, "write", lambda *args: None)
     caller = timing.Caller(party, [], 1.0, processor=processor)
     caller.call(Values([], [], []), 1)
-    assert asked.get("processor") == processor and ("processor" in asked) == (processor is not None)
+    assert order == ([] if processor is None else [processor]) + ["asked"]
+    assert not {"processor", "processors"} & set(asked)

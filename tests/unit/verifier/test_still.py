@@ -20,7 +20,7 @@ TALKATIVE = f"import subprocess, sys, time; subprocess.Popen([sys.executable, '-
 
 def pool_of(timed_processors, monkeypatch, still):
     monkeypatch.setenv("STITCH_STILL", still)
-    pool = Pool(SimpleNamespace(place="cuda-none", timed_processors=timed_processors), Limits(), spares=0)
+    pool = Pool(SimpleNamespace(place="cuda-none", timed_on=list(range(timed_processors))), Limits(), spares=0)
     party = {
         role: SimpleNamespace(
             role=role, on_device="builder" not in role, spawned=SimpleNamespace(ended=False, name=role), main_process=f"main of {role}"

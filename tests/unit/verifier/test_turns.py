@@ -15,7 +15,7 @@ def sides_of(count, processors, programs=0, fails=None):
     many programs stood still when it began."""
     calls, still, pauses = [], set(), []
     device = SimpleNamespace(
-        timed_processors=processors,
+        timed_on=list(range(processors)),
         sample_clocks=lambda: None,
         usual_wait_ns=lambda: None,
         settle=lambda: pauses.append((len(calls), len(still))),

@@ -1,15 +1,11 @@
 """Which processors a GPU's judge and parties have: a part of the host for each GPU, and of that four on which sides are timed."""
 
-import contextlib
 import os
-import threading
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from verifier.devices import cuda, cuda_party
-from verifier.devices.cuda_party import CudaPartyDevice
+from verifier.devices import cuda
 from verifier.devices.host_cores import by_core, numbers
 
 
@@ -19,26 +15,6 @@ def host(monkeypatch):
         monkeypatch.setattr(cuda, "ALLOWED", list(range(count)))
 
     return of
-
-
-@contextlib.contextmanager
-def another_thread():
-    """The number of a thread that waits."""
-    ready, end, number = threading.Event(), threading.Event(), []
-
-    def work():
-        number.append(threading.get_native_id())
-        ready.set()
-        end.wait()
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    ready.wait()
-    try:
-        yield number[0]
-    finally:
-        end.set()
-        thread.join()
 
 
 def test_gpus_share_a_host_without_overlap(host):
@@ -100,26 +76,7 @@ def test_the_part_of_a_gpu_is_by_its_number_on_the_host(host, monkeypatch, allow
     device = cuda.CudaDevice.__new__(cuda.CudaDevice)
     device.index, device.nvml = 0, SimpleNamespace(number=lambda: known)
     assert device._share == list(range(*expected))
-    assert device.timed_processors == (4 if allowed >= 8 else 0)
-
-
-def test_all_threads_of_a_party_go_where_it_is_timed_and_back():
-    before = os.sched_getaffinity(0)
-    device = CudaPartyDevice.__new__(CudaPartyDevice)
-    device._wide_on, device._timed_on = sorted(before), sorted(before)[:1]
-    try:
-        with another_thread() as number:
-            for wide, expected in ((False, {min(before)}), (True, before)):
-                device.spread(wide)
-                assert os.sched_getaffinity(0) == os.sched_getaffinity(number) == expected
-    finally:
-        give_back(before)
-
-
-def give_back(processors):
-    for entry in Path("/proc/self/task").iterdir():
-        with contextlib.suppress(ProcessLookupError):  # it has ended
-            os.sched_setaffinity(int(entry.name), processors)
+    assert len(device.timed_on) == (4 if allowed >= 8 else 0)
 
 
 def test_judges_wait_away_from_where_sides_are_timed(host, monkeypatch):
@@ -129,30 +86,7 @@ def test_judges_wait_away_from_where_sides_are_timed(host, monkeypatch):
     taken = []
     monkeypatch.setattr(os, "sched_setaffinity", lambda thread, chosen: taken.append((thread, list(chosen))))
     device.take_processors()
-    assert taken == [(0, [16, 17, *range(22, 32)])] and device.timed_processors == 4
-
-
-def test_what_launches_stands_on_one_processor_and_helpers_stay(monkeypatch):
-    device = CudaPartyDevice.__new__(CudaPartyDevice)
-    device._timed_on, device._wide_on, device._stands_on = [6, 7, 8, 9], [1, 2], None
-    moved = []
-    monkeypatch.setattr(os, "sched_setaffinity", lambda thread, chosen: moved.append((thread, set(chosen))))
-    monkeypatch.setattr(cuda_party, "autograd_threads", lambda: [41])
-    for number in (1, 1, 6):
-        device.stand_on(number)
-    assert moved == [(0, {7}), (41, {7}), (0, {8}), (41, {8})]
-    moved.clear()
-    device.spread(False)
-    assert {frozenset(chosen) for _, chosen in moved} == {frozenset({6, 7, 8, 9})}
-    moved.clear()
-    device.stand_on(6)  # it was let go of in between
-    assert moved == [(0, {8}), (41, {8})]
-
-
-def test_autograd_threads_are_known_by_their_name():
-    with another_thread() as number:
-        Path(f"/proc/self/task/{number}/comm").write_text("pt_autograd_0")
-        assert number in cuda_party.autograd_threads() and threading.get_native_id() not in cuda_party.autograd_threads()
+    assert taken == [(0, [16, 17, *range(22, 32)])] and len(device.timed_on) == 4
 
 
 def test_sides_are_at_their_places_before_they_warm_up(monkeypatch):
@@ -162,8 +96,8 @@ def test_sides_are_at_their_places_before_they_warm_up(monkeypatch):
     said = []
 
     class Party:
-        def ask(self, request, message=None):
-            said.append((request, message))
+        def rest(self, anew=False):
+            said.append(("rest", anew))
 
     class Caller:
         party = Party()
@@ -188,4 +122,4 @@ def test_sides_are_at_their_places_before_they_warm_up(monkeypatch):
     tournament.trials = type("Trials", (), {"limits": None})()
     with pytest.raises(Stop):
         tournament._measure([Pair()], [], None, 1.0)
-    assert said == [("rest", {"anew": True}), ("rest", {"anew": True}), "warm up"]
+    assert said == [("rest", True), ("rest", True), "warm up"]
