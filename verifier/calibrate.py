@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from verifier.asking import Party
 from verifier.host_repeatability import keep
-from verifier.intervals import DEFAULTS, Repeatability, bootstrapped, variation, without_turns
+from verifier.intervals import DEFAULTS, Repeatability, bootstrapped, variations, without_turns
 from verifier.jobs import CalibrateJob, StageEvent
 from verifier.pool import Pool
 from verifier.session import ReferenceSession
@@ -136,7 +136,7 @@ def summary(name: str, samples: list[np.ndarray]) -> CalibratedTask:
         name=name,
         ms=float(np.exp(middles.mean())),
         processes=len(samples),
-        variation=float(np.median([variation(process) for process in logs])),
+        variation=float(np.median(variations(logs))),
         spread=math.sqrt(max(float(middles.var(ddof=1)) - float(np.mean(np.square(errors))), 0.0)),
         medians_ms=[round(float(np.exp(value)), 6) for value in middles],
     )

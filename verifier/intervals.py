@@ -76,10 +76,17 @@ def centre(logs: np.ndarray) -> np.ndarray:
     return np.median(logs, axis=-2).mean(axis=-1)
 
 
-def variation(logs: np.ndarray) -> float:
-    """Relative standard deviation of one process from call to call at one place, by the quartiles: a few disturbed calls do not count."""
-    low, high = np.quantile(logs - np.median(logs, axis=0), [0.25, 0.75])
-    return float((high - low) / 1.349)
+def variations(logs: np.ndarray) -> np.ndarray:
+    """Of each process (processes, blocks, calls of a block), without turns: its relative standard deviation from call to call at one place, by the
+    quartiles, as a few disturbed calls do not count."""
+    low, high = np.quantile(logs - np.median(logs, axis=1, keepdims=True), [0.25, 0.75], axis=(1, 2))
+    return (high - low) / 1.349 * own_share(len(logs))
+
+
+def own_share(processes: int) -> float:
+    """What a process varies by itself over what is left of it without turns: what turns have in common is fitted to the same calls, so a part of each
+    call's own goes with it; of two processes that is half of the variance."""
+    return math.sqrt(processes / (processes - 1))
 
 
 @dataclass(frozen=True)
@@ -125,7 +132,7 @@ def estimate(
         middle, error, drawn = bootstrapped(logs, generator)
         of = np.ix_([0, 1], members)
         middles[of], errors[of] = middle.reshape(2, -1), error.reshape(2, -1)
-        varied[of] = np.array([variation(process) for process in logs]).reshape(2, -1)
+        varied[of] = variations(logs).reshape(2, -1)
         half = len(members)
         resampled += (drawn[half:].sum(axis=0) - drawn[:half].sum(axis=0)) / count
         blocks.append(logs.shape[1])
@@ -148,8 +155,8 @@ def estimate(
 
 
 def bootstrapped(logs: np.ndarray, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of processes that ran in turn (processes, blocks, calls of a block): the middle of each, its standard error from call to call, and the middles
-    (processes, `RESAMPLES`) over blocks that were drawn again, the same ones for all."""
+    """Of processes that ran in turn (processes, blocks, calls of a block), without turns: the middle of each, its own standard error from call to
+    call, and the middles (processes, `RESAMPLES`) over blocks that were drawn again, the same ones for all."""
     picks = generator.integers(0, logs.shape[1], size=(RESAMPLES, logs.shape[1]))
     drawn = np.stack([centre(process[picks]) for process in logs])
-    return centre(logs), drawn.std(axis=1), drawn
+    return centre(logs), drawn.std(axis=1) * own_share(len(logs)), drawn
