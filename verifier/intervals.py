@@ -92,6 +92,8 @@ def own_share(processes: int) -> float:
 @dataclass(frozen=True)
 class Estimate:
     interval: Interval
+    program_ms: float  # of a usual turn; their quotient is the ratio
+    baseline_ms: float
     within: float  # standard error of the log ratio from call to call
     between: float  # and from process to process
     freedom: float  # degrees of freedom of the whole
@@ -151,7 +153,8 @@ def estimate(
     ratio = float(middles[1].mean() - middles[0].mean())
     width = student(freedom) * math.sqrt(total)
     interval = Interval(ratio=math.exp(ratio), low=math.exp(ratio - width), high=math.exp(ratio + width))
-    return Estimate(interval, math.sqrt(within), math.sqrt(between), freedom)
+    program_ms, baseline_ms = (math.exp(float(side.mean())) for side in middles)
+    return Estimate(interval, program_ms, baseline_ms, math.sqrt(within), math.sqrt(between), freedom)
 
 
 def bootstrapped(logs: np.ndarray, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

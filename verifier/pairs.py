@@ -11,7 +11,7 @@ import numpy as np
 from verifier.idleness import Watch
 from verifier.intervals import Estimate, Repeatability, estimate
 from verifier.report import Baseline, Comparison, Interval, Rival
-from verifier.timing import Side, claims, median_ms, middle, unsteady
+from verifier.timing import Side, claims, middle, unsteady
 
 USELESS = 8.0  # high / low beyond which an interval around 1 is no verdict: the machine is too busy to measure on
 
@@ -49,11 +49,12 @@ def estimate_of(pairs: list[Pair], name: Baseline | Rival, known: Repeatability,
 
 def compare(pairs: list[Pair], name: Baseline | Rival, known: Repeatability, seed: int) -> Comparison:
     found = [(pair.program, side) for pair in pairs for side in pair.baselines if side.name == name]
+    said = estimate_of(pairs, name, known, seed)
     return Comparison(
         baseline=name,
-        speedup=estimate_of(pairs, name, known, seed).interval,
-        program_ms=float(np.exp(np.mean([np.log(median_ms(program)) for program, _ in found]))),
-        baseline_ms=float(np.exp(np.mean([np.log(median_ms(side)) for _, side in found]))),
+        speedup=said.interval,
+        program_ms=said.program_ms,
+        baseline_ms=said.baseline_ms,
         blocks=sum(len(program.blocks) for program, _ in found),
         program_samples_ms=[block for program, _ in found for block in program.blocks],
         baseline_samples_ms=[block for _, side in found for block in side.blocks],

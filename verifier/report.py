@@ -83,12 +83,12 @@ class Interval(BaseModel):
 
 
 class Comparison(BaseModel):
-    """The program against one baseline, interleaved in random ABBA blocks. Over several pairs of processes, times and ratio are geometric means. The
-    times are medians of all calls; the ratio is without what whole turns had in common (`intervals.without_turns`), so not exactly their quotient."""
+    """The program against one baseline, interleaved in random ABBA blocks. Over several pairs of processes, times and ratio are geometric means, and
+    both are without what whole turns had in common (`intervals.without_turns`): the ratio is the quotient of the times."""
 
     baseline: Baseline | Rival
     speedup: Interval
-    program_ms: float  # median over calls
+    program_ms: float  # median over calls, of a usual turn
     baseline_ms: float
     blocks: int
     program_samples_ms: list[list[float]]  # one list a block

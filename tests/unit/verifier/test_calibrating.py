@@ -30,8 +30,9 @@ def test_other_judges_of_the_device_stand_still_meanwhile(monkeypatch):
     monkeypatch.setattr(calibrate, "ReferenceSession", lambda *_: reference)
     monkeypatch.setattr(calibrate, "measure", measure)
     monkeypatch.setattr(calibrate.Caller, "call", lambda *_: measured.append(list(held)))
+    party = SimpleNamespace(ask=print, rest=lambda anew: None)
     pool = SimpleNamespace(
-        limits=Limits(), gate=SimpleNamespace(alone=alone), take_all=lambda wanted: [SimpleNamespace(ask=print, rest=lambda anew: None) for _ in wanted],
+        limits=Limits(), gate=SimpleNamespace(alone=alone), take_all=lambda wanted: [party for _ in wanted],
         at_once=lambda work: None, give_back=lambda party: None,
     )  # fmt: skip
     found = calibrate._task("one", "", pool, seconds=0.0)

@@ -95,8 +95,11 @@ def test_a_program_that_is_slow_in_less_than_half_of_its_turns_has_the_time_of_t
 def test_pairs_that_were_not_timed_together_have_no_turns_in_common():
     rng = np.random.default_rng(10)
     first, second = in_turn(rng, 2, 40, 0.2, 0.01, 0.001, (1.0, 1.2)), in_turn(rng, 1, 25, 0.2, 0.01, 0.001, (3.0, 3.6))
-    found = estimate([*first[0], *second[0]], [*first[1], *second[1]], KNOWN, 1, rounds=[0, 0, 1]).interval
+    program, baseline = [*first[0], *second[0]], [*first[1], *second[1]]
+    found = estimate(program, baseline, KNOWN, 1, rounds=[0, 0, 1]).interval
     assert found.low < 1.2 < found.high and found.ratio == pytest.approx(1.2, rel=0.02)
+    whole = estimate(program, baseline, KNOWN, 1, rounds=[0, 0, 1])
+    assert whole.baseline_ms / whole.program_ms == pytest.approx(found.ratio), "the times are those that the ratio is of"
     with pytest.raises(ValueError, match="as many of both"):
         estimate(first[0], second[1], KNOWN, 1)
 
