@@ -8,8 +8,8 @@
   lie below 1 (at least 95).
 - `repeat`: three models as their own candidates, ten times each: the coefficient of variation of the speedup.
 
-The stage `timing` of tier `full` is run as the judge runs it: three fresh processes a side for every repetition, every output checked, new inputs
-for every block, this host's calibration. Baselines beyond eager are left out. Several processes may share a GPU: one measures, the others stand
+The stage `timing` of tier `full` is run as the judge runs it: three fresh processes a side for every repetition, or six, every output checked, new
+inputs for every block, this host's calibration. Baselines beyond eager are left out. Several processes may share a GPU: one measures, the others stand
 still. `--host` is a folder that they share, with the host's calibration, which the first of them makes. `--known FILE` names rows of earlier
 sittings, which are not measured again. `--summary FILE...` prints the table of all rows in these files; with `--join` it writes them as one file.
 """
@@ -177,6 +177,7 @@ class Bench:
                 refilled = time.monotonic()
                 row = self._measure(session, source, program)
                 row |= {"part": part, "task": name, "repeat": repeat, "seconds": round(time.monotonic() - begin, 2)}
+                row |= {"timing_seconds": self.limits.full_timing}
                 row |= {"refilling": round(refilled - begin, 2), "frozen": round(self.pool.gate.frozen_seconds() - frozen, 2)}
                 self.result["rows"].append(row)
                 print(f"{part:7} {name[:44]:44} {repeat:3} {row['ratio']:.4f} [{row['low']:.4f}, {row['high']:.4f}] {row['seconds']} s", flush=True)
@@ -220,6 +221,7 @@ class Bench:
             "program_samples_ms": _rounded(comparison.program_samples_ms),
             "eager_samples_ms": _rounded(comparison.baseline_samples_ms),
             "processes": comparison.processes,
+            "rounds": comparison.rounds,
         }
 
     def _enlist(self, program: str, runner: Party) -> Subject:
@@ -303,7 +305,7 @@ def estimate_again(files: list[str], out: Path) -> int:
     rows = []
     for row in (row for file in files for row in json.loads(Path(file).read_text())["rows"]):
         sides = [_by_process(row[name], row["processes"]) for name in ("program_samples_ms", "eager_samples_ms")]
-        found = estimate(*sides, DEFAULTS["cuda"], seed=row["repeat"])
+        found = estimate(*sides, DEFAULTS["cuda"], seed=row["repeat"], rounds=row.get("rounds"))
         kept = {
             name: value for name, value in row.items() if name in ("part", "task", "repeat", "eager_ms", "program_ms", "blocks", "pairs", "problem")
         }
@@ -351,7 +353,7 @@ def main() -> int:
     parser.add_argument("--limit-seconds", type=float, default=3600)
     parser.add_argument("--parts", default="same,slower,repeat")
     parser.add_argument("--tasks", default="", metavar="REGEX", help="only tasks whose names match")
-    parser.add_argument("--timing-seconds", type=float, default=4)
+    parser.add_argument("--timing-seconds", type=float, default=Limits().full_timing)
     parser.add_argument("--host", type=Path, metavar="FOLDER", help="what processes on one host share: its calibration")
     parser.add_argument("--summary", nargs="*", metavar="FILE")
     parser.add_argument("--join", type=Path, metavar="FILE", help="with --summary: all rows as one file")

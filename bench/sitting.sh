@@ -88,7 +88,7 @@ calibration() {
 }
 one_calibration() {
   "$python" bench/calibration.py "$checkout" --device "$device" --shard "$shard" --resume --known "$results/verifier-calibration-h200.json" \
-    --host "$host" --timing-seconds "${TIMING_SECONDS:-2}" --limit-seconds "$left" --out "$out/calibration-$part.json" ${MORE:-}
+    --host "$host" --timing-seconds "${TIMING_SECONDS:-8}" --limit-seconds "$left" --out "$out/calibration-$part.json" ${MORE:-}
 }
 profiles() { each one_profile; }
 one_profile() {

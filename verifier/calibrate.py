@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from verifier.asking import Party
 from verifier.host_repeatability import keep
-from verifier.intervals import DEFAULTS, Repeatability, bootstrapped, variations, without_turns
+from verifier.intervals import DEFAULTS, Repeatability, bootstrapped, own_variances, variations, without_turns
 from verifier.jobs import CalibrateJob, StageEvent
 from verifier.pool import Pool
 from verifier.session import ReferenceSession
@@ -131,13 +131,14 @@ def _task(name: str, source: str, pool: Pool, seconds: float) -> CalibratedTask:
 def summary(name: str, samples: list[np.ndarray]) -> CalibratedTask:
     """Figures of one task from each process's samples (blocks, calls of a block), milliseconds."""
     logs = without_turns(samples)
-    middles, errors, _ = bootstrapped(logs, np.random.default_rng(1))
+    middles, drawn = bootstrapped(logs, np.random.default_rng(1))
+    own = float(np.mean(own_variances(drawn)))
     return CalibratedTask(
         name=name,
         ms=float(np.exp(middles.mean())),
         processes=len(samples),
         variation=float(np.median(variations(logs))),
-        spread=math.sqrt(max(float(middles.var(ddof=1)) - float(np.mean(np.square(errors))), 0.0)),
+        spread=math.sqrt(max(float(middles.var(ddof=1)) - own, 0.0)),
         medians_ms=[round(float(np.exp(value)), 6) for value in middles],
     )
 

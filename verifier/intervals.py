@@ -117,37 +117,28 @@ def estimate(
     of both sides ran in the same blocks, and so did all processes with the same number in `rounds` (null: all of them).
 
     The ratio is that of the geometric means over processes of their middle calls, without what turns had in common. Within processes its error is
-    bootstrapped over whole blocks, the same ones for all that ran in them; a process's own spread is pooled with what is known of the host. Half the
-    width is Student's t of the joint degrees of freedom (Welch and Satterthwaite) times the root of both variances.
+    bootstrapped over whole blocks, the same ones for all that ran in them; how far processes of a side lie apart is pooled with what is known of the
+    host. Half the width is Student's t of the joint degrees of freedom (Welch and Satterthwaite) times the root of both variances.
     """
     count = len(program)
     if len(baseline) != count or (rounds is not None and len(rounds) != count):
         raise ValueError(f"{count} processes of the program, {len(baseline)} of the baseline: as many of both are compared")
     rounds = [0] * count if rounds is None else list(rounds)
     generator = np.random.default_rng(seed)
-    middles, varied, errors = np.zeros((2, count)), np.zeros((2, count)), np.zeros((2, count))
-    resampled = np.zeros(RESAMPLES)
+    middles, own, varied = np.zeros((2, count)), np.zeros((2, count)), np.zeros((2, count))
+    resampled = np.zeros((count, RESAMPLES))  # log ratios of pairs
     blocks = []
     for number in sorted(set(rounds)):
         members = [index for index in range(count) if rounds[index] == number]
         logs = without_turns([side[index] for side in (program, baseline) for index in members])
-        middle, error, drawn = bootstrapped(logs, generator)
-        of = np.ix_([0, 1], members)
-        middles[of], errors[of] = middle.reshape(2, -1), error.reshape(2, -1)
-        varied[of] = variations(logs).reshape(2, -1)
+        found, drawn = bootstrapped(logs, generator)
         half = len(members)
-        resampled += (drawn[half:].sum(axis=0) - drawn[:half].sum(axis=0)) / count
+        middles[:, members], varied[:, members] = found.reshape(2, half), variations(logs).reshape(2, half)
+        own[:, members] = own_variances(drawn).reshape(2, half)
+        resampled[members] = drawn[half:] - drawn[:half]
         blocks.append(logs.shape[1])
-    between, slack = 0.0, 0.0
-    for side in range(2):
-        prior = known.spread(float(np.median(varied[side]))) ** 2
-        variance = prior
-        if count > 1:
-            seen = max(float(np.var(middles[side], ddof=1)) - float(np.mean(np.square(errors[side]))), 0.0)
-            variance = (known.weight * prior + (count - 1) * seen) / (known.weight + count - 1)
-        between += variance / count
-        slack += (variance / count) ** 2 / (known.weight + count - 1)
-    within = float(resampled.std()) ** 2
+    between, slack = _between(middles, own, varied, np.array(rounds), known)
+    within = float(resampled.mean(axis=0).var())
     total = between + within
     freedom = total**2 / (slack + within**2 / max(min(blocks) * count - 1, 1)) if total > 0 else 1e6
     ratio = float(middles[1].mean() - middles[0].mean())
@@ -157,9 +148,35 @@ def estimate(
     return Estimate(interval, program_ms, baseline_ms, math.sqrt(within), math.sqrt(between), freedom)
 
 
-def bootstrapped(logs: np.ndarray, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of processes that ran in turn (processes, blocks, calls of a block), without turns: the middle of each, its own standard error from call to
-    call, and the middles (processes, `RESAMPLES`) over blocks that were drawn again, the same ones for all."""
+def _between(middles: np.ndarray, own: np.ndarray, varied: np.ndarray, rounds: np.ndarray, known: Repeatability) -> tuple[float, float]:
+    """Variance of the log ratio from process to process, and what it takes from the degrees of freedom, out of arrays (sides, processes): how far
+    processes of a side lie apart within rounds, as the host may be slower in one than in the next; less what their own calls explain."""
+    count = middles.shape[1]
+    spare = count - len(set(rounds.tolist()))  # degrees of freedom
+    between = slack = 0.0
+    for side in range(2):
+        variance = prior = known.spread(float(np.median(varied[side]))) ** 2
+        if spare:
+            apart = sum(float(np.square(of - of.mean()).sum()) for of in (middles[side, rounds == number] for number in set(rounds.tolist())))
+            seen = max(apart / spare - float(own[side].mean()), 0.0)
+            variance = (known.weight * prior + spare * seen) / (known.weight + spare)
+        between += variance / count
+        slack += (variance / count) ** 2 / (known.weight + spare)
+    if spare or count == 1:
+        return between, slack
+    # Rounds of a pair each, as the device holds no more: only how far their ratios lie apart tells something.
+    seen = max(float(np.var(middles[1] - middles[0], ddof=1)) - float(own.sum(axis=0).mean()), 0.0)
+    between = (known.weight * between + (count - 1) * seen / count) / (known.weight + count - 1)
+    return between, between**2 / (known.weight + count - 1)
+
+
+def bootstrapped(logs: np.ndarray, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Of processes that ran in turn (processes, blocks, calls of a block), without turns: the middle of each, and the middles over blocks that were
+    drawn again (processes, `RESAMPLES`), the same ones for all."""
     picks = generator.integers(0, logs.shape[1], size=(RESAMPLES, logs.shape[1]))
-    drawn = np.stack([centre(process[picks]) for process in logs])
-    return centre(logs), drawn.std(axis=1) * own_share(len(logs)), drawn
+    return centre(logs), np.stack([centre(process[picks]) for process in logs])
+
+
+def own_variances(drawn: np.ndarray) -> np.ndarray:
+    """Of processes that ran in turn, the variance of each one's middle by its own calls."""
+    return drawn.var(axis=1) * own_share(len(drawn)) ** 2

@@ -59,6 +59,7 @@ def compare(pairs: list[Pair], name: Baseline | Rival, known: Repeatability, see
         program_samples_ms=[block for program, _ in found for block in program.blocks],
         baseline_samples_ms=[block for _, side in found for block in side.blocks],
         processes=[index for index, (program, _) in enumerate(found) for _ in program.blocks],
+        rounds=[pair.round for pair in pairs for side in pair.baselines if side.name == name],
     )
 
 

@@ -94,6 +94,7 @@ class Comparison(BaseModel):
     program_samples_ms: list[list[float]]  # one list a block
     baseline_samples_ms: list[list[float]]
     processes: list[int] = []  # for each block, the pair of processes that it ran in; empty: all in one
+    rounds: list[int] = []  # for each pair of processes, a number: those with the same one were timed in turn; empty: all of them
 
 
 class Timing(BaseModel):

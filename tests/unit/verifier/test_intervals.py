@@ -104,6 +104,21 @@ def test_pairs_that_were_not_timed_together_have_no_turns_in_common():
         estimate(first[0], second[1], KNOWN, 1)
 
 
+@pytest.mark.parametrize("together", [3, 1])
+def test_a_host_that_is_slower_in_a_later_round_widens_no_interval(together):
+    """Rounds of three pairs, or of one where the device holds no more: what is common to a round is in no ratio."""
+    rng = np.random.default_rng(12)
+    program, baseline, rounds = [], [], []
+    for number in range(6 // together):
+        slower = 1.0 + 0.4 * number
+        first, second = in_turn(rng, together, 30, 0.1, 0.01, 0.002, (slower, 1.1 * slower))
+        program, baseline, rounds = program + first, baseline + second, rounds + [number] * together
+    found = estimate(program, baseline, KNOWN, 1, rounds)
+    assert found.half < 0.01 and found.interval.low < 1.1 < found.interval.high
+    differing = [blocks * factor for blocks, factor in zip(program, (0.9, 1.0, 1.1, 0.9, 1.0, 1.1), strict=True)]
+    assert estimate(differing, baseline, KNOWN, 1, rounds).half > 0.04, "but how far processes lie apart is in it"
+
+
 def test_the_level_of_a_process_stays_its_time():
     rng = np.random.default_rng(11)
     (calls,) = in_turn(rng, 4, 50, 0.3, 0.001, 0.0, (2.5,))

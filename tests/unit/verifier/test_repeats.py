@@ -169,6 +169,7 @@ def test_where_processes_differ_more_of_them_are_measured_once(timed):
     timing, _ = of.run(None)
     assert timing.pairs == 6 and [len(pairs) for pairs in of.measured] == [3, 3]
     assert of.measured[1] == [[None, "eager"]] * 3, "what torch.compile made is not measured again"
+    assert timing.comparisons[0].rounds == [0, 0, 0, 1, 1, 1] and timing.comparisons[1].rounds == [0]
     assert sorted(set(timing.comparisons[0].processes)) == [0, 1, 2, 3, 4, 5] and set(timing.comparisons[1].processes) == {0}
     made = list(of.made)
     of.luck = [1.0]
