@@ -9,9 +9,11 @@
 - `repeat`: three models as their own candidates, ten times each: the coefficient of variation of the speedup.
 
 The stage `timing` of tier `full` is run as the judge runs it: three fresh processes a side for every repetition, or six, every output checked, new
-inputs for every block, this host's calibration. Baselines beyond eager are left out. Several processes may share a GPU: one measures, the others stand
-still. `--host` is a folder that they share, with the host's calibration, which the first of them makes. `--known FILE` names rows of earlier
+inputs for every block, this host's calibration. Baselines beyond eager are left out. Several processes may share a GPU: one measures, the others
+stand still. `--host` is a folder that they share, with the host's calibration, which the first of them makes. `--known FILE` names rows of earlier
 sittings, which are not measured again. `--summary FILE...` prints the table of all rows in these files; with `--join` it writes them as one file.
+`--estimate-again OUT` writes, and prints, what `verifier/intervals.py` says today of their samples, with the default repeatability of a GPU: of rows
+whose intervals an earlier version made.
 """
 
 from __future__ import annotations
