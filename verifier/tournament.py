@@ -26,7 +26,8 @@ from verifier.trials import Subject, Trials
 
 PAIRS = {"quick": 1, "full": 3}  # fresh processes of the program, and as many of eager
 MORE_PAIRS = {"quick": 0, "full": 3}  # once, where half the interval is `WIDE` of the ratio
-WIDE = 0.015
+WIDE = {"cuda": 0.015, "cpu": 0.05}  # a program that computes on the host's own processors meets all other work there, and its processes take minutes
+HOPELESS = 0.2  # half a width beyond which it is other work on the host that makes it wide, and more processes would meet that too
 MIN_BLOCKS = {"quick": 8, "full": 8}  # for each pair
 MAX_BLOCKS = {"quick": 200, "full": 200}
 FEW_BLOCKS = 6  # for calls so slow that more would take minutes, and at a time once the least are done
@@ -107,11 +108,11 @@ class Tournament:
 
     def _plan(self, pairs: list[Pair]) -> Iterator[tuple[range, list[Baseline]]]:
         """Which pairs are measured together, and which baselines beyond eager with them. When the last of them are in `pairs`, an interval that is
-        still wide gets further pairs once, whatever it says: by then processes make it wide, not calls."""
+        still wide gets further pairs once, whatever it says: by then processes make it wide, not calls (or a busy host does, and no pair helps)."""
         rounds = self._rounds(PAIRS[self.job.tier])
         yield from zip(rounds, self._spread(len(rounds)), strict=True)
         more, half = MORE_PAIRS[self.job.tier], self._estimate(pairs).half
-        if more and half > WIDE:
+        if more and WIDE[self.pool.device.kind] < half < HOPELESS:
             self._tell(f"the interval is {half:.1%} wide on either side: {more} more fresh processes of program and eager")
             for members in self._rounds(more):
                 yield members, []

@@ -172,6 +172,10 @@ def test_where_processes_differ_more_of_them_are_measured_once(timed):
     assert timing.comparisons[0].rounds == [0, 0, 0, 1, 1, 1] and timing.comparisons[1].rounds == [0]
     assert sorted(set(timing.comparisons[0].processes)) == [0, 1, 2, 3, 4, 5] and set(timing.comparisons[1].processes) == {0}
     made = list(of.made)
+    of.luck = [0.5, 1.0, 2.0]
+    timing, _ = of.run(None)
+    assert timing.pairs == 3, "a host as busy as that would be no better for three more"
+    made = list(of.made)
     of.luck = [1.0]
     timing, _ = of.run(None)
     assert timing.pairs == 3
