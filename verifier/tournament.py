@@ -111,8 +111,9 @@ class Tournament:
         still wide gets further pairs once, whatever it says: by then processes make it wide, not calls (or a busy host does, and no pair helps)."""
         rounds = self._rounds(PAIRS[self.job.tier])
         yield from zip(rounds, self._spread(len(rounds)), strict=True)
-        more, half = MORE_PAIRS[self.job.tier], self._estimate(pairs).half
-        if more and WIDE[self.pool.device.kind] < half < HOPELESS:
+        more = MORE_PAIRS[self.job.tier]
+        half = self._estimate(pairs).half if more else 0.0
+        if WIDE[self.pool.device.kind] < half < HOPELESS:
             self._tell(f"the interval is {half:.1%} wide on either side: {more} more fresh processes of program and eager")
             for members in self._rounds(more):
                 yield members, []
