@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from verifier.asking import Party
 from verifier.host_repeatability import keep
-from verifier.intervals import DEFAULTS, Repeatability, bootstrapped, own_variances, variations, without_turns
+from verifier.intervals import DEFAULTS, Repeatability, between_processes, bootstrapped, variations, without_turns
 from verifier.jobs import CalibrateJob, StageEvent
 from verifier.pool import Pool
 from verifier.session import ReferenceSession
@@ -130,15 +130,13 @@ def _task(name: str, source: str, pool: Pool, seconds: float) -> CalibratedTask:
 
 def summary(name: str, samples: list[np.ndarray]) -> CalibratedTask:
     """Figures of one task from each process's samples (blocks, calls of a block), milliseconds."""
-    logs = without_turns(samples)
-    middles, drawn = bootstrapped(logs, np.random.default_rng(1))
-    own = float(np.mean(own_variances(drawn)))
+    middles, drawn = bootstrapped(samples, np.random.default_rng(1))
     return CalibratedTask(
         name=name,
         ms=float(np.exp(middles.mean())),
         processes=len(samples),
-        variation=float(np.median(variations(logs))),
-        spread=math.sqrt(max(float(middles.var(ddof=1)) - own, 0.0)),
+        variation=float(np.median(variations(without_turns(samples)))),
+        spread=between_processes(middles, drawn),
         medians_ms=[round(float(np.exp(value)), 6) for value in middles],
     )
 

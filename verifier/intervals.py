@@ -21,8 +21,9 @@ from pydantic import BaseModel
 
 from verifier.report import Interval
 
-RESAMPLES = 1000
+RESAMPLES = 500
 POLISHES, POLISHED = 8, 1e-6  # rounds at most, and a change of all levels, relative, that ends them before
+POLISHES_AGAIN = 4  # of blocks drawn again, which begin with the levels of all blocks
 VARIES = 0.15  # from call to call, relative; beyond that other work on the host makes the difference, and it meets all processes alike
 # Two-sided 95 % quantiles of Student's t by degrees of freedom; between them, by the next smaller one.
 _STUDENT = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262, 10: 2.228, 12: 2.179, 15: 2.131}
@@ -59,16 +60,26 @@ def without_turns(samples: Sequence[np.ndarray]) -> np.ndarray:
     >>> np.exp(without_turns([slow_turn, 3 * slow_turn])).round(3).tolist()
     [[[1.0], [1.0], [1.0]], [[3.0], [3.0], [3.0]]]
     """
-    logs = np.log(np.maximum(np.asarray(samples, dtype=float), 1e-9))
-    level = np.median(logs, axis=1, keepdims=True)
-    turns = np.zeros_like(logs[:1])
-    for _ in range(POLISHES):
-        turns = np.median(logs - level, axis=0, keepdims=True)
-        turns -= np.median(turns, axis=1, keepdims=True)
-        before, level = level, np.median(logs - turns, axis=1, keepdims=True)
+    logs = _logs(samples)
+    turns, _ = _polished(logs, np.median(logs, axis=-2, keepdims=True), POLISHES)
+    return logs - turns
+
+
+def _logs(samples: Sequence[np.ndarray]) -> np.ndarray:
+    return np.log(np.maximum(np.asarray(samples, dtype=float), 1e-9))
+
+
+def _polished(logs: np.ndarray, level: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
+    """Turns (..., 1, blocks, calls of a block) and levels (..., processes, 1, calls of a block) of logs (..., processes, blocks, calls of a block),
+    from the levels to begin with."""
+    turns = np.zeros_like(logs[..., :1, :, :])
+    for _ in range(most):
+        turns = np.median(logs - level, axis=-3, keepdims=True)
+        turns -= np.median(turns, axis=-2, keepdims=True)
+        before, level = level, np.median(logs - turns, axis=-2, keepdims=True)
         if np.abs(level - before).max() < POLISHED:
             break
-    return logs - turns
+    return turns, level
 
 
 def centre(logs: np.ndarray) -> np.ndarray:
@@ -117,28 +128,27 @@ def estimate(
     of both sides ran in the same blocks, and so did all processes with the same number in `rounds` (null: all of them).
 
     The ratio is that of the geometric means over processes of their middle calls, without what turns had in common. Within processes its error is
-    bootstrapped over whole blocks, the same ones for all that ran in them; how far processes of a side lie apart is pooled with what is known of the
-    host. Half the width is Student's t of the joint degrees of freedom (Welch and Satterthwaite) times the root of both variances.
+    bootstrapped over whole blocks, the same ones for all that ran in them, turns fitted anew; how far processes of a side lie apart is pooled with
+    what is known of the host. Half the width is Student's t of the joint degrees of freedom (Welch and Satterthwaite) times the root of both
+    variances.
     """
     count = len(program)
     if len(baseline) != count or (rounds is not None and len(rounds) != count):
         raise ValueError(f"{count} processes of the program, {len(baseline)} of the baseline: as many of both are compared")
     rounds = [0] * count if rounds is None else list(rounds)
     generator = np.random.default_rng(seed)
-    middles, own, varied = np.zeros((2, count)), np.zeros((2, count)), np.zeros((2, count))
-    resampled = np.zeros((count, RESAMPLES))  # log ratios of pairs
+    middles, varied = np.zeros((2, count)), np.zeros((2, count))
+    drawn = np.zeros((2, count, RESAMPLES))
     blocks = []
     for number in sorted(set(rounds)):
         members = [index for index in range(count) if rounds[index] == number]
-        logs = without_turns([side[index] for side in (program, baseline) for index in members])
-        found, drawn = bootstrapped(logs, generator)
-        half = len(members)
-        middles[:, members], varied[:, members] = found.reshape(2, half), variations(logs).reshape(2, half)
-        own[:, members] = own_variances(drawn).reshape(2, half)
-        resampled[members] = drawn[half:] - drawn[:half]
-        blocks.append(logs.shape[1])
-    between, slack = _between(middles, own, varied, np.array(rounds), known)
-    within = float(resampled.mean(axis=0).var())
+        together = [side[index] for side in (program, baseline) for index in members]
+        found, again = bootstrapped(together, generator)
+        middles[:, members], drawn[:, members] = found.reshape(2, -1), again.reshape(2, len(members), -1)
+        varied[:, members] = variations(without_turns(together)).reshape(2, -1)
+        blocks.append(len(together[0]))
+    between, slack = _between(middles, drawn, varied, np.array(rounds), known)
+    within = float((drawn[1] - drawn[0]).mean(axis=0).var())
     total = between + within
     freedom = total**2 / (slack + within**2 / max(min(blocks) * count - 1, 1)) if total > 0 else 1e6
     ratio = float(middles[1].mean() - middles[0].mean())
@@ -148,35 +158,50 @@ def estimate(
     return Estimate(interval, program_ms, baseline_ms, math.sqrt(within), math.sqrt(between), freedom)
 
 
-def _between(middles: np.ndarray, own: np.ndarray, varied: np.ndarray, rounds: np.ndarray, known: Repeatability) -> tuple[float, float]:
-    """Variance of the log ratio from process to process, and what it takes from the degrees of freedom, out of arrays (sides, processes): how far
-    processes of a side lie apart within rounds, as the host may be slower in one than in the next; less what their own calls explain."""
+def _between(middles: np.ndarray, drawn: np.ndarray, varied: np.ndarray, rounds: np.ndarray, known: Repeatability) -> tuple[float, float]:
+    """Variance of the log ratio from process to process, and what it takes from the degrees of freedom, out of arrays (sides, processes) and, drawn
+    again, (sides, processes, `RESAMPLES`): how far processes of a side lie apart within rounds, as the host may be slower in one than in the next;
+    less what their own calls explain."""
     count = middles.shape[1]
-    spare = count - len(set(rounds.tolist()))  # degrees of freedom
+    groups = [rounds == number for number in sorted(set(rounds.tolist()))]
+    spare = count - len(groups)  # degrees of freedom
     between = slack = 0.0
     for side in range(2):
         variance = prior = known.spread(float(np.median(varied[side]))) ** 2
         if spare:
-            apart = sum(float(np.square(of - of.mean()).sum()) for of in (middles[side, rounds == number] for number in set(rounds.tolist())))
-            seen = max(apart / spare - float(own[side].mean()), 0.0)
-            variance = (known.weight * prior + spare * seen) / (known.weight + spare)
+            apart = sum(_apart(middles[side, group]) - _apart_by_calls(drawn[side, group]) for group in groups)
+            variance = (known.weight * prior + max(apart, 0.0)) / (known.weight + spare)
         between += variance / count
         slack += (variance / count) ** 2 / (known.weight + spare)
     if spare or count == 1:
         return between, slack
     # Rounds of a pair each, as the device holds no more: only how far their ratios lie apart tells something.
-    seen = max(float(np.var(middles[1] - middles[0], ddof=1)) - float(own.sum(axis=0).mean()), 0.0)
+    seen = max(float(np.var(middles[1] - middles[0], ddof=1)) - float((drawn[1] - drawn[0]).var(axis=1).mean()), 0.0)
     between = (known.weight * between + (count - 1) * seen / count) / (known.weight + count - 1)
     return between, between**2 / (known.weight + count - 1)
 
 
-def bootstrapped(logs: np.ndarray, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Of processes that ran in turn (processes, blocks, calls of a block), without turns: the middle of each, and the middles over blocks that were
-    drawn again (processes, `RESAMPLES`), the same ones for all."""
+def _apart(middles: np.ndarray) -> float:
+    return float(np.square(middles - middles.mean()).sum())
+
+
+def _apart_by_calls(drawn: np.ndarray) -> float:
+    """As much of that as calls explain, of processes of a side that ran in turn (processes, `RESAMPLES`)."""
+    return float((drawn - drawn.mean(axis=0)).var(axis=1).sum())
+
+
+def between_processes(middles: np.ndarray, drawn: np.ndarray) -> float:
+    """Standard deviation of processes of the same code that ran in turn, less what their own calls explain."""
+    return math.sqrt(max(_apart(middles) - _apart_by_calls(drawn), 0.0) / (len(middles) - 1))
+
+
+def bootstrapped(samples: Sequence[np.ndarray], generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Of processes that ran in turn, each (blocks, calls of a block): the log of each one's middle call without turns, and the same of blocks that
+    were drawn again (processes, `RESAMPLES`), the same ones for all. Turns are fitted to every draw anew: what disturbs some processes of a turn
+    pulls at its fit too, so that with the turns kept, standard errors of calls that wait for an H200's host came out a third too small.
+    """
+    logs = _logs(samples)
+    _, level = _polished(logs, np.median(logs, axis=-2, keepdims=True), POLISHES)
     picks = generator.integers(0, logs.shape[1], size=(RESAMPLES, logs.shape[1]))
-    return centre(logs), np.stack([centre(process[picks]) for process in logs])
-
-
-def own_variances(drawn: np.ndarray) -> np.ndarray:
-    """Of processes that ran in turn, the variance of each one's middle by its own calls."""
-    return drawn.var(axis=1) * own_share(len(drawn)) ** 2
+    _, again = _polished(logs[:, picks].swapaxes(0, 1), level, POLISHES_AGAIN)
+    return level.mean(axis=(-1, -2)), again.mean(axis=(-1, -2)).T
