@@ -12,7 +12,7 @@ from verifier.devices.base import Device
 from verifier.spawned import Spawned
 
 ROUNDS = 50  # looks at which threads there are
-AUTOGRAD = "pt_autograd"  # how PyTorch names its threads
+AUTOGRAD = b"pt_autograd"  # how PyTorch names its threads
 
 
 class Binding:
@@ -65,6 +65,6 @@ def autograd_threads(process: int) -> list[int]:
     found = []
     for thread in threads_of(process):
         with contextlib.suppress(OSError):
-            if Path(f"/proc/{process}/task/{thread}/comm").read_text().startswith(AUTOGRAD):
+            if Path(f"/proc/{process}/task/{thread}/comm").read_bytes().startswith(AUTOGRAD):  # a program's may be no text
                 found.append(thread)
     return found

@@ -90,7 +90,7 @@ def confine(boot: dict[str, Any]) -> str:
     if boot["seccomp"]:
         from verifier.seccomp import install
 
-        install()
+        install(boot["placed"])
     return failed
 
 

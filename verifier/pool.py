@@ -111,6 +111,7 @@ class Pool:
             bare,
             self.extensions,
             early,
+            placed=bool(device.timed_on),
         )
         party = Party(spawned, device, self.limits, self.gate)
         party.on_device = role != "builder"

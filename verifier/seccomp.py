@@ -1,6 +1,7 @@
 """A seccomp filter written as classic BPF: what a party may never ask of the kernel, on x86-64 and arm64.
 
-Denied calls fail with EPERM, so that a Python traceback names the line; a foreign architecture kills the process. Choosing a processor is ignored.
+Denied calls fail with EPERM, so that a Python traceback names the line; a foreign architecture kills the process. Choosing a priority is ignored,
+and so is choosing a processor where the judge does that.
 """
 
 from __future__ import annotations
@@ -57,7 +58,15 @@ _DENIED: dict[str, tuple[int | None, int | None]] = {
     "io_uring_enter": (426, 426),
     "io_uring_register": (427, 427),
 }
-_AFFINITY = (203, 122)  # sched_setaffinity: the judge says where a party runs (`verifier/binding.py`)
+_AFFINITY = (203, 122)  # sched_setaffinity: where the judge says on which processors a party runs (`verifier/binding.py`)
+# Nothing of a party comes before what another one runs on the same processor.
+_PRIORITY = {
+    "setpriority": (141, 140),
+    "sched_setparam": (142, 118),
+    "sched_setscheduler": (144, 119),
+    "sched_setattr": (314, 274),
+    "ioprio_set": (251, 30),
+}
 _IGNORED = 0x00050000  # the call answers 0 and does nothing: a library that places its threads goes on
 _SOCKET = (41, 198)
 _CLONE = (56, 220)
@@ -78,9 +87,10 @@ def supported() -> bool:
     return platform.machine() in _ARCH
 
 
-def program(loopback: bool = False) -> bytes:
+def program(loopback: bool = False, placed: bool = False) -> bytes:
     """The filter as an array of `struct sock_filter`, as `bwrap --seccomp` and `prctl` take it. `loopback` leaves sockets of all families, for a
-    profiler that talks to itself by TCP in a network namespace that has nothing but its own loopback, and processors, as nothing is timed there."""
+    profiler that talks to itself by TCP in a network namespace that has nothing but its own loopback, and processors and priorities, as nothing is
+    timed there. `placed`: the judge binds the party to processors; else it may do so itself, as OpenMP does with its threads on the CPU."""
     machine = platform.machine()
     column = 0 if machine == "x86_64" else 1
     code: list[tuple[int, int, int, int]] = [
@@ -95,8 +105,9 @@ def program(loopback: bool = False) -> bytes:
         number = numbers[column]
         if number is not None:
             code += [(_JEQ, 0, 1, number), (_RET, 0, 0, _errno(errno.EPERM))]
-    if not loopback:
-        code += [(_JEQ, 0, 1, _AFFINITY[column]), (_RET, 0, 0, _IGNORED)]
+    ignored = [] if loopback else [*_PRIORITY.values(), *([_AFFINITY] if placed else [])]
+    for numbers in ignored:
+        code += [(_JEQ, 0, 1, numbers[column]), (_RET, 0, 0, _IGNORED)]
     # glibc falls back to clone, whose flags a filter can read; those of clone3 lie behind a pointer.
     code += [(_JEQ, 0, 1, _CLONE3[column]), (_RET, 0, 0, _errno(errno.ENOSYS))]
     if not loopback:
@@ -116,10 +127,10 @@ class _Program(ctypes.Structure):
     _fields_ = [("length", ctypes.c_ushort), ("filter", ctypes.c_void_p)]
 
 
-def install() -> None:
+def install(placed: bool = False) -> None:
     """Confines the calling process for good (used where there is no bubblewrap). Raises `OSError`."""
     libc = ctypes.CDLL(None, use_errno=True)
-    code = program()
+    code = program(placed=placed)
     buffer = ctypes.create_string_buffer(code, len(code))
     descriptor = _Program(len(code) // 8, ctypes.addressof(buffer))
     if libc.prctl(38, 1, 0, 0, 0) != 0:  # PR_SET_NO_NEW_PRIVS

@@ -1,4 +1,4 @@
-"""Program and baselines, interleaved in random ABBA blocks, each in its own process; medians, ratios and a bootstrap interval."""
+"""Program and baselines, interleaved in random ABBA blocks, each in its own process; medians and what the judge's clock says of them."""
 
 from __future__ import annotations
 

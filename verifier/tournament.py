@@ -90,14 +90,15 @@ class Tournament:
         self.trials.make_room()
         count = PAIRS[self.job.tier]
         pairs: list[Pair] = []
-        for number, (members, others) in enumerate(self._plan(pairs)):
+        for number, (members, others, further) in enumerate(self._plan(pairs)):
             self._close_but(self.prepared)
-            frozen = self.pool.gate.frozen_seconds()
-            these = self._bring_up(members, others, subject)
-            for pair in these:
-                pair.round = number
-            self.waiting += self.pool.gate.frozen_seconds() - frozen
-            self._alone(these, pairs, rng, share=len(members) / count)
+            try:
+                these = self._round(number, members, others, subject, pairs, rng)
+            except PartyFailure as failure:
+                if not further or failure.whose == "program":
+                    raise
+                self._tell(f"no further processes: {failure.whose} failed: {failure.message.partition(chr(10))[0]}")
+                break  # what was measured before is whole
             pairs += these
             if self.outputs.failed:
                 self.prepared = {}
@@ -106,17 +107,28 @@ class Tournament:
                 self.prepared = self._sound(pairs) if len(these) == count else {}
         return self._result(pairs)
 
-    def _plan(self, pairs: list[Pair]) -> Iterator[tuple[range, list[Baseline]]]:
-        """Which pairs are measured together, and which baselines beyond eager with them. When the last of them are in `pairs`, an interval that is
-        still wide gets further pairs once, whatever it says: by then processes make it wide, not calls (or a busy host does, and no pair helps)."""
-        rounds = self._rounds(PAIRS[self.job.tier])
-        yield from zip(rounds, self._spread(len(rounds)), strict=True)
+    def _round(self, number: int, members: range, others: list[Baseline], subject: Subject, before: list[Pair], rng: random.Random) -> list[Pair]:
+        frozen = self.pool.gate.frozen_seconds()
+        these = self._bring_up(members, others, subject)
+        for pair in these:
+            pair.round = number
+        self.waiting += self.pool.gate.frozen_seconds() - frozen
+        self._alone(these, before, rng, share=len(members) / PAIRS[self.job.tier])
+        return these
+
+    def _plan(self, pairs: list[Pair]) -> Iterator[tuple[range, list[Baseline], bool]]:
+        """Which pairs are measured together, which baselines beyond eager with them, and whether they are further ones. When the last of the others
+        are in `pairs`, an interval that is still wide gets further pairs once, whatever it says: by then processes make it wide, not calls (or a busy
+        host does, and no pair helps)."""
+        rounds = self._rounds(PAIRS[self.job.tier], len(self._others()) - len(self.prepared))
+        yield from ((members, others, False) for members, others in zip(rounds, self._spread(len(rounds)), strict=True))
         more = MORE_PAIRS[self.job.tier]
         half = self._estimate(pairs).half if more else 0.0
         if WIDE[self.pool.device.kind] < half < HOPELESS:
             self._tell(f"the interval is {half:.1%} wide on either side: {more} more fresh processes of program and eager")
-            for members in self._rounds(more):
-                yield members, []
+            self._close_but(self.prepared)  # the others' memory is the further ones'
+            for members in self._rounds(more, 0):
+                yield members, [], True
 
     def _estimate(self, pairs: list[Pair]) -> Estimate:
         return estimate_of(pairs, "eager" if self.rival is None else "rival", self.known, self.seed)
@@ -152,15 +164,15 @@ class Tournament:
         most = SOUND * median_ms(first.baselines[0])
         return {str(side.name): side for side in first.baselines[1:] if side.name != "rival" and side.blocks and median_ms(side) <= most}
 
-    def _rounds(self, count: int) -> list[range]:
-        """Pairs that are measured together: all, where the memory of the device holds them and the further baselines at once."""
+    def _rounds(self, count: int, beside: int) -> list[range]:
+        """Pairs that are measured together: all, where the memory of the device holds them and `beside` more processes at once."""
         room = self.pool.device.free_bytes()
         # Each process has its own tensors, and arenas for inputs and outputs of which the judge keeps copies.
         arenas = 3 * self.trials.input_bytes + 2 * place(self.trials.expected_specs)[1]
         need = (self.trials.peak_bytes() or 0) + arenas + self.pool.device.process_bytes
         if room is None or need <= 0:
             return [range(count)]
-        processes = int(0.7 * room / need) - len(self._others()) + len(self.prepared)
+        processes = int(0.7 * room / need) - beside
         at_once = max(1, min(count, processes // (2 if self.rival is None else 3)))
         return [range(first, min(first + at_once, count)) for first in range(0, count, at_once)]
 
@@ -326,6 +338,7 @@ class Tournament:
     def _again(self, side: Side) -> Side | None:
         """A baseline as it was before the first of its timed calls."""
         side.caller.processor = None  # it warms up as the others do
+        side.caller.party.binding.spread(True)
         try:
             self._set_state(side.caller.party)
         except PartyFailure as failure:

@@ -21,7 +21,7 @@ from verifier.devices import cuda_driver, cuda_rates
 from verifier.devices.base import Arena, Bind, Ceiling, Device, DeviceError
 from verifier.devices.cuda_arena import arena, sharing
 from verifier.devices.cuda_driver import CudaError, GpuFacts, GpuIdentity, Nvml
-from verifier.devices.host_cores import by_core
+from verifier.devices.host_cores import cores
 from verifier.shim.clock import ClockError, build_clock
 
 if TYPE_CHECKING:  # the first parties of a judge are started before it has pydantic
@@ -35,8 +35,9 @@ MINIMUM_FREE = 2 << 30  # bytes; less, and a task of ordinary size has no room
 # other judges at work must hide neither a program that keeps the GPU busy, nor a neighbour's kernels.
 MOST_USUAL_NS = 300_000
 RESTING, RESTING_NS = 4, 400_000  # times the usual wait of a tiny kernel, and a fifth of a time slice: more has work of others in it
-ALLOWED = by_core(os.sched_getaffinity(0))  # processors of this process as it was started
-FEWEST = 8  # of a GPU, to choose from
+CORES = cores(os.sched_getaffinity(0))  # of this process as it was started, each with its processors
+FEWEST = 8  # processors of a GPU, to choose from
+APART, TIMED = 2, 4  # processors at least, left to the judge, and on which sides are timed
 MOST_COMPILERS = 8  # of a torch.compile: each takes some hundred MiB of the party's memory
 _NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset", "/dev/nvidia-caps")
 # Dense floating-point operations per clock and multiprocessor: (fp32 on CUDA cores, TF32, 16 bit on tensor cores).
@@ -82,25 +83,23 @@ class CudaDevice(Device):
         return 3 * max(self.facts.l2_bytes, 64 << 20)
 
     @cached_property
-    def _share(self) -> list[int]:
+    def _share(self) -> list[list[int]]:
         """This GPU's part of the host, by its number among all GPUs that NVML knows: judges that see one each (`CUDA_VISIBLE_DEVICES`) would else
-        have the same part. Where that leaves too few, as to a job with some of the host's processors and one of its GPUs, among those that CUDA
-        shows."""
-        mine: list[int] = []
+        have the same part. A job that has some of the host's processors for itself, and one of its GPUs, divides them among those that CUDA shows."""
         known = self.nvml.number()
-        if known is not None:
-            mine = share_of_host(*known)
-        if len(mine) < FEWEST and known != (0, 1):
+        mine = share_of_host(*known) if known is not None else []
+        own_processors = sum(map(len, CORES)) < (os.cpu_count() or 0)
+        if known is None or (own_processors and sum(map(len, mine)) < FEWEST):
             mine = share_of_host(self.index, cuda_driver.gpu_count())
         return mine
 
     @cached_property
     def timed_on(self) -> list[int]:  # type: ignore[override]
-        return processors(self._share)
+        return [processor for core in timed_cores(self._share) for processor in core]
 
     @cached_property
     def wide_on(self) -> list[int]:  # type: ignore[override]
-        return [processor for processor in self._share if processor not in self.timed_on] if self.timed_on else []
+        return [processor for core in self._share for processor in core if processor not in self.timed_on] if self.timed_on else []
 
     def take_processors(self) -> None:
         if self.wide_on:
@@ -322,17 +321,26 @@ class CudaDevice(Device):
         self._torch.cuda.empty_cache()
 
 
-def processors(share: list[int]) -> list[int]:
-    """Four processors on which all parties of this GPU are timed, all sides of a block on the same one, the next block on the next: a processor can
-    be slow for as long as a measurement takes. Where each side was on one of the four by the scheduler's choice, one of 31 intervals of a vision
-    transformer against itself said 1.62x at least, on the busy host of an H200. Empty where there are too few to choose from."""
-    return share[2:6] if len(share) >= FEWEST else []
+def timed_cores(share: list[list[int]]) -> list[list[int]]:
+    """Cores with four processors, on which all parties of this GPU are timed, all sides of a block on the same one, the next block on the next: a
+    processor can be slow for as long as a measurement takes. Where each side was on one of the four by the scheduler's choice, one of 31 intervals of
+    a vision transformer against itself said 1.62x at least, on the busy host of an H200. Whole cores, as what works on one thread of a core slows the
+    other. None where there are too few to choose from."""
+    if sum(map(len, share)) < FEWEST:
+        return []
+    first = at_least(share, APART)
+    return share[first : first + at_least(share[first:], TIMED)]
 
 
-def share_of_host(index: int, gpus: int) -> list[int]:
-    """The processors of the GPU with this number, where each of `gpus` has as many."""
-    each = len(ALLOWED) // max(gpus, 1) // 2 * 2  # whole cores
-    return ALLOWED[index * each : (index + 1) * each]
+def at_least(share: list[list[int]], processors: int) -> int:
+    """How many cores, from the first on, have as many processors."""
+    return next(count for count in range(len(share) + 1) if sum(map(len, share[:count])) >= processors)
+
+
+def share_of_host(index: int, gpus: int) -> list[list[int]]:
+    """The cores of the GPU with this number, where each of `gpus` has as many."""
+    each = len(CORES) // max(gpus, 1)
+    return CORES[index * each : (index + 1) * each]
 
 
 def find_nvcc() -> str:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable
+from itertools import groupby
 from pathlib import Path
 
 TOPOLOGY = Path("/sys/devices/system/cpu")
 
 
-def by_core(processors: Iterable[int], topology: Path = TOPOLOGY) -> list[int]:
-    """Processors (their numbers) so that threads of a core lie side by side, and cores of a socket do. Linux often gives the second threads of all
-    cores the numbers behind all first ones: parts of a host by number would share cores, and what works on one thread slows the other. A host that
-    does not tell has one thread a core."""
+def cores(processors: Iterable[int], topology: Path = TOPOLOGY) -> list[list[int]]:
+    """Processors (their numbers) by the core whose threads they are; cores of a socket lie side by side. Linux often gives the second threads of all
+    cores the numbers behind all first ones: parts of a host by number would share cores, and what works on one thread slows the other. A container
+    may allow one thread of a core. A host that does not tell has one thread a core."""
     wanted = sorted(processors)
     places = {}
     for number in wanted:
@@ -22,7 +23,8 @@ def by_core(processors: Iterable[int], topology: Path = TOPOLOGY) -> list[int]:
             socket = int((folder / "physical_package_id").read_text())
             first = min(numbers((folder / "thread_siblings_list").read_text()))
         places[number] = (socket, first, number)
-    return sorted(wanted, key=places.__getitem__)
+    ordered = sorted(wanted, key=places.__getitem__)
+    return [list(threads) for _, threads in groupby(ordered, key=lambda number: places[number][:2])]
 
 
 def numbers(text: str) -> list[int]:

@@ -20,6 +20,7 @@ SLOW = {"compile": 9.0}  # milliseconds
 class Party:
     def __init__(self, role: str):
         self.role, self.alive, self.device = role, True, SimpleNamespace(usual_wait_ns=lambda: None)
+        self.binding = SimpleNamespace(spread=lambda wide: None)
 
 
 class Gate:
@@ -71,7 +72,7 @@ class Timed(Tournament):
     def __init__(self, *arguments):
         super().__init__(*arguments)
         self.made, self.stated, self.measured, self.slow, self.waits = [], [], [], set(), []
-        self.failing, self.request = [], "call"  # who fails in the next measurements, and in what
+        self.failing, self.request, self.before_that = [], "call", 0  # who fails in measurements, in what, and after how many
         self.luck = [1.0]  # of program processes: what they take, one after another
 
     def _program(self, runner):
@@ -93,7 +94,7 @@ class Timed(Tournament):
 
     def _measure(self, these, before, rng: random.Random, share):
         time.sleep(0.01)
-        if self.failing:
+        if self.failing and len(self.measured) >= self.before_that:
             raise PartyFailure("raised", "no graph today\nat line 3", request=self.request, whose=self.failing.pop())
         self.measured.append([[side.name for side in pair.sides] for pair in these])
         for pair in these:
@@ -182,6 +183,32 @@ def test_where_processes_differ_more_of_them_are_measured_once(timed):
     assert sorted(of.made[len(made) :]) == ["compile", "eager", "eager", "eager"], "a repeat compiles what is slower than eager, as ever"
     of.close()
     assert not any(party.alive for party in of.pool.parties)
+
+
+def test_further_processes_have_the_memory_of_the_first(timed):
+    of = timed(free=129)  # nine processes of 10 bytes in 70 % of it
+    of.luck = [0.9, 1.0, 1.1]
+    timing, _ = of.run(None)
+    assert timing.comparisons[0].rounds == [0, 0, 0, 1, 1, 1], "not one pair after the other, which would say nothing of how far processes lie apart"
+
+
+@pytest.mark.parametrize("whose", ["eager", "rival", "reference"])
+def test_where_further_processes_cannot_be_had_the_first_ones_count(timed, whose):
+    of = timed()
+    of.luck, of.failing, of.before_that = [0.9, 1.0, 1.1], [whose], 1
+    said = []
+    of.progress = said.append
+    timing, _ = of.run(None)
+    assert timing.pairs == 3 and len(timing.comparisons) == 4 and f"no further processes: {whose} failed: no graph today" in said
+    of.close()
+    assert not any(party.alive for party in of.pool.parties)
+
+
+def test_a_program_that_fails_in_a_further_process_has_failed(timed):
+    of = timed()
+    of.luck, of.failing, of.before_that = [0.9, 1.0, 1.1], ["program"], 1
+    with pytest.raises(PartyFailure):
+        of.run(None)
 
 
 def test_a_baseline_that_took_too_long_is_not_waited_for_twice(timed):

@@ -25,7 +25,7 @@ def tournament(free: int | None, others: list[str] | None = None, tier: str = "f
 )
 def test_rounds(free, rounds, baselines):
     of = tournament(free)
-    found = of._rounds(3)
+    found = of._rounds(3, 3)
     assert [len(members) for members in found] == rounds and sorted(at for members in found for at in members) == [0, 1, 2]
     spread = of._spread(len(found))
     assert [len(names) for names in spread] == baselines
@@ -34,4 +34,4 @@ def test_rounds(free, rounds, baselines):
 
 def test_tier_quick_has_eager_alone():
     of = tournament(10, tier="quick")
-    assert [len(members) for members in of._rounds(1)] == [1] and of._spread(1) == [[]]
+    assert [len(members) for members in of._rounds(1, 0)] == [1] and of._spread(1) == [[]]

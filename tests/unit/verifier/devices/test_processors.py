@@ -6,29 +6,34 @@ from types import SimpleNamespace
 import pytest
 
 from verifier.devices import cuda
-from verifier.devices.host_cores import by_core, numbers
+from verifier.devices.host_cores import cores, numbers
+
+
+def flat(share):
+    return [processor for core in share for processor in core]
 
 
 @pytest.fixture
 def host(monkeypatch):
-    def of(count):
-        monkeypatch.setattr(cuda, "ALLOWED", list(range(count)))
+    def of(count, hosts=None):
+        monkeypatch.setattr(cuda, "CORES", [[number] for number in range(count)])
+        monkeypatch.setattr(os, "cpu_count", lambda: hosts or count)
 
     return of
 
 
 def test_gpus_share_a_host_without_overlap(host):
     host(32)
-    assert cuda.share_of_host(0, 2) == list(range(16)) and cuda.share_of_host(1, 2) == list(range(16, 32))
-    assert [cuda.processors(cuda.share_of_host(index, 2)) for index in (0, 1)] == [[2, 3, 4, 5], [18, 19, 20, 21]]
-    assert cuda.share_of_host(0, 1) == list(range(32))
+    assert flat(cuda.share_of_host(0, 2)) == list(range(16)) and flat(cuda.share_of_host(1, 2)) == list(range(16, 32))
+    assert [flat(cuda.timed_cores(cuda.share_of_host(index, 2))) for index in (0, 1)] == [[2, 3, 4, 5], [18, 19, 20, 21]]
+    assert flat(cuda.share_of_host(0, 1)) == list(range(32))
     host(33)
-    assert cuda.share_of_host(1, 2) == list(range(16, 32)), "whole cores"
+    assert flat(cuda.share_of_host(1, 2)) == list(range(16, 32)), "as many for each"
 
 
 def test_a_small_host_is_not_divided(host):
     host(12)
-    assert cuda.processors(cuda.share_of_host(0, 2)) == []
+    assert cuda.timed_cores(cuda.share_of_host(0, 2)) == []
 
 
 def topology(folder, sockets, cores, threads=2):
@@ -44,20 +49,29 @@ def topology(folder, sockets, cores, threads=2):
 
 def test_threads_of_a_core_lie_side_by_side_and_so_do_sockets(tmp_path):
     topology(tmp_path, sockets=2, cores=3)
-    assert by_core(range(12), tmp_path) == [0, 6, 1, 7, 2, 8, 3, 9, 4, 10, 5, 11]
-    assert by_core([11, 3, 5, 0], tmp_path) == [0, 3, 5, 11], "of what a container allows"
-    assert by_core([2, 1], tmp_path / "nothing") == [1, 2]
+    assert cores(range(12), tmp_path) == [[0, 6], [1, 7], [2, 8], [3, 9], [4, 10], [5, 11]]
+    assert cores([11, 3, 5, 0], tmp_path) == [[0], [3], [5, 11]], "of what a container allows"
+    assert cores([2, 1], tmp_path / "nothing") == [[1], [2]]
     assert numbers("0-2,8\n") == [0, 1, 2, 8]
 
 
 def test_nobody_works_on_the_other_thread_of_a_core_on_which_sides_are_timed(host, tmp_path, monkeypatch):
     topology(tmp_path, sockets=2, cores=16)
-    monkeypatch.setattr(cuda, "ALLOWED", by_core(range(64), tmp_path))
-    cores = [{number % 32 for number in cuda.share_of_host(index, 4)} for index in range(4)]
-    assert all(not one & other for at, one in enumerate(cores) for other in cores[:at]), "no core belongs to two GPUs"
-    share = cuda.share_of_host(1, 4)
-    timed = cuda.processors(share)
+    monkeypatch.setattr(cuda, "CORES", cores(range(64), tmp_path))
+    parts = [{number % 32 for number in flat(cuda.share_of_host(index, 4))} for index in range(4)]
+    assert all(not one & other for at, one in enumerate(parts) for other in parts[:at]), "no core belongs to two GPUs"
+    share = flat(cuda.share_of_host(1, 4))
+    timed = flat(cuda.timed_cores(cuda.share_of_host(1, 4)))
     assert len(timed) == 4 and not {number % 32 for number in timed} & {number % 32 for number in share if number not in timed}
+
+
+def test_one_thread_of_a_core_in_the_set_moves_no_other_core_apart(host, tmp_path, monkeypatch):
+    """As static sets of processors of a container are, where whole cores are not asked for."""
+    topology(tmp_path, sockets=1, cores=16)
+    monkeypatch.setattr(cuda, "CORES", cores([16, *range(1, 8), *range(17, 24)], tmp_path))
+    share = cuda.share_of_host(0, 1)
+    timed = flat(cuda.timed_cores(share))
+    assert timed == [2, 18, 3, 19] and not {number % 16 for number in timed} & {number % 16 for number in flat(share) if number not in timed}
 
 
 @pytest.mark.parametrize(
@@ -65,9 +79,9 @@ def test_nobody_works_on_the_other_thread_of_a_core_on_which_sides_are_timed(hos
     [
         (64, (3, 4), (48, 64)),  # a judge that sees one of four GPUs, as its number 0
         (64, (0, 1), (0, 64)),
-        (16, (3, 8), (0, 16)),  # a job that has two cores of ten and one GPU of eight
         (64, None, (0, 64)),  # without NVML
         (4, (0, 1), (0, 4)),
+        (48, (3, 8), (18, 24)),  # many GPUs on a host with few processors: none is bound, as each would have the same
     ],
 )
 def test_the_part_of_a_gpu_is_by_its_number_on_the_host(host, monkeypatch, allowed, known, expected):
@@ -75,8 +89,16 @@ def test_the_part_of_a_gpu_is_by_its_number_on_the_host(host, monkeypatch, allow
     monkeypatch.setattr(cuda.cuda_driver, "gpu_count", lambda: 1)
     device = cuda.CudaDevice.__new__(cuda.CudaDevice)
     device.index, device.nvml = 0, SimpleNamespace(number=lambda: known)
-    assert device._share == list(range(*expected))
-    assert len(device.timed_on) == (4 if allowed >= 8 else 0)
+    assert flat(device._share) == list(range(*expected))
+    assert len(device.timed_on) == (4 if len(flat(device._share)) >= 8 else 0)
+
+
+def test_a_job_with_some_of_the_hosts_processors_and_one_of_its_gpus_has_them_all(host, monkeypatch):
+    host(16, hosts=160)
+    monkeypatch.setattr(cuda.cuda_driver, "gpu_count", lambda: 1)
+    device = cuda.CudaDevice.__new__(cuda.CudaDevice)
+    device.index, device.nvml = 0, SimpleNamespace(number=lambda: (3, 8))
+    assert flat(device._share) == list(range(16)) and len(device.timed_on) == 4
 
 
 def test_judges_wait_away_from_where_sides_are_timed(host, monkeypatch):
