@@ -143,6 +143,18 @@ def test_the_level_of_a_process_stays_its_time():
     assert logs.std(axis=1).max() < 0.003 < 0.1 < np.log(np.array(calls)).std(axis=1).min()
 
 
+@pytest.mark.parametrize("together", [3, 1])
+def test_processes_that_differ_more_than_the_host_was_known_for(together):
+    """A program may be another case than those that the host was calibrated with: what three pairs show outweighs that then."""
+    rng = np.random.default_rng(14)
+    hits, rounds = 0, [0, 0, 0] if together == 3 else [0, 1, 2]
+    for index in range(120):
+        program, baseline = draws(rng, 3, 10, 0.01, 0.02), draws(rng, 3, 10, 0.01, 0.02)
+        found = estimate(program, baseline, Repeatability(least=0.001, noise=0.2, weight=6), index, rounds).interval
+        hits += found.low <= 1 <= found.high
+    assert hits >= 105, "the past at its full weight: 70 % or so"
+
+
 def test_one_process_is_as_uncertain_as_the_host():
     steady = [np.full((20, 2), 1.0)]
     sure = estimate(steady, steady, Repeatability(least=0.0005, noise=0.2, weight=6), 1)
