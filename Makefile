@@ -3,9 +3,11 @@ PORT ?= 8000
 DATA_DIR ?= .data
 PYTHON := .venv/bin/python
 PYTEST := $(PYTHON) -m pytest
-# Unit tests and those in a browser share the processors; those that run a verifier do not, they time programs.
+# Unit tests, those in a browser and those of whole installations, which mostly wait, share the processors; those of the verifier do not, they time
+# programs.
 WORKERS ?= 2
-VERIFYING := tests/integrity tests/integration tests/gpu
+VERIFYING := tests/integrity tests/integration/verifier tests/integration/diffs tests/gpu
+INSTALLED := $(filter-out $(VERIFYING) %/__pycache__,$(patsubst %/,%,$(wildcard tests/integration/*/)))
 BROWSER := env DJANGO_ALLOW_ASYNC_UNSAFE=1 $(PYTEST) tests/browser
 BESIDE := -n $(WORKERS) --maxschedchunk 1
 
@@ -31,12 +33,14 @@ assets:
 
 test: setup-dev browser-packages
 	$(PYTEST) tests/unit -n $(WORKERS) -m "not slow"
+	$(PYTEST) $(INSTALLED) $(BESIDE) -m "not slow"
 	$(PYTEST) $(VERIFYING) -m "not slow"
 	$(BROWSER) $(BESIDE) -m "not alone and not slow"
 	$(BROWSER) -m "alone and not slow"
 
 test-all: setup-dev browser-packages
 	$(PYTEST) tests/unit -n $(WORKERS) --durations=15
+	$(PYTEST) $(INSTALLED) $(BESIDE) --durations=15
 	$(PYTEST) $(VERIFYING) --durations=25
 	$(BROWSER) $(BESIDE) -m "not alone" --durations=15
 	$(BROWSER) -m alone --durations=5
