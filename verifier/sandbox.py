@@ -40,7 +40,7 @@ def spawn(
     """Starts a party. `data_limit` puts a ceiling on private memory, so that an allocation fails where it stands in the source (not with CUDA,
     which reserves address space). `prefix` is a profiler's command line inside the sandbox. `bare`: a party that imports no torch;
     `extensions`: one that also imports what builds extensions; `early`: whether its device comes up while it imports;
-    `placed`: whether the judge says on which processors it runs. Raises `OSError`."""
+    `placed`: whether the judge says on which processors it runs (without bubblewrap it may else choose them itself). Raises `OSError`."""
     binds = [*binds, *bytecode.bind()]
     ours, theirs = pair()
     wrap = bubblewrap()
@@ -68,7 +68,7 @@ def spawn(
     if wrap:
         arguments = _wrapping(wrap, environment, limits, binds, writable or [])
         if seccomp.supported():
-            keep.append(_filter(loopback=prefix is not None, placed=placed))  # nsys cannot do without TCP to itself
+            keep.append(_filter(loopback=prefix is not None))  # nsys cannot do without TCP to itself
             arguments += ["--seccomp", str(keep[-1])]
         command = [*arguments, "--chdir", "/tmp", "--", *command]
     try:
@@ -146,9 +146,10 @@ def _wrapping(wrap: str, environment: dict[str, str], limits: Limits, binds: lis
     return [*argv, "--perms", "1777", "--size", str(limits.temporary), "--tmpfs", "/dev/shm", "--remount-ro", "/dev", "--remount-ro", "/"]
 
 
-def _filter(loopback: bool, placed: bool) -> int:
-    """A file that holds the seccomp filter for bubblewrap, at its beginning."""
+def _filter(loopback: bool) -> int:
+    """A file that holds the seccomp filter for bubblewrap, at its beginning. Nobody chooses processors there: OpenMP, which would for all sides
+    alike, does not find the machine's shape."""
     fd = os.memfd_create("seccomp", 0)
-    os.write(fd, seccomp.program(loopback, placed))
+    os.write(fd, seccomp.program(loopback, placed=True))
     os.lseek(fd, 0, os.SEEK_SET)
     return fd

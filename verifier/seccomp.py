@@ -1,7 +1,7 @@
 """A seccomp filter written as classic BPF: what a party may never ask of the kernel, on x86-64 and arm64.
 
 Denied calls fail with EPERM, so that a Python traceback names the line; a foreign architecture kills the process. Choosing a priority is ignored,
-and so is choosing a processor where the judge does that.
+and so is choosing a processor where the judge does that, or where OpenMP cannot.
 """
 
 from __future__ import annotations

@@ -187,7 +187,7 @@ class CpuDevice(Device):
     def variables(self, role: str) -> dict[str, str]:
         # Each thread on a processor of its own, as PyTorch's tuning guide advises: unbound, a loop of softmax calls with pauses of 50 ms had 46 of
         # 120 calls at more than twice the usual time on two cores, bound 7. GNU's OpenMP does that where it can read the machine's shape from /sys,
-        # which bubblewrap does not show.
+        # which bubblewrap does not show: there no party's threads are bound.
         bound = {"OMP_NUM_THREADS": str(self.threads), "OMP_PROC_BIND": "true", "OMP_PLACES": "threads"}
         return bound if role == "builder" else bound | quick_compile()
 

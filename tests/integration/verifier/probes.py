@@ -69,7 +69,7 @@ for pid in FACTS["pids"]:
     attempt(f"signal 0 to {pid}", lambda: os.kill(pid, 0) or "sent")
     attempt(f"SIGSTOP to {pid}", lambda: os.kill(pid, 19) or "sent")
     attempt(f"pidfd of {pid}", lambda: call(434, pid, 0))
-    attempt(f"priority of {pid}", lambda: os.setpriority(os.PRIO_PROCESS, pid, 19) or "set")
+    attempt(f"priority of {pid}", lambda: os.setpriority(os.PRIO_PROCESS, pid, 19) or ("set" if os.getpriority(os.PRIO_PROCESS, pid) == 19 else None))
 for pid in {1, *FACTS["pids"]}:
     buffer = ctypes.create_string_buffer(64)
     local = struct.pack("QQ", ctypes.addressof(buffer), 64)
