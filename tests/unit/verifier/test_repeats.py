@@ -166,7 +166,7 @@ def test_the_report_says_how_long_others_measured_and_how_long_this_one(timed):
 
 def test_where_processes_differ_more_of_them_are_measured_once(timed):
     of = timed()
-    of.luck = [0.9, 1.0, 1.1]
+    of.luck = [0.95, 1.0, 1.05]
     timing, _ = of.run(None)
     assert timing.pairs == 6 and [len(pairs) for pairs in of.measured] == [3, 3]
     assert of.measured[1] == [[None, "eager"]] * 3, "what torch.compile made is not measured again"
@@ -187,7 +187,7 @@ def test_where_processes_differ_more_of_them_are_measured_once(timed):
 
 def test_further_processes_have_the_memory_of_the_first(timed):
     of = timed(free=129)  # nine processes of 10 bytes in 70 % of it
-    of.luck = [0.9, 1.0, 1.1]
+    of.luck = [0.95, 1.0, 1.05]
     timing, _ = of.run(None)
     assert timing.comparisons[0].rounds == [0, 0, 0, 1, 1, 1], "not one pair after the other, which would say nothing of how far processes lie apart"
 
@@ -195,7 +195,7 @@ def test_further_processes_have_the_memory_of_the_first(timed):
 @pytest.mark.parametrize("whose", ["eager", "rival", "reference"])
 def test_where_further_processes_cannot_be_had_the_first_ones_count(timed, whose):
     of = timed()
-    of.luck, of.failing, of.before_that = [0.9, 1.0, 1.1], [whose], 1
+    of.luck, of.failing, of.before_that = [0.95, 1.0, 1.05], [whose], 1
     said = []
     of.progress = said.append
     timing, _ = of.run(None)
@@ -206,7 +206,7 @@ def test_where_further_processes_cannot_be_had_the_first_ones_count(timed, whose
 
 def test_a_program_that_fails_in_a_further_process_has_failed(timed):
     of = timed()
-    of.luck, of.failing, of.before_that = [0.9, 1.0, 1.1], ["program"], 1
+    of.luck, of.failing, of.before_that = [0.95, 1.0, 1.05], ["program"], 1
     with pytest.raises(PartyFailure):
         of.run(None)
 
