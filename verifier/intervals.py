@@ -83,11 +83,6 @@ def _polished(logs: np.ndarray, level: np.ndarray, most: int) -> tuple[np.ndarra
     return turns, level
 
 
-def centre(logs: np.ndarray) -> np.ndarray:
-    """The middle of (..., blocks, calls of a block): medians for each place, averaged; one median over both places would jump between the two."""
-    return np.median(logs, axis=-2).mean(axis=-1)
-
-
 def variations(logs: np.ndarray) -> np.ndarray:
     """Of each process (processes, blocks, calls of a block), without turns: its relative standard deviation from call to call at one place, by the
     quartiles, as a few disturbed calls do not count."""
@@ -211,6 +206,7 @@ def bootstrapped(samples: Sequence[np.ndarray], generator: np.random.Generator) 
     pulls at its fit too, so that with the turns kept, standard errors of calls that wait for an H200's host came out a third too small.
     """
     logs = _logs(samples)
+    # A middle call is the mean of the medians at both places: one median over both would jump between the two.
     _, level = _polished(logs, np.median(logs, axis=-2, keepdims=True), POLISHES)
     picks = generator.integers(0, logs.shape[1], size=(RESAMPLES, logs.shape[1]))
     _, again = _polished(logs[:, picks].swapaxes(0, 1), level, POLISHES_AGAIN)

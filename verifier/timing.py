@@ -195,7 +195,7 @@ class Side:
 
 
 def middle(values: Sequence[float]) -> float:
-    """As the score takes the middle of calls (`intervals.centre`): of the two places where inputs and outputs lie, each by itself."""
+    """As the score takes the middle of calls (`intervals.bootstrapped`): of the two places where inputs and outputs lie, each by itself."""
     return (statistics.median(values[0::2]) + statistics.median(values[1::2])) / 2
 
 
