@@ -7,6 +7,8 @@ import os
 
 import pytest
 
+from tests.served import until_at_rest
+
 
 def pytest_configure() -> None:
     """The day whose share of long series is taken (tests/integrity/test_corpus.py): the same for all workers, also around midnight."""
@@ -41,3 +43,10 @@ def django_db_setup(django_db_setup, django_db_blocker):
 
     with django_db_blocker.unblock(), connection.cursor() as cursor:
         cursor.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
+
+
+@pytest.fixture
+def transactional_db(transactional_db):
+    """The flush comes once no server is in a query any more."""
+    yield
+    until_at_rest()

@@ -15,6 +15,7 @@ from urllib.parse import quote
 from webapp.environment import ROOT
 
 READY_SECONDS = 60
+AT_REST_SECONDS = 0.2
 
 
 @contextmanager
@@ -48,6 +49,27 @@ def database_url() -> str:
     if str(database["HOST"]).startswith("/"):
         return f"postgresql://{login}@/{database['NAME']}?host={quote(str(database['HOST']), safe='')}"
     return f"postgresql://{login}@{database['HOST'] or 'localhost'}:{database['PORT'] or 5432}/{database['NAME']}"
+
+
+def until_at_rest(seconds: float = 10) -> None:
+    """Waits until no other connection of the test database has been in a statement or a transaction for `AT_REST_SECONDS`.
+
+    A server may still be answering requests of pages that have gone. The flush after a test locks all tables one after another, as does a query that
+    joins some: the two together can deadlock, and Postgres ends one of them. After `seconds` of no rest the flush has to try.
+    """
+    from django.db import connection
+
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+                " AND backend_type = 'client backend' AND (state <> 'idle' OR state_change > clock_timestamp() - make_interval(secs => %s))",
+                [AT_REST_SECONDS],
+            )
+            if not cursor.fetchone()[0]:
+                return
+        time.sleep(AT_REST_SECONDS / 4)
 
 
 def _await(process: subprocess.Popen, url: str) -> None:

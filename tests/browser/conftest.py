@@ -57,8 +57,8 @@ def sign_in(page, server):
 
 
 @pytest.fixture(autouse=True)
-def no_errors_in_the_page(request):
-    """A script that fails, or a policy that refuses something, fails the test."""
+def no_errors_in_the_page(request, transactional_db):
+    """A script that fails, or a policy that refuses something, fails the test. The page goes before the database is flushed: it asks no more."""
     if "page" not in request.fixturenames:
         yield
         return
