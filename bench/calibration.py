@@ -215,6 +215,7 @@ class Bench:
         comparison = timing.comparisons[0]
         return {
             **comparison.speedup.model_dump(),
+            "by_judge": timing.by_judge.model_dump() if timing.by_judge else None,
             "program_ms": comparison.program_ms,
             "eager_ms": comparison.baseline_ms,
             "blocks": comparison.blocks,

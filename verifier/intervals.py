@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from pydantic import BaseModel, Field
@@ -104,6 +104,7 @@ class Estimate:
     within: float  # standard error of the log ratio from call to call
     between: float  # and from process to process
     freedom: float  # degrees of freedom of the whole
+    drawn: np.ndarray = field(compare=False, repr=False)  # the log ratio of each draw of the bootstrap; the same seed and shapes draw the same blocks
 
     @property
     def half(self) -> float:
@@ -144,14 +145,15 @@ def estimate(
         varied[:, members] = variations(without_turns(together)).reshape(2, -1)
         blocks.append(len(together[0]))
     between, slack = _between(middles, drawn, varied, np.array(rounds), known)
-    within = float((drawn[1] - drawn[0]).mean(axis=0).var())
+    ratios = (drawn[1] - drawn[0]).mean(axis=0)
+    within = float(ratios.var())
     total = between + within
     freedom = total**2 / (slack + within**2 / max(min(blocks) * count - 1, 1)) if total > 0 else 1e6
     ratio = float(middles[1].mean() - middles[0].mean())
     width = student(freedom) * math.sqrt(total)
     interval = Interval(ratio=math.exp(ratio), low=math.exp(ratio - width), high=math.exp(ratio + width))
     program_ms, baseline_ms = (math.exp(float(side.mean())) for side in middles)
-    return Estimate(interval, program_ms, baseline_ms, math.sqrt(within), math.sqrt(between), freedom)
+    return Estimate(interval, program_ms, baseline_ms, math.sqrt(within), math.sqrt(between), freedom, ratios)
 
 
 def _between(middles: np.ndarray, drawn: np.ndarray, varied: np.ndarray, rounds: np.ndarray, known: Repeatability) -> tuple[float, float]:

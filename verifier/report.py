@@ -102,6 +102,7 @@ class Timing(BaseModel):
     bounded: bool  # below 1 ms the wall clock bounds the score instead of proving it
     clock_agrees: bool
     round_trip_ms: float  # calibrated empty round trip
+    by_judge: Interval | None = None  # the speedup over eager by the judge's own clock; null: it is too unsteady for calls this short
     comparisons: list[Comparison]
     rival: Comparison | None = None  # against the job's other program, in the same blocks: no baseline, so it counts in no ranking
     throttled: bool | None = None

@@ -13,6 +13,7 @@ from verifier.asking import Party
 from verifier.idleness import Watch
 from verifier.intervals import Estimate, Repeatability
 from verifier.jobs import VerifyJob
+from verifier.judges_clock import clocks
 from verifier.layout import place
 from verifier.moved_state import state_off
 from verifier.pairs import Pair, compare, estimate_of, shuffled, useless
@@ -21,7 +22,7 @@ from verifier.pool import Pool, Role
 from verifier.report import Baseline, Timing, Trial
 from verifier.session import Values, load_baseline, set_state
 from verifier.timed_outputs import TimedOutputs
-from verifier.timing import Caller, Side, clock_finding, measure, median_ms
+from verifier.timing import Caller, Side, measure, median_ms
 from verifier.trials import Subject, Trials
 
 PAIRS = {"quick": 1, "full": 3}  # fresh processes of the program, and as many of eager
@@ -228,16 +229,15 @@ class Tournament:
         speedup = comparisons[0].speedup
         if useless(speedup):
             self.wide = f"the interval of the speedup, {speedup.low:.2f} to {speedup.high:.2f}, is too wide to say anything: the machine is too busy"
-        problems = [clock_finding(pair.program, pair.baselines[0]) for pair in pairs]
-        rivals = [clock_finding(side, pair.baselines[0]) for pair in pairs for side in pair.baselines if side.name == "rival"]
-        problems += [f"of the program that it is timed against: {problem}" for problem in rivals if problem]
+        judged, problem = clocks(pairs, self.known, self.seed)
         self.burning = next(filter(None, (pair.watch.finding() for pair in pairs)), "")
         self.crowded = next(filter(None, (pair.watch.crowded() for pair in pairs)), "")
         timing = Timing(
             program_ms=comparisons[0].program_ms,
             bounded=comparisons[0].program_ms < 1,
-            clock_agrees=not any(problems),
+            clock_agrees=not problem,
             round_trip_ms=pairs[0].program.round_trip / 1e6,
+            by_judge=judged,
             comparisons=comparisons,
             rival=compare(pairs, "rival", self.known, self.seed) if self.rival is not None else None,
             throttled=self.pool.device.throttled(),
@@ -247,7 +247,7 @@ class Tournament:
             measuring=round(self.measuring, 2),
             repeatability=f"{self.known.source}: {self.known.spread(0.0):.2%} and {self.known.noise:.2f} of the variation from call to call",
         )
-        return timing, next(filter(None, problems), "")
+        return timing, problem
 
     def close(self) -> None:
         self._close_but({})

@@ -64,6 +64,7 @@ def measured(report: Report) -> dict[str, Any]:
         "program": report.program,
         "program_ms": rounded(timing.program_ms),
         "baselines": others,
+        "by_judge": interval(timing.by_judge),
         "missing": {name: reason for name, reason in report.reasons.items() if name in ("compile", "compile-max-autotune", "cuda-graph")},
         "best": {"baseline": best, **others[best]},
         "own_share": rounded(report.own_share),
