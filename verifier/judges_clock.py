@@ -22,7 +22,7 @@ TOO_UNSTEADY = 0.25  # half a width, relative, beyond which the judge's interval
 
 
 def clocks(pairs: list[Pair], known: Repeatability, seed: int) -> tuple[Interval | None, str]:
-    """The speedup over eager by the judge's clock (null: it is too unsteady for such short calls), and how a program's own clock disagrees, or empty."""
+    """The speedup over eager by the judge's clock (null: too unsteady for such short calls), and how a program's own clock disagrees, or empty."""
     interval, exceeds = by_judge(pairs, known, seed)
     problems = [clock_finding(pair.program, pair.baselines[0]) for pair in pairs]
     rivals = [clock_finding(side, pair.baselines[0]) for pair in pairs for side in pair.baselines if side.name == "rival"]
