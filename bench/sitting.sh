@@ -2,7 +2,7 @@
 # Benchmarks on a GPU host, one after the other, each within the time that is left; what they write goes to $OUT (or the folder bench-out):
 #   [LIMIT_SECONDS=560] [CHECKOUT=.kb/KernelBench] [DEVICES=cuda:0,cuda:1] bench/sitting.sh STEP[=SECONDS] ...
 # Steps: bytecode, sweep, kernels, corpus, verdict, host, llm, landscapes, confirm, handles, sides, calibration, profiles, triton, recurrent, gpu-tests (below, what each does).
-# Results that bench/results holds are gone on with. FORMS=all, ONLY=REGEX (corpus), CORPUS (further options), SETS, SHARE, MORE (sweep, kernels, calibration), EXAMPLE (host) and TASK (sides) say more.
+# Results that bench/results holds are gone on with. FORMS=all, ONLY=REGEX (corpus), CORPUS (further options), SETS, SHARE, MORE (sweep, kernels, calibration), SHUFFLE= (sweep, in the order of the sets), EXAMPLE (host) and TASK (sides) say more.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 export PYTHONPATH=.${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1
@@ -40,7 +40,7 @@ sweep() {
     cp "$results/kernelbench-h200-programs.tar.gz" "$start/programs.tar.gz"
   fi
   "$python" -m bench.sweep run "$checkout" --devices "$devices" --keep "$out/sweep" --start "$start" --sets "${SETS:-level2,level1,level3,level3-bf16}" \
-    --shuffle --share "${SHARE:-3}" --again "${AGAIN:-failed,missing,flagged}" --budget-candidates 3 --limit-seconds "$left" ${MORE:-}
+    ${SHUFFLE---shuffle} --share "${SHARE:-3}" --again "${AGAIN:-failed,missing,flagged}" --budget-candidates 3 --limit-seconds "$left" ${MORE:-}
   local status=$?
   tar -czf "$out/sweep.tar.gz" -C "$out" sweep && rm -rf "$out/sweep"
   return $status

@@ -30,15 +30,15 @@ SPARES = {"cuda": 9, "cpu": 3}
 LIMITS = {"load": 60, "inputs": 60, "call": 40, "oracle": 120, "admission": 150, "capture": 150, "temporary": 4 * GIB}
 
 
-def limits() -> Limits:
+def limits(timing_seconds: float) -> Limits:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return Limits(**LIMITS, memory=max(8 * GIB, min(64 * GIB, memory // 2)))
+    return Limits(**LIMITS, memory=max(8 * GIB, min(64 * GIB, memory // 2)), full_timing=timing_seconds)
 
 
 async def serve(arguments: argparse.Namespace, given: list[str]) -> None:
     loop, me = asyncio.get_running_loop(), asyncio.current_task()
     arguments.data_dir.mkdir(parents=True, exist_ok=True)
-    client = Verifier(arguments.device, arguments.data_dir, limits(), spares=arguments.spares)
+    client = Verifier(arguments.device, arguments.data_dir, limits(arguments.timing_seconds), spares=arguments.spares)
     loop.add_signal_handler(signal.SIGTERM, me.cancel)
     reader = asyncio.StreamReader(limit=1 << 20)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
@@ -50,18 +50,18 @@ async def serve(arguments: argparse.Namespace, given: list[str]) -> None:
             return
         say(ready={**environment.model_dump(exclude={"device"}), "figures": await client.figures()})
         while line := await reader.readline():
-            await one(json.loads(line), client, given)
+            await one(json.loads(line), client, given, arguments.timing_seconds)
     finally:
         with contextlib.suppress(asyncio.CancelledError):
             await client.close()
 
 
-async def one(order: dict[str, Any], client: Verifier, given: list[str]) -> None:
+async def one(order: dict[str, Any], client: Verifier, given: list[str], timing_seconds: float) -> None:
     folder, path = Path(order["folder"]), Path(order["path"])
     solve = ["solve", str(path), "--out", str(folder), "--device", client.device, "--precision", order["precision"], "--resume", "--quiet"]
     try:
         await cli.solve_one(cli.parser().parse_args([*solve, *given]), path, path.stem, folder, client)
-        row = row_of(folder)
+        row = row_of(folder) | {"timing_seconds": timing_seconds}
     except asyncio.CancelledError:
         say(key=order["key"], interrupted=True)
         raise
@@ -81,6 +81,7 @@ def main() -> int:
     parser.add_argument("--device", required=True)
     parser.add_argument("--data-dir", type=Path, required=True)
     parser.add_argument("--spares", type=int)
+    parser.add_argument("--timing-seconds", type=float, default=Limits().full_timing)
     arguments, given = parser.parse_known_args()  # the rest is for `agents solve`
     arguments.spares = SPARES[arguments.device.partition(":")[0]] if arguments.spares is None else arguments.spares
     with contextlib.suppress(asyncio.CancelledError, KeyboardInterrupt):
