@@ -32,7 +32,7 @@ class Reference(Role):
     module: Any = None
     mutated: list[str] | None = None  # state-dict names that forward changes, known after the first run
     before: dict[str, torch.Tensor] = {}
-    autotuned = False
+    replays = False  # torch.compile's own CUDA graphs
 
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
@@ -88,9 +88,10 @@ class Reference(Role):
 
             self.model, self.graphed = Graphed(self.model, frame.message.get("backward")), True
             return {"type": "ok"}
-        options = {"compile": {}, "compile-max-autotune": {"mode": "max-autotune"}}[frame.text("baseline")]
-        self.model = torch.compile(self.model, **options)
-        self.autotuned = frame.text("baseline") == "compile-max-autotune" and self.device.torch_device != "cpu"
+        modes = {"compile": None, "compile-max-autotune": "max-autotune", "compile-reduce-overhead": "reduce-overhead"}
+        mode = modes[frame.text("baseline")]
+        self.model = torch.compile(self.model, mode=mode)
+        self.replays = mode is not None and self.device.torch_device != "cpu"
         return {"type": "ok"}
 
     def do_take_state(self, frame: Frame) -> dict[str, Any]:
@@ -256,7 +257,7 @@ class Reference(Role):
 
     def do_call(self, frame: Frame) -> dict[str, Any]:
         self.step = "forward"
-        if self.autotuned:
+        if self.replays:
             torch.compiler.cudagraph_mark_step_begin()  # its CUDA graphs may overwrite what the call before returned
         return super().do_call(frame)
 

@@ -19,7 +19,7 @@ from verifier.moved_state import state_off
 from verifier.pairs import Pair, compare, estimate_of, shuffled, useless
 from verifier.party_failure import PartyFailure
 from verifier.pool import Pool, Role
-from verifier.report import Baseline, Timing, Trial
+from verifier.report import STAND_INS, Baseline, Timing, Trial
 from verifier.session import Values, load_baseline, set_state
 from verifier.timed_outputs import TimedOutputs
 from verifier.timing import Caller, Side, measure, median_ms
@@ -305,7 +305,8 @@ class Tournament:
         if self.job.tier == "quick" or self.rival is not None:
             return []
         all_of_them: list[Baseline] = ["compile", "compile-max-autotune", "cuda-graph"] if self.pool.device.kind == "cuda" else ["compile"]
-        return [name for name in (all_of_them if self.others is None else self.others) if name not in self.given_up]
+        wanted = [STAND_INS.get(name, name) if name in self.given_up else name for name in (all_of_them if self.others is None else self.others)]
+        return [name for name in wanted if name not in self.given_up]
 
     def _program(self, runner: Party) -> Side:
         subject = self.enlist(runner)
@@ -329,11 +330,22 @@ class Tournament:
             side = self._baseline(name, party)
         except PartyFailure as failure:
             self.reasons[name] = f"{name}: {failure.message.splitlines()[0] if failure.message else failure.kind}"
-            if failure.kind == "timed_out":
+            if name in STAND_INS or failure.kind == "timed_out":
                 self.given_up.add(name)
         self.preparing[name] = round(time.monotonic() - begin, 1)
         self._tell(f"{name} {'is ready' if side is not None else 'failed'} after {self.preparing[name]:.0f} s")
-        return side
+        return side if side is not None or name not in STAND_INS else self._stand_in(name, party)
+
+    def _stand_in(self, name: Baseline, gone: Party) -> Side | None:
+        """What is measured in place of a baseline that cannot be had, in the memory that its process leaves."""
+        self.pool.give_back(gone)
+        try:
+            party = self.pool.take("baseline", self.job.precision, self.job.mode)
+        except PartyFailure as failure:
+            self.reasons[STAND_INS[name]] = f"{STAND_INS[name]}: {failure.message.partition(chr(10))[0]}"
+            return None
+        self.parties.append(party)
+        return self._other(STAND_INS[name], party)
 
     def _again(self, side: Side) -> Side | None:
         """A baseline as it was before the first of its timed calls."""
@@ -365,7 +377,7 @@ class Tournament:
         if name != "eager":
             party.binding.spread(True)
             party.ask("compile", {"baseline": name, "backward": reference.backward}, trials.limits.call)
-            side.caller.limit = trials.limits.compile_baseline
+            side.caller.limit = trials.limits.autotune if name in STAND_INS else trials.limits.compile_baseline
             with self.pool.gate.idle():
                 off = trials.baseline_off(side.caller)  # its first call compiles; the state that it changes is set back
             if off:

@@ -71,6 +71,9 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--budget-candidates", default="6", metavar="N")
     run.add_argument("--budget-seconds", default="600", metavar="S", help="of a run's search; confirming the winner is kept back from it")
     run.add_argument("--timing-seconds", metavar="S", help="of tier full's timed calls (default: the verifier's); a row says it")
+    run.add_argument(
+        "--autotune-seconds", metavar="S", help="that max-autotune may take, before reduce-overhead is measured in its place (default: 180)"
+    )
     run.add_argument("--profiles", default="none", choices=["all", "winner", "none"], help="by Nsight Systems (default: none, 12 s each)")
     warm = "begin with the numbers and records that earlier sittings left in KEPT, and leave some: for rows made --again"
     run.add_argument("--warm", action="store_true", help=f"{warm}; a row says it. Without: every task as if it were the first on this device")
@@ -101,6 +104,7 @@ def sitting(arguments: argparse.Namespace) -> int:
     given = ["--budget-candidates", arguments.budget_candidates, "--budget-seconds", arguments.budget_seconds]
     given += ["--profiles", arguments.profiles, "--winner", "own-kernels", *arguments.rest]
     given += ["--timing-seconds", arguments.timing_seconds] if arguments.timing_seconds else []
+    given += ["--autotune-seconds", arguments.autotune_seconds] if arguments.autotune_seconds else []
     experience = ["--experience", str(store.experience.resolve())] if arguments.warm else ["--no-experience"]
     store.note(command=f"make bench-kernelbench SETS={','.join(sets)} OPTIONS='{' '.join(given)}{' --warm' if arguments.warm else ''}'")
     waiting = to_do(wanted, store, [part for part in arguments.again.split(",") if part], arguments.shuffle)

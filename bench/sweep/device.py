@@ -30,15 +30,16 @@ SPARES = {"cuda": 9, "cpu": 3}
 LIMITS = {"load": 60, "inputs": 60, "call": 40, "oracle": 120, "admission": 150, "capture": 150, "temporary": 4 * GIB}
 
 
-def limits(timing_seconds: float) -> Limits:
+def limits(arguments: argparse.Namespace) -> Limits:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return Limits(**LIMITS, memory=max(8 * GIB, min(64 * GIB, memory // 2)), full_timing=timing_seconds)
+    most = max(8 * GIB, min(64 * GIB, memory // 2))
+    return Limits(**LIMITS, memory=most, full_timing=arguments.timing_seconds, autotune=arguments.autotune_seconds)
 
 
 async def serve(arguments: argparse.Namespace, given: list[str]) -> None:
     loop, me = asyncio.get_running_loop(), asyncio.current_task()
     arguments.data_dir.mkdir(parents=True, exist_ok=True)
-    client = Verifier(arguments.device, arguments.data_dir, limits(arguments.timing_seconds), spares=arguments.spares)
+    client = Verifier(arguments.device, arguments.data_dir, limits(arguments), spares=arguments.spares)
     loop.add_signal_handler(signal.SIGTERM, me.cancel)
     reader = asyncio.StreamReader(limit=1 << 20)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
@@ -82,6 +83,7 @@ def main() -> int:
     parser.add_argument("--data-dir", type=Path, required=True)
     parser.add_argument("--spares", type=int)
     parser.add_argument("--timing-seconds", type=float, default=Limits().full_timing)
+    parser.add_argument("--autotune-seconds", type=float, default=Limits().autotune)
     arguments, given = parser.parse_known_args()  # the rest is for `agents solve`
     arguments.spares = SPARES[arguments.device.partition(":")[0]] if arguments.spares is None else arguments.spares
     with contextlib.suppress(asyncio.CancelledError, KeyboardInterrupt):

@@ -8,7 +8,9 @@ from pathlib import Path
 from statistics import geometric_mean, median
 from typing import Any
 
+from bench.sweep.rows import BESIDE
 from bench.sweep.tasks import SETS, TEN, in_set, number
+from verifier.report import STAND_INS
 
 BEGIN, END = "<!-- kernelbench: made by `python -m bench.sweep tables` -->", "<!-- end of kernelbench -->"
 SIZES = {"stitchcuda-ten": 10, "level1": 100, "level2": 100, "level3": 50, "level3-bf16": 50}
@@ -124,10 +126,12 @@ def of_set(each: str, rows: dict[str, Row]) -> list[str]:
 def of_baselines(each: str, rows: dict[str, Row]) -> list[str]:
     measured = [row for row in rows.values() if row.get("baselines") and not row["flags"]]
     found = [each]
-    for baseline in ("compile", "compile-max-autotune", "cuda-graph"):
-        over = [over_eager(row, baseline) for row in measured if baseline in row["baselines"]]
-        lost = len(measured) - len(over)
-        found.append(f"{geometric_mean([*over, *[1.0] * lost]):.2f}{f' ({lost} failed)' if lost else ''}" if over else "-")
+    for baseline in BESIDE:
+        had = [baseline if baseline in row["baselines"] else STAND_INS.get(baseline, baseline) for row in measured]
+        over = [over_eager(row, name) for row, name in zip(measured, had, strict=True) if name in row["baselines"]]
+        stood_in, lost = sum(name != baseline for name in had), len(measured) - len(over)
+        notes = ", ".join([f"{stood_in - lost} reduce-overhead"] * (stood_in > lost) + [f"{lost} failed"] * bool(lost))
+        found.append(f"{geometric_mean([*over, *[1.0] * lost]):.2f}{f' ({notes})' if notes else ''}" if over else "-")
     found.append(f"{geometric_mean([over_eager(row, row['best']['baseline']) for row in measured]):.2f}" if measured else "-")
     return found
 

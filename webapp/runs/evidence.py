@@ -17,6 +17,7 @@ BASELINES = {
     "eager": "PyTorch eager",
     "compile": "torch.compile",
     "compile-max-autotune": "torch.compile, max-autotune",
+    "compile-reduce-overhead": "torch.compile, reduce-overhead",
     "cuda-graph": "eager in a CUDA graph",
 }
 

@@ -4,7 +4,7 @@ import { h, setText } from "./dom.js";
 import { bestCandidate, expectedSeconds } from "./store.js";
 import { clock } from "../lib/ago.js";
 
-const BASELINES = { compile: "torch.compile", "compile-max-autotune": "torch.compile max-autotune", "cuda-graph": "CUDA graph", eager: "eager" };
+const BASELINES = { compile: "torch.compile", "compile-max-autotune": "torch.compile max-autotune", "compile-reduce-overhead": "torch.compile reduce-overhead", "cuda-graph": "CUDA graph", eager: "eager" };
 const ROLES = { planner: "Planner", coder: "Coder", verifier: "Verifier" };
 const WRITERS = { planner: "Planner", coder: "Coder", verifier: "Verifier" };
 

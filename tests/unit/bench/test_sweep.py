@@ -100,6 +100,18 @@ def test_a_row_says_where_its_time_went():
     assert "measured for 31.0 s, waited 12.5 s for other verifiers of the device" in lines and message in lines
 
 
+def test_a_row_names_a_missing_baseline_where_nothing_stands_in_for_it():
+    summary = project(read_trace(TRACES / "attention")[0])
+    report = report_of(summary.best_candidate(), dict(read_trace(TRACES / "attention")[1]))
+    report.reasons["compile-max-autotune"] = late = "compile-max-autotune: it did not finish within 180 s"
+    assert measured(report)["missing"] == {"compile-max-autotune": late}
+    report.timing.comparisons.append(report.against("compile").model_copy(update={"baseline": "compile-reduce-overhead"}))
+    found = measured(report)
+    assert found["missing"] == {} and "compile-reduce-overhead" in found["baselines"]
+    content = {"level3/18_a fp32-strict": {**row(4.0, 2.0), "baselines": found["baselines"]}, "level3/1_b fp32-strict": row(4.0, 2.0)}
+    assert "(1 reduce-overhead, 1 failed)" in tables.of_baselines("level3", content)[2]
+
+
 class Faked(Sitting):
     """Its workers are `WORKER`."""
 

@@ -59,6 +59,9 @@ class Pool:
         self.parties += fresh
         return fresh
 
+    def take(self, role: str, precision: str, mode: str) -> Party:
+        return self.take_all([(role, precision, mode)])[0]
+
     def give_back(self, party: Party) -> None:
         party.alive = False
 
@@ -215,18 +218,31 @@ def test_a_baseline_that_took_too_long_is_not_waited_for_twice(timed):
     of = timed()
     of.slow = {"compile-max-autotune"}
     timing, _ = of.run(None)
-    assert [c.baseline for c in timing.comparisons] == ["eager", "compile", "cuda-graph"]
+    assert [c.baseline for c in timing.comparisons] == ["eager", "compile", "compile-reduce-overhead", "cuda-graph"]
+    assert len([party for party in of.pool.parties if party.alive]) == 9, "the process of the one that took too long has ended"
     of.made.clear()
     timing, _ = of.run(None)
-    assert "compile-max-autotune" not in of.made
+    assert "compile-max-autotune" not in of.made and "compile-reduce-overhead" not in of.made
+    assert [c.baseline for c in timing.comparisons] == ["eager", "compile", "compile-reduce-overhead", "cuda-graph"]
     assert "180 s" in of.reasons["compile-max-autotune"] and timing.preparing["compile-max-autotune"] >= 0, "the report says why it is missing"
+
+
+def test_where_the_stand_in_takes_too_long_as_well_both_are_missing(timed):
+    of = timed()
+    of.slow = {"compile-max-autotune", "compile-reduce-overhead"}
+    timing, _ = of.run(None)
+    assert [c.baseline for c in timing.comparisons] == ["eager", "compile", "cuda-graph"]
+    assert {"compile-max-autotune", "compile-reduce-overhead"} <= set(of.reasons)
+    of.made.clear()
+    of.run(None)
+    assert sorted(of.made) == ["compile", "eager", "eager", "eager"]
 
 
 def test_without_a_baseline_that_fails_while_it_is_timed_the_rest_is_measured(timed):
     of = timed()
     of.failing = ["cuda-graph", "compile-max-autotune"]
     timing, _ = of.run(None)
-    assert [c.baseline for c in timing.comparisons] == ["eager", "compile"]
+    assert [c.baseline for c in timing.comparisons] == ["eager", "compile", "compile-reduce-overhead"]
     assert of.reasons["cuda-graph"] == "cuda-graph: it failed while it was timed: no graph today" and "compile-max-autotune" in of.reasons
     assert of.given_up == {"cuda-graph", "compile-max-autotune"}
     of.close()
