@@ -16,7 +16,7 @@ class Limits:
     oracle: float = 60  # one forward call in fp64
     build: float = 300  # import of a program in the builder, with its compilations
     compile_baseline: float = 180  # torch.compile's first call
-    autotune: float = 180  # the same with max-autotune; then reduce-overhead takes its place
+    autotune: float = 180  # the same with max-autotune; then reduce-overhead takes its place; 0: at once
     capture: float = 55
     admission: float = 50  # the whole job
     quick_timing: float = 4  # seconds spent on timed blocks

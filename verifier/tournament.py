@@ -69,6 +69,12 @@ class Tournament:
     burning: str = ""  # how the program kept the machine busy while others were timed
     crowded: str = ""  # how somebody else did
 
+    def __post_init__(self) -> None:
+        name: Baseline = "compile-max-autotune"
+        if name in self._others() and self.trials.limits.autotune <= 0:
+            self.given_up.add(name)
+            self.reasons[name] = f"{name}: this verifier's limits leave its search no time"
+
     def run(self, subject: Subject) -> tuple[Timing, str]:
         """The timing, and how the clocks disagree, if they do. Wrong outputs are in `outputs`. Raises `PartyFailure` for whoever fails; but where a
         baseline beyond eager does so in a timed call, all are measured again without it."""
@@ -286,6 +292,9 @@ class Tournament:
         work += [partial(self._again, side) for side in again]
         work += [partial(self._rival, runner) for runner in runners[own:]]
         sides = self.pool.at_once(work)
+        for at, name in enumerate(others, own + len(members)):
+            if sides[at] is None and name in STAND_INS:
+                sides[at] = self._stand_in(name)
         if quick:
             self.trials.reconstruct(subject)
             assert subject.caller is not None
@@ -334,11 +343,13 @@ class Tournament:
                 self.given_up.add(name)
         self.preparing[name] = round(time.monotonic() - begin, 1)
         self._tell(f"{name} {'is ready' if side is not None else 'failed'} after {self.preparing[name]:.0f} s")
-        return side if side is not None or name not in STAND_INS else self._stand_in(name, party)
+        if side is None and name in STAND_INS:
+            self.pool.dismiss(party)  # its stand-in gets its memory
+        return side
 
-    def _stand_in(self, name: Baseline, gone: Party) -> Side | None:
-        """What is measured in place of a baseline that cannot be had, in the memory that its process leaves."""
-        self.pool.give_back(gone)
+    def _stand_in(self, name: Baseline) -> Side | None:
+        """What is measured in place of a baseline that cannot be had. Not from a thread of `at_once`: with it its new process would end."""
+        self.pool.reap()
         try:
             party = self.pool.take("baseline", self.job.precision, self.job.mode)
         except PartyFailure as failure:

@@ -72,7 +72,9 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--budget-seconds", default="600", metavar="S", help="of a run's search; confirming the winner is kept back from it")
     run.add_argument("--timing-seconds", metavar="S", help="of tier full's timed calls (default: the verifier's); a row says it")
     run.add_argument(
-        "--autotune-seconds", metavar="S", help="that max-autotune may take, before reduce-overhead is measured in its place (default: 180)"
+        "--autotune-seconds",
+        metavar="S",
+        help="that max-autotune may take, before reduce-overhead is measured in its place (default: 180; 0: at once)",
     )
     run.add_argument("--profiles", default="none", choices=["all", "winner", "none"], help="by Nsight Systems (default: none, 12 s each)")
     warm = "begin with the numbers and records that earlier sittings left in KEPT, and leave some: for rows made --again"

@@ -66,7 +66,11 @@ def measured(report: Report) -> dict[str, Any]:
         "program_ms": rounded(timing.program_ms),
         "baselines": others,
         "by_judge": interval(timing.by_judge),
-        "missing": {name: report.reasons[name] for name in BESIDE if name in report.reasons and STAND_INS.get(name, name) not in others},
+        "missing": {
+            name: report.reasons[name]
+            for name in (*BESIDE, *STAND_INS.values())
+            if name in report.reasons and STAND_INS.get(name, name) not in others
+        },
         "best": {"baseline": best, **others[best]},
         "own_share": rounded(report.own_share),
         "floor_ms": rounded(report.floor_ms),

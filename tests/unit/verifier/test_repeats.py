@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from verifier.intervals import Repeatability
+from verifier.limits import Limits
 from verifier.party_failure import PartyFailure
 from verifier.timing import Side
 from verifier.tournament import Tournament
@@ -65,6 +66,8 @@ class Pool:
     def give_back(self, party: Party) -> None:
         party.alive = False
 
+    dismiss = give_back
+
     def at_once(self, work):
         return [one() for one in work]
 
@@ -116,10 +119,16 @@ class Timed(Tournament):
 
 @pytest.fixture
 def timed():
-    def make(free: int | None = None) -> Timed:
+    def make(free: int | None = None, **limits: float) -> Timed:
         draws = random.Random(1)
         trials = SimpleNamespace(
-            draws=draws, make_room=lambda: None, input_bytes=0, expected_specs=[], peak_bytes=lambda: 9, reference=SimpleNamespace(eager_party=None)
+            limits=Limits(**limits),
+            draws=draws,
+            make_room=lambda: None,
+            input_bytes=0,
+            expected_specs=[],
+            peak_bytes=lambda: 9,
+            reference=SimpleNamespace(eager_party=None),
         )
         job = SimpleNamespace(tier="full", precision="fp32-strict", mode="train")
         return Timed(Pool(free), trials, job, 1, lambda runner: None, Repeatability(least=0.01, noise=0.1, weight=3))
@@ -236,6 +245,14 @@ def test_where_the_stand_in_takes_too_long_as_well_both_are_missing(timed):
     of.made.clear()
     of.run(None)
     assert sorted(of.made) == ["compile", "eager", "eager", "eager"]
+
+
+def test_without_time_for_its_search_the_stand_in_comes_up_with_the_others(timed):
+    of = timed(autotune=0)
+    timing, _ = of.run(None)
+    assert "compile-max-autotune" not in of.made and len(of.pool.parties) == 9
+    assert [c.baseline for c in timing.comparisons] == ["eager", "compile", "compile-reduce-overhead", "cuda-graph"]
+    assert "no time" in of.reasons["compile-max-autotune"]
 
 
 def test_without_a_baseline_that_fails_while_it_is_timed_the_rest_is_measured(timed):

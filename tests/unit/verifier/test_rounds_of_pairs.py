@@ -4,12 +4,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from verifier.limits import Limits
 from verifier.tournament import Tournament
 
 
 def tournament(free: int | None, others: list[str] | None = None, tier: str = "full") -> Tournament:
     device = SimpleNamespace(kind="cuda", process_bytes=1, free_bytes=lambda: free)
-    trials = SimpleNamespace(input_bytes=0, expected_specs=[], peak_bytes=lambda: 9)
+    trials = SimpleNamespace(limits=Limits(), input_bytes=0, expected_specs=[], peak_bytes=lambda: 9)
     return Tournament(SimpleNamespace(device=device), trials, SimpleNamespace(tier=tier), 1, None, None, others=others)
 
 
