@@ -31,6 +31,7 @@ for name in ("torch", "triton", "sympy", "numpy", "mpmath"):
     if spec: print(*spec.submodule_search_locations)')
   "$python" -m compileall -q -j "$(nproc)" $folders
 }
+# Builds and torch.compile's helpers, most of a run's time, go on while another run measures, on processors where nothing is timed (STITCH_STILL).
 # KernelBench with the built-in compiler, on from START (a folder of an earlier sitting) or from the results here. sweep.tar.gz holds the folder
 # for the next START and for `python -m bench.sweep tables FOLDER`.
 sweep() {
@@ -39,7 +40,7 @@ sweep() {
     cp "$results/kernelbench-h200.json" "$start/kernelbench.json"
     cp "$results/kernelbench-h200-programs.tar.gz" "$start/programs.tar.gz"
   fi
-  "$python" -m bench.sweep run "$checkout" --devices "$devices" --keep "$out/sweep" --start "$start" --sets "${SETS:-level2,level1,level3,level3-bf16}" \
+  STITCH_STILL=${STITCH_STILL-device} "$python" -m bench.sweep run "$checkout" --devices "$devices" --keep "$out/sweep" --start "$start" --sets "${SETS:-level2,level1,level3,level3-bf16}" \
     ${SHUFFLE---shuffle} --share "${SHARE:-3}" --again "${AGAIN:-failed,missing,flagged}" --budget-candidates 3 --limit-seconds "$left" ${MORE:-}
   local status=$?
   tar -czf "$out/sweep.tar.gz" -C "$out" sweep && rm -rf "$out/sweep"

@@ -1,0 +1,47 @@
+"""A baseline that cannot be had in time, with real processes: its stand-in is timed to the end."""
+
+from functools import partial
+
+from semantics_bench import Semantics, task
+
+from verifier.intervals import Repeatability
+from verifier.jobs import VerifyJob
+from verifier.limits import GIB, Limits
+from verifier.session import ReferenceSession
+from verifier.tournament import Tournament
+from verifier.trials import Subject, Trials
+
+SOURCE = task("return F.gelu(x)")
+PROGRAM = SOURCE.replace("class Model(", "class ModelNew(")
+
+
+def enlisted(bench: Semantics, runner) -> Subject:
+    runner.ask("import", {"source": PROGRAM, "artefacts": [], "variables": bench.device.variables("device")}, bench.pool.limits.load)
+    return Subject(runner)
+
+
+def test_a_stand_in_outlives_the_threads_that_brought_the_others_up(tmp_path):
+    """With a spare at hand it lives anyway: here there is none, so its process is a new one."""
+    bench = Semantics(tmp_path, limits=Limits(memory=3 * GIB, full_timing=0.2, correctness=0.1, autotune=0.5, load=60, call=60))
+    bench.pool.spares = 0
+    enlist = partial(enlisted, bench)
+    session = ReferenceSession(bench.pool, SOURCE, "fp32-strict", "train")
+    try:
+        trials = Trials(session, 7, full=False, on_progress=lambda text: None)
+        trials.prepare()
+        job = VerifyJob(task_source=SOURCE, program_source=PROGRAM, tier="full")
+        known = Repeatability(least=0.05, noise=0.2, weight=6)
+        of = Tournament(bench.pool, trials, job, 1, enlist, known, others=["compile-max-autotune"])
+        runner = bench.pool.take("runner")
+        subject = enlist(runner)
+        trials.reconstruct(subject)
+        trials.run(subject)
+        timing, _ = of.run(subject)
+        of.close()
+        bench.pool.give_back(runner)
+    finally:
+        session.close()
+        bench.close()
+    assert [comparison.baseline for comparison in timing.comparisons] == ["eager", "compile-reduce-overhead"], of.reasons
+    assert of.reasons == {"compile-max-autotune": "compile-max-autotune: it did not finish within 0.5 s"}
+    assert len(of.outputs.failed) == 0
