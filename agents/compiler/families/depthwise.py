@@ -1,4 +1,5 @@
-"""Convolutions of each channel by itself (depthwise, also with several outputs a channel), with a pointwise tail and prologue.
+"""Convolutions of each channel by itself (depthwise, also with several outputs a channel), with a pointwise tail and prologue. So also of an image of
+one channel to a few, where tensor cores would multiply zeros: three of four channels, and most of 16 outputs.
 
 Bound by memory: one GPU thread computes a strip of outputs that lie below one another, so that an input row that it has read serves every window it
 is part of; the weights of its channel stay in registers.
@@ -11,6 +12,7 @@ from typing import Any
 
 from agents.compiler.builder import Refused
 from agents.compiler.families.family import Cost, Match, Printed, Setting, Work, plain_cost
+from agents.compiler.families.matmul import LEAST_SIDE
 from agents.compiler.families.pool import AXES, one_kernel, three
 from agents.compiler.ir import FLOATS, product
 from agents.compiler.kernels.expressions import CUDA, POINTED, widened
@@ -57,8 +59,9 @@ class DepthwiseConv:
         args: list[Any] = [*node.args, *[None] * (7 - len(node.args))]
         image, weight, bias = args[0]["ref"], args[1]["ref"], args[2]["ref"] if args[2] else None
         stride, padding, dilation, groups = (plain(a) for a in args[3:7])
+        groups = groups or 1
         layout, weights = network.layouts[image], network.spec(weight).shape
-        if len(layout.shape) != rank + 2 or groups != layout.shape[1] or weights[1] != 1 or groups == 1:
+        if len(layout.shape) != rank + 2 or groups != layout.shape[1] or weights[1] != 1 or (groups == 1 and weights[0] >= LEAST_SIDE):
             return None
         if network.spec(image).dtype not in FLOATS or any(network.spec(name).dtype != network.spec(image).dtype for name in (weight, bias) if name):
             raise Refused("a convolution of integers, double precision or several types is left to the library")

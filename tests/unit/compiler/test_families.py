@@ -101,6 +101,7 @@ DEPTHWISE = {
     "2d": ("nn.Conv2d(6, 6, 3, padding=1, groups=6)", (2, 6, 9, 11)),
     "2d-by-two": ("nn.Conv2d(5, 5, (3, 5), stride=2, padding=(1, 2), groups=5, bias=False)", (2, 5, 10, 13)),
     "2d-two-each": ("nn.Conv2d(4, 8, 3, groups=4, dilation=2)", (2, 4, 9, 9)),
+    "of-one-channel": ("nn.Conv2d(1, 6, 5)", (3, 1, 12, 13)),
     "1d": ("nn.Conv1d(6, 6, 7, padding=3, groups=6)", (2, 6, 30)),
     "3d": ("nn.Conv3d(3, 3, (2, 3, 3), padding=1, groups=3)", (1, 3, 5, 6, 7)),
 }
