@@ -63,6 +63,9 @@ class Store:
     access: Access
 
 
+INNER = ("i", "j", "k", "l", "m", "n")  # variables of a row's axes in printed kernels
+
+
 @dataclass
 class Kernel:
     """`outer` axes enumerate rows and run in parallel; `inner` axes lie within a row and are what reductions run over."""

@@ -11,6 +11,7 @@ from agents.compiler.ir import SIZES
 from agents.compiler.layout import SPLITS, VIEWS, Layout, dense, split, view
 from agents.compiler.loops import roll
 from agents.compiler.rewrites import rewrite
+from agents.compiler.unshuffled import unshuffle
 from agents.compiler.values import plain, refs
 from verifier.graph import Graph, GraphInput, Node
 from verifier.task import TensorSpec
@@ -39,7 +40,8 @@ class Network:
         nodes, self.notes = simplify(nodes, set(self.results), {entry.name: entry.spec for entry in graph.inputs if entry.spec})
         weights = {entry.name for entry in graph.inputs if entry.kind in ("parameter", "buffer") and entry.target not in graph.mutations}
         nodes, further = averages(nodes, set(self.results), self._specs(nodes), weights)
-        self.notes += further
+        nodes, steps = unshuffle(nodes, self._specs(nodes), weights)
+        self.notes += [*further, *steps]
         nodes = push_slices([constant(piece) for node in nodes for piece in self._cut_loss(node)])
         self.nodes: dict[str, Node] = self._alive(nodes)
         self.users: dict[str, list[str]] = {name: [] for name in [*self.inputs, *self.nodes]}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from agents.compiler.families import Printed
-from agents.compiler.ir import Kernel, Op, Store, product
+from agents.compiler.ir import INNER, Kernel, Op, Store, product
 from agents.compiler.kernels.expressions import C_TYPES, CPP, POINTED, Expressions, address, constant, functions_used, halves_used
 from agents.compiler.kernels.math_cpp import STREAM, TYPES, sources
 from agents.compiler.kernels.schedule import Pass, Schedule, schedule
@@ -39,7 +39,7 @@ class CppKernel:
         self.kernel, self.shape = kernel, shape
         self.plan: Schedule = schedule(kernel, shape.cache and shape.style == "rows")
         outer = ["row"] if len(kernel.outer) == 1 else [f"row{n}" for n in range(len(kernel.outer))]
-        inner = ["i", "j", "k", "l", "m", "n"][: len(kernel.inner)][::-1]
+        inner = INNER[: len(kernel.inner)][::-1]
         self.variables = dict(zip(kernel.outer, outer, strict=True)) | dict(zip(kernel.inner, inner, strict=True))
         self.lines: list[str] = []
         self.depth = 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from agents.compiler.families import NAME, Printed
-from agents.compiler.ir import Access, Kernel, Op, product
+from agents.compiler.ir import INNER, Access, Kernel, Op, product
 from agents.compiler.kernels.schedule import Pass, schedule
 from agents.compiler.kernels.triton_expressions import LONG, Expressions, constant, uses
 from agents.compiler.kernels.triton_shape import TritonShape
@@ -33,7 +33,7 @@ class TritonKernel:
         self.plan = schedule(kernel, cache=False)
         self.uses = uses(kernel)
         outer = ["row"] if len(kernel.outer) == 1 else [f"row{n}" for n in range(len(kernel.outer))]
-        inner = ["i", "j", "k", "l", "m", "n"][: len(kernel.inner)][::-1]
+        inner = INNER[: len(kernel.inner)][::-1]
         self.variables = dict(zip(kernel.outer, outer, strict=True)) | dict(zip(kernel.inner, inner, strict=True))
         self.flat = "i" if len(kernel.inner) == 1 else "at"  # the position in a row
         self.whole = shape.style in ("rows", "scan") and shape.block >= kernel.length

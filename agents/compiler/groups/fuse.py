@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agents.compiler import pointwise, rowwise
 from agents.compiler.builder import CONSTANTS, Builder, Refused
-from agents.compiler.ir import Kernel, collapse
+from agents.compiler.ir import INNER, Kernel, collapse
 from agents.compiler.layout import SPLITS
 from agents.compiler.loop_order import ordered
 from agents.compiler.network import Network
@@ -38,7 +38,10 @@ def build(network: Network, members: list[str], name: str = "kernel", title: str
     _drop_unused(builder.kernel)
     if network.last:
         follow_memory(builder.kernel)
-    return collapse(ordered(builder.kernel))
+    kernel = collapse(ordered(builder.kernel))
+    if len(kernel.inner) > len(INNER):
+        raise Refused(f"it rearranges more than {len(INNER)} axes")
+    return kernel
 
 
 def follow_memory(kernel: Kernel) -> None:

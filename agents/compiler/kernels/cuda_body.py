@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from agents.compiler.ir import FLOATS, HALVES, SIZES, Access, Kernel, Op, product
+from agents.compiler.ir import FLOATS, HALVES, INNER, SIZES, Access, Kernel, Op, product
 from agents.compiler.kernels.expressions import C_TYPES, CUDA, Expressions, address, constant, widened
 from agents.compiler.kernels.schedule import Pass, Schedule, schedule
 from agents.compiler.kernels.shape import Shape
@@ -30,7 +30,7 @@ class Body:
         self.plan: Schedule = schedule(kernel, self.resident)
         self.items = max(1, -(-kernel.length // (self.team * self.width)))
         outer = ["row"] if len(kernel.outer) == 1 else [f"row{n}" for n in range(len(kernel.outer))]
-        inner = ["i", "j", "k", "l", "m", "n"][: len(kernel.inner)][::-1]
+        inner = INNER[: len(kernel.inner)][::-1]
         self.variables = dict(zip(kernel.outer, outer, strict=True)) | dict(zip(kernel.inner, inner, strict=True))
         self.lines: list[str] = []
         self.depth = 1
