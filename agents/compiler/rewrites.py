@@ -71,25 +71,81 @@ def adaptive_pool(node: Node, specs: Specs) -> list[Node]:
 
 
 def einsum(node: Node, specs: Specs) -> list[Node]:
-    """Of two tensors, over one index that is last in the first and first in what is left of the second: a matrix product."""
-    match = re.fullmatch(r"(\w+),(\w+)->(\w+)", str(node.args[0]).replace(" ", ""))
-    if match is None or len(node.args[1]) != 2:
+    """Matrix products and multiplications, one operand after another."""
+    match = re.fullmatch(r"([a-zA-Z,]+)->([a-zA-Z]+)", str(node.args[0]).replace(" ", ""))
+    operands = match.group(1).split(",") if match else []
+    if match is None or len(operands) < 2 or any(len(set(letters)) != len(letters) for letters in (*operands, match.group(2))):
         return [node]
-    left, right, out = match.groups()
-    if any(len(set(letters)) != len(letters) for letters in (left, right, out)):
-        return [node]
+    whole = _whole_product(node, specs, *operands, match.group(2)) if len(operands) == 2 else []
+    return whole or contracted(node, specs, operands, match.group(2)) or [node]
+
+
+def _whole_product(node: Node, specs: Specs, left: str, right: str, out: str) -> list[Node]:
+    """Over one index that is last in the first and first in what is left of the second: a matrix product of both as they are."""
     a, b = node.args[1]
     summed = left[-1]
     lead, last = right[:-2], out[-1]
     if summed in out or left[:-1] + last != out or not left.startswith(lead) or lead and len(left) != len(right):
-        return [node]
+        return []
     if right == lead + summed + last:
         return [_new(node, "aten.matmul.default", [a, b], node.outputs[0])]
     if right == lead + last + summed:
         shape = specs[b["ref"]].shape
         turned = _new(node, "aten.transpose.int", [b, len(shape) - 2, len(shape) - 1], _turned(specs[b["ref"]]), f"{node.name}_turned")
         return [turned, _new(node, "aten.matmul.default", [a, {"ref": turned.name}], node.outputs[0])]
-    return [node]
+    return []
+
+
+def contracted(node: Node, specs: Specs, operands: list[str], out: str) -> list[Node]:
+    """The first two operands become one, then that and the third, and so on: a product over the indices that nobody needs after it, or a
+    multiplication where there is none. Empty where an index of a single operand is summed, or a product would be of more than matrices."""
+    size = {
+        index: extent for letters, a in zip(operands, node.args[1], strict=True) for index, extent in zip(letters, specs[a["ref"]].shape, strict=True)
+    }
+    if any(specs[a["ref"]].shape[at] != size[index] for letters, a in zip(operands, node.args[1], strict=True) for at, index in enumerate(letters)):
+        return []
+    made: list[Node] = []
+    dtype = node.outputs[0].dtype
+
+    def make(op: str, args: list[Any], letters: str, ones: str = "") -> dict[str, str]:
+        shape = tuple(1 if index in ones else size[index] for index in letters)
+        made.append(_new(node, op, args, _spec(shape, dtype), f"{node.name}_step_{len(made) + 1}"))
+        return {"ref": made[-1].name}
+
+    def turned(value: Any, letters: str, wanted: str) -> Any:
+        """`value` with its axes as `wanted` says, and axes of one element where it has none."""
+        order = "".join(index for index in wanted if index in letters)
+        value = value if order == letters else make("aten.permute.default", [value, [letters.index(index) for index in order]], order)
+        for at, index in enumerate(wanted):
+            if index not in order:
+                order = order[:at] + index + order[at:]
+                value = make("aten.unsqueeze.default", [value, at], order, "".join(i for i in order if i not in letters))
+        return value
+
+    value, letters = node.args[1][0], operands[0]
+    for at in range(1, len(operands)):
+        other, needed = operands[at], set(out).union(*operands[at + 1 :])
+        shared = [index for index in letters if index in other]
+        summed = "".join(index for index in shared if index not in needed)
+        if any(index not in needed and index not in shared for index in letters + other):
+            return []
+        lead = "".join(index for index in shared if index in needed)
+        rows, columns = ("".join(index for index in each if index not in shared) for each in (letters, other))
+        if summed and not len(summed) == len(rows) == len(columns) == 1:
+            return []
+        if summed:
+            pair = [turned(value, letters, lead + rows + summed), turned(node.args[1][at], other, lead + summed + columns)]
+            letters = lead + rows + columns
+            value = make("aten.matmul.default", pair, letters)
+        else:
+            wanted = letters + columns
+            pair = [turned(value, letters, wanted), turned(node.args[1][at], other, wanted)]
+            letters = wanted
+            value = make("aten.mul.Tensor", pair, letters)
+    if set(letters) != set(out):
+        return []
+    order = [letters.index(index) for index in out]
+    return [*made, _new(node, "aten.permute.default", [value, order], node.outputs[0])]
 
 
 def _turned(spec: TensorSpec) -> TensorSpec:

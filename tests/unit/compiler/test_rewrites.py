@@ -35,6 +35,52 @@ def test_einsum_is_a_product(compiled, task, equation, shapes):
     found.check()
 
 
+CONTRACTED = {
+    "bclhn,bcshn,bhcls,bcshp->bclhp": ((2, 3, 5, 4, 6), (2, 3, 7, 4, 6), (2, 4, 3, 5, 7), (2, 3, 7, 4, 8)),
+    "bclhn,bhcl,bclhp->bchpn": ((2, 3, 5, 4, 6), (2, 4, 3, 5), (2, 3, 5, 4, 8)),
+    "bclhn,bchpn,bhcl->bclhp": ((2, 3, 5, 4, 6), (2, 3, 4, 8, 6), (2, 4, 3, 5)),
+    "ij,kl->ikjl": ((2, 3), (4, 5)),
+    "ik,kj,j->ji": ((9, 6), (6, 7), (7,)),
+}
+STAYING = {
+    "two indices at once": ("abc,bcd->ad", ((2, 3, 4), (3, 4, 5))),
+    "rows of several": ("bhzc,bchpn->bzhpn", ((2, 4, 3, 3), (2, 3, 4, 5, 6))),
+    "a sum of one": ("ij,jk->i", ((4, 5), (5, 6))),
+    "a diagonal": ("iij,jk->ik", ((4, 4, 5), (5, 6))),
+    "no rows": ("i,i->i", ((4,), (4,))),
+    "one operand": ("ij->ji", ((4, 5),)),
+}
+
+
+@pytest.mark.parametrize("equation", CONTRACTED)
+def test_einsums_of_several_are_products_and_multiplications(compiled, task, equation):
+    shapes = CONTRACTED[equation]
+    names = "abcd"[: len(shapes)]
+    source = task(
+        f"return F.relu(torch.einsum('{equation}', {', '.join(names)})) + 1",
+        ", ".join(f"torch.randn{shape}" for shape in shapes),
+        arguments=", ".join(names),
+    )
+    found = compiled(source)
+    assert "torch.einsum(" not in found.text
+    found.check()
+
+
+def test_several_einsums_do_not_share_names(compiled, task):
+    step = "torch.einsum('bclhn,bcshn,bhcls,bcshp->bclhp', a, b, c, d)"
+    shapes = CONTRACTED["bclhn,bcshn,bhcls,bcshp->bclhp"]
+    body = f"d = {step}[:, :, :1].expand_as(d) + d\n" * 3 + "return d"
+    compiled(task(body, ", ".join(f"torch.randn{shape}" for shape in shapes), arguments="a, b, c, d")).check()
+
+
+@pytest.mark.parametrize("name", STAYING)
+def test_what_is_no_matrix_product_stays_or_is_the_same(compiled, task, name):
+    equation, shapes = STAYING[name]
+    names = "abcd"[: len(shapes)]
+    body = f"return torch.einsum('{equation}', {', '.join(names)}) + 1"
+    compiled(task(body, ", ".join(f"torch.randn{shape}" for shape in shapes), arguments=", ".join(names))).check()
+
+
 def test_attention_with_wide_heads_is_products_and_a_softmax(compiled, task):
     body = "return F.scaled_dot_product_attention(q, k, v, scale=0.1)"
     found = compiled(task(body, "torch.randn(2, 3, 40, 160), torch.randn(2, 3, 50, 160), torch.randn(2, 3, 50, 24)", arguments="q, k, v"))
