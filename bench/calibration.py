@@ -370,6 +370,7 @@ def main() -> int:
     if arguments.summary:
         if arguments.join:
             join(arguments.summary, arguments.join)
+            arguments.summary = [str(arguments.join)]  # it may be one of the files that were joined: then its rows would count twice
         if arguments.estimate_again:
             return estimate_again(arguments.summary, arguments.estimate_again)
         return summary(arguments.summary)
