@@ -1,0 +1,129 @@
+"""Who uses a host's processors, and who its GPU, while a sitting runs beside it:
+
+    python bench/occupancy.py --out FILE.json [--every 0.5]      until SIGTERM or SIGINT
+
+Processor time by kind of process (one that begins and ends between two looks is not seen), the load of the host over time, and for how much of the time
+a judge had the device for itself (`measuring`), waited for others to come to a stop (`draining`) or nobody asked for it (`free`), as the lock files of
+`verifier/gate.py` show. Nothing is stopped or asked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import time
+from collections import defaultdict
+from contextlib import suppress
+from pathlib import Path
+from tempfile import gettempdir
+
+TICK = os.sysconf("SC_CLK_TCK")
+LOCKS_EVERY = 0.05  # seconds
+PROGRAMS = {  # by the name of the program
+    "nvcc": {"nvcc", "cicc", "ptxas", "cudafe++", "fatbinary", "nvlink"},
+    "host compiler": {"cc1plus", "g++", "gcc", "c++", "ld", "collect2", "as", "lto1", "x86_64-linux-gn"},
+    "bubblewrap": {"bwrap"},
+}
+COMMANDS = [  # the first whose words are in the command line
+    ("inductor's workers", ("compile_worker",)),
+    ("party", ("verifier.party",)),
+    ("judge", ("verifier.opening",)),
+    ("solver", ("bench.sweep.device", "-m agents")),
+    ("sweep", ("bench.sweep",)),
+]
+
+
+class Processes:
+    """Processor seconds of every process that was seen, by process and the time at which it began."""
+
+    def __init__(self) -> None:
+        self.seen: dict[tuple[int, int], dict] = {}
+        self.first = True
+
+    def look(self) -> None:
+        for folder in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError, ValueError, IndexError):
+                name, _, rest = (folder / "stat").read_text(errors="replace").rpartition(")")
+                fields = rest.split()
+                key = int(folder.name), int(fields[19])
+                seconds = (int(fields[11]) + int(fields[12])) / TICK
+                if key not in self.seen:
+                    program = name.partition("(")[2]
+                    command = (folder / "cmdline").read_text(errors="replace").replace("\0", " ")
+                    before = seconds if self.first else 0.0
+                    self.seen[key] = {"kind": kind(program, command), "command": command[-100:], "first": time.monotonic(), "before": before}
+                self.seen[key] |= {"seconds": seconds, "last": time.monotonic()}
+        self.first = False
+
+    def table(self) -> dict[str, dict]:
+        kinds = defaultdict(list)
+        for process in self.seen.values():
+            kinds[process["kind"]].append(process)
+        found = {}
+        for name, members in kinds.items():
+            spent = sorted(((one["seconds"] - one["before"], one["last"] - one["first"], one["command"]) for one in members), reverse=True)
+            found[name] = {
+                "processes": len(members),
+                "seconds": round(sum(seconds for seconds, _, _ in spent), 1),
+                "each": [[round(seconds, 1), round(lived, 1)] for seconds, lived, _ in spent],
+                "dearest": [command for _, _, command in spent[:5]],
+            }
+        return dict(sorted(found.items(), key=lambda pair: -pair[1]["seconds"]))
+
+
+def kind(program: str, command: str) -> str:
+    by_program = next((name for name, programs in PROGRAMS.items() if program in programs), None)
+    return by_program or next((name for name, words in COMMANDS if any(word in command for word in words)), "other")
+
+
+class Turns:
+    def __init__(self) -> None:
+        self.looks = {"measuring": 0, "draining": 0, "free": 0}
+        self.runs: list[tuple[str, float]] = []  # what it was, and for how long without a change
+        self.since, self.now = time.monotonic(), "free"
+
+    def look(self) -> None:
+        files = {}
+        for path in Path(gettempdir()).glob("stitchwork-*"):
+            if path.suffix in (".turn", ".floor"):
+                with suppress(OSError):
+                    files[path.stat().st_ino] = path.suffix
+        locks = [line.split() for line in Path("/proc/locks").read_text().splitlines() if " WRITE " in line and "->" not in line]
+        held = {files.get(int(fields[5].rpartition(":")[2])) for fields in locks}
+        state = "measuring" if {".turn", ".floor"} <= held else "draining" if ".turn" in held else "free"
+        self.looks[state] += 1
+        if state != self.now:
+            self.runs.append((self.now, round(time.monotonic() - self.since, 2)))
+            self.since, self.now = time.monotonic(), state
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--every", type=float, default=0.5, help="seconds between two looks at the processes")
+    arguments = parser.parse_args()
+    ended: list[int] = []
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, frame: ended.append(number))
+    processes, turns, loads = Processes(), Turns(), []
+    begin, next_look, next_load = time.monotonic(), 0.0, 0.0
+    while not ended:
+        now = time.monotonic() - begin
+        turns.look()
+        if now >= next_look:
+            processes.look()
+            next_look = now + arguments.every
+        if now >= next_load:
+            busy = [int(value) for value in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+            loads.append((round(now), round((sum(busy) - busy[3] - busy[4]) / TICK, 1), *map(float, Path("/proc/loadavg").read_text().split()[:1])))
+            next_load = now + 10
+        time.sleep(LOCKS_EVERY)
+    facts = {"processors": os.cpu_count(), "allowed": len(os.sched_getaffinity(0)), "seconds": round(time.monotonic() - begin, 1)}
+    document = facts | {"device": turns.looks, "turns": turns.runs, "kinds": processes.table(), "busy_seconds_and_load": loads}
+    arguments.out.write_text(json.dumps(document, indent=1))
+
+
+if __name__ == "__main__":
+    main()
