@@ -2,9 +2,9 @@
 
     python bench/occupancy.py --out FILE.json [--every 0.5]      until SIGTERM or SIGINT
 
-Processor time by kind of process (one that begins and ends between two looks is not seen), the load of the host over time, and for how much of the time
-a judge had the device for itself (`measuring`), waited for others to come to a stop (`draining`) or nobody asked for it (`free`), as the lock files of
-`verifier/gate.py` show. Nothing is stopped or asked.
+Processor time by kind of process (one that begins and ends between two looks is not seen), the load of the host over time, and for how much of the
+time a judge had the device for itself (`measuring`), waited for others to come to a stop (`draining`) or nobody asked for it (`free`), as the lock
+files of `verifier/gate.py` show. Nothing is stopped or asked.
 """
 
 from __future__ import annotations

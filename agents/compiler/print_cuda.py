@@ -11,6 +11,7 @@ from agents.compiler.kernels.cuda_body import Body, array_bytes, read_again, sha
 from agents.compiler.kernels.cuda_lanes import Lanes, held_loads
 from agents.compiler.kernels.expressions import CUDA, POINTED, Expressions, functions_used, halves_used
 from agents.compiler.kernels.math_cuda import TYPES, sources
+from agents.compiler.kernels.merged import merged
 from agents.compiler.kernels.one_pass import one_pass
 from agents.compiler.kernels.shape import Shape
 from agents.compiler.kernels.stripes import stages_bytes
@@ -34,7 +35,7 @@ def print_source(kernels: list[tuple[Kernel, Shape, list[str]]], printed: Mappin
         *sources(used, "\n".join(texts)),
         *texts,
     ]
-    return "\n".join([*parts, *print_families(printed)])
+    return merged("\n".join([*parts, *print_families(printed)]))
 
 
 def print_families(printed: Mapping[str, tuple[Printed, list[Kernel], list[str]]]) -> list[str]:

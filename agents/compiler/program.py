@@ -14,6 +14,7 @@ from agents.compiler.plan import CompilerPlan
 from agents.compiler.task_text import TaskText
 
 HELPER = Path(__file__).resolve().parents[2] / "verifier" / "build" / "inline_helper.py"
+NUMBER = re.compile(r"\b\d+\b")
 
 
 def print_program(plan: CompilerPlan, task_source: str, options: Options) -> str:
@@ -56,14 +57,17 @@ def _header(plan: CompilerPlan, forward: Forward) -> str:
     lines = [f"Kernels in {device} for this task, printed by Stitchwork's built-in compiler.", ""]
     own = [g for g in plan.groups if g.id in forward.own_groups]
     rest = [g for g in plan.groups if g.id not in forward.own_groups]
+
+    def times(alike: list[Any]) -> str:
+        return f" ({len(alike)} times)" if len(alike) > 1 else ""
+
     lines.append("Own kernels:")
-    for title, ids in _gathered(own):
-        lines.append(f"- {title}{f' ({len(ids)} times)' if len(ids) > 1 else ''}: {ids[0].reason}")
+    for title, alike, reason in _gathered(own):
+        lines.append(f"- {title}{times(alike)}: {reason}")
     if rest:
         lines += ["", "Left to PyTorch and its libraries:"]
-        for title, ids in _gathered(rest):
-            why = forward.refused.get(ids[0].id, ids[0].reason)
-            lines.append(f"- {title}{f' ({len(ids)} times)' if len(ids) > 1 else ''}: {why}")
+        for title, alike, reason in _gathered(rest):
+            lines.append(f"- {title}{times(alike)}: {forward.refused.get(alike[0].id, reason)}")
     if notes := forward.network.notes:
         lines += ["", "Identities of algebra:", *(f"- {note}" for note in notes)]
     applied = [s for s in forward.applied if s]
@@ -73,11 +77,24 @@ def _header(plan: CompilerPlan, forward: Forward) -> str:
     return "\n".join(lines).replace("\\", "/").replace('"""', "'''") + "\n"
 
 
-def _gathered(groups: list[Any]) -> list[tuple[str, list[Any]]]:
+def _gathered(groups: list[Any]) -> list[tuple[str, list[Any], str]]:
+    """Groups that are alike but for numbers, with what is said of them all: "64 to 1920 rows of 7840 elements"."""
     found: dict[tuple[str, str], list[Any]] = {}
     for group in groups:
-        found.setdefault((group.title, group.reason), []).append(group)
-    return [(title, ids) for (title, _), ids in found.items()]
+        found.setdefault((group.title, NUMBER.sub("#", group.reason)), []).append(group)
+    return [(title, alike, _ranges([group.reason for group in alike])) for (title, _), alike in found.items()]
+
+
+def _ranges(texts: list[str]) -> str:
+    """The one text that all of them are, but for numbers; those as ranges."""
+    columns = zip(*(NUMBER.findall(text) for text in texts), strict=True)
+    ends = iter([sorted(column, key=int) for column in columns])
+
+    def told(match: re.Match[str]) -> str:
+        values = next(ends)
+        return values[0] if values[0] == values[-1] else f"{values[0]} to {values[-1]}"
+
+    return NUMBER.sub(told, texts[0])
 
 
 def _kernels(forward: Forward, language: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from agents.compiler import Options, print_program
-from agents.compiler.cost import times
+from agents.compiler.cost import launch_bound, times
 from agents.compiler.knobs import Number, numbers, with_numbers
 from agents.compiler.tuned import fingerprints, with_tuned
 from agents.plan_edits import first_options
@@ -19,6 +19,7 @@ from agents.span import Span
 from verifier.report import Report
 
 LEAVE = "leave-to-library"
+GRAPH = "cuda-graph"
 
 
 class BuiltInCoder:
@@ -29,6 +30,9 @@ class BuiltInCoder:
         if parent is None or advice is None or parent.edit.options is None:  # no options: a model wrote it, before a fork of the run
             options = first_options(compiled, situation.plan.payload)
             says = [*first_words(compiled)]
+            if launch_bound(compiled.plan) and not situation.orders.refuses(GRAPH) and not options.on(GRAPH):
+                options = options.with_strategy(GRAPH)
+                says.append(f"Its {len(compiled.plan.groups)} groups are shorter than their launches, so these are recorded as a CUDA graph.\n")
             if situation.tuned:
                 kernels = fingerprints(compiled.plan, situation.task_source, options)
                 options = with_tuned(options, kernels, situation.tuned)
