@@ -11,10 +11,11 @@ import operator
 import re
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
+from torch._decomp import decompositions as torch_decompositions
 from torch.utils import _pytree as pytree
 
 from verifier.graph import Capture, Graph, GraphInput, Node
@@ -74,6 +75,8 @@ KEEP = frozenset(
         "embedding",
         "lstm.input",
         "gru.input",
+        "rnn_tanh.input",
+        "rnn_relu.input",
         "dropout",
         "upsample_nearest2d",
         "upsample_bilinear2d",
@@ -110,7 +113,8 @@ def capture(model: torch.nn.Module, inputs: list[Any], task_source: str, mode: s
 
 def export(model: torch.nn.Module, inputs: list[Any]) -> torch.export.ExportedProgram:
     def once() -> torch.export.ExportedProgram:
-        return torch.export.export(model, tuple(inputs), strict=False).run_decompositions(decompositions())
+        with recurrent_layers_by_shape():
+            return torch.export.export(model, tuple(inputs), strict=False).run_decompositions(decompositions())
 
     try:
         return once()
@@ -119,6 +123,28 @@ def export(model: torch.nn.Module, inputs: list[Any]) -> torch.export.ExportedPr
             raise
     with attributes_as_buffers(model):
         return once()
+
+
+@contextlib.contextmanager
+def recurrent_layers_by_shape() -> Iterator[None]:
+    """While a model is exported, a layer of a recurrence, which stays an operator (`KEEP`), says only what shape its results have. On a GPU, PyTorch
+    finds that out by going through each of its steps (a minute for six layers of 512); and 2.11 tells last states of an LSTM with an axis too many."""
+    before = torch_decompositions.one_layer_lstm, torch_decompositions.one_layer_rnn
+    torch_decompositions.one_layer_lstm, torch_decompositions.one_layer_rnn = _lstm_layer, _rnn_layer
+    try:
+        yield
+    finally:
+        torch_decompositions.one_layer_lstm, torch_decompositions.one_layer_rnn = before
+
+
+def _lstm_layer(inputs: torch.Tensor, hidden: Sequence[torch.Tensor], *args: Any, **kwargs: Any) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
+    """`inputs` (steps, batch, features); of `hidden` each (batch, units)."""
+    out = hidden[0].new_empty((inputs.shape[0], *hidden[0].shape))
+    return out, tuple(state.new_empty(state.shape) for state in hidden[:2])
+
+
+def _rnn_layer(inputs: torch.Tensor, hidden: torch.Tensor, *args: Any, **kwargs: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    return hidden.new_empty((inputs.shape[0], *hidden.shape)), hidden.new_empty(hidden.shape)
 
 
 @contextlib.contextmanager

@@ -201,8 +201,10 @@ class Sitting:
 
 
 def the_hosts(row: dict[str, Any]) -> bool:
-    """Whether a row says nothing about the compiler, but that the verifier could not do its work: where others share the device, perhaps for them."""
-    return row["status"] in ("infrastructure_error", "inconclusive") or "the verifier could not do the job" in row.get("why", "")
+    """Whether a row says nothing about the compiler, but that the verifier could not do its work or that memory ran out: where others share the
+    device, perhaps for them."""
+    why = row.get("why", "")
+    return row["status"] in ("infrastructure_error", "inconclusive") or "the verifier could not do the job" in why or "out of memory" in why
 
 
 def answer(worker: subprocess.Popen[str]) -> dict[str, Any] | None:

@@ -14,7 +14,7 @@ from bench.sweep import tables
 from bench.sweep.__main__ import anew, to_do
 from bench.sweep.accepting import accept
 from bench.sweep.rows import measured, report_of, row_of
-from bench.sweep.running import Sitting
+from bench.sweep.running import Sitting, the_hosts
 from bench.sweep.store import Store, merged
 from bench.sweep.tasks import NoSuchTasks, items, sets_of, to_accept
 from verifier.cli import table
@@ -289,3 +289,16 @@ def test_acceptance_is_asked_once_for_a_program_and_again_for_another(tmp_path, 
     store.finished("level1/9_Tall fp32-strict", row(3.0, 1.5, program="b"), tmp_path / "best.py")
     accept(store, checkout, ["cuda:0"], None)
     assert asked[2:] == [("0", ["9_Tall"])]
+
+
+@pytest.mark.parametrize(
+    ("status", "why", "tried_again"),
+    [
+        ("inconclusive", "the machine is too busy", True),
+        ("crashed", "no candidate was confirmed: crashed: OutOfMemoryError when the program was constructed: CUDA out of memory.", True),
+        ("crashed", "no candidate was confirmed: crashed: an illegal address", False),
+        ("wrong_result", "", False),
+    ],
+)
+def test_what_other_runs_on_the_device_may_be_to_blame_for(status, why, tried_again):
+    assert the_hosts({"status": status, "why": why}) is tried_again

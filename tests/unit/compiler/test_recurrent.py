@@ -1,11 +1,14 @@
 """Recurrent layers against PyTorch, by the emulator with all blocks live at once: kinds, directions, layouts, results, numbers; unrolled loops."""
 
 import pytest
+from torch._decomp import decompositions
 
 from agents.compiler import DeviceFigures, Options, print_program
 from agents.compiler.families import recurrent
 from agents.compiler.knobs import numbers
 from tests.emulator import as_cpp
+from tests.unit.compiler.loading import load
+from verifier.capture import capture
 
 SMALL = DeviceFigures.h200().model_copy(update={"units": 6})
 
@@ -136,3 +139,20 @@ def test_what_is_left_to_the_library_and_why(compiled, task):
         found = compiled(task("return self.net(x)", "torch.randn(4, 2, 8)", f"self.net = {module}"), figures=SMALL)
         assert any(reason in group.reason for group in found.plan.groups), [group.reason for group in found.plan.groups]
         assert "recurrent" not in [group.family for group in found.plan.groups]
+
+
+@pytest.mark.parametrize(("kind", "layer"), [("LSTM", "lstm"), ("GRU", "gru"), ("RNN", "rnn_tanh")])
+def test_recurrences_are_captured_by_shape_where_pytorch_would_go_through_their_steps(monkeypatch, task, kind, layer):
+    """As on every device but the CPU; there PyTorch 2.11 besides tells last states of an LSTM with an axis too many."""
+    own = "one_layer_lstm" if kind == "LSTM" else "one_layer_rnn"
+    before = getattr(decompositions, own)
+    monkeypatch.setattr(decompositions, "select_one_layer_lstm_function", lambda *args: decompositions.one_layer_lstm)
+    for cell in ("lstm_cell", "gru_cell"):
+        monkeypatch.setattr(decompositions, cell, None)  # no step is taken
+    states = "self.net(x)[1][0]" if kind == "LSTM" else "self.net(x)[1]"
+    source = task(f"return {states}[-1] * 2", "torch.randn(3, 5, 8)", f"self.net = nn.{kind}(8, 12, 2, batch_first=True, bidirectional=True)")
+    names = load(source, "task")
+    found = capture(names["Model"](), names["get_inputs"](), source, "train")
+    shapes = {node.name: [tuple(spec.shape) for spec in node.outputs] for node in found.graph.nodes}
+    assert shapes[layer] == [(3, 5, 24), *[(4, 3, 12)] * (2 if kind == "LSTM" else 1)] and shapes["mul"] == [(3, 12)]
+    assert getattr(decompositions, own) is before
