@@ -32,11 +32,14 @@ for name in ("torch", "triton", "sympy", "numpy", "mpmath"):
   "$python" -m compileall -q -j "$(nproc)" $folders
 }
 # Builds and torch.compile's helpers, most of a run's time, go on while another run measures, on processors where nothing is timed (STITCH_STILL).
-# KernelBench with the built-in compiler, on from START (a folder of an earlier sitting) or from the results here. sweep.tar.gz holds the folder
-# for the next START and for `python -m bench.sweep tables FOLDER`.
+# KernelBench with the built-in compiler, on from START (a folder of an earlier sitting), from an earlier sitting in the same $OUT, whose interrupted runs
+# go on, or from the results here. sweep.tar.gz holds the folder for the next START and for `python -m bench.sweep tables FOLDER`.
 sweep() {
-  local start=${START:-$(mktemp -d)}
-  if [[ -z ${START:-} && -e $results/kernelbench-h200.json ]]; then
+  local start=${START:-}
+  [[ -n $start ]] || start=$(mktemp -d)
+  if [[ -z ${START:-} && -e $out/sweep.tar.gz ]]; then
+    tar -xzf "$out/sweep.tar.gz" -C "$start" && start=$start/sweep
+  elif [[ -z ${START:-} && -e $results/kernelbench-h200.json ]]; then
     cp "$results/kernelbench-h200.json" "$start/kernelbench.json"
     cp "$results/kernelbench-h200-programs.tar.gz" "$start/programs.tar.gz"
   fi

@@ -21,7 +21,7 @@ from pathlib import Path
 from bench.sweep import tables
 from bench.sweep.accepting import accept
 from bench.sweep.rows import dumped
-from bench.sweep.running import LAST_SECONDS, Sitting
+from bench.sweep.running import FEW_SPARES, LAST_SECONDS, MANY, WORTH_BEGINNING, Sitting
 from bench.sweep.store import ROWS, Store, merged
 from bench.sweep.tasks import ROOT, USUAL, Item, NoSuchTasks, items, sets_of
 
@@ -67,6 +67,13 @@ def parser() -> argparse.ArgumentParser:
     )
     run.add_argument("--shuffle", action="store_true", help="in an order that looks random and stays, not that of the sets: a fair sample early")
     run.add_argument("--limit-seconds", type=float, help="of the whole sitting; what is not done by then waits for the next")
+    run.add_argument(
+        "--begin-seconds",
+        type=float,
+        default=WORTH_BEGINNING,
+        metavar="S",
+        help="that must be left for another task to be begun: with some 150 in the last sitting for a while the runs under way finish sooner",
+    )
     run.add_argument("--task-seconds", type=float, default=900, help="after which a task is given up as failed")
     run.add_argument("--budget-candidates", default="6", metavar="N")
     run.add_argument("--budget-seconds", default="600", metavar="S", help="of a run's search; confirming the winner is kept back from it")
@@ -80,7 +87,11 @@ def parser() -> argparse.ArgumentParser:
     warm = "begin with the numbers and records that earlier sittings left in KEPT, and leave some: for rows made --again"
     run.add_argument("--warm", action="store_true", help=f"{warm}; a row says it. Without: every task as if it were the first on this device")
     run.add_argument("--share", type=int, default=1, metavar="N", help="workers a device; one measures while the others stand still (default: 1)")
-    run.add_argument("--spares", type=int, help="processes that each verifier keeps ready")
+    run.add_argument(
+        "--spares",
+        type=int,
+        help=f"processes that each verifier keeps ready (default: 9, on the CPU 3; {FEW_SPARES} with more than {MANY} workers a device)",
+    )
     run.add_argument("--data-dir", type=Path, default=ROOT / ".data" / "sweep", help="build caches, a folder a device")
     run.add_argument("--traces", action="store_true", help="leave the runs in work/runs of --data-dir")
     run.add_argument("--accept", action="store_true", help="once all rows are there: KernelBench's own evaluation of the ten's programs and 20 more")
@@ -114,6 +125,7 @@ def sitting(arguments: argparse.Namespace) -> int:
     limit = arguments.limit_seconds
     series = Sitting(store, devices, arguments.data_dir, [*given, *experience], limit, arguments.task_seconds, begun=begun)
     series.spares, series.share, series.keep_traces = arguments.spares, arguments.share, arguments.traces
+    series.begin_seconds = arguments.begin_seconds
     series.run(waiting)
     left = [item.key for item in waiting if item.key not in series.finished]
     if arguments.accept and not left and series.left() > 2 * LAST_SECONDS and arguments.checkout is not None:

@@ -25,6 +25,7 @@ from bench.sweep.tasks import ROOT, Item, needs
 
 LAST_SECONDS = 20.0  # of a sitting: to interrupt runs, end processes and pack
 WORTH_BEGINNING = 15.0  # seconds that must be left for another task
+MANY, FEW_SPARES = 4, 4  # more workers than this on a device have so few spares each: they all start at once, and importing torch takes 2 s
 TRIES = 2  # of a task whose worker dies
 
 
@@ -42,6 +43,7 @@ class Sitting:
     share: int = 1  # workers a device
     memory: float = 120 * 2.0**30  # bytes of a device that its workers share
     keep_traces: bool = False
+    begin_seconds: float = WORTH_BEGINNING
     begun: float = field(default_factory=time.monotonic)
 
     def run(self, items: Sequence[Item]) -> None:
@@ -86,7 +88,7 @@ class Sitting:
     def _next(self, device: str) -> Item | None:
         """The next task for which this device has memory beside what its other workers do; waits where there is none yet."""
         with self.changed:
-            while not self.stopped and self.left() >= LAST_SECONDS + WORTH_BEGINNING and self.waiting:
+            while not self.stopped and self.left() >= LAST_SECONDS + self.begin_seconds and self.waiting:
                 for item in self.waiting:
                     if self._needs(item) <= self.room[device]:
                         self.waiting.remove(item)
@@ -130,7 +132,8 @@ class Sitting:
     def _start(self, device: str, number: int) -> subprocess.Popen[str] | None:
         name = f"{device.replace(':', '-')}{f'-{number}' if number else ''}"
         command = [sys.executable, "-m", "bench.sweep.device", "--device", device, "--data-dir", str(self.data_dir / name)]
-        command += ["--spares", str(self.spares)] if self.spares is not None else []
+        spares = FEW_SPARES if self.spares is None and self.share > MANY else self.spares
+        command += ["--spares", str(spares)] if spares is not None else []
         with (self.store.work / f"{name}.log").open("ab") as log:
             worker = subprocess.Popen([*command, *self.given], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True)
         with self.lock:

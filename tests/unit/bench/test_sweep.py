@@ -131,6 +131,12 @@ def test_what_the_host_is_to_blame_for_is_tried_again_without_others(tmp_path, c
     assert series.alone == {"level1/5_tight fp32-strict"} and series.room == {"a:0": series.memory}
 
 
+def test_near_its_end_a_sitting_begins_nothing_more(tmp_path, checkout):
+    series = Faked(Store(tmp_path / "one"), ["a:0"], tmp_path, [], 60.0, 900.0, begin_seconds=100.0)
+    series.run(items(["level1"], checkout))
+    assert not series.store.rows and not series.finished
+
+
 def test_finished_rows_outlive_a_sitting_and_interrupted_runs_go_on(tmp_path, checkout, monkeypatch):
     class Short(Faked):
         def _solve(self, device, worker, item):
@@ -144,9 +150,8 @@ def test_finished_rows_outlive_a_sitting_and_interrupted_runs_go_on(tmp_path, ch
         (checkout / "KernelBench" / "level3" / f"{name}.py").write_text("# a task\n")
     wanted = items(["level3"], checkout)
     monkeypatch.setattr("bench.sweep.running.LAST_SECONDS", 0.5)
-    monkeypatch.setattr("bench.sweep.running.WORTH_BEGINNING", 0.1)
     store = Store(tmp_path / "one")
-    series = Short(store, ["a:0", "a:1"], tmp_path, [], 4.0, 900.0)
+    series = Short(store, ["a:0", "a:1"], tmp_path, [], 4.0, 900.0, begin_seconds=0.1)
     series.run(wanted)
     again = Store(tmp_path / "two", tmp_path / "one")
     assert set(again.rows) == {item.key for item in wanted} - {"level3/3_slow fp32-strict"}
