@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from agents.compiler.ir import FLOATS
 from agents.compiler.layout import contiguous_strides
 from agents.compiler.values import plain, refs
 from verifier.graph import Node
@@ -65,7 +66,7 @@ class Roller:
         """What `node` is, if it is the activation of a step."""
         kind = ACTIVATIONS.get(node.op)
         made = self.by_name.get(node.args[0]["ref"]) if kind else None
-        if made is None or self.single(made.name) is None or node.outputs[0].dtype != "float32":
+        if made is None or self.single(made.name) is None or node.outputs[0].dtype not in FLOATS:
             return None
         if made.op == LINEAR:
             joined = self.by_name.get(made.args[0]["ref"])
@@ -138,7 +139,7 @@ class Roller:
         """The operators that compute all states, and what takes the place of each."""
         first = self.by_name[chain[0].state]
         product = self.by_name[first.args[0]["ref"]]
-        name, shape = f"{first.name}_steps", first.outputs[0].shape
+        name, shape, dtype = f"{first.name}_steps", first.outputs[0].shape, first.outputs[0].dtype
         batch, hidden = shape[-2], shape[-1]
         made: list[Node] = []
 
@@ -149,7 +150,7 @@ class Roller:
             return {"ref": own}
 
         def spec(*sizes: int, stride: tuple[int, ...] | None = None) -> TensorSpec:
-            return TensorSpec(shape=sizes, dtype="float32", stride=stride)
+            return TensorSpec(shape=sizes, dtype=dtype, stride=stride)
 
         if chain[0].joined:
             weight, bias = product.args[1], product.args[2] if len(product.args) > 2 else None
@@ -169,7 +170,7 @@ class Roller:
             for at, bias in enumerate(biases):
                 if bias is None:
                     zero = make(f"{name}_zero", "aten.full.default", [[hidden], 0], spec(hidden))
-                    made[-1].kwargs.update({"dtype": "torch.float32", "device": "input"})
+                    made[-1].kwargs.update({"dtype": f"torch.{dtype}", "device": "input"})
                     biases[at] = zero
         start = make(f"{name}_first", "aten.view.default", [{"ref": chain[0].before}, [1, batch, hidden]], spec(1, batch, hidden))
         weights = [own, recurrent, *(biases if biases != [None, None] else [])]
@@ -212,11 +213,12 @@ def gathered(nodes: list[Node], specs: dict[str, TensorSpec]) -> list[Node]:
             found.append(node.model_copy(update={"op": "aten.view.default", "args": [{"ref": whole}, list(shape)], "kwargs": {}}))
         else:
             steps, batch, depth = specs[whole].shape
-            rows = TensorSpec(shape=(steps * batch, depth), dtype="float32")
+            dtype = specs[whole].dtype
+            rows = TensorSpec(shape=(steps * batch, depth), dtype=dtype)
             specs[f"{node.name}_rows"] = rows
             together = {"op": "aten.view.default", "args": [{"ref": whole}, [steps * batch, depth]], "kwargs": {}, "outputs": [rows]}
             found.append(node.model_copy(update={"name": f"{node.name}_rows", **together}))
-            product = TensorSpec(shape=(steps * batch, shape[-1]), dtype="float32")
+            product = TensorSpec(shape=(steps * batch, shape[-1]), dtype=dtype)
             flat = shape == product.shape
             named = node.name if flat else f"{node.name}_product"
             specs[named] = product

@@ -18,6 +18,7 @@ from agents.compiler.families import recurrent_cuda
 from agents.compiler.families.family import Cost, Match, Printed, Setting, Work, plain_cost
 from agents.compiler.families.recurrent_cuda import RESERVED
 from agents.compiler.families.recurrent_shape import Cells, Recurrence, Strided
+from agents.compiler.ir import FLOATS
 from agents.compiler.layout import Layout
 from agents.compiler.network import Network, count, plain
 from verifier.graph import Node
@@ -50,8 +51,6 @@ class Recurrent:
         kind = KINDS.get(node.op)
         if kind is None:
             return None
-        if setting.precision not in ("fp32-strict", "tf32"):
-            raise Refused(f"a recurrence under {setting.precision} is left to the library")
         recurrence, reads = read_layer(network, node, kind)
         found = {user.args[1]: user.name for user in (network.nodes[name] for name in network.users[node.name]) if user.op == "getitem"}
         if not found or node.name in network.results or len(found) != len(network.users[node.name]):
@@ -110,8 +109,9 @@ def read_layer(network: Network, node: Node, kind: str) -> tuple[Recurrence, lis
     if len(names) != each * layers * directions:
         raise Refused("a recurrence with projections is left to the library")
     values = [x, *states, *names]
-    if any(network.spec(value).dtype != "float32" for value in values):
-        raise Refused("a recurrence of other types than float32 is left to the library")
+    dtype = network.spec(x).dtype
+    if dtype not in FLOATS or any(network.spec(value).dtype != dtype for value in values):
+        raise Refused("a recurrence of several types, or of float64, is left to the library")
     shape = network.spec(x).shape
     if len(shape) != 3:
         raise Refused("a recurrence over one sequence without a batch is left to the library")
@@ -126,13 +126,13 @@ def read_layer(network: Network, node: Node, kind: str) -> tuple[Recurrence, lis
         kind=kind, steps=steps, batch=batch, inputs=shape[2], hidden=hidden, layers=layers, directions=directions, batch_first=bool(batch_first),
         x=Strided((*outer, layout.strides[2]), layout.offset), states=tuple(strided(network.layouts[state]) for state in states),
         weights=weights, matrices=tuple(tuple(strided(network.layouts[name]) for name in row[:2]) for row in weights),
-        names=(x, *states),
+        names=(x, *states), dtype=dtype,
     )  # fmt: skip
     if max(count(network.spec(layout.base)), found.exchange_bytes // 4) >= 2**31:
         raise Refused("a recurrence over 2^31 values or more is left to the library")
     aligned = [found.x, *(matrix for row in found.matrices for matrix in row)]
     if any(place.strides[-1] != 1 or place.offset % 4 or any(stride % 4 for stride in place.strides[:-1]) for place in aligned):
-        raise Refused("a recurrence whose rows do not begin at multiples of 16 bytes is left to the library")
+        raise Refused("a recurrence whose rows do not begin at multiples of four elements is left to the library")
     if any(not dense(network.layouts[name]) for row in weights for name in row[2:]):
         raise Refused("a bias with gaps is left to the library")
     if len({(row[0].strides, row[1].strides) for row in found.matrices[directions:]}) > 1:

@@ -7,16 +7,16 @@ import re
 from agents.compiler.families.family import NAME, Printed, Work
 from agents.compiler.families.pool import parameters
 from agents.compiler.families.recurrent_shape import SPAN, Cells, Recurrence, Strided
-from agents.compiler.families.recurrent_text import SHARED, SIGMOID
+from agents.compiler.families.recurrent_text import shared
 from agents.compiler.ir import Argument
-from agents.compiler.kernels.expressions import CUDA
+from agents.compiler.kernels.expressions import CUDA, POINTED
 from agents.compiler.network import count
 
 RESERVED = (
     "x", "h0", "c0", "weights", "memory", "inputs", "before", "warp", "lane", "chain", "first_unit", "first_b", "cell", "unit", "b",
     "owner", "stage", "layer", "direction", "row", "bias", "state", "below", "own", "ahead", "step", "t", "sum", "value", "hidden",
     "feature", "at", "exchange", "scratch", "last_hidden", "last_cell", "input_weights", "hidden_weights", "k", "i", "reset",
-    "update", "fresh", "read_ahead", "place",
+    "update", "fresh", "read_ahead", "place", "four",
 )  # fmt: skip
 
 
@@ -35,7 +35,7 @@ class Kernel:
         arguments = work.arguments(*named, *rows)
         self.weights = arguments[len(named) : len(named) + len(rows)]
         own = [(index, name) for index, name in ((1, "last_hidden"), (2, "last_cell")) if index in results and index != self.shown]
-        self.extra = [Argument(name, results[i], "float32", count(network.spec(results[i])), written=True) for i, name in own]
+        self.extra = [Argument(name, results[i], recurrence.dtype, count(network.spec(results[i])), written=True) for i, name in own]
         self.arguments = [*arguments, *self.extra]
         self.passed = [argument for argument in self.arguments if argument not in self.weights]  # by itself; weights go in a struct
 
@@ -53,14 +53,13 @@ class Kernel:
             f"{cells.blocks(found)} blocks of {cells.threads} threads, all at once, {cells.units} units a block; weights stay in registers, hidden "
             f"states go through {found.exchange_bytes / 2**20:.1f} MiB of scratch memory.",
         ]  # fmt: skip
-        shared = [SHARED, SIGMOID] if found.kind in ("lstm", "gru") else [SHARED]
-        return Printed(source, self.arguments, shared=shared, scratch=found.exchange_bytes, comment=comment)
+        return Printed(source, self.arguments, shared=shared(found.kind, found.dtype), scratch=found.exchange_bytes, comment=comment)
 
     def weights_type(self) -> list[str]:
         biases = [f"*input_bias[{self.sets}], *hidden_bias[{self.sets}]"] if len(self.found.weights[0]) == 4 else []
         fields = ", ".join([f"*input[{self.sets}], *hidden[{self.sets}]", *biases])
         which = "layer and direction" if self.found.directions == 2 else "layer"
-        return [f"struct {NAME}_Weights {{", f"    const float {fields};  // of each {which}", "};", ""]
+        return [f"struct {NAME}_Weights {{", f"    const {POINTED[self.found.dtype]} {fields};  // of each {which}", "};", ""]
 
     # -- the kernel ----------------------------------------------------------------------------------------------------------
 
@@ -176,23 +175,27 @@ class Kernel:
         for s in range(found.sums):
             at = f"{min(s, found.gates - 1) * found.hidden} + unit" if s else "unit"
             apart = found.kind == "gru"
-            both = f"weights.input_bias[row][{at}] + weights.hidden_bias[row][{at}]"
-            one = f"weights.{'input' if s == 2 else 'hidden'}_bias[row][{at}]"
+            both = self.widened(f"weights.input_bias[row][{at}]") + " + " + self.widened(f"weights.hidden_bias[row][{at}]")
+            one = self.widened(f"weights.{'input' if s == 2 else 'hidden'}_bias[row][{at}]")
             lines.append(f"    bias[{s}] = {one if apart and s >= 2 else both};")
         return [*lines, "}"]
+
+    def widened(self, element: str) -> str:
+        return element if self.found.dtype == "float32" else f"(float){element}"
 
     def first_states(self) -> list[str]:
         found = self.found
         lines = []
         wanted = {"lstm": [("state", "c0", found.states[-1])], "gru": [("state", "h0", found.states[0])]}.get(found.kind, [])
         for name, pointer, place in wanted:
-            lines.append(f"float {name} = owner ? {pointer}[{address(place, ('row', 'b', 'unit'))}] : 0.0f;")
+            element = self.widened(f"{pointer}[{address(place, ('row', 'b', 'unit'))}]")
+            lines.append(f"float {name} = owner ? {element} : 0.0f;")
         return lines
 
     def read_ahead(self) -> list[str]:
         """The lambda that starts the reads of one step's inputs."""
         found = self.found
-        own = f"*(const float4*)(x + {address(found.x, ('t', 'i', 'k'))})"
+        own = f"four(x + {address(found.x, ('t', 'i', 'k'))})"
         source = f"layer == 0 ? {own} : read_fresh({self.below()})" if found.layers > 1 else own
         inside = self.inside()
         body = [f"if ({inside})", f"    ahead[at] = {source};"] if inside else [f"ahead[at] = {source};"]
@@ -246,9 +249,9 @@ class Kernel:
         within = "place" if found.width == found.hidden_depth else f"i * {found.width} + k"
         source = f"own + {last} * {found.batch * found.width} + {within}"
         at = address(start, ("row", "i", "k"))
-        first = f"*(const float4*)(h0 + {at})"
+        first = f"four(h0 + {at})"
         if start.strides[2] != 1 or any(n % 4 for n in (*start.strides[:2], start.offset)):
-            first = "float4{" + ", ".join(f"h0[{at} + {n * start.strides[2]}]" for n in range(4)) + "}"
+            first = "float4{" + ", ".join(self.widened(f"h0[{at} + {n * start.strides[2]}]") for n in range(4)) + "}"
         inside = found.hidden < found.hidden_depth
         test = [f"if (k >= {found.hidden}) continue;"] if inside else []
         return [

@@ -32,6 +32,7 @@ class Recurrence:
     weights: tuple[tuple[str, ...], ...]
     matrices: tuple[tuple[Strided, Strided], ...]
     names: tuple[str, ...]  # values: x, hidden state, cell state
+    dtype: str = "float32"  # of all of these; sums, states and what goes from block to block are in fp32
 
     @property
     def gates(self) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from agents.compiler.kernels.expressions import POINTED
+
 SHARED = r"""// Hidden states on their way from block to block. One that has not been written yet is a NaN with these bits, which no arithmetic gives.
 constexpr unsigned ABSENT = 0xffffffffu;
 
@@ -22,7 +24,7 @@ __device__ __forceinline__ bool absent(float4 value) {
 
 // The weights of a warp's units over a depth: a lane has depths lane * 4 to lane * 4 + 3 of every 128; what lies outside the matrix is 0.
 template <int GATES, int UNITS, int DEPTHS>
-__device__ __forceinline__ void read_weights(float (&weights)[UNITS][GATES][DEPTHS], const float* from, int stride, int width, int hidden, int unit) {
+__device__ __forceinline__ void read_weights(float (&weights)[UNITS][GATES][DEPTHS], const TYPE* from, int stride, int width, int hidden, int unit) {
 #pragma unroll
     for (int u = 0; u < UNITS; ++u)
 #pragma unroll
@@ -31,7 +33,7 @@ __device__ __forceinline__ void read_weights(float (&weights)[UNITS][GATES][DEPT
             for (int at = 0; at < DEPTHS / 4; ++at) {
                 const int k = at * 128 + threadIdx.x % 32 * 4;
                 const bool inside = k < width && unit + u < hidden;
-                const float4 found = inside ? *(const float4*)(from + (long)(gate * hidden + unit + u) * stride + k) : float4{0.0f, 0.0f, 0.0f, 0.0f};
+                const float4 found = inside ? four(from + (long)(gate * hidden + unit + u) * stride + k) : float4{0.0f, 0.0f, 0.0f, 0.0f};
                 weights[u][gate][at * 4] = found.x;
                 weights[u][gate][at * 4 + 1] = found.y;
                 weights[u][gate][at * 4 + 2] = found.z;
@@ -100,6 +102,24 @@ template <int COUNT, int STEP> __device__ __forceinline__ int cell_of_lane() {
     }
 }
 """
+FOUR = """\
+// Four elements that lie side by side.
+__device__ __forceinline__ float4 four(const float* at) { return *(const float4*)at; }
+"""
+FOUR_HALVES = """\
+// Four elements that lie side by side.
+struct alignas(8) FourOfMemory { TYPE at[4]; };
+__device__ __forceinline__ float4 four(const TYPE* at) {
+    const FourOfMemory found = *(const FourOfMemory*)at;
+    return float4{(float)found.at[0], (float)found.at[1], (float)found.at[2], (float)found.at[3]};
+}
+"""
 SIGMOID = """\
 __device__ __forceinline__ float gate_open(float x) { return 1.0f / (1.0f + expf(-x)); }
 """
+
+
+def shared(kind: str, dtype: str) -> list[str]:
+    """What a kernel over `dtype` needs."""
+    texts = [FOUR if dtype == "float32" else FOUR_HALVES, SHARED, *([SIGMOID] if kind in ("lstm", "gru") else [])]
+    return [text.replace("TYPE", POINTED[dtype]) for text in texts]

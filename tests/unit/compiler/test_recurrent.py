@@ -61,6 +61,19 @@ def test_layers(emulated, task, name):
     found.check()
 
 
+@pytest.mark.parametrize("precision", ["bf16", pytest.param("fp16", marks=pytest.mark.slow)])
+def test_layers_of_16_bit_values(compiled, task, precision):
+    """Sums, states and what goes from block to block are in fp32: hardly more than the error of rounding the results once."""
+    body = "y, (h, c) = self.net(x, (h, c))\nreturn torch.relu(y), h, c"
+    init = "self.net = nn.LSTM(8, 12, 2, batch_first=True)"
+    source = task(body, "torch.randn(3, 4, 8), torch.randn(2, 3, 12), torch.randn(2, 3, 12)", init, "x, h, c")
+    found = compiled(source, figures=SMALL, precision=precision)
+    assert [group.family for group in found.plan.groups] == ["recurrent"], [group.reason for group in found.plan.groups]
+    found.text = quickly(print_program(found.plan, source, opened(found.plan)))
+    assert f"const {precision} *input[2], *hidden[2]" in found.text
+    found.check()
+
+
 LOOP = """hidden, outputs = h, []
 for step in range(x.shape[0]):
     hidden = torch.tanh(self.cell(torch.cat((x[step], hidden), dim=1)))
@@ -80,12 +93,21 @@ def test_unrolled_loops_are_rolled_up(emulated, compiled, task, name):
     source = task(body, inputs, init, "x, h")
     found = emulated(source)
     kinds = [group.family for group in found.plan.groups]
-    assert kinds.count("recurrent") == (2 if name == "module" else 1) and len(kinds) <= 6, [group.title for group in found.plan.groups]
+    assert kinds.count("recurrent") == 1 and len(kinds) <= 6, [group.title for group in found.plan.groups]
     found.check()
     if name == "by-hand":
         library = compiled(source)
         assert "rnn_tanh" in library.text
         library.check()
+
+
+def test_unrolled_loops_over_16_bit_values(compiled, task):
+    body, init, inputs = LOOPS["by-hand"]
+    source = task(body, inputs, init, "x, h")
+    found = compiled(source, figures=SMALL, precision="bf16")
+    assert [group.family for group in found.plan.groups].count("recurrent") == 1 and len(found.plan.groups) <= 6
+    found.text = quickly(print_program(found.plan, source, opened(found.plan)))
+    found.check()
 
 
 def test_what_is_no_whole_loop_stays(compiled, task):
