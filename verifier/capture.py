@@ -128,7 +128,7 @@ def export(model: torch.nn.Module, inputs: list[Any]) -> torch.export.ExportedPr
 @contextlib.contextmanager
 def recurrent_layers_by_shape() -> Iterator[None]:
     """While a model is exported, a layer of a recurrence, which stays an operator (`KEEP`), says only what shape its results have. On a GPU, PyTorch
-    finds that out by going through each of its steps (a minute for six layers of 512); and 2.11 tells last states of an LSTM with an axis too many."""
+    goes through each of its steps to know (a minute for six layers of 512), and 2.11 tells last states of an LSTM with an axis too many."""
     before = torch_decompositions.one_layer_lstm, torch_decompositions.one_layer_rnn
     torch_decompositions.one_layer_lstm, torch_decompositions.one_layer_rnn = _lstm_layer, _rnn_layer
     try:
