@@ -95,6 +95,7 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--data-dir", type=Path, default=ROOT / ".data" / "sweep", help="build caches, a folder a device")
     run.add_argument("--traces", action="store_true", help="leave the runs in work/runs of --data-dir")
     run.add_argument("--accept", action="store_true", help="once all rows are there: KernelBench's own evaluation of the ten's programs and 20 more")
+    run.add_argument("--accept-share", type=int, default=1, metavar="N", help="processes a device for that: with more than one, no times are kept")
     run.set_defaults(act=sitting)
     merge = commands.add_parser("merge", help="several sittings as one")
     merge.add_argument("parts", type=Path, nargs="+", metavar="PART.json")
@@ -129,7 +130,7 @@ def sitting(arguments: argparse.Namespace) -> int:
     series.run(waiting)
     left = [item.key for item in waiting if item.key not in series.finished]
     if arguments.accept and not left and series.left() > 2 * LAST_SECONDS and arguments.checkout is not None:
-        unasked = accept(store, arguments.checkout, devices, None if limit is None else series.left() - LAST_SECONDS)
+        unasked = accept(store, arguments.checkout, devices, None if limit is None else series.left() - LAST_SECONDS, arguments.accept_share)
         left += [f"KernelBench's own evaluation of {key}" for key in unasked]
     print(tables.page(store.content))
     print(f"{len(left)} left: {', '.join(left[:5])}{', ...' if len(left) > 5 else ''}" if left else "nothing is left")

@@ -294,6 +294,11 @@ def test_acceptance_is_asked_once_for_a_program_and_again_for_another(tmp_path, 
     store.finished("level1/9_Tall fp32-strict", row(3.0, 1.5, program="b"), tmp_path / "best.py")
     accept(store, checkout, ["cuda:0"], None)
     assert asked[2:] == [("0", ["9_Tall"])]
+    assert store.content["acceptance"]["level1/9_Tall fp32-strict"]["runtime_ms"] == 1.0
+    for key in ("level3/18_Fire fp32-strict", "level1/9_Tall fp32-strict"):
+        store.finished(key, row(3.0, 1.5, program="c"), tmp_path / "best.py")
+    assert accept(store, checkout, ["cuda:0"], None, share=2) == [] and sorted(asked[3:]) == [("0", ["18_Fire"]), ("0", ["9_Tall"])]
+    assert "runtime_ms" not in store.content["acceptance"]["level1/9_Tall fp32-strict"], "another process computed beside it"
 
 
 @pytest.mark.parametrize(
