@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agents.compiler import cuda_graph, families, print_cpp, print_cuda, print_triton, streams, support
+from agents.compiler import cuda_graph, families, joined, print_cpp, print_cuda, print_triton, streams, support
 from agents.compiler.builder import Refused
 from agents.compiler.groups.fuse import build
 from agents.compiler.ir import Argument, Kernel, product, shift_pointers
@@ -37,6 +37,14 @@ class Forward:
         if options.on("overlap-streams"):
             self.statements.taken |= streams.names(len(self.groups))
         self.state = State(self.statements)
+        libraries = [name for group in self.groups if group.space != "own kernel" for name in group.operators]
+        apart = (
+            self.triton or not self.cuda or options.on("channels-last") or options.on("overlap-streams")
+        )  # another stream might wait for the whole
+        families_of = {name: group.family for group in self.groups for name in group.operators}
+        self.places = {} if apart else joined.places(self.network, libraries, lambda part: families_of.get(part) in joined.FAMILIES)
+        self.wholes: set[str] = set()  # concatenations whose memory is there before they are
+        self.placed: set[str] = set()  # parts of concatenations that kernels have written where they belong
         self.kernels: list[tuple[Kernel, Shape | TritonShape, list[str]]] = []
         self.printed: dict[str, tuple[families.Printed, families.Work, list[str]]] = {}  # kernels of families by name, with comment lines
         self.bodies: dict[str, str] = {}  # printed kernel without its name -> its name
@@ -229,6 +237,7 @@ class Forward:
     def _launch_family(self, group: Group) -> None:
         work = work_of(self.plan, self.network, group, self.options)
         family = families.by_name(group.family)
+        placed = [name for name in group.operators if name in self.places and self.places[name].taken(self.network, name, work)]
         try:
             printed = family.print_triton(work) if self.triton else family.print_cuda(work) if self.cuda else family.print_cpp(work)
         except Refused as refusal:
@@ -237,6 +246,8 @@ class Forward:
             return
         self.own_groups.add(group.id)
         self.applied += [s for s in group.strategies if s not in self.applied]
+        for part in placed:
+            self._place(part)
         self._memory(printed.arguments)
         name = self._family_name(group, printed, work)
         self.groups_of.setdefault(name, []).append(group.id)
@@ -254,6 +265,25 @@ class Forward:
         for argument in arguments:
             if argument.written and argument.value not in self.statements.variables:
                 self.statements.allocate(argument.value)
+
+    def _place(self, part: str) -> None:
+        """A part of a concatenation as a piece of the whole's memory."""
+        place = self.places[part]
+        if place.whole not in self.wholes:
+            self.statements.allocate(place.whole)
+            self.wholes.add(place.whole)
+        variable = self.statements.fresh(part)
+        self.statements.put(f"{variable} = {place.of(self.statements.variables[place.whole])}")
+        self.statements.variables[part] = variable
+        self.placed.add(part)
+
+    def _join(self, group: Group, whole: str) -> None:
+        """What is left of a concatenation of which some parts are in their places."""
+        left = joined.beside(self.network, whole, self.placed)
+        for part, place in left:
+            self.statements.put(f"{place.of(self.statements.variables[whole])}.copy_({self.statements.value(part)})")
+        count = len(self.network.nodes[whole].args[0])
+        self.refused[group.id] = "its parts are computed where they belong" + (f", but for {len(left)} of {count}" if left else "")
 
     def _call(self, name: str, pointers: list[str]) -> None:
         if floats := self.scratch.get(name):
@@ -332,6 +362,9 @@ class Forward:
         for name in group.operators:
             node = self.network.nodes[name]
             if self.state.counts(name):
+                continue
+            if name in self.wholes:
+                self._join(group, name)
                 continue
             text = expression(self.network, node, self.statements.read_by(node))
             variable = self.statements.fresh(name)

@@ -1,0 +1,78 @@
+"""Concatenations along channels: convolutions write their parts where they belong, the rest is copied there."""
+
+import pytest
+
+from agents.compiler import DeviceFigures, Options, print_program
+from agents.compiler.families import conv, half_conv
+from tests.emulator import as_cpp
+
+SMALL = DeviceFigures.h200().model_copy(update={"units": 2})  # so that small products fill the device
+INIT = """self.one = nn.Conv2d(24, 16, 1)
+self.three = nn.Conv2d(24, 32, 3, padding=1)
+self.deep = nn.Conv2d(24, 24, 3, padding=1, groups=24)"""
+BRANCHES = "return torch.cat([torch.relu(self.one(x)), self.three(x), F.max_pool2d(x, 3, 1, 1), self.deep(x)], 1)"
+
+
+@pytest.fixture(autouse=True)
+def small_ones_too(monkeypatch):
+    monkeypatch.setattr(conv, "LEAST_FLOPS", 1)
+    monkeypatch.setattr(conv, "THIN_FLOPS", 1)
+    monkeypatch.setattr(half_conv, "worthwhile", lambda *_: True)
+
+
+@pytest.fixture
+def emulated(compiled, task):
+    def run(body: str, init: str = INIT, inputs: str = "torch.randn(2, 24, 12, 12)", precision: str = "fp32-strict"):
+        source = task(body, inputs, init)
+        found = compiled(source, figures=SMALL, precision=precision)
+        found.emulate = lambda: setattr(found, "text", as_cpp(found.text)) or found.check()
+        return found
+
+    return run
+
+
+def test_branches_are_computed_into_the_whole(emulated):
+    found = emulated(BRANCHES)
+    families = [group.family for group in found.plan.groups]
+    assert families.count("conv") == 2 and "depthwise" in families, families
+    forward = found.text.split("    def forward")[1]
+    assert "cat = torch.empty((2, 96, 12, 12)" in forward and "torch.cat" not in forward
+    assert forward.count(" = cat[:, ") == 3 and "cat[:, 48:72].copy_(" in forward, forward
+    assert "its parts are computed where they belong, but for 1 of 4" in found.text
+    found.emulate()
+
+
+def test_what_others_read_or_begins_amid_a_vector_is_copied(emulated):
+    found = emulated("y = self.one(x)\nreturn torch.cat([y, self.three(x)], 1), y")
+    assert found.text.count(" = cat[:, 16:48]") == 1 and "cat[:, 0:16].copy_(" in found.text
+    found.emulate()
+    odd = INIT.replace("24, 16, 1", "24, 15, 1")
+    found = emulated("return torch.cat([self.three(x), self.one(x), self.deep(x)], 1)", odd, "torch.randn(2, 24, 7, 7)")
+    assert found.text.count(" = cat[:, ") == 2 and "cat[:, 47:71].copy_(" in found.text  # 47 * 49 elements: no multiple of four
+    found.emulate()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return torch.cat([self.three(x), self.three(x)], 0)",
+        "y = self.one(x)\nreturn torch.cat([y, y], 1)",
+        "return torch.cat([self.one(x), x, x * 2], 1)",  # too much would be copied
+    ],
+)
+def test_other_concatenations_stay(emulated, body):
+    found = emulated(body)
+    assert "torch.cat" in found.text and " = cat[:, " not in found.text
+    found.emulate()
+
+
+def test_16_bit_images_and_a_consumer(emulated):
+    found = emulated("return torch.relu(torch.cat([self.one(x), self.three(x)], 1)) * 2", precision="bf16")
+    assert [group.family for group in found.plan.groups].count("half-conv") == 2 and found.text.count(" = cat[:, ") == 2
+    found.emulate()
+
+
+def test_streams_and_channels_last_do_without(compiled, task):
+    found = compiled(task(BRANCHES, "torch.randn(2, 24, 12, 12)", INIT), figures=SMALL)
+    for strategy in ("overlap-streams", "channels-last"):
+        assert "torch.cat" in print_program(found.plan, found.source, Options().with_strategy(strategy))
