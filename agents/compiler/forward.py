@@ -41,8 +41,16 @@ class Forward:
         apart = (
             self.triton or not self.cuda or options.on("channels-last") or options.on("overlap-streams")
         )  # another stream might wait for the whole
-        families_of = {name: group.family for group in self.groups for name in group.operators}
-        self.places = {} if apart else joined.places(self.network, libraries, lambda part: families_of.get(part) in joined.FAMILIES)
+        maker = {name: group for group in self.groups for name in group.operators}
+        found = [] if apart else joined.stacks(
+            self.network, libraries,
+            lambda part: part in maker and maker[part].family in joined.FAMILIES,
+            lambda name: all(user in maker and maker[user].space == "own kernel" and not maker[user].family for user in self.network.users[name])
+            and not self.network.escapes(name),
+        )  # fmt: skip
+        self.stack_of = {name: stack for stack in found for name in stack.members}
+        self.places = {part: place for stack in found for part, place in stack.places.items()}
+        self.strided: set[str] = set()  # concatenations that are the beginning of a longer one
         self.wholes: set[str] = set()  # concatenations whose memory is there before they are
         self.placed: set[str] = set()  # parts of concatenations that kernels have written where they belong
         self.kernels: list[tuple[Kernel, Shape | TritonShape, list[str]]] = []
@@ -212,6 +220,7 @@ class Forward:
             self.refused[group.id] = str(refusal)
             self._library(group)
             return
+        self._restride(kernel)
         shape = (triton_shape_of if self.triton else shape_of)(kernel, self.plan.figures, self.options, group.id)
         moved = kernel_bytes(self.network, kernel) + self._read_again(kernel, shape)
         passes = schedule(kernel, shape.cache)
@@ -277,13 +286,37 @@ class Forward:
         self.statements.variables[part] = variable
         self.placed.add(part)
 
-    def _join(self, group: Group, whole: str) -> None:
+    def _join(self, group: Group, name: str) -> None:
         """What is left of a concatenation of which some parts are in their places."""
-        left = joined.beside(self.network, whole, self.placed)
-        for part, place in left:
-            self.statements.put(f"{place.of(self.statements.variables[whole])}.copy_({self.statements.value(part)})")
-        count = len(self.network.nodes[whole].args[0])
-        self.refused[group.id] = "its parts are computed where they belong" + (f", but for {len(left)} of {count}" if left else "")
+        stack, start, left = self.stack_of[name], 0, 0
+        whole = self.statements.variables[stack.whole]
+        for part in joined.parts_of(self.network, name):
+            end = start + self.network.spec(part).shape[1]
+            if part not in self.placed:
+                self.statements.put(f"{joined.Place(stack.whole, start, end).of(whole)}.copy_({self.statements.value(part)})")
+                self.placed.add(part)
+                left += 1
+            start = end
+        if name != stack.whole:
+            variable = self.statements.fresh(name)
+            self.statements.put(f"{variable} = {joined.Place(stack.whole, 0, start).of(whole)}")
+            self.statements.variables[name] = variable
+            self.strided.add(name)
+        self.refused[group.id] = "its parts are computed where they belong" + (f", but for {left}" if left else "")
+
+    def _restride(self, kernel: Kernel) -> None:
+        """The kernel reads beginnings of longer concatenations where they lie; what it cannot read so is copied."""
+        for argument in kernel.arguments.values():
+            if argument.value not in self.strided:
+                continue
+            shape, longer = self.network.spec(argument.value).shape, self.network.spec(self.stack_of[argument.value].whole).shape
+            if not joined.restride(kernel, argument.name, shape[0], product(shape[1:]), product(longer[1:])):
+                dense = self.statements.fresh(f"{argument.value}_dense")
+                self.statements.put(f"{dense} = {self.statements.variables[argument.value]}.contiguous()")
+                self.statements.variables[argument.value] = dense
+                self.strided.discard(argument.value)
+            elif product(longer) >= 2**31:  # so far its indices reach
+                argument.elements = product(longer)
 
     def _call(self, name: str, pointers: list[str]) -> None:
         if floats := self.scratch.get(name):
@@ -363,7 +396,7 @@ class Forward:
             node = self.network.nodes[name]
             if self.state.counts(name):
                 continue
-            if name in self.wholes:
+            if name in self.stack_of and self.stack_of[name].whole in self.wholes:
                 self._join(group, name)
                 continue
             text = expression(self.network, node, self.statements.read_by(node))

@@ -1,5 +1,8 @@
 """Concatenations along the channels whose parts are computed where they belong: a convolution writes its images into the whole's memory, with the
-whole's stride from image to image, and nothing is copied. A part that something else computes is copied there."""
+whole's stride from image to image, and nothing is copied. A part that something else computes is copied there, once.
+
+Concatenations that begin alike, as in a dense block, are the beginnings of the longest one: kernels read the shorter ones with its stride.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from agents.compiler.families import Work
-from agents.compiler.ir import SIZES, product
+from agents.compiler.ir import SIZES, Kernel, product
 from agents.compiler.network import Network, count, plain
 
 CAT = "aten.cat.default"
@@ -46,35 +49,70 @@ class Place:
         return True
 
 
-def places(network: Network, concatenations: Collection[str], written: Callable[[str], bool]) -> dict[str, Place]:
-    """Of the parts that a kernel of `FAMILIES` makes (`written`), that nothing else reads, and that begin where kernels may write. None of a
-    concatenation of which more than one part would be left, or more than half of the bytes: each is a copy of its own."""
-    found: dict[str, Place] = {}
-    for name in concatenations:
-        node = network.nodes[name]
-        whole = node.outputs[0]
-        if node.op != CAT or len(whole.shape) < 3 or plain(node.args[1] if len(node.args) > 1 else 0) % len(whole.shape) != 1:
+@dataclass(frozen=True)
+class Stack:
+    """Concatenations that begin alike, the shortest first: `members` lie in the memory of the last. `places` of the parts that are computed there."""
+
+    members: tuple[str, ...]
+    places: dict[str, Place]
+
+    @property
+    def whole(self) -> str:
+        return self.members[-1]
+
+
+def stacks(network: Network, concatenations: Collection[str], written: Callable[[str], bool], strided: Callable[[str], bool]) -> list[Stack]:
+    """`written`: whether a kernel of `FAMILIES` makes a part; `strided`: whether all that read a concatenation can do so by another stride. A part is
+    computed in its place where nothing but these concatenations reads it and it begins where kernels may write. No stack of which more than one
+    part would be left, or more than half of the bytes: each is a copy of its own."""
+    found = []
+    for names in _alike(network, concatenations):
+        longest = network.nodes[names[-1]]
+        whole, inner = longest.outputs[0], product(longest.outputs[0].shape[2:]) * SIZES[longest.outputs[0].dtype]
+        if len(names) > 1 and (not all(map(strided, names[:-1])) or product(whole.shape[1:]) * SIZES[whole.dtype] % ALIGNED):
             continue
-        start, inner = 0, product(whole.shape[2:]) * SIZES[whole.dtype]
-        parts = [value["ref"] for value in node.args[0]]
-        own: dict[str, Place] = {}
+        start, parts, own = 0, parts_of(network, names[-1]), {}
         for part in parts:
             end = start + network.spec(part).shape[1]
-            free = network.users[part] == [name] and not network.escapes(part) and parts.count(part) == 1
+            free = set(network.users[part]) <= set(names) and not network.escapes(part) and parts.count(part) == 1
             if free and written(part) and network.spec(part).dtype == whole.dtype and start * inner % ALIGNED == 0:
-                own[part] = Place(name, start, end)
+                own[part] = Place(names[-1], start, end)
             start = end
         if len(parts) - len(own) <= MOST_COPIED and 2 * sum(place.end - place.start for place in own.values()) >= start:
-            found |= own
+            found.append(Stack(tuple(names), own))
     return found
 
 
-def beside(network: Network, whole: str, placed: Collection[str]) -> list[tuple[str, Place]]:
-    """Parts that are still to be copied, and where to."""
-    start, found = 0, []
-    for value in network.nodes[whole].args[0]:
-        end = start + network.spec(value["ref"]).shape[1]
-        if value["ref"] not in placed:
-            found.append((value["ref"], Place(whole, start, end)))
-        start = end
+def parts_of(network: Network, name: str) -> list[str]:
+    return [value["ref"] for value in network.nodes[name].args[0]]
+
+
+def _alike(network: Network, concatenations: Collection[str]) -> list[list[str]]:
+    """Concatenations along axis 1 by what they begin with, each list from the shortest to the longest. Where one does not go on as the others do, all
+    stand for themselves."""
+    by_first: dict[str, list[str]] = {}
+    for name in concatenations:
+        node = network.nodes[name]
+        rank = len(node.outputs[0].shape) if node.op == CAT else 0
+        if rank >= 3 and plain(node.args[1] if len(node.args) > 1 else 0) % rank == 1:
+            by_first.setdefault(parts_of(network, name)[0], []).append(name)
+    found = []
+    for names in by_first.values():
+        names.sort(key=lambda name: len(parts_of(network, name)))
+        lists = [parts_of(network, name) for name in names]
+        together = all(longer[: len(shorter)] == shorter and longer != shorter for shorter, longer in zip(lists, lists[1:], strict=False))
+        found += [names] if together else [[name] for name in names]
     return found
+
+
+def restride(kernel: Kernel, argument: str, batch: int, shorter: int, longer: int) -> bool:
+    """Has a kernel read a concatenation by another stride from image to image. False, with nothing changed, where its axes do not tell images."""
+    accesses = [access for access in kernel.accesses() if access.argument == argument]
+    axes = [[axis for axis, stride in enumerate(access.strides) if stride == shorter and kernel.sizes[axis] == batch] for access in accesses]
+    for access, own in zip(accesses, axes, strict=True):
+        others = sum(stride * (size - 1) for axis, (stride, size) in enumerate(zip(access.strides, kernel.sizes, strict=True)) if axis not in own)
+        if access.index or len(own) != 1 or access.offset + others >= shorter:  # another axis goes from image to image as well
+            return False
+    for access, own in zip(accesses, axes, strict=True):
+        access.strides = tuple(longer if axis == own[0] else stride for axis, stride in enumerate(access.strides))
+    return True

@@ -85,6 +85,7 @@ def _free(body: str, start: int, end: int) -> bool:
         bool(FACTOR.search(before))
         or bool(TERM.search(before))
         or (before.endswith("(") and after.startswith("+ "))
+        or (before.endswith("=") and after.startswith("- "))
         or (bool(COMPARED.search(before)) and stops)
         or (before.endswith(":") and "?" in before and stops)
         or before.endswith("run(memory,")  # the steps of a product
@@ -140,6 +141,8 @@ def _name(kernel: Found, index: int) -> str:
         return "steps"
     if line.endswith(("+", "(")):
         return "shift"
+    if line.endswith("="):
+        return "count"
     compared = re.search(r"([A-Za-z_]\w*) [<>]=?$", line)
     return f"{compared[1]}_end" if compared else "end"
 

@@ -38,7 +38,7 @@ def test_branches_are_computed_into_the_whole(emulated):
     forward = found.text.split("    def forward")[1]
     assert "cat = torch.empty((2, 96, 12, 12)" in forward and "torch.cat" not in forward
     assert forward.count(" = cat[:, ") == 3 and "cat[:, 48:72].copy_(" in forward, forward
-    assert "its parts are computed where they belong, but for 1 of 4" in found.text
+    assert "its parts are computed where they belong, but for 1\n" in found.text
     found.emulate()
 
 
@@ -63,6 +63,42 @@ def test_what_others_read_or_begins_amid_a_vector_is_copied(emulated):
 def test_other_concatenations_stay(emulated, body):
     found = emulated(body)
     assert "torch.cat" in found.text and " = cat[:, " not in found.text
+    found.emulate()
+
+
+DENSE = """features = [x]
+for layer in self.layers:
+    x = {use}
+    features.append(x)
+    x = torch.cat(features, 1)
+return {result}"""
+LAYERS = (
+    "self.layers = nn.ModuleList(nn.Sequential(nn.BatchNorm2d(16 + 8 * n), nn.ReLU(), nn.Conv2d(16 + 8 * n, 8, 3, padding=1)) for n in range({}))"
+)
+
+
+def test_a_dense_block_lies_in_the_memory_of_its_last_concatenation(emulated):
+    layers = LAYERS.format(4).replace("16 + 8", "8 + 8").replace("8 * n, 8, 3", "8 * n, 8, 3")
+    found = emulated(DENSE.format(use="layer(x)", result="x"), layers, "torch.randn(3, 8, 12, 12)")
+    forward = found.text.split("    def forward")[1]
+    assert "torch.cat" not in forward and forward.count(".copy_(") == 1, forward
+    assert forward.count(" = cat_3[:, ") == 4 + 3  # what the layers compute, and what the next ones read
+    norms = [name for name in found.text.split("__global__") if "batch_norm" in name[:200]]
+    assert len(norms) == 2 and "j_0 * 5760" in norms[1] or "5760" in found.text  # the first reads x, the others the whole
+    found.emulate()
+
+
+def test_what_cannot_tell_images_apart_reads_a_copy(emulated):
+    """A pointwise kernel walks over all of a tensor along one axis."""
+    layers = "self.layers = nn.ModuleList(nn.Conv2d(8 + 8 * n, 8, 3, padding=1) for n in range(3))"
+    found = emulated(DENSE.format(use="layer(torch.tanh(x) * 2)", result="x"), layers, "torch.randn(3, 8, 12, 12)")
+    found.emulate()
+
+
+def test_beginnings_that_a_family_reads_stay(emulated):
+    layers = "self.layers = nn.ModuleList(nn.Conv2d(8 + 8 * n, 8, 3, padding=1) for n in range(3))"
+    found = emulated(DENSE.format(use="layer(F.max_pool2d(x, 3, 1, 1))", result="x"), layers, "torch.randn(3, 8, 12, 12)")
+    assert found.text.split("    def forward")[1].count("torch.cat(") >= 2
     found.emulate()
 
 
