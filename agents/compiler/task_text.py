@@ -40,14 +40,15 @@ class TaskText:
 
     def imports(self) -> list[str]:
         """Import statements whose names are still used, `torch` always among them."""
-        used = self._used_names()
+        used, there = self._used_names(), False
         result = []
         for item in self.tree.body:
             if isinstance(item, (ast.Import, ast.ImportFrom)):
                 bound = [(alias.asname or alias.name).split(".")[0] for alias in item.names]
                 if any(name in used or name == "*" for name in bound) or isinstance(item, ast.ImportFrom) and item.module == "__future__":
                     result.append(self._segment(item))
-        if not any(re.match(r"import torch(\s|$)", line) for line in result):
+                    there |= "torch" in bound  # not under another name
+        if not there:
             result.append("import torch")
         return list(dict.fromkeys(result))
 

@@ -80,3 +80,20 @@ def test_keeps_forward_for_other_shapes():
 def test_varargs_are_not_covered():
     with pytest.raises(ValueError, match="args"):
         TaskText(SOURCE.replace("x: torch.Tensor, flag: bool = True", "*x")).arguments()
+
+
+def test_torch_is_imported_by_its_name_where_the_task_calls_it_otherwise():
+    source = """
+import torch as th
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(th.ones(3))
+
+    def forward(self, x):
+        return x * self.scale
+"""
+    assert TaskText(source).imports() == ["import torch as th", "import torch.nn as nn", "import torch"]
