@@ -339,6 +339,8 @@ class Builder:
         if covered & needed == needed and self.inner:
             level = "full"
         elif covered & needed == rows and self.kernel.ops[op].level == "row" and self.outer_only(covered):
+            if not self.kernel.reduces:  # such kernels have elements and no rows: nothing would be stored
+                raise Refused(f"{name} is one value, and no element of the kernel")
             level = "row"
         else:
             raise Refused(f"{name} has another shape than the kernel's rows and elements")

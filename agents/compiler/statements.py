@@ -40,11 +40,10 @@ class Statements:
         self.lines += lines
 
     def _constant_tensor(self, entry: GraphInput) -> str:
-        """On the GPU it is made or moved once."""
+        """Made or moved once: a kernel that reads it only has its address, so it must stay."""
         if entry.value is None:
             return self.packed(f"{attribute(entry.target)}.to(device)") if self.cuda else attribute(entry.target)
-        text = f"torch.tensor({entry.value!r}, dtype=torch.{entry.spec.dtype})"
-        return self.packed(f"{text[:-1]}, device=device)") if self.cuda else text
+        return self.packed(f"torch.tensor({entry.value!r}, dtype=torch.{entry.spec.dtype}, device=device)")
 
     def packed(self, code: str) -> str:
         """The variable of a tensor that is made once, at the first forward."""
