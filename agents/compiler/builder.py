@@ -336,7 +336,7 @@ class Builder:
         op = self.cast(op, in_registers(dtype))
         if self.kernel.ops[op].kind == "round" and self.kernel.ops[op].attr == dtype:
             op = self.kernel.ops[op].args[0]  # the store rounds
-        if covered & needed == needed and self.inner:
+        if covered & needed == needed and (self.inner or not self.kernel.reduces):
             level = "full"
         elif covered & needed == rows and self.kernel.ops[op].level == "row" and self.outer_only(covered):
             if not self.kernel.reduces:  # such kernels have elements and no rows: nothing would be stored
