@@ -2,7 +2,6 @@
 
 The runner brackets each call with the range `CALL`, and launches one tiny kernel of its own in the range `HANDOVER` as soon as forward has returned,
 on the stream that a caller would use next. Work of the call on another stream that is still running when that kernel starts was never waited for.
-In the range `PREPARE` before each call it brings the device into the state in which calls are timed, and waits until that is done.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-PREPARE, CALL, HANDOVER = "stitch::prepare", "stitch::call", "stitch::handover"
+CALL, HANDOVER = "stitch::call", "stitch::handover"
 SLACK_US = 5.0  # of two streams' time stamps
 _DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
 _HOST = ("cuda_runtime", "cuda_driver")
@@ -64,7 +63,6 @@ def read_launches(trace: dict[str, Any]) -> Seen:
     hosts: dict[int, tuple[float, Any]] = {}
     calls: list[tuple[float, float]] = []
     handovers: list[tuple[float, float]] = []
-    prepared: list[tuple[float, float]] = []
     device: list[dict[str, Any]] = []
     thread: Any = None  # that makes the calls
     for event in events:
@@ -83,11 +81,9 @@ def read_launches(trace: dict[str, Any]) -> Seen:
                 thread = event.get("tid")
             elif name == HANDOVER:
                 handovers.append((begin, end))
-            elif name == PREPARE:
-                prepared.append((begin, end))
             elif arguments.get("External id") is not None:
                 operators[int(arguments["External id"])] = name
-    return _assigned(device, operators, hosts, sorted(calls), sorted(handovers), sorted(prepared), thread)
+    return _assigned(device, operators, hosts, sorted(calls), sorted(handovers), thread)
 
 
 def _assigned(
@@ -96,7 +92,6 @@ def _assigned(
     hosts: dict[int, tuple[float, Any]],
     calls: list[tuple[float, float]],
     handovers: list[tuple[float, float]],
-    prepared: list[tuple[float, float]],
     thread: Any,
 ) -> Seen:
     seen = Seen(calls=len(calls))
@@ -109,8 +104,6 @@ def _assigned(
         # Some of the driver's functions leave no record on the host: then only the device's own time is known.
         known = hosts.get(int(correlation)) if correlation else None
         asked, asker = known if known is not None else (start, thread)
-        if asker == thread and _within(prepared, asked) is not None:
-            continue  # the runner's own; without a record on the host it ran in that range, which ends when the device is at rest
         external = arguments.get("External id")
         via = operators.get(int(external), "") if external is not None else ""
         stream = arguments.get("stream", event.get("tid"))

@@ -23,7 +23,7 @@ import torch
 from torch.profiler import record_function
 
 from verifier.integrity.blocked import compiled_graphs, settings, watch
-from verifier.integrity.launches import CALL, HANDOVER, PREPARE, Launch, Seen, read_launches
+from verifier.integrity.launches import CALL, HANDOVER, Launch, Seen, read_launches
 from verifier.layout import encode
 from verifier.profiling.own_calls import PREFIX
 from verifier.profiling.torch_recorder import recording
@@ -71,15 +71,11 @@ def rehearse(device: Any) -> None:
 
 
 def _on_gpu(device: Any, forward: Callable[[], Any], seed: Callable[[], None]) -> dict[str, Any]:
-    """CUPTI's records, with the operator that launched each. The tiny kernel after each call runs on the stream that a caller would use next. Calls
-    begin as timed ones do: on an idle GPU, whose clocks are low, a kernel of half a millisecond takes twice as long, and what is observed has to fit
-    into what was timed."""
+    """CUPTI's records, with the operator that launched each. The tiny kernel after each call runs on the stream that a caller would use next."""
     marker = torch.zeros(1, device=device.torch_device)
     with recording(cuda=True) as recorded:
         for _ in range(CALLS):
             seed()
-            with record_function(PREPARE):
-                device.prepare()
             with record_function(CALL):
                 forward()
             with record_function(HANDOVER):
