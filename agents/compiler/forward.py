@@ -37,22 +37,7 @@ class Forward:
         if options.on("overlap-streams"):
             self.statements.taken |= streams.names(len(self.groups))
         self.state = State(self.statements)
-        libraries = [name for group in self.groups if group.space != "own kernel" for name in group.operators]
-        apart = (
-            self.triton or not self.cuda or options.on("channels-last") or options.on("overlap-streams")
-        )  # another stream might wait for the whole
-        maker = {name: group for group in self.groups for name in group.operators}
-        found = [] if apart else joined.stacks(
-            self.network, libraries,
-            lambda part: part in maker and maker[part].family in joined.FAMILIES,
-            lambda name: all(user in maker and maker[user].space == "own kernel" and not maker[user].family for user in self.network.users[name])
-            and not self.network.escapes(name),
-        )  # fmt: skip
-        self.stack_of = {name: stack for stack in found for name in stack.members}
-        self.places = {part: place for stack in found for part, place in stack.places.items()}
-        self.strided: set[str] = set()  # concatenations that are the beginning of a longer one
-        self.wholes: set[str] = set()  # concatenations whose memory is there before they are
-        self.placed: set[str] = set()  # parts of concatenations that kernels have written where they belong
+        self.joins = self._joins()
         self.kernels: list[tuple[Kernel, Shape | TritonShape, list[str]]] = []
         self.printed: dict[str, tuple[families.Printed, families.Work, list[str]]] = {}  # kernels of families by name, with comment lines
         self.bodies: dict[str, str] = {}  # printed kernel without its name -> its name
@@ -61,6 +46,21 @@ class Forward:
         self.own_groups: set[str] = set()
         self.applied: list[str] = []
         self.done: set[str] = set()  # operators that run before the group being printed
+
+    def _joins(self) -> joined.Joins:
+        """Concatenations whose parts kernels write where they belong; on side streams another stream would have to wait for their memory."""
+        maker = {name: group for group in self.groups for name in group.operators}
+        apart = self.triton or not self.cuda or self.options.on("channels-last") or self.options.on("overlap-streams")
+        libraries = [] if apart else [name for name, group in maker.items() if group.space != "own kernel"]
+
+        def written(part: str) -> bool:
+            return part in maker and maker[part].family in joined.FAMILIES
+
+        def strided(name: str) -> bool:
+            readers = [maker.get(user) for user in self.network.users[name]]
+            return not self.network.escapes(name) and all(group and group.space == "own kernel" and not group.family for group in readers)
+
+        return joined.Joins(self.statements, libraries, written, strided)
 
     # -- the parts of the program -------------------------------------------------------------------------------------------
 
@@ -220,7 +220,7 @@ class Forward:
             self.refused[group.id] = str(refusal)
             self._library(group)
             return
-        self._restride(kernel)
+        self.joins.restride(kernel)
         shape = (triton_shape_of if self.triton else shape_of)(kernel, self.plan.figures, self.options, group.id)
         moved = kernel_bytes(self.network, kernel) + self._read_again(kernel, shape)
         passes = schedule(kernel, shape.cache)
@@ -246,7 +246,7 @@ class Forward:
     def _launch_family(self, group: Group) -> None:
         work = work_of(self.plan, self.network, group, self.options)
         family = families.by_name(group.family)
-        placed = [name for name in group.operators if name in self.places and self.places[name].taken(self.network, name, work)]
+        placed = self.joins.taken(group.operators, work)
         try:
             printed = family.print_triton(work) if self.triton else family.print_cuda(work) if self.cuda else family.print_cpp(work)
         except Refused as refusal:
@@ -256,7 +256,7 @@ class Forward:
         self.own_groups.add(group.id)
         self.applied += [s for s in group.strategies if s not in self.applied]
         for part in placed:
-            self._place(part)
+            self.joins.place(part)
         self._memory(printed.arguments)
         name = self._family_name(group, printed, work)
         self.groups_of.setdefault(name, []).append(group.id)
@@ -274,49 +274,6 @@ class Forward:
         for argument in arguments:
             if argument.written and argument.value not in self.statements.variables:
                 self.statements.allocate(argument.value)
-
-    def _place(self, part: str) -> None:
-        """A part of a concatenation as a piece of the whole's memory."""
-        place = self.places[part]
-        if place.whole not in self.wholes:
-            self.statements.allocate(place.whole)
-            self.wholes.add(place.whole)
-        variable = self.statements.fresh(part)
-        self.statements.put(f"{variable} = {place.of(self.statements.variables[place.whole])}")
-        self.statements.variables[part] = variable
-        self.placed.add(part)
-
-    def _join(self, group: Group, name: str) -> None:
-        """What is left of a concatenation of which some parts are in their places."""
-        stack, start, left = self.stack_of[name], 0, 0
-        whole = self.statements.variables[stack.whole]
-        for part in joined.parts_of(self.network, name):
-            end = start + self.network.spec(part).shape[1]
-            if part not in self.placed:
-                self.statements.put(f"{joined.Place(stack.whole, start, end).of(whole)}.copy_({self.statements.value(part)})")
-                self.placed.add(part)
-                left += 1
-            start = end
-        if name != stack.whole:
-            variable = self.statements.fresh(name)
-            self.statements.put(f"{variable} = {joined.Place(stack.whole, 0, start).of(whole)}")
-            self.statements.variables[name] = variable
-            self.strided.add(name)
-        self.refused[group.id] = "its parts are computed where they belong" + (f", but for {left}" if left else "")
-
-    def _restride(self, kernel: Kernel) -> None:
-        """The kernel reads beginnings of longer concatenations where they lie; what it cannot read so is copied."""
-        for argument in kernel.arguments.values():
-            if argument.value not in self.strided:
-                continue
-            shape, longer = self.network.spec(argument.value).shape, self.network.spec(self.stack_of[argument.value].whole).shape
-            if not joined.restride(kernel, argument.name, shape[0], product(shape[1:]), product(longer[1:])):
-                dense = self.statements.fresh(f"{argument.value}_dense")
-                self.statements.put(f"{dense} = {self.statements.variables[argument.value]}.contiguous()")
-                self.statements.variables[argument.value] = dense
-                self.strided.discard(argument.value)
-            elif product(longer) >= 2**31:  # so far its indices reach
-                argument.elements = product(longer)
 
     def _call(self, name: str, pointers: list[str]) -> None:
         if floats := self.scratch.get(name):
@@ -396,8 +353,8 @@ class Forward:
             node = self.network.nodes[name]
             if self.state.counts(name):
                 continue
-            if name in self.stack_of and self.stack_of[name].whole in self.wholes:
-                self._join(group, name)
+            if self.joins.begun(name):
+                self.refused[group.id] = self.joins.join(name)
                 continue
             text = expression(self.network, node, self.statements.read_by(node))
             variable = self.statements.fresh(name)

@@ -6,12 +6,13 @@ Concatenations that begin alike, as in a dense block, are the beginnings of the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
 from agents.compiler.families import Work
 from agents.compiler.ir import SIZES, Kernel, product
 from agents.compiler.network import Network, count, plain
+from agents.compiler.statements import Statements
 
 CAT = "aten.cat.default"
 FAMILIES = ("conv", "half-conv", "depthwise")  # whose tails write each element where its strides say
@@ -61,30 +62,99 @@ class Stack:
         return self.members[-1]
 
 
+class Joins:
+    """Those of one forward, and what of their parts and memory is there already. `libraries`: operators that no kernel computes; `written`: whether
+    a kernel of `FAMILIES` makes a value; `strided`: whether all that read a concatenation can do so by another stride."""
+
+    def __init__(self, statements: Statements, libraries: Collection[str], written: Callable[[str], bool], strided: Callable[[str], bool]):
+        self.statements, self.network = statements, statements.network
+        found = stacks(self.network, libraries, written, strided)
+        self.stack_of = {name: stack for stack in found for name in stack.members}
+        self.places = {part: place for stack in found for part, place in stack.places.items()}
+        self.wholes: set[str] = set()  # whose memory is there before they are
+        self.placed: set[str] = set()  # parts that are in their places
+        self.beginnings: set[str] = set()  # concatenations that are read as the beginning of a longer one
+
+    def taken(self, names: Collection[str], work: Work) -> list[str]:
+        """Those of the values of a kernel that it now writes where they belong."""
+        return [name for name in names if name in self.places and self.places[name].taken(self.network, name, work)]
+
+    def place(self, part: str) -> None:
+        """A part as a piece of the whole's memory."""
+        place, statements = self.places[part], self.statements
+        if place.whole not in self.wholes:
+            statements.allocate(place.whole)
+            self.wholes.add(place.whole)
+        variable = statements.fresh(part)
+        statements.put(f"{variable} = {place.of(statements.variables[place.whole])}")
+        statements.variables[part] = variable
+        self.placed.add(part)
+
+    def begun(self, name: str) -> bool:
+        """Whether the memory of a concatenation is there, so that only the rest of it is to be copied."""
+        return name in self.stack_of and self.stack_of[name].whole in self.wholes
+
+    def join(self, name: str) -> str:
+        """What is left of a concatenation that has `begun`; what came of it in words."""
+        stack, statements, left = self.stack_of[name], self.statements, 0
+        whole = statements.variables[stack.whole]
+        for part, place in spans(self.network, name, stack.whole):
+            if part not in self.placed:
+                statements.put(f"{place.of(whole)}.copy_({statements.value(part)})")
+                self.placed.add(part)
+                left += 1
+        if name != stack.whole:
+            variable = statements.fresh(name)
+            statements.put(f"{variable} = {Place(stack.whole, 0, self.network.spec(name).shape[1]).of(whole)}")
+            statements.variables[name] = variable
+            self.beginnings.add(name)
+        return "its parts are computed where they belong" + (f", but for {left}" if left else "")
+
+    def restride(self, kernel: Kernel) -> None:
+        """The kernel reads beginnings of longer concatenations where they lie; what it cannot read so is copied."""
+        for argument in kernel.arguments.values():
+            if argument.value not in self.beginnings:
+                continue
+            shape, longer = self.network.spec(argument.value).shape, self.network.spec(self.stack_of[argument.value].whole).shape
+            if not restride(kernel, argument.name, shape[0], product(shape[1:]), product(longer[1:])):
+                dense = self.statements.fresh(f"{argument.value}_dense")
+                self.statements.put(f"{dense} = {self.statements.variables[argument.value]}.contiguous()")
+                self.statements.variables[argument.value] = dense
+                self.beginnings.discard(argument.value)
+            elif product(longer) >= 2**31:  # so far its indices reach
+                argument.elements = product(longer)
+
+
 def stacks(network: Network, concatenations: Collection[str], written: Callable[[str], bool], strided: Callable[[str], bool]) -> list[Stack]:
-    """`written`: whether a kernel of `FAMILIES` makes a part; `strided`: whether all that read a concatenation can do so by another stride. A part is
-    computed in its place where nothing but these concatenations reads it and it begins where kernels may write. No stack of which more than one
-    part would be left, or more than half of the bytes: each is a copy of its own."""
+    """A part is computed in its place where nothing but these concatenations reads it and it begins where kernels may write. No stack of which more
+    than one part would be left, or more than half of the bytes: each is a copy of its own."""
     found = []
     for names in _alike(network, concatenations):
-        longest = network.nodes[names[-1]]
-        whole, inner = longest.outputs[0], product(longest.outputs[0].shape[2:]) * SIZES[longest.outputs[0].dtype]
-        if len(names) > 1 and (not all(map(strided, names[:-1])) or product(whole.shape[1:]) * SIZES[whole.dtype] % ALIGNED):
+        whole = network.spec(names[-1])
+        inner = product(whole.shape[2:]) * SIZES[whole.dtype]
+        if len(names) > 1 and (not all(map(strided, names[:-1])) or whole.shape[1] * inner % ALIGNED):
             continue
-        start, parts, own = 0, parts_of(network, names[-1]), {}
-        for part in parts:
-            end = start + network.spec(part).shape[1]
+        parts, own = parts_of(network, names[-1]), {}
+        for part, place in spans(network, names[-1], names[-1]):
             free = set(network.users[part]) <= set(names) and not network.escapes(part) and parts.count(part) == 1
-            if free and written(part) and network.spec(part).dtype == whole.dtype and start * inner % ALIGNED == 0:
-                own[part] = Place(names[-1], start, end)
-            start = end
-        if len(parts) - len(own) <= MOST_COPIED and 2 * sum(place.end - place.start for place in own.values()) >= start:
+            if free and written(part) and network.spec(part).dtype == whole.dtype and place.start * inner % ALIGNED == 0:
+                own[part] = place
+        if len(parts) - len(own) <= MOST_COPIED and 2 * sum(place.end - place.start for place in own.values()) >= whole.shape[1]:
             found.append(Stack(tuple(names), own))
     return found
 
 
 def parts_of(network: Network, name: str) -> list[str]:
     return [value["ref"] for value in network.nodes[name].args[0]]
+
+
+def spans(network: Network, name: str, whole: str) -> Iterator[tuple[str, Place]]:
+    """The parts of a concatenation and where they lie in `whole`, which begins with it."""
+    start = 0
+    for part in parts_of(network, name):
+        end = start + network.spec(part).shape[1]
+        yield part, Place(whole, start, end)
+        start = end
 
 
 def _alike(network: Network, concatenations: Collection[str]) -> list[list[str]]:

@@ -141,10 +141,8 @@ def _name(kernel: Found, index: int) -> str:
         return "steps"
     if line.endswith(("+", "(")):
         return "shift"
-    if line.endswith("="):
-        return "count"
     compared = re.search(r"([A-Za-z_]\w*) [<>]=?$", line)
-    return f"{compared[1]}_end" if compared else "end"
+    return f"{compared[1]}_end" if compared else "count" if line.endswith("=") else "end"
 
 
 def _unused(base: str, taken: set[str]) -> str:

@@ -67,6 +67,11 @@ def test_factors_terms_and_bounds_become_parameters():
     assert "// scale 2\nextern" in text.replace("\n\n", "\n")
 
 
+def test_parameters_are_named_by_what_they_do():
+    body = "    const int left = {0} - threadIdx.x;\n    if (threadIdx.x >= {1}) return;\n    out[threadIdx.x] = x[left];"
+    assert "const int count, const int x_end) {" in merged(two(body.format(10, 40), body.format(20, 50)))
+
+
 def test_one_value_in_several_places_is_one_parameter_and_names_are_free():
     body = "    const int z_stride = 1;\n    const long z = 1;\n    out[z * {0}] = x[z * {0} + z_stride];"
     text = merged(two(body.format(10), body.format(20)))
