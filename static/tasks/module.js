@@ -6,11 +6,40 @@ export function attachModuleForm(form, panel, editor) {
   if (!place) return { offer() {}, hide() {} };
   const token = form.elements.csrfmiddlewaretoken.value;
   let offered = "";
+  let asked = 0; // how many questions were sent,
+  let shown = 0; // and which of them the form on the page answers
 
-  const fields = () => Object.fromEntries([...place.querySelectorAll("input, select")].filter((field) => field.name).map((field) => [field.name, field.value]));
+  const named = () => [...place.querySelectorAll("input, select")].filter((field) => field.name);
+  const fields = () => Object.fromEntries(named().map((field) => [field.name, field.value]));
+
+  // While the button is held down, replacing it would lose the click.
+  const released = async () => {
+    while (place.querySelector("[data-write]:active")) await new Promise((done) => setTimeout(done, 20));
+  };
+
+  // Puts an answer in place; what was typed while it was on its way stays.
+  function show(html, sent) {
+    const typed = named().filter((field) => field.value !== (sent[field.name] ?? field.value));
+    const focused = document.activeElement;
+    const caret = place.contains(focused) && focused.matches("input") ? [focused.selectionStart, focused.selectionEnd] : null;
+    const name = place.contains(focused) && focused.name;
+    place.innerHTML = html;
+    place.hidden = false;
+    const find = (wanted) => place.querySelector(`[name="${CSS.escape(wanted)}"]`);
+    for (const { name: changed, value } of typed) {
+      const field = find(changed);
+      if (field && (field.matches("input") || [...field.options].some((option) => option.value === value))) field.value = value;
+    }
+    if (!name) return;
+    const field = find(name);
+    field?.focus();
+    if (caret && field?.matches("input")) field.setSelectionRange(...caret);
+  }
 
   async function ask(more = {}) {
-    const body = new URLSearchParams({ source: editor.text(), ...fields(), ...more });
+    const question = ++asked;
+    const sent = fields();
+    const body = new URLSearchParams({ source: editor.text(), ...sent, ...more });
     const answer = await fetch(place.dataset.module, { method: "POST", headers: { "X-CSRFToken": token }, body }).catch(() => null);
     if (!answer || answer.redirected || (!answer.ok && answer.status !== 422)) return say("The form could not be fetched: the server does not answer.");
     if (answer.headers.get("Content-Type").startsWith("application/json")) {
@@ -20,11 +49,12 @@ export function attachModuleForm(form, panel, editor) {
       editor.goto(line);
       return say("The task is written: read it in the editor, and change what you like.");
     }
-    const focused = document.activeElement?.name;
-    place.innerHTML = await answer.text();
-    place.hidden = false;
+    const html = await answer.text();
+    await released();
+    if (question < shown) return; // a later question was answered first
+    shown = question;
+    show(html, sent);
     if (answer.status === 422) place.querySelector('[aria-invalid="true"]')?.focus();
-    else if (focused) place.querySelector(`[name="${CSS.escape(focused)}"]`)?.focus();
   }
 
   place.addEventListener("change", (event) => {

@@ -74,6 +74,29 @@ def test_a_plain_module_becomes_a_task_by_its_form(server, page_of_alice):
     assert source.count("class Model(Net)") == 1 and "torch.randint(0, 100, (16,))" in source and "return [64, 0.5]" in source
 
 
+def test_what_is_typed_while_the_form_is_on_its_way_stays(server, page_of_alice):
+    page = page_of_alice
+    page.goto(f"{server}/submit/")
+    write(page, PLAIN)
+    expect(page.get_by_label("Class", exact=True)).to_have_value("Net")
+    held = []
+    page.route("**/submit/module", lambda route: held.append(route))  # answered below, the later one first
+    page.get_by_label("Class", exact=True).select_option("Gate")
+    page.get_by_label("Class", exact=True).select_option("Net")
+    page.get_by_label("width int").fill("48")
+    page.get_by_label("Shape of x").fill("32, 64")
+    while len(held) < 2:
+        page.wait_for_timeout(20)
+    for route in reversed(held):
+        with page.expect_response("**/submit/module"):
+            route.continue_()
+        page.wait_for_timeout(200)
+    expect(page.get_by_label("Class", exact=True)).to_have_value("Net")
+    expect(page.get_by_label("width int")).to_have_value("48")
+    expect(page.get_by_label("Shape of x")).to_have_value("32, 64")
+    expect(page.get_by_label("Shape of x")).to_be_focused()
+
+
 def test_the_sandboxs_word_stands_under_the_editor_with_its_lines(server, page_of_alice):
     page = page_of_alice
     Device.objects.create(worker="w1", kind="cpu", device="cpu", name="Example CPU", model="cpu-x86_64-2c", queue="verify.cpu")
