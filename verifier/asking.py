@@ -20,7 +20,9 @@ from verifier.gate import Gate
 from verifier.layers import layer_failed
 from verifier.limits import Limits
 from verifier.party_failure import PartyFailure, death, fatal_line, hang_line
-from verifier.spawned import MainProcess, Spawned
+from verifier.permit import Permit
+from verifier.spawned import Spawned
+from verifier.still import Still
 
 FREEZABLE = ("start", "role", "load", "import", "capture")  # requests that take long without the device
 LEAST_SECONDS = 0.01  # that a request may take when its time is up
@@ -42,8 +44,9 @@ class Exchange:
 class Party:
     """A confined process with a role. Requests raise `PartyFailure`; after anything but "raised" the party is dead."""
 
-    def __init__(self, spawned: Spawned, device: Device, limits: Limits, gate: Gate):
+    def __init__(self, spawned: Spawned, device: Device, limits: Limits, gate: Gate, permit: Permit | None = None):
         self.spawned = spawned
+        self.permit = permit  # to use the device; null where it needs none
         self.gate = gate
         self.channel = spawned.channel
         self.device = device
@@ -58,7 +61,7 @@ class Party:
         self.deadline = float("inf")
         self.born = time.monotonic()
         self.loaded: tuple[str, int] | None = None  # of a baseline: source and seed of the model that it holds
-        self.main_process = MainProcess(spawned)
+        self.still = Still(self)
         self.binding = Binding(spawned, device)
         self.on_device = True  # or it never sees the device: a builder
         self.side = ""  # what it is in a measurement, where its role does not say: the name of a baseline, or "rival"
@@ -256,6 +259,8 @@ class Party:
     def end(self) -> None:
         self.alive = False
         self.spawned.end()
+        if self.permit is not None:
+            self.permit.close()
         for arena in self.arenas.values():
             arena.close()
         self.arenas = {}

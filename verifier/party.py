@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from verifier.channel import MAX_ARTEFACTS, Channel, ChannelClosed, Frame
+from verifier.permit import Permit
 
 MAX_MESSAGE = 6000  # characters of an exception that are reported
 
@@ -30,6 +31,7 @@ def main(argument: str) -> None:
     os.chdir(boot["home"])
     channel = Channel(socket.socket(fileno=boot["fd"]), accept_fds=True)
     faulthandler.enable()
+    permit = None if boot["permit"] is None else Permit(boot["permit"])
     early = begin_device(boot["early"])
     if boot["torch"]:
         import_all(boot["extensions"])
@@ -37,7 +39,7 @@ def main(argument: str) -> None:
 
     channel.send({"type": "ready", **({"landlock_failed": failed} if failed else {})})
     with contextlib.suppress(ChannelClosed):
-        serve(channel, boot["home"], early)
+        serve(channel, boot["home"], early, permit)
     # Not sys.exit: threads and exit handlers of a stranger's source have no say in when a party ends.
     sys.stdout.flush()
     os._exit(0)
@@ -107,7 +109,8 @@ def grow_heap(nbytes: int) -> None:
         libc.free(block)
 
 
-def serve(channel: Channel, home: str, early: Any = None) -> None:
+def serve(channel: Channel, home: str, early: Any = None, permit: Permit | None = None) -> None:
+    """`permit`: to use the device; it is wanted from the role on."""
     role: Any = None
     while True:
         frame = channel.receive(max_raw=MAX_ARTEFACTS)
@@ -120,7 +123,9 @@ def serve(channel: Channel, home: str, early: Any = None) -> None:
             if role is None:
                 if early is not None:
                     early.wait()
-                role = make_role(frame, channel, home)
+                if permit is not None:
+                    permit.take()
+                role = make_role(frame, channel, home, permit)
                 reply: dict[str, Any] | None = {"type": "ok"}
             else:
                 reply = getattr(role, "do_" + kind)(frame)
@@ -135,7 +140,7 @@ def serve(channel: Channel, home: str, early: Any = None) -> None:
             channel.send(reply, raw)
 
 
-def make_role(frame: Frame, channel: Channel, home: str) -> Any:
+def make_role(frame: Frame, channel: Channel, home: str, permit: Permit | None = None) -> Any:
     name = frame.text("role")
     if name == "compiler":
         from verifier.build.compiler import Compiler
@@ -149,6 +154,9 @@ def make_role(frame: Frame, channel: Channel, home: str) -> Any:
         return Builder(channel, home)
     device = party_device(frame.message["device"])
     device.configure(frame.text("precision"))
+    if permit is not None and name != "baseline":
+        permit.close()  # a program never has it
+        permit = None
     if name in ("runner", "observer"):
         from verifier.runner import Runner
 
@@ -161,7 +169,7 @@ def make_role(frame: Frame, channel: Channel, home: str) -> Any:
 
     if name == "reference" and device.torch_device != "cpu":
         rehearse_kernels(device)
-    return Reference(channel, home, device, frame)
+    return Reference(channel, home, device, frame, permit)
 
 
 def load_source(name: str, source: str, home: str) -> ModuleType:

@@ -16,6 +16,7 @@ from verifier.devices.base import Bind, Device
 from verifier.gate import Freezable, Gate
 from verifier.limits import Limits
 from verifier.party_failure import PartyFailure
+from verifier.permit import Permit
 from verifier.sandbox import spawn
 from verifier.spawned import Spawned
 
@@ -81,8 +82,8 @@ class Pool:
         self.ending: list[Party] = []  # killed, and not yet waited for
         self.lock = threading.Lock()
         self.cancelled = False
-        # With STITCH_STILL=device only what holds the device stands still while another judge measures: on processors where nothing is timed, spares
-        # go on importing torch, builders building, and torch.compile's helpers compiling.
+        # With STITCH_STILL=device only what is at work on the device stands still while another judge measures (`verifier/still.py`): on processors
+        # where nothing is timed, parties go on importing torch, builders building, and torch.compile compiling.
         self.host_goes_on = os.environ.get("STITCH_STILL") == "device" and bool(device.timed_on)
         self.extensions = True  # whether parties import what builds and loads extensions before they are asked to
 
@@ -96,11 +97,14 @@ class Pool:
         soon: str = "",
     ) -> Party:
         """`role` is "builder" (never sees the device) or "device"; `prefix`, `writable` and further `binds` are for profilers. `soon`: the role that
-        it gets at once, so that its device may come up while it imports torch; a spare holds nothing of the device."""
-        self.gate.point()
+        it gets at once, so that its device may come up while it imports torch; a spare holds nothing of the device. Where the host's work goes on
+        while others measure, it needs a permit for the device instead, and starts at any time."""
         device = self.device
+        permit = Permit.made() if self.host_goes_on and role == "device" and prefix is None else None
+        if permit is None:
+            self.gate.point()
         shown = [*device.binds(role), *(self.builder_binds if role == "builder" else []), *(binds or [])]
-        early = bool(soon) and not bare and device.early(soon)
+        early = permit is None and bool(soon) and not bare and device.early(soon)
         spawned = spawn(
             self.limits,
             shown,
@@ -112,8 +116,9 @@ class Pool:
             self.extensions,
             early,
             placed=bool(device.timed_on),
+            permit=None if permit is None else permit.fd,
         )
-        party = Party(spawned, device, self.limits, self.gate)
+        party = Party(spawned, device, self.limits, self.gate, permit)
         party.on_device = role != "builder"
         return party
 
@@ -258,7 +263,7 @@ class Pool:
             return list(self.alive())
         with self.lock:
             busy = [party for party in self.busy if not party.spawned.ended and party.on_device]
-        return [party.main_process if party.role == "baseline" else party.spawned for party in busy]
+        return [party.still for party in busy]
 
     def refill(self) -> None:
         """Called when nothing is measured."""

@@ -14,13 +14,14 @@ from typing import Any
 
 import torch
 
-from verifier.channel import Frame
+from verifier.channel import Channel, Frame
 from verifier.devices.base import PartyDevice
 from verifier.gradients import reachable
 from verifier.initialising import constructed
 from verifier.layout import LayoutError, Spec, encode
 from verifier.oracle import Rough, Wide, default_double, widen
 from verifier.party import load_source
+from verifier.permit import Permit
 from verifier.role import Role, generators, map_tensors, seed_everything
 from verifier.widening import WideCopies
 
@@ -34,8 +35,9 @@ class Reference(Role):
     before: dict[str, torch.Tensor] = {}
     replays = False  # torch.compile's own CUDA graphs
 
-    def __init__(self, *arguments: Any):
-        super().__init__(*arguments)
+    def __init__(self, channel: Channel, home: str, device: PartyDevice, frame: Frame, permit: Permit | None = None):
+        super().__init__(channel, home, device, frame)
+        self.permit = permit  # of a baseline, which puts it back while it compiles
         self.wide = WideCopies()
 
     def do_put(self, frame: Frame) -> dict[str, Any]:
@@ -90,6 +92,11 @@ class Reference(Role):
             return {"type": "ok"}
         modes = {"compile": None, "compile-max-autotune": "max-autotune", "compile-reduce-overhead": "reduce-overhead"}
         mode = modes[frame.text("baseline")]
+        if self.permit is not None and mode != "max-autotune":
+            from verifier.compiling import Compiling
+
+            with contextlib.suppress(ImportError, AttributeError):  # then it stands still instead
+                Compiling(self.permit, self.device.sync)
         self.model = torch.compile(self.model, mode=mode)
         self.replays = mode is not None and self.device.torch_device != "cpu"
         return {"type": "ok"}

@@ -36,11 +36,13 @@ def spawn(
     extensions: bool = True,
     early: bool = False,
     placed: bool = False,
+    permit: int | None = None,
 ) -> Spawned:
     """Starts a party. `data_limit` puts a ceiling on private memory, so that an allocation fails where it stands in the source (not with CUDA,
     which reserves address space). `prefix` is a profiler's command line inside the sandbox. `bare`: a party that imports no torch;
     `extensions`: one that also imports what builds extensions; `early`: whether its device comes up while it imports;
-    `placed`: whether the judge says on which processors it runs (without bubblewrap it may else choose them itself). Raises `OSError`."""
+    `placed`: whether the judge says on which processors it runs (without bubblewrap it may else choose them itself); `permit`: the descriptor of a
+    `verifier.permit.Permit`, without which it touches no device. Raises `OSError`."""
     binds = [*binds, *bytecode.bind()]
     ours, theirs = pair()
     wrap = bubblewrap()
@@ -60,16 +62,17 @@ def spawn(
         "torch": not bare,
         "extensions": extensions,
         "early": early,
+        "permit": permit,
         "landlock": rules(bool(wrap), home, binds, writable or [], inward=prefix is None),
     }
     python = [sys.executable, "-I", *bytecode.party_options(bool(wrap))]
     command = [*(prefix or []), *python, "-c", BOOT, INSIDE if wrap else str(PACKAGE.parent), json.dumps(boot)]
-    keep = [theirs.fileno()]
+    filters: list[int] = []
     if wrap:
         arguments = _wrapping(wrap, environment, limits, binds, writable or [])
         if seccomp.supported():
-            keep.append(_filter(loopback=prefix is not None))  # nsys cannot do without TCP to itself
-            arguments += ["--seccomp", str(keep[-1])]
+            filters.append(_filter(loopback=prefix is not None))  # nsys cannot do without TCP to itself
+            arguments += ["--seccomp", str(filters[0])]
         command = [*arguments, "--chdir", "/tmp", "--", *command]
     try:
         process = subprocess.Popen(
@@ -77,7 +80,7 @@ def spawn(
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            pass_fds=keep,
+            pass_fds=[theirs.fileno(), *filters, *([] if permit is None else [permit])],
             env={} if wrap else environment,
             cwd="/" if wrap else folder,
             start_new_session=True,
@@ -92,7 +95,7 @@ def spawn(
         raise
     finally:
         theirs.close()
-        for fd in keep[1:]:
+        for fd in filters:
             os.close(fd)
     spawned = Spawned(process, Channel(ours), limits, group, folder, bool(wrap))
     spawned.start_drain()

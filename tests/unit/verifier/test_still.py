@@ -1,5 +1,6 @@
-"""What stands still while another judge measures: everything, or with STITCH_STILL=device only what holds the device."""
+"""What stands still while another judge measures: everything, or with STITCH_STILL=device only what is at work on the device."""
 
+import importlib
 import os
 import subprocess
 import sys
@@ -8,11 +9,18 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
+from torch._dynamo.callback import callback_handler
 
+from verifier.channel import ChannelTimeout
+from verifier.compiling import ON_DEVICE, Compiling
+from verifier.devices.base import open_device
 from verifier.limits import Limits
+from verifier.permit import Permit
 from verifier.pool import Pool
 from verifier.spawned import MainProcess, Spawned
 from verifier.starting import judge_environment
+from verifier.still import Still
 
 SLEEP = "import time; time.sleep(60)"
 TALKATIVE = f"import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', {SLEEP!r}]); print('on', flush=True); time.sleep(60)"
@@ -23,7 +31,7 @@ def pool_of(timed_processors, monkeypatch, still):
     pool = Pool(SimpleNamespace(place="cuda-none", timed_on=list(range(timed_processors))), Limits(), spares=0)
     party = {
         role: SimpleNamespace(
-            role=role, on_device="builder" not in role, spawned=SimpleNamespace(ended=False, name=role), main_process=f"main of {role}"
+            role=role, on_device="builder" not in role, spawned=SimpleNamespace(ended=False, name=role), still=f"stillness of {role}"
         )
         for role in ROLES
     }
@@ -40,12 +48,133 @@ def test_everything_stands_still(monkeypatch):
     assert [spawned.name for spawned in pool.freezable()] == ROLES
 
 
-def test_only_what_holds_the_device_and_of_a_baseline_the_interpreter(monkeypatch):
+def test_only_what_may_use_the_device(monkeypatch):
     pool, party = pool_of(4, monkeypatch, "device")
-    held = [party[role].spawned for role in ("", "reference")] + ["main of baseline"] + [party[role].spawned for role in ("runner", "observer")]
+    held = [f"stillness of {role}" for role in ("", "reference", "baseline", "runner", "observer")]
     assert pool.freezable() == held
     party["runner"].spawned.ended = True
-    assert party["runner"].spawned not in pool.freezable()
+    assert "stillness of runner" not in pool.freezable()
+
+
+class Stopped:
+    """A party whose processes write down what they are told. `permit`: where the judge finds it."""
+
+    def __init__(self, monkeypatch, role, permit):
+        self.role, self.told = role, []
+        self.permit = Permit.made()
+        if permit != "there":
+            self.permit.take_now()
+        self.spawned = SimpleNamespace(freeze=lambda: self.told.append("all stop"), thaw=lambda: self.told.append("all go"))
+        main = SimpleNamespace(freeze=lambda: self.told.append("main stops"), thaw=lambda: self.told.append("main goes"))
+        monkeypatch.setattr("verifier.still.MainProcess", lambda spawned: main)
+        self.still = Still(self)
+
+
+@pytest.mark.parametrize("role", ["", "baseline"])
+def test_what_has_put_its_permit_back_goes_on_without_it(monkeypatch, role):
+    party = Stopped(monkeypatch, role, "there")
+    party.still.freeze()
+    assert party.told == [] and not party.permit.take_now()
+    party.role = "runner"  # its judge has named its role meanwhile, and waits before it says so
+    party.still.thaw()
+    assert party.told == [] and party.permit.take_now()
+
+
+@pytest.mark.parametrize(
+    ("role", "permit", "told"),
+    [
+        ("baseline", "taken", ["main stops", "main goes"]),
+        ("", "taken", ["all stop", "all go"]),
+        ("reference", "there", ["all stop", "all go"]),
+        ("runner", "there", ["all stop", "all go"]),  # a program could have put it there
+    ],
+)
+def test_what_is_at_work_on_the_device_stops(monkeypatch, role, permit, told):
+    party = Stopped(monkeypatch, role, permit)
+    party.still.freeze()
+    party.role = "another"
+    party.still.thaw()
+    party.still.thaw()
+    assert party.told == told and party.permit.take_now() == (permit == "there")
+
+
+def test_a_closed_permit_is_nobodys():
+    permit = Permit.made()
+    permit.close()
+    permit.put()
+    assert not permit.take_now()
+
+
+def test_a_party_imports_without_its_permit_and_takes_no_role(monkeypatch):
+    """As the judge starts it: the process itself waits."""
+    monkeypatch.setenv("STITCH_STILL", "device")
+    device = open_device("cpu", Path("/nowhere"))
+    monkeypatch.setattr(type(device), "timed_on", [0], raising=False)
+    pool = Pool(device, Limits(), spares=0)
+    party = pool.spawn()
+    try:
+        party.still.freeze()
+        assert party.receive(60, 0, "start").text("type") == "ready"  # it has imported torch
+        party.send("role", {"role": "baseline", "device": device.config(), "precision": "fp32-strict", "mode": "train"}, 60)
+        with pytest.raises(ChannelTimeout):
+            party.channel.receive(0.5, 0)
+        party.still.thaw()
+        assert party.receive(60, 0, "role").text("type") == "ok"
+        assert not party.permit.take_now()
+    finally:
+        party.end()
+
+
+def test_compilations_do_without_the_permit_and_what_they_do_on_the_device_takes_it(monkeypatch):
+    permit, seen, synced = Permit.made(), [], []
+    permit.take()
+
+    def there():
+        found = permit.take_now()
+        if found:
+            permit.put()
+        return found
+
+    loading = SimpleNamespace(load=lambda: seen.append(("loads", there())))
+    monkeypatch.setitem(sys.modules, "a_module_of_inductors", loading)
+    monkeypatch.setattr("verifier.compiling.ON_DEVICE", [("a_module_of_inductors", "", "load")])
+
+    def backend(graph, inputs):
+        seen.append(("compiles", there()))
+        loading.load()
+
+        def call(*arguments):
+            seen.append(("runs", there()))
+            return graph(*arguments)
+
+        return call
+
+    try:
+        Compiling(permit, lambda: synced.append(there()))
+        loading.load()
+        compiled = torch.compile(lambda x: x.sin() + 1, backend=backend)
+        value = torch.ones(3)
+        assert torch.equal(compiled(value), value.sin() + 1)
+        assert torch.equal(compiled(value), value.sin() + 1)
+    finally:
+        callback_handler.clear()
+        torch._dynamo.reset()
+    assert seen == [("loads", False), ("compiles", True), ("loads", False), ("runs", False), ("runs", False)]
+    assert synced == [False, False]
+    assert not there()
+
+
+def test_where_pytorch_has_not_what_it_rests_on_nothing_changes(monkeypatch):
+    monkeypatch.setattr("verifier.compiling.ON_DEVICE", [("torch", "", "no_such_function")])
+    with pytest.raises(AttributeError):
+        Compiling(Permit.made(), lambda: None)
+    assert callback_handler.start_callbacks == []
+
+
+def test_this_pytorch_has_it(monkeypatch):
+    for module, owner, name in ON_DEVICE:
+        found = importlib.import_module(module)
+        assert callable(getattr(getattr(found, owner) if owner else found, name))
 
 
 def test_where_parties_have_no_processors_of_their_own_everything_does(monkeypatch):
