@@ -100,7 +100,7 @@ def _tiny_launches(profile: Profile, host: HostCalls, ceilings: Ceilings, launch
     evidence = [
         Evidence(figure="launches a call", value=round(launches, 1), means=f"{count:.0f} of kernels that are launched again and again"),
         Evidence(figure="mean kernel", value=round(sum(k.total_us for k in again) / max(count * profile.iterations, 1), 2), unit="us"),
-        Evidence(figure="device filled by one", value=round(100 * max(_fill(k, ceilings) for k in again), 1), unit="%", means=FILLED),
+        *_filled(again, ceilings),
     ]
     says = "The work is cut into many tiny launches."
     return Cause(name="tiny-launches", lost_us=max(above_us - merged - rest, 0.0), evidence=evidence, says=says)
@@ -142,6 +142,12 @@ def _moved(profile: Profile, host: HostCalls, fills: bool) -> Cause | None:
     ]
     says = "Memory is filled that the program writes anyway." if fills else "Tensors are copied into another place or order between kernels."
     return Cause(name="needless-fill" if fills else "needless-copy", lost_us=us, evidence=evidence, says=says)
+
+
+def _filled(kernels: list[KernelProfile], ceilings: Ceilings) -> list[Evidence]:
+    """Of the one that fills most; nothing where no grid is known."""
+    known = [_fill(kernel, ceilings) for kernel in kernels if kernel.grid is not None]
+    return [Evidence(figure="device filled by one", value=round(100 * max(known), 1), unit="%", means=FILLED)] if known else []
 
 
 def _fill(kernel: KernelProfile, ceilings: Ceilings) -> float:

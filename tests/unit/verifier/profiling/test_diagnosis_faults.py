@@ -43,6 +43,11 @@ def kernel(name="k", us=36.0, launches=1, own=True, grid=(8192, 1, 1), block=(25
 
 
 def names(kernels, facts=FACTS, time_us=None, precision="fp32-strict", **host) -> list[str]:
+    time_us = time_us or sum(k.total_us for k in kernels) + 20
+    return [cause.name for cause in causes(kernels, facts, time_us, precision, **host) if cause.lost_us >= 0.1 * time_us]
+
+
+def causes(kernels, facts=FACTS, time_us=None, precision="fp32-strict", **host):
     device_us = sum(k.total_us for k in kernels)
     profile = Profile(
         task="t",
@@ -60,8 +65,7 @@ def names(kernels, facts=FACTS, time_us=None, precision="fp32-strict", **host) -
 
     report = Report()
     report.precision = precision
-    time_us = time_us or device_us + 20
-    return [cause.name for cause in find_faults(report, profile, H200, facts, time_us) if cause.lost_us >= 0.1 * time_us]
+    return find_faults(report, profile, H200, facts, time_us or device_us + 20)
 
 
 def test_a_kernel_that_streams_has_no_fault():
@@ -97,6 +101,18 @@ def test_a_kernel_that_streams_has_no_fault():
 def test_one_fault_is_named_by_its_counters(changes, shape, expected):
     found = names([kernel(us=200.0, metrics={**SLOW, **changes}, **shape)])
     assert found and found[0] == expected
+
+
+def test_a_grid_that_nobody_knows_is_no_fault():
+    """As in a report without a profile, which has names and times alone."""
+    bare = kernel(us=200.0, grid=None, block=None)
+    assert bare.grid is None and names([bare]) == []
+
+
+def test_of_kernels_whose_grids_nobody_knows_nothing_is_said_about_the_device_they_fill():
+    for grid, figures in (((8, 1, 1), ["launches a call", "mean kernel", "device filled by one"]), (None, ["launches a call", "mean kernel"])):
+        (tiny,) = [cause for cause in causes([kernel(us=3.0, launches=400, grid=grid)]) if cause.name == "tiny-launches"]
+        assert [evidence.figure for evidence in tiny.evidence] == figures
 
 
 def test_what_depends_on_a_column_alone_is_told_from_costly_functions():
