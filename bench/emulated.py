@@ -1,11 +1,12 @@
-"""KernelBench's tasks, made small, through the compiler and the emulator of `tests/emulator.py`: are the CUDA programs right, without a GPU?
+"""KernelBench's tasks, made small, through the compiler and the emulator of `tests/emulator`: are the CUDA programs right, without a GPU?
 
     python bench/emulated.py CHECKOUT [--level 2] [--only NAME] [--precision bf16] [--jobs 2] [--seconds 100]
 
-Sizes are the constants that a task states, each made small by its name (`batch_size`, `height`, `in_channels`, ...), where the model still runs then.
-Products and convolutions are planned as if they were large. Prints a line a task: `ok`, `WRONG` with the distance from PyTorch's result, `ERROR`,
-`small` where nothing is left to a kernel of the compiler, and `-` with the reason where a task cannot be made small this way; exit status 1 where a
-program is wrong or does not run. Tasks that draw random numbers in forward (dropout) are `WRONG` by nature.
+Sizes are the constants that a task states, each made small by its name (`batch_size`, `height`, `in_channels`, ...), where the model still runs then;
+those of level 3 are listed one by one (`LEVEL3`). Products, convolutions and lone operators are planned as if they were large. Prints a line a
+task: `ok`, `WRONG` with the distance from PyTorch's result, `ERROR`, `small` where nothing is left to a kernel of the compiler, and `-` with the
+reason where a task cannot be made small this way; exit status 1 where a program is wrong or does not run. Tasks that draw random numbers in forward
+(dropout) are `WRONG` by nature.
 """
 
 # sandboxed: imports tasks; run it where KernelBench itself may run
@@ -18,6 +19,7 @@ import subprocess
 import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from math import prod
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -28,14 +30,89 @@ MOST_SIDE, MOST_FEATURES, MOST_OTHER, MOST_OF_SHAPES = 20, 64, 96, 70
 SIDES = re.compile(r"height|width|depth|length|seq|^[hwdl]$|size|dim[123]?$")
 FEATURES = re.compile(r"chan|feat|hidden|embed|model|input_size|output_size|dim|in_|out_")
 NO_SIDE = re.compile(r"hidden|feature|channel|embed|kernel|input_size|output_size|model|head")
-ASSIGNED = re.compile(r"^(\s*[A-Za-z_][\w ,=]*?)=\s*(\d[\d, ]*)(\s*#.*|\s*)$")
+ASSIGNED = re.compile(r"^(\s*[A-Za-z_][\w ,=]*?)=\s*(\d[\d, *]*)(\s*#.*|\s*)$")
+
+
+# Level 3 states few of its sizes as constants: what those of each task become, the sides of images in its inputs, and words of its classes.
+IMAGE = re.compile(r"\b(224|240|512)\b")
+BRIEF = {"batch_size": 2}
+RECURRENT = {"batch_size": 3, "sequence_length": 6, "seq_len": 6, "input_size": 32, "hidden_size": 32, "num_layers": 2, "output_size": 10}
+TEXT = {"batch_size": 2, "max_seqlen": 32, "seq_len": 24, "n_embd": 96}
+SWIN = {"img_size=224": "img_size=56", "embed_dim=96": "embed_dim=48", "[2, 2, 6, 2]": "[2, 2]", "[3, 6, 12, 24]": "[3, 6]"}
+VGG = {"512 * 7 * 7": "512", "4096": "64"}
+LEVEL3: dict[int, tuple[dict[str, object], int, dict[str, str]]] = {
+    1: ({"batch_size": 5, "input_size": 72, "layer_sizes": [96, 64], "output_size": 40}, 0, {}),
+    2: ({"batch_size": 5, "input_size": 72, "hidden_layer_sizes": [96, 64], "output_size": 40}, 0, {}),
+    3: ({"batch_size": 5, "input_size": 72, "hidden_layer_sizes": [32] * 16, "output_size": 40}, 0, {}),
+    4: ({"batch_size": 3}, 0, {}),
+    5: (BRIEF, 64, {"256 * 6 * 6": "256", "4096": "64"}),
+    6: (
+        BRIEF
+        | {"in_channels": 48, "out_1x1": 24, "reduce_3x3": 16, "out_3x3": 32, "reduce_5x5": 8, "out_5x5": 16, "pool_proj": 16}
+        | {"height": 24, "width": 24},
+        0,
+        {},
+    ),
+    7: (BRIEF | {"height": 64, "width": 64}, 0, {}),
+    8: (BRIEF, 24, {}),
+    9: (BRIEF | {"input_shape": (2, 3, 64, 64)}, 0, {}),
+    10: (BRIEF | {"height": 64, "width": 64, "layers": [1, 1, 2, 1]}, 0, {}),
+    11: (BRIEF, 32, VGG),
+    12: (BRIEF, 32, VGG),
+    13: ({"batch_size": 3, "height, width": (16, 16)}, 0, {}),
+    14: (BRIEF | {"height, width": (12, 12)}, 0, {}),
+    15: (BRIEF | {"height, width": (64, 64)}, 0, {"[6, 12, 24, 16]": "[2, 3, 2, 2]"}),
+    16: (BRIEF | {"height, width": (64, 64)}, 0, {"[6, 12, 48, 32]": "[2, 3, 2, 2]"}),
+    17: (BRIEF | {"height, width": (16, 16)}, 0, {}),
+    18: (BRIEF | {"height": 64, "width": 64}, 0, {}),
+    19: (BRIEF | {"height": 64, "width": 64}, 0, {}),
+    20: (BRIEF, 64, {}),
+    21: (BRIEF | {"in_channels": 24, "out_channels": 32}, 24, {}),
+    22: (BRIEF, 64, {}),
+    23: (BRIEF | {"input_shape": (3, 64, 64)}, 0, {}),
+    24: (BRIEF, 64, {}),
+    25: (BRIEF | {"input_channels": 24, "out_channels": 48, "height": 16, "width": 16}, 0, {}),
+    26: (BRIEF | {"height": 64, "width": 64}, 0, {}),
+    27: (BRIEF | {"image_height, image_width": (32, 32)}, 0, {}),
+    28: ({"image_size": 32, "patch_size": 8, "dim": 64, "depth": 2, "heads": 4, "mlp_dim": 96}, 0, {}),
+    29: (BRIEF | {"image_size": 56}, 0, SWIN),
+    30: (BRIEF | {"image_size": 56}, 0, SWIN),
+    31: ({"embed_dim": 64, "image_height": 12, "image_width": 12}, 0, {}),
+    32: ({"batch_size": 3}, 0, {}),
+    33: ({"batch_size": 8, "input_size": 64, "hidden_size": 64, "output_size": 32}, 0, {}),
+    34: (RECURRENT | {"batch_size": 8, "sequence_length": 40}, 0, {}),
+    **dict.fromkeys(range(35, 43), (RECURRENT, 0, {})),
+    43: (TEXT | {"n_head": 4}, 0, {}),
+    44: (TEXT | {"n_head": 4}, 0, {}),
+    45: (BRIEF | {"height": 16, "width": 32, "features": 8}, 0, {}),
+    46: ({"batch_size": 3, "num_features": 20, "feature_size": 64}, 0, {}),
+    47: ({"batch_size": 3, "num_features": 20, "feature_size": 64}, 0, {}),
+    48: (BRIEF | {"seq_length": 16, "block_len": 8, "n_heads": 2, "d_head": 16}, 0, {}),
+    49: (BRIEF | {"seq_length": 16, "block_len": 8, "n_heads": 2, "d_head": 16}, 0, {}),
+    50: (TEXT | {"max_seqlen": 24}, 0, {}),
+}
+
+
+def of_level_3(source: str, number: int) -> str:
+    constants, side, words = LEVEL3[number]
+    cut = source.rfind("\nclass ")
+    classes, rest = source[:cut], source[cut:]
+    for name, value in constants.items():
+        rest = re.sub(rf"(?m)^{re.escape(name)} *=.*$", f"{name} = {value!r}", rest)
+    if side:
+        begin = rest.index("def get_inputs")
+        rest = rest[:begin] + IMAGE.sub(str(side), rest[begin:])
+    source = classes + rest
+    for old, new in words.items():
+        source = source.replace(old, new)
+    return source
 
 
 def smaller(name: str, value: int) -> int:
     name = name.lower()
     if value <= 16:
         return value
-    if re.search(r"batch|^[nb]$", name):
+    if re.search(r"batch|^b$", name):
         return 3
     if SIDES.search(name) and not NO_SIDE.search(name):
         return min(value, MOST_SIDE)
@@ -54,27 +131,35 @@ def made_small(source: str) -> str:
 
 
 def _assignment(match: re.Match[str]) -> str:
-    names, values = re.findall(r"[A-Za-z_]\w*", match[1]), [int(value) for value in match[2].split(",") if value.strip()]
+    names, values = re.findall(r"[A-Za-z_]\w*", match[1]), [_product(value) for value in match[2].split(",") if value.strip()]
     side = any(re.search("height|width|depth", name.lower()) for name in names)  # all that are assigned together
     named = names if len(names) == len(values) else [names[0]] * len(values)
     small = [min(smaller(name, value), MOST_SIDE if side else value) for name, value in zip(named, values, strict=True)]
     return f"{match[1]}= {', '.join(map(str, small))}{match[3]}"
 
 
+def _product(value: str) -> int:
+    return prod(int(factor) for factor in value.split("*"))
+
+
 def _shape(match: re.Match[str]) -> str:
     return f"{match[1]} = ({re.sub(r'[0-9]+', lambda size: str(min(int(size[0]), MOST_OF_SHAPES)), match[2])})"
 
 
-def one(path: Path, precision: str) -> str:
+def one(path: Path, precision: str, target: str) -> str:
     import torch
 
-    from agents.compiler import DeviceFigures
+    from agents.compiler import DeviceFigures, Options, make_plan, print_program
     from agents.compiler.families import conv, matmul
+    from agents.compiler.groups import partition
     from tests.emulator import as_cpp
     from tests.unit.compiler.conftest import Compiled
+    from tests.unit.compiler.triton_on_cpu import interpreted
 
+    partition.TINY = 32
     conv.LEAST_FLOPS = conv.THIN_FLOPS = matmul.LEAST_FLOPS = 1
-    source = made_small(path.read_text())
+    text = path.read_text()
+    source = of_level_3(text, int(path.stem.partition("_")[0])) if path.parent.name == "level3" else made_small(text)
     try:
         names: dict = {}
         exec(compile(source, str(path), "exec"), names)
@@ -86,20 +171,28 @@ def one(path: Path, precision: str) -> str:
             names["Model"](*names["get_init_inputs"]())(*inputs)
     except Exception as error:
         return f"- {type(error).__name__}: {str(error)[:120]}"
-    found = Compiled(source, figures=DeviceFigures.h200().model_copy(update={"units": 4}), precision=precision)
+    figures = DeviceFigures.h200().model_copy(update={"units": 4})
+    found = Compiled(source, figures=figures, precision=precision)
+    if target == "triton":
+        found.plan = make_plan(found.capture, found.source, figures, precision, language="triton")
+        found.text = print_program(found.plan, found.source, Options())
     kinds = ", ".join(dict.fromkeys(group.family or group.space for group in found.plan.groups))
-    if "SOURCE = r" not in found.text:
+    if not any(mark in found.text for mark in ("SOURCE = r", "@triton.jit")):
         return f"small ({kinds})"
-    found.text = as_cpp(found.text)
     try:
-        found.check()
+        if target == "triton":
+            with interpreted():
+                found.check()
+        else:
+            found.text = as_cpp(found.text)
+            found.check()
     except AssertionError as error:
         return f"WRONG ({kinds}) {str(error)[:120]}"
     return f"ok ({kinds})"
 
 
-def child(path: Path, precision: str, seconds: float) -> str:
-    command = [sys.executable, __file__, str(path), "--one", "--precision", precision]
+def child(path: Path, precision: str, target: str, seconds: float) -> str:
+    command = [sys.executable, __file__, str(path), "--one", "--precision", precision, "--target", target]
     try:
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=seconds)
     except subprocess.TimeoutExpired:
@@ -114,19 +207,22 @@ def main() -> int:
     parser.add_argument("--level", type=int, action="append", choices=(1, 2, 3))
     parser.add_argument("--only", action="append", default=[], help="part of a task's file name")
     parser.add_argument("--precision", default="fp32-strict", choices=("fp32-strict", "bf16", "fp16"))
+    parser.add_argument("--target", default="cuda", choices=("cuda", "triton"), help="triton: by Triton's interpreter, which scripts/triton installs")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=100, help="a task")
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:
         warnings.simplefilter("ignore")
-        print(f"said: {one(arguments.checkout, arguments.precision)}")
+        print(f"said: {one(arguments.checkout, arguments.precision, arguments.target)}")
         return 0
     paths = [path for level in arguments.level or (1, 2, 3) for path in (arguments.checkout / "KernelBench" / f"level{level}").glob("*.py")]
     paths = sorted((p for p in paths if not arguments.only or any(part in p.stem for part in arguments.only)), key=lambda p: (p.parent.name, p.stem))
     bad = 0
     with ThreadPoolExecutor(arguments.jobs) as pool:
-        for path, said in zip(paths, pool.map(lambda path: child(path, arguments.precision, arguments.seconds), paths), strict=True):
+        for path, said in zip(
+            paths, pool.map(lambda path: child(path, arguments.precision, arguments.target, arguments.seconds), paths), strict=True
+        ):
             print(f"{path.parent.name}/{path.stem}: {said}", flush=True)
             bad += said.startswith(("WRONG", "ERROR"))
     return 1 if bad else 0
