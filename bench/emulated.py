@@ -27,7 +27,7 @@ sys.path.insert(0, str(ROOT))
 
 MOST_ELEMENTS = 6e6  # of a task's inputs
 MOST_SIDE, MOST_FEATURES, MOST_OTHER, MOST_OF_SHAPES = 20, 64, 96, 70
-SIDES = re.compile(r"height|width|depth|length|seq|^[hwdl]$|size|dim[123]?$")
+SIDES = re.compile(r"height|width|depth|^[hwdl]$|size|dim[123]?$")
 FEATURES = re.compile(r"chan|feat|hidden|embed|model|input_size|output_size|dim|in_|out_")
 NO_SIDE = re.compile(r"hidden|feature|channel|embed|kernel|input_size|output_size|model|head")
 ASSIGNED = re.compile(r"^(\s*[A-Za-z_][\w ,=]*?)=\s*(\d[\d, *]*)(\s*#.*|\s*)$")
@@ -150,14 +150,14 @@ def one(path: Path, precision: str, target: str) -> str:
     import torch
 
     from agents.compiler import DeviceFigures, Options, make_plan, print_program
-    from agents.compiler.families import conv, matmul
+    from agents.compiler.families import attention, conv, matmul, matvec
     from agents.compiler.groups import partition
     from tests.emulator import as_cpp
     from tests.unit.compiler.conftest import Compiled
     from tests.unit.compiler.triton_on_cpu import interpreted
 
     partition.TINY = 32
-    conv.LEAST_FLOPS = conv.THIN_FLOPS = matmul.LEAST_FLOPS = 1
+    conv.LEAST_FLOPS = conv.THIN_FLOPS = matmul.LEAST_FLOPS = attention.LEAST_FLOPS = attention.LEAST_KEYS = matvec.LEAST = matvec.LEAST_DEPTH = 1
     text = path.read_text()
     source = of_level_3(text, int(path.stem.partition("_")[0])) if path.parent.name == "level3" else made_small(text)
     try:

@@ -8,6 +8,9 @@
 #include <algorithm>
 #include <climits>
 #include <cmath>
+using std::isfinite;
+using std::isinf;
+using std::isnan;
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
