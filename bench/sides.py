@@ -4,9 +4,10 @@
 
 What a program gains on its own task is a fault of the measurement. Two ways: `watched`, as the judge measures (half of the programs, and to tell the
 roles from the watching half of the eager processes, stand still while others are timed and are looked at before), and `plain`, in a random order
-with nobody watched. With `--beside N` a third: as `watched`, while N processes import torch over and over on the processors that the judge keeps to,
-as those of other judges would (`STITCH_STILL=device`). A line for each kind: microseconds a call beyond eager that nobody watches, with the standard
-error over processes, how much calls and processes vary, and how much slower the calls just after a pause are.
+with nobody watched. With `--beside N` two more, both as `watched` while N processes are at work on the processors that the judge keeps to, as those
+of other judges would be (`STITCH_STILL=device`): `beside`, which import torch over and over, and `compiling`, which hold a context of the device and
+are in torch.compile's compilations without their permits. A line for each kind: microseconds a call beyond eager that nobody watches, with the
+standard error over processes, how much calls and processes vary, and how much slower the calls just after a pause are.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -39,6 +41,7 @@ from verifier.idleness import Watch  # noqa: E402
 from verifier.jobs import VerifyJob  # noqa: E402
 from verifier.limits import Limits  # noqa: E402
 from verifier.pairs import shuffled  # noqa: E402
+from verifier.permit import Permit  # noqa: E402
 from verifier.pool import Pool, Role  # noqa: E402
 from verifier.session import ReferenceSession  # noqa: E402
 from verifier.timing import Side, measure, middle  # noqa: E402
@@ -98,6 +101,51 @@ def importing(count: int) -> Iterator[None]:
             neighbour.wait()
 
 
+COMPILER = """
+import ctypes
+import signal
+import sys
+ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # it ends with its parent, however that ends
+sys.path.insert(0, sys.argv[1])
+import torch
+from torch import nn
+from verifier.compiling import Compiling
+from verifier.permit import Permit
+device = sys.argv[3]
+Compiling(Permit(int(sys.argv[2])), torch.cuda.synchronize if device.startswith("cuda") else lambda: None)
+sizes = range(64, 64 + 8 * 150, 8)
+model = nn.Sequential(*[nn.Sequential(nn.Linear(n, n + 8), nn.LayerNorm(n + 8), nn.GELU()) for n in sizes]).to(device)
+with torch.no_grad():
+    torch.compile(model)(torch.randn(16, 64, device=device))
+"""
+
+
+@contextlib.contextmanager
+def compiling(count: int, device: str) -> Iterator[None]:
+    """`count` processes in compilations of half a minute and more. Their permits are here, so whoever has finished one stands still."""
+    environment = {**os.environ, "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1", "TORCHINDUCTOR_COMPILE_THREADS": "2"}
+    permits = [Permit.made() for _ in range(count)]
+    neighbours = []
+    try:
+        for permit in permits:
+            permit.take_now()
+            command = [sys.executable, "-c", COMPILER, str(ROOT), str(permit.fd), device]
+            neighbours.append(subprocess.Popen(command, start_new_session=True, pass_fds=[permit.fd], env=environment))
+        for permit, neighbour in zip(permits, neighbours, strict=True):
+            while not permit.take_now():
+                if neighbour.poll() is not None:
+                    raise SystemExit("a process that was to compile beside has ended: its messages are above")
+                time.sleep(0.1)
+        yield
+    finally:
+        for neighbour in neighbours:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(neighbour.pid, signal.SIGKILL)
+            neighbour.wait()
+        for permit in permits:
+            permit.close()
+
+
 def own_candidate(source: str) -> str:
     return re.sub(r"super\(Model, self\)", "super(ModelNew, self)", re.sub(r"\bclass Model\(", "class ModelNew(", source))
 
@@ -122,8 +170,9 @@ class Bench:
         enlist = partial(self._enlist, job.program_source)
         tournament = Tournament(self.pool, trials, job, secrets.randbits(48), enlist, repeatability(self.data_dir, self.device), others=[])
         ways = []
-        for way in ("watched", "plain", *(("beside",) if self.arguments.beside else ())):
-            with importing(self.arguments.beside if way == "beside" else 0):
+        beside = self.arguments.beside
+        for way in ("watched", "plain", *(("beside", "compiling") if beside else ())):
+            with importing(beside if way == "beside" else 0), compiling(beside if way == "compiling" else 0, self.arguments.device):
                 ways.append({"way": way, **self._measure(trials, tournament, enlist, way)})
             print(table(ways[-1]), flush=True)
         return {"device": self.device.environment().model_dump(), "task": task, "blocks": self.arguments.blocks, "ways": ways}
