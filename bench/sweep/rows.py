@@ -14,6 +14,7 @@ from verifier.jobs import JobResult
 from verifier.report import STAND_INS, Interval, Report
 
 SOLVED = ("custom", "mixed")  # classes with kernels of their own: only these count
+NOT_ADMITTED = "the task was not admitted: "  # how the engine ends such a run
 DIGITS = 5
 BESIDE = ("compile", "compile-max-autotune", "cuda-graph")  # eager, in tier full on a GPU
 
@@ -32,7 +33,7 @@ def row_of(folder: Path) -> dict[str, Any]:
         "status": "passed" if confirmed else (best.status if best is not None and best.status != "passed" else "unconfirmed" if best else "failed"),
         "class": report.program_class if confirmed else None,
         "solved": bool(confirmed and report.program_class in SOLVED),
-        "flags": sorted({*summary.flags, *(report.flags if report is not None else ())}),
+        "flags": sorted({*summary.flags, *(report.flags if report is not None else ()), *unsuited(summary)}),
         "vs_eager": interval(report.speedup) if confirmed else None,
         "candidates": len(summary.candidates),
         "first_faster_s": first_faster(events),
@@ -47,6 +48,13 @@ def row_of(folder: Path) -> dict[str, Any]:
     if not row["solved"]:
         row["why"] = why(summary, best, report if confirmed else None)
     return row
+
+
+def unsuited(summary: Summary) -> list[str]:
+    """Where PyTorch itself cannot run the model under a policy of 16 bits, as its forward mixes types: nothing can be compared there. Too little
+    memory is none of that."""
+    ended = summary.reason.startswith(NOT_ADMITTED) and " in forward: " in summary.reason and "OutOfMemory" not in summary.reason
+    return [f"not under {summary.precision}"] if ended and summary.precision in ("bf16", "fp16") else []
 
 
 def report_of(best: CandidateRow | None, artefacts: dict[str, bytes]) -> Report | None:

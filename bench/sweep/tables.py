@@ -163,7 +163,8 @@ def flagged(rows: dict[str, Row]) -> list[str]:
     if not apart:
         return []
     said = [f"{name(key)} ({', '.join(row['flags'])}{', ' + ratio(row['vs_eager']) if row['solved'] else ''})" for key, row in apart.items()]
-    return [f"Flagged, apart from all means: {'; '.join(said)}.", ""]
+    types = [f"- {name(key)}: {row['why']}" for key, row in apart.items() if any(flag.startswith("not under ") for flag in row["flags"])]
+    return [f"Flagged, apart from all means: {'; '.join(said)}.", "", *types, *([""] if types else [])]
 
 
 def measured_on(content: dict[str, Any]) -> str:

@@ -13,7 +13,7 @@ from agents.projection import project
 from bench.sweep import tables
 from bench.sweep.__main__ import anew, to_do
 from bench.sweep.accepting import accept
-from bench.sweep.rows import measured, report_of, row_of
+from bench.sweep.rows import measured, report_of, row_of, unsuited
 from bench.sweep.running import Sitting, the_hosts
 from bench.sweep.store import Store, merged
 from bench.sweep.tasks import NoSuchTasks, items, sets_of, to_accept
@@ -86,6 +86,28 @@ def test_a_row_says_what_was_confirmed_and_when_the_first_program_was_faster():
     assert 35 < found["first_faster_s"] < 45 < found["seconds"], "the first program beat eager 40 s after the run began"
     assert found["groups"] and found["environment"]["device_model"] == "h200" and len(json.dumps(found)) < 8000
     assert found["waiting"] is None and found["measuring"] is None and found["measured_again"] == [], "recorded before these were noted"
+
+
+@pytest.mark.parametrize(
+    ("precision", "reason", "flags"),
+    [
+        ("bf16", "the task was not admitted: line 36: RuntimeError in forward: mat1 and mat2 must have the same dtype", ["not under bf16"]),
+        ("fp32-strict", "the task was not admitted: line 36: RuntimeError in forward: mat1 and mat2 must have the same dtype", []),
+        ("bf16", "the task was not admitted: line 36: OutOfMemoryError in forward: CUDA out of memory", []),
+        ("bf16", "the task was not admitted: line 3: SyntaxError: invalid syntax", []),
+        ("bf16", "no program passed: RuntimeError in forward: a fault", []),
+    ],
+)
+def test_a_model_that_pytorch_cannot_run_in_16_bits_is_set_apart(precision, reason, flags):
+    summary = project(read_trace(TRACES / "attention")[0])
+    summary.precision, summary.reason = precision, reason
+    assert unsuited(summary) == flags
+
+
+def test_what_is_set_apart_for_its_types_is_said_with_the_reason():
+    found = {"level3/33_VanillaRNN bf16": {**row(None, flags=("not under bf16",)), "why": "line 36: mat1 and mat2"}, "level3/1_b bf16": row(2.0, 1.5)}
+    assert "- level3/33_VanillaRNN (bf16): line 36: mat1 and mat2" in tables.flagged(found) and tables.not_passed(found) == []
+    assert tables.standing(list(found.values())).flagged == 1
 
 
 def test_a_row_says_where_its_time_went():

@@ -1,4 +1,3 @@
-import copy
 import math
 import os
 
@@ -41,14 +40,20 @@ class Compiled:
         torch.manual_seed(0)
         self.model = self.make(self.task["Model"]).train(mode == "train")
         self.inputs = [v.to(self.dtype) if isinstance(v, torch.Tensor) and v.is_floating_point() else v for v in self.task["get_inputs"]()]
-        self.capture = capture(copy.deepcopy(self.model), self.inputs, source, mode)
+        self.mode = mode
+        self.capture = capture(self.twin(), self.inputs, source, mode)
         assert self.capture.graph is not None, self.capture.reason
         self.plan = make_plan(self.capture, source, figures or DeviceFigures.cpu(2), precision)
         self.text = print_program(self.plan, source, options or Options())
-        self.mode = mode
 
     def make(self, cls):
         return cls(*self.task["get_init_inputs"]()).to(self.dtype)
+
+    def twin(self):
+        """The model once more; a copy's lambdas would still call the parts of this one."""
+        made = self.make(self.task["Model"]).train(self.mode == "train")
+        made.load_state_dict(self.model.state_dict())
+        return made
 
     def check(self, inputs=None) -> None:
         """Outputs and state of the program against PyTorch's, within a few times PyTorch's own error or 32 ulp; in 16 bits hardly more than that
@@ -58,7 +63,7 @@ class Compiled:
         program = self.make(load(self.text, "program")["ModelNew"]).train(self.mode == "train")
         program.load_state_dict(self.model.state_dict())
         before = [v.clone() for v in flat(inputs)]
-        oracle, eager = copy.deepcopy(self.model).double(), copy.deepcopy(self.model)
+        oracle, eager = self.twin().double(), self.twin()
         with torch.no_grad():
             expected, reference, got = oracle(*widened(inputs)), eager(*inputs), program(*inputs)
             again = program(*inputs) if not self.capture.graph.mutations else got
