@@ -30,8 +30,10 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
 
-from agents.compiler import DeviceFigures, Options, make_plan, print_program
-from verifier.capture import capture
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from agents.compiler import DeviceFigures, Options, make_plan, print_program  # noqa: E402
+from verifier.capture import capture  # noqa: E402
 
 RESULTS = Path(__file__).parent / "results" / "compiler-coverage.json"
 LIMIT = 300  # seconds a task

@@ -1,6 +1,6 @@
 """KernelBench's tasks, made small, through the compiler and the emulator of `tests/emulator`: are the CUDA programs right, without a GPU?
 
-    python bench/emulated.py CHECKOUT [--level 2] [--only NAME] [--precision bf16] [--jobs 2] [--seconds 100]
+    python bench/emulated.py CHECKOUT [--level 2] [--only NAME] [--precision bf16] [--jobs 2] [--seconds 300] [--out RESULT.json]
 
 Sizes are the constants that a task states, each made small by its name (`batch_size`, `height`, `in_channels`, ...), where the model still runs then;
 those of level 3 are listed one by one (`LEVEL3`). Products, convolutions and lone operators are planned as if they were large. Prints a line a
@@ -14,24 +14,29 @@ exit status 1 where a program is wrong or does not run. Tasks that draw random n
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import subprocess
 import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from math import prod
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-MOST_ELEMENTS = 6e6  # of a task's inputs
+MOST_ELEMENTS = 1e7  # of a task's inputs
 MOST_SIDE, MOST_FEATURES, MOST_OTHER, MOST_OF_SHAPES = 20, 64, 96, 70
 SIDES = re.compile(r"height|width|depth|^[hwdl]$|size|dim[123]?$")
 FEATURES = re.compile(r"chan|feat|hidden|embed|model|input_size|output_size|dim|in_|out_")
 NO_SIDE = re.compile(r"hidden|feature|channel|embed|kernel|input_size|output_size|model|head")
 ASSIGNED = re.compile(r"^(\s*[A-Za-z_][\w ,=]*?)=\s*(\d[\d, *]*)(\s*#.*|\s*)$")
 
+
+# By level and number, where the usual ones do not do: layer norms over a width that has to be a number of channels, and many dimensions.
+SIZES = {"level2/3": (40, 20), "level2/34": (40, 20), **dict.fromkeys(("level1/68", "level2/26", "level2/61", "level2/78", "level2/100"), (16, 8))}
 
 # Level 3 states few of its sizes as constants: what those of each task become, the sides of images in its inputs, and words of its classes.
 IMAGE = re.compile(r"\b(224|240|512)\b")
@@ -108,7 +113,7 @@ def of_level_3(source: str, number: int) -> str:
     return source
 
 
-def smaller(name: str, value: int) -> int:
+def smaller(name: str, value: int, features: int, side: int) -> int:
     name = name.lower()
     if value <= 16:
         return value
@@ -117,26 +122,27 @@ def smaller(name: str, value: int) -> int:
     if "groups" in name:
         return 8
     if SIDES.search(name) and not NO_SIDE.search(name):
-        return min(value, MOST_SIDE)
-    return min(value, MOST_FEATURES if FEATURES.search(name) else MOST_OTHER)
+        return min(value, side)
+    return min(value, features if FEATURES.search(name) else MOST_OTHER)
 
 
-def made_small(source: str) -> str:
-    """The task with the constants behind its last class made small."""
+def made_small(source: str, features: int, side: int) -> str:
+    """The task with the constants behind its last class made small: channels and the like to `features`, sides of images to `side`."""
+    assigned = partial(_assignment, features=features, side=side)
     cut, end = source.rfind("\nclass "), source.index("def get_inputs")
     lines = []
     for line in source[cut:end].split("\n"):
         plain = not line.startswith((" ", "def", "class", "@"))
-        lines.append(";".join(ASSIGNED.sub(_assignment, piece) for piece in line.split(";")) if plain else line)
+        lines.append(";".join(ASSIGNED.sub(assigned, piece) for piece in line.split(";")) if plain else line)
     constants = re.sub(r"(?m)^(\w*shape\w*) *= *\(([^()]*)\)", _shape, "\n".join(lines))
     return source[:cut] + constants + source[end:]
 
 
-def _assignment(match: re.Match[str]) -> str:
+def _assignment(match: re.Match[str], features: int, side: int) -> str:
     names, values = re.findall(r"[A-Za-z_]\w*", match[1]), [_product(value) for value in match[2].split(",") if value.strip()]
-    side = any(re.search("height|width|depth", name.lower()) for name in names)  # all that are assigned together
+    least = side if any(re.search("height|width|depth", name.lower()) for name in names) else None  # of all that are assigned together
     named = names if len(names) == len(values) else [names[0]] * len(values)
-    small = [min(smaller(name, value), MOST_SIDE if side else value) for name, value in zip(named, values, strict=True)]
+    small = [min(smaller(name, value, features, side), least or value) for name, value in zip(named, values, strict=True)]
     return f"{match[1]}= {', '.join(map(str, small))}{match[3]}"
 
 
@@ -161,8 +167,9 @@ def one(path: Path, precision: str, target: str) -> str:
 
     partition.TINY = 32
     conv.LEAST_FLOPS = conv.THIN_FLOPS = matmul.LEAST_FLOPS = attention.LEAST_FLOPS = attention.LEAST_KEYS = matvec.LEAST = matvec.LEAST_DEPTH = 1
-    text = path.read_text()
-    source = of_level_3(text, int(path.stem.partition("_")[0])) if path.parent.name == "level3" else made_small(text)
+    text, number = path.read_text(), path.stem.partition("_")[0]
+    sizes = SIZES.get(f"{path.parent.name}/{number}", (MOST_FEATURES, MOST_SIDE))
+    source = of_level_3(text, int(number)) if path.parent.name == "level3" else made_small(text, *sizes)
     try:
         names: dict = {}
         exec(compile(source, str(path), "exec"), names)
@@ -207,6 +214,12 @@ def child(path: Path, precision: str, target: str, seconds: float) -> str:
     return said[-1].removeprefix("said: ") if said else f"ERROR {(done.stderr.strip().splitlines() or ['no word'])[-1][:200]}"
 
 
+def keep(out: Path, kind: str, task: str, said: str) -> None:
+    content = json.loads(out.read_text()) if out.exists() else {}
+    content.setdefault(kind, {})[task] = said
+    out.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("checkout", type=Path)
@@ -215,7 +228,10 @@ def main() -> int:
     parser.add_argument("--precision", default="fp32-strict", choices=("fp32-strict", "bf16", "fp16"))
     parser.add_argument("--target", default="cuda", choices=("cuda", "triton"), help="triton: by Triton's interpreter, which scripts/triton installs")
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--seconds", type=float, default=100, help="a task")
+    parser.add_argument("--seconds", type=float, default=300, help="a task")
+    parser.add_argument(
+        "--out", type=Path, metavar="RESULT.json", help="what was said of each task, by precision and target; other results in it stay"
+    )
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:
@@ -231,6 +247,8 @@ def main() -> int:
         ):
             print(f"{path.parent.name}/{path.stem}: {said}", flush=True)
             bad += said.startswith(("WRONG", "ERROR"))
+            if arguments.out is not None:
+                keep(arguments.out, f"{arguments.target} {arguments.precision}", f"{path.parent.name}/{path.stem}", said)
     return 1 if bad else 0
 
 

@@ -34,7 +34,7 @@ from agents.arena.landscape import PASSED, Landscape, LandscapeError, Table, loa
 from bench.surveying.preparing import MOST, WANTED, prepare  # noqa: E402
 from bench.surveying.suite import Subject, subjects  # noqa: E402
 from bench.surveying.survey import Shard, restarted  # noqa: E402
-from verifier.devices.host_cores import by_core  # noqa: E402
+from verifier.devices.host_cores import cores  # noqa: E402
 
 CONFIRMED_SHARE = 0.05
 SEED = 5
@@ -133,22 +133,16 @@ def shard_of(arguments: argparse.Namespace) -> Shard:
         wanted=arguments.wanted,
         most=arguments.most,
         until=time.monotonic() + arguments.limit_seconds,
-        cores=worker_cores("cpu" if arguments.compile_only else arguments.device, int(of)),
+        cores=worker_cores("cpu" if arguments.compile_only else arguments.device),
     )
 
 
-def worker_cores(device: str, shards: int) -> list[int]:
+def worker_cores(device: str) -> list[int]:
     """The share of the host that belongs to this device, without the processors that its measurements run on."""
-    mine = by_core(os.sched_getaffinity(0))
-    if device == "cpu":
-        return mine
-    from verifier.devices.cuda import processors, share_of_host
-    from verifier.devices.cuda_driver import gpu_count
+    from verifier.devices.base import open_device
 
-    index, gpus = int(device.partition(":")[2] or 0), max(gpu_count(), shards)
-    each = len(mine) // gpus
-    measuring = set(processors(share_of_host(index, gpu_count())))
-    return [core for core in mine[index * each : (index + 1) * each] if core not in measuring] or mine
+    host = [processor for core in cores(os.sched_getaffinity(0)) for processor in core]
+    return host if device == "cpu" else open_device(device, Path(), later=True).wide_on or host
 
 
 def sample(landscape: Landscape) -> list[tuple[int, str]]:

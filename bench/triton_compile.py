@@ -25,12 +25,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import triton
 from torch._subclasses.fake_tensor import FakeTensorMode
-from triton.backends.compiler import GPUTarget
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), *map(str, (ROOT / ".venv").glob("triton-*.*.?"))]  # scripts/triton puts it there
+
+import triton  # noqa: E402
+from triton.backends.compiler import GPUTarget  # noqa: E402
 
 from agents.compiler import DeviceFigures, Options, make_plan, print_program  # noqa: E402
 from agents.compiler.knobs import numbers, with_numbers  # noqa: E402

@@ -317,9 +317,14 @@ class Kernel:
             f"    const {NAME}_Weights weights = {{{', '.join(f'{{{column}}}' for column in columns)}}};",
             f"    void* given[] = {{{pointers}, (void*)&weights, (void*)&scratch}};",
             f"    cudaMemsetAsync(scratch, 0xff, {found.exchange_bytes}ull, (cudaStream_t)stream);  // every hidden state is absent",
-            f"    cudaFuncSetAttribute({NAME}_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, {shared});",
+            "    int device = 0, most = 0;",
+            "    cudaGetDevice(&device);",
+            "    cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);",
+            "    // More than half of what there is: each block has a multiprocessor to itself. All would wait for two that share one.",
+            f"    const int shared = most / 2 + 2048 > {shared} ? most / 2 + 2048 : {shared};",
+            f"    cudaFuncSetAttribute({NAME}_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);",
             "    // Blocks wait for each other: a cooperative launch has all of them on the device, or fails.",
-            f"    return (int)cudaLaunchCooperativeKernel({NAME}_kernel, dim3({cells.blocks(found)}), dim3({cells.threads}), given, {shared}, "
+            f"    return (int)cudaLaunchCooperativeKernel({NAME}_kernel, dim3({cells.blocks(found)}), dim3({cells.threads}), given, shared, "
             "(cudaStream_t)stream);",
             "}",
         ]

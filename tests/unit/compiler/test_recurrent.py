@@ -57,7 +57,8 @@ def test_layers(emulated, task, name):
     module, body, inputs = LAYERS[name]
     found = emulated(task(f"return {body}", inputs, f"self.net = {module}"))
     assert "recurrent" in [group.family for group in found.plan.groups], [group.reason for group in found.plan.groups]
-    assert "cudaLaunchCooperativeKernel" in found.text.split('extern "C"')[1]
+    launcher = found.text.split('extern "C"')[1]
+    assert "cudaLaunchCooperativeKernel" in launcher and "const int shared = most / 2 + 2048 > " in launcher, "a multiprocessor for each block"
     found.check()
 
 
