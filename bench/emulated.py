@@ -3,7 +3,7 @@
     python bench/emulated.py CHECKOUT [--level 2] [--only NAME] [--precision bf16] [--jobs 2] [--seconds 300] [--out RESULT.json]
 
 Sizes are the constants that a task states, each made small by its name (`batch_size`, `height`, `in_channels`, ...), where the model still runs then;
-those of level 3 are listed one by one (`LEVEL3`). Products, convolutions and lone operators are planned as if they were large. Prints a line a
+those of level 3 are listed one by one (`LISTED`). Products, convolutions and lone operators are planned as if they were large. Prints a line a
 task: `ok` (and how far off, where that is more than the compiler's unit tests allow, and within the verifier's bound), `WRONG` with the distances
 from fp64, `ERROR`, `small` where nothing is left to a kernel of the compiler, and `-` with the reason where a task cannot be made small this way;
 exit status 1 where a program is wrong or does not run. Tasks that draw random numbers in forward (dropout) are `WRONG` by nature.
@@ -98,8 +98,10 @@ LEVEL3: dict[int, tuple[dict[str, object], int, dict[str, str]]] = {
 }
 
 
-def of_level_3(source: str, number: int) -> str:
-    constants, side, words = LEVEL3[number]
+LISTED = {f"level3/{number}": sizes for number, sizes in LEVEL3.items()} | {"level1/100": ({"batch_size": 70, "input_shape": (70,)}, 0, {})}
+
+
+def as_listed(source: str, constants: dict[str, object], side: int, words: dict[str, str]) -> str:
     cut = source.rfind("\nclass ")
     classes, rest = source[:cut], source[cut:]
     for name, value in constants.items():
@@ -167,9 +169,8 @@ def one(path: Path, precision: str, target: str) -> str:
 
     partition.TINY = 32
     conv.LEAST_FLOPS = conv.THIN_FLOPS = matmul.LEAST_FLOPS = attention.LEAST_FLOPS = attention.LEAST_KEYS = matvec.LEAST = matvec.LEAST_DEPTH = 1
-    text, number = path.read_text(), path.stem.partition("_")[0]
-    sizes = SIZES.get(f"{path.parent.name}/{number}", (MOST_FEATURES, MOST_SIDE))
-    source = of_level_3(text, int(number)) if path.parent.name == "level3" else made_small(text, *sizes)
+    text, place = path.read_text(), f"{path.parent.name}/{path.stem.partition('_')[0]}"
+    source = as_listed(text, *LISTED[place]) if place in LISTED else made_small(text, *SIZES.get(place, (MOST_FEATURES, MOST_SIDE)))
     try:
         names: dict = {}
         exec(compile(source, str(path), "exec"), names)
