@@ -24,7 +24,7 @@ from verifier.permit import Permit
 from verifier.spawned import Spawned
 from verifier.still import Still
 
-FREEZABLE = ("start", "role", "load", "import", "capture")  # requests that take long without the device
+FREEZABLE = ("start", "role", "load", "import", "capture", "compile")  # requests that take long without the device
 LEAST_SECONDS = 0.01  # that a request may take when its time is up
 SLICE = 1.0  # seconds between two looks at how long a party stood still
 _NANOSECONDS = struct.Struct("<q")

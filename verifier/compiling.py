@@ -25,18 +25,21 @@ ON_DEVICE = (  # what a compilation does there, in the versions of PyTorch that 
 
 
 class Compiling:
-    """Puts `permit` back for each compilation of this process. `sync` waits for what the device was given before. Raises `AttributeError` or
-    `ImportError`, and changes nothing, where PyTorch has not what this rests on."""
+    """Puts `permit`, which this process holds, back for each compilation, and already while the compiler is imported. `sync` waits for what the
+    device was given before. Raises `AttributeError` or `ImportError`, and changes nothing, where PyTorch has not what this rests on."""
 
     def __init__(self, permit: Permit, sync: Callable[[], None]):
-        from torch._dynamo.callback import CallbackTrigger, callback_handler
+        sync()
+        with permit.away():
+            from torch._dynamo.callback import CallbackTrigger, callback_handler
+
+            owners = [(_owner(module, owner), name) for module, owner, name in ON_DEVICE]
 
         self.permit = permit
         self.sync = sync
         self.given = False
         self.depth = 0
         self.dynamo = CallbackTrigger.DYNAMO
-        owners = [(_owner(module, owner), name) for module, owner, name in ON_DEVICE]
         inner = [(owner, name, getattr(owner, name)) for owner, name in owners]
         for owner, name, work in inner:
             setattr(owner, name, self._on_device(work))

@@ -59,3 +59,12 @@ class Permit:
             yield
         finally:
             self.put()
+
+    @contextlib.contextmanager
+    def away(self) -> Iterator[None]:
+        """For whoever holds it: on the host alone meanwhile. The device has nothing to do then."""
+        self.put()
+        try:
+            yield
+        finally:
+            self.take()

@@ -160,15 +160,17 @@ def test_compilations_do_without_the_permit_and_what_they_do_on_the_device_takes
         callback_handler.clear()
         torch._dynamo.reset()
     assert seen == [("loads", False), ("compiles", True), ("loads", False), ("runs", False), ("runs", False)]
-    assert synced == [False, False]
+    assert synced == [False] * 3, "before the compiler is imported, before a compilation, and after a kernel is loaded in one"
     assert not there()
 
 
 def test_where_pytorch_has_not_what_it_rests_on_nothing_changes(monkeypatch):
     monkeypatch.setattr("verifier.compiling.ON_DEVICE", [("torch", "", "no_such_function")])
+    permit = Permit.made()
+    permit.take()
     with pytest.raises(AttributeError):
-        Compiling(Permit.made(), lambda: None)
-    assert callback_handler.start_callbacks == []
+        Compiling(permit, lambda: None)
+    assert callback_handler.start_callbacks == [] and not permit.take_now()
 
 
 def test_this_pytorch_has_it(monkeypatch):
