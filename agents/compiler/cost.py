@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Literal
 
 from agents.compiler.figures import DeviceFigures, library_arithmetic, own_arithmetic
+from agents.compiler.launched import Launch, launches, plain
 from agents.compiler.naming import kernel_base
 from agents.compiler.options import Options
 from verifier.jobs import Profile
@@ -70,28 +70,51 @@ def left_alone(group: Group, ms: float | None, total: float) -> bool:
     return near_floor(group, ms) or (ms is not None and total > 0 and ms / total < WORTH)
 
 
-def times(plan: CompilerPlan, options: Options, report: Report, profile: Profile | None) -> dict[str, float]:
-    """Milliseconds a call in each own group's kernels, as far as names tell; groups that share a kernel share its time by their bytes."""
+def times(plan: CompilerPlan, options: Options, report: Report, profile: Profile | None, source: str = "") -> dict[str, float]:
+    """Milliseconds a call in each own group's kernels: by the launches in the program's text, which follow the groups' order, and of a kernel that
+    several groups run, or where the text does not tell, shared out by what the model expects of them."""
     seen = kernel_times(report, profile)
-    alike: dict[str, list[Group]] = {}
-    for group in plan.own:
-        if not options.on("leave-to-library", group.id):
-            alike.setdefault(kernel_base(group.kinds), []).append(group)
-    spent = dict.fromkeys(alike, 0.0)
-    for name, ms in seen.items():
-        base = base_of(name, alike)
-        if base is not None:
-            spent[base] += ms
+    groups = [group for group in plan.own if not options.on("leave-to-library", group.id)]
+    running: dict[str, list[Group]] = {}  # kernel -> the groups that run it, as often as they do
+    launched = [] if options.on("overlap-streams") else launches(source)  # branches change the order
+    for group, kernels in _kernels(groups, seen, launched):
+        for name in kernels:
+            running.setdefault(name, []).append(group)
     result: dict[str, float] = {}
-    for base, groups in alike.items():
-        weight = sum(group.bytes for group in groups) or 1
-        result |= {group.id: spent[base] * group.bytes / weight for group in groups if spent[base]}
+    for name, ms in seen.items():
+        sharing = running.get(name, [])
+        weight = sum(_weight(group) for group in sharing)
+        for group in sharing:
+            result[group.id] = result.get(group.id, 0.0) + ms * _weight(group) / weight
     return result
 
 
-def against_floor(plan: CompilerPlan, options: Options, report: Report, profile: Profile | None) -> dict[str, float]:
+def _weight(group: Group) -> float:
+    return group.floor_ms or group.bytes or 1.0
+
+
+def _kernels(groups: list[Group], seen: Iterable[str], launched: list[Launch]) -> Iterator[tuple[Group, list[str]]]:
+    """Of each group the kernels of `seen` that it runs."""
+    alike: dict[str, list[Group]] = {}
+    for group in groups:
+        alike.setdefault(kernel_base(group.kinds), []).append(group)
+    by_plain: dict[str, list[str]] = {}
+    for name in seen:
+        by_plain.setdefault(plain(name), []).append(name)
+    for base, same in alike.items():
+        own = [launch for launch in launched if base_of(launch.name, alike) == base]
+        if len(own) == len(same):
+            yield from (
+                (group, [name for kernel in launch.kernels for name in by_plain.get(kernel, [])]) for group, launch in zip(same, own, strict=True)
+            )
+        else:
+            kernels = [name for name in seen if base_of(name, alike) == base]
+            yield from ((group, kernels) for group in same)
+
+
+def against_floor(plan: CompilerPlan, options: Options, report: Report, profile: Profile | None, source: str = "") -> dict[str, float]:
     """`times` to four digits, for people and records."""
-    return {group: float(f"{ms:.4g}") for group, ms in times(plan, options, report, profile).items()}
+    return {group: float(f"{ms:.4g}") for group, ms in times(plan, options, report, profile, source).items()}
 
 
 def duration(milliseconds: float) -> str:
@@ -112,5 +135,5 @@ def kernel_times(report: Report, profile: Profile | None) -> dict[str, float]:
 
 def base_of(kernel: str, bases: Iterable[str]) -> str | None:
     """The longest of the names that a kernel's can begin with: "void norm_relu_2_kernel<4>(float*)" is of "norm_relu", not of "norm"."""
-    plain = re.split(r"[<(]", kernel.removeprefix("void "))[0]
-    return max((base for base in bases if plain == base or plain.startswith(f"{base}_")), key=len, default=None)
+    name = plain(kernel)
+    return max((base for base in bases if name == base or name.startswith(f"{base}_")), key=len, default=None)

@@ -21,9 +21,9 @@ SLOWER = 1.2  # times what the library is expected to take
 BLOCKS = (128, 256, 512, 1024)
 
 
-def moves(plan: CompilerPlan, options: Options, report: Report | None, profile: Profile | None) -> list[Move]:
-    """Those that promise most first. Only a program that passed is moved; what is wrong is repaired by giving groups back
-    (`leave-to-library`). Groups at their floor, and those that hardly count, are left alone."""
+def moves(plan: CompilerPlan, options: Options, report: Report | None, profile: Profile | None, source: str = "") -> list[Move]:
+    """Those that promise most first. `source`: the program's text, which tells whose kernels are whose. Only a program that passed is moved; what is
+    wrong is repaired by giving groups back (`leave-to-library`). Groups at their floor, and those that hardly count, are left alone."""
     if plan.graph is None or report is None or report.timing is None:
         return []
     total = report.timing.program_ms
@@ -33,7 +33,7 @@ def moves(plan: CompilerPlan, options: Options, report: Report | None, profile: 
     network = Network(plan.graph)
     found += _streams(plan, network, options)
     found += _channels(plan, options, total)
-    measured = times(plan, options, report, profile)
+    measured = times(plan, options, report, profile, source)
     for group in plan.own:
         ms = measured.get(group.id)
         if options.on("leave-to-library", group.id) or left_alone(group, ms, total):

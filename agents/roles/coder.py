@@ -119,7 +119,7 @@ def numbers_of(situation: Situation, attempt: Attempt) -> list[Number]:
         return []
     if report is None or report.timing is None:
         return numbers(plan, situation.task_source, options)
-    return numbers(plan, situation.task_source, options, times(plan, options, report, attempt.profile), report.timing.program_ms)
+    return numbers(plan, situation.task_source, options, times(plan, options, report, attempt.profile, attempt.edit.source), report.timing.program_ms)
 
 
 def without(options: Options, group: str) -> Options:

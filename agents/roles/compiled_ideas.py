@@ -129,7 +129,7 @@ def _stream(compiled: Compiled, situation: Situation, offset: int) -> Iterator[t
     best = situation.best
     if best is not None and best.edit.options is not None:
         likely = trusted(situation)
-        for move in sorted(moves(compiled.plan, best.edit.options, best.report, best.profile), key=lambda move: -likely(move)):
+        for move in sorted(moves(compiled.plan, best.edit.options, best.report, best.profile, best.edit.source), key=lambda move: -likely(move)):
             yield choices_of(move.options), round(best.report.speedup.ratio * move.expected_speedup, 3)
     singles = list(_singles(compiled, situation))
     strategies = [(place, value) for place, value in singles if place.partition(" ")[2] in STRATEGIES]

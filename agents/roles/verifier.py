@@ -58,7 +58,7 @@ class BuiltInVerifier:
         refused: list[str] = []
         found: list[tuple[float, bool, Move]] = []
         likely = trusted(situation)
-        for move in moves(compiled.plan, best.edit.options, best.report, best.profile):
+        for move in moves(compiled.plan, best.edit.options, best.report, best.profile, best.edit.source):
             if move.options.model_dump_json() in tried:
                 continue
             strategy = by_name(move.strategy)
@@ -82,7 +82,7 @@ def taken(situation: Situation, attempt: Attempt) -> dict[str, float]:
     """Milliseconds that each group's kernels took in a program of the compiler's that passed."""
     if not attempt.passed or attempt.edit.options is None:
         return {}
-    return against_floor(situation.plan.data.plan, attempt.edit.options, attempt.report, attempt.profile)
+    return against_floor(situation.plan.data.plan, attempt.edit.options, attempt.report, attempt.profile, attempt.edit.source)
 
 
 def against_floors(situation: Situation, groups: Mapping[str, float]) -> list[str]:

@@ -138,7 +138,7 @@ async def test_the_built_in_verifier_leaves_out_what_a_note_says(monkeypatch):
         Move(strategy=name, group="g1", options=Options(knobs={"x": n}), expectation="faster", expected_speedup=1.2, why="because")
         for n, name in enumerate(("block-size", "row-cache"))
     ]
-    monkeypatch.setattr(verifier, "moves", lambda plan, options, report, profile: offered)
+    monkeypatch.setattr(verifier, "moves", lambda plan, options, report, profile, source: offered)
     empty = CompilerPlan(task="t", mode="train", figures=DeviceFigures.cpu(), groups=[], graph=None, floor_ms=0.0)
     journal = MemoryJournal()
     run, situation = at_work(journal, settings())

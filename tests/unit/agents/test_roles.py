@@ -118,7 +118,7 @@ async def test_moves_pass_the_catalogue_and_start_from_the_best(planned, monkeyp
         return Move(strategy=strategy, group="g1", options=options, expectation="faster", expected_speedup=1.2, why="because")
 
     offered = [move("cuda-graph", 1), move("made-up", 2), move("block-size", 3), move("row-cache", 4)]
-    monkeypatch.setattr(verifier, "moves", lambda plan, options, report, profile: offered)
+    monkeypatch.setattr(verifier, "moves", lambda plan, options, report, profile, source: offered)
     advice = await roles.verifier.advise(span, situation, first)
     assert (advice.route, advice.method, advice.expected) == ("optimise", "block-size", 1.2)
     second = await roles.coder.write(span, situation, first, advice)
@@ -146,7 +146,7 @@ async def test_a_model_as_the_judge_of_the_compiler_chooses_among_its_moves(plan
     def move(strategy: str, knob: int) -> Move:
         return Move(strategy=strategy, group="g1", options=Options(knobs={"x": knob}), expectation="faster", expected_speedup=1.2, why="because")
 
-    monkeypatch.setattr(verifier, "moves", lambda plan, options, report, profile: [move("block-size", 3), move("row-cache", 4)])
+    monkeypatch.setattr(verifier, "moves", lambda plan, options, report, profile, source: [move("block-size", 3), move("row-cache", 4)])
     advice = await roles.verifier.advise(span, situation, first)
     assert models.purposes == ["verifier/diagnose", "verifier/reply"]
     assert "Allowed: block-size, row-cache" in models.requests[1].messages[-1].content.replace("row-cache, block-size", "block-size, row-cache")

@@ -1,0 +1,34 @@
+"""Which kernels each launch of a printed program runs, read from its text: of kernels that bear the same words, names alone do not tell."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+CALL = re.compile(r"\bkernels\.(\w+)\(|(?<!def )\blaunch_(\w+)\(")
+C_LAUNCHER = re.compile(r'^extern "C" \w+ (\w+)\((.*?)^\}', re.M | re.S)
+C_LAUNCH = re.compile(r"\b(\w+)(?:<[^;{}<>]*>)?<<<|\bcudaLaunch\w*Kernel\w*\(\s*(?:\(\w[\w ]*\*\)\s*)?(\w+)")
+TRITON_LAUNCHER = re.compile(r"^def launch_(\w+)\((.*?)(?=^\S|\Z)", re.M | re.S)
+TRITON_LAUNCH = re.compile(r"\b(\w+)\[\(")
+
+
+@dataclass(frozen=True)
+class Launch:
+    name: str  # the launcher's
+    kernels: tuple[str, ...]  # what it starts; where it is no launcher (C++), itself
+
+
+def launches(source: str) -> list[Launch]:
+    """In the order in which `forward` has them."""
+    text, found, forward = source.partition("\nclass ModelNew")
+    if not found:
+        return []
+    started = {match[1]: tuple(a or b for a, b in C_LAUNCH.findall(match[2])) for match in C_LAUNCHER.finditer(text)}
+    started |= {match[1]: tuple(TRITON_LAUNCH.findall(match[2])) for match in TRITON_LAUNCHER.finditer(text)}
+    names = [a or b for a, b in CALL.findall(forward)]
+    return [Launch(name, started.get(name) or (name,)) for name in names]
+
+
+def plain(kernel: str) -> str:
+    """A kernel's own name, without its type and its arguments' types."""
+    return re.split(r"[<(]", kernel.removeprefix("void "))[0].strip()
