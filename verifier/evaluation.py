@@ -246,7 +246,8 @@ class Evaluation:
         report.flags, report.backward, report.oracle = verdict.flags, self.job.backward, trials.expectations.place()
         report.findings += verdict.findings
         if verdict.wrong:
-            raise Ended("wrong_result", verdict.wrong)
+            without = trials.expectations.no_oracle
+            raise Ended("wrong_result", verdict.wrong + (f" (held against PyTorch's own result: {without})" if without else ""))
 
     def _subject(self, artefacts: Artefacts) -> Subject:
         """A fresh runner with the program imported."""

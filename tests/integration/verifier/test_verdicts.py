@@ -44,6 +44,14 @@ def test_wrong_results(bench):
     assert "dtype" in bench.verify(PROGRAM.replace("* self.scale", ".double() * self.scale")).message
 
 
+def test_where_there_is_no_fp64_a_wrong_result_says_what_it_was_held_against(bench):
+    task = TASK.replace("return torch", 'assert x.dtype == torch.float32, "fp32 alone"\n        return torch')
+    report = bench.verify(task.replace("class Model", "class ModelNew").replace("* self.scale", "* self.scale * 1.001"), task)
+    assert report.status == "wrong_result", report.message
+    assert "held against PyTorch's own result: no fp64: AssertionError: fp32 alone" in report.message, report.message
+    assert "no fp64" not in bench.verify(PROGRAM.replace("* self.scale", "* self.scale * 1.001")).message
+
+
 def test_lower_precision_is_wrong_under_fp32(bench):
     for dtype in ("bfloat16", "float16"):
         report = bench.verify(PROGRAM.replace("torch.softmax(x, dim=-1)", f"torch.softmax(x.to(torch.{dtype}), dim=-1).float()"))

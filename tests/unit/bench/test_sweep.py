@@ -328,6 +328,7 @@ def test_acceptance_is_asked_once_for_a_program_and_again_for_another(tmp_path, 
     [
         ("inconclusive", "the machine is too busy", True),
         ("crashed", "no candidate was confirmed: crashed: OutOfMemoryError when the program was constructed: CUDA out of memory.", True),
+        ("wrong_result", "heavy-tailed: out: 0.0% are off (held against PyTorch's own result: no fp64: OutOfMemoryError: CUDA out of memory.)", True),
         ("crashed", "no candidate was confirmed: crashed: an illegal address", False),
         ("wrong_result", "", False),
     ],
