@@ -26,6 +26,7 @@ from bench.sweep.store import ROWS, Store, merged
 from bench.sweep.tasks import ROOT, USUAL, Item, NoSuchTasks, items, sets_of
 
 LONG = 300.0  # seconds
+ENOUGH = 1.2  # times what a run took until it was interrupted: a sitting that may see its end
 UNLUCKY = ("inconclusive", "infrastructure_error", "unconfirmed")  # says nothing about the compiler
 
 
@@ -121,7 +122,7 @@ def sitting(arguments: argparse.Namespace) -> int:
     given += ["--autotune-seconds", arguments.autotune_seconds] if arguments.autotune_seconds else []
     experience = ["--experience", str(store.experience.resolve())] if arguments.warm else ["--no-experience"]
     store.note(command=f"make bench-kernelbench SETS={','.join(sets)} OPTIONS='{' '.join(given)}{' --warm' if arguments.warm else ''}'")
-    waiting = to_do(wanted, store, [part for part in arguments.again.split(",") if part], arguments.shuffle)
+    waiting = to_do(wanted, store, [part for part in arguments.again.split(",") if part], arguments.shuffle, arguments.limit_seconds)
     print(f"{len(wanted)} tasks, {len(wanted) - len(waiting)} rows there already, {len(devices)} device(s), code {store.code}", flush=True)
     limit = arguments.limit_seconds
     series = Sitting(store, devices, arguments.data_dir, [*given, *experience], limit, arguments.task_seconds, begun=begun)
@@ -137,15 +138,23 @@ def sitting(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def to_do(wanted: list[Item], store: Store, again: list[str], shuffle: bool = False) -> list[Item]:
+def to_do(wanted: list[Item], store: Store, again: list[str], shuffle: bool = False, limit: float | None = None) -> list[Item]:
     """Without a row, or named by `again`; interrupted runs first, else in the order of the sets or, shuffled, of the digests of their names. Runs
-    that were interrupted after `LONG` seconds come last: they keep memory from others for most of a sitting."""
+    that were interrupted after `LONG` seconds come before all others in a sitting of `limit` seconds that may be enough for them, else last: they
+    keep memory from others for most of it."""
     waiting = [item for item in wanted if item.key not in store.rows or any(anew(part, item.key, store) for part in again)]
     if shuffle:
         waiting.sort(key=lambda item: hashlib.sha256(item.key.encode()).digest())
     unfinished = store.content["unfinished"]
     spent = store.content.get("given_up", {}) | {key: entry["seconds"] for key, entry in unfinished.items()}
-    return sorted(waiting, key=lambda item: 2 if spent.get(item.key, 0.0) >= LONG else item.key not in unfinished)
+
+    def place(item: Item) -> int:
+        before = spent.get(item.key, 0.0)
+        if before >= LONG:
+            return -1 if limit is None or limit >= ENOUGH * before else 2
+        return int(item.key not in unfinished)
+
+    return sorted(waiting, key=place)
 
 
 def anew(part: str, key: str, store: Store) -> bool:
