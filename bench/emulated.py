@@ -36,7 +36,11 @@ ASSIGNED = re.compile(r"^(\s*[A-Za-z_][\w ,=]*?)=\s*(\d[\d, *]*)(\s*#.*|\s*)$")
 
 
 # By level and number, where the usual ones do not do: layer norms over a width that has to be a number of channels, and many dimensions.
-SIZES = {"level2/3": (40, 20), "level2/34": (40, 20), **dict.fromkeys(("level1/68", "level2/26", "level2/61", "level2/78", "level2/100"), (16, 8))}
+SIZES = {
+    "level2/3": (40, 20),
+    "level2/34": (40, 20),
+    **dict.fromkeys(("level1/68", "level2/26", "level2/61", "level2/77", "level2/78", "level2/100"), (16, 8)),
+}
 
 # Level 3 states few of its sizes as constants: what those of each task become, the sides of images in its inputs, and words of its classes.
 IMAGE = re.compile(r"\b(224|240|512)\b")
