@@ -17,7 +17,7 @@ export function attachModuleForm(form, panel, editor) {
     while (place.querySelector("[data-write]:active")) await new Promise((done) => setTimeout(done, 20));
   };
 
-  // Puts an answer in place; what was typed while it was on its way stays.
+  // Puts an answer in place; what was typed while it was on its way stays. Whether something was.
   function show(html, sent) {
     const typed = named().filter((field) => field.value !== (sent[field.name] ?? field.value));
     const focused = document.activeElement;
@@ -30,10 +30,10 @@ export function attachModuleForm(form, panel, editor) {
       const field = find(changed);
       if (field && (field.matches("input") || [...field.options].some((option) => option.value === value))) field.value = value;
     }
-    if (!name) return;
-    const field = find(name);
+    const field = name ? find(name) : null;
     field?.focus();
     if (caret && field?.matches("input")) field.setSelectionRange(...caret);
+    return typed.length > 0;
   }
 
   async function ask(more = {}) {
@@ -53,8 +53,8 @@ export function attachModuleForm(form, panel, editor) {
     await released();
     if (question < shown) return; // a later question was answered first
     shown = question;
-    show(html, sent);
-    if (answer.status === 422) place.querySelector('[aria-invalid="true"]')?.focus();
+    const busy = show(html, sent);
+    if (answer.status === 422 && !busy) place.querySelector('[aria-invalid="true"]')?.focus();
   }
 
   place.addEventListener("change", (event) => {
