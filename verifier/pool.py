@@ -105,19 +105,24 @@ class Pool:
             self.gate.point()
         shown = [*device.binds(role), *(self.builder_binds if role == "builder" else []), *(binds or [])]
         early = permit is None and bool(soon) and not bare and device.early(soon)
-        spawned = spawn(
-            self.limits,
-            shown,
-            device.variables(role),
-            device.kind == "cpu" and prefix is None,
-            prefix,
-            writable,
-            bare,
-            self.extensions,
-            early,
-            placed=bool(device.timed_on),
-            permit=None if permit is None else permit.fd,
-        )
+        try:
+            spawned = spawn(
+                self.limits,
+                shown,
+                device.variables(role),
+                device.kind == "cpu" and prefix is None,
+                prefix,
+                writable,
+                bare,
+                self.extensions,
+                early,
+                placed=bool(device.timed_on),
+                permit=None if permit is None else permit.fd,
+            )
+        except OSError:
+            if permit is not None:
+                permit.close()
+            raise
         party = Party(spawned, device, self.limits, self.gate, permit)
         party.on_device = role != "builder"
         return party

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Literal
 
 from agents.compiler.figures import DeviceFigures, library_arithmetic, own_arithmetic
-from agents.compiler.launched import Launch, launches, plain
+from agents.compiler.launched import Launch, launches
 from agents.compiler.naming import kernel_base
 from agents.compiler.options import Options
 from verifier.jobs import Profile
+from verifier.profiling.own_kernels import base_name
 from verifier.report import Report
 
 if TYPE_CHECKING:
@@ -98,14 +99,14 @@ def _kernels(groups: list[Group], seen: Iterable[str], launched: list[Launch]) -
     alike: dict[str, list[Group]] = {}
     for group in groups:
         alike.setdefault(kernel_base(group.kinds), []).append(group)
-    by_plain: dict[str, list[str]] = {}
+    by_name: dict[str, list[str]] = {}
     for name in seen:
-        by_plain.setdefault(plain(name), []).append(name)
+        by_name.setdefault(base_name(name), []).append(name)
     for base, same in alike.items():
         own = [launch for launch in launched if base_of(launch.name, alike) == base]
         if len(own) == len(same):
             yield from (
-                (group, [name for kernel in launch.kernels for name in by_plain.get(kernel, [])]) for group, launch in zip(same, own, strict=True)
+                (group, [name for kernel in launch.kernels for name in by_name.get(kernel, [])]) for group, launch in zip(same, own, strict=True)
             )
         else:
             kernels = [name for name in seen if base_of(name, alike) == base]
@@ -135,5 +136,5 @@ def kernel_times(report: Report, profile: Profile | None) -> dict[str, float]:
 
 def base_of(kernel: str, bases: Iterable[str]) -> str | None:
     """The longest of the names that a kernel's can begin with: "void norm_relu_2_kernel<4>(float*)" is of "norm_relu", not of "norm"."""
-    name = plain(kernel)
+    name = base_name(kernel)
     return max((base for base in bases if name == base or name.startswith(f"{base}_")), key=len, default=None)

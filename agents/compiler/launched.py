@@ -27,8 +27,3 @@ def launches(source: str) -> list[Launch]:
     started |= {match[1]: tuple(TRITON_LAUNCH.findall(match[2])) for match in TRITON_LAUNCHER.finditer(text)}
     names = [a or b for a, b in CALL.findall(forward)]
     return [Launch(name, started.get(name) or (name,)) for name in names]
-
-
-def plain(kernel: str) -> str:
-    """A kernel's own name, without its type and its arguments' types."""
-    return re.split(r"[<(]", kernel.removeprefix("void "))[0].strip()

@@ -76,11 +76,6 @@ class View:
         return block[0] * block[1] * block[2] if block else int(self.get(counters.BLOCK))
 
     @property
-    def spread(self) -> bool:
-        """Whether its grid is known. A report alone, without a profile, has names and times."""
-        return self.blocks > 0 and self.threads > 0
-
-    @property
     def dram_bytes(self) -> float:
         """Of all its launches in a call."""
         return (self.get(counters.DRAM_READ) + self.get(counters.DRAM_WRITE)) * self.launches
@@ -146,7 +141,7 @@ def kernel_faults(report: Report, profile: Profile, ceilings: Ceilings, facts: T
     for view in views:
         if not view.kernel.own:
             continue
-        shape = _shape(view) if view.spread and not view.brief else []
+        shape = [fault for fault in (_serial(view), _few_blocks(view), _imbalance(view), _occupancy(view)) if fault is not None and not view.brief]
         if not view.counted:
             found += shape + [fault for fault in (_static_spills(view), _static_narrow(view)) if fault is not None]
             continue
@@ -172,13 +167,9 @@ def kernel_faults(report: Report, profile: Profile, ceilings: Ceilings, facts: T
 # How the work is spread
 
 
-def _shape(view: View) -> list[Cause]:
-    return [fault for fault in (_serial(view), _few_blocks(view), _imbalance(view), _occupancy(view)) if fault is not None]
-
-
 def _serial(view: View) -> Cause | None:
-    """One thread works where a warp or a block could."""
-    if view.blocks * view.threads <= 32:
+    """One thread works where a warp or a block could. A report without a profile knows no grid (none is 0)."""
+    if 0 < view.blocks * view.threads <= 32:
         figures = ("threads in the grid", float(view.blocks * view.threads), "", "of one warp at most")
         return view.cause("serial-section", 1 - 1 / view.ceilings.workers, "A kernel runs in a single thread or warp.", figures)
     active = view.get(counters.ACTIVE_THREADS, 32.0)

@@ -4,7 +4,7 @@ import pytest
 
 from agents.compiler import DeviceFigures, Options
 from agents.compiler.cost import times
-from agents.compiler.launched import Launch, launches, plain
+from agents.compiler.launched import Launch, launches
 from tests.unit.compiler.test_moves import report
 from verifier.report import Kernel
 
@@ -76,7 +76,3 @@ class ModelNew(nn.Module):
         Launch("plain", ("plain",)),
     ]  # fmt: skip
     assert launches("def forward(): pass") == []
-
-
-def test_types_are_no_part_of_a_kernels_name():
-    assert plain("void norm_relu_2_kernel<4>(float const*, float*)") == plain("norm_relu_2_kernel") == "norm_relu_2_kernel"
