@@ -1,6 +1,7 @@
-"""Bytes of inputs, outputs and state of KernelBench's models, from tensors without data; `kernelbench_self.py` plans its memory by them.
+"""Bytes of inputs, outputs and state of KernelBench's models, and what a call holds beside its outputs at its largest moment (`between`), from
+tensors without data; `kernelbench_self.py` and `bench.sweep` plan their memory by them.
 
-python bench/kernelbench_sizes.py CHECKOUT --out bench/kernelbench-sizes.json
+python bench/kernelbench_sizes.py CHECKOUT --out bench/kernelbench-sizes.json      (two tasks need einops)
 """
 
 # sandboxed: imports tasks; run it where KernelBench itself may run
@@ -12,10 +13,38 @@ import importlib.util
 import json
 import sys
 import warnings
+import weakref
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+
+class Held(TorchDispatchMode):
+    """`most`: bytes of the tensors made meanwhile that were there at the same time; those of `known` values do not count."""
+
+    def __init__(self, known: Any):
+        super().__init__()
+        self.most = self.now = 0
+        self.there = {value.untyped_storage()._cdata for value in tree_leaves(known) if isinstance(value, torch.Tensor)}
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = function(*args, **(kwargs or {}))
+        for value in tree_leaves(made):
+            if isinstance(value, torch.Tensor):
+                storage = value.untyped_storage()
+                if storage._cdata not in self.there:
+                    self.there.add(storage._cdata)
+                    self.now += storage.nbytes()
+                    self.most = max(self.most, self.now)
+                    weakref.finalize(storage, self._gone, storage._cdata, storage.nbytes())
+        return made
+
+    def _gone(self, storage: int, size: int) -> None:
+        self.there.discard(storage)
+        self.now -= size
 
 
 def nbytes(value: Any) -> int:
@@ -24,16 +53,19 @@ def nbytes(value: Any) -> int:
     return sum(map(nbytes, value)) if isinstance(value, (list, tuple)) else 0
 
 
-def measure(path: Path) -> dict[str, int]:
+def measure(path: Path, device: str = "meta") -> dict[str, int]:
     """Raises whatever the task raises: a few read values of tensors that have none here."""
     spec = importlib.util.spec_from_file_location("task", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    with torch.device("meta"), torch.no_grad():
+    with torch.device(device), torch.no_grad():
         spec.loader.exec_module(module)
         inputs = module.get_inputs()
         model = module.Model(*module.get_init_inputs())
-        return {"inputs": nbytes(inputs), "outputs": nbytes(model(*inputs)), "state": nbytes(list(model.state_dict().values()))}
+        state = list(model.state_dict().values())
+        with Held([inputs, state, list(model.buffers())]) as held:
+            outputs = nbytes(model(*inputs))
+        return {"inputs": nbytes(inputs), "outputs": outputs, "state": nbytes(state), "between": max(held.most - outputs, 0)}
 
 
 def main() -> int:
@@ -45,10 +77,12 @@ def main() -> int:
     sizes = {}
     for level in (1, 2, 3):
         for path in sorted((arguments.checkout / "KernelBench" / f"level{level}").glob("*.py")):
-            try:
-                sizes[f"level{level}/{path.name}"] = measure(path)
-            except Exception as error:  # its size is not known, so it is taken for small
-                print(f"{path.name}: {type(error).__name__}: {error}", file=sys.stderr)
+            for device in ("meta", "cpu"):
+                try:
+                    sizes[f"level{level}/{path.name}"] = measure(path, device)
+                    break
+                except Exception as error:  # where values are read, the model is run
+                    print(f"{path.name} on {device}: {type(error).__name__}: {error}", file=sys.stderr)
     arguments.out.write_text(json.dumps(sizes, indent=0) + "\n")
     print(f"{len(sizes)} tasks")
     return 0

@@ -1,12 +1,12 @@
 """Are the sides of a measurement alike? The same model as eager and as program, each in several fresh processes, all of them timed in turn:
 
-    python bench/sides.py --device cuda:0 --out FILE.json [--task small|chain|PATH] [--processes 5] [--blocks 40] [--beside 8]
+    python bench/sides.py --device cuda:0 --out FILE.json [--task small|chain|PATH] [--processes 5] [--blocks 40] [--beside 8] [--ways watched,compiling]
 
 What a program gains on its own task is a fault of the measurement. Two ways: `watched`, as the judge measures (half of the programs, and to tell the
 roles from the watching half of the eager processes, stand still while others are timed and are looked at before), and `plain`, in a random order
 with nobody watched. With `--beside N` two more, both as `watched` while N processes are at work on the processors that the judge keeps to, as those
 of other judges would be (`STITCH_STILL=device`): `beside`, which import torch over and over, and `compiling`, which hold a context of the device and
-are in torch.compile's compilations without their permits. A line for each kind: microseconds a call beyond eager that nobody watches, with the
+are in torch.compile's compilations without their permits. FILE has each way as soon as it is measured. A line for each kind: microseconds a call beyond eager that nobody watches, with the
 standard error over processes, how much calls and processes vary, and how much slower the calls just after a pause are.
 """
 
@@ -58,6 +58,7 @@ TASKS = {
     + "    def forward(self, x):\n        return self.layers(x)\n"
     + TAIL,
 }
+WAYS = ("watched", "plain", "beside", "compiling")
 KINDS = ("eager", "eager, watched", "program", "program, watched")
 WARM_UP = 10
 
@@ -163,7 +164,7 @@ class Bench:
         self.pool = Pool(self.device, self.limits, spares=0)
         self.data_dir = data_dir
 
-    def run(self) -> dict[str, Any]:
+    def run(self) -> None:
         task = self.arguments.task
         source = TASKS[task] if task in TASKS else Path(task).read_text()
         session = ReferenceSession(self.pool, source, "fp32-strict", "train")
@@ -172,13 +173,14 @@ class Bench:
         job = VerifyJob(task_source=source, program_source=own_candidate(source), tier="full")
         enlist = partial(self._enlist, job.program_source)
         tournament = Tournament(self.pool, trials, job, secrets.randbits(48), enlist, repeatability(self.data_dir, self.device), others=[])
-        ways = []
+        ways: list[dict[str, Any]] = []
         beside = self.arguments.beside
-        for way in ("watched", "plain", *(("beside", "compiling") if beside else ())):
+        for way in self.arguments.ways:
             with importing(beside if way == "beside" else 0), compiling(beside if way == "compiling" else 0, self.arguments.device):
                 ways.append({"way": way, **self._measure(trials, tournament, enlist, way)})
             print(table(ways[-1]), flush=True)
-        return {"device": self.device.environment().model_dump(), "task": task, "blocks": self.arguments.blocks, "ways": ways}
+            found = {"device": self.device.environment().model_dump(), "task": task, "blocks": self.arguments.blocks, "ways": ways}
+            self.arguments.out.write_text(json.dumps(found) + "\n")
 
     def _measure(self, trials: Trials, tournament: Tournament, enlist: Any, way: str) -> dict[str, Any]:
         """`kinds`: of each one every process's blocks, in milliseconds; `paused`: as many lists, which of its calls came just after a pause."""
@@ -265,17 +267,20 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=5, help="of each kind, at least 2")
     parser.add_argument("--blocks", type=int, default=40)
     parser.add_argument("--beside", type=int, default=0, metavar="N", help="processes at work beside, in a third way")
+    parser.add_argument("--ways", help=f"of {', '.join(WAYS)} (default: all; without --beside the first two)")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     if arguments.processes < 2:
         parser.error("--processes: a standard error needs 2 or more")
+    arguments.ways = arguments.ways.split(",") if arguments.ways else WAYS if arguments.beside else WAYS[:2]
+    if unknown := [way for way in arguments.ways if way not in WAYS]:
+        parser.error(f"--ways: there is no {unknown[0]!r}, there are {', '.join(WAYS)}")
     with tempfile.TemporaryDirectory(prefix="sides-") as data:
         bench = Bench(arguments, Path(data))
         try:
-            result = bench.run()
+            bench.run()
         finally:
             bench.pool.close()
-    arguments.out.write_text(json.dumps(result) + "\n")
     return 0
 
 

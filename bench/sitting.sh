@@ -2,7 +2,7 @@
 # Benchmarks on a GPU host, one after the other, each within the time that is left; what they write goes to $OUT (or the folder bench-out):
 #   [LIMIT_SECONDS=560] [CHECKOUT=.kb/KernelBench] [DEVICES=cuda:0,cuda:1] bench/sitting.sh STEP[=SECONDS] ...
 # Steps: bytecode, sweep, kernels, corpus, verdict, host, llm, landscapes, confirm, handles, sides, calibration, profiles, triton, recurrent, gpu-tests (below, what each does).
-# Results that bench/results holds are gone on with. FORMS=all, ONLY=REGEX (corpus), CORPUS (further options), SETS, SHARE, MORE (sweep, kernels, calibration), SHUFFLE= (sweep, in the order of the sets), EXAMPLE (host) and TASK (sides) say more.
+# Results that bench/results holds are gone on with. FORMS=all, ONLY=REGEX (corpus), CORPUS (further options), SETS, SHARE, MORE (sweep, kernels, calibration), SHUFFLE= (sweep, in the order of the sets), EXAMPLE (host), TASK and WAYS (sides) say more.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 export PYTHONPATH=.${PYTHONPATH:+:$PYTHONPATH} PYTHONUNBUFFERED=1
@@ -85,7 +85,7 @@ handles() {
   "$python" bench/ipc_handles.py --device "${device#*:}" --limit-seconds $((left / 2)) --shared --out "$out/verifier-ipc-handles-shared-h200.json" || status=$?
   return $status
 }
-sides() { "$python" bench/sides.py --device "$device" --task "${TASK:-small}" --beside 8 --out "$out/verifier-sides-${TASK:-small}.json"; }
+sides() { "$python" bench/sides.py --device "$device" --task "${TASK:-small}" --beside 8 ${WAYS:+--ways "$WAYS"} --out "$out/verifier-sides-${TASK:-small}.json"; }
 calibration() {
   local host=${HOST_DATA:-$(mktemp -d)}  # one calibration of the host for all, made anew in each sitting
   each one_calibration

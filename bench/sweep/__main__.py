@@ -23,9 +23,10 @@ from bench.sweep.accepting import accept
 from bench.sweep.rows import dumped
 from bench.sweep.running import FEW_SPARES, LAST_SECONDS, MANY, WORTH_BEGINNING, Sitting
 from bench.sweep.store import ROWS, Store, merged
-from bench.sweep.tasks import ROOT, USUAL, Item, NoSuchTasks, items, sets_of
+from bench.sweep.tasks import ROOT, USUAL, Item, NoSuchTasks, items, needs, sets_of
 
 LONG = 300.0  # seconds
+LARGE = 60 * 2**30  # bytes of a device
 ENOUGH = 1.2  # times what a run took until it was interrupted: a sitting that may see its end
 UNLUCKY = ("inconclusive", "infrastructure_error", "unconfirmed")  # says nothing about the compiler
 
@@ -141,7 +142,7 @@ def sitting(arguments: argparse.Namespace) -> int:
 def to_do(wanted: list[Item], store: Store, again: list[str], shuffle: bool = False, limit: float | None = None) -> list[Item]:
     """Without a row, or named by `again`; interrupted runs first, else in the order of the sets or, shuffled, of the digests of their names. Runs
     that were interrupted after `LONG` seconds come before all others in a sitting of `limit` seconds that may be enough for them, else last: they
-    keep memory from others for most of it."""
+    keep memory from others for most of it. First of all are those that need most of a device, for which nothing else would make room later."""
     waiting = [item for item in wanted if item.key not in store.rows or any(anew(part, item.key, store) for part in again)]
     if shuffle:
         waiting.sort(key=lambda item: hashlib.sha256(item.key.encode()).digest())
@@ -152,6 +153,8 @@ def to_do(wanted: list[Item], store: Store, again: list[str], shuffle: bool = Fa
         before = spent.get(item.key, 0.0)
         if before >= LONG:
             return -1 if limit is None or limit >= ENOUGH * before else 2
+        if needs(item) > LARGE:
+            return -2
         return int(item.key not in unfinished)
 
     return sorted(waiting, key=place)

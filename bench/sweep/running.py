@@ -27,6 +27,7 @@ LAST_SECONDS = 20.0  # of a sitting: to interrupt runs, end processes and pack
 WORTH_BEGINNING = 15.0  # seconds that must be left for another task
 MANY, FEW_SPARES = 4, 4  # more workers than this on a device have so few spares each: they all start at once, and importing torch takes 2 s
 TRIES = 2  # of a task whose worker dies
+FULL = ("the verifier could not do the job", "out of memory", "of device memory at its largest moment")  # what is said where memory is short
 
 
 @dataclass
@@ -89,8 +90,9 @@ class Sitting:
         """The next task for which this device has memory beside what its other workers do; waits where there is none yet."""
         with self.changed:
             while not self.stopped and self.left() >= LAST_SECONDS + self.begin_seconds and self.waiting:
+                free = free_bytes(device) if self.room[device] < self.memory else None
                 for item in self.waiting:
-                    if self._needs(item) <= self.room[device]:
+                    if self._needs(item) <= self.room[device] and (free is None or self._needs(item) <= free):
                         self.waiting.remove(item)
                         self.room[device] -= self._needs(item)
                         return item
@@ -203,11 +205,21 @@ class Sitting:
             print(f"[{len(self.finished)}/{self.total}, {time.monotonic() - self.begun:.0f} s] {item.key} on {device}: {line(row)}", flush=True)
 
 
+def free_bytes(device: str) -> float | None:
+    """What nobody has of a GPU's memory: estimates of what runs need may be too low. Null where that is not known."""
+    kind, _, number = device.partition(":")
+    if kind != "cuda" or shutil.which("nvidia-smi") is None:
+        return None
+    asked = ["nvidia-smi", f"--id={number or 0}", "--query-gpu=memory.free", "--format=csv,noheader,nounits"]
+    said = subprocess.run(asked, capture_output=True, text=True).stdout.strip()
+    return float(said) * 2**20 if said.isdigit() else None
+
+
 def the_hosts(row: dict[str, Any]) -> bool:
     """Whether a row says nothing about the compiler, but that the verifier could not do its work or that memory ran out: where others share the
     device, perhaps for them."""
     why = row.get("why", "")
-    return row["status"] in ("infrastructure_error", "inconclusive") or "the verifier could not do the job" in why or "out of memory" in why
+    return row["status"] in ("infrastructure_error", "inconclusive") or any(said in why for said in FULL)
 
 
 def answer(worker: subprocess.Popen[str]) -> dict[str, Any] | None:

@@ -35,8 +35,9 @@ class Item:
 
 
 # Bytes of GPU memory that a run needs for each byte of inputs, outputs and state in tier full, beside its contexts: three processes of the program
-# and as many of eager, compiled baselines, fp64 copies, the judge's own.
-PER_INPUT, PER_OUTPUT, PER_STATE, FIXED = 11.0, 14.0, 12.0, 10 * 2**30
+# and as many of eager, compiled baselines, fp64 copies, the judge's own. What a call of PyTorch holds between its inputs and outputs, processes with
+# kernels of their own do not.
+PER_INPUT, PER_OUTPUT, PER_STATE, PER_BETWEEN, FIXED = 11.0, 14.0, 12.0, 6.0, 10 * 2**30
 
 
 @cache
@@ -49,7 +50,8 @@ def needs(item: Item) -> float:
     size = sizes().get(f"{item.task}.py")
     if size is None:
         return 3 * FIXED
-    return FIXED + PER_INPUT * size["inputs"] + PER_OUTPUT * size["outputs"] + PER_STATE * size["state"]
+    tensors = PER_INPUT * size["inputs"] + PER_OUTPUT * size["outputs"] + PER_STATE * size["state"] + PER_BETWEEN * size["between"]
+    return FIXED + (0.5 if item.precision in ("bf16", "fp16") else 1.0) * tensors
 
 
 def sets_of(given: str) -> list[str]:
