@@ -20,6 +20,9 @@ from agents.compiler.reuse import reuse
 from agents.compiler.state import State
 from agents.compiler.statements import Statements
 from agents.compiler.task_text import TaskText
+from verifier.graph import GraphInput
+
+DISCRETE = ("bool", "uint8", "int8", "int16", "int32", "int64")
 
 MODAL = {"_native_batch_norm_legit_functional", "_native_batch_norm_legit_no_training", "native_dropout", "dropout"}
 
@@ -141,7 +144,8 @@ class Forward:
 
     def support(self) -> str:
         """Module-level functions that forward calls."""
-        return support.functions(aligned=self.cuda, checked=self.cuda and self.has_kernels and not self.triton)
+        checked = self.cuda and self.has_kernels and not self.triton
+        return support.functions(aligned=self.cuda, checked=checked, exact=any(discrete(entry) for entry in self.plan.graph.inputs))
 
     # -- inputs -------------------------------------------------------------------------------------------------------------
 
@@ -160,7 +164,8 @@ class Forward:
             if entry.spec is not None:
                 if entry.name in self.plan.graph.mutated_inputs:
                     put(f"original_{name} = {name}")
-                put(f'{name} = dense("{name}", {name}, {tuple(entry.spec.shape)}, torch.{entry.spec.dtype})')
+                given = f'exact("{name}", {name}, torch.{entry.spec.dtype})' if discrete(entry) else name
+                put(f'{name} = dense("{name}", {given}, {tuple(entry.spec.shape)}, torch.{entry.spec.dtype})')
             else:
                 put(f"if {name} != {entry.value!r}:", f'    raise ValueError("made for {name} = {entry.value!r}")')
         if self.cuda and not self.triton:
@@ -365,3 +370,8 @@ class Forward:
                 text = f"({text}).contiguous()" if " " in text and not text.endswith(")") else f"{text}.contiguous()"
             self.statements.variables[name] = variable
             self.statements.put(f"{variable} = {text}")
+
+
+def discrete(entry: GraphInput) -> bool:
+    """Whether it is a tensor of truth values or whole numbers that forward is given."""
+    return entry.kind == "user" and entry.spec is not None and entry.spec.dtype in DISCRETE

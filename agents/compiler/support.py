@@ -9,6 +9,17 @@ def dense(name, value, shape, dtype):
         raise ValueError(f"{name}: made for {shape} of {dtype}, got {tuple(value.shape)} of {value.dtype}")
     value = value.contiguous()
 '''
+EXACT = '''
+
+def exact(name, value, dtype):
+    """`value` in the type that the kernels were made for, if nothing of it is lost: some callers hand over every input in one type."""
+    if value.dtype == dtype:
+        return value
+    converted = value.to(dtype)
+    if not torch.equal(converted.to(value.dtype), value):
+        raise ValueError(f"{name}: made for {dtype}, got {value.dtype} with values that are none")
+    return converted
+'''
 AS_IT_IS = "    return value\n"
 ALIGNED = "    return value.clone() if value.data_ptr() % 16 else value  # kernels load four floats at once\n"
 CHECK = '''
@@ -20,6 +31,7 @@ def check(status):
 '''
 
 
-def functions(aligned: bool, checked: bool) -> str:
-    """`aligned`: kernels load 16 bytes at once; `checked`: launches return their error."""
-    return DENSE + (ALIGNED if aligned else AS_IT_IS) + (CHECK if checked else "")
+def functions(aligned: bool, checked: bool, exact: bool) -> str:
+    """`aligned`: kernels load 16 bytes at once; `checked`: launches return their error; `exact`: inputs of whole numbers or truth values may come as
+    floating point."""
+    return DENSE + (ALIGNED if aligned else AS_IT_IS) + (EXACT if exact else "") + (CHECK if checked else "")

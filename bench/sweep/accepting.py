@@ -1,5 +1,9 @@
 """The winners of a sweep through KernelBench's own evaluation (`bench/kernelbench_eval.py`): the ten, and others drawn. One process a device, or
-several, of which each compiles while others compute: then KernelBench's own times say nothing, and are not kept."""
+several, of which each compiles while others compute: then KernelBench's own times say nothing, and are not kept.
+
+What it refuses is asked about once more without TF32 (`exact`): its tolerance for fp32 is 1e-4, but its reference is PyTorch in its default settings,
+whose convolutions and recurrences compute in TF32 and are off by more than that themselves.
+"""
 
 from __future__ import annotations
 
@@ -8,41 +12,60 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from bench.sweep.store import Store, slug
 from bench.sweep.tasks import ROOT, items, to_accept
+
+EXACT = {"NVIDIA_TF32_OVERRIDE": "0"}  # read by cuBLAS and cuDNN
 
 
 def accept(store: Store, checkout: Path, devices: Sequence[str], limit_seconds: float | None, share: int = 1) -> list[str]:
     """Asks about what has not been asked of the present programs, by `share` processes a device. Returns the keys that are left."""
     solved = [key for key, row in store.rows.items() if row["solved"]]
-    known = store.content.get("acceptance", {})
-    waiting = [key for key in to_accept(solved) if known.get(key, {}).get("program") != store.rows[key].get("program") or key not in known]
-    paths = {item.key: item.path for item in items(["level1", "level2", "level3"], checkout)} if waiting else {}
-    places = [(device, number) for number in range(share) for device in devices]
-    threads = [
-        threading.Thread(target=evaluate, args=(store, checkout, *place, {key: paths[key] for key in own}, limit_seconds, share == 1))
-        for at, place in enumerate(places)
-        if (own := waiting[at :: len(places)])
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    known = store.content.get("acceptance", {})
-    return [key for key in waiting if known.get(key, {}).get("program") != store.rows[key].get("program")]
+    wanted = to_accept(solved)
+    paths = {item.key: item.path for item in items(["level1", "level2", "level3"], checkout)} if wanted else {}
+    begun = time.monotonic()
+
+    def ask(keys: list[str], exact: bool) -> None:
+        left = None if limit_seconds is None else limit_seconds - (time.monotonic() - begun)
+        if left is not None and left <= 0:
+            return
+        places = [(device, number) for number in range(share) for device in devices]
+        threads = [
+            threading.Thread(target=evaluate, args=(store, checkout, *place, {key: paths[key] for key in own}, left, share == 1, exact))
+            for at, place in enumerate(places)
+            if (own := keys[at :: len(places)])
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    ask([key for key in wanted if verdict_of(store, key) is None], exact=False)
+    ask([key for key in wanted if (verdict := verdict_of(store, key)) and not verdict["correct"] and "exact" not in verdict], exact=True)
+    return [key for key in wanted if (verdict := verdict_of(store, key)) is None or not (verdict["correct"] or "exact" in verdict)]
 
 
-def evaluate(store: Store, checkout: Path, device: str, number: int, tasks: dict[str, Path], limit_seconds: float | None, alone: bool) -> None:
+def verdict_of(store: Store, key: str) -> dict[str, Any] | None:
+    """On the present program."""
+    verdict = store.content.get("acceptance", {}).get(key)
+    return verdict if verdict is not None and verdict.get("program") == store.rows[key].get("program") else None
+
+
+def evaluate(
+    store: Store, checkout: Path, device: str, number: int, tasks: dict[str, Path], limit_seconds: float | None, alone: bool, exact: bool = False
+) -> None:
     """One process for all of them, since each start costs seconds; what it has written when the time is up counts."""
-    name = f"acceptance-{device.replace(':', '-')}{f'-{number}' if number else ''}"
+    name = f"acceptance-{device.replace(':', '-')}{f'-{number}' if number else ''}{'-exact' if exact else ''}"
     result = store.work / f"{name}.json"
     result.unlink(missing_ok=True)
     pairs = [f"{path}={store.programs / slug(key)}.py" for key, path in tasks.items()]
     command = [sys.executable, str(ROOT / "bench/kernelbench_eval.py"), "--kernelbench", str(checkout), "--out", str(result), *pairs]
-    visible = {**os.environ, "CUDA_VISIBLE_DEVICES": device.partition(":")[2] or "0"}
+    visible = {**os.environ, "CUDA_VISIBLE_DEVICES": device.partition(":")[2] or "0", **(EXACT if exact else {})}
     with (store.work / f"{name}.log").open("w") as log:
         try:
             subprocess.run(command, env=visible, stdout=log, stderr=subprocess.STDOUT, timeout=limit_seconds)
@@ -53,6 +76,10 @@ def evaluate(store: Store, checkout: Path, device: str, number: int, tasks: dict
         verdict = verdicts.get(path.stem)
         if verdict is not None:
             said = "; ".join(f"{name}: {text}" for name, text in verdict["metadata"].items() if "error" in name or "issue" in name)[:300]
-            kept = {name: verdict[name] for name in ("compiled", "correct", *(("runtime_ms", "reference_runtime_ms") if alone else ()))}
-            store.accepted(key, {**kept, "said": said or ("" if verdict["compiled"] else "not compiled")})
-            print(f"{key}: {'accepted' if verdict['correct'] else 'NOT accepted'} by KernelBench's own evaluation. {said}", flush=True)
+            differs = {name: verdict["metadata"][name] for name in ("max_difference", "avg_difference") if name in verdict["metadata"]}
+            timed = ("runtime_ms", "reference_runtime_ms") if alone and not exact else ()
+            kept = {name: verdict[name] for name in ("compiled", "correct", *timed)}
+            kept |= {"said": said or ("" if verdict["compiled"] else "not compiled"), **differs}
+            store.accepted(key, {**(verdict_of(store, key) or {}), "exact": kept} if exact else kept)
+            how = " without TF32" if exact else ""
+            print(f"{key}: {'accepted' if verdict['correct'] else 'NOT accepted'} by KernelBench's own evaluation{how}. {said}", flush=True)

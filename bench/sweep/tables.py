@@ -145,10 +145,27 @@ def acceptance(content: dict[str, Any]) -> list[str]:
     if not verdicts:
         return []
     right = [key for key, verdict in verdicts.items() if verdict.get("correct")]
+    exactly = [key for key, verdict in verdicts.items() if verdict.get("correct") or verdict.get("exact", {}).get("correct")]
     asked = "KernelBench's own evaluation, unmodified, of the programs of the ten and of others drawn by a fixed seed"
     said = [f"{asked}: {len(right)} of {len(verdicts)} accepted."]
-    refused = [f"- {name(key)}: {verdict.get('said') or 'not correct'}" for key, verdict in verdicts.items() if not verdict.get("correct")]
-    return [*said, "", *refused, *([""] if refused else [])]
+    if any("exact" in verdict for verdict in verdicts.values()):
+        said[0] = (
+            f"{asked}, accepts {len(right)} of {len(verdicts)} as it comes, and {len(exactly)} of {len(verdicts)} without TF32 "
+            "(`NVIDIA_TF32_OVERRIDE=0`). Its tolerance is 1e-4; its reference is PyTorch in its default settings, in which convolutions and recurrences "
+            "compute in TF32, and where these are off by more than that, a program of fp32's accuracy is refused."
+        )
+    refused = [
+        f"- {name(key)}: {verdicts[key].get('exact', verdicts[key]).get('said') or 'not correct'}{difference(verdicts[key])}"
+        for key in verdicts if key not in exactly
+    ]  # fmt: skip
+    only = [name(key) for key in exactly if key not in right]
+    more = [f"Accepted without TF32 alone: {', '.join(only)}.", ""] if only else []
+    return [*said, "", *more, *(["Refused either way:", ""] if only and refused else []), *refused, *([""] if refused else [])]
+
+
+def difference(verdict: dict[str, Any]) -> str:
+    given = verdict.get("exact", verdict).get("max_difference")
+    return f", at most {given} off" if given else ""
 
 
 def not_passed(rows: dict[str, Row]) -> list[str]:

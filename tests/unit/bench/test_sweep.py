@@ -323,10 +323,12 @@ def test_acceptance_is_asked_once_for_a_program_and_again_for_another(tmp_path, 
 
     def evaluation(command, env, **_):
         pairs = [pair.partition("=") for pair in command if "=" in pair]
-        asked.append((env["CUDA_VISIBLE_DEVICES"], [Path(task).stem for task, _, _ in pairs]))
+        exact = env.get("NVIDIA_TF32_OVERRIDE") == "0"
+        asked.append((env["CUDA_VISIBLE_DEVICES"], [Path(task).stem for task, _, _ in pairs], exact))
+        wrong = ("Fire", "Wide") if not exact else ("Fire",)
         results = [
-            {"task": Path(task).stem, "compiled": True, "correct": "Fire" not in task, "runtime_ms": 1.0, "reference_runtime_ms": 2.0,
-             "metadata": {"hardware": "H200", "correctness_issue": "Output mismatch"} if "Fire" in task else {}}
+            {"task": Path(task).stem, "compiled": True, "correct": not any(name in task for name in wrong), "runtime_ms": 1.0, "reference_runtime_ms": 2.0,
+             "metadata": {"hardware": "H200", "correctness_issue": "Output mismatch", "max_difference": "['0.2']"} if "Fire" in task else {}}
             for task, _, program in pairs if Path(program).exists()
         ]  # fmt: skip
         Path(command[command.index("--out") + 1]).write_text(json.dumps({"results": results}))
@@ -340,18 +342,26 @@ def test_acceptance_is_asked_once_for_a_program_and_again_for_another(tmp_path, 
         store.finished(key, row(2.0, 1.5, program="a"), tmp_path / "best.py")
     store.finished("level1/10_Wide fp32-strict", row(None))
     assert accept(store, checkout, ["cuda:0", "cuda:2"], None) == []
-    assert sorted(asked) == [("0", ["18_Fire", "9_Tall"]), ("2", ["2_ShallowWideMLP"])]
-    verdict = store.content["acceptance"]["level3/18_Fire fp32-strict"]
-    assert not verdict["correct"] and "Output mismatch" in verdict["said"] and verdict["program"] == "a"
-    assert accept(store, checkout, ["cuda:0"], None) == [] and len(asked) == 2
+    assert sorted(asked[:2]) == [("0", ["18_Fire", "9_Tall"], False), ("2", ["2_ShallowWideMLP"], False)]
+    assert sorted(asked[2:]) == [("0", ["18_Fire"], True), ("2", ["2_ShallowWideMLP"], True)], "what was refused, once more without TF32"
+    verdict, tf32 = (store.content["acceptance"][f"level3/{name} fp32-strict"] for name in ("18_Fire", "2_ShallowWideMLP"))
+    assert not verdict["correct"] and not verdict["exact"]["correct"] and "Output mismatch" in verdict["said"] and verdict["program"] == "a"
+    assert not tf32["correct"] and tf32["exact"]["correct"] and tf32["runtime_ms"] == 1.0
+    page = "\n".join(tables.acceptance(store.content))
+    assert "accepts 1 of 3 as it comes, and 2 of 3 without TF32" in page and "Accepted without TF32 alone: level3/2_ShallowWideMLP" in page
+    assert "- level3/18_Fire: correctness_issue: Output mismatch, at most ['0.2'] off" in page
+    assert accept(store, checkout, ["cuda:0"], None) == [] and len(asked) == 4
     store.finished("level1/9_Tall fp32-strict", row(3.0, 1.5, program="b"), tmp_path / "best.py")
     accept(store, checkout, ["cuda:0"], None)
-    assert asked[2:] == [("0", ["9_Tall"])]
+    assert asked[4:] == [("0", ["9_Tall"], False)]
     assert store.content["acceptance"]["level1/9_Tall fp32-strict"]["runtime_ms"] == 1.0
     for key in ("level3/18_Fire fp32-strict", "level1/9_Tall fp32-strict"):
         store.finished(key, row(3.0, 1.5, program="c"), tmp_path / "best.py")
-    assert accept(store, checkout, ["cuda:0"], None, share=2) == [] and sorted(asked[3:]) == [("0", ["18_Fire"]), ("0", ["9_Tall"])]
+    assert accept(store, checkout, ["cuda:0"], None, share=2) == []
+    assert sorted(asked[5:7]) == [("0", ["18_Fire"], False), ("0", ["9_Tall"], False)] and asked[7:] == [("0", ["18_Fire"], True)]
     assert "runtime_ms" not in store.content["acceptance"]["level1/9_Tall fp32-strict"], "another process computed beside it"
+    store.finished("level1/9_Tall fp32-strict", row(3.0, 1.5, program="d"), tmp_path / "best.py")
+    assert accept(store, checkout, ["cuda:0"], 0.0) == ["level1/9_Tall fp32-strict"], "no time is left"
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,12 @@
 """Running sums and products and products with vectors, as printed for the GPU and run by the emulator: every direction, axis and number."""
 
 import pytest
+import torch
 
 from agents.compiler import DeviceFigures, Options, print_program
 from agents.compiler.knobs import numbers
 from tests.emulator import as_cpp
+from tests.unit.compiler.loading import load
 
 H200 = DeviceFigures.h200()
 SMALL = H200.model_copy(update={"units": 1})
@@ -65,3 +67,14 @@ def test_products_with_a_vector(compiled, task, name):
         options = Options().with_knob("rows", rows, "g1").with_knob("row-blocks", chunks, "g1").with_knob("block", 128, "g1")
         found.text = as_cpp(print_program(found.plan, found.source, options))
         found.check()
+
+
+def test_a_mask_may_come_as_numbers_of_the_inputs_type(compiled, task):
+    found = compiled(task("return torch.cumsum(x * mask, dim=1)", "torch.randn(3, 70), torch.rand(3, 70) > 0.5", arguments="x, mask"))
+    found.check()
+    program, (x, mask) = load(found.text, "program")["ModelNew"](), found.inputs
+    with torch.no_grad():
+        assert torch.equal(program(x, mask.float()), program(x, mask)), "KernelBench hands over every input in one type"
+        with pytest.raises(ValueError, match=r"mask: made for torch\.bool, got torch\.float32 with values that are none"):
+            program(x, mask * 0.5)
+    assert "def exact" not in compiled(task("return torch.cumsum(x, dim=1)", "torch.randn(3, 70)")).text

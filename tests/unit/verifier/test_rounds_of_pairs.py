@@ -8,9 +8,10 @@ from verifier.limits import Limits
 from verifier.tournament import Tournament
 
 
-def tournament(free: int | None, others: list[str] | None = None, tier: str = "full") -> Tournament:
+def tournament(free: int | None, others: list[str] | None = None, tier: str = "full", peak: int = 9, eager: int = 0) -> Tournament:
     device = SimpleNamespace(kind="cuda", process_bytes=1, free_bytes=lambda: free)
-    trials = SimpleNamespace(limits=Limits(), input_bytes=0, expected_specs=[], peak_bytes=lambda: 9)
+    ledger = SimpleNamespace(state=2, eager=eager)
+    trials = SimpleNamespace(limits=Limits(), input_bytes=0, expected_specs=[], peak_bytes=lambda: peak, ledger=lambda: ledger)
     return Tournament(SimpleNamespace(device=device), trials, SimpleNamespace(tier=tier), 1, None, None, others=others)
 
 
@@ -31,6 +32,11 @@ def test_rounds(free, rounds, baselines):
     spread = of._spread(len(found))
     assert [len(names) for names in spread] == baselines
     assert sorted(name for names in spread for name in names) == ["compile", "compile-max-autotune", "cuda-graph"]
+
+
+def test_pytorch_may_need_more_than_the_program():
+    assert [len(members) for members in tournament(129, peak=1, eager=7)._rounds(3, 3)] == [3]
+    assert [len(members) for members in tournament(129, peak=1, eager=16)._rounds(3, 3)] == [1, 1, 1], "seven processes of 19 bytes would not fit"
 
 
 def test_tier_quick_has_eager_alone():
