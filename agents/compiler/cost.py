@@ -106,11 +106,18 @@ def _kernels(groups: list[Group], seen: Iterable[str], launched: list[Launch]) -
         own = [launch for launch in launched if base_of(launch.name, alike) == base]
         if len(own) == len(same):
             yield from (
-                (group, [name for kernel in launch.kernels for name in by_name.get(kernel, [])]) for group, launch in zip(same, own, strict=True)
+                (group, [name for kernel in launch.kernels for name in _instances(kernel, by_name)]) for group, launch in zip(same, own, strict=True)
             )
         else:
             kernels = [name for name in seen if base_of(name, alike) == base]
             yield from ((group, kernels) for group in same)
+
+
+def _instances(kernel: str, by_name: dict[str, list[str]]) -> list[str]:
+    """Of a template the one that bears the same type first; numbers are written in several ways ("9", "(int)9")."""
+    base, _, arguments = kernel.partition("<")
+    alike, first = by_name.get(base, []), arguments.partition(",")[0].rstrip(">")
+    return [name for name in alike if not first or f"<{first}," in name or f"<{first}>" in name] or alike
 
 
 def against_floor(plan: CompilerPlan, options: Options, report: Report, profile: Profile | None, source: str = "") -> dict[str, float]:

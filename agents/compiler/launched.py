@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 CALL = re.compile(r"\bkernels\.(\w+)\(|(?<!def )\blaunch_(\w+)\(")
 C_LAUNCHER = re.compile(r'^extern "C" \w+ (\w+)\((.*?)^\}', re.M | re.S)
-C_LAUNCH = re.compile(r"\b(\w+)(?:<[^;{}<>]*>)?<<<|\bcudaLaunch\w*Kernel\w*\(\s*(?:\(\w[\w ]*\*\)\s*)?(\w+)")
+C_LAUNCH = re.compile(r"\b(\w+(?:<[^;{}<>]*>)?)<<<|\bcudaLaunch\w*Kernel\w*\(\s*(?:\(\w[\w ]*\*\)\s*)?(\w+)")
 TRITON_LAUNCHER = re.compile(r"^def launch_(\w+)\((.*?)(?=^\S|\Z)", re.M | re.S)
 TRITON_LAUNCH = re.compile(r"\b(\w+)\[\(")
 
@@ -15,7 +15,7 @@ TRITON_LAUNCH = re.compile(r"\b(\w+)\[\(")
 @dataclass(frozen=True)
 class Launch:
     name: str  # the launcher's
-    kernels: tuple[str, ...]  # what it starts; where it is no launcher (C++), itself
+    kernels: tuple[str, ...]  # what it starts, of templates "kernel<its, arguments>"; where it is no launcher (C++), itself
 
 
 def launches(source: str) -> list[Launch]:

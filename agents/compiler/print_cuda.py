@@ -16,6 +16,7 @@ from agents.compiler.kernels.one_pass import one_pass
 from agents.compiler.kernels.shape import Shape
 from agents.compiler.kernels.stripes import stages_bytes
 from agents.compiler.kernels.vectors import index_type
+from agents.compiler.kernels.windowed import windowed
 
 PASSES = {"split": cuda_split, "columns": cuda_columns}  # styles in which each pass over the rows is a kernel
 UNASKED_SHARED = 46 << 10  # bytes that a launch may add to what the kernel declares, up to 2 KiB of reductions: without asking it has 48 KiB in all
@@ -35,7 +36,7 @@ def print_source(kernels: list[tuple[Kernel, Shape, list[str]]], printed: Mappin
         *sources(used, "\n".join(texts)),
         *texts,
     ]
-    return merged("\n".join([*parts, *print_families(printed)]))
+    return windowed(merged("\n".join([*parts, *print_families(printed)])))
 
 
 def print_families(printed: Mapping[str, tuple[Printed, list[Kernel], list[str]]]) -> list[str]:

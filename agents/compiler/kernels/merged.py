@@ -19,6 +19,7 @@ PARTS = re.compile(r"^\s*for \(int part = 0; part < \d+;")  # over what several 
 FACTOR = re.compile(r"[\w)\]] ?\*(?: \(int\))?$")  # a product's, and no pointer's type
 TERM = re.compile(r"[\w)\]] \+$")
 COMPARED = re.compile(r"[\w)\]] [<>]=?$")
+OWN_COMMENT = re.compile(r"^\};\n((?://[^\n]*\n)+)\Z", re.M)  # of a kernel, behind a struct; else it is the launcher's
 LARGEST = 2**31 - 1
 
 
@@ -103,7 +104,7 @@ def _as_one(source: str, kernels: Sequence[Found]) -> list[tuple[int, int, str]]
     taken = set(re.findall(r"[A-Za-z_]\w*", first.parameters + first.body))
     names = []
     for places in columns.values():
-        names.append(_unused(_name(first, places[0]), taken))
+        names.append(unused(_name(first, places[0]), taken))
         taken.add(names[-1])
     body = first.body
     named = {index: name for places, name in zip(columns.values(), names, strict=True) for index in places}
@@ -114,7 +115,9 @@ def _as_one(source: str, kernels: Sequence[Found]) -> list[tuple[int, int, str]]
     edits = [(*first.span, f"__global__ void {first.bounds}{first.name}({parameters}) {{\n{body}}}\n")]
     for number, kernel in enumerate(kernels):
         if number:
-            edits.append((*kernel.span, ""))
+            start, end = kernel.span
+            own = OWN_COMMENT.search(source[:start])
+            edits.append((own.start(1) if own else start, end, ""))
         sizes = [values[number] for values in columns]
         for use in re.finditer(rf"\b{kernel.name}\b", source):
             if kernel.span[0] <= use.start() < kernel.span[1]:
@@ -145,7 +148,7 @@ def _name(kernel: Found, index: int) -> str:
     return f"{compared[1]}_end" if compared else "count" if line.endswith("=") else "end"
 
 
-def _unused(base: str, taken: set[str]) -> str:
+def unused(base: str, taken: set[str]) -> str:
     name, number = base, 2
     while name in taken:
         name, number = f"{base}_{number}", number + 1

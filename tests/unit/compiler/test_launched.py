@@ -43,6 +43,16 @@ def test_a_kernel_that_several_run_and_names_alone_are_shared_out_by_the_model(t
     assert times(found.plan, Options(), observed, None) == expected
 
 
+def test_instances_of_a_template_are_told_apart_by_their_types(three_softmaxes):
+    found, text = three_softmaxes, three_softmaxes.text
+    for name, window in (("softmax", "a"), ("softmax_2", "b"), ("softmax_3", "c")):
+        text = text.replace(f"{name}_kernel<<<", f"softmax_kernel<{window}_window, 9><<<")
+    names = {f"void softmax_kernel<{window}_window, (int)9>(float const*)": ms for window, ms in (("a", 0.5), ("b", 0.2), ("c", 0.1))}
+    kernels = [Kernel(name=name, calls=1, ms=ms, share=0.1, own=True) for name, ms in names.items()]
+    taken = times(found.plan, Options(), report(1.0, 2.0, kernels), None, text)
+    assert list(taken.values()) == [0.5, 0.2, 0.1]
+
+
 def test_a_group_that_is_not_launched_leaves_the_others_to_names(three_softmaxes):
     found = three_softmaxes
     without = found.text.replace("kernels.softmax_2(", "nothing(")
@@ -72,7 +82,7 @@ class ModelNew(nn.Module):
         kernels.plain(x.data_ptr())
 """
     assert launches(source) == [
-        Launch("gru", ("gru_kernel",)), Launch("linear", ("linear_kernel", "linear_finish")), Launch("softmax", ("softmax_kernel",)),
+        Launch("gru", ("gru_kernel",)), Launch("linear", ("linear_kernel", "linear_finish<4>")), Launch("softmax", ("softmax_kernel",)),
         Launch("plain", ("plain",)),
     ]  # fmt: skip
     assert launches("def forward(): pass") == []

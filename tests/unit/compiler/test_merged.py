@@ -6,6 +6,8 @@ import pytest
 
 from agents.compiler import DeviceFigures
 from agents.compiler.kernels.merged import merged
+from agents.compiler.kernels.windowed import windowed
+from agents.compiler.launched import launches
 from tests.emulator import as_cpp
 
 BLOCK = """
@@ -110,3 +112,53 @@ def test_kernels_of_other_names_stay():
     body = "    out[threadIdx.x * {0}] = x[0];"
     text = two(body.format(4), body.format(8)).replace("scale_2", "shift_2")
     assert merged(text) == text
+
+
+def test_convolutions_of_16_bits_that_differ_by_their_window_are_one_template(compiled):
+    found = compiled("import torch\nimport torch.nn as nn\n" + BLOCK, figures=DeviceFigures.h200(), precision="bf16")
+    assert len(re.findall(r"^struct \w+_window \{", found.text, re.M)) == 4
+    templates = re.findall(r"template <class Window[^>]*>\n__global__ [^\n]* (\w+)\(", found.text)
+    convolutions = [name for name in kernels(found.text) if "convolution" in name and name.endswith("_kernel")]
+    assert templates and set(templates) <= set(convolutions) and len(convolutions) < 4
+    assert found.text.count("The image with its channels innermost") == len([name for name in kernels(found.text) if name.endswith("_turn")])
+    found.text = as_cpp(found.text)
+    found.check()
+
+
+def windows(*bodies: str, depths: tuple[int, ...] = (96, 128)) -> str:
+    parts = []
+    for number, (body, depth) in enumerate(zip(bodies, depths, strict=True), 1):
+        parts.append(
+            f"// conv {number}\nstruct conv_{number}_window {{\n    static constexpr int LINES = 7, DEPTH = {depth};\n}};\n"
+            f"__global__ void conv_{number}_kernel(float* out) {{\n{body.format(depth=depth, steps=depth // 32, name=f'conv_{number}')}\n}}\n"
+            f'extern "C" int conv_{number}(float* out, void* stream) {{\n    allow(conv_{number}_kernel, 9);\n'
+            f"    conv_{number}_kernel<<<3, 64, 0, (cudaStream_t)stream>>>(out);\n    return 0;\n}}\n"
+        )
+    return "\n".join(parts)
+
+
+def test_sizes_of_a_window_are_read_from_it_and_others_are_parameters_of_the_template():
+    body = "    const Gathered<{name}_window> gathered;\n    float held[{depth}];\n    tile.run(stages, {steps}, held);\n    if ({steps} < 9) out[7] = {depth};"
+    text = windowed(windows(body, body))
+    assert "template <class Window, int STEPS>\n__global__ void conv_1_kernel(float* out) {\n    const Gathered<Window> gathered;\n" in text
+    assert "float held[Window::DEPTH];\n    tile.run(stages, STEPS, held);\n    if (STEPS < 9) out[7] = Window::DEPTH;\n}" in text
+    assert "allow(conv_1_kernel<conv_1_window, 3>, 9);\n    conv_1_kernel<conv_1_window, 3><<<3, 64" in text
+    assert "allow(conv_1_kernel<conv_2_window, 4>, 9);\n    conv_1_kernel<conv_2_window, 4><<<3, 64" in text
+    assert "conv_2_kernel" not in text and text.count("struct conv_") == 2 and windowed(text) == text
+    assert [launch.kernels for launch in launches(text + "\nclass ModelNew:\n    kernels.conv_1(\n    kernels.conv_2(\n")] == [
+        ("conv_1_kernel<conv_1_window, 3>",), ("conv_1_kernel<conv_2_window, 4>",),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("    Gathered<{name}_window> g;\n    out[0] = {steps};", "    Gathered<{name}_window> g;\n    out[1] = {steps} + 1;"),
+        ('    Gathered<{name}_window> g;\n    asm("mma {steps}");', '    Gathered<{name}_window> g;\n    asm("mma {steps}");'),
+        ("    Gathered<{name}_window> g;\n#pragma unroll {steps}", "    Gathered<{name}_window> g;\n#pragma unroll {steps}"),
+        ("    out[0] = {steps};", "    out[0] = {steps};"),
+    ],
+)
+def test_windows_of_other_kernels_and_what_is_no_matter_of_templates_stay(first, second):
+    text = windows(first, second)
+    assert windowed(text) == text
