@@ -1,13 +1,14 @@
 """Are the sides of a measurement alike? The same model as eager and as program, each in several fresh processes, all of them timed in turn:
 
-    python bench/sides.py --device cuda:0 --out FILE.json [--task small|chain|PATH] [--processes 5] [--blocks 40] [--beside 8] [--ways watched,compiling]
+    python bench/sides.py --device cuda:0 --out FILE.json [--task small|chain|PATH] [--processes 5] [--blocks 40] [--beside 8] [--ways WAY,WAY]
 
 What a program gains on its own task is a fault of the measurement. Two ways: `watched`, as the judge measures (half of the programs, and to tell the
 roles from the watching half of the eager processes, stand still while others are timed and are looked at before), and `plain`, in a random order
 with nobody watched. With `--beside N` two more, both as `watched` while N processes are at work on the processors that the judge keeps to, as those
 of other judges would be (`STITCH_STILL=device`): `beside`, which import torch over and over, and `compiling`, which hold a context of the device and
-are in torch.compile's compilations without their permits. FILE has each way as soon as it is measured. A line for each kind: microseconds a call beyond eager that nobody watches, with the
-standard error over processes, how much calls and processes vary, and how much slower the calls just after a pause are.
+are in torch.compile's compilations without their permits. FILE has each way as soon as it is measured. A line for each kind: microseconds a call
+beyond eager that nobody watches, with the standard error over processes, how much calls and processes vary, and how much slower the calls just after
+a pause are.
 """
 
 from __future__ import annotations

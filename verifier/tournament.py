@@ -174,7 +174,7 @@ class Tournament:
     def _rounds(self, count: int, beside: int) -> list[range]:
         """Pairs that are measured together: all, where the memory of the device holds them and `beside` more processes at once."""
         room = self.pool.device.free_bytes()
-        # Each process has its own tensors, PyTorch's perhaps more than the program's, and arenas for inputs and outputs of which the judge keeps copies.
+        # Each process has its own tensors, PyTorch's perhaps more than the program's, and arenas of which the judge keeps copies.
         arenas = 3 * self.trials.input_bytes + 2 * place(self.trials.expected_specs)[1]
         ledger = self.trials.ledger()
         need = max(self.trials.peak_bytes() or 0, ledger.state + ledger.eager) + arenas + self.pool.device.process_bytes

@@ -151,8 +151,8 @@ def acceptance(content: dict[str, Any]) -> list[str]:
     if any("exact" in verdict for verdict in verdicts.values()):
         said[0] = (
             f"{asked}, accepts {len(right)} of {len(verdicts)} as it comes, and {len(exactly)} of {len(verdicts)} without TF32 "
-            "(`NVIDIA_TF32_OVERRIDE=0`). Its tolerance is 1e-4; its reference is PyTorch in its default settings, in which convolutions and recurrences "
-            "compute in TF32, and where these are off by more than that, a program of fp32's accuracy is refused."
+            "(`NVIDIA_TF32_OVERRIDE=0`). Its tolerance is 1e-4; its reference is PyTorch in its default settings, in which convolutions and "
+            "recurrences compute in TF32, and where these are off by more than that, a program of fp32's accuracy is refused."
         )
     refused = [
         f"- {name(key)}: {verdicts[key].get('exact', verdicts[key]).get('said') or 'not correct'}{difference(verdicts[key])}"

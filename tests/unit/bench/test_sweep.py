@@ -327,8 +327,8 @@ def test_acceptance_is_asked_once_for_a_program_and_again_for_another(tmp_path, 
         asked.append((env["CUDA_VISIBLE_DEVICES"], [Path(task).stem for task, _, _ in pairs], exact))
         wrong = ("Fire", "Wide") if not exact else ("Fire",)
         results = [
-            {"task": Path(task).stem, "compiled": True, "correct": not any(name in task for name in wrong), "runtime_ms": 1.0, "reference_runtime_ms": 2.0,
-             "metadata": {"hardware": "H200", "correctness_issue": "Output mismatch", "max_difference": "['0.2']"} if "Fire" in task else {}}
+            {"task": Path(task).stem, "compiled": True, "correct": not any(name in task for name in wrong), "runtime_ms": 1.0,
+             "reference_runtime_ms": 2.0, "metadata": {"hardware": "H200", "correctness_issue": "Output mismatch", "max_difference": "['0.2']"} if "Fire" in task else {}}
             for task, _, program in pairs if Path(program).exists()
         ]  # fmt: skip
         Path(command[command.index("--out") + 1]).write_text(json.dumps({"results": results}))
@@ -370,7 +370,7 @@ def test_acceptance_is_asked_once_for_a_program_and_again_for_another(tmp_path, 
         ("inconclusive", "the machine is too busy", True),
         ("crashed", "no candidate was confirmed: crashed: OutOfMemoryError when the program was constructed: CUDA out of memory.", True),
         ("wrong_result", "heavy-tailed: out: 0.0% are off (held against PyTorch's own result: no fp64: OutOfMemoryError: CUDA out of memory.)", True),
-        ("failed", "the task was not admitted: line 18: a verification needs 7.0 GiB of device memory at its largest moment, and 1.7 are there", True),
+        ("failed", "not admitted: line 18: a verification needs 7.0 GiB of device memory at its largest moment, and 1.7 are there", True),
         ("crashed", "no candidate was confirmed: crashed: an illegal address", False),
         ("wrong_result", "", False),
     ],

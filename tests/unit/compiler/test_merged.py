@@ -138,7 +138,8 @@ def windows(*bodies: str, depths: tuple[int, ...] = (96, 128)) -> str:
 
 
 def test_sizes_of_a_window_are_read_from_it_and_others_are_parameters_of_the_template():
-    body = "    const Gathered<{name}_window> gathered;\n    float held[{depth}];\n    tile.run(stages, {steps}, held);\n    if ({steps} < 9) out[7] = {depth};"
+    body = "    const Gathered<{name}_window> gathered;\n    float held[{depth}];\n"
+    body += "    tile.run(stages, {steps}, held);\n    if ({steps} < 9) out[7] = {depth};"
     text = windowed(windows(body, body))
     assert "template <class Window, int STEPS>\n__global__ void conv_1_kernel(float* out) {\n    const Gathered<Window> gathered;\n" in text
     assert "float held[Window::DEPTH];\n    tile.run(stages, STEPS, held);\n    if (STEPS < 9) out[7] = Window::DEPTH;\n}" in text
