@@ -44,7 +44,7 @@ sweep() {
     cp "$results/kernelbench-h200-programs.tar.gz" "$start/programs.tar.gz"
   fi
   STITCH_STILL=${STITCH_STILL-device} "$python" -m bench.sweep run "$checkout" --devices "$devices" --keep "$out/sweep" --start "$start" --sets "${SETS:-level2,level1,level3,level3-bf16}" \
-    ${SHUFFLE---shuffle} --share "${SHARE:-3}" --again "${AGAIN:-failed,missing,flagged}" --budget-candidates 3 --limit-seconds "$left" ${MORE:-}
+    ${SHUFFLE---shuffle} --share "${SHARE:-3}" --again "${AGAIN:-failed,missing,flagged}" --task-seconds 1800 --budget-candidates 3 --limit-seconds "$left" ${MORE:-}
   local status=$?
   tar -czf "$out/sweep.tar.gz" -C "$out" sweep && rm -rf "$out/sweep"
   return $status

@@ -16,7 +16,7 @@ RESERVED = (
     "x", "h0", "c0", "weights", "memory", "inputs", "before", "warp", "lane", "chain", "first_unit", "first_b", "cell", "unit", "b",
     "owner", "stage", "layer", "direction", "row", "bias", "state", "below", "own", "ahead", "step", "t", "sum", "value", "hidden",
     "feature", "at", "exchange", "scratch", "last_hidden", "last_cell", "input_weights", "hidden_weights", "k", "i", "reset",
-    "update", "fresh", "read_ahead", "place", "four",
+    "update", "fresh", "read_ahead", "place", "four", "missing",
 )  # fmt: skip
 
 
@@ -237,9 +237,9 @@ class Kernel:
     def put_inputs(self) -> list[str]:
         found = self.found
         inside = self.inside()
-        body = [f"while (layer > 0 && absent(ahead[at])) ahead[at] = read_fresh({self.below()});"] if found.layers > 1 else []
-        body.append("*(float4*)(inputs + place) = ahead[at];")
-        return self.groups(found.depth, [f"if ({inside}) {{", *indented(body), "}"] if inside else body)
+        again = self.asked_again("layer > 0", found.depth, [f"if (!({inside})) continue;"] if inside else [], "ahead", self.below())
+        store = [*([f"if ({inside})"] if inside else []), f"{'    ' if inside else ''}*(float4*)(inputs + place) = ahead[at];"]
+        return [*(again if found.layers > 1 else []), *self.groups(found.depth, store)]
 
     def put_hidden(self) -> list[str]:
         """The hidden state before this step into shared memory, as soon as all of it is there."""
@@ -257,14 +257,18 @@ class Kernel:
         return [
             f"float4 fresh[{turns}];",
             *self.groups(found.hidden_depth, [*test, f"fresh[at] = step == 0 ? {first} : read_fresh({source});"]),
-            *self.groups(
-                found.hidden_depth,
-                [
-                    *test,
-                    f"while (step > 0 && absent(fresh[at])) fresh[at] = read_fresh({source});",
-                    "*(float4*)(before + place) = fresh[at];",
-                ],
-            ),
+            *self.asked_again("step > 0", found.hidden_depth, test, "fresh", source),
+            *self.groups(found.hidden_depth, [*test, "*(float4*)(before + place) = fresh[at];"]),
+        ]
+
+    def asked_again(self, when: str, depth: int, test: list[str], held: str, source: str) -> list[str]:
+        """Reads what `held` lacks until nothing is missing. Everything at once: one after another, each would cost a way to the second-level cache and
+        back (a kernel whose blocks came a little too early took 2.8 times as long for it: bench/results/recurrent-caches-h200.json)."""
+        return [
+            f"for (bool missing = {when}; missing;) {{",
+            "    missing = false;",
+            *indented(self.groups(depth, [*test, f"if (absent({held}[at])) {held}[at] = read_fresh({source}), missing = true;"])),
+            "}",
         ]
 
     def cell(self) -> list[str]:

@@ -326,9 +326,10 @@ def test_acceptance_is_asked_once_for_a_program_and_again_for_another(tmp_path, 
         exact = env.get("NVIDIA_TF32_OVERRIDE") == "0"
         asked.append((env["CUDA_VISIBLE_DEVICES"], [Path(task).stem for task, _, _ in pairs], exact))
         wrong = ("Fire", "Wide") if not exact else ("Fire",)
+        said = {"hardware": "H200", "correctness_issue": "Output mismatch", "max_difference": "['0.2']"}
         results = [
             {"task": Path(task).stem, "compiled": True, "correct": not any(name in task for name in wrong), "runtime_ms": 1.0,
-             "reference_runtime_ms": 2.0, "metadata": {"hardware": "H200", "correctness_issue": "Output mismatch", "max_difference": "['0.2']"} if "Fire" in task else {}}
+             "reference_runtime_ms": 2.0, "metadata": said if "Fire" in task else {}}
             for task, _, program in pairs if Path(program).exists()
         ]  # fmt: skip
         Path(command[command.index("--out") + 1]).write_text(json.dumps({"results": results}))
