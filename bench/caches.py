@@ -97,9 +97,8 @@ def main() -> int:
     found = {}
     for name, before in states(device).items():
         found[name] = {"call_ms": by_events(call, before), "kernel_ms": by_profiler(call, before, arguments.kernel)}
-        print(
-            f"{name:32} call {min(found[name]['call_ms']):.3f} to {max(found[name]['call_ms']):.3f} ms, kernel {found[name]['kernel_ms']}", flush=True
-        )
+        calls, kernels = found[name]["call_ms"], found[name]["kernel_ms"]
+        print(f"{name:32} call {min(calls):.3f} to {max(calls):.3f} ms, kernel {min(kernels):.3f} to {max(kernels):.3f}", flush=True)
     head = {"device": torch.cuda.get_device_name(device), "torch": torch.__version__, "task": arguments.task.stem, "kernel": arguments.kernel}
     arguments.out.write_text(json.dumps({**head, "states": found}, indent=1) + "\n")
     return 0

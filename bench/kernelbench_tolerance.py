@@ -71,11 +71,8 @@ def main() -> int:
         except Exception as error:  # memory, or a library that is not here
             print(f"{path.stem}: {type(error).__name__}: {error}", file=sys.stderr)
             continue
-        print(
-            path.stem,
-            *(f"over {row['over']:.2%}, at most {row['most_off']:g} of {row['mean_size']:g}" for row in rows[f"level3/{path.stem}"]),
-            flush=True,
-        )
+        said = [f"over {row['over']:.2%}, at most {row['most_off']:g} of {row['mean_size']:g}" for row in rows[f"level3/{path.stem}"]]
+        print(f"{path.stem}: {'; '.join(said)}", flush=True)
         arguments.out.write_text(
             json.dumps({"host": platform.machine(), "torch": torch.__version__, "tolerance": TOLERANCE, "rows": rows}, indent=1) + "\n"
         )

@@ -262,8 +262,8 @@ class Kernel:
         ]
 
     def asked_again(self, when: str, depth: int, test: list[str], held: str, source: str) -> list[str]:
-        """Reads what `held` lacks until nothing is missing. Everything at once: one after another, each would cost a way to the second-level cache and
-        back (a kernel whose blocks came a little too early took 2.8 times as long for it: bench/results/recurrent-caches-h200.json)."""
+        """Reads what `held` lacks until nothing is missing. Everything at once: one after another, each would cost a way to the second-level cache
+        and back (a kernel whose blocks came a little too early took 2.8 times as long for it: bench/results/recurrent-caches-h200.json)."""
         return [
             f"for (bool missing = {when}; missing;) {{",
             "    missing = false;",
