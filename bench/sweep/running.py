@@ -26,6 +26,7 @@ from bench.sweep.tasks import ROOT, Item, needs
 LAST_SECONDS = 20.0  # of a sitting: to interrupt runs, end processes and pack
 WORTH_BEGINNING = 15.0  # seconds that must be left for another task
 MANY, FEW_SPARES = 4, 4  # more workers than this on a device have so few spares each: they all start at once, and importing torch takes 2 s
+LOOK_SECONDS = 2.0  # between two looks at a device's memory
 TRIES = 2  # of a task whose worker dies
 FULL = ("the verifier could not do the job", "out of memory", "of device memory at its largest moment")  # what is said where memory is short
 
@@ -57,6 +58,8 @@ class Sitting:
         self.lock = threading.Lock()
         self.changed = threading.Condition(self.lock)
         self.room = dict.fromkeys(self.devices, self.memory)
+        self.free: dict[str, float] = {}  # bytes that nobody has, when they were last looked at
+        self.look_again: dict[str, float] = {}
         places = [(device, number) for number in range(self.share) for device in self.devices]
         threads = [threading.Thread(target=self._serve, args=place) for place in places]
         for thread in threads:
@@ -90,14 +93,23 @@ class Sitting:
         """The next task for which this device has memory beside what its other workers do; waits where there is none yet."""
         with self.changed:
             while not self.stopped and self.left() >= LAST_SECONDS + self.begin_seconds and self.waiting:
-                free = free_bytes(device) if self.room[device] < self.memory else None
-                for item in self.waiting:
-                    if self._needs(item) <= self.room[device] and (free is None or self._needs(item) <= free):
-                        self.waiting.remove(item)
-                        self.room[device] -= self._needs(item)
-                        return item
+                fitting = [item for item in self.waiting if self._needs(item) <= self.room[device]]
+                free = self._free(device) if fitting and self.room[device] < self.memory else float("inf")
+                item = next((item for item in fitting if self._needs(item) <= free), None)
+                if item is not None:
+                    self.waiting.remove(item)
+                    self.room[device] -= self._needs(item)
+                    return item
                 self.changed.wait(1.0)
             return None
+
+    def _free(self, device: str) -> float:
+        """Bytes, as seen a moment ago at most: all workers of all devices ask."""
+        if time.monotonic() >= self.look_again.get(device, 0.0):
+            free = free_bytes(device)
+            self.free[device] = float("inf") if free is None else free
+            self.look_again[device] = time.monotonic() + LOOK_SECONDS
+        return self.free[device]
 
     def _needs(self, item: Item) -> float:
         return self.memory if item.key in self.alone else min(needs(item), self.memory)

@@ -258,6 +258,7 @@ def test_no_task_is_begun_beside_others_that_have_left_it_too_little(tmp_path, c
 
     monkeypatch.setattr("bench.sweep.running.needs", lambda item: 10.0)
     monkeypatch.setattr("bench.sweep.running.free_bytes", free.get)
+    monkeypatch.setattr("bench.sweep.running.LOOK_SECONDS", 0.05)
     wanted = items(["level3", "level1"], checkout)
     series = Watched(Store(tmp_path), ["a:0"], tmp_path, [], None, 900.0, share=2, memory=90.0)
     series.run(wanted)
