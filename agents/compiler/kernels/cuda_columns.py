@@ -1,7 +1,8 @@
 """Reductions over long rows that lie side by side (the channels of images with channels innermost): many blocks share a tile of rows.
 
 Neighbouring threads have neighbouring rows; the groups of a block, and the blocks of a tile, take every so-many-th element of them. Each pass over
-the rows is a kernel of its own: `scratch` holds a double for each reduction, block of the tile and row, which the next kernel joins.
+the rows is a kernel of its own: `scratch` holds a double for each reduction, block of the tile and row, which the next kernel joins. Where many blocks
+would each join what many have found, a small kernel between does it once, and leaves a double for each reduction and row behind the parts.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from agents.compiler.ir import Kernel, Op
 from agents.compiler.kernels.cuda_body import HOW, START, Body
 from agents.compiler.kernels.schedule import Pass
 from agents.compiler.kernels.shape import Shape
+
+MOST_JOINED = 64  # parts of a row that every block of the next pass joins by itself: 512 bytes a row, of each reduction
 
 
 def passes(kernel: Kernel, shape: Shape, body: Body) -> list[tuple[list[str], int]]:
@@ -20,25 +23,35 @@ def passes(kernel: Kernel, shape: Shape, body: Body) -> list[tuple[list[str], in
     steps = body.plan.passes
     slots: dict[str, int] = {}
     finished: list[Op] = []
+    joined: list[Op] = []  # by a kernel between
     found = []
     last = bool(body.plan.row_stores and steps[-1].reduces)  # what is one a row is left to a kernel of one block a tile
     for at in range(len(steps) + last):
         step = steps[at] if at < len(steps) else Pass()
         elements = bool(step.elements or step.stores or step.reduces)
-        body.put(f"const int group = threadIdx.x / {wide};")
-        if elements:
-            body.put(f"const int chunk = blockIdx.x % {chunks};")
-        tile = f"blockIdx.x / {chunks}" if elements else "blockIdx.x"
-        name = "mine" if ragged else "row"
-        body.put(f"const long {name} = (long)({tile}) * {wide} + threadIdx.x % {wide};")
-        if ragged:
-            body.put(f"const long row = mine < {rows} ? mine : {rows - 1};")
+        inside = f"mine < {rows}" if ragged else ""
+        if elements and chunks > MOST_JOINED and (fresh := [op for op in finished if op not in joined]):
+            begin("blockIdx.x", wide, rows, body)
+            for op in fresh:
+                join_chunks(op, slots[op.name], rows, shape, wide, body)
+                body.put(
+                    f"if ({' && '.join(filter(None, ['group == 0', inside]))}) scratch[{whole(kernel, shape, body, slots[op.name])}] = {op.name};"
+                )
+            joined += fresh
+            found.append((body.take(), tiles))
+        begin(
+            f"blockIdx.x / {chunks}" if elements else "blockIdx.x", wide, rows, body, f"const int chunk = blockIdx.x % {chunks};" if elements else ""
+        )
         if len(kernel.outer) > 1:
             body.unravel("row", kernel.outer, "long")
-        inside = f"mine < {rows}" if ragged else ""
         known: dict[str, str] = {}
         for op in finished:
-            join_chunks(op, slots[op.name], rows, shape, wide, body)
+            if op in joined:
+                kind = "double" if op.dtype == "float64" else "float"
+                value = f"scratch[{whole(kernel, shape, body, slots[op.name])}]"
+                body.put(f"const {kind} {op.name} = {value if kind == 'double' else f'(float){value}'};")
+            else:
+                join_chunks(op, slots[op.name], rows, shape, wide, body)
             known[op.name] = op.name
         if elements:
             for earlier in steps[: at + 1]:
@@ -59,11 +72,28 @@ def passes(kernel: Kernel, shape: Shape, body: Body) -> list[tuple[list[str], in
     return found
 
 
+def begin(tile: str, wide: int, rows: int, body: Body, chunk: str = "") -> None:
+    """Declares what a thread works on."""
+    body.put(f"const int group = threadIdx.x / {wide};")
+    if chunk:
+        body.put(chunk)
+    ragged = bool(rows % wide)
+    body.put(f"const long {'mine' if ragged else 'row'} = (long)({tile}) * {wide} + threadIdx.x % {wide};")
+    if ragged:
+        body.put(f"const long row = mine < {rows} ? mine : {rows - 1};")
+
+
+def whole(kernel: Kernel, shape: Shape, body: Body, slot: int) -> str:
+    """Where a row's result lies once it is joined."""
+    return f"{sum(len(step.reduces) for step in body.plan.passes) * kernel.rows * shape.chunks + slot * kernel.rows} + row"
+
+
 def join_chunks(op: Op, slot: int, rows: int, shape: Shape, wide: int, body: Body) -> None:
     """Declares a row's result out of what the blocks have found; the groups share the work."""
     kind, start = ("double" if op.dtype == "float64" else "float"), ("0.0" if op.attr == "sum" else f"(double){START[op.attr]}")
     part = f"({slot * shape.chunks} + part)" if slot else "part"
     body.put(f"double {op.name}_joined = {start};")
+    body.put("#pragma unroll 4")
     body.open(f"for (int part = group; part < {shape.chunks}; part += {shape.groups})")
     body.put(f"{op.name}_joined = {HOW[op.attr]}::join({op.name}_joined, scratch[{part} * {rows} + row]);")
     body.close()
@@ -83,4 +113,5 @@ def walk(step: Pass, kernel: Kernel, shape: Shape, body: Body, known: dict[str, 
 
 def scratch_floats(kernel: Kernel, shape: Shape, body: Body) -> int:
     """Length of `scratch` in floats."""
-    return 2 * sum(len(step.reduces) for step in body.plan.passes) * kernel.rows * shape.chunks
+    parts = shape.chunks + (shape.chunks > MOST_JOINED)
+    return 2 * sum(len(step.reduces) for step in body.plan.passes) * kernel.rows * parts

@@ -118,6 +118,9 @@ def _cuda(kernel: Kernel, figures: DeviceFigures, options: Options, group: str, 
         if kernel.rows < figures.units * 32 and kernel.length > 1024:
             return _columns(kernel, figures, options, group)
         return replace(_lanes(kernel, figures, options, group, cache), held=32)  # of 64 registers that a block of 1024 threads leaves each
+    places = any(op.attr == "argmax" for op in kernel.ops.values())  # what several blocks find is joined as doubles, which hold no places
+    if side_by_side(kernel) and kernel.rows < figures.units * 16 and kernel.length > 1024 and not places:
+        return _columns(kernel, figures, options, group)  # else half of the device, or an eighth of each sector that is read
     if stripes.fits(kernel, figures) and not options.knob("groups", group, 0):
         return Shape("stripes", threads=options.knob("block", group, 1024))
     if strided_rows(kernel) or windows_side_by_side(kernel):
@@ -125,7 +128,6 @@ def _cuda(kernel: Kernel, figures: DeviceFigures, options: Options, group: str, 
     short = kernel.length <= 1024 and kernel.rows >= figures.units * 4
     if options.knob("warp-row", group, int(short)):
         return Shape("rows", cache=cache, threads=options.knob("block", group, 128), warp_rows=True)
-    places = any(op.attr == "argmax" for op in kernel.ops.values())  # what several blocks find is joined as doubles, which hold no places
     if not places and (options.on("parallel-split", group) or (kernel.rows < figures.units and kernel.length >= 1 << 14)):
         return _split(kernel, figures, options, group)
     if kernel.length > IN_REGISTERS and not places:
@@ -150,11 +152,11 @@ def _lanes(kernel: Kernel, figures: DeviceFigures, options: Options, group: str,
 
 
 def _columns(kernel: Kernel, figures: DeviceFigures, options: Options, group: str) -> Shape:
-    """A warp's width of rows in a block, and blocks for a few rounds of the device."""
+    """A warp's width of rows in a block, and blocks that fill the device once: each more is a part more to join."""
     wide = 32 if kernel.rows >= 32 else 16 if kernel.rows >= 16 else 8
     threads = options.knob("block", group, 512)
     groups = threads // wide
-    chunks = max(1, min(-(-figures.units * 8 // -(-kernel.rows // wide)), kernel.length // (groups * 8)))
+    chunks = max(1, min(-(-figures.units * (2048 // threads) // -(-kernel.rows // wide)), kernel.length // (groups * 8)))
     return Shape("columns", cache=False, threads=threads, groups=groups, chunks=chunks)
 
 
