@@ -15,8 +15,10 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import cProfile
 import json
 import os
+import pstats
 import random
 import re
 import secrets
@@ -211,7 +213,13 @@ class Bench:
             for side, kind in zip(sides, kinds, strict=True):
                 side.caller.watches = [] if kind.endswith("watched") or way == "plain" else watches
             paused = noting_pauses(sides)
-            measure(sides, tournament._draw, lambda *_: None, random.Random(secrets.randbits(48)), WARM_UP, self.arguments.blocks)
+            with cProfile.Profile() if self.arguments.profile else contextlib.nullcontext() as profiled:
+                begun = time.monotonic()
+                measure(sides, tournament._draw, lambda *_: None, random.Random(secrets.randbits(48)), WARM_UP, self.arguments.blocks)
+            if profiled is not None:
+                calls = 2 * len(sides) * self.arguments.blocks
+                print(f"{way}: {(time.monotonic() - begun) / calls * 1e3:.2f} ms of the judge's a call, of {calls}", flush=True)
+                pstats.Stats(profiled).sort_stats("cumulative").print_stats(r"verifier|\{", 40)
         finally:
             for party in parties:
                 self.pool.give_back(party)
@@ -269,6 +277,7 @@ def main() -> int:
     parser.add_argument("--blocks", type=int, default=40)
     parser.add_argument("--beside", type=int, default=0, metavar="N", help="processes at work beside, in a third way")
     parser.add_argument("--ways", help=f"of {', '.join(WAYS)} (default: all; without --beside the first two)")
+    parser.add_argument("--profile", action="store_true", help="where the judge's own time goes in each way; its calls are slower for it")
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
     if arguments.processes < 2:

@@ -1,8 +1,8 @@
 """Reductions over long rows that lie side by side (the channels of images with channels innermost): many blocks share a tile of rows.
 
 Neighbouring threads have neighbouring rows; the groups of a block, and the blocks of a tile, take every so-many-th element of them. Each pass over
-the rows is a kernel of its own: `scratch` holds a double for each reduction, block of the tile and row, which the next kernel joins. Where many blocks
-would each join what many have found, a small kernel between does it once, and leaves a double for each reduction and row behind the parts.
+the rows is a kernel of its own: `scratch` holds a double for each reduction, block of the tile and row, which the next kernel joins. Where many
+blocks would each join what many have found, a small kernel between does it once, and leaves a double for each reduction and row behind the parts.
 """
 
 from __future__ import annotations
