@@ -21,12 +21,13 @@ from pathlib import Path
 from bench.sweep import tables
 from bench.sweep.accepting import accept
 from bench.sweep.rows import dumped
-from bench.sweep.running import FEW_SPARES, LAST_SECONDS, MANY, WORTH_BEGINNING, Sitting
+from bench.sweep.running import FEW_SPARES, LAST_SECONDS, MANY, WORTH_BEGINNING, Sitting, memory_of
 from bench.sweep.store import ROWS, Store, merged
 from bench.sweep.tasks import ROOT, USUAL, Item, NoSuchTasks, items, needs, sets_of
 
 LONG = 300.0  # seconds
 LARGE = 60 * 2**30  # bytes of a device
+SHARED = 0.86  # of a device's memory: the rest is for the workers' contexts
 ENOUGH = 1.2  # times what a run took until it was interrupted: a sitting that may see its end
 UNLUCKY = ("inconclusive", "infrastructure_error", "unconfirmed")  # says nothing about the compiler
 
@@ -129,6 +130,7 @@ def sitting(arguments: argparse.Namespace) -> int:
     series = Sitting(store, devices, arguments.data_dir, [*given, *experience], limit, arguments.task_seconds, begun=begun)
     series.spares, series.share, series.keep_traces = arguments.spares, arguments.share, arguments.traces
     series.begin_seconds = arguments.begin_seconds
+    series.memory = min([series.memory, *(SHARED * total for device in devices if (total := memory_of(device, "total")))])
     series.run(waiting)
     left = [item.key for item in waiting if item.key not in series.finished]
     if arguments.accept and not left and series.left() > 2 * LAST_SECONDS and arguments.checkout is not None:

@@ -43,7 +43,7 @@ class Sitting:
     task_seconds: float
     spares: int | None = None
     share: int = 1  # workers a device
-    memory: float = 120 * 2.0**30  # bytes of a device that its workers share
+    memory: float = 120 * 2.0**30  # bytes of a device that its workers share: of an H200's 140 GiB, beside their contexts
     keep_traces: bool = False
     begin_seconds: float = WORTH_BEGINNING
     begun: float = field(default_factory=time.monotonic)
@@ -219,10 +219,15 @@ class Sitting:
 
 def free_bytes(device: str) -> float | None:
     """What nobody has of a GPU's memory: estimates of what runs need may be too low. Null where that is not known."""
+    return memory_of(device, "free")
+
+
+def memory_of(device: str, which: str) -> float | None:
+    """Bytes, "free" or "total", of a GPU; null where that is not known."""
     kind, _, number = device.partition(":")
     if kind != "cuda" or shutil.which("nvidia-smi") is None:
         return None
-    asked = ["nvidia-smi", f"--id={number or 0}", "--query-gpu=memory.free", "--format=csv,noheader,nounits"]
+    asked = ["nvidia-smi", f"--id={number or 0}", f"--query-gpu=memory.{which}", "--format=csv,noheader,nounits"]
     said = subprocess.run(asked, capture_output=True, text=True).stdout.strip()
     return float(said) * 2**20 if said.isdigit() else None
 

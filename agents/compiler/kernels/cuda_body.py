@@ -13,6 +13,7 @@ from agents.compiler.kernels.vectors import COUNTS, copy_vector, index_type, vec
 HOW = {"sum": "Sum", "max": "Max", "min": "Min", "amax": "Max", "amin": "Min"}
 START = {"sum": "0.0f", "max": "-INFINITY", "min": "INFINITY", "amax": "-INFINITY", "amin": "INFINITY"}
 REGISTERS = 32  # values of a row that one thread keeps
+BATCH = 4  # elements of a row that it overwrites, of which it has the loads in flight at once
 
 
 class Body:
@@ -147,12 +148,44 @@ class Body:
             self.vector_body(step, known, "at", kind)
             self.close(1 + guarded)
             self.drop_unused(begin)
+        elif self.width == 1 and (again := self.overwritten(step)):
+            self.batches(step, known, again, first, length, stride)
         else:
             if self.shape.unroll:
                 self.put(f"#pragma unroll {self.shape.unroll}")
             self.open(f"for ({kind} at = {first}; at < {length}; at += {stride})")
             self.vector_body(step, known, "at", kind)
             self.close()
+
+    def overwritten(self, step: Pass) -> list[Op]:
+        """Loads of elements of tensors that the same pass stores to."""
+        stored = {store.access.argument for store in step.stores}
+        return [op for op in step.elements if op.kind == "load" and op.level == "full" and op.access.argument in stored]
+
+    def batches(self, step: Pass, known: dict[str, str], again: list[Op], first: str, length: int, stride: int) -> None:
+        """The loop of a thread over single elements of a row that it overwrites. The compiler does not know that no store meets a later load, so it
+        would have one load in flight at a time: several elements are read before the first of them is stored."""
+        kernel, count = self.kernel, self.shape.unroll or BATCH
+        kind = index_type(kernel, kernel.inner, length + count * stride)
+        self.open(f"for ({kind} start = {first}; start < {length}; start += {count * stride})")
+        for op in again:
+            self.put(f"{self.kept_type(op.name)} {op.name}_ahead[{count}];")
+        for storing in (False, True):
+            self.put("#pragma unroll")
+            self.open(f"for (int item = 0; item < {count}; ++item)")
+            begin = len(self.lines)
+            self.put(f"const {kind} at = start + item * {stride};")
+            self.open(f"if (at < {length})")
+            if len(kernel.inner) > 1 or self.variables[kernel.inner[-1]] != "at":
+                self.unravel("at", kernel.inner, kind)
+            if storing:
+                self.statements(step, {**known, **{op.name: self.widened(op.access, f"{op.name}_ahead[item]") for op in again}}, {})
+            else:
+                for op in again:
+                    self.put(f"{op.name}_ahead[item] = {op.access.argument}[{address(kernel, op.access, self.variables)}];")
+            self.close(2)
+            self.drop_unused(begin)
+        self.close()
 
     def vector_body(self, step: Pass, known: dict[str, str], at: str, kind: str) -> None:
         """Loads groups of neighbouring elements at once, computes them one by one, stores them at once."""

@@ -1,5 +1,7 @@
 """Reductions over long rows that lie side by side, shared by blocks: batch norm of features, statistics over the first axis."""
 
+import re
+
 import pytest
 
 from agents.compiler import DeviceFigures, Options, print_program
@@ -48,3 +50,18 @@ def test_features_of_a_batch_are_columns_where_rows_would_not_fill_the_device(co
     assert "rows side by side shared by" not in made(compiled, task, "batch norm", (500, 48)).text, "they are short"
     places = compiled(task("return x.argmax(0)", "torch.randn(3000, 48)"), figures=H200).text
     assert "rows side by side shared by" not in places, "a double holds no place"
+
+
+@pytest.mark.parametrize("precision", ["fp32-strict", "bf16"])
+def test_rows_that_are_overwritten_are_read_several_elements_ahead(compiled, task, precision):
+    """Group norm over lines of an odd length, so without vectors, in place behind a product that is a kernel of the compiler's."""
+    init = "self.w = nn.Parameter(torch.randn(67, 40))\nself.n = nn.GroupNorm(2, 8)"
+    found = compiled(task("return F.hardswish(self.n(F.linear(x, self.w)))", "torch.randn(3, 8, 40)", init), figures=H200, precision=precision)
+    norm = next(group.id for group in found.plan.own if "norm" in group.title)
+    for ahead in (4, 2):
+        options = Options().with_strategy("parallel-split", norm).with_knob("row-blocks", 3, norm)
+        options = options.with_knob("unroll", ahead, norm) if ahead != 4 else options
+        found.text = print_program(found.plan, found.source, options)
+        assert re.search(rf"_ahead\[{ahead}\];", found.text) and "shared by 3 blocks" in found.text
+        found.text = as_cpp(found.text)
+        found.check()

@@ -128,6 +128,7 @@ def timed():
             input_bytes=0,
             expected_specs=[],
             peak_bytes=lambda: 9,
+            ledger=lambda: SimpleNamespace(state=2, eager=3),
             reference=SimpleNamespace(eager_party=None),
         )
         job = SimpleNamespace(tier="full", precision="fp32-strict", mode="train")
