@@ -25,7 +25,7 @@ LARGEST = 2**31 - 1
 
 @dataclass
 class Found:
-    """A kernel in the text. `numbers`: where its body has integers; `free`: those of them that may become parameters."""
+    """A kernel in the text. `numbers`: where its body has those that may differ."""
 
     name: str
     bounds: str
@@ -33,11 +33,17 @@ class Found:
     body: str
     span: tuple[int, int]
     numbers: list[tuple[int, int]]
-    free: list[bool]
 
     def value(self, index: int) -> str:
         start, end = self.numbers[index]
         return self.body[start:end]
+
+
+@dataclass
+class Mergeable(Found):
+    """`free`: those of its integers that may become parameters."""
+
+    free: list[bool]
 
     def fixed(self) -> tuple[str, ...]:
         """What must be the same in kernels that are merged; also what they do, by which their time is told (`cost.times`)."""
@@ -51,7 +57,7 @@ class Found:
 
 def merged(source: str) -> str:
     """The translation unit with one kernel for those that are alike. The first of them stands where it stood; the others' launchers call it."""
-    alike: dict[tuple[str, ...], list[Found]] = {}
+    alike: dict[tuple[str, ...], list[Mergeable]] = {}
     for match in KERNEL.finditer(source):
         if not source[: match.start()].endswith(">\n"):  # a template
             found = _found(match)
@@ -65,10 +71,10 @@ def merged(source: str) -> str:
     return re.sub(r"\n{3,}", "\n\n", source) if edits else source
 
 
-def _found(match: re.Match[str]) -> Found:
+def _found(match: re.Match[str]) -> Mergeable:
     body = match["body"]
     numbers = [number.span() for number in NUMBER.finditer(body)]
-    return Found(match["name"], match["bounds"], match["parameters"], body, match.span(), numbers, [_free(body, *span) for span in numbers])
+    return Mergeable(match["name"], match["bounds"], match["parameters"], body, match.span(), numbers, [_free(body, *span) for span in numbers])
 
 
 def _free(body: str, start: int, end: int) -> bool:
@@ -93,7 +99,7 @@ def _free(body: str, start: int, end: int) -> bool:
     )
 
 
-def _as_one(source: str, kernels: Sequence[Found]) -> list[tuple[int, int, str]] | None:
+def _as_one(source: str, kernels: Sequence[Mergeable]) -> list[tuple[int, int, str]] | None:
     """Edits that leave the first kernel, with what differs as parameters; null where a launcher names a kernel in a way not known here."""
     first = kernels[0]
     columns: dict[tuple[str, ...], list[int]] = {}  # values in each kernel -> where they stand

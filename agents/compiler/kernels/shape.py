@@ -114,11 +114,11 @@ def _cuda(kernel: Kernel, figures: DeviceFigures, options: Options, group: str, 
         return Shape("elements", threads=options.knob("block", group, 256))
     if kernel.scans:
         return Shape("scan", threads=options.knob("block", group, 256 if kernel.length > 1024 else 128))
+    places = any(op.attr == "argmax" for op in kernel.ops.values())  # what several blocks find is joined as doubles, which hold no places
     if options.on("channels-last", group) and side_by_side(kernel):
-        if kernel.rows < figures.units * 32 and kernel.length > 1024:
+        if kernel.rows < figures.units * 32 and kernel.length > 1024 and not places:
             return _columns(kernel, figures, options, group)
         return replace(_lanes(kernel, figures, options, group, cache), held=32)  # of 64 registers that a block of 1024 threads leaves each
-    places = any(op.attr == "argmax" for op in kernel.ops.values())  # what several blocks find is joined as doubles, which hold no places
     if side_by_side(kernel) and kernel.rows < figures.units * 16 and kernel.length > 1024 and not places:
         return _columns(kernel, figures, options, group)  # else half of the device, or an eighth of each sector that is read
     if stripes.fits(kernel, figures) and not options.knob("groups", group, 0):

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agents.compiler.kernels.merged import KERNEL, NUMBER, STEM, unused
+from agents.compiler.kernels.merged import KERNEL, NUMBER, STEM, Found, unused
 
 WINDOW = re.compile(r"\b\w+_window\b")
 STRUCT = re.compile(r"^struct (\w+_window) \{\n(.*?)^\};", re.M | re.S)
@@ -19,25 +19,15 @@ NAMES = ((re.compile(r"blockIdx\.z \*$"), "EACH"), (re.compile(r"(?:\(stages,|<)
 
 
 @dataclass
-class Found:
-    """A kernel in the text, and where its body has sizes."""
+class Windowed(Found):
+    """`window`: the name of its window's sizes."""
 
-    name: str
-    bounds: str
-    parameters: str
-    body: str
-    span: tuple[int, int]
     window: str
-    sizes: list[tuple[int, int]]
-
-    def value(self, index: int) -> str:
-        start, end = self.sizes[index]
-        return self.body[start:end]
 
     def alike(self) -> tuple[str, ...]:
         """What must be the same in kernels that become one."""
         parts, at = [STEM.sub("", self.name), self.bounds, self.parameters], 0
-        for start, end in self.sizes:
+        for start, end in self.numbers:
             parts.append(WINDOW.sub("", self.body[at:start]))
             at = end
         return (*parts, WINDOW.sub("", self.body[at:]))
@@ -46,12 +36,12 @@ class Found:
 def windowed(source: str) -> str:
     """The translation unit with one template for such kernels. The first of them stands where it stood; the others' launchers call it."""
     constants = {match[1]: dict(CONSTANT.findall(match[2])) for match in STRUCT.finditer(source)}
-    groups: dict[tuple[str, ...], list[Found]] = {}
+    groups: dict[tuple[str, ...], list[Windowed]] = {}
     for match in KERNEL.finditer(source):
         windows = set(WINDOW.findall(match["body"])) & set(constants)
         if len(windows) == 1 and not source[: match.start()].endswith(">\n"):  # no template yet
             sizes = [size.span() for size in SIZE.finditer(match["body"])]
-            found = Found(match["name"], match["bounds"], match["parameters"], match["body"], match.span(), windows.pop(), sizes)
+            found = Windowed(match["name"], match["bounds"], match["parameters"], match["body"], match.span(), sizes, windows.pop())
             groups.setdefault(found.alike(), []).append(found)
     edits: list[tuple[int, int, str]] = []
     for kernels in groups.values():
@@ -62,11 +52,11 @@ def windowed(source: str) -> str:
     return re.sub(r"\n{3,}", "\n\n", source) if edits else source
 
 
-def _template(source: str, kernels: Sequence[Found], constants: dict[str, dict[str, str]]) -> list[tuple[int, int, str]]:
+def _template(source: str, kernels: Sequence[Windowed], constants: dict[str, dict[str, str]]) -> list[tuple[int, int, str]]:
     """Edits that leave the first kernel as a template; none where what differs is no matter of templates."""
     first = kernels[0]
     columns: dict[tuple[str, ...], list[int]] = {}  # values in each kernel -> where they stand
-    for index, (start, _) in enumerate(first.sizes):
+    for index, (start, _) in enumerate(first.numbers):
         values = tuple(kernel.value(index) for kernel in kernels)
         if len(set(values)) > 1:
             line = first.body[first.body.rfind("\n", 0, start) + 1 : first.body.find("\n", start)]
@@ -87,7 +77,7 @@ def _template(source: str, kernels: Sequence[Found], constants: dict[str, dict[s
     named = {index: texts[values] for values, places in columns.items() for index in places}
     body = first.body
     for index in sorted(named, reverse=True):
-        start, end = first.sizes[index]
+        start, end = first.numbers[index]
         body = body[:start] + named[index] + body[end:]
     body = re.sub(rf"\b{first.window}\b", "Window", body)
     head = f"template <{', '.join(parameters)}>\n__global__ void {first.bounds}{first.name}({first.parameters}) {{\n"
@@ -103,8 +93,8 @@ def _template(source: str, kernels: Sequence[Found], constants: dict[str, dict[s
     return edits
 
 
-def _name(kernel: Found, index: int) -> str:
-    start, _ = kernel.sizes[index]
+def _name(kernel: Windowed, index: int) -> str:
+    start, _ = kernel.numbers[index]
     before = kernel.body[kernel.body.rfind("\n", 0, start) + 1 : start].rstrip()
     if kernel.value(index) in ("true", "false"):
         return "WHOLE"

@@ -48,8 +48,10 @@ def test_features_of_a_batch_are_columns_where_rows_would_not_fill_the_device(co
     assert "rows side by side shared by" in made(compiled, task, "batch norm", (20_000, 48)).text
     assert "rows side by side shared by" not in made(compiled, task, "batch norm", (1100, 4096)).text, "there are rows enough"
     assert "rows side by side shared by" not in made(compiled, task, "batch norm", (500, 48)).text, "they are short"
-    places = compiled(task("return x.argmax(0)", "torch.randn(3000, 48)"), figures=H200).text
-    assert "rows side by side shared by" not in places, "a double holds no place"
+    places = compiled(task("return x.argmax(0)", "torch.randn(3000, 48)"), figures=H200)
+    for options in (Options(), Options().with_strategy("channels-last")):
+        text = print_program(places.plan, places.source, options)
+        assert "argmax" in text and "rows side by side shared by" not in text, "a double holds no place"
 
 
 @pytest.mark.parametrize("precision", ["fp32-strict", "bf16"])
