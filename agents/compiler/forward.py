@@ -23,7 +23,6 @@ from agents.compiler.task_text import TaskText
 from verifier.graph import GraphInput
 
 DISCRETE = ("bool", "uint8", "int8", "int16", "int32", "int64")
-
 MODAL = {"_native_batch_norm_legit_functional", "_native_batch_norm_legit_no_training", "native_dropout", "dropout"}
 
 

@@ -106,7 +106,7 @@ class Sitting:
     def _free(self, device: str) -> float:
         """Bytes, as seen a moment ago at most: all workers of all devices ask."""
         if time.monotonic() >= self.look_again.get(device, 0.0):
-            free = free_bytes(device)
+            free = memory_of(device, "free")  # estimates of what runs need may be too low
             self.free[device] = float("inf") if free is None else free
             self.look_again[device] = time.monotonic() + LOOK_SECONDS
         return self.free[device]
@@ -215,11 +215,6 @@ class Sitting:
         with self.lock:
             self.finished.add(item.key)
             print(f"[{len(self.finished)}/{self.total}, {time.monotonic() - self.begun:.0f} s] {item.key} on {device}: {line(row)}", flush=True)
-
-
-def free_bytes(device: str) -> float | None:
-    """What nobody has of a GPU's memory: estimates of what runs need may be too low. Null where that is not known."""
-    return memory_of(device, "free")
 
 
 def memory_of(device: str, which: str) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -164,8 +165,9 @@ def acceptance(content: dict[str, Any]) -> list[str]:
 
 
 def difference(verdict: dict[str, Any]) -> str:
-    given = verdict.get("exact", verdict).get("max_difference")
-    return f", at most {given} off" if given else ""
+    """KernelBench tells one number a trial that was refused, as text."""
+    given = re.findall(r"[\d.]+", verdict.get("exact", verdict).get("max_difference", ""))
+    return f", at most {max(map(float, given)):g} off" if given else ""
 
 
 def not_passed(rows: dict[str, Row]) -> list[str]:
