@@ -20,7 +20,9 @@ BUSY = 0.15  # share of one processor over all windows
 LEAST_NS = 3_000_000  # below that a single tick of the scheduler, charged late, could be all of it
 GPU_WINDOWS = 8  # of the calls of other sides; of looks there may be
 GPU_LOOKS = 6
-SETTLE_SECONDS, LOOK_SECONDS = 0.008, 0.002  # until idle threads sleep, and what a look then takes
+TICK_SECONDS = time.clock_getres(6)  # CLOCK_MONOTONIC_COARSE moves on by the scheduler's tick, as the count of a running thread's time does
+SETTLE_SECONDS = 0.008  # until idle threads sleep
+LOOK_SECONDS = max(0.002, 1.25 * TICK_SECONDS)  # what a look then takes: a whole tick, so that none misses a thread that runs through all of it
 GPU_TIMES, GPU_LEAST_NS = 5, 600_000  # of the usual wait, and a part of a time slice (2 ms): contexts that both have work take turns
 
 

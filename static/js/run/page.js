@@ -27,7 +27,8 @@ const now = () => Date.now() + skew;
 
 const state = createState();
 let changes = createChanges();
-let selection = parse(location.hash);
+let read = location.hash; // what the selection was read from
+let selection = parse(read);
 let wanted = selection.event ?? selection.span; // to be scrolled to as soon as it is there
 let head = config.lastSeq;
 let scheduled = false;
@@ -112,6 +113,11 @@ function drawPane() {
   pane.draw(state, shown, selection.reference ? "timeline" : (selection.tab ?? "diff"), followed);
 }
 
+function readSelection() {
+  read = location.hash;
+  selection = parse(read);
+}
+
 // An event opens its entry, and the span that it belongs to; a span opens its first entry.
 function reveal() {
   const item = selection.event != null ? itemOf(state, selection.event) : state.itemById.get(state.spans.get(selection.span)?.firstItem);
@@ -120,16 +126,18 @@ function reveal() {
   return conversation.reveal(item);
 }
 
+// The next key may be there before the browser tells of the new address: it goes on from here.
 function go(next) {
   const hash = write(next);
-  if (hash === location.hash || (hash === "#" && !location.hash)) select(true);
-  else location.hash = hash;
+  const again = hash === location.hash || (hash === "#" && !location.hash);
+  if (!again) location.hash = hash;
+  select(again);
 }
 
 // Steps through hits leave one entry of the history, not one each.
 function goToHit(item, hit, needles) {
   history.replaceState(history.state, "", write({ ...selection, event: item.seq, span: null }));
-  selection = parse(location.hash);
+  readSelection();
   tree.draw(state, selection);
   if (item.span && state.spans.has(item.span)) tree.reveal(item.span);
   showView("conversation");
@@ -139,9 +147,9 @@ function goToHit(item, hit, needles) {
 
 function select(again = false) {
   const before = selection;
-  selection = parse(location.hash);
+  readSelection();
   if (selection.tab == null && before.tab != null && !selection.reference) selection.tab = before.tab;
-  if (again === true || selection.event !== before.event || selection.span !== before.span) {
+  if (again || selection.event !== before.event || selection.span !== before.span) {
     wanted = selection.event ?? selection.span;
     if (wanted != null && reveal()) wanted = null;
   }
@@ -195,7 +203,7 @@ function step(by) {
 }
 
 wireSteering({ root, part, controlUrl: config.control });
-addEventListener("hashchange", select);
+addEventListener("hashchange", () => location.hash !== read && select());
 shortcut("j", "next candidate", () => step(1));
 shortcut("k", "previous candidate", () => step(-1));
 shortcut("f", "follow the conversation, or stop", () => conversation.setFollowing(!conversation.following));

@@ -52,6 +52,20 @@ def test_one_late_tick_is_no_crime(clock):
     assert watch.finding() == ""
 
 
+@pytest.mark.parametrize("phase", [at / 10 for at in range(10)])
+def test_a_thread_whose_time_is_counted_by_the_tick_is_found(clock, phase):
+    """The looks may all begin at the same place between two ticks, with no tick in less than one."""
+    tick, look = round(idleness.TICK_SECONDS * 1e9), round(idleness.LOOK_SECONDS * 1e9)
+    begins = [(at * 7 + phase) * tick for at in range(8)]
+    counts = [int(moment // tick) * tick for begin in begins for moment in (begin, begin + look)]
+    watch = watched(counts)
+    for _ in begins:
+        watch.open()
+        clock.now += look
+        watch.close()
+    assert "of a processor" in watch.finding()
+
+
 def test_a_busy_thread_is_found(clock):
     used = [at * 1_000_000 for at in range(40)]
     watch = watched(used)
