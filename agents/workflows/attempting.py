@@ -59,7 +59,7 @@ async def attempt_once(
 
 
 async def try_edit(run: Engine, span: Span, situation: Situation, edit: Edit, parent: Attempt | None, *, profile: bool = True) -> Attempt:
-    """Put an edit on record, verify it in tier quick and, where it passes, profile it. Adds it to the situation's attempts."""
+    """Put an edit on record, verify it and, where it passes, profile it. Adds it to the situation's attempts."""
     if edit.says:
         await span.say("coder", *edit.says)
     number = parent.number if parent else None
@@ -71,7 +71,7 @@ async def try_edit(run: Engine, span: Span, situation: Situation, edit: Edit, pa
     situation.attempts.append(attempt)
     situation.attempts.sort(key=lambda a: a.number)  # workers in parallel come in another order after a resume
     situation.refusals.clear()
-    attempt.report = await measure(span, edit.source, attempt.number, "quick")
+    attempt.report = await measure(span, edit.source, attempt.number, "full" if only_one(run) else "quick")
     if attempt.passed:
         if profile:
             attempt.profile = await profiled(run, span, attempt)
@@ -79,6 +79,11 @@ async def try_edit(run: Engine, span: Span, situation: Situation, edit: Edit, pa
     else:
         span.fail(verdict(attempt.report))
     return attempt
+
+
+def only_one(run: Engine) -> bool:
+    """Whether the run was given one program. Nothing is chosen then by figures of tier quick, so it is measured in tier full at once."""
+    return run.settings.budget.candidates == 1
 
 
 async def profiled(run: Engine, span: Span, attempt: Attempt) -> Profile | None:

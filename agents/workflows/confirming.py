@@ -1,4 +1,4 @@
-"""The end of every workflow: the winner is measured again before it is called the result."""
+"""The end of every workflow: the winner is measured again before it is called the result. A program that was the only one won nothing by luck."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from agents.roles.situation import Attempt, Situation
 from agents.run import Engine, Finish
 from agents.strategies.ledger import entries, records
 from agents.workflows.measuring import measure, verdict
+from verifier.report import Report
 from verifier.source import sha256
 
 MAX_CONFIRMED = 3  # winners that are tried in tier full before the run gives up
@@ -31,10 +32,13 @@ async def confirm(run: Engine, situation: Situation, reason: str, spent: bool) -
 
 
 async def confirm_one_of(run: Engine, situation: Situation, ranked: list[Attempt], reason: str) -> Finish:
-    async with run.span("confirm", "Confirm the winner on fresh seeds", "verifier") as span:
+    """`ranked`: what passed, the best first."""
+    known = sole(situation)
+    async with run.span("confirm", "The only program's result" if known else "Confirm the winner on fresh seeds", "verifier") as span:
         for attempt in ranked:
-            report = await measure(span, attempt.edit.source, attempt.number, "full")
-            await span.say("verifier", f"Candidate {attempt.number}, confirmed against all baselines: {verdict(report)}.")
+            report = known or await measure(span, attempt.edit.source, attempt.number, "full")
+            how = "the only program, measured against all baselines" if known else "confirmed against all baselines"
+            await span.say("verifier", f"Candidate {attempt.number}, {how}: {verdict(report)}.")
             if report.status != "passed" or report.speedup is None:
                 continue
             await remember(run, situation, attempt)
@@ -47,6 +51,12 @@ async def confirm_one_of(run: Engine, situation: Situation, ranked: list[Attempt
         span.fail("no candidate held on fresh seeds")
     best = ranked[0].number if report.status == "inconclusive" else None
     return Finish("failed", f"no candidate was confirmed: {verdict(report)}"[:2000], best)
+
+
+def sole(situation: Situation) -> Report | None:
+    """The verdict of a run's only program where it is of tier full already (`attempting.only_one`). Of several the best may have been lucky."""
+    report = situation.attempts[0].report if len(situation.attempts) == 1 else None
+    return report if report is not None and report.tier == "full" else None
 
 
 async def remember(run: Engine, situation: Situation, winner: Attempt) -> None:

@@ -37,6 +37,7 @@ def row_of(folder: Path) -> dict[str, Any]:
         "vs_eager": interval(report.speedup) if confirmed else None,
         "candidates": len(summary.candidates),
         "first_faster_s": first_faster(events),
+        "first_tier": first_tier(events),
         "seconds": round(summary.spent.get("seconds", 0.0), 1),
         "verifier_seconds": round(summary.spent.get("verifier_seconds", 0.0), 1),
         "moves": moves(summary, best),
@@ -104,6 +105,11 @@ def first_faster(events: Iterable[Event]) -> float | None:
         elif event.kind == "budget.updated" and found:
             return round(p["spent"]["seconds"], 1)
     return None
+
+
+def first_tier(events: Iterable[Event]) -> str | None:
+    """Of the first program's verdict: "full" where the run was given one program, whose seconds then have those of all baselines in them."""
+    return next((e.payload.get("tier") for e in events if e.kind == "verification.finished" and e.payload.get("job") == "verify"), None)
 
 
 def moves(summary: Summary, best: CandidateRow | None) -> list[str]:

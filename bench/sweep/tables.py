@@ -33,14 +33,16 @@ class Standing:
     faster: float | None  # share of rows whose ratio to the best baseline is above 1
     surely: float | None  # whose whole interval is
     least: float | None  # the lowest ratio to the best baseline of a solved row
-    seconds: float | None  # median until the first program with kernels of its own that beats eager, over the rows that have one
+    seconds: float | None  # median until the first program with kernels of its own that beats eager, over the rows that have one by tier quick
     without: int  # rows that never had one
+    at_once: int  # rows whose only program was measured in tier full, which says nothing of how soon it was known to be faster
 
 
 def standing(rows: Sequence[Row]) -> Standing:
     plain = [row for row in rows if not row["flags"]]
     solved = [row for row in plain if row["solved"]]
-    first = [row["first_faster_s"] for row in plain if row.get("first_faster_s") is not None]
+    first = [row for row in plain if row.get("first_faster_s") is not None]
+    seen = [row["first_faster_s"] for row in first if row.get("first_tier", "quick") == "quick"]
     many = len(plain)
     return Standing(
         rows=len(rows),
@@ -51,8 +53,9 @@ def standing(rows: Sequence[Row]) -> Standing:
         faster=sum(row["best"]["ratio"] > 1 for row in solved) / many if plain else None,
         surely=sum(row["best"]["low"] > 1 for row in solved) / many if plain else None,
         least=min((row["best"]["ratio"] for row in solved), default=None),
-        seconds=median(first) if first else None,
+        seconds=median(seen) if seen else None,
         without=many - len(first),
+        at_once=len(first) - len(seen),
     )
 
 
@@ -65,7 +68,7 @@ def page(content: dict[str, Any]) -> str:
         "Tier full throughout. Passed: right, and of class `custom` or `mixed`. A row that did not pass counts as 1.0 in the means and as not "
         "faster. Flagged tasks (trivial, stochastic) count nowhere here. In brackets: the whole 95 % interval above 1. The last column: median "
         "seconds from the task to the first program with kernels of its own whose interval against eager lies above 1, and how many tasks never "
-        "had one.",
+        "had one. A task whose only program was measured in tier full at once (`--budget-candidates 1`) says nothing of how soon and counts apart.",
         "",
         "What the baselines themselves bring over eager on the same tasks (geometric mean; a baseline that failed counts as 1.0):",
         "",
@@ -118,7 +121,8 @@ def of_set(each: str, rows: dict[str, Row]) -> list[str]:
     faster = f"{100 * found.faster:.0f} % ({100 * found.surely:.0f} %)" if found.faster is not None else "-"
     least = f", least {found.least:.2f}" if found.least is not None else ""
     never = f", {found.without} without" if found.without else ""
-    first = f"{found.seconds:.0f} s{never}" if found.seconds is not None else "-"
+    full = f", {found.at_once} in tier full at once" if found.at_once else ""
+    first = f"{found.seconds:.0f} s{full}{never}" if found.seconds is not None else "-"
     return [
         each, f"{found.rows}{apart}", f"{found.passed} of {plain}", number_of(found.eager, 2), f"{number_of(found.best, 2)}{least}", faster, first
     ]  # fmt: skip

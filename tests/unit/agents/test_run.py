@@ -168,6 +168,39 @@ async def test_the_budget_of_programs_ends_the_search_but_not_the_confirmation()
         assert (await engine(resumed, FakeClient(), budget=Budget(candidates=3)).execute()).reason == summary.reason
 
 
+async def test_an_only_program_is_measured_in_tier_full_at_once():
+    whole, client = MemoryJournal(), FakeClient()
+    summary = await engine(whole, client, PROGRAMS[1:], budget=Budget(candidates=1)).execute()
+    assert (summary.outcome, summary.best, summary.candidate(1).tier) == ("improved", 1, "full") and "1 programs" in summary.reason
+    assert client.calls.count("verify") == 1 and summary.spans[-1].title == "The only program's result"
+    for cut in range(len(whole.events) + 1):
+        journal = MemoryJournal(whole.run, whole.events[:cut], whole.artefacts)
+        await engine(journal, FakeClient(), PROGRAMS[1:], budget=Budget(candidates=1)).execute()
+        assert content(journal.events) == content(whole.events), f"cut at {cut}"
+
+
+async def test_an_only_program_that_fails_is_no_result():
+    journal, client = MemoryJournal(), FakeClient()
+    summary = await engine(journal, client, PROGRAMS[3:], budget=Budget(candidates=1)).execute()
+    assert (summary.outcome, summary.best) == ("out_of_budget", None) and "wrong result" in summary.reason
+    assert client.calls.count("verify") == 1
+
+
+async def test_where_the_budget_is_raised_the_first_program_has_to_hold_like_any_other():
+    journal, client = MemoryJournal(), FakeClient()
+
+    async def more(job):
+        if job.kind == "verify" and "raise" not in client.calls:
+            client.calls.append("raise")
+            payload = {"action": "raise-budget", "by": "ada", "limits": {"candidates": 2}}
+            await journal.append([NewEvent(kind="control.requested", agent="person", payload=payload)])
+
+    client.before = more
+    summary = await engine(journal, client, ["# speed 2.0", "# speed 1.2"], budget=Budget(candidates=1)).execute()
+    assert (summary.outcome, summary.best, len(summary.candidates)) == ("improved", 1, 2)
+    assert client.calls.count("verify") == 3, "both, and the first once more"
+
+
 async def test_a_raised_budget_counts_at_once():
     journal, client = MemoryJournal(), FakeClient()
 

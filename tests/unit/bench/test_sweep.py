@@ -86,6 +86,7 @@ def test_a_row_says_what_was_confirmed_and_when_the_first_program_was_faster():
     assert found["best"]["ratio"] == min(entry["ratio"] for entry in found["baselines"].values())
     assert 35 < found["first_faster_s"] < 45 < found["seconds"], "the first program beat eager 40 s after the run began"
     assert found["groups"] and found["environment"]["device_model"] == "h200" and len(json.dumps(found)) < 8000
+    assert found["first_tier"] == "quick"
     assert found["waiting"] is None and found["measuring"] is None and found["measured_again"] == [], "recorded before these were noted"
 
 
@@ -317,6 +318,13 @@ def test_means_count_what_failed_as_one_and_leave_flagged_tasks_out(tmp_path):
     assert "| stitchcuda-ten | 1 (9 not run) | 1 of 1 | 4.00 | 2.00, least 2.00 | 100 % (100 %) | 30 s |" in text
     assert "0 of 1 accepted" in text and "level3/1_b: off" in text and "trivial" in text
     assert "| level3-bf16 | 1 (49 not run) | 1 of 1 | 2.00 | 1.01, least 1.01 | 100 % (0 %) | 30 s |" in text
+
+
+def test_an_only_program_in_tier_full_says_nothing_of_how_soon_it_was_faster():
+    found = tables.standing([row(4.0, 2.0), row(3.0, 2.0, first=300.0, first_tier="full"), row(None, first_tier="full")])
+    assert (found.passed, found.seconds, found.at_once, found.without) == (2, 30.0, 1, 1)
+    said = tables.of_set("level3", {"level3/1_a fp32-strict": row(3.0, 2.0, first=300.0, first_tier="full"), "level3/2_b fp32-strict": row(4.0, 2.0)})
+    assert said[-1] == "30 s, 1 in tier full at once"
 
 
 def test_acceptance_asks_about_the_ten_and_a_draw_that_does_not_move():
