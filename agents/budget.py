@@ -29,13 +29,15 @@ UNITS = {
     "verifier_seconds": "seconds of verifier time",
     "seconds": "seconds",
 }
+ONE = {"candidates": "program", "calls": "model call", "tokens": "token", "dollars": "dollar"}
 
 
 class OutOfBudget(Exception):
     """A call that was not begun, because one unit would not last."""
 
     def __init__(self, unit: str, spent: float, limit: float):
-        super().__init__(f"the budget of {limit:g} {UNITS[unit]} is spent ({spent:.4g} used)")
+        what = ONE.get(unit, UNITS[unit]) if limit == 1 else UNITS[unit]
+        super().__init__(f"the budget of {limit:g} {what} is spent ({spent:.4g} used)")
         self.unit, self.spent, self.limit = unit, spent, limit
 
 
