@@ -77,6 +77,7 @@ def test_p_is_pinned_by_pointer_keyboard_and_address(server, ranked, people, sig
     expect(legend).to_contain_text("25 %")
     pinned = page.get_by_label("p", exact=True).input_value()
     assert float(pinned) > 2
+    page.wait_for_url(f"**p={pinned}*")
     page.reload()
     expect(page.get_by_role("slider")).to_have_attribute("aria-valuenow", pinned, timeout=30_000)
     expect(page.locator("[data-fast-name]")).to_have_text(f"fast_{pinned}")

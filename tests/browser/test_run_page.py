@@ -12,7 +12,15 @@ from agents.events import NewEvent
 from tests.browser import sample_run
 from webapp.runs.append import append
 
-SOON_MS = 2000  # a diff, a report or a timeline appears within this time of its event
+AT_REST = """box => new Promise((tell) => {
+  let last = NaN, same = 0;
+  const look = () => {
+    same = box.scrollTop === last ? same + 1 : 0;
+    last = box.scrollTop;
+    same < 10 ? requestAnimationFrame(look) : tell(last);
+  };
+  look();
+})"""  # where the box stands when a wheel's scrolling has ended
 KEEP_SOCKETS = """
 window.sockets = [];
 window.WebSocket = class extends WebSocket { constructor(...given) { super(...given); window.sockets.push(this); } };
@@ -60,17 +68,17 @@ def test_a_run_is_told_live_without_a_reload(page: Page, server, sign_in, people
         kinds = set(run.events.values_list("kind", flat=True))
         if "candidate.proposed" in kinds and "diff" not in seen:
             seen.add("diff")
-            expect(page.locator("#pane-body table.diff-table")).to_be_visible(timeout=SOON_MS)
+            expect(page.locator("#pane-body table.diff-table")).to_be_visible()
             page.get_by_role("tab", name="Report").click()
         if run.events.filter(kind="verification.finished", payload__icontains='"status"').exists() and "report" not in seen:
             seen.add("report")
-            expect(page.locator("#pane-body .report")).to_contain_text("Where and how", timeout=SOON_MS)
+            expect(page.locator("#pane-body .report")).to_contain_text("Where and how")
         if run.candidates.exclude(timeline=None).exists() and "timeline" not in seen:
             seen.add("timeline")
             number = run.candidates.exclude(timeline=None).first().number
             page.get_by_role("tab", name="Timeline").click()
             expect(page.locator("[data-part=pane-title]")).to_have_text(f"Candidate {number}")
-            expect(page.locator("#pane-body .timeline-summary")).to_contain_text("device idle", timeout=SOON_MS)
+            expect(page.locator("#pane-body .timeline-summary")).to_contain_text("device idle")
     finished(page)
     assert seen == {"diff", "report", "timeline"}
     expect(page.locator("[data-part=status]")).to_have_text(re.compile("improved"))
@@ -156,7 +164,7 @@ def test_a_late_visitor_of_a_long_run_gets_all_of_it(page: Page, server, sign_in
     expect(page.locator(".entry.selected")).to_contain_text("note 251 on candidate 2")
     expect(page.locator(".entry.selected")).to_be_in_viewport()
     page.get_by_role("button", name="Follow", exact=True).click()
-    assert page.locator("[data-part=scroller]").evaluate("box => box.scrollHeight - box.scrollTop - box.clientHeight < 24")
+    page.wait_for_function("(box => box.scrollHeight - box.scrollTop - box.clientHeight < 24)(document.querySelector('[data-part=scroller]'))")
 
 
 def test_scrolling_up_pauses_the_following_and_counts_what_is_new(page: Page, server, sign_in, people, run):
@@ -167,7 +175,7 @@ def test_scrolling_up_pauses_the_following_and_counts_what_is_new(page: Page, se
     page.locator("[data-part=scroller]").hover()
     page.mouse.wheel(0, -600)
     expect(page.locator("[data-part=follow]")).to_have_attribute("aria-pressed", "false")
-    top = page.locator("[data-part=scroller]").evaluate("box => box.scrollTop")
+    top = page.locator("[data-part=scroller]").evaluate(AT_REST)
     append(run.pk, [NewEvent(kind="note.added", agent="person", payload={"text": f"note {i}", "by": "bob"}) for i in range(3)])
     expect(page.locator("[data-part=newer]")).to_have_text("3 new ↓")
     assert abs(page.locator("[data-part=scroller]").evaluate("box => box.scrollTop") - top) <= 1
