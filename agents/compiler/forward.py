@@ -10,7 +10,7 @@ from agents.compiler.kernels.schedule import schedule
 from agents.compiler.kernels.shape import Shape, shape_of
 from agents.compiler.kernels.triton_expressions import RESERVED, check_covered
 from agents.compiler.kernels.triton_shape import TritonShape, triton_shape_of
-from agents.compiler.naming import RESERVED_IN_C, kernel_base, rename_arguments
+from agents.compiler.naming import HELPERS, IN_FORWARD, RESERVED_IN_C, free, kernel_base, parameters, rename_arguments
 from agents.compiler.network import SIZES, Network, refs, size_bytes
 from agents.compiler.options import Options
 from agents.compiler.plan import CompilerPlan, Group, kernel_bytes, word, work_of
@@ -32,12 +32,12 @@ class Forward:
         self.network = Network(plan.graph, images_last=options.on("channels-last"))
         self.cuda = plan.figures.kind == "cuda"
         self.triton = plan.language == "triton"
-        self.arguments = text.arguments()
         self.refused: dict[str, str] = {}
         self.groups = [part for group in plan.groups for part in self._parts(group)]
-        self.statements = Statements(plan.graph, self.network, self.arguments, self.cuda)
-        if options.on("overlap-streams"):
-            self.statements.taken |= streams.names(len(self.groups))
+        own = IN_FORWARD | (streams.names(len(self.groups)) if options.on("overlap-streams") else set())
+        self.arguments = parameters(text.arguments(), own)
+        self.helpers = {word: free(word, {*text.bound(), *self.arguments}) for word in HELPERS}
+        self.statements = Statements(plan.graph, self.network, self.arguments, {*own, *self.helpers.values()}, self.cuda)
         self.state = State(self.statements)
         self.joins = self._joins()
         self.kernels: list[tuple[Kernel, Shape | TritonShape, list[str]]] = []
@@ -88,22 +88,20 @@ class Forward:
             self.applied.append("channels-last")
         self.state.put()
         self.statements.put(f"return {self.statements.tree(self.plan.graph.output_tree)}")
-        graph = self.plan.graph
+        graph, signature = self.plan.graph, self.task.signature(self.arguments)
         if self.cuda and self.options.on("cuda-graph") and not graph.mutated_inputs:
             self.applied.append("cuda-graph")
             tensors = [self.arguments[e.index] for e in graph.inputs if e.kind == "user" and e.spec is not None]
             mutated = [attribute(target) for target in graph.mutations]
             packing, lines = self.statements.packing, self.statements.lines
-            wrapped = cuda_graph.wrap(
-                self.task.signature(), self.arguments, tensors, mutated, lines, graph.output_tree, graph.outputs, bool(packing.code), moved
-            )
+            wrapped = cuda_graph.wrap(signature, self.arguments, tensors, mutated, lines, graph.output_tree, graph.outputs, bool(packing.code), moved)
             return packing.methods(recorded=True) + wrapped
         body = "\n".join(f"        {line}" for line in [*moved, *self.statements.lines])
         # Kernels take pointers, of which autograd knows nothing. Without the guard a call whose code is not in the processor's caches starts some
         # 15 us earlier (measured on a CPU).
         with_torch = bool(moved) or self.task.has_variants or not all(self._launched(group) for group in self.groups)
         guard = "    @torch.no_grad()\n" if with_torch else ""
-        return self.statements.packing.methods() + f"{guard}    def forward{self.task.signature()}:\n{body}\n"
+        return self.statements.packing.methods() + f"{guard}    def forward{signature}:\n{body}\n"
 
     def _launched(self, group: Group) -> bool:
         """Whether kernels of this program compute the group."""
@@ -144,7 +142,7 @@ class Forward:
     def support(self) -> str:
         """Module-level functions that forward calls."""
         checked = self.cuda and self.has_kernels and not self.triton
-        return support.functions(aligned=self.cuda, checked=checked, exact=any(discrete(entry) for entry in self.plan.graph.inputs))
+        return support.functions(self.helpers, aligned=self.cuda, checked=checked, exact=any(discrete(entry) for entry in self.plan.graph.inputs))
 
     # -- inputs -------------------------------------------------------------------------------------------------------------
 
@@ -163,8 +161,8 @@ class Forward:
             if entry.spec is not None:
                 if entry.name in self.plan.graph.mutated_inputs:
                     put(f"original_{name} = {name}")
-                given = f'exact("{name}", {name}, torch.{entry.spec.dtype})' if discrete(entry) else name
-                put(f'{name} = dense("{name}", {given}, {tuple(entry.spec.shape)}, torch.{entry.spec.dtype})')
+                given = f'{self.helpers["exact"]}("{name}", {name}, torch.{entry.spec.dtype})' if discrete(entry) else name
+                put(f'{name} = {self.helpers["dense"]}("{name}", {given}, {tuple(entry.spec.shape)}, torch.{entry.spec.dtype})')
             else:
                 put(f"if {name} != {entry.value!r}:", f'    raise ValueError("made for {name} = {entry.value!r}")')
         if self.cuda and not self.triton:
@@ -286,8 +284,8 @@ class Forward:
         if self.triton:
             self.statements.put(f"launch_{name}({', '.join(pointers)})")
             return
-        call = f"kernels.{name}({', '.join([*pointers, *(['stream'] if self.cuda else [])])})"
-        self.statements.put(f"check({call})" if self.cuda else call)
+        call = f"{self.helpers['kernels']}.{name}({', '.join([*pointers, *(['stream'] if self.cuda else [])])})"
+        self.statements.put(f"{self.helpers['check']}({call})" if self.cuda else call)
 
     def _family_name(self, group: Group, printed: families.Printed, work: families.Work) -> str:
         """As `_kernel_name`, for a kernel of a family."""
@@ -327,8 +325,8 @@ class Forward:
         return name
 
     def _unused(self, base: str) -> str:
-        name, number = base, 2
-        while name in self.bodies.values():
+        name, number, taken = base, 2, {*self.bodies.values(), *(self.task.bound() if self.triton else ())}
+        while name in taken:
             name, number = f"{base}_{number}", number + 1
         return name
 

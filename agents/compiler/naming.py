@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 from agents.compiler.builder import identifier
 from agents.compiler.ir import Kernel
@@ -18,6 +19,26 @@ _WORDS = (
     "volatile while xor"
 )
 RESERVED_IN_C = frozenset(_WORDS.split())
+
+
+# Module-level names of a program beside the task's, and what its forward has for itself.
+HELPERS = ("dense", "exact", "check", "kernels")
+IN_FORWARD = frozenset({"self", "torch", "ctypes", "stream", "scratch", "packed"})
+
+
+def free(word: str, taken: Collection[str]) -> str:
+    """`word`, with as many underscores behind it as make it a name that is not taken."""
+    while word in taken:
+        word += "_"
+    return word
+
+
+def parameters(names: list[str], taken: Collection[str]) -> list[str]:
+    """Names of a forward's parameters: the task's, but for those that are taken."""
+    found: list[str] = []
+    for name in names:
+        found.append(free(name, {*taken, *found, *names} if name in taken else found))
+    return found
 
 
 def rename_arguments(kernel: Kernel, network: Network, reserved: set[str] = frozenset()) -> tuple[dict[str, str], dict[str, str]]:

@@ -9,6 +9,7 @@ from typing import Any
 from agents.compiler.builder import Refused
 from agents.compiler.forward import Forward
 from agents.compiler.kernels.triton_source import IMPORTS, LIBDEVICE
+from agents.compiler.naming import free
 from agents.compiler.options import Options
 from agents.compiler.plan import CompilerPlan
 from agents.compiler.task_text import TaskText
@@ -102,11 +103,12 @@ def _kernels(forward: Forward, language: str) -> str:
     counts = ", ".join(f'"{name}": {count}' for name, count in forward.signatures().items())
     result = "ctypes.c_int" if language == "cuda" else "None"
     flags = f", {forward.flags()!r}" if forward.flags() else ""
+    kernels, (text, name, pointers) = forward.helpers["kernels"], (free(word, forward.task.bound()) for word in ("SOURCE", "name", "pointers"))
     return (
-        f'\nSOURCE = r"""\n{source}"""\n\nkernels = stitch_build("{language}", SOURCE{flags})\n'
-        f"for name, pointers in {{{counts}}}.items():\n"
-        f"    getattr(kernels, name).argtypes = [ctypes.c_void_p] * pointers\n"
-        f"    getattr(kernels, name).restype = {result}\n\n" + forward.support()
+        f'\n{text} = r"""\n{source}"""\n\n{kernels} = stitch_build("{language}", {text}{flags})\n'
+        f"for {name}, {pointers} in {{{counts}}}.items():\n"
+        f"    getattr({kernels}, {name}).argtypes = [ctypes.c_void_p] * {pointers}\n"
+        f"    getattr({kernels}, {name}).restype = {result}\n\n" + forward.support()
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from agents.compiler.builder import CONSTANTS, identifier
@@ -18,14 +18,14 @@ LAST = "memory_format=torch.channels_last"
 
 
 class Statements:
-    """`arguments`: names of forward's parameters. `lines` grow in the order in which they run."""
+    """`arguments`: names of forward's parameters; `reserved`: no names for its variables. `lines` grow in the order in which they run."""
 
-    def __init__(self, graph: Graph, network: Network, arguments: list[str], cuda: bool):
+    def __init__(self, graph: Graph, network: Network, arguments: list[str], reserved: Collection[str], cuda: bool):
         self.graph, self.network, self.arguments, self.cuda = graph, network, arguments, cuda
         self.lines: list[str] = []
         self.variables: dict[str, str] = {}  # value of the graph -> expression
         self.turned: dict[str, str] = {}  # state that lies with gaps or turned around -> variable of a copy that does not
-        self.taken: set[str] = {*arguments, "self", "torch", "kernels", "ctypes", "stream", "scratch", "packed"}
+        self.taken: set[str] = {*arguments, *reserved}
         first = self._first_tensor()
         self.packing = Packing(f"{arguments[first.index]}.device" if first else '"cuda"' if cuda else '"cpu"')
         for entry in network.inputs.values():

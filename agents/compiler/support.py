@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 DENSE = '''
 def dense(name, value, shape, dtype):
     """`value` as contiguous memory, if it has the shape and type that the kernels were made for."""
@@ -31,7 +33,8 @@ def check(status):
 '''
 
 
-def functions(aligned: bool, checked: bool, exact: bool) -> str:
-    """`aligned`: kernels load 16 bytes at once; `checked`: launches return their error; `exact`: inputs of whole numbers or truth values may come as
-    floating point."""
-    return DENSE + (ALIGNED if aligned else AS_IT_IS) + (EXACT if exact else "") + (CHECK if checked else "")
+def functions(names: dict[str, str], aligned: bool, checked: bool, exact: bool) -> str:
+    """`names`: what they are called; `aligned`: kernels load 16 bytes at once; `checked`: launches return their error; `exact`: inputs of whole
+    numbers or truth values may come as floating point."""
+    text = DENSE + (ALIGNED if aligned else AS_IT_IS) + (EXACT if exact else "") + (CHECK if checked else "")
+    return re.sub(r"\bdef (\w+)", lambda match: f"def {names[match[1]]}", text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import copy
 import re
 
 from verifier.source import parse, top_level
@@ -32,11 +33,20 @@ class TaskText:
             raise ValueError("forward takes *args or keyword-only arguments")
         return [a.arg for a in [*forward.args.posonlyargs, *forward.args.args]][1:]
 
-    def signature(self) -> str:
-        """Forward's parameters as written, with their annotations and defaults."""
+    def signature(self, names: list[str]) -> str:
+        """Forward's parameters under these names, with their annotations and defaults as written."""
         forward = self.methods["forward"]
         returns = f" -> {ast.unparse(forward.returns)}" if forward.returns else ""
-        return f"({ast.unparse(forward.args)}){returns}"
+        parameters = copy.deepcopy(forward.args)
+        for parameter, name in zip([*parameters.posonlyargs, *parameters.args][1:], names, strict=True):
+            parameter.arg = name
+        return f"({ast.unparse(parameters)}){returns}"
+
+    def bound(self) -> set[str]:
+        """Names that the program's module has from the task."""
+        imports = [alias for line in self.imports() for item in ast.parse(line).body for alias in item.names]
+        kept = [item for text in self.definitions() for item in ast.parse(text).body]
+        return {(alias.asname or alias.name).split(".")[0] for alias in imports} | {name for item in kept for name in defined(item)}
 
     def imports(self) -> list[str]:
         """Import statements whose names are still used, `torch` always among them."""

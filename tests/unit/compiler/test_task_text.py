@@ -67,7 +67,8 @@ def test_takes_what_the_constructor_needs():
     methods = text.methods_text()
     assert "super(ModelNew, self).__init__()" in methods and "def _extra" in methods and "factor = 2" in methods
     assert "def forward" not in methods and "unused_method" not in methods and "Docstring" not in methods
-    assert text.signature() == "(self, x: torch.Tensor, flag: bool=True) -> torch.Tensor"
+    assert text.signature(text.arguments()) == "(self, x: torch.Tensor, flag: bool=True) -> torch.Tensor"
+    assert text.signature(["x_", "flag"]) == "(self, x_: torch.Tensor, flag: bool=True) -> torch.Tensor"
     assert text.arguments() == ["x", "flag"]
 
 

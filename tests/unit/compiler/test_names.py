@@ -1,0 +1,79 @@
+"""Names of a task that a program has for itself: each keeps its own meaning."""
+
+import contextlib
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from agents.compiler import DeviceFigures, Options, print_program
+from agents.compiler.naming import free, parameters
+from tests.emulator import as_cpp
+
+PAIRS = ("query, key", "value, state", "stream, scratch", "packed, main", "check, dense", "exact, kernels", "static, graph", "held, ctypes")
+
+
+@pytest.fixture
+def a_device(monkeypatch):
+    """Streams and graphs that do nothing: what is recorded is computed at once."""
+    stream = SimpleNamespace(wait_stream=lambda other: None, cuda_stream=0)
+    for name, value in {
+        "current_stream": lambda device=None: stream, "Stream": lambda device=None: stream, "stream": lambda stream: contextlib.nullcontext(),
+        "CUDAGraph": lambda: SimpleNamespace(replay=lambda: None), "graph": lambda graph: contextlib.nullcontext(),
+    }.items():  # fmt: skip
+        monkeypatch.setattr(torch.cuda, name, value)
+
+
+def body(arguments: str) -> str:
+    one, other = arguments.split(", ")
+    return f"return torch.softmax({one} @ self.weight, -1) * {other} + torch.relu({other})"
+
+
+INIT = "self.weight = nn.Parameter(torch.randn(32, 32))"
+INPUTS = "torch.randn(8, 32), torch.randn(8, 32)"
+
+
+@pytest.mark.parametrize("arguments", PAIRS)
+def test_parameters_of_forward(compiled, task, arguments):
+    compiled(task(body(arguments), INPUTS, INIT, arguments=arguments)).check()
+
+
+@pytest.mark.parametrize("arguments", PAIRS)
+@pytest.mark.parametrize("strategies", [[], ["cuda-graph"], ["cuda-graph", "overlap-streams"]], ids=["plain", "graph", "streams"])
+def test_parameters_of_a_recorded_forward(compiled, task, a_device, arguments, strategies):
+    found = compiled(task(body(arguments), INPUTS, INIT, arguments=arguments), figures=DeviceFigures.h200())
+    options = Options()
+    for strategy in strategies:
+        options = options.with_strategy(strategy)
+    found.text = as_cpp(print_program(found.plan, found.source, options))
+    assert ("def record" in found.text) is bool(strategies)
+    found.check()
+
+
+MODULE = """SOURCE, name, pointers = "a task's own", "its name", 3
+
+
+def check(size):
+    return size * pointers
+
+
+def dense(size):
+    return nn.Linear(size, check(size) + len(SOURCE) + len(name))
+
+
+kernels = [dense(4)]
+
+
+class Model"""
+
+
+def test_names_of_the_task_s_module(compiled, task):
+    source = task("return torch.relu(self.layer(x)) * 2", "torch.randn(8, 16)", "self.layer, self.first = dense(16), kernels[0]")
+    found = compiled(source.replace("class Model", MODULE))
+    assert "kernels_ = stitch_build(" in found.text and "def dense_(" in found.text
+    found.check()
+
+
+def test_underscores_until_nobody_has_the_name():
+    assert free("key", {"key", "key_"}) == "key__" and free("key", ()) == "key"
+    assert parameters(["stream", "x", "stream_"], {"stream"}) == ["stream__", "x", "stream_"]
