@@ -34,7 +34,7 @@ async def confirm(run: Engine, situation: Situation, reason: str, spent: bool) -
 async def confirm_one_of(run: Engine, situation: Situation, ranked: list[Attempt], reason: str) -> Finish:
     """`ranked`: what passed, the best first."""
     known = sole(situation)
-    async with run.span("confirm", "The only program's result" if known else "Confirm the winner on fresh seeds", "verifier") as span:
+    async with run.span("confirm", "The only program" if known else "Confirm the winner on fresh seeds", "verifier") as span:
         for attempt in ranked:
             report = known or await measure(span, attempt.edit.source, attempt.number, "full")
             how = "the only program, measured against all baselines" if known else "confirmed against all baselines"

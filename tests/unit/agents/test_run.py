@@ -172,7 +172,7 @@ async def test_an_only_program_is_measured_in_tier_full_at_once():
     whole, client = MemoryJournal(), FakeClient()
     summary = await engine(whole, client, PROGRAMS[1:], budget=Budget(candidates=1)).execute()
     assert (summary.outcome, summary.best, summary.candidate(1).tier) == ("improved", 1, "full") and "1 program is spent" in summary.reason
-    assert client.calls.count("verify") == 1 and summary.spans[-1].title == "The only program's result"
+    assert client.calls.count("verify") == 1 and summary.spans[-1].title == "The only program"
     for cut in range(len(whole.events) + 1):
         journal = MemoryJournal(whole.run, whole.events[:cut], whole.artefacts)
         await engine(journal, FakeClient(), PROGRAMS[1:], budget=Budget(candidates=1)).execute()
