@@ -10,7 +10,7 @@ from agents.compiler.kernels.schedule import schedule
 from agents.compiler.kernels.shape import Shape, shape_of
 from agents.compiler.kernels.triton_expressions import RESERVED, check_covered
 from agents.compiler.kernels.triton_shape import TritonShape, triton_shape_of
-from agents.compiler.naming import HELPERS, IN_FORWARD, RESERVED_IN_C, free, kernel_base, parameters, rename_arguments
+from agents.compiler.naming import HELPERS, IN_FORWARD, RESERVED_IN_C, free, kernel_base, parameters, rename_arguments, unused
 from agents.compiler.network import SIZES, Network, refs, size_bytes
 from agents.compiler.options import Options
 from agents.compiler.plan import CompilerPlan, Group, kernel_bytes, word, work_of
@@ -36,7 +36,7 @@ class Forward:
         self.groups = [part for group in plan.groups for part in self._parts(group)]
         own = IN_FORWARD | (streams.names(len(self.groups)) if options.on("overlap-streams") else set())
         self.arguments = parameters(text.arguments(), own)
-        self.helpers = {word: free(word, {*text.bound(), *self.arguments}) for word in HELPERS}
+        self.helpers = {word: free(word, {*text.bound, *self.arguments}) for word in HELPERS}
         self.statements = Statements(plan.graph, self.network, self.arguments, {*own, *self.helpers.values()}, self.cuda)
         self.state = State(self.statements)
         self.joins = self._joins()
@@ -325,10 +325,7 @@ class Forward:
         return name
 
     def _unused(self, base: str) -> str:
-        name, number, taken = base, 2, {*self.bodies.values(), *(self.task.bound() if self.triton else ())}
-        while name in taken:
-            name, number = f"{base}_{number}", number + 1
-        return name
+        return unused(base, {*self.bodies.values(), *(self.task.bound if self.triton else ())})
 
     def _comment(self, group: Group, kernel: Kernel, shape: Shape | TritonShape, moved: int) -> list[str]:
         work = f"{kernel.rows} rows of {kernel.length}" if kernel.reduces else f"{product(kernel.sizes)} elements"

@@ -33,6 +33,14 @@ def free(word: str, taken: Collection[str]) -> str:
     return word
 
 
+def unused(base: str, taken: Collection[str]) -> str:
+    """`base`, with a number behind it where it is taken."""
+    name, number = base, 2
+    while name in taken:
+        name, number = f"{base}_{number}", number + 1
+    return name
+
+
 def parameters(names: list[str], taken: Collection[str]) -> list[str]:
     """Names of a forward's parameters: the task's, but for those that are taken."""
     found: list[str] = []
@@ -55,8 +63,7 @@ def rename_arguments(kernel: Kernel, network: Network, reserved: set[str] = froz
             new = "out" if written == 1 else f"out{written}"
         else:
             new = next((letter for letter in read if letter not in taken), f"in{len(taken)}")
-        while new in taken or new in kernel.ops:
-            new += "_"
+        new = free(new, {*taken, *kernel.ops})
         taken.add(new)
         names[old] = new
     for access in kernel.accesses():

@@ -103,7 +103,7 @@ def _kernels(forward: Forward, language: str) -> str:
     counts = ", ".join(f'"{name}": {count}' for name, count in forward.signatures().items())
     result = "ctypes.c_int" if language == "cuda" else "None"
     flags = f", {forward.flags()!r}" if forward.flags() else ""
-    kernels, (text, name, pointers) = forward.helpers["kernels"], (free(word, forward.task.bound()) for word in ("SOURCE", "name", "pointers"))
+    kernels, (text, name, pointers) = forward.helpers["kernels"], (free(word, forward.task.bound) for word in ("SOURCE", "name", "pointers"))
     return (
         f'\n{text} = r"""\n{source}"""\n\n{kernels} = stitch_build("{language}", {text}{flags})\n'
         f"for {name}, {pointers} in {{{counts}}}.items():\n"

@@ -8,6 +8,7 @@ from typing import Any
 from agents.compiler.builder import CONSTANTS, identifier
 from agents.compiler.channels_last import CONVOLUTIONS
 from agents.compiler.layout import SPLITS
+from agents.compiler.naming import free
 from agents.compiler.network import Network, plain, refs
 from agents.compiler.packing import Packing
 from agents.compiler.print_torch import attribute, expression
@@ -131,9 +132,7 @@ class Statements:
         self.put(f"{variable} = torch.empty({tuple(spec.shape)}{extras})")
 
     def fresh(self, name: str) -> str:
-        name = identifier(name)
-        while name in self.taken:
-            name += "_"
+        name = free(identifier(name), self.taken)
         self.taken.add(name)
         return name
 

@@ -6,6 +6,7 @@ import ast
 import builtins
 import copy
 import re
+from functools import cached_property
 
 from verifier.source import parse, top_level
 
@@ -42,35 +43,31 @@ class TaskText:
             parameter.arg = name
         return f"({ast.unparse(parameters)}){returns}"
 
+    @cached_property
     def bound(self) -> set[str]:
         """Names that the program's module has from the task."""
-        imports = [alias for line in self.imports() for item in ast.parse(line).body for alias in item.names]
-        kept = [item for text in self.definitions() for item in ast.parse(text).body]
-        return {(alias.asname or alias.name).split(".")[0] for alias in imports} | {name for item in kept for name in defined(item)}
+        return {name for item in self._kept_imports() for name in imported(item)} | {
+            name for item in self._kept_definitions() for name in defined(item)
+        }
 
     def imports(self) -> list[str]:
         """Import statements whose names are still used, `torch` always among them."""
-        used, there = self._used_names(), False
-        result = []
-        for item in self.tree.body:
-            if isinstance(item, (ast.Import, ast.ImportFrom)):
-                bound = [(alias.asname or alias.name).split(".")[0] for alias in item.names]
-                if any(name in used or name == "*" for name in bound) or isinstance(item, ast.ImportFrom) and item.module == "__future__":
-                    result.append(self._segment(item))
-                    there |= "torch" in bound  # not under another name
-        if not there:
-            result.append("import torch")
-        return list(dict.fromkeys(result))
+        kept = self._kept_imports()
+        there = any("torch" in imported(item) for item in kept)  # not under another name
+        return list(dict.fromkeys([*map(self._segment, kept), *([] if there else ["import torch"])]))
 
     def definitions(self) -> list[str]:
         """Helper classes, functions and constants that the kept methods reach, in their order."""
+        return [self._segment(item) for item in self._kept_definitions()]
+
+    def _kept_imports(self) -> list[ast.Import | ast.ImportFrom]:
+        used = self._used_names() | {"*"}
+        found = [item for item in self.tree.body if isinstance(item, (ast.Import, ast.ImportFrom))]
+        return [item for item in found if imported(item) & used or isinstance(item, ast.ImportFrom) and item.module == "__future__"]
+
+    def _kept_definitions(self) -> list[ast.stmt]:
         used = self._used_names()
-        keep = []
-        for item in self.tree.body:
-            names = defined(item)
-            if item is not self.model and names and names & used and not names & DECLARATIONS:
-                keep.append(self._segment(item))
-        return keep
+        return [item for item in self.tree.body if item is not self.model and (names := defined(item)) & used and not names & DECLARATIONS]
 
     def methods_text(self) -> str:
         """Class-level statements and the kept methods of `Model`, as members of `ModelNew`."""
@@ -149,6 +146,10 @@ def free_names(tree: ast.AST, bound: frozenset[str] = frozenset()) -> set[str]:
     for child in ast.iter_child_nodes(tree):
         found |= free_names(child, bound)
     return found
+
+
+def imported(item: ast.Import | ast.ImportFrom) -> set[str]:
+    return {(alias.asname or alias.name).split(".")[0] for alias in item.names}
 
 
 def defined(item: ast.stmt) -> set[str]:

@@ -120,11 +120,12 @@ def of_set(each: str, rows: dict[str, Row]) -> list[str]:
     apart = f" ({found.flagged} flagged apart{missing})" if found.flagged else f" ({missing[2:]})" if missing else ""
     faster = f"{100 * found.faster:.0f} % ({100 * found.surely:.0f} %)" if found.faster is not None else "-"
     least = f", least {found.least:.2f}" if found.least is not None else ""
-    never = f", {found.without} without" if found.without else ""
-    full = f", {found.at_once} in tier full at once" if found.at_once else ""
-    first = f"{found.seconds:.0f} s{full}{never}" if found.seconds is not None else "-"
+    told = [f"{found.seconds:.0f} s"] if found.seconds is not None else []
+    told += [f"{found.at_once} in tier full at once"] * bool(found.at_once)
+    told += [f"{found.without} without"] * bool(found.without and told)
     return [
-        each, f"{found.rows}{apart}", f"{found.passed} of {plain}", number_of(found.eager, 2), f"{number_of(found.best, 2)}{least}", faster, first
+        each, f"{found.rows}{apart}", f"{found.passed} of {plain}", number_of(found.eager, 2), f"{number_of(found.best, 2)}{least}", faster,
+        ", ".join(told) or "-",
     ]  # fmt: skip
 
 

@@ -10,6 +10,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from agents.compiler.naming import unused
+
 KERNEL = re.compile(r"^__global__ void (?P<bounds>(?:__\w+__\([^)]*\) )*)(?P<name>\w+)\((?P<parameters>[^)]*)\) \{\n(?P<body>.*?)^\}\n", re.M | re.S)
 NUMBER = re.compile(r"(?<![\w.])\d+(?![\w.])")  # an int: neither part of a name nor of a float, and without a suffix
 STEM = re.compile(r"(?:_\d+)?_(?=[a-z]+\d*$)")  # between what kernels of a launcher have in common and what sets them apart
@@ -152,10 +154,3 @@ def _name(kernel: Found, index: int) -> str:
         return "shift"
     compared = re.search(r"([A-Za-z_]\w*) [<>]=?$", line)
     return f"{compared[1]}_end" if compared else "count" if line.endswith("=") else "end"
-
-
-def unused(base: str, taken: set[str]) -> str:
-    name, number = base, 2
-    while name in taken:
-        name, number = f"{base}_{number}", number + 1
-    return name

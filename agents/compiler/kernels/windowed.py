@@ -9,7 +9,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agents.compiler.kernels.merged import KERNEL, NUMBER, STEM, Found, unused
+from agents.compiler.kernels.merged import KERNEL, NUMBER, STEM, Found
+from agents.compiler.naming import unused
 
 WINDOW = re.compile(r"\b\w+_window\b")
 STRUCT = re.compile(r"^struct (\w+_window) \{\n(.*?)^\};", re.M | re.S)

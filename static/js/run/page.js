@@ -27,8 +27,8 @@ const now = () => Date.now() + skew;
 
 const state = createState();
 let changes = createChanges();
-let read = location.hash; // what the selection was read from
-let selection = parse(read);
+let selectedHash = location.hash; // what the selection was read from
+let selection = parse(selectedHash);
 let wanted = selection.event ?? selection.span; // to be scrolled to as soon as it is there
 let head = config.lastSeq;
 let scheduled = false;
@@ -114,8 +114,8 @@ function drawPane() {
 }
 
 function readSelection() {
-  read = location.hash;
-  selection = parse(read);
+  selectedHash = location.hash;
+  selection = parse(selectedHash);
 }
 
 // An event opens its entry, and the span that it belongs to; a span opens its first entry.
@@ -203,7 +203,7 @@ function step(by) {
 }
 
 wireSteering({ root, part, controlUrl: config.control });
-addEventListener("hashchange", () => location.hash !== read && select());
+addEventListener("hashchange", () => location.hash !== selectedHash && select());
 shortcut("j", "next candidate", () => step(1));
 shortcut("k", "previous candidate", () => step(-1));
 shortcut("f", "follow the conversation, or stop", () => conversation.setFollowing(!conversation.following));

@@ -325,6 +325,8 @@ def test_an_only_program_in_tier_full_says_nothing_of_how_soon_it_was_faster():
     assert (found.passed, found.seconds, found.at_once, found.without) == (2, 30.0, 1, 1)
     said = tables.of_set("level3", {"level3/1_a fp32-strict": row(3.0, 2.0, first=300.0, first_tier="full"), "level3/2_b fp32-strict": row(4.0, 2.0)})
     assert said[-1] == "30 s, 1 in tier full at once"
+    alone = {"level3/1_a fp32-strict": row(3.0, 2.0, first=300.0, first_tier="full"), "level3/2_b fp32-strict": row(None)}
+    assert tables.of_set("level3", alone)[-1] == "1 in tier full at once, 1 without"
 
 
 def test_acceptance_asks_about_the_ten_and_a_draw_that_does_not_move():
