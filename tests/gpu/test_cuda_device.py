@@ -82,3 +82,33 @@ def test_the_reference_can_be_profiled_too(run):
     result = run(ProfileJob(task_source=NORM))
     assert not result.error and result.profile.program is None
     assert result.profile.launches_per_iteration > 2 and not any(kernel.own for kernel in result.profile.kernels)
+
+
+def test_the_graph_of_a_model_that_replaces_its_state_stays_right():
+    """The tensor that the graph writes to has another in its place by the time of the replay, and its memory was given back."""
+    torch = pytest.importorskip("torch")
+    from verifier.devices.cuda_graph import Graphed
+
+    class Cell(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.hidden = torch.randn(512, 4096)
+            self.step = torch.nn.Linear(4096, 4096)
+
+        def forward(self, x, initial):
+            self.hidden.copy_(initial)
+            self.hidden = self.hidden.to(x.device)
+            self.hidden = torch.tanh(self.step(self.hidden + x))
+            return self.hidden * 2
+
+    with torch.no_grad():
+        cell = Cell().cuda()
+        cell.hidden = cell.hidden.cuda()
+        graphed = Graphed(cell)
+        for seed in range(4):
+            torch.manual_seed(seed)
+            x, initial = torch.randn(512, 4096, device="cuda"), torch.randn(512, 4096, device="cuda")
+            got = graphed(x, initial)
+            torch.cuda.empty_cache()
+            expected = torch.tanh(cell.step(initial + x)) * 2
+            torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-4)

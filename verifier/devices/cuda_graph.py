@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch.utils import _pytree as pytree
 
 from verifier.gradients import forward_backward
 from verifier.layout import decode, encode
@@ -51,6 +52,7 @@ class Graphed:
             for _ in range(WARM_UP):
                 self._run(arguments)
         torch.cuda.current_stream().wait_stream(side)
+        self.held = tensors_of(self._orig_mod)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             output = self._run(arguments)
@@ -61,3 +63,9 @@ class Graphed:
             for name, value in self._orig_mod.state_dict().items():
                 if name in state:
                     value.copy_(state[name])
+
+
+def tensors_of(model: torch.nn.Module) -> list[torch.Tensor]:
+    """All that the modules hold by any attribute. A graph writes to these addresses in every replay, also where `forward` has put another tensor in
+    the place of one (`self.hidden = ...`), whose memory would be somebody else's by then."""
+    return [leaf for module in model.modules() for leaf in pytree.tree_leaves(dict(vars(module))) if isinstance(leaf, torch.Tensor)]
