@@ -34,6 +34,8 @@ FLIPPED = 0.05  # share of elements up to which such decisions are told from noi
 NORM = f"max |a-b| / (|b| + rms(b)); bound max({K['fp32-strict']:g} x PyTorch's error, {W:g} x plain arithmetic's, {ULPS:g} ulp)"
 CHUNK = 1 << 18  # elements that are widened to fp64 at a time: they stay in the cache
 GPU_CHUNK = 1 << 26  # on a GPU: few enough launches, and 0.5 GiB each instead of twice a tensor of any size
+LEAST = 1e-30  # of what an error is relative to
+SQUARABLE = 1e-12  # root mean square from which on what is lost of squares below fp32's range says nothing
 DISTRIBUTIONS = ("heavy-tailed", "spiked", "negative", "tiny", "large")  # the most telling first: time may be short
 SPIKES = (-1.5, 6.0, -0.25)  # in units of the input's root mean square
 
@@ -85,21 +87,49 @@ def distance(value: torch.Tensor, expected: torch.Tensor) -> float:
     for begin in range(0, b.numel(), size):
         x, y = a[begin : begin + size].double(), b[begin : begin + size].double()
         relative = (x - y).abs_().div_((y.abs() + rms).clamp_min_(1e-300))
-        worst = max(worst, float(relative.nan_to_num_(0.0, 0.0, 0.0).max()) if relative.numel() else 0.0)
+        relative.masked_fill_(~y.isfinite(), 0.0).nan_to_num_(math.inf)
+        worst = max(worst, float(relative.max()) if relative.numel() else 0.0)
     return worst
 
 
 def _finite_distance(a: torch.Tensor, b: torch.Tensor) -> float | None:
     """The same for two tensors of one type, fp32 or less, in half the passes; null where an element is not finite. The difference of two close
     numbers is exact in their own type, and the quotient needs no more digits than it is shown with."""
-    sizes = [torch.linalg.vector_norm(tensor, dtype=torch.float64) for tensor in (a, b)]
-    if not b.numel() or not bool((sizes[0] + sizes[1]).isfinite()):
+    if not b.numel() or not math.isfinite(length(a)) or not math.isfinite(size := length(b)):
         return None
-    rms, worst = float(sizes[1]) / math.sqrt(b.numel()), 0.0
+    rms, worst = size / math.sqrt(b.numel()), 0.0
     for begin in range(0, b.numel(), chunk(b)):
         x, y = a[begin : begin + chunk(b)].float(), b[begin : begin + chunk(b)].float()
-        worst = max(worst, float((x - y).abs_().div_((y.abs() + rms).clamp_min_(1e-30)).max()))
+        scale = y.abs().add_(rms)
+        if rms < LEAST:
+            scale.clamp_min_(LEAST)
+        low, high = map(float, torch.aminmax((x - y).div_(scale)))
+        if not math.isfinite(high - low):  # the difference, or what it is divided by, is beyond fp32
+            return None
+        worst = max(worst, -low, high)
     return worst
+
+
+def length(flat: torch.Tensor, step: int | None = None) -> float:
+    """The Euclidean norm of a tensor of one axis, fp32 or less; not finite where an element is not. In fp64 piece by piece, as `vector_norm` widens
+    all that it is given in memory of its own; of more than one piece on a GPU in fp32 first, which reads it once instead of five times and is
+    right to some millionths, and in fp64 where squares may have gone beyond fp32's range."""
+    step = step or chunk(flat)
+    pieces = range(0, flat.numel(), step)
+    for kind in (torch.float32, torch.float64) if flat.is_cuda and len(pieces) > 1 else (torch.float64,):
+        parts = [torch.linalg.vector_norm(flat[begin : begin + step], dtype=kind) for begin in pieces]
+        found = float(torch.linalg.vector_norm(torch.stack(parts), dtype=torch.float64)) if parts else 0.0
+        if kind == torch.float64 or (found >= SQUARABLE * math.sqrt(flat.numel()) and math.isfinite(found)):
+            break
+    return found
+
+
+def equal(left: torch.Tensor, right: torch.Tensor) -> bool:
+    """`torch.equal`, piece by piece where it would keep a mask of gigabytes."""
+    if left.shape != right.shape or left.numel() <= chunk(left) or not (left.is_contiguous() and right.is_contiguous()):
+        return torch.equal(left, right)
+    a, b, step = left.view(-1), right.view(-1), chunk(left)
+    return all(torch.equal(a[begin : begin + step], b[begin : begin + step]) for begin in range(0, a.numel(), step))
 
 
 def _flat(tensor: torch.Tensor) -> torch.Tensor:

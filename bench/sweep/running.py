@@ -43,7 +43,7 @@ class Sitting:
     task_seconds: float
     spares: int | None = None
     share: int = 1  # workers a device
-    memory: float = 120 * 2.0**30  # bytes of a device that its workers share: of an H200's 140 GiB, beside their contexts
+    memory: float = 135 * 2.0**30  # bytes of a device that its workers share: of an H200's 140 GiB
     keep_traces: bool = False
     begin_seconds: float = WORTH_BEGINNING
     begun: float = field(default_factory=time.monotonic)

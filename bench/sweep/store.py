@@ -153,14 +153,32 @@ def merged(contents: Iterable[dict[str, Any]]) -> dict[str, Any]:
     return result
 
 
+def gathered(rows: dict[str, dict[str, Any]], archives: Iterable[Path]) -> dict[str, bytes]:
+    """Of each row the program that it names, by file name, or, where it names none, the last one that there is."""
+    of = {f"{slug(key)}.py": row.get("program") for key, row in rows.items()}
+    found: dict[str, bytes] = {}
+    for path in archives:
+        if not path.exists():
+            continue
+        with tarfile.open(path) as tar:
+            for name in of.keys() & set(tar.getnames()):
+                source = tar.extractfile(name).read()
+                if of[name] in (None, hashlib.sha256(source).hexdigest()):
+                    found[name] = source
+    return dict(sorted(found.items()))
+
+
 def archive(members: Iterable[tuple[Path, str]]) -> bytes:
+    return packed({name: path.read_bytes() for path, name in members})
+
+
+def packed(files: dict[str, bytes]) -> bytes:
     data = BytesIO()
     with tarfile.open(fileobj=data, mode="w:gz") as tar:
-        for path, name in members:
+        for name, content in files.items():
             entry = tarfile.TarInfo(name)
-            entry.size = path.stat().st_size
-            with path.open("rb") as file:
-                tar.addfile(entry, file)
+            entry.size = len(content)
+            tar.addfile(entry, BytesIO(content))
     return data.getvalue()
 
 

@@ -1,22 +1,24 @@
 """The sweep over KernelBench: which tasks in which order, rows out of traces, sittings that lose nothing, tables that count what failed."""
 
+import hashlib
 import json
 import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from agents.journal import read_trace
 from agents.projection import project
 from bench.sweep import tables
-from bench.sweep.__main__ import anew, to_do
+from bench.sweep.__main__ import anew, merge_parts, parser, sitting, to_do
 from bench.sweep.accepting import accept
 from bench.sweep.rows import measured, report_of, row_of, unsuited
 from bench.sweep.running import Sitting, the_hosts
-from bench.sweep.store import Store, merged
+from bench.sweep.store import Store, gathered, merged, packed, slug
 from bench.sweep.tasks import Item, NoSuchTasks, items, needs, sets_of, to_accept
 from verifier.cli import table
 from verifier.report import Finding
@@ -397,3 +399,39 @@ def test_acceptance_is_asked_once_for_a_program_and_again_for_another(tmp_path, 
 )
 def test_what_other_runs_on_the_device_may_be_to_blame_for(status, why, tried_again):
     assert the_hosts({"status": status, "why": why}) is tried_again
+
+
+def test_merged_sittings_have_the_program_that_each_row_names(tmp_path, capsys):
+    def kept(name: str, made: str, sources: dict[str, str]) -> Path:
+        folder = tmp_path / name
+        folder.mkdir()
+        rows = {key: {**row(1.5, 1.1), "made": made, "program": hashlib.sha256(source.encode()).hexdigest()} for key, source in sources.items()}
+        (folder / "kernelbench.json").write_text(json.dumps({"made": made, "rows": rows}))
+        (folder / "programs.tar.gz").write_bytes(packed({f"{slug(key)}.py": source.encode() for key, source in sources.items()}))
+        return folder
+
+    one, two = "level1/1_a fp32-strict", "level1/2_b fp32-strict"
+    newer, older = kept("a", "2026-11-25", {one: "newer = 1"}), kept("b", "2026-11-24", {one: "older = 1", two: "x = 2"})
+    out = tmp_path / "merged" / "kernelbench.json"
+    assert merge_parts(SimpleNamespace(parts=[newer, older / "kernelbench.json"], out=out)) == 0
+    assert capsys.readouterr().out == "2 rows, 2 programs\n"
+    content = json.loads(out.read_text())
+    found = gathered(content["rows"], [out.with_name("programs.tar.gz")])
+    assert found == {f"{slug(one)}.py": b"newer = 1", f"{slug(two)}.py": b"x = 2"}
+    assert gathered({one: {"program": None}}, [older / "programs.tar.gz"]) == {f"{slug(one)}.py": b"older = 1"}
+
+
+def test_a_sitting_beside_another_has_less_memory(tmp_path, checkout, monkeypatch):
+    seen = []
+
+    def run(series, items):
+        seen.append(series.memory / 2**30)
+        series.finished = {item.key for item in items}
+
+    monkeypatch.setattr("bench.sweep.__main__.memory_of", lambda device, which: 100.0 * 2**30)
+    monkeypatch.setattr("bench.sweep.__main__.Sitting.run", run)
+    for more in ([], ["--memory", "30"], ["--memory", "500"]):
+        given = ["run", str(checkout), "--sets", "level3", "--keep", str(tmp_path / "kept"), "--data-dir", str(tmp_path / "data"), *more]
+        arguments, arguments.rest = parser().parse_known_args(given)
+        sitting(arguments)
+    assert seen == [96.0, 30.0, 96.0]

@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from verifier import correctness
 from verifier.correctness import ULPS, bound, distance, judge, randomise_state, reshape_distribution
 
 
@@ -75,3 +76,38 @@ def test_distributions_and_weights():
     mask = torch.ones(8)
     assert not randomise_state("mask", mask, False, generator) and bool((mask == 1).all())
     assert not randomise_state("count", torch.zeros((), dtype=torch.int64), False, generator)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_norm_is_the_same_piece_by_piece(monkeypatch, dtype):
+    monkeypatch.setattr(correctness, "CHUNK", 7)
+    expected = torch.randn(5, 20, generator=torch.Generator().manual_seed(3)).to(dtype)
+    value = (expected.double() * (1 + 1e-2 * torch.arange(100).view(5, 20) / 100)).to(dtype)
+    a, b = value.double(), expected.double()
+    by_hand = float(((a - b).abs() / (b.abs() + b.square().mean().sqrt())).max())
+    assert distance(value, expected) == pytest.approx(by_hand, rel=1e-5)
+    assert correctness.length(expected.flatten()) == pytest.approx(float(b.norm()), rel=1e-12)
+    assert correctness.equal(value, value.clone()) and not correctness.equal(value, expected)
+    last = expected.clone()
+    last[4, 19] += 1
+    assert not correctness.equal(last, expected) and correctness.equal(expected[:, ::2], expected[:, ::2].clone())
+
+
+@pytest.mark.parametrize("where", [0, 9, 99])
+def test_no_piece_hides_what_is_not_finite(monkeypatch, where):
+    monkeypatch.setattr(correctness, "CHUNK", 10)
+    expected = torch.ones(100)
+    for odd in (math.nan, math.inf, -math.inf):
+        value = expected.clone()
+        value[where] = odd
+        assert distance(value, expected) == math.inf and not judge(value, expected, 1.0).ok
+        assert judge(value, value.clone(), 1.0).ok and distance(value, value.clone()) == 0.0
+
+
+def test_numbers_at_the_end_of_fp32_are_told_apart():
+    huge = torch.full((64,), 3e38)
+    assert distance(-huge, huge) == pytest.approx(1.0) and not judge(-huge, huge, 1e-3).ok
+    vast = torch.full((64,), 1.7e308, dtype=torch.float64)
+    assert distance(-vast, vast) == math.inf and distance(vast.clone(), vast) == 0.0
+    tiny = torch.full((64,), 1e-28)
+    assert distance(2 * tiny, tiny) == pytest.approx(0.5) and distance(tiny.clone(), tiny) == 0.0
