@@ -36,8 +36,8 @@ class Item:
 
 # Bytes of GPU memory that a run needs for each byte of inputs, outputs and state in tier full, beside its contexts: three processes of the program
 # and as many of eager, compiled baselines, fp64 copies, the judge's own. What a call of PyTorch holds between its inputs and outputs, processes with
-# kernels of their own do not. Seen on an H200 alone on 2026-11-25: some 78 GiB for 8 of inputs, 90 (and 25 for copies in fp64 that nobody makes since) for
-# 6 of inputs and 6 of outputs, 46 for 16 in between; where memory is short pairs of processes are measured one after the other.
+# kernels of their own do not. Seen on an H200 on 2026-11-25: some 78 GiB for 8 of inputs, 90 (and 25 for copies in fp64 that nobody makes since)
+# for 6 of inputs and 6 of outputs, 46 for 16 in between; where memory is short pairs of processes are measured one after the other.
 PER_INPUT, PER_OUTPUT, PER_STATE, PER_BETWEEN, FIXED = 8.5, 5.5, 12.0, 4.0, 10 * 2**30
 
 
