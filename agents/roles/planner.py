@@ -64,7 +64,7 @@ def payload_of(compiled: Compiled, floor_ms: float | None) -> dict[str, Any]:
             "contract": "same shapes, strides and dtypes as the reference",
             "expected": group.expected,
             "floor_ms": rounded(group.floor_ms),
-            "expected_ms": rounded(expected_ms(group, compiled.figures)),
+            "expected_ms": rounded(expected_ms(group, compiled.figures, compiled.plan.precision)),
             "bound": bound_of(group, compiled.figures),
             "risk": "",
             "reason": group.reason[:300],
@@ -106,7 +106,8 @@ def says(compiled: Compiled, bytes_min: int | None, flops: int | None, floor_ms:
         if note:
             yield f"{note[0].upper()}{note[1:]}.\n"
     for group in compiled.plan.groups[:MAX_STEPS]:
-        cost = f"floor {duration(group.floor_ms)} ({bound_of(group, figures)}), expected {duration(expected_ms(group, figures))}"
+        expected = duration(expected_ms(group, figures, compiled.plan.precision))
+        cost = f"floor {duration(group.floor_ms)} ({bound_of(group, figures)}), expected {expected}"
         yield f"- {group.id}: {group.title}, {group.space}; {cost}. {group.reason}\n"
     if len(compiled.plan.groups) > MAX_STEPS:
         yield f"- and {len(compiled.plan.groups) - MAX_STEPS} more groups\n"

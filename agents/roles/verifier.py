@@ -91,7 +91,7 @@ def against_floors(situation: Situation, groups: Mapping[str, float]) -> list[st
     known = {group.id: group for group in compiled.plan.groups}
     said = []
     for name in sorted(groups, key=lambda name: -groups[name])[:SHOWN_GROUPS]:
-        floor, expected = known[name].floor_ms, expected_ms(known[name], compiled.figures)
+        floor, expected = known[name].floor_ms, expected_ms(known[name], compiled.figures, compiled.plan.precision)
         over = f", {groups[name] / floor:.1f} times its floor" if floor else ""
         said.append(f"{name} took {duration(groups[name])}{over} (expected {duration(expected)}).")
     return said

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import geometric_mean, median
+from statistics import geometric_mean, median, quantiles
 from typing import Any
 
 from bench.sweep.rows import BESIDE
@@ -105,7 +105,36 @@ def full_table(content: dict[str, Any]) -> str:
         if rows and each != "stitchcuda-ten":
             ordered = sorted(rows, key=lambda key: rows[key]["best"]["ratio"] if rows[key].get("best") else 0.0)
             said += [f"## {each}", "", table(DETAIL, [detail(key, rows[key]) for key in ordered]), ""]
+    said += ["## Own kernels against their floors", "", FLOORS, "", table(REACHED, of_floors(content["rows"])), ""]
     return "\n".join(said)
+
+
+REACHED = ["kernels that begin with", "groups", "median", "quartiles", "the same in bf16"]
+FLOORS = (
+    "How much of its floor (its bytes, or its products in the arithmetic that it uses, at the measured ceilings) a group's kernels reach, over all "
+    "groups of the winning programs with a floor of 20 us or more, where three or more begin with the same operator."
+)
+LEAST_FLOOR_MS, LEAST_GROUPS = 0.02, 3
+
+
+def of_floors(rows: dict[str, Row]) -> list[list[str]]:
+    """A line for each kind of kernel that three groups have, by their first operator; those that reach least first."""
+    found: dict[str, dict[str, list[float]]] = {}
+    for key, row in rows.items():
+        for group in row["groups"] if row["solved"] else ():
+            floor, realised = group.get("floor_ms") or 0.0, group.get("realised_ms")
+            if group["space"] == "own kernel" and realised and floor >= LEAST_FLOOR_MS:
+                kind = group["title"].partition(",")[0]
+                found.setdefault(kind, {}).setdefault(key.rsplit(" ", 1)[1], []).append(floor / realised)
+    lines = []
+    for kind, of in found.items():
+        exact = of.get("fp32-strict", [])
+        if len(exact) >= LEAST_GROUPS:
+            low, middle, high = (f"{100 * part:.0f}" for part in quantiles(exact, n=4, method="inclusive"))
+            narrow = of.get("bf16", [])
+            half = f"{100 * median(narrow):.0f} % ({len(narrow)})" if len(narrow) >= LEAST_GROUPS else "-"
+            lines.append((median(exact), [kind, str(len(exact)), f"{middle} %", f"{low} to {high} %", half]))
+    return [line for _, line in sorted(lines)]
 
 
 def chosen(rows: dict[str, Row], each: str) -> dict[str, Row]:

@@ -435,3 +435,19 @@ def test_a_sitting_beside_another_has_less_memory(tmp_path, checkout, monkeypatc
         arguments, arguments.rest = parser().parse_known_args(given)
         sitting(arguments)
     assert seen == [96.0, 30.0, 96.0]
+
+
+def test_kinds_of_kernels_against_their_floors():
+    def with_groups(*groups: tuple[str, str, float, float | None]) -> dict:
+        named = [dict(zip(("title", "space", "floor_ms", "realised_ms"), one, strict=True)) for one in groups]
+        return {**row(1.5, 1.1), "groups": named}
+
+    own, rows = "own kernel", {}
+    for number, realised in enumerate((2.0, 2.5, 4.0)):
+        rows[f"level1/{number}_a fp32-strict"] = with_groups(
+            ("convolution, ReLU", own, 1.0, realised), ("sum", own, 1.0, 1.0), ("tiny", own, 0.001, 0.002), ("cat", "pytorch", 1.0, None)
+        )
+        rows[f"level3/{number}_a bf16"] = with_groups(("convolution", own, 1.0, 5.0))
+    rows["level1/9_b fp32-strict"] = with_groups(("softmax", own, 1.0, 2.0))
+    rows["level1/10_c fp32-strict"] = {**row(None), "groups": [{"title": "sum", "space": own, "floor_ms": 1.0, "realised_ms": 9.0}]}
+    assert tables.of_floors(rows) == [["convolution", "3", "40 %", "32 to 45 %", "20 % (3)"], ["sum", "3", "100 %", "100 to 100 %", "-"]]
