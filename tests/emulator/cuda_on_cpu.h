@@ -76,11 +76,13 @@ inline int cudaMemsetAsync(void* at, int value, size_t bytes, cudaStream_t) { st
 namespace emulated {
 enum Waiting { RUNS, BLOCK, WARP, DONE };
 constexpr size_t STACK = 256 << 10;
+struct Copy { float* into; const float* from; int count; };  // from nowhere: zeros
 struct Fiber {
     jmp_buf place;                  // where it goes on: no system call, as swapcontext makes two for each turn
     std::unique_ptr<char[]> stack;  // not written to before it is used; the fiber stays on it from one block to the next
     Waiting waiting = DONE;
     int turn = 0;  // exchanges of its warp so far
+    std::vector<std::vector<Copy>> copies = std::vector<std::vector<Copy>>(1);  // on their way, a group each; the last one is not committed
 };
 struct Lane { unsigned words[16]; };
 inline std::vector<Fiber> fibers;
@@ -127,7 +129,7 @@ inline bool cooperative = false, spinning = false;  // whether other blocks run 
 inline int number = 0;                              // of the block, among those that run together
 inline int looked = 0;                              // fibers that ran only to look again, since one did more
 inline void begin(int count) {
-    for (int at = 0; at < count; ++at) fibers[at].waiting = RUNS, fibers[at].turn = 0;
+    for (int at = 0; at < count; ++at) fibers[at].waiting = RUNS, fibers[at].turn = 0, fibers[at].copies.assign(1, {});
 }
 [[noreturn]] inline void stuck(const char* who) {
     std::fprintf(stderr, "emulated: %s wait for each other in different places\n", who);
@@ -301,10 +303,21 @@ template <class T> T __ldcs(const T* at) { return *at; }
 template <class T> void __stcs(T* at, T value) { *at = value; }
 
 // Twins of device functions that are written in PTX; translate.py drops the originals.
-inline void copy_async4(float* into, const float* from, bool inside) { *into = inside ? *from : 0.0f; }
+// An asynchronous copy is made anywhen between its statement and the wait for its group. Every second thread's are made as soon, the others' as late as
+// that: so a place that is written too early shows, and one that is read too early.
+namespace emulated {
+inline void made(const Copy& copy) {
+    for (int at = 0; at < copy.count; ++at) copy.into[at] = copy.from ? copy.from[at] : 0.0f;
+}
+inline void copy(float* into, const float* from, int count) {
+    if (now % 2) fibers[now].copies.back().push_back({into, from, count});
+    else made({into, from, count});
+}
+}  // namespace emulated
+inline void copy_async4(float* into, const float* from, bool inside) { emulated::copy(into, inside ? from : nullptr, 1); }
 inline void copy_async16(float* into, const float* from, bool inside) {
     if ((uintptr_t)into % 16 || (inside && (uintptr_t)from % 16)) { std::fprintf(stderr, "emulated: 16 bytes are copied off their alignment\n"); std::abort(); }
-    for (int at = 0; at < 4; ++at) into[at] = inside ? from[at] : 0.0f;
+    emulated::copy(into, inside ? from : nullptr, 4);
 }
 inline float4 read_fresh(const float* at) {
     const float4 value = *(const float4*)at;
@@ -314,8 +327,14 @@ inline float4 read_fresh(const float* at) {
 }
 template <class T> void settle(T&) {}
 inline void write_fresh(float* at, float value) { *at = value; }
-inline void copies_commit() {}
-template <int LEFT> void copies_wait() {}
+inline void copies_commit() { emulated::fibers[emulated::now].copies.emplace_back(); }
+template <int LEFT> void copies_wait() {
+    auto& copies = emulated::fibers[emulated::now].copies;
+    while ((int)copies.size() > LEFT + 1) {
+        for (const auto& copy : copies.front()) emulated::made(copy);
+        copies.erase(copies.begin());
+    }
+}
 // A tensor core's sum: products exact, the whole cut off (not rounded) to 24 bits, which is the worst that was reported of it.
 inline float cut_off(double value) {
     const float near = (float)value;

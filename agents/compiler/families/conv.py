@@ -195,7 +195,7 @@ class Conv:
         at = f"{wide}(batch * {shape.rows} + row)" if shape.batches > 1 else f"{wide}row"
         printing = Printing(
             parameters=parameters([*arguments, Argument("a", "", "float32", 0, read=True)], "__restrict__"),
-            names=", ".join([*(argument.name for argument in arguments), "a"]), setup=setup, loads=[*loads, *gather], columns=columns,
+            names=", ".join([*(argument.name for argument in arguments), "a"]), setup=setup, load_a=loads, load_b=gather, columns=columns,
             rows=rows, tail=tail, elements=f"{at} * {shape.columns} + column", steps="steps" if found.phases > 1 else "",
         )  # fmt: skip
         printed = Printed(

@@ -98,13 +98,9 @@ class Matmul:
         product = found.product
         tile = tensor_cores.tile_of(work, product)
         pitches = tensor_cores.pitches(product, tile)
-        setup, loads = [], []
-        for name, operand, start, height, pitch in (
-            ("a", found.a, "row0", tile.rows, pitches[0]),
-            ("b", found.b, "column0", tile.columns, pitches[1]),
-        ):
-            setup += operand_setup(name, operand, start)
-            loads += operand_loads(name, operand, start, height, pitch, tile)
+        setup = [*operand_setup("a", found.a, "row0"), *operand_setup("b", found.b, "column0")]
+        load_a = operand_loads("a", found.a, "row0", tile.rows, pitches[0], tile)
+        load_b = operand_loads("b", found.b, "column0", tile.columns, pitches[1], tile)
         own = [("a", found.names[0]), ("b", found.names[1]), *([("bias", found.bias)] if found.bias else [])]
         arguments = work.arguments(*own)
         texts = [*(["batch"] if product.batches > 1 else []), "row", "column"]
@@ -115,7 +111,7 @@ class Matmul:
         wide = "(long)" if product.rows * product.columns * product.batches >= 2**31 else ""
         at = f"{wide}(batch * {product.rows} + row)" if product.batches > 1 else f"{wide}row"
         printing = Printing(
-            parameters=parameters(arguments, "__restrict__"), names=", ".join(a.name for a in arguments), setup=setup, loads=loads,
+            parameters=parameters(arguments, "__restrict__"), names=", ".join(a.name for a in arguments), setup=setup, load_a=load_a, load_b=load_b,
             columns=columns, rows=[], tail=tail, elements=f"{at} * {product.columns} + column",
         )  # fmt: skip
         shape = f"{product.rows} x {product.depth} by {product.depth} x {product.columns}" + (

@@ -13,13 +13,15 @@ RESIDENT = 2  # blocks that can share a multiprocessor where registers allow it
 
 @dataclass
 class Printing:
-    """What a family gives for its product: `loads` are the statements that start the copies of one stage (they see `to_a`, `to_b` and `step`),
-    `setup` the declarations before them, `tail` the statements for one element, in which `row` and `column` are known and `value` is the sum."""
+    """What a family gives for its product: `load_a` and `load_b` are the statements that start the copies of one stage of an operand (they see `step`
+    and `to_a`, or `to_b`), `setup` the declarations before them, `tail` the statements for one element, in which `row` and `column` are known and
+    `value` is the sum."""
 
     parameters: str  # of the kernel and the launcher
     names: str
     setup: list[str]
-    loads: list[str]
+    load_a: list[str]
+    load_b: list[str]
     columns: list[str]  # declarations of what the tail needs of a column, once a thread
     rows: list[str]  # of a row, once an element
     tail: list[str]  # over `value`
@@ -44,17 +46,24 @@ def kernel_source(name: str, work: Work, product: Product, printing: Printing) -
     count = printing.steps or str(product.steps)
     if split > 1:
         body.append(f"const int first = blockIdx.z * {steps}, last = first + {steps} < {count} ? first + {steps} : {count};")
-    call, indent = ("tile.bring", "    ") if tile.group else ("tile.run", "")
     count = "last - first" if split > 1 else count
+    moved = ["    step += first;"] if split > 1 else []
+    load_a, load_b = ([f"    {line}" for line in lines] for lines in (printing.load_a, printing.load_b))
     if tile.group:
-        body.append(f"if (threadIdx.x < {tile.loaders}) {{")
-        body.append(f"    registers_give<{warpgroup.REGISTERS[0]}>();")
-    body.append(f"{indent}{call}(memory, {count}, [&](float* to_a, float* to_b, int step) {{")
-    body += [f"{indent}    step += first;"] if split > 1 else []
-    body += [f"{indent}    {line}" for line in printing.loads]
-    body.append(f"{indent}}});")
-    if tile.group:
-        body += ["    return;", "}", f"registers_take<{warpgroup.REGISTERS[1]}>();", f"tile.multiply(memory, {count});"]
+        body += [f"if (threadIdx.x < {tile.loaders}) {{", f"    registers_give<{warpgroup.REGISTERS[0]}>();"]
+        loads = [
+            f"tile.bring(memory, {count}, [&](float* to_a, int step) {{",
+            *moved,
+            *load_a,
+            "}, [&](float* to_b, int step) {",
+            *moved,
+            *load_b,
+            "});",
+        ]
+        body += [*(f"    {line}" for line in loads), "    return;", "}"]
+        body += [f"registers_take<{warpgroup.REGISTERS[1]}>();", f"tile.multiply(memory, {count});"]
+    else:
+        body += [f"tile.run(memory, {count}, [&](float* to_a, float* to_b, int step) {{", *moved, *load_a, *load_b, "});"]
     body += ["tile.put(memory);", f"const int column = column0 + threadIdx.x % {tile.columns};"]
     if product.columns % tile.columns:
         body.append(f"if (column >= {product.columns}) return;")

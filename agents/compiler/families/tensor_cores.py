@@ -144,23 +144,26 @@ def pitches(product: Product, tile: Tile) -> tuple[int, int]:
     return DEPTH + 4 if product.a_depth_inner else tile.rows + 8, DEPTH + 4 if product.b_depth_inner else tile.columns + 8
 
 
-def stage_floats(product: Product, tile: Tile) -> int:
+def stage_floats(product: Product, tile: Tile) -> tuple[int, int]:
+    """Of `a` and of `b`."""
     a, b = pitches(product, tile)
-    return a * (tile.rows if product.a_depth_inner else DEPTH) + b * (tile.columns if product.b_depth_inner else DEPTH)
+    return a * (tile.rows if product.a_depth_inner else DEPTH), b * (tile.columns if product.b_depth_inner else DEPTH)
 
 
 def stages_of(work: Work, product: Product, tile: Tile) -> int:
     wanted = work.knob("stages", warpgroup.STAGES if tile.group else STAGES)
-    return max(2, min(wanted, (SHARED_BYTES - 4 * cut_floats(tile)) // (4 * stage_floats(product, tile))))
+    return max(2, min(wanted, (SHARED_BYTES // 4 - further_floats(product, tile)) // sum(stage_floats(product, tile))))
 
 
-def cut_floats(tile: Tile) -> int:
-    return tile.columns * warpgroup.CUT_FLOATS if tile.group else 0
+def further_floats(product: Product, tile: Tile) -> int:
+    """Beside the stages: of warpgroups one more of `a`, and what is cut of `b`."""
+    return stage_floats(product, tile)[0] + tile.columns * warpgroup.CUT_FLOATS if tile.group else 0
 
 
 def shared_bytes(work: Work, product: Product, tile: Tile) -> int:
     """Of the stages, or of the finished tile that takes their place."""
-    return 4 * max(stages_of(work, product, tile) * stage_floats(product, tile) + cut_floats(tile), tile.rows * (tile.columns + 8))
+    operands = stages_of(work, product, tile) * sum(stage_floats(product, tile)) + further_floats(product, tile)
+    return 4 * max(operands, tile.rows * (tile.columns + 8))
 
 
 def tile_type(work: Work, product: Product, tile: Tile) -> str:

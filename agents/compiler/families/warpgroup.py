@@ -3,7 +3,9 @@
 Same arithmetic: operands cut in two TF32 numbers, three products, sums that leave the tensor core after every stage. Half of a block's warps bring
 the operands and cut `b`, which then stands in shared memory as the hardware reads it: of every four elements of depth the columns follow each other,
 16 bytes each. The other warps are warpgroups that multiply, 64 rows by 128 columns each, with their part of `a` in registers; while one adds its sums
-up, the products of the other go on. Measured at 1.8 times cuBLAS's fp32 for large products on an H200, with a fifth of its error.
+up, the products of the other go on. Measured at 1.8 times cuBLAS's fp32 for large products on an H200, with a fifth of its error. Copies are as many
+stages ahead as there are: where a stage's place was one for both operands, and free only when it had been multiplied, a tile of 64 x 256, which has
+memory for two, began the copies of each stage when it needed them.
 """
 
 from __future__ import annotations
@@ -84,45 +86,59 @@ template <int COUNT> __device__ __forceinline__ void registers_take() {
 // 128. Sums over a stage stay in the tensor cores.
 template <int M, int N, int STAGES, bool A_DEPTH_INNER, bool B_DEPTH_INNER> struct GroupTile {
     static constexpr int DEPTH = 32, A_PITCH = A_DEPTH_INNER ? DEPTH + 4 : M + 8, B_PITCH = B_DEPTH_INNER ? DEPTH + 4 : N + 8;
-    static constexpr int A_FLOATS = A_PITCH * (A_DEPTH_INNER ? M : DEPTH), STAGE = A_FLOATS + B_PITCH * (B_DEPTH_INNER ? N : DEPTH);
+    static constexpr int A_FLOATS = A_PITCH * (A_DEPTH_INNER ? M : DEPTH), B_FLOATS = B_PITCH * (B_DEPTH_INNER ? N : DEPTH);
     static constexpr int LOADERS = 256, MULTIPLIERS = M / 64 * (N / 128) * 128, THREADS = LOADERS + MULTIPLIERS;
     static constexpr int PITCH = N + 8, CUT = N * DEPTH;  // of `b` cut: high, then low
-    static constexpr int LOADED = 1, DONE = 2, FILLED = 4, EMPTIED = 6;  // barriers; of the last two one for each half of what is cut
+    static constexpr int LOADED = 1, DONE = 2, TAKEN = 3, FILLED = 4, EMPTIED = 6;  // barriers; of the last two one for each half of what is cut
     float sum[64] = {};
     const int row = threadIdx.x / 128 % (M / 64) * 64 + threadIdx.x % 128 / 32 * 16, column = (threadIdx.x - LOADERS) / 128 / (M / 64) * 128;
     const int group = threadIdx.x % 32 / 4, within = threadIdx.x % 4;  // where the lane's elements of a fragment lie
 
-    // `load(a, b, step)` starts the copies of one stage.
-    template <class Load> __device__ __forceinline__ void bring(float* memory, int steps, const Load& load) {
-        float* const ready = memory + STAGES * STAGE;
+    // Where a stage's operands lie. `b` has gone as soon as it is cut, `a` only when it has been multiplied: it has a place more.
+    __device__ __forceinline__ static float* a_of(float* memory, int step) { return memory + step % (STAGES + 1) * A_FLOATS; }
+    __device__ __forceinline__ static float* b_of(float* memory, int step) {
+        return memory + (STAGES + 1) * A_FLOATS + step % STAGES * B_FLOATS;
+    }
+    __device__ __forceinline__ static float* cut_of(float* memory, int step) {
+        return memory + (STAGES + 1) * A_FLOATS + STAGES * B_FLOATS + step % 2 * 2 * CUT;
+    }
+
+    // `load_a(a, step)` and `load_b(b, step)` start the copies of a stage.
+    template <class LoadA, class LoadB> __device__ __forceinline__ void bring(float* memory, int steps, const LoadA& load_a, const LoadB& load_b) {
         for (int step = 0; step < STAGES; ++step) {
-            if (step < steps) load(memory + step * STAGE, memory + step * STAGE + A_FLOATS, step);
+            if (step < steps) {
+                load_a(a_of(memory, step), step);
+                load_b(b_of(memory, step), step);
+            }
             copies_commit();
         }
         for (int step = 0; step < steps; ++step) {
-            if (step >= 2) {
-                barrier_wait(EMPTIED + step % 2, THREADS);  // the stage before the last has been multiplied
-                const int free = step - 2, next = free + STAGES;
-                if (next < steps) load(memory + free % STAGES * STAGE, memory + free % STAGES * STAGE + A_FLOATS, next);
+            if (step >= 2) barrier_wait(EMPTIED + step % 2, THREADS);  // the stage before the last has been multiplied
+            if (step >= 1) {
+                const int next = step - 1 + STAGES;  // whose `b` is on its way
+                if (next < steps) load_a(a_of(memory, next), next);
                 copies_commit();
             }
-            copies_wait<STAGES - 2>();
+            copies_wait<STAGES - 1>();
             barrier_wait(LOADED, LOADERS);
-            cut_b(memory + step % STAGES * STAGE + A_FLOATS, ready + step % 2 * 2 * CUT);
+            cut_b(b_of(memory, step), cut_of(memory, step));
             shared_memory_for_tensor_cores();
             barrier_arrive(FILLED + step % 2, THREADS);
+            if (step + STAGES < steps) {
+                barrier_wait(TAKEN, LOADERS);
+                load_b(b_of(memory, step), step + STAGES);
+            }
         }
         copies_wait<0>();
     }
 
-    __device__ __forceinline__ void multiply(const float* memory, int steps) {
-        const float* const ready = memory + STAGES * STAGE;
+    __device__ __forceinline__ void multiply(float* memory, int steps) {
         for (int step = 0; step < steps; ++step) {
             unsigned high[4][4], low[4][4];  // of `a`
             float part[64];
             barrier_wait(FILLED + step % 2, THREADS);
-            cut_a(memory + step % STAGES * STAGE, high, low);
-            start(part, high, low, ready + step % 2 * 2 * CUT);
+            cut_a(a_of(memory, step), high, low);
+            start(part, high, low, cut_of(memory, step));
             group_wait(part);
             if (step + 2 < steps) barrier_arrive(EMPTIED + step % 2, THREADS);
 #pragma unroll

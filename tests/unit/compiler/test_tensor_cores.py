@@ -135,6 +135,41 @@ def test_a_convolution_of_warpgroups(emulated, task):
     found.check()
 
 
+DEEP = {  # nine stages and more, so that every place of the rings is used again
+    "both-rows": ("F.linear(x, self.w)", "torch.randn(40, 330)", "self.w = nn.Parameter(torch.randn(70, 330))"),
+    "rows-and-columns": ("x @ self.w", "torch.randn(40, 330)", "self.w = nn.Parameter(torch.randn(330, 70))"),
+    "columns-and-rows": ("x.t() @ self.w.t()", "torch.randn(330, 40)", "self.w = nn.Parameter(torch.randn(70, 330))"),
+    "convolution": ("self.conv(x)", "torch.randn(1, 32, 5, 6)", "self.conv = nn.Conv2d(32, 24, 3, padding=1)"),
+}
+
+
+@pytest.mark.parametrize("name", DEEP)
+@pytest.mark.parametrize(("tile", "stages"), [(7, 2), (7, 3), (7, 4), (8, 2)])
+def test_deep_products_of_warpgroups(emulated, task, name, tile, stages):
+    call, inputs, init = DEEP[name]
+    found = emulated(task(f"return {call}", inputs, init), Options(knobs={"tile": tile, "stages": stages, "split": 1}))
+    assert f", {stages}, " in found.text.partition("GroupTile<")[2][:30]
+    found.check()
+
+
+FAULTS = {
+    "b-is-loaded-before-it-is-cut": ("barrier_wait(TAKEN, LOADERS);", ""),
+    "a-stage-is-not-waited-for": ("copies_wait<STAGES - 1>();", "copies_wait<STAGES>();"),
+    "a-is-loaded-before-it-is-multiplied": ("step % (STAGES + 1) * A_FLOATS", "step % STAGES * A_FLOATS"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_emulator_sees_what_the_barriers_are_for(compiled, task, fault):
+    call, inputs, init = DEEP["both-rows"]
+    found = compiled(task(f"return {call}", inputs, init), figures=SMALL, options=Options(knobs={"tile": 8, "split": 1}))
+    right, wrong = FAULTS[fault]
+    assert right in found.text
+    found.text = as_cpp(found.text.replace(right, wrong))
+    with pytest.raises(AssertionError):
+        found.check()
+
+
 def test_warpgroups_are_for_their_architecture_alone(compiled, task):
     source = task("return x @ self.w", "torch.randn(70, 530)", "self.w = nn.Parameter(torch.randn(530, 76))")
     other = SMALL.model_copy(update={"capability": (10, 0)})
