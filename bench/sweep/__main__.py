@@ -27,9 +27,7 @@ from bench.sweep.tasks import ROOT, USUAL, Item, NoSuchTasks, items, needs, sets
 
 LONG = 300.0  # seconds
 LARGE = 60 * 2**30  # bytes of a device
-SHARED = (
-    0.96  # of a device's memory, to be given to runs by their largest moments: of 120 GiB given away 82 were in use on average, 113 in 19 looks of 20
-)
+SHARED = 0.96  # of a device's memory, by runs' largest moments, which do not come together: of 120 GiB given away 82 were in use on average
 ENOUGH = 1.2  # times what a run took until it was interrupted: a sitting that may see its end
 UNLUCKY = ("inconclusive", "infrastructure_error", "unconfirmed")  # says nothing about the compiler
 
