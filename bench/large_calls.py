@@ -17,7 +17,6 @@ import pstats
 import random
 import secrets
 import sys
-import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable
@@ -162,12 +161,7 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.draws < 2 or arguments.sides < 2:
         parser.error("--draws and --sides are 2 or more")
-    with tempfile.TemporaryDirectory(prefix="large-calls-") as data:
-        bench = Calls(arguments, Path(data))
-        try:
-            bench.run()
-        finally:
-            bench.pool.close()
+    Calls.once(arguments)
     return 0
 
 

@@ -167,6 +167,16 @@ class Bench:
         self.pool = Pool(self.device, self.limits, spares=0)
         self.data_dir = data_dir
 
+    @classmethod
+    def once(cls, arguments: argparse.Namespace) -> None:
+        """With a data folder of its own, of which nothing stays."""
+        with tempfile.TemporaryDirectory(prefix="sides-") as data:
+            bench = cls(arguments, Path(data))
+            try:
+                bench.run()
+            finally:
+                bench.pool.close()
+
     def run(self) -> None:
         task = self.arguments.task
         source = TASKS[task] if task in TASKS else Path(task).read_text()
@@ -285,12 +295,7 @@ def main() -> int:
     arguments.ways = arguments.ways.split(",") if arguments.ways else WAYS if arguments.beside else WAYS[:2]
     if unknown := [way for way in arguments.ways if way not in WAYS]:
         parser.error(f"--ways: there is no {unknown[0]!r}, there are {', '.join(WAYS)}")
-    with tempfile.TemporaryDirectory(prefix="sides-") as data:
-        bench = Bench(arguments, Path(data))
-        try:
-            bench.run()
-        finally:
-            bench.pool.close()
+    Bench.once(arguments)
     return 0
 
 

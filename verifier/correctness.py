@@ -95,7 +95,7 @@ def distance(value: torch.Tensor, expected: torch.Tensor) -> float:
 def _finite_distance(a: torch.Tensor, b: torch.Tensor) -> float | None:
     """The same for two tensors of one type, fp32 or less, in half the passes; null where an element is not finite. The difference of two close
     numbers is exact in their own type, and the quotient needs no more digits than it is shown with."""
-    if not b.numel() or not math.isfinite(length(a)) or not math.isfinite(size := length(b)):
+    if not b.numel() or not math.isfinite(euclidean(a)) or not math.isfinite(size := euclidean(b)):
         return None
     rms, worst = size / math.sqrt(b.numel()), 0.0
     for begin in range(0, b.numel(), chunk(b)):
@@ -110,11 +110,11 @@ def _finite_distance(a: torch.Tensor, b: torch.Tensor) -> float | None:
     return worst
 
 
-def length(flat: torch.Tensor, step: int | None = None) -> float:
-    """The Euclidean norm of a tensor of one axis, fp32 or less; not finite where an element is not. In fp64 piece by piece, as `vector_norm` widens
-    all that it is given in memory of its own; of more than one piece on a GPU in fp32 first, which reads it once instead of five times and is
-    right to some millionths, and in fp64 where squares may have gone beyond fp32's range."""
-    step = step or chunk(flat)
+def euclidean(flat: torch.Tensor) -> float:
+    """The norm of a tensor of one axis, fp32 or less; not finite where an element is not. In fp64 piece by piece, as `vector_norm` widens all that it
+    is given in memory of its own; of more than one piece on a GPU in fp32 first, which reads it once instead of five times and is right to some
+    millionths, and in fp64 where squares may have gone beyond fp32's range."""
+    step = chunk(flat)
     pieces = range(0, flat.numel(), step)
     for kind in (torch.float32, torch.float64) if flat.is_cuda and len(pieces) > 1 else (torch.float64,):
         parts = [torch.linalg.vector_norm(flat[begin : begin + step], dtype=kind) for begin in pieces]
@@ -124,12 +124,14 @@ def length(flat: torch.Tensor, step: int | None = None) -> float:
     return found
 
 
-def equal(left: torch.Tensor, right: torch.Tensor) -> bool:
-    """`torch.equal`, piece by piece where it would keep a mask of gigabytes."""
-    if left.shape != right.shape or left.numel() <= chunk(left) or not (left.is_contiguous() and right.is_contiguous()):
-        return torch.equal(left, right)
-    a, b, step = left.view(-1), right.view(-1), chunk(left)
-    return all(torch.equal(a[begin : begin + step], b[begin : begin + step]) for begin in range(0, a.numel(), step))
+def same_values(left: torch.Tensor, right: torch.Tensor) -> bool:
+    """Whether two tensors of one type are equal, where NaN equals NaN; piece by piece, as a mask of the whole may be gigabytes."""
+    if left.shape != right.shape:
+        return False
+    step, whole = chunk(left), [(left, right)]
+    if left.numel() > step and left.is_contiguous() and right.is_contiguous():
+        whole = list(zip(left.view(-1).split(step), right.view(-1).split(step), strict=True))
+    return all(torch.equal(a, b) or (a.is_floating_point() and bool(((a == b) | (a.isnan() & b.isnan())).all())) for a, b in whole)
 
 
 def _flat(tensor: torch.Tensor) -> torch.Tensor:

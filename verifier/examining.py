@@ -9,7 +9,7 @@ import torch
 from verifier.asking import Party
 from verifier.batches import judgements
 from verifier.comparison import compare_outputs, finite
-from verifier.correctness import NORM
+from verifier.correctness import NORM, same_values
 from verifier.expectation import Expected
 from verifier.fingerprint import Fingerprint
 from verifier.layout import leaf_names, read_specs
@@ -92,8 +92,4 @@ def equal(left: torch.Tensor | Fingerprint, right: torch.Tensor | Fingerprint) -
     """NaN equals NaN."""
     if isinstance(left, Fingerprint) or isinstance(right, Fingerprint):
         return left == right
-    if left.shape != right.shape or left.dtype != right.dtype:
-        return False
-    if torch.equal(left, right):
-        return True
-    return left.is_floating_point() and bool(((left == right) | (left.isnan() & right.isnan())).all())
+    return left.dtype == right.dtype and same_values(left, right)

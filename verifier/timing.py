@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from verifier.asking import Party
-from verifier.correctness import equal
+from verifier.correctness import same_values
 from verifier.fingerprint import Fingerprint, fingerprint
 from verifier.idleness import Watch, ending, pause
 from verifier.layout import Spec, place, read_specs, view
@@ -119,7 +119,7 @@ class Caller:
         self.previous = specs if fits and (reread or not later) else []
         arena = party.arenas["in"].bytes
         intact = [
-            _same_bytes(view(arena, spec, offset), tensor)
+            same_values(view(arena, spec, offset), tensor)
             for tensor, spec, offset in zip(values.tensors, values.specs, message["offsets"], strict=True)
         ]
         device.sync()  # what was copied above is, before the party is asked to write there
@@ -150,12 +150,6 @@ def kept(tensor: torch.Tensor, copy: bool = False) -> torch.Tensor | Fingerprint
     if large(tensor.nbytes):
         return fingerprint(tensor)
     return tensor.clone(memory_format=torch.preserve_format) if copy else tensor
-
-
-def _same_bytes(left: torch.Tensor, right: torch.Tensor) -> bool:
-    if equal(left, right):
-        return True
-    return left.is_floating_point() and bool(((left == right) | (left.isnan() & right.isnan())).all())
 
 
 @dataclass

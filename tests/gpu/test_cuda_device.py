@@ -86,7 +86,8 @@ def test_the_reference_can_be_profiled_too(run):
 
 def test_the_graph_of_a_model_that_replaces_its_state_stays_right():
     """The tensor that the graph writes to has another in its place by the time of the replay, and its memory was given back."""
-    torch = pytest.importorskip("torch")
+    import torch
+
     from verifier.devices.cuda_graph import Graphed
 
     class Cell(torch.nn.Module):
