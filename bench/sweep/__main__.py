@@ -94,7 +94,7 @@ def parser() -> argparse.ArgumentParser:
         "--memory",
         type=float,
         metavar="GIB",
-        help=f"of each device for this sitting (default: {SHARED:.0%} of it): the rest is left to another one beside, with other options",
+        help=f"of each device for this sitting (default: {SHARED:.0%}% of it): the rest is left to another one beside, with other options",
     )
     run.add_argument(
         "--spares",
