@@ -152,17 +152,18 @@ def stage_floats(product: Product, tile: Tile) -> tuple[int, int]:
 
 def stages_of(work: Work, product: Product, tile: Tile) -> int:
     wanted = work.knob("stages", warpgroup.STAGES if tile.group else STAGES)
-    return max(2, min(wanted, (SHARED_BYTES // 4 - further_floats(product, tile)) // sum(stage_floats(product, tile))))
+    return max(2, min(wanted, (SHARED_BYTES // 4 - cut_floats(tile)) // sum(stage_floats(product, tile))))
 
 
-def further_floats(product: Product, tile: Tile) -> int:
-    """Beside the stages: of warpgroups one more of `a`, and what is cut of `b`."""
-    return stage_floats(product, tile)[0] + tile.columns * warpgroup.CUT_FLOATS if tile.group else 0
+def cut_floats(tile: Tile) -> int:
+    return tile.columns * warpgroup.CUT_FLOATS if tile.group else 0
 
 
 def shared_bytes(work: Work, product: Product, tile: Tile) -> int:
     """Of the stages, or of the finished tile that takes their place."""
-    operands = stages_of(work, product, tile) * sum(stage_floats(product, tile)) + further_floats(product, tile)
+    a, b = stage_floats(product, tile)
+    stages = stages_of(work, product, tile)
+    operands = warpgroup.places_of_a(stages) * a + stages * b + cut_floats(tile) if tile.group else stages * (a + b)
     return 4 * max(operands, tile.rows * (tile.columns + 8))
 
 

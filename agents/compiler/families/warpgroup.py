@@ -3,9 +3,9 @@
 Same arithmetic: operands cut in two TF32 numbers, three products, sums that leave the tensor core after every stage. Half of a block's warps bring
 the operands and cut `b`, which then stands in shared memory as the hardware reads it: of every four elements of depth the columns follow each other,
 16 bytes each. The other warps are warpgroups that multiply, 64 rows by 128 columns each, with their part of `a` in registers; while one adds its sums
-up, the products of the other go on. Measured at 1.8 times cuBLAS's fp32 for large products on an H200, with a fifth of its error. Copies are as many
-stages ahead as there are: where a stage's place was one for both operands, and free only when it had been multiplied, a tile of 64 x 256, which has
-memory for two, began the copies of each stage when it needed them.
+up, the products of the other go on. Measured at 1.8 times cuBLAS's fp32 for large products on an H200, with a fifth of its error. A tile of 64 x 256
+has memory for two stages, and loads `b` again as soon as it is cut: 1 to 20 % faster than beginning copies when they are needed. With the four
+stages of 128 x 128 that was 3 to 7 % slower than waiting for the products (`bench/results/products-at-once-h200.json`).
 """
 
 from __future__ import annotations
@@ -16,6 +16,11 @@ CUT_FLOATS = 4 * 32  # of shared memory for each column: two stages of `b`, high
 STAGES = 4
 REGISTERS = 56, 200  # of a thread that loads, and of one that multiplies: together those of the whole multiprocessor
 ARCHITECTURE = (9, 0)
+
+
+def places_of_a(stages: int) -> int:
+    """As `GroupTile` has them in shared memory."""
+    return 3 if stages == 2 else stages
 
 
 def _places(first: int, count: int) -> str:
@@ -94,13 +99,14 @@ template <int M, int N, int STAGES, bool A_DEPTH_INNER, bool B_DEPTH_INNER> stru
     const int row = threadIdx.x / 128 % (M / 64) * 64 + threadIdx.x % 128 / 32 * 16, column = (threadIdx.x - LOADERS) / 128 / (M / 64) * 128;
     const int group = threadIdx.x % 32 / 4, within = threadIdx.x % 4;  // where the lane's elements of a fragment lie
 
-    // Where a stage's operands lie. `b` has gone as soon as it is cut, `a` only when it has been multiplied: it has a place more.
-    __device__ __forceinline__ static float* a_of(float* memory, int step) { return memory + step % (STAGES + 1) * A_FLOATS; }
-    __device__ __forceinline__ static float* b_of(float* memory, int step) {
-        return memory + (STAGES + 1) * A_FLOATS + step % STAGES * B_FLOATS;
-    }
+    // Where a stage's operands lie. `b` could go as soon as it is cut, `a` only when it has been multiplied. With three stages and more both are
+    // loaded again then; with two, nothing would be on its way while one is multiplied: `b` is loaded at once, and `a` has a place more.
+    static constexpr bool AT_ONCE = STAGES == 2;
+    static constexpr int A_PLACES = AT_ONCE ? 3 : STAGES, AHEAD = AT_ONCE ? 1 : STAGES - 2;  // stages on their way while one is cut
+    __device__ __forceinline__ static float* a_of(float* memory, int step) { return memory + step % A_PLACES * A_FLOATS; }
+    __device__ __forceinline__ static float* b_of(float* memory, int step) { return memory + A_PLACES * A_FLOATS + step % STAGES * B_FLOATS; }
     __device__ __forceinline__ static float* cut_of(float* memory, int step) {
-        return memory + (STAGES + 1) * A_FLOATS + STAGES * B_FLOATS + step % 2 * 2 * CUT;
+        return memory + A_PLACES * A_FLOATS + STAGES * B_FLOATS + step % 2 * 2 * CUT;
     }
 
     // `load_a(a, step)` and `load_b(b, step)` start the copies of a stage.
@@ -114,17 +120,20 @@ template <int M, int N, int STAGES, bool A_DEPTH_INNER, bool B_DEPTH_INNER> stru
         }
         for (int step = 0; step < steps; ++step) {
             if (step >= 2) barrier_wait(EMPTIED + step % 2, THREADS);  // the stage before the last has been multiplied
-            if (step >= 1) {
-                const int next = step - 1 + STAGES;  // whose `b` is on its way
-                if (next < steps) load_a(a_of(memory, next), next);
+            if (step >= STAGES - AHEAD) {
+                const int next = step + AHEAD;
+                if (next < steps) {
+                    load_a(a_of(memory, next), next);
+                    if (!AT_ONCE) load_b(b_of(memory, next), next);
+                }
                 copies_commit();
             }
-            copies_wait<STAGES - 1>();
+            copies_wait<AHEAD>();
             barrier_wait(LOADED, LOADERS);
             cut_b(b_of(memory, step), cut_of(memory, step));
             shared_memory_for_tensor_cores();
             barrier_arrive(FILLED + step % 2, THREADS);
-            if (step + STAGES < steps) {
+            if (AT_ONCE && step + STAGES < steps) {
                 barrier_wait(TAKEN, LOADERS);
                 load_b(b_of(memory, step), step + STAGES);
             }

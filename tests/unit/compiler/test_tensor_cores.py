@@ -153,17 +153,19 @@ def test_deep_products_of_warpgroups(emulated, task, name, tile, stages):
 
 
 FAULTS = {
-    "b-is-loaded-before-it-is-cut": ("barrier_wait(TAKEN, LOADERS);", ""),
-    "a-stage-is-not-waited-for": ("copies_wait<STAGES - 1>();", "copies_wait<STAGES>();"),
-    "a-is-loaded-before-it-is-multiplied": ("step % (STAGES + 1) * A_FLOATS", "step % STAGES * A_FLOATS"),
+    "b-is-loaded-before-it-is-cut": (8, "barrier_wait(TAKEN, LOADERS);", ""),
+    "a-is-loaded-before-it-is-multiplied": (8, "step % A_PLACES * A_FLOATS", "step % STAGES * A_FLOATS"),
+    "one-of-two-stages-is-not-waited-for": (8, "copies_wait<AHEAD>();", "copies_wait<AHEAD + 1>();"),
+    "one-of-four-stages-is-not-waited-for": (7, "copies_wait<AHEAD>();", "copies_wait<AHEAD + 1>();"),
+    "a-stage-is-loaded-before-it-is-multiplied": (7, ": STAGES - 2;", ": STAGES - 1;"),
 }
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_the_emulator_sees_what_the_barriers_are_for(compiled, task, fault):
     call, inputs, init = DEEP["both-rows"]
-    found = compiled(task(f"return {call}", inputs, init), figures=SMALL, options=Options(knobs={"tile": 8, "split": 1}))
-    right, wrong = FAULTS[fault]
+    tile, right, wrong = FAULTS[fault]
+    found = compiled(task(f"return {call}", inputs, init), figures=SMALL, options=Options(knobs={"tile": tile, "split": 1}))
     assert right in found.text
     found.text = as_cpp(found.text.replace(right, wrong))
     with pytest.raises(AssertionError):
