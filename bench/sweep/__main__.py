@@ -21,12 +21,11 @@ from pathlib import Path
 from bench.sweep import tables
 from bench.sweep.accepting import accept
 from bench.sweep.rows import dumped
-from bench.sweep.running import FEW_SPARES, LAST_SECONDS, MANY, WORTH_BEGINNING, Sitting, memory_of
+from bench.sweep.running import FEW_SPARES, LARGE, LAST_SECONDS, MANY, WORTH_BEGINNING, Sitting, memory_of
 from bench.sweep.store import PROGRAMS, ROWS, Store, gathered, merged, packed, write
 from bench.sweep.tasks import ROOT, USUAL, Item, NoSuchTasks, items, needs, sets_of
 
 LONG = 300.0  # seconds
-LARGE = 60 * 2**30  # bytes of a device
 SHARED = 0.96  # of a device's memory, by runs' largest moments, which do not come together: of 120 GiB given away 82 were in use on average
 ENOUGH = 1.2  # times what a run took until it was interrupted: a sitting that may see its end
 UNLUCKY = ("inconclusive", "infrastructure_error", "unconfirmed")  # says nothing about the compiler
@@ -86,6 +85,12 @@ def parser() -> argparse.ArgumentParser:
         metavar="S",
         help="that max-autotune may take, before reduce-overhead is measured in its place (default: 180; 0: at once)",
     )
+    run.add_argument(
+        "--no-search",
+        default="",
+        metavar="SETS",
+        help="as with --autotune-seconds 0 for these of the sets, by workers of their own, as many more as --share says",
+    )
     run.add_argument("--profiles", default="none", choices=["all", "winner", "none"], help="by Nsight Systems (default: none, 12 s each)")
     warm = "begin with the numbers and records that earlier sittings left in KEPT, and leave some: for rows made --again"
     run.add_argument("--warm", action="store_true", help=f"{warm}; a row says it. Without: every task as if it were the first on this device")
@@ -128,14 +133,16 @@ def sitting(arguments: argparse.Namespace) -> int:
     given += ["--profiles", arguments.profiles, "--winner", "own-kernels", *arguments.rest]
     given += ["--timing-seconds", arguments.timing_seconds] if arguments.timing_seconds else []
     given += ["--autotune-seconds", arguments.autotune_seconds] if arguments.autotune_seconds else []
+    no_search = sets_of(arguments.no_search)
+    options = [*given, *(["--no-search", ",".join(no_search)] if no_search else []), *(["--warm"] if arguments.warm else [])]
     experience = ["--experience", str(store.experience.resolve())] if arguments.warm else ["--no-experience"]
-    store.note(command=f"make bench-kernelbench SETS={','.join(sets)} OPTIONS='{' '.join(given)}{' --warm' if arguments.warm else ''}'")
+    store.note(command=f"make bench-kernelbench SETS={','.join(sets)} OPTIONS='{' '.join(options)}'")
     waiting = to_do(wanted, store, [part for part in arguments.again.split(",") if part], arguments.shuffle, arguments.limit_seconds)
     print(f"{len(wanted)} tasks, {len(wanted) - len(waiting)} rows there already, {len(devices)} device(s), code {store.code}", flush=True)
     limit = arguments.limit_seconds
     series = Sitting(store, devices, arguments.data_dir, [*given, *experience], limit, arguments.task_seconds, begun=begun)
     series.spares, series.share, series.keep_traces = arguments.spares, arguments.share, arguments.traces
-    series.begin_seconds = arguments.begin_seconds
+    series.begin_seconds, series.no_search = arguments.begin_seconds, no_search
     given_away = [SHARED * total for device in devices if (total := memory_of(device, "total"))]
     series.memory = min([series.memory, *given_away, *([arguments.memory * 2**30] if arguments.memory else [])])
     series.run(waiting)
@@ -151,20 +158,21 @@ def sitting(arguments: argparse.Namespace) -> int:
 def to_do(wanted: list[Item], store: Store, again: list[str], shuffle: bool = False, limit: float | None = None) -> list[Item]:
     """Without a row, or named by `again`; interrupted runs first, else in the order of the sets or, shuffled, of the digests of their names. Runs
     that were interrupted after `LONG` seconds come before all others in a sitting of `limit` seconds that may be enough for them, else last: they
-    keep memory from others for most of it. First of all are those that need most of a device, for which nothing else would make room later."""
+    keep memory from others for most of it. First of all are those that need most of a device, the largest of them first: small ones fill what they
+    leave."""
     waiting = [item for item in wanted if item.key not in store.rows or any(anew(part, item.key, store) for part in again)]
     if shuffle:
         waiting.sort(key=lambda item: hashlib.sha256(item.key.encode()).digest())
     unfinished = store.content["unfinished"]
     spent = store.content.get("given_up", {}) | {key: entry["seconds"] for key, entry in unfinished.items()}
 
-    def place(item: Item) -> int:
+    def place(item: Item) -> tuple[int, float]:
         before = spent.get(item.key, 0.0)
         if before >= LONG:
-            return -1 if limit is None or limit >= ENOUGH * before else 2
+            return (-1 if limit is None or limit >= ENOUGH * before else 2), 0.0
         if needs(item) > LARGE:
-            return -2
-        return int(item.key not in unfinished)
+            return -2, -needs(item)
+        return int(item.key not in unfinished), 0.0
 
     return sorted(waiting, key=place)
 

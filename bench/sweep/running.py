@@ -1,6 +1,6 @@
 """A sitting: worker processes on every device, tasks from one queue, until nothing is left or the time is up. No finished row is ever lost.
 
-Several workers share a device as far as its memory goes (`needs`): one measures at a time while the others stand still (`verifier/gate.py`), and
+Several workers share a device as far as its memory goes (`_fits`): one measures at a time while the others stand still (`verifier/gate.py`), and
 what they do between measurements, mostly on the host, goes on side by side.
 """
 
@@ -21,13 +21,14 @@ from typing import Any
 
 from bench.sweep.rows import failed
 from bench.sweep.store import Store, slug
-from bench.sweep.tasks import ROOT, Item, needs
+from bench.sweep.tasks import ROOT, Item, in_set, needs
 
 LAST_SECONDS = 20.0  # of a sitting: to interrupt runs, end processes and pack
 WORTH_BEGINNING = 15.0  # seconds that must be left for another task
 MANY, FEW_SPARES = 4, 4  # more workers than this on a device have so few spares each: they all start at once, and importing torch takes 2 s
 LOOK_SECONDS = 2.0  # between two looks at a device's memory
 TRIES = 2  # of a task whose worker dies
+LARGE = 60 * 2**30  # bytes of a device
 FULL = ("the verifier could not do the job", "out of memory", "of device memory at its largest moment")  # what is said where memory is short
 
 
@@ -42,7 +43,8 @@ class Sitting:
     limit_seconds: float | None
     task_seconds: float
     spares: int | None = None
-    share: int = 1  # workers a device
+    share: int = 1  # workers a device, and as many more for `no_search`
+    no_search: Sequence[str] = ()  # sets whose tasks are measured without max-autotune's search
     memory: float = 135 * 2.0**30  # bytes of a device that its workers share: of an H200's 140 GiB
     keep_traces: bool = False
     begin_seconds: float = WORTH_BEGINNING
@@ -57,10 +59,10 @@ class Sitting:
         self.workers: dict[str, subprocess.Popen[str]] = {}
         self.lock = threading.Lock()
         self.changed = threading.Condition(self.lock)
-        self.room = dict.fromkeys(self.devices, self.memory)
+        self.running: dict[str, dict[str, float]] = {device: {} for device in self.devices}  # bytes of each task
         self.free: dict[str, float] = {}  # bytes that nobody has, when they were last looked at
         self.look_again: dict[str, float] = {}
-        places = [(device, number) for number in range(self.share) for device in self.devices]
+        places = [(device, number) for number in range(self._workers()) for device in self.devices]
         threads = [threading.Thread(target=self._serve, args=place) for place in places]
         for thread in threads:
             thread.start()
@@ -79,6 +81,10 @@ class Sitting:
             thread.join()
         self.store.pack()
 
+    def _workers(self) -> int:
+        """Of a device."""
+        return self.share * (2 if self.no_search else 1)
+
     def left(self) -> float:
         return float("inf") if self.limit_seconds is None else self.limit_seconds - (time.monotonic() - self.begun)
 
@@ -89,19 +95,38 @@ class Sitting:
             for worker in self.workers.values():
                 worker.send_signal(signal.SIGTERM)
 
-    def _next(self, device: str) -> Item | None:
-        """The next task for which this device has memory beside what its other workers do; waits where there is none yet."""
+    def _next(self, device: str, number: int) -> Item | None:
+        """The next task of this worker's for which its device has memory beside what others do there; waits where there is none yet."""
         with self.changed:
-            while not self.stopped and self.left() >= LAST_SECONDS + self.begin_seconds and self.waiting:
-                fitting = [item for item in self.waiting if self._needs(item) <= self.room[device]]
-                free = self._free(device) if fitting and self.room[device] < self.memory else float("inf")
+            while not self.stopped and self.left() >= LAST_SECONDS + self.begin_seconds:
+                mine = [item for item in self.waiting if self._searches(number) is not self._unsearched(item)]
+                if not mine:
+                    return None
+                fitting = [item for item in mine if self._fits(device, item)]
+                free = self._free(device) if fitting and self.running[device] else float("inf")
                 item = next((item for item in fitting if self._needs(item) <= free), None)
                 if item is not None:
                     self.waiting.remove(item)
-                    self.room[device] -= self._needs(item)
+                    self.running[device][item.key] = self._needs(item)
                     return item
                 self.changed.wait(1.0)
             return None
+
+    def _searches(self, number: int) -> bool:
+        """Whether this is one of the workers whose verifiers let max-autotune search."""
+        return number < self.share
+
+    def _unsearched(self, item: Item) -> bool:
+        return any(in_set(name, item.key) for name in self.no_search)
+
+    def _fits(self, device: str, item: Item) -> bool:
+        """Small tasks leave room for the largest that waits or runs: else they would follow each other and it came never."""
+        need, running = self._needs(item), self.running[device].values()
+        if need > LARGE:
+            return need <= self.memory - sum(running)
+        large = [bytes_ for bytes_ in [*running, *map(self._needs, self.waiting)] if bytes_ > LARGE]
+        small = sum(bytes_ for bytes_ in running if bytes_ <= LARGE)
+        return need <= self.memory - max(sum(running), small + max(large, default=0.0))
 
     def _free(self, device: str) -> float:
         """Bytes, as seen a moment ago at most: all workers of all devices ask."""
@@ -116,7 +141,7 @@ class Sitting:
 
     def _give_back(self, device: str, item: Item, crowded: bool = False) -> None:
         with self.changed:
-            self.room[device] += self._needs(item)
+            del self.running[device][item.key]
             if crowded:
                 self.alone.add(item.key)
                 self.waiting.append(item)
@@ -124,7 +149,7 @@ class Sitting:
 
     def _serve(self, device: str, number: int) -> None:
         """All tasks that one worker gets. A worker that dies is started again, and its task tried once more."""
-        while (item := self._next(device)) is not None:
+        while (item := self._next(device, number)) is not None:
             worker = self._start(device, number)
             if worker is None:
                 with self.lock:
@@ -138,7 +163,7 @@ class Sitting:
                     well = self._solve(device, worker, item)
                 finally:
                     self._give_back(device, item, item.key in self.crowded)
-                item = self._next(device) if well else None
+                item = self._next(device, number) if well else None
             if well:
                 worker.stdin.close()
             worker.wait()
@@ -146,10 +171,11 @@ class Sitting:
     def _start(self, device: str, number: int) -> subprocess.Popen[str] | None:
         name = f"{device.replace(':', '-')}{f'-{number}' if number else ''}"
         command = [sys.executable, "-m", "bench.sweep.device", "--device", device, "--data-dir", str(self.data_dir / name)]
-        spares = FEW_SPARES if self.spares is None and self.share > MANY else self.spares
+        spares = FEW_SPARES if self.spares is None and self._workers() > MANY else self.spares
         command += ["--spares", str(spares)] if spares is not None else []
         with (self.store.work / f"{name}.log").open("ab") as log:
-            worker = subprocess.Popen([*command, *self.given], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True)
+            given = [*self.given, *([] if self._searches(number) else ["--autotune-seconds", "0"])]
+            worker = subprocess.Popen([*command, *given], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True)
         with self.lock:
             self.workers[name] = worker
             if self.stopped:
@@ -179,7 +205,7 @@ class Sitting:
             said = None
         watch.cancel()
         seconds = time.monotonic() - begun
-        if said is not None and "row" in said and self.share > 1 and item.key not in self.alone and the_hosts(said["row"]):
+        if said is not None and "row" in said and self._workers() > 1 and item.key not in self.alone and the_hosts(said["row"]):
             print(f"{item.key} on {device}: {line(said['row'])}; once more, with the device for itself", flush=True)
             shutil.rmtree(folder, ignore_errors=True)
             self.crowded.add(item.key)

@@ -50,7 +50,7 @@ def test_what_the_host_is_to_blame_for_is_tried_again_without_others(tmp_path, c
     series.run(wanted)
     assert {row["status"] for row in series.store.rows.values()} == {"passed"} and len(series.store.rows) == len(wanted)
     assert [key for key, row in series.store.rows.items() if row.get("second_try")] == ["level1/5_tight fp32-strict"]
-    assert series.alone == {"level1/5_tight fp32-strict"} and series.room == {"a:0": series.memory}
+    assert series.alone == {"level1/5_tight fp32-strict"} and series.running == {"a:0": {}}
 
 
 def test_near_its_end_a_sitting_begins_nothing_more(tmp_path, checkout):
@@ -135,9 +135,48 @@ def test_workers_share_a_device_as_far_as_its_memory_goes(tmp_path, checkout, mo
     wanted = items(["level3", "level1"], checkout)
     series = Watched(Store(tmp_path), ["a:0"], tmp_path, [], None, 900.0, share=2, memory=90.0)
     series.run(wanted)
-    assert series.finished == {item.key for item in wanted} and series.room == {"a:0": 90.0}
+    assert series.finished == {item.key for item in wanted} and series.running == {"a:0": {}}
     assert max(beside.values()) == 2
     assert all(count == 1 for name, count in beside.items() if "Wide" in name), "a task that needs it all has the device alone"
+
+
+def test_small_tasks_leave_room_for_the_largest_that_waits(tmp_path, checkout, monkeypatch):
+    gib = 2.0**30
+    wanted = items(["level3"], checkout)
+    large, *small = sorted(wanted, key=lambda item: "Wide" not in item.task)
+    series = Sitting(Store(tmp_path), ["a:0"], tmp_path, [], None, 900.0, memory=100 * gib)
+    monkeypatch.setattr("bench.sweep.running.needs", lambda item: 70 * gib if item is large else 20 * gib)
+    series.waiting, series.running, series.alone = [large, small[1]], {"a:0": {}}, set()
+    assert series._fits("a:0", large) and series._fits("a:0", small[1])
+    series.running["a:0"][small[0].key] = 20 * gib
+    assert series._fits("a:0", large) and not series._fits("a:0", small[1])
+    series.waiting.remove(large)
+    assert series._fits("a:0", small[1]), "none waits any more"
+    series.running["a:0"][large.key] = 70 * gib
+    assert not series._fits("a:0", small[1])
+
+
+def test_tasks_without_a_search_have_workers_of_their_own(tmp_path, checkout):
+    given: dict[int, set[str]] = {}
+
+    class Watched(Sitting):
+        def _start(self, device, number):
+            return subprocess.Popen([sys.executable, "-c", ""], stdin=subprocess.PIPE)
+
+        def _solve(self, device, worker, item):
+            with self.lock:
+                given.setdefault(self._searches(int(threading.current_thread().name)), set()).add(item.task.partition("/")[0])
+                self.finished.add(item.key)
+            return True
+
+        def _serve(self, device, number):
+            threading.current_thread().name = str(number)
+            super()._serve(device, number)
+
+    wanted = items(["level3", "level1"], checkout)
+    series = Watched(Store(tmp_path), ["a:0"], tmp_path, [], None, 900.0, share=2, no_search=["level3"])
+    series.run(wanted)
+    assert series.finished == {item.key for item in wanted} and given == {True: {"level1"}, False: {"level3"}}
 
 
 def test_no_task_is_begun_beside_others_that_have_left_it_too_little(tmp_path, checkout, monkeypatch):
