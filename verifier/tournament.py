@@ -31,6 +31,7 @@ WIDE = {"cuda": 0.015, "cpu": 0.05}  # a program that computes on the host's own
 HOPELESS = 0.2  # half a width beyond which it is other work on the host that makes it wide, and more processes would meet that too
 MIN_BLOCKS = {"quick": 8, "full": 8}  # for each pair
 MAX_BLOCKS = {"quick": 200, "full": 200}
+COSTLY = 60.0  # seconds, after which a baseline that failed is not tried again when the program is measured once more
 FEW_BLOCKS = 6  # for calls so slow that more would take minutes, and at a time once the least are done
 LEAST_ERROR = {"quick": 0.005, "full": 0.0025}  # standard error from call to call, relative, that needs no more calls
 SHARE = {"quick": 1.5, "full": 0.5}  # nor does one that is this much of the error from process to process, which calls do not lessen
@@ -340,7 +341,7 @@ class Tournament:
             side = self._baseline(name, party)
         except PartyFailure as failure:
             self.reasons[name] = f"{name}: {failure.message.splitlines()[0] if failure.message else failure.kind}"
-            if name in STAND_INS or failure.kind == "timed_out":
+            if name in STAND_INS or failure.kind == "timed_out" or time.monotonic() - begin > COSTLY:
                 self.given_up.add(name)
         self.preparing[name] = round(time.monotonic() - begin, 1)
         self._tell(f"{name} {'is ready' if side is not None else 'failed'} after {self.preparing[name]:.0f} s")

@@ -101,6 +101,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="GIB",
         help=f"of each device for this sitting (default: {SHARED:.0%}% of it): the rest is left to another one beside, with other options",
     )
+    run.add_argument("--largest", type=float, metavar="GIB", help="tasks that need more of a device than this are left for another sitting")
     run.add_argument(
         "--spares",
         type=int,
@@ -127,6 +128,7 @@ def sitting(arguments: argparse.Namespace) -> int:
     begun = time.monotonic()
     sets = sets_of(arguments.sets)
     wanted = items(sets, arguments.checkout, arguments.only)
+    wanted = [item for item in wanted if arguments.largest is None or needs(item) <= arguments.largest * 2**30]
     store = Store(arguments.keep, arguments.start, arguments.data_dir / "work")
     devices = arguments.devices.split(",")
     given = ["--budget-candidates", arguments.budget_candidates, "--budget-seconds", arguments.budget_seconds]

@@ -226,6 +226,22 @@ def test_what_other_runs_on_the_device_may_be_to_blame_for(status, why, tried_ag
     assert the_hosts({"status": status, "why": why}) is tried_again
 
 
+def test_tasks_that_are_too_large_are_left_for_another_sitting(tmp_path, checkout, monkeypatch):
+    begun: list[list[str]] = []
+
+    def run(series, items):
+        begun.append([item.task for item in items])
+        series.finished = {item.key for item in items}
+
+    monkeypatch.setattr("bench.sweep.__main__.Sitting.run", run)
+    for largest in ("50", "200"):
+        given = ["run", str(checkout), "--sets", "level3", "--keep", str(tmp_path / "kept"), "--data-dir", str(tmp_path / "data")]
+        arguments, arguments.rest = parser().parse_known_args([*given, "--largest", largest])
+        sitting(arguments)
+    small, every = map(set, begun)
+    assert "level3/2_ShallowWideMLP" not in small and every - small == {"level3/2_ShallowWideMLP"} and "level3/18_Fire" in small
+
+
 def test_a_sitting_beside_another_has_less_memory(tmp_path, checkout, monkeypatch):
     seen = []
 

@@ -78,6 +78,7 @@ class Timed(Tournament):
     def __init__(self, *arguments):
         super().__init__(*arguments)
         self.made, self.stated, self.measured, self.slow, self.waits = [], [], [], set(), []
+        self.broken = set()
         self.failing, self.request, self.before_that = [], "call", 0  # who fails in measurements, in what, and after how many
         self.luck = [1.0]  # of program processes: what they take, one after another
 
@@ -88,6 +89,8 @@ class Timed(Tournament):
         self.made.append(name)
         if name in self.slow:
             raise PartyFailure("timed_out", f"the {name} baseline failed: the first call took more than 180 s")
+        if name in self.broken:
+            raise PartyFailure("raised", "it overwrites its own outputs")
         return self._side(name, party)
 
     def _side(self, name, party):
@@ -235,6 +238,17 @@ def test_a_baseline_that_took_too_long_is_not_waited_for_twice(timed):
     assert "compile-max-autotune" not in of.made and "compile-reduce-overhead" not in of.made
     assert [c.baseline for c in timing.comparisons] == ["eager", "compile", "compile-reduce-overhead", "cuda-graph"]
     assert "180 s" in of.reasons["compile-max-autotune"] and timing.preparing["compile-max-autotune"] >= 0, "the report says why it is missing"
+
+
+@pytest.mark.parametrize(("costly", "times"), [(60.0, 2), (-1.0, 1)])
+def test_a_baseline_that_fails_after_minutes_is_not_tried_twice(timed, monkeypatch, costly, times):
+    monkeypatch.setattr("verifier.tournament.COSTLY", costly)
+    of = timed()
+    of.broken = {"compile"}
+    for _ in range(2):
+        timing, _ = of.run(None)
+        assert [c.baseline for c in timing.comparisons] == ["eager", "compile-max-autotune", "cuda-graph"] and "outputs" in of.reasons["compile"]
+    assert of.made.count("compile") == times
 
 
 def test_where_the_stand_in_takes_too_long_as_well_both_are_missing(timed):
