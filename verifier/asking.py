@@ -98,6 +98,7 @@ class Party:
     ) -> Frame:
         """Sends a request and waits for its answer at most `limit` seconds."""
         self.gate.point()
+        self.gate.turns.at(f"{self.whose} {kind}")
         limit = self._left(self.limits.call if limit is None else limit)
         self.send(kind, message or {}, limit, raw, fds)
         return self.receive(limit, max_raw, kind)

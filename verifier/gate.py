@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Protocol
 
 from verifier.devices.base import DeviceError
+from verifier.turns import Turns
 
 LOOK = 0.01
 PATIENCE = 900.0  # seconds for each of those who measure before: far beyond what a measurement takes
@@ -85,6 +86,7 @@ class Gate:
         self._floor, self._alone = Lock(folder / f"{name}.floor"), Lock(folder / f"{name}.floor")
         self._here, self._probe = Lock(folder / f"{name}.judges"), Lock(folder / f"{name}.judges")
         self._looking = Lock(folder / f"{name}.looking")
+        self.turns = Turns.asked_for(device)
         self.called_off: Callable[[], bool] = lambda: False  # whether what this judge is at is wanted no longer
         self._state = threading.Condition()
         self._open = True  # whether this judge's threads may work on the device
@@ -178,23 +180,27 @@ class Gate:
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
         """The device for this judge. Raises `DeviceError` where another one does not let go, or this one is called off."""
-        deadline, before = time.monotonic() + PATIENCE, b""
+        asked = turn = floor = begun = time.monotonic()
+        deadline, before = asked + PATIENCE, b""
         with self.idle():
             while not self._take_turn():
                 if (holder := self._turn.signature()) != before:
                     deadline, before = time.monotonic() + PATIENCE, holder
                 self._wait(deadline)
         try:
-            deadline = time.monotonic() + PATIENCE
+            turn = time.monotonic()
             while not self._alone.take(shared=False):
-                self._wait(deadline)
+                self._wait(turn + PATIENCE)
+            floor = time.monotonic()
             if self.others():
                 self.rests(LONGEST_DRAIN)
             with self._state:
                 while self._closed_at is not None:  # its own parties stood still until a moment ago
                     self._state.wait(LOOK)
+            begun = time.monotonic()
             yield
         finally:
+            self.turns.measured(asked, turn, floor, begun)
             with self._state:
                 self._alone.leave()
                 self._turn.leave()
@@ -270,6 +276,7 @@ class Gate:
 
     def _close(self) -> None:
         """Lets this judge's threads come to a stop, and freezes its parties."""
+        seen, requests = time.monotonic(), self.turns.closing()
         with self._state:
             self._open = False
             while self._busy and not self._mine and not self._ended.is_set():
@@ -278,6 +285,7 @@ class Gate:
                 return
             self._closed_at = time.monotonic()  # until now all worked on, and what a request may take counted
         self._freeze()
+        self.turns.closed(seen, self._closed_at, requests)
         self._floor.leave()
 
     def _freeze(self) -> None:
@@ -291,6 +299,7 @@ class Gate:
         if self._closed_at is not None:
             self._closed_seconds += time.monotonic() - self._closed_at
             self._closed_at = None
+            self.turns.opened()
         self._open = True
         self._state.notify_all()
 

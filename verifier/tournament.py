@@ -198,7 +198,10 @@ class Tournament:
         self._tell(f"{len(sides)} processes in turn, {known} of {max(known, PAIRS[tier])} pairs of program and eager")
         for side in sides:
             side.caller.party.rest(anew=True)  # on the processors on which it is timed, it warms up too
+        turns = self.pool.gate.turns
+        turns.mark("rested")
         first = self._warm_up(these)
+        turns.mark("warm")
         for side in sides:
             side.caller.party.rest()  # compilers that a first call has started
             side.calibrate()
@@ -207,6 +210,7 @@ class Tournament:
                 baseline.caller.watches = [other.watch for other in these]
         budget = share * (limits.quick_timing if tier == "quick" else limits.full_timing)
         check = self.outputs.of(these)
+        turns.mark("ready")
         begin = time.monotonic()
         first = measure(sides, self._draw, check, rng, first, 2)
         a_block = (time.monotonic() - begin) / 2
@@ -223,6 +227,7 @@ class Tournament:
             if (found.within <= enough and not dim) or spent > budget * patience:
                 break
             first = measure(sides, self._draw, check, rng, first, FEW_BLOCKS)
+        turns.mark("timed", sides=len(sides), draws=first, blocks=len(sides[0].blocks), ms=sum(median_ms(side) for side in sides))
         for side in sides if not self.outputs.failed else []:
             side.calibrate()
         for pair in these:

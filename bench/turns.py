@@ -1,0 +1,87 @@
+"""What verifiers that share a device did with it, by the logs that STITCH_TURNS=FOLDER makes them write (`verifier/turns.py`).
+
+    STITCH_TURNS=/tmp/turns OUT=/tmp/out bench/sitting.sh sweep
+    python bench/turns.py /tmp/turns [--out FILE.json]
+
+For each device, as shares of the time from the first turn to the last: somebody measures; somebody has the turn and waits for the others to let go
+(`closing`) or for the device to come to rest (`resting`); nobody wants to measure. Then the parts of turns with many calls, what a call takes beside
+its own time, and the requests that were longest under way when another judge's turn had come.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+SHOWN = 12
+
+
+def read(folder: Path) -> dict[str, list[dict[str, Any]]]:
+    """All lines by device."""
+    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for path in sorted(folder.glob("*.jsonl")):
+        lines = path.read_text().splitlines()
+        found[path.stem.rpartition("-")[0]] += [json.loads(line) for line in lines if line.endswith("}")]
+    return found
+
+
+def summary(lines: list[dict[str, Any]]) -> dict[str, Any]:
+    turns = sorted((line for line in lines if line["event"] == "measured"), key=lambda line: line["turn"])
+    if not turns:
+        return {"turns": 0}
+    whole = turns[-1]["at"] - turns[0]["turn"]
+    parts = {
+        "closing": sum(t["floor"] - t["turn"] for t in turns),
+        "resting": sum(t["begun"] - t["floor"] for t in turns),
+        "measuring": sum(t["at"] - t["begun"] for t in turns),
+    }
+    parts["free"] = whole - sum(parts.values())
+    tournaments = [t for t in turns if "timed" in t]
+    within = {
+        "coming to rest": [t["rested"] - t["begun"] for t in tournaments],
+        "warm-up": [t["warm"] - t["rested"] for t in tournaments],
+        "round trips": [t["ready"] - t["warm"] for t in tournaments],
+        "blocks": [t["timed"] - t["ready"] for t in tournaments],
+        "end": [t["at"] - t["timed"] for t in tournaments],
+    }
+    calls = [(t["timed"] - t["ready"]) / (2 * t["blocks"] * t["sides"]) - t["ms"] / t["sides"] / 1e3 for t in tournaments if t["blocks"]]
+    slow: dict[str, list[float]] = defaultdict(list)
+    for line in lines:
+        for request in line["requests"] if line["event"] == "closed" else ():
+            slow[request].append(line["still"] - line["seen"])
+    dearest = sorted(slow.items(), key=lambda entry: -sum(entry[1]))[:SHOWN]
+    return {
+        "turns": len(turns),
+        "seconds": round(whole, 1),
+        "shares": {name: round(value / whole, 3) for name, value in parts.items()},
+        "seconds of a turn": {name: round(statistics.mean(values), 3) for name, values in within.items() if values},
+        "ms of a call beside its own time": round(1e3 * statistics.median(calls), 2) if calls else None,
+        "seconds until a judge had come to a stop": [
+            round(v, 2) for v in sorted(x["still"] - x["seen"] for x in lines if x["event"] == "closed")[-8:]
+        ],
+        "what was under way then": {name: [round(sum(values), 2), len(values)] for name, values in dearest},
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--out", type=Path)
+    arguments = parser.parse_args()
+    found = {device: summary(lines) for device, lines in read(arguments.folder).items()}
+    if not found:
+        print(f"turns: {arguments.folder} has no log; set STITCH_TURNS to a folder where the verifiers are started", file=sys.stderr)
+        return 2
+    print(json.dumps(found, indent=1))
+    if arguments.out:
+        arguments.out.write_text(json.dumps(found) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

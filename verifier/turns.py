@@ -1,0 +1,62 @@
+"""A log of who had the device when, for whoever wants to know why verifiers that share one are slow (`bench/turns.py`): with STITCH_TURNS=FOLDER in a
+verifier's environment every judge writes a file of JSON lines there. Times are seconds of CLOCK_MONOTONIC, which all processes of a host share."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+
+class Turns:
+    """Without a folder it does nothing."""
+
+    def __init__(self, folder: Path | None, device: str):
+        self._file = None
+        self._marks: dict[str, Any] = {}
+        self._requests: dict[int, str] = {}
+        self._lock = threading.Lock()
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._file = (folder / f"{device.replace(':', '-')}-{os.getpid()}.jsonl").open("a", buffering=1)
+
+    @classmethod
+    def asked_for(cls, device: str) -> Turns:
+        folder = os.environ.get("STITCH_TURNS")
+        return cls(Path(folder) if folder else None, device)
+
+    def at(self, request: str) -> None:
+        """What this thread asks of a party; until its next request it is at this one, or at what it got."""
+        if self._file is not None:
+            self._requests[threading.get_ident()] = request
+
+    def mark(self, name: str, **values: Any) -> None:
+        """A moment within this judge's turn."""
+        if self._file is not None:
+            self._marks |= {name: time.monotonic(), **values}
+
+    def measured(self, asked: float, turn: float, floor: float, begun: float) -> None:
+        """A turn of this judge's, from when it was `asked` for: the `turn` was its own, the others had let go of the `floor`, the device was at rest
+        and it had `begun`; it ends now."""
+        self._write("measured", asked=asked, turn=turn, floor=floor, begun=begun, **self._marks)
+        self._marks = {}
+
+    def closing(self) -> list[str]:
+        """What all threads are at; those that work on the device hold the floor."""
+        return list(self._requests.values())
+
+    def closed(self, seen: float, still: float, requests: list[str]) -> None:
+        """Another judge's wish was `seen`; this one's threads had come to a stop at `still`, and its parties stand still now."""
+        self._write("closed", seen=seen, still=still, requests=requests)
+
+    def opened(self) -> None:
+        self._write("opened")
+
+    def _write(self, event: str, **values: Any) -> None:
+        if self._file is not None:
+            rounded = {name: round(value, 4) if isinstance(value, float) else value for name, value in values.items()}
+            with self._lock:
+                self._file.write(json.dumps({"event": event, "at": round(time.monotonic(), 4), **rounded}) + "\n")
