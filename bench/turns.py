@@ -43,8 +43,7 @@ def summary(lines: list[dict[str, Any]]) -> dict[str, Any]:
     parts["free"] = whole - sum(parts.values())
     tournaments = [t for t in turns if "timed" in t]
     within = {
-        "coming to rest": [t["rested"] - t["begun"] for t in tournaments],
-        "warm-up": [t["warm"] - t["rested"] for t in tournaments],
+        "warm-up": [t["warm"] - t["begun"] for t in tournaments],
         "round trips": [t["ready"] - t["warm"] for t in tournaments],
         "blocks": [t["timed"] - t["ready"] for t in tournaments],
         "end": [t["at"] - t["timed"] for t in tournaments],

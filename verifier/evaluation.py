@@ -79,6 +79,7 @@ class Evaluation:
         )  # fmt: skip
         self.known = repeatability(data_dir, self.device)
         self.runner: Party | None = None
+        self.tournament: Tournament | None = None
 
     def run(self) -> Report:
         """Raises `TaskUnusable`, and `Cancelled` where the client took the job back; every fault of the program is a report."""
@@ -105,6 +106,8 @@ class Evaluation:
         except LayoutError as error:
             report.status, report.message = "crashed", f"the program's answer cannot be used: {error}"
         finally:
+            if self.tournament is not None:
+                self.tournament.close()
             if self.runner is not None:
                 self.pool.dismiss(self.runner)
             report.protection = protection()  # a party may have said that a layer failed
@@ -198,8 +201,8 @@ class Evaluation:
             building.close()
 
     def _built(self, building: Building) -> Artefacts:
-        artefacts, self.report.build = building.result()
-        return artefacts
+        self._artefacts, self.report.build = building.result()
+        return self._artefacts
 
     def _prepare(self, building: Building) -> tuple[Trials, float]:
         """The reference with the task loaded and its first results known, and the seconds that took."""
@@ -216,6 +219,9 @@ class Evaluation:
             # Eager constructs its model while the program is tried.
             load = partial(load_baseline, source=self.job.task_source, seed=trials.weight_seed, limits=self.limits)
             self.pool.ahead(("baseline", self.job.precision, self.job.mode), load)
+            self.tournament = Tournament(self.pool, trials, self.job, self.seed, lambda runner: self._enlist(runner, self._artefacts), self.known)
+            if self.job.tier == "full" and self.job.rival_source is None:
+                self.tournament.compile_ahead()
         except PartyFailure as failure:
             building.raise_failure()  # then the reference was ended for that
             raise TaskUnusable(task_failure(failure)) from None
@@ -264,7 +270,8 @@ class Evaluation:
         from verifier.capturing import known_capture
 
         report = self.report
-        tournament = Tournament(self.pool, trials, self.job, self.seed, lambda runner: self._enlist(runner, artefacts), self.known)
+        tournament = self.tournament
+        assert tournament is not None
         tournament.rival, tournament.progress = self._rival(), partial(self._progress, stage="timing")
         capture = known_capture(self.data_dir, self.task.sha, self.job.mode)
         floor, reason = floor_ms(self.device, trials.bytes_moved(), capture.flops if capture else None, self.job.precision)

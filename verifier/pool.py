@@ -191,6 +191,12 @@ class Pool:
         if not self.cancelled:
             self.coming += [Coming(self._fresh(terms[0]), terms) for terms in wanted]
 
+    def begin(self, terms: tuple[Role, str, str]) -> Coming:
+        """The same for one that the caller has at once, and gives back."""
+        if self.cancelled:
+            raise Cancelled
+        return Coming(self._fresh(terms[0]), terms)
+
     def expects(self, terms: tuple[str, str, str]) -> bool:
         return any(one.terms == terms for one in self.coming)
 

@@ -3,35 +3,28 @@
 from __future__ import annotations
 
 import random
-import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 
-from verifier.asking import Party
-from verifier.idleness import Watch
-from verifier.intervals import Estimate, Repeatability
-from verifier.jobs import VerifyJob
+from verifier.intervals import Estimate
 from verifier.judges_clock import clocks
-from verifier.layout import place
 from verifier.moved_state import state_off
-from verifier.pairs import Pair, compare, estimate_of, shuffled, useless
+from verifier.pairs import Pair, compare, estimate_of, useless
 from verifier.party_failure import PartyFailure
-from verifier.pool import Pool, Role
-from verifier.report import STAND_INS, Baseline, Timing, Trial
-from verifier.session import Values, load_baseline, set_state
+from verifier.processes import PAIRS, Processes
+from verifier.report import Baseline, Timing, Trial
+from verifier.session import Values
 from verifier.timed_outputs import TimedOutputs
-from verifier.timing import Caller, Side, measure, median_ms
-from verifier.trials import Subject, Trials
+from verifier.timing import Side, measure, median_ms
+from verifier.trials import Subject
 
-PAIRS = {"quick": 1, "full": 3}  # fresh processes of the program, and as many of eager
 MORE_PAIRS = {"quick": 0, "full": 3}  # once, where half the interval is `WIDE` of the ratio
 WIDE = {"cuda": 0.015, "cpu": 0.05}  # a program that computes on the host's own processors meets all other work there, and its processes take minutes
 HOPELESS = 0.2  # half a width beyond which it is other work on the host that makes it wide, and more processes would meet that too
 MIN_BLOCKS = {"quick": 8, "full": 8}  # for each pair
 MAX_BLOCKS = {"quick": 200, "full": 200}
-COSTLY = 60.0  # seconds, after which a baseline that failed is not tried again when the program is measured once more
 FEW_BLOCKS = 6  # for calls so slow that more would take minutes, and at a time once the least are done
 LEAST_ERROR = {"quick": 0.005, "full": 0.0025}  # standard error from call to call, relative, that needs no more calls
 SHARE = {"quick": 1.5, "full": 0.5}  # nor does one that is this much of the error from process to process, which calls do not lessen
@@ -46,35 +39,15 @@ SOUND = 1.1  # times eager's time, up to which a baseline that was compiled is p
 
 
 @dataclass
-class Tournament:
-    """`enlist` imports and constructs the program in a fresh runner. Tier quick measures the runner of the trials against one eager process that
-    stays for the next program of the same task; tier full several fresh pairs of processes."""
+class Tournament(Processes):
+    """Tier quick measures the runner of the trials against one eager process that stays for the next program of the same task; tier full several
+    fresh pairs of processes."""
 
-    pool: Pool
-    trials: Trials
-    job: VerifyJob
-    seed: int
-    enlist: Callable[[Party], Subject]
-    known: Repeatability
-    others: list[Baseline] | None = None  # beyond eager, in tier full; null: all that the device has
-    rival: Callable[[Party], Subject] | None = None  # enlists the other program of the job, one process a pair
-    progress: Callable[[str], None] = lambda text: None
-    parties: list[Party] = field(default_factory=list)
-    reasons: dict[str, str] = field(default_factory=dict)
-    preparing: dict[str, float] = field(default_factory=dict)  # seconds, until a baseline beyond eager could be timed: mostly torch.compile's work
-    prepared: dict[str, Side] = field(default_factory=dict)  # baselines beyond eager for a repeat, in `parties`
-    given_up: set[str] = field(default_factory=set)  # baselines beyond eager that took too long or failed in a timed call: none is tried again
     waiting: float = 0.0  # seconds in which other judges of the device measured, repeats included
     measuring: float = 0.0  # seconds with the device for itself, repeats included
     wide: str = ""
     burning: str = ""  # how the program kept the machine busy while others were timed
     crowded: str = ""  # how somebody else did
-
-    def __post_init__(self) -> None:
-        name: Baseline = "compile-max-autotune"
-        if name in self._others() and self.trials.limits.autotune <= 0:
-            self.given_up.add(name)
-            self.reasons[name] = f"{name}: this verifier's limits leave its search no time"
 
     def run(self, subject: Subject) -> tuple[Timing, str]:
         """The timing, and how the clocks disagree, if they do. Wrong outputs are in `outputs`. Raises `PartyFailure` for whoever fails; but where a
@@ -92,7 +65,6 @@ class Tournament:
     def _run(self, subject: Subject) -> tuple[Timing, str]:
         self.pool.reap()
         self.outputs, self.wide, self.burning, self.crowded = TimedOutputs(self.trials, self.rival is not None), "", "", ""
-        self._telling = threading.Lock()
         rng = random.Random(self.trials.draws.getrandbits(64))
         self._close_but(self.prepared)
         self.trials.make_room()
@@ -118,6 +90,8 @@ class Tournament:
     def _round(self, number: int, members: range, others: list[Baseline], subject: Subject, before: list[Pair], rng: random.Random) -> list[Pair]:
         frozen = self.pool.gate.frozen_seconds()
         these = self._bring_up(members, others, subject)
+        # On the processors on which they are timed they warm up too. Ending idle compilers takes a second, in which other judges may measure.
+        self.pool.at_once([partial(side.caller.party.rest, anew=True) for pair in these for side in pair.sides])
         for pair in these:
             pair.round = number
         self.waiting += self.pool.gate.frozen_seconds() - frozen
@@ -128,7 +102,9 @@ class Tournament:
         """Which pairs are measured together, which baselines beyond eager with them, and whether they are further ones. When the last of the others
         are in `pairs`, an interval that is still wide gets further pairs once, whatever it says: by then processes make it wide, not calls (or a busy
         host does, and no pair helps)."""
-        rounds = self._rounds(PAIRS[self.job.tier], len(self._others()) - len(self.prepared))
+        rounds = self._rounds(PAIRS[self.job.tier], len(self._others()) - len(self.prepared) - len(self.ahead))
+        if len(rounds) > 1:
+            self._end_ahead()  # what is measured later would keep memory from what is measured first
         yield from ((members, others, False) for members, others in zip(rounds, self._spread(len(rounds)), strict=True))
         more = MORE_PAIRS[self.job.tier]
         half = self._estimate(pairs).half if more else 0.0
@@ -172,19 +148,6 @@ class Tournament:
         most = SOUND * median_ms(first.baselines[0])
         return {str(side.name): side for side in first.baselines[1:] if side.name != "rival" and side.blocks and median_ms(side) <= most}
 
-    def _rounds(self, count: int, beside: int) -> list[range]:
-        """Pairs that are measured together: all, where the memory of the device holds them and `beside` more processes at once."""
-        room = self.pool.device.free_bytes()
-        # Each process has its own tensors, PyTorch's perhaps more than the program's, and arenas of which the judge keeps copies.
-        arenas = 3 * self.trials.input_bytes + 2 * place(self.trials.expected_specs)[1]
-        ledger = self.trials.ledger()
-        need = max(self.trials.peak_bytes() or 0, ledger.state + ledger.eager) + arenas + self.pool.device.process_bytes
-        if room is None or need <= 0:
-            return [range(count)]
-        processes = int(0.7 * room / need) - beside
-        at_once = max(1, min(count, processes // (2 if self.rival is None else 3)))
-        return [range(first, min(first + at_once, count)) for first in range(0, count, at_once)]
-
     def _spread(self, rounds: int) -> list[list[Baseline]]:
         """The baselines beyond eager of each round: all in the first, or as evenly as it goes where each round holds no more than a pair."""
         others = self._others()
@@ -196,10 +159,7 @@ class Tournament:
         sides = [side for pair in these for side in pair.sides]
         known = len(before) + len(these)
         self._tell(f"{len(sides)} processes in turn, {known} of {max(known, PAIRS[tier])} pairs of program and eager")
-        for side in sides:
-            side.caller.party.rest(anew=True)  # on the processors on which it is timed, it warms up too
         turns = self.pool.gate.turns
-        turns.mark("rested")
         first = self._warm_up(these)
         turns.mark("warm")
         for side in sides:
@@ -261,153 +221,6 @@ class Tournament:
             repeatability=f"{self.known.source}: {self.known.spread(0.0):.2%} and {self.known.noise:.2f} of the variation from call to call",
         )
         return timing, problem
-
-    def close(self) -> None:
-        self._close_but({})
-
-    def _close_but(self, prepared: dict[str, Side]) -> None:
-        self.prepared = {name: side for name, side in prepared.items() if side.caller.party.alive}
-        kept = [side.caller.party for side in self.prepared.values()]
-        for party in self.parties:
-            if party not in kept:
-                self.pool.give_back(party)
-        self.parties = kept
-
-    # Processes
-
-    def _bring_up(self, members: range, others: list[Baseline], subject: Subject) -> list[Pair]:
-        """Starts what this round needs, all at once. Raises `PartyFailure` where the program or eager fails; another baseline that fails is named in
-        `reasons`."""
-        quick = self.job.tier == "quick"
-        rivals = len(members) if self.rival is not None else 0
-        kept = self.trials.reference.eager_party if quick else None
-        own = 0 if quick else len(members)
-        again = [self.prepared[name] for name in others if name in self.prepared]
-        others = [name for name in others if name not in self.prepared]
-        roles: list[Role] = ["runner"] * (own + rivals) + ["baseline"] * (len(members) - (kept is not None) + len(others))
-        terms = [(role, self.job.precision, self.job.mode) for role in roles]
-        parties = shuffled(self.pool.take_all, terms, self.trials.draws.getrandbits(64))
-        runners = [party for party, role in zip(parties, roles, strict=True) if role == "runner"]
-        eagers = [party for party, role in zip(parties, roles, strict=True) if role == "baseline"]
-        if quick:
-            eagers = [kept, *eagers] if kept is not None else eagers
-            self.trials.reference.eager_party = eagers[0]
-        self.parties += [party for party in parties if party is not self.trials.reference.eager_party]
-        work: list[Callable[[], Side | None]] = [partial(self._program, runner) for runner in runners[:own]]
-        work += [partial(self._baseline, "eager", party) for party in eagers[: len(members)]]
-        work += [partial(self._other, name, party) for name, party in zip(others, eagers[len(members) :], strict=True)]
-        work += [partial(self._again, side) for side in again]
-        work += [partial(self._rival, runner) for runner in runners[own:]]
-        sides = self.pool.at_once(work)
-        for at, name in enumerate(others, own + len(members)):
-            if sides[at] is None and name in STAND_INS:
-                sides[at] = self._stand_in(name)
-        if quick:
-            self.trials.reconstruct(subject)
-            assert subject.caller is not None
-            sides.insert(0, Side(None, subject.caller))
-        opponents = [side for side in sides[len(sides) - rivals :] if side is not None]
-        sides = sides[: len(sides) - rivals]
-        programs, baselines = sides[: len(members)], sides[len(members) : 2 * len(members)]
-        pairs = []
-        for index, (program, eager) in enumerate(zip(programs, baselines, strict=True)):
-            assert program is not None and eager is not None
-            more = [side for side in sides[2 * len(members) :] if side is not None] if index == 0 else []
-            more += opponents[index : index + 1]
-            pairs.append(Pair(program, [eager, *more], Watch(program.caller.party)))
-        return pairs
-
-    def _others(self) -> list[Baseline]:
-        if self.job.tier == "quick" or self.rival is not None:
-            return []
-        all_of_them: list[Baseline] = ["compile", "compile-max-autotune", "cuda-graph"] if self.pool.device.kind == "cuda" else ["compile"]
-        wanted = [STAND_INS.get(name, name) if name in self.given_up else name for name in (all_of_them if self.others is None else self.others)]
-        return [name for name in wanted if name not in self.given_up]
-
-    def _program(self, runner: Party) -> Side:
-        subject = self.enlist(runner)
-        self.trials.reconstruct(subject, stay=False)
-        assert subject.caller is not None
-        return Side(None, subject.caller)
-
-    def _rival(self, runner: Party) -> Side:
-        """The other program in a fresh process. What fails there says nothing about the one that is measured."""
-        assert self.rival is not None
-        runner.side = "rival"
-        subject = self.rival(runner)
-        self.trials.reconstruct(subject, stay=False)
-        assert subject.caller is not None
-        return Side("rival", subject.caller)
-
-    def _other(self, name: Baseline, party: Party) -> Side | None:
-        begin = time.monotonic()
-        side = None
-        try:
-            side = self._baseline(name, party)
-        except PartyFailure as failure:
-            self.reasons[name] = f"{name}: {failure.message.splitlines()[0] if failure.message else failure.kind}"
-            if name in STAND_INS or failure.kind == "timed_out" or time.monotonic() - begin > COSTLY:
-                self.given_up.add(name)
-        self.preparing[name] = round(time.monotonic() - begin, 1)
-        self._tell(f"{name} {'is ready' if side is not None else 'failed'} after {self.preparing[name]:.0f} s")
-        if side is None and name in STAND_INS:
-            self.pool.dismiss(party)  # its stand-in gets its memory
-        return side
-
-    def _stand_in(self, name: Baseline) -> Side | None:
-        """What is measured in place of a baseline that cannot be had. Not from a thread of `at_once`: with it its new process would end."""
-        self.pool.reap()
-        try:
-            party = self.pool.take("baseline", self.job.precision, self.job.mode)
-        except PartyFailure as failure:
-            self.reasons[STAND_INS[name]] = f"{STAND_INS[name]}: {failure.message.partition(chr(10))[0]}"
-            return None
-        self.parties.append(party)
-        return self._other(STAND_INS[name], party)
-
-    def _again(self, side: Side) -> Side | None:
-        """A baseline as it was before the first of its timed calls."""
-        side.caller.processor = None  # it warms up as the others do
-        side.caller.party.binding.spread(True)
-        try:
-            self._set_state(side.caller.party)
-        except PartyFailure as failure:
-            self.reasons[str(side.name)] = f"{side.name}: {failure.message.splitlines()[0] if failure.message else failure.kind}"
-            return None
-        return Side(side.name, side.caller)
-
-    def _tell(self, text: str) -> None:
-        with self._telling:  # baselines come up side by side
-            self.progress(text)
-
-    def _baseline(self, name: Baseline, party: Party) -> Side:
-        trials, reference = self.trials, self.trials.reference
-        party.side = name
-        try:
-            if party.loaded != (reference.source, trials.weight_seed):
-                load_baseline(party, reference.source, trials.weight_seed, trials.limits)
-            party.loaded = None  # once: then it is no fresh model any more
-            self._set_state(party)
-        except PartyFailure as failure:
-            failure.request, failure.message = "start", f"the {name} baseline failed: {failure.message}"
-            raise
-        side = Side(name, Caller(party, trials.expected_specs, trials.limits.call, backward=reference.backward, need=trials.ledger().program()))
-        if name != "eager":
-            party.binding.spread(True)
-            party.ask("compile", {"baseline": name, "backward": reference.backward}, trials.limits.call)
-            side.caller.limit = trials.limits.autotune if name in STAND_INS else trials.limits.compile_baseline
-            with self.pool.gate.idle():
-                off = trials.baseline_off(side.caller)  # its first call compiles; the state that it changes is set back
-            if off:
-                raise PartyFailure("raised", f"its output is off, so it is no baseline: {off}", request="compile")
-            side.caller.limit = trials.limits.call
-            self._set_state(party)
-        return side
-
-    def _set_state(self, party: Party) -> None:
-        state = self.trials.reference.state
-        if state:
-            set_state(party, state, self.trials.original, self.trials.limits.load)
 
     def _warm_up(self, pairs: list[Pair]) -> int:
         """The same calls on every side, in the same sequence, also checked, until a sensible time has passed."""

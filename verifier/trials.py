@@ -273,12 +273,21 @@ class Trials:
 
     # After the trials
 
-    def baseline_off(self, caller: Caller) -> str:
-        """Empty, or how a baseline's output for the first inputs, with the weights of the constructor, is off: then it is no baseline."""
-        rng = self.expectations.first_rng
+    @property
+    def keeps_inputs(self) -> bool:
+        """Whether the first inputs are there without asking the reference."""
+        return self.expectations.first is not None or self._first is not None
+
+    def first_call(self, caller: Caller) -> tuple[Call, Values]:
+        """Of a baseline, for the first inputs, with the weights of the constructor."""
         with self.lock:
             values = self.first_inputs
-        call = caller.call(values, rng or 1, flush=False)
+        return caller.call(values, self.expectations.first_rng or 1, flush=False), values
+
+    def baseline_off(self, caller: Caller) -> str:
+        """Empty, or how the output of such a call is off: then it is no baseline."""
+        rng = self.expectations.first_rng
+        call, values = self.first_call(caller)
         if self.stochastic or rng is None:
             return ""  # a compiler may draw other numbers
         with self.lock:
@@ -303,7 +312,9 @@ class Trials:
         return compare_outputs("baseline", 0, call, run.outputs, outputs, outputs, *self.expectations.timed_bounds())
 
     def peak_bytes(self) -> int | None:
-        assert self.subject is not None
+        """Of the program's calls; null before the first."""
+        if self.subject is None:
+            return None
         group = self.subject.runner.spawned.group
         if self.reference.pool.device.kind == "cpu":
             measured = group.peak_bytes() if group is not None else None

@@ -23,6 +23,8 @@ class Party:
         self.role, self.alive, self.device = role, True, SimpleNamespace(usual_wait_ns=lambda: None)
         self.binding = SimpleNamespace(spread=lambda wide: None)
 
+    def rest(self, anew: bool = False) -> None: ...
+
 
 class Gate:
     """Of a device that another judge measures on for a while."""
@@ -242,7 +244,7 @@ def test_a_baseline_that_took_too_long_is_not_waited_for_twice(timed):
 
 @pytest.mark.parametrize(("costly", "times"), [(60.0, 2), (-1.0, 1)])
 def test_a_baseline_that_fails_after_minutes_is_not_tried_twice(timed, monkeypatch, costly, times):
-    monkeypatch.setattr("verifier.tournament.COSTLY", costly)
+    monkeypatch.setattr("verifier.processes.COSTLY", costly)
     of = timed()
     of.broken = {"compile"}
     for _ in range(2):

@@ -133,15 +133,20 @@ def test_sides_are_at_their_places_before_they_warm_up(monkeypatch):
     class Stop(Exception):
         pass
 
-    def warm_up(self, pairs):
+    def warm_up(self, *given, **named):
         said.append("warm up")
         raise Stop
 
-    monkeypatch.setattr(Tournament, "_warm_up", warm_up)
-    monkeypatch.setattr(Tournament, "_tell", lambda self, text: None)
+    class Pool:
+        gate = SimpleNamespace(frozen_seconds=lambda: 0.0)
+
+        def at_once(self, work):
+            return [one() for one in work]
+
+    monkeypatch.setattr(Tournament, "_alone", warm_up)
+    monkeypatch.setattr(Tournament, "_bring_up", lambda self, members, others, subject: [Pair()])
     tournament = Tournament.__new__(Tournament)
-    tournament.job = type("Job", (), {"tier": "full"})()
-    tournament.trials = type("Trials", (), {"limits": None})()
+    tournament.job, tournament.pool, tournament.waiting = SimpleNamespace(tier="full"), Pool(), 0.0
     with pytest.raises(Stop):
-        tournament._measure([Pair()], [], None, 1.0)
+        tournament._round(0, range(1), [], None, [], None)
     assert said == [("rest", True), ("rest", True), "warm up"]

@@ -1,0 +1,105 @@
+"""Baselines that compile while the program is still tried, with real processes."""
+
+
+import pytest
+from semantics_bench import Semantics, task
+
+from verifier.intervals import Repeatability
+from verifier.jobs import VerifyJob
+from verifier.limits import GIB, Limits
+from verifier.party_failure import PartyFailure
+from verifier.session import ReferenceSession
+from verifier.tournament import Tournament
+from verifier.trials import Subject, Trials
+
+INIT = "self.norm = nn.BatchNorm1d(256)"  # with a state that calls move on
+LIMITS = Limits(memory=3 * GIB, full_timing=0.2, correctness=0.1, load=60, call=60)
+
+
+class Watched(Tournament):
+    def __init__(self, *arguments, **named):
+        super().__init__(*arguments, **named)
+        self.loaded: list[str] = []
+
+    def _loaded(self, name, party):
+        self.loaded.append(name)
+        return super()._loaded(name, party)
+
+
+@pytest.fixture
+def tournament(tmp_path, monkeypatch):
+    """Makes one whose program has been tried; at the end no process is left."""
+    bench = Semantics(tmp_path, limits=LIMITS)
+    bench.pool.spares = 0
+    monkeypatch.setattr(bench.device, "compiles_ahead", True)
+    sessions = []
+
+    def made(body: str, others: list[str]):
+        source = task(body, init=INIT) if "norm" in body else task(body)
+        program = source.replace("class Model(", "class ModelNew(").replace("super(Model,", "super(ModelNew,")
+        session = ReferenceSession(bench.pool, source, "fp32-strict", "train")
+        sessions.append(session)
+        trials = Trials(session, 7, full=False, on_progress=lambda text: None)
+        trials.prepare()
+
+        def enlist(runner):
+            runner.ask("import", {"source": program, "artefacts": [], "variables": bench.device.variables("device")}, LIMITS.load)
+            return Subject(runner)
+
+        job = VerifyJob(task_source=source, program_source=program, tier="full")
+        of = Watched(bench.pool, trials, job, 1, enlist, Repeatability(least=0.05, noise=0.2, weight=6), others=others)
+        of.compile_ahead()
+
+        def run():
+            subject = enlist(bench.pool.take("runner"))
+            trials.reconstruct(subject)
+            trials.run(subject)
+            timing, _ = of.run(subject)
+            bench.pool.give_back(subject.runner)
+            return timing
+
+        return of, run
+
+    yield made
+    for session in sessions:
+        session.close()
+    assert not [party for party in bench.pool.busy if party.role == "baseline" and party.alive]
+    bench.close()
+
+
+def test_it_compiles_once_and_is_confirmed_when_the_program_has_been_tried(tournament):
+    of, run = tournament("return F.gelu(self.norm(x))", ["compile"])
+    of.ahead["compile"].wait()
+    assert of.loaded == ["compile"] and of.ahead["compile"].seconds > 0
+    timing = run()
+    assert [comparison.baseline for comparison in timing.comparisons] == ["eager", "compile"], of.reasons
+    assert sorted(of.loaded) == ["compile", "eager", "eager", "eager"] and not of.ahead and not of.outputs.failed
+    assert timing.preparing["compile"] > 0
+    of.close()
+
+
+def test_one_that_fails_ahead_is_named_with_its_reason(tournament, monkeypatch):
+    def broken(self, name, party):
+        raise PartyFailure("raised", "no compiler today\nat line 3", request="compile")
+
+    monkeypatch.setattr(Watched, "_first_call", broken)
+    of, run = tournament("return F.gelu(x)", ["compile"])
+    timing = run()
+    assert [comparison.baseline for comparison in timing.comparisons] == ["eager"]
+    assert of.reasons == {"compile": "compile: no compiler today"} and "compile" in timing.preparing
+    of.close()
+
+
+def test_where_the_program_fails_before_nobody_is_left(tournament):
+    of, _ = tournament("return F.gelu(x)", ["compile"])
+    assert len(of.ahead) == 1
+    party = of.ahead["compile"].party
+    of.close()
+    assert not party.alive and not of.ahead
+
+
+def test_where_memory_holds_not_all_at_once_it_does_not_begin(tournament, monkeypatch):
+    monkeypatch.setattr(Watched, "_rounds", lambda self, count, beside: [range(0, 1), range(1, 2), range(2, 3)])
+    of, _ = tournament("return F.gelu(x)", ["compile"])
+    assert not of.ahead
+    of.close()

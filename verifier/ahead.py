@@ -1,0 +1,62 @@
+"""Baselines that compile while the program is still built and tried: a search of max-autotune's takes longer than all the rest of an evaluation."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import torch
+
+from verifier.memory import too_little
+from verifier.party_failure import PartyFailure
+from verifier.pool import Pool, Role
+
+if TYPE_CHECKING:
+    from verifier.asking import Party
+    from verifier.timing import Side
+
+
+class Ahead:
+    """One of them, in a thread of its own: `compile` brings it up in its process and makes its first call."""
+
+    def __init__(self, pool: Pool, terms: tuple[Role, str, str], compile: Callable[[Party], Side]):
+        self.pool = pool
+        self.coming = pool.begin(terms)
+        self.party = self.coming.party
+        self.seconds = 0.0  # until its first call had ended, or it failed
+        self._compile = compile
+        self._side: Side | None = None
+        self._failure: PartyFailure | None = None
+        self._thread = threading.Thread(target=self._work, daemon=True)
+        self._thread.start()
+
+    def _work(self) -> None:
+        begin = time.monotonic()
+        try:
+            self.pool.device.adopt_thread()
+            self.coming.arrive()
+            with self.pool.gate.working():
+                self._side = self._compile(self.party)
+        except PartyFailure as failure:
+            self._failure = failure
+        except torch.OutOfMemoryError:
+            self._failure = PartyFailure("memory", too_little(self.pool.device, "for the judge's part of a first call"), request="memory")
+        self.seconds = time.monotonic() - begin
+
+    def wait(self) -> None:
+        with self.pool.gate.idle():
+            self._thread.join()
+
+    def side(self) -> Side:
+        """When it has been waited for. Raises `PartyFailure`."""
+        if self._failure is not None:
+            raise self._failure
+        assert self._side is not None
+        return self._side
+
+    def end(self) -> None:
+        """Nobody wants it any more."""
+        self.pool.dismiss(self.party)
+        self._thread.join()
