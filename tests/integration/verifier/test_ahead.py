@@ -1,6 +1,5 @@
 """Baselines that compile while the program is still tried, with real processes."""
 
-
 import pytest
 from semantics_bench import Semantics, task
 
