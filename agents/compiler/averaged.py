@@ -5,7 +5,8 @@
 - Means over windows of the result (an average pool without padding): each is a mean of shifted windows over the image, which is one convolution by a
   larger window, with the stride of the pool.
 
-A convolution is a transposed one too. Sums of weights are made once, in double precision, like other packed weights.
+A convolution is a transposed one too. Sums of weights are made once, in double precision, like other packed weights. Types of 16 bits have only the
+second, without scalings: what rounding the larger window's taps costs is what rounding the convolution's result did.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from verifier.task import TensorSpec
 CONVOLUTIONS = {f"aten.conv{rank}d.default": (False, rank) for rank in (1, 2, 3)}
 CONVOLUTIONS |= {f"aten.conv_transpose{rank}d.{'default' if rank == 1 else 'input'}": (True, rank) for rank in (1, 2, 3)}
 POOLS = {f"aten.avg_pool{rank}d.default": rank for rank in (1, 2, 3)}
+HALF = ("bfloat16", "float16")
 OF_WEIGHTS = "stitch.of_weights"  # a tensor made once: args[0] are the weights, kwargs["code"] is Python over {0} and `device`
 MOST_BLOCKS = 9  # sums over parts of an image: beyond that the convolution is not worth taking apart
 BORDER = 8  # a part that is taken away is at most 1/8 of the axis: less would cancel too much
@@ -72,7 +74,7 @@ def averages(nodes: list[Node], results: set[str], specs: Specs, weights: set[st
         made = None
         if node.op == "aten.mean.dim" or node.op in POOLS:
             chain = steps_from(node, by_name, readers, results, specs)
-            convolution = read(chain[0], specs, weights) if chain else None
+            convolution = read(chain[0], specs, weights, node.outputs[0].dtype) if chain else None
             if convolution is not None:
                 made = (means if node.op == "aten.mean.dim" else windows)(node, convolution, chain[1:], specs)
         if made is None:
@@ -87,18 +89,19 @@ def averages(nodes: list[Node], results: set[str], specs: Specs, weights: set[st
 
 def steps_from(node: Node, by_name: dict[str, Node], readers: dict[str, int], results: set[str], specs: Specs) -> list[Node] | None:
     """[convolution, scalings ...] where `node` averages that, and nothing else reads what lies between."""
-    if node.kwargs.get("dtype") or node.outputs[0].dtype != "float32":
+    dtype = node.outputs[0].dtype
+    if node.kwargs.get("dtype") or (dtype != "float32" and (dtype not in HALF or node.op not in POOLS)):
         return None
     chain: list[Node] = []
     name = node.args[0]["ref"]
     while True:
         maker = by_name.get(name)
-        if maker is None or readers[name] != 1 or name in results or specs[name].dtype != "float32":
+        if maker is None or readers[name] != 1 or name in results or specs[name].dtype != dtype:
             return None
         chain.insert(0, maker)
         if maker.op in CONVOLUTIONS:
             return chain
-        if not isinstance(maker.args[0], dict) or maker.kwargs or not (is_scaling(maker) or by_one_element(maker, specs)):
+        if dtype != "float32" or not isinstance(maker.args[0], dict) or maker.kwargs or not (is_scaling(maker) or by_one_element(maker, specs)):
             return None
         name = maker.args[0]["ref"]
 
@@ -111,7 +114,7 @@ def by_one_element(node: Node, specs: Specs) -> bool:
     return prod(spec.shape) == 1 and len(spec.shape) <= len(node.outputs[0].shape) and spec.dtype == "float32"
 
 
-def read(node: Node, specs: Specs, weights: set[str]) -> Convolution | None:
+def read(node: Node, specs: Specs, weights: set[str], dtype: str = "float32") -> Convolution | None:
     transposed, rank = CONVOLUTIONS[node.op]
     args: list[Any] = [*node.args, *[None] * (8 - len(node.args))]
     image, weight, bias = args[:3]
@@ -121,7 +124,7 @@ def read(node: Node, specs: Specs, weights: set[str]) -> Convolution | None:
     if isinstance(padding, str) or (numbers[3] or 1) != 1 or weight["ref"] not in weights or len(shape) != rank + 2 or prod(out) == 0:
         return None
     values = [image["ref"], weight["ref"], *([bias["ref"]] if bias else [])]
-    if any(specs[name].dtype != "float32" for name in values):
+    if any(specs[name].dtype != dtype for name in values):
         return None
     along = (_each(value, rank, least) for value, least in ((stride, 1), (padding, 0), (dilation, 1)))
     spread = zip(shape[2:], out[2:], taps[2:], *along, strict=True)
@@ -136,13 +139,13 @@ def _each(value: Any, rank: int, least: int) -> list[int]:
 
 
 class Nodes:
-    """New nodes in place of `node`, by suffixes of its name."""
+    """New nodes in place of `node` and of its type, by suffixes of its name."""
 
     def __init__(self, node: Node):
         self.node, self.made = node, []
 
     def make(self, suffix: str, op: str, args: list[Any], shape: tuple[int, ...], **kwargs: Any) -> dict[str, str]:
-        spec = TensorSpec(shape=shape, dtype="float32", stride=contiguous_strides(shape))
+        spec = TensorSpec(shape=shape, dtype=self.node.outputs[0].dtype, stride=contiguous_strides(shape))
         origin = {"module": self.node.module, "module_class": self.node.module_class, "line": self.node.line}
         self.made.append(Node(name=f"{self.node.name}_{suffix}", op=op, args=args, kwargs=kwargs, outputs=[spec], **origin))
         return {"ref": self.made[-1].name}
@@ -285,7 +288,7 @@ def windows(node: Node, found: Convolution, steps: list[Node], specs: Specs) -> 
     for dim, (_, matrix) in enumerate(merged, start=2):
         text = f"torch.tensordot({text}, torch.tensor({matrix}, dtype=torch.float64, device=device), ([{dim}], [1])).movedim(-1, {dim})"
     size = (found.outputs, channels, *(axis.kernel for axis in axes))
-    weight = nodes.make("taps", OF_WEIGHTS, [{"ref": found.weight}], size, code=f"{text}.float().contiguous()")
+    weight = nodes.make("taps", OF_WEIGHTS, [{"ref": found.weight}], size, code=f"{text}.to(torch.{node.outputs[0].dtype}).contiguous()")
     shape = (images, found.outputs, *out)
     at = nodes.make("convolved", *convolve(False, axes, found.image, weight, found.bias), shape)
     return nodes.end(at, steps, shape)

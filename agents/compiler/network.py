@@ -65,6 +65,11 @@ class Network:
         node = self.nodes.get(name)
         return node.kwargs["code"] if node is not None and node.op == OF_WEIGHTS else ""
 
+    def made_once(self, name: str) -> bool:
+        """Whether it is a weight, or made of weights alone, and lies as it is."""
+        own = name in self.inputs and self.inputs[name].kind != "user"
+        return self.layouts[name].base == name and (own or bool(self.of_weights(name)))
+
     def _alive(self, nodes: list[Node]) -> dict[str, Node]:
         wanted = set(self.results)
         kept = []

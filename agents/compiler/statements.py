@@ -95,9 +95,9 @@ class Statements:
         image, weight = (argument["ref"] for argument in node.args[:2])
 
         def read(name: str) -> str:
+            if name == weight and self.network.made_once(name):
+                return self.packed(f"{self.made_of(name)}.contiguous({LAST})")
             text = self.value(name)
-            if name == weight and name in self.network.inputs and self.network.inputs[name].kind != "user":
-                return self.packed(f"{text}.contiguous({LAST})")
             inner = self.network.base(name) in self.network.last
             return text if inner or name not in (image, weight) else f"{text}.contiguous({LAST})"
 

@@ -218,8 +218,7 @@ def read_convolution(network: Network, node: Node, transposed: bool, rank: int) 
     layout, weights = network.layouts[image], network.spec(weight).shape
     if len(layout.shape) != rank + 2 or not layout.contiguous:
         raise Refused("a convolution of a view with gaps, or of an image without a batch, is left to the library")
-    made_once = network.of_weights(weight) or (weight in network.inputs and network.inputs[weight].kind != "user")
-    if network.layouts[weight].base != weight or not made_once:
+    if not network.made_once(weight):
         raise Refused("a convolution with weights that are computed in forward is left to the library")
     if bias is not None and (not network.layouts[bias].contiguous or network.layouts[bias].offset):
         raise Refused("a bias that is a view with gaps is left to the library")

@@ -145,7 +145,7 @@ def read_half_convolution(network: Network, node: Node, transposed: bool, rank: 
     source, weights = network.layouts[image], network.spec(weight).shape
     if isinstance(numbers[1], str) or len(source.shape) != rank + 2:
         raise Refused("padding by a word, or an image without a batch, is left to the library")
-    if network.layouts[weight].base != weight or weight not in network.inputs or network.inputs[weight].kind == "user":
+    if not network.made_once(weight):
         raise Refused("a convolution with weights that are computed in forward is left to the library")
     if bias is not None and (not network.layouts[bias].contiguous or network.layouts[bias].offset):
         raise Refused("a bias that is a view with gaps is left to the library")

@@ -22,6 +22,7 @@ LEAST_DEPTH = 8
 MOST_BATCHES = 65535  # the second dimension of a grid
 LIBRARY_RATE = 0.9  # of the ceiling, what the library reaches on large products
 LIBRARY_SHARE = 0.85  # of our kernel's time, what the library's takes where its tiles fit as well as ours
+LIBRARY_READS = 0.8  # of the memory's rate where weights are most of it: 0.67 and 0.82 of it in the MLPs of level 3 on an H200, ours 0.97
 LIBRARY_US = 3.0  # of a launch: of the library's kernel, and of a pointwise one behind it
 RESERVED_HERE = (*RESERVED, "stages", "j", "own", "bias_of", "sum", "of_a", "of_b")
 
@@ -41,7 +42,7 @@ class HalfProduct:
             raise Refused("a product of little depth, or of more batches than a grid has, is left to the library")
         if any(1 not in (operand.stride, operand.depth_stride) for operand in (found.a, found.b)):
             raise Refused("a product of a matrix whose elements lie nowhere side by side is left to the library")
-        if not worthwhile(network, node, product, flops(product), setting):
+        if not worthwhile(network, node, product, flops(product), setting, LIBRARY_READS):
             raise Refused("a large product with little around it: by the model the library's kernel is the faster one")
         rank = len(node.outputs[0].shape)
         groups = (rank - 2, 1, 1) if product.batches > 1 else (rank - 1, 1)
@@ -96,15 +97,16 @@ def half_of(network: Network, node: Node) -> str | None:
     return only if len(dtypes) == 1 and only in HALVES else None
 
 
-def worthwhile(network: Network, node: Node, product: Product, operations: int, setting: Setting) -> bool:
+def worthwhile(network: Network, node: Node, product: Product, operations: int, setting: Setting, reads: float = 1.0) -> bool:
     """Whether the model promises no loss: the library's kernel is the better one by some, and near its ceiling on large products, but each pointwise
-    operator around it that ours takes along is a launch and a pass over memory. Assumed of the library, not measured: bench/products.py does that."""
+    operator around it that ours takes along is a launch and a pass over memory. Assumed of the library, not measured (bench/products.py does that),
+    but for the share of the memory's rate at which it `reads`."""
     figures = setting.figures
     tile, split = half_tile.best(product, setting)
     ours = half_tile.modelled_us(half_tile.tiles(setting)[tile], split, product, setting)
     written = 2 * product.rows * product.columns * product.batches
     moved = 2 * product.batches * product.depth * (product.rows + product.columns) + written
-    theirs = max(operations / figures.half_gflops / LIBRARY_RATE * 1e-3, figures.memory_ms(moved) * 1e3, ours * LIBRARY_SHARE)
+    theirs = max(operations / figures.half_gflops / LIBRARY_RATE * 1e-3, figures.memory_ms(moved) / reads * 1e3, ours * LIBRARY_SHARE)
     saved = half_tile.BEGIN_US  # the library's kernels are not made for this shape alone
     if any(fusible(network, user) for user in network.readers(node.name)):
         saved += LIBRARY_US + figures.memory_ms(2 * written) * 1e3

@@ -18,6 +18,7 @@ POOLS = {
     "by steps": ("nn.Conv2d(3, 4, 3, stride=2, padding=1)", "F.avg_pool2d(self.conv(x), (2, 3), stride=(2, 2)).softmax(1)", (2, 3, 23, 25)),
     "transposed": ("nn.ConvTranspose3d(3, 4, 3, stride=2, padding=1)", "F.avg_pool3d(self.conv(x) * self.s, 2) + 1", (2, 3, 4, 5, 6)),
 }
+HALVES = {"half by halves": ("nn.Conv2d(8, 16, 1, bias=False)", "F.avg_pool2d(self.conv(torch.relu(x)), 2)", (2, 8, 12, 10))}
 QUICK = ("borders", "transposed")
 LEFT = {
     "groups": ("nn.Conv2d(4, 6, 3, groups=2)", "self.conv(x).mean((2, 3))"),
@@ -37,6 +38,22 @@ def test_averages_of_convolutions(compiled, task, name):
     said = "an average pool of a convolution" if name in POOLS else "the mean of a convolution"
     assert any(said in note for note in found.plan.notes) and said in found.text, found.plan.notes
     found.check()
+
+
+@pytest.mark.parametrize(("precision", "name"), [("bf16", "by four"), ("fp16", "by four"), ("bf16", "half by halves")])
+def test_pools_of_convolutions_in_16_bits(compiled, task, precision, name):
+    module, call, shape = (POOLS | HALVES)[name]
+    source = task(f"return {call}", f"torch.randn{shape}", f"self.conv = {module}")
+    found = compiled(source, figures=DeviceFigures.h200(), precision=precision)
+    assert any("an average pool of a convolution" in note for note in found.plan.notes)
+    found.text = as_cpp(found.text)
+    found.check()
+
+
+@pytest.mark.parametrize("call", ["self.conv(x).mean((2, 3))", "F.avg_pool2d(self.conv(x) * self.s, 2)"])
+def test_what_stays_in_16_bits(compiled, task, call):
+    source = task(f"return {call}", "torch.randn(2, 4, 16, 16)", "self.conv = nn.Conv2d(4, 6, 3)\nself.s = nn.Parameter(torch.tensor(0.7))")
+    assert not compiled(source, figures=DeviceFigures.h200(), precision="bf16").plan.notes
 
 
 @pytest.mark.parametrize("name", LEFT)
