@@ -15,7 +15,7 @@ from agents.compiler.network import Network, count, plain
 from agents.compiler.statements import Statements
 
 CAT = "aten.cat.default"
-FAMILIES = ("conv", "half-conv", "depthwise")  # whose tails write each element where its strides say
+FAMILIES = ("conv", "half-conv", "half-pointwise", "depthwise")  # whose tails write each element where its strides say
 MOST_COPIED = 1  # parts of a concatenation
 ALIGNED = 16  # bytes: what kernels may read and write at once, from the first element of a tensor on
 

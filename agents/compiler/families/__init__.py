@@ -25,6 +25,7 @@ from agents.compiler.families.family import (
     traffic,
 )  # fmt: skip
 from agents.compiler.families.half_conv import HalfConv
+from agents.compiler.families.half_pointwise import HalfPointwise
 from agents.compiler.families.half_product import HalfProduct
 from agents.compiler.families.matmul import Matmul
 from agents.compiler.families.matvec import Matvec
@@ -36,7 +37,9 @@ from agents.compiler.network import Network, refs
 from agents.compiler.options import Options
 from verifier.graph import Node
 
-FAMILIES: tuple[Family, ...] = (Pool(), Attention(), HalfProduct(), Matmul(), DepthwiseConv(), HalfConv(), Recurrent(), Conv(), Scan(), Matvec())
+FAMILIES: tuple[Family, ...] = (
+    Pool(), Attention(), HalfProduct(), Matmul(), DepthwiseConv(), HalfPointwise(), HalfConv(), Recurrent(), Conv(), Scan(), Matvec(),
+)  # fmt: skip
 
 
 def find(network: Network, node: Node, setting: Setting | None) -> tuple[Match | None, str]:

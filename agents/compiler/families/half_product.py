@@ -77,7 +77,8 @@ class HalfProduct:
         printing = Printing(
             dtype=dtype, parameters=parameters(arguments, "__restrict__"), names=", ".join(a.name for a in arguments), setup=setup, loads=loads,
             columns=[], rows=[], texts=texts, along=len(texts) - 1, width=widest(work.tail, len(texts) - 1, product.columns),
-            bias="column" if found.bias else "", elements=f"{at} * {product.columns} + column",
+            bias=("row" if found.of_rows else "column") if found.bias else "", bias_along=not found.of_rows,
+            elements=f"{at} * {product.columns} + column",
         )  # fmt: skip
         times = f", {product.batches} times" if product.batches > 1 else ""
         shape = f"{product.rows} x {product.depth} by {product.depth} x {product.columns}{times}"

@@ -58,6 +58,7 @@ class Multiplication:
     b: Operand
     names: tuple[str, str]  # the values
     bias: str | None
+    of_rows: bool = False  # whether the bias has an element for each row, not for each column
 
 
 class Matmul:
