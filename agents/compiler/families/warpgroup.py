@@ -4,8 +4,8 @@ Same arithmetic: operands cut in two TF32 numbers, three products, sums that lea
 the operands and cut `b`, which then stands in shared memory as the hardware reads it: of every four elements of depth the columns follow each other,
 16 bytes each. The other warps are warpgroups that multiply, 64 rows by 128 columns each, with their part of `a` in registers; while one adds its sums
 up, the products of the other go on. Measured at 1.8 times cuBLAS's fp32 for large products on an H200, with a fifth of its error. A tile of 64 x 256
-has memory for two stages, and loads `b` again as soon as it is cut: 1 to 20 % faster than beginning copies when they are needed. With the four
-stages of 128 x 128 that was 3 to 7 % slower than waiting for the products (`bench/results/products-at-once-h200.json`).
+has memory for two stages, and loads `b` again as soon as it is cut: up to 20 % faster than beginning copies when they are needed. With the four
+stages of 128 x 128 that was 3 to 11 % slower than waiting for the products (`bench/results/products-at-once-h200.json`).
 """
 
 from __future__ import annotations
