@@ -28,7 +28,7 @@ class Ahead:
         self.seconds = 0.0  # until its first call had ended, or it failed
         self._compile = compile
         self._side: Side | None = None
-        self._failure: PartyFailure | None = None
+        self._failure: Exception | None = None
         self._thread = threading.Thread(target=self._work, daemon=True)
         self._thread.start()
 
@@ -39,18 +39,19 @@ class Ahead:
             self.coming.arrive()
             with self.pool.gate.working():
                 self._side = self._compile(self.party)
-        except PartyFailure as failure:
-            self._failure = failure
         except torch.OutOfMemoryError:
             self._failure = PartyFailure("memory", too_little(self.pool.device, "for the judge's part of a first call"), request="memory")
+        except Exception as failure:  # whoever asks for the side meets it as if it had happened there
+            self._failure = failure
         self.seconds = time.monotonic() - begin
 
     def wait(self) -> None:
+        """While another judge measures its thread may stand still, and this one must not keep the device from that judge."""
         with self.pool.gate.idle():
             self._thread.join()
 
     def side(self) -> Side:
-        """When it has been waited for. Raises `PartyFailure`."""
+        """When it has been waited for. Raises what went wrong: `PartyFailure`, mostly."""
         if self._failure is not None:
             raise self._failure
         assert self._side is not None
@@ -59,4 +60,4 @@ class Ahead:
     def end(self) -> None:
         """Nobody wants it any more."""
         self.pool.dismiss(self.party)
-        self._thread.join()
+        self.wait()

@@ -1,0 +1,91 @@
+"""A baseline that compiles ahead while another judge wants the device: nobody waits for ever."""
+
+import threading
+import time
+from contextlib import ExitStack
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from verifier.ahead import Ahead
+from verifier.gate import Gate
+from verifier.party_failure import PartyFailure
+
+DEVICE = SimpleNamespace(adopt_thread=lambda: None, name="a GPU", free_bytes=lambda: None, total_bytes=lambda: None)
+
+
+class Pool:
+    """`ended` is set when the party has been killed."""
+
+    def __init__(self, gate: Gate):
+        self.device, self.gate, self.ended = DEVICE, gate, threading.Event()
+
+    def begin(self, terms):
+        return SimpleNamespace(party=SimpleNamespace(terms=terms), arrive=lambda: None)
+
+    def dismiss(self, party):
+        self.ended.set()
+
+
+@pytest.fixture
+def judges(tmp_path):
+    with ExitStack() as ends:
+        made = []
+        for _ in range(2):
+            gate = Gate("cuda:0", tmp_path)
+            gate.begin(list)
+            ends.callback(gate.end)
+            made.append(gate)
+        while not all(gate._floor.held for gate in made):
+            time.sleep(0.01)
+        yield made
+
+
+def test_it_is_ended_while_another_judge_waits_for_the_device(judges):
+    """Its thread has to come back to work, which it may not before the other one has measured, which must not wait for who ends it."""
+    own, other = judges
+    pool = Pool(own)
+
+    def compile(party):
+        with own.idle():
+            assert pool.ended.wait(20)
+            time.sleep(0.2)  # by now the other one has asked
+        return party
+
+    ahead = Ahead(pool, ("baseline", "fp32-strict", "train"), compile)
+    measured = threading.Event()
+
+    def measure():
+        with other.alone():
+            measured.set()
+
+    with own.working():
+        asking = threading.Thread(target=measure, daemon=True)
+        asking.start()
+        time.sleep(0.1)
+        assert not measured.is_set(), "this judge is at work"
+        ahead.end()
+    asking.join(20)
+    assert measured.is_set() and not asking.is_alive()
+
+
+@pytest.mark.parametrize("error", [PartyFailure("raised", "no compiler today"), ValueError("unheard of")])
+def test_what_goes_wrong_is_met_where_its_side_is_wanted(tmp_path, error):
+    def compile(party):
+        raise error
+
+    ahead = Ahead(Pool(Gate("cuda:0", tmp_path)), ("baseline", "bf16", "eval"), compile)
+    ahead.wait()
+    with pytest.raises(type(error), match=str(error.args[0])):
+        ahead.side()
+
+
+def test_where_the_judge_has_no_memory_the_baseline_has_failed(tmp_path):
+    def compile(party):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    ahead = Ahead(Pool(Gate("cuda:0", tmp_path)), ("baseline", "bf16", "eval"), compile)
+    ahead.wait()
+    with pytest.raises(PartyFailure, match="too little memory"):
+        ahead.side()
