@@ -9,7 +9,7 @@ from __future__ import annotations
 from agents.compiler.builder import Refused
 from agents.compiler.families.conv import NAMES, three
 from agents.compiler.families.family import Match, Setting
-from agents.compiler.families.half_product import MOST_BATCHES, RESERVED_HERE, HalfProduct, half_of, worthwhile
+from agents.compiler.families.half_product import LEAST_DEPTH, MOST_BATCHES, RESERVED_HERE, HalfProduct, half_of, worthwhile
 from agents.compiler.families.matmul import Multiplication, Operand, flops
 from agents.compiler.families.tensor_cores import Product
 from agents.compiler.ir import product as product_of
@@ -17,7 +17,7 @@ from agents.compiler.network import Network, plain
 from agents.compiler.reductions import short
 from verifier.graph import Node
 
-EVEN = 8  # elements of a copy: every line of positions begins on its boundary
+EVEN = 4  # elements of a copy, at least: every line of positions begins on its boundary
 
 
 class HalfPointwise(HalfProduct):
@@ -54,7 +54,7 @@ def read_pointwise(network: Network, node: Node, rank: int) -> Multiplication | 
     if bias is not None and (not network.layouts[bias].contiguous or network.layouts[bias].offset):
         return None
     images, channels, outputs, plane = source.shape[0], source.shape[1], taps[0], product_of(source.shape[2:])
-    if plane % EVEN or source.offset % EVEN or channels < EVEN or images > MOST_BATCHES:
+    if plane % EVEN or source.offset % EVEN or channels < LEAST_DEPTH or images > MOST_BATCHES:
         return None
     each = ((1, images, channels * plane),) if images > 1 else ()
     return Multiplication(

@@ -28,6 +28,7 @@ def emulated(compiled):
 TASKS = {
     "with bias and tail": ("torch.relu(self.conv(x)) * self.s", "nn.Conv2d(16, 24, 1)", (2, 16, 4, 10)),
     "one image": ("self.conv(x) + x", "nn.Conv2d(24, 24, 1, bias=False)", (1, 24, 6, 8)),
+    "four by four": ("torch.relu(self.conv(x))", "nn.Conv2d(16, 24, 1)", (3, 16, 2, 6)),
     "deep": ("F.silu(self.conv(x))", "nn.Conv2d(200, 20, 1)", (3, 200, 4, 4)),
     "many outputs": ("self.conv(x)", "nn.Conv2d(12, 150, 1)", (2, 12, 8, 8)),
     "a line": ("self.conv(x)", "nn.Conv1d(16, 8, 1)", (4, 16, 40)),
