@@ -55,12 +55,14 @@ class Processes:
 
     def compile_ahead(self) -> None:
         """Lets the baselines that take longest begin, while the program is built and tried, where the memory of the device holds all that is timed at
-        once and the first inputs are there without the reference, which others ask meanwhile."""
+        once and the first inputs are there without the reference, which others ask meanwhile. max-autotune searches by timing, for which the trials
+        would make the device busy: it begins ahead only in a series on a shared device, where others do so anyway."""
         others = self._others()
+        wanted = [name for name in others if name.startswith("compile") and (self.pool.host_goes_on or name not in STAND_INS)]
         if not self.pool.device.compiles_ahead or not self.trials.keeps_inputs or len(self._rounds(PAIRS[self.job.tier], len(others))) > 1:
             return
         terms: tuple[Role, str, str] = ("baseline", self.job.precision, self.job.mode)
-        self.ahead = {name: Ahead(self.pool, terms, partial(self._first_call, name)) for name in others if name.startswith("compile")}
+        self.ahead = {name: Ahead(self.pool, terms, partial(self._first_call, name)) for name in wanted}
 
     def _rounds(self, count: int, beside: int) -> list[range]:
         """Pairs that are measured together: all, where the memory of the device holds them and `beside` more processes at once."""

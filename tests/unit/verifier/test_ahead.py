@@ -10,7 +10,9 @@ import torch
 
 from verifier.ahead import Ahead
 from verifier.gate import Gate
+from verifier.limits import Limits
 from verifier.party_failure import PartyFailure
+from verifier.tournament import Tournament
 
 DEVICE = SimpleNamespace(adopt_thread=lambda: None, name="a GPU", free_bytes=lambda: None, total_bytes=lambda: None)
 
@@ -89,3 +91,24 @@ def test_where_the_judge_has_no_memory_the_baseline_has_failed(tmp_path):
     ahead.wait()
     with pytest.raises(PartyFailure, match="too little memory"):
         ahead.side()
+
+
+@pytest.mark.parametrize(
+    ("shared", "autotune", "expected"),
+    [
+        (False, 180, ["compile"]),
+        (True, 180, ["compile", "compile-max-autotune"]),
+        (False, 0, ["compile", "compile-reduce-overhead"]),
+    ],
+)
+def test_a_search_by_timing_begins_only_where_the_device_is_shared_anyway(monkeypatch, shared, autotune, expected):
+    monkeypatch.setattr("verifier.processes.Ahead", lambda pool, terms, compile: terms)
+    device = SimpleNamespace(kind="cuda", compiles_ahead=True, process_bytes=1, free_bytes=lambda: None)
+    trials = SimpleNamespace(
+        limits=Limits(autotune=autotune), keeps_inputs=True, input_bytes=0, expected_specs=[], peak_bytes=lambda: None,
+        ledger=lambda: SimpleNamespace(state=0, eager=0),
+    )  # fmt: skip
+    job = SimpleNamespace(tier="full", precision="bf16", mode="train")
+    of = Tournament(SimpleNamespace(device=device, host_goes_on=shared), trials, job, 1, None, None)
+    of.compile_ahead()
+    assert list(of.ahead) == expected and set(of.ahead.values()) == {("baseline", "bf16", "train")}
