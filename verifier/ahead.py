@@ -1,4 +1,4 @@
-"""Baselines that compile while the program is still built and tried: a search of max-autotune's takes longer than all the rest of an evaluation."""
+"""Baselines that come up while the program is still built and tried: a search of max-autotune's takes longer than all the rest of an evaluation."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ if TYPE_CHECKING:
 
 
 class Ahead:
-    """One of them, in a thread of its own: `compile` brings it up in its process and makes its first call."""
+    """One of them, in a thread of its own: `bring_up` does it in its process. Where that `calls`, the process compiles, and holds a call's memory."""
 
-    def __init__(self, pool: Pool, terms: tuple[Role, str, str], compile: Callable[[Party], Side]):
+    def __init__(self, pool: Pool, terms: tuple[Role, str, str], bring_up: Callable[[Party], Side], calls: bool):
         self.pool = pool
+        self.calls = calls
         self.coming = pool.begin(terms)
         self.party = self.coming.party
-        self.seconds = 0.0  # until its first call had ended, or it failed
-        self._compile = compile
+        self.seconds = 0.0  # that it took, whether it failed or not
+        self._bring_up = bring_up
         self._side: Side | None = None
         self._failure: Exception | None = None
         self._thread = threading.Thread(target=self._work, daemon=True)
@@ -38,7 +39,7 @@ class Ahead:
             self.pool.device.adopt_thread()
             self.coming.arrive()
             with self.pool.gate.working():
-                self._side = self._compile(self.party)
+                self._side = self._bring_up(self.party)
         except torch.OutOfMemoryError:
             self._failure = PartyFailure("memory", too_little(self.pool.device, "for the judge's part of a first call"), request="memory")
         except Exception as failure:  # whoever asks for the side meets it as if it had happened there

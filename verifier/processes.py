@@ -54,15 +54,19 @@ class Processes:
             self.reasons[name] = f"{name}: this verifier's limits leave its search no time"
 
     def compile_ahead(self) -> None:
-        """Lets the baselines that take longest begin, while the program is built and tried, where the memory of the device holds all that is timed at
-        once and the first inputs are there without the reference, which others ask meanwhile. max-autotune searches by timing, for which the trials
-        would make the device busy: it begins ahead only in a series on a shared device, where others do so anyway."""
+        """Lets the baselines that take longest begin while the program is built and tried. They make their first calls, and so compile, where the
+        memory of the device holds all that is timed at once and the first inputs are there without the reference, which others ask meanwhile; else
+        they only import the compiler. max-autotune searches by timing, for which the trials would make the device busy: it does so ahead only in a
+        series on a shared device, where others make it busy anyway."""
         others = self._others()
-        wanted = [name for name in others if name.startswith("compile") and (self.pool.host_goes_on or name not in STAND_INS)]
-        if not self.pool.device.compiles_ahead or not self.trials.keeps_inputs or len(self._rounds(PAIRS[self.job.tier], len(others))) > 1:
+        if not self.pool.device.compiles_ahead:
             return
+        roomy = self.trials.keeps_inputs and len(self._rounds(PAIRS[self.job.tier], len(others))) == 1
         terms: tuple[Role, str, str] = ("baseline", self.job.precision, self.job.mode)
-        self.ahead = {name: Ahead(self.pool, terms, partial(self._first_call, name)) for name in wanted}
+        for name in others:
+            if name.startswith("compile"):
+                calls = roomy and (self.pool.host_goes_on or name not in STAND_INS)
+                self.ahead[name] = Ahead(self.pool, terms, partial(self._first_call if calls else self._importing, name), calls)
 
     def _rounds(self, count: int, beside: int) -> list[range]:
         """Pairs that are measured together: all, where the memory of the device holds them and `beside` more processes at once."""
@@ -81,9 +85,9 @@ class Processes:
         self._end_ahead()
         self._close_but({})
 
-    def _end_ahead(self) -> None:
-        while self.ahead:
-            self.ahead.popitem()[1].end()
+    def _end_ahead(self, only_called: bool = False) -> None:
+        for name in [name for name, one in self.ahead.items() if one.calls or not only_called]:
+            self.ahead.pop(name).end()
 
     def _close_but(self, prepared: dict[str, Side]) -> None:
         self.prepared = {name: side for name, side in prepared.items() if side.caller.party.alive}
@@ -230,9 +234,12 @@ class Processes:
         side.caller.limit = limits.autotune if side.name in STAND_INS else limits.compile_baseline
         return side
 
+    def _importing(self, name: Baseline, party: Party) -> Side:
+        return self._compiling(self._loaded(name, party))
+
     def _first_call(self, name: Baseline, party: Party) -> Side:
         """Ahead of everything else: whether it is right cannot be told yet."""
-        side = self._compiling(self._loaded(name, party))
+        side = self._importing(name, party)
         with self.pool.gate.idle():
             self.trials.first_call(side.caller)
         self._set_state(party)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import importlib
 import io
 import os
 import sys
@@ -97,6 +98,8 @@ class Reference(Role):
 
             with contextlib.suppress(ImportError, AttributeError):  # then it stands still instead
                 Compiling(self.permit, self.device.sync)
+        with self.permit.away() if self.permit is not None else contextlib.nullcontext(), contextlib.suppress(ImportError):
+            importlib.import_module("torch._inductor.compile_fx")  # seconds, which its first call would take
         self.model = torch.compile(self.model, mode=mode)
         self.replays = mode is not None and self.device.torch_device != "cpu"
         return {"type": "ok"}

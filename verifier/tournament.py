@@ -102,9 +102,9 @@ class Tournament(Processes):
         """Which pairs are measured together, which baselines beyond eager with them, and whether they are further ones. When the last of the others
         are in `pairs`, an interval that is still wide gets further pairs once, whatever it says: by then processes make it wide, not calls (or a busy
         host does, and no pair helps)."""
-        rounds = self._rounds(PAIRS[self.job.tier], len(self._others()) - len(self.prepared) - len(self.ahead))
+        rounds = self._rounds(PAIRS[self.job.tier], len(self._others()) - len(self.prepared) - sum(one.calls for one in self.ahead.values()))
         if len(rounds) > 1:
-            self._end_ahead()  # what is measured later would keep memory from what is measured first
+            self._end_ahead(only_called=True)  # what is measured later would keep memory from what is measured first
         yield from ((members, others, False) for members, others in zip(rounds, self._spread(len(rounds)), strict=True))
         more = MORE_PAIRS[self.job.tier]
         half = self._estimate(pairs).half if more else 0.0

@@ -97,8 +97,13 @@ def test_where_the_program_fails_before_nobody_is_left(tournament):
     assert not party.alive and not of.ahead
 
 
-def test_where_memory_holds_not_all_at_once_it_does_not_begin(tournament, monkeypatch):
-    monkeypatch.setattr(Watched, "_rounds", lambda self, count, beside: [range(0, 1), range(1, 2), range(2, 3)])
-    of, _ = tournament("return F.gelu(x)", ["compile"])
-    assert not of.ahead
+def test_where_memory_holds_not_all_at_once_it_compiles_in_its_round(tournament, monkeypatch):
+    monkeypatch.setattr(Watched, "_rounds", lambda self, count, beside: [range(at, at + 1) for at in range(count)])
+    monkeypatch.setattr(Watched, "_first_call", None)
+    of, run = tournament("return F.gelu(self.norm(x))", ["compile"])
+    of.ahead["compile"].wait()
+    assert not of.ahead["compile"].calls
+    timing = run()
+    assert [comparison.baseline for comparison in timing.comparisons] == ["eager", "compile"], of.reasons
+    assert sorted(of.loaded) == ["compile", "eager", "eager", "eager"] and not of.ahead
     of.close()

@@ -55,7 +55,7 @@ def test_it_is_ended_while_another_judge_waits_for_the_device(judges):
             time.sleep(0.2)  # by now the other one has asked
         return party
 
-    ahead = Ahead(pool, ("baseline", "fp32-strict", "train"), compile)
+    ahead = Ahead(pool, ("baseline", "fp32-strict", "train"), compile, True)
     measured = threading.Event()
 
     def measure():
@@ -77,7 +77,7 @@ def test_what_goes_wrong_is_met_where_its_side_is_wanted(tmp_path, error):
     def compile(party):
         raise error
 
-    ahead = Ahead(Pool(Gate("cuda:0", tmp_path)), ("baseline", "bf16", "eval"), compile)
+    ahead = Ahead(Pool(Gate("cuda:0", tmp_path)), ("baseline", "bf16", "eval"), compile, True)
     ahead.wait()
     with pytest.raises(type(error), match=str(error.args[0])):
         ahead.side()
@@ -87,23 +87,25 @@ def test_where_the_judge_has_no_memory_the_baseline_has_failed(tmp_path):
     def compile(party):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    ahead = Ahead(Pool(Gate("cuda:0", tmp_path)), ("baseline", "bf16", "eval"), compile)
+    ahead = Ahead(Pool(Gate("cuda:0", tmp_path)), ("baseline", "bf16", "eval"), compile, True)
     ahead.wait()
     with pytest.raises(PartyFailure, match="too little memory"):
         ahead.side()
 
 
 @pytest.mark.parametrize(
-    ("shared", "autotune", "expected"),
+    ("shared", "autotune", "free", "expected"),
     [
-        (False, 180, ["compile"]),
-        (True, 180, ["compile", "compile-max-autotune"]),
-        (False, 0, ["compile", "compile-reduce-overhead"]),
+        (False, 180, None, {"compile": True, "compile-max-autotune": False}),
+        (True, 180, None, {"compile": True, "compile-max-autotune": True}),
+        (False, 0, None, {"compile": True, "compile-reduce-overhead": True}),
+        (True, 180, 50, {"compile": False, "compile-max-autotune": False}),
     ],
 )
-def test_a_search_by_timing_begins_only_where_the_device_is_shared_anyway(monkeypatch, shared, autotune, expected):
-    monkeypatch.setattr("verifier.processes.Ahead", lambda pool, terms, compile: terms)
-    device = SimpleNamespace(kind="cuda", compiles_ahead=True, process_bytes=1, free_bytes=lambda: None)
+def test_who_makes_a_first_call_ahead(monkeypatch, shared, autotune, free, expected):
+    """A search by timing only where the device is shared anyway, and nobody where the device has no memory for all at once."""
+    monkeypatch.setattr("verifier.processes.Ahead", lambda pool, terms, bring_up, calls: (terms, bring_up.func.__name__, calls))
+    device = SimpleNamespace(kind="cuda", compiles_ahead=True, process_bytes=10, free_bytes=lambda: free)
     trials = SimpleNamespace(
         limits=Limits(autotune=autotune), keeps_inputs=True, input_bytes=0, expected_specs=[], peak_bytes=lambda: None,
         ledger=lambda: SimpleNamespace(state=0, eager=0),
@@ -111,4 +113,5 @@ def test_a_search_by_timing_begins_only_where_the_device_is_shared_anyway(monkey
     job = SimpleNamespace(tier="full", precision="bf16", mode="train")
     of = Tournament(SimpleNamespace(device=device, host_goes_on=shared), trials, job, 1, None, None)
     of.compile_ahead()
-    assert list(of.ahead) == expected and set(of.ahead.values()) == {("baseline", "bf16", "train")}
+    how = {True: "_first_call", False: "_importing"}
+    assert of.ahead == {name: (("baseline", "bf16", "train"), how[calls], calls) for name, calls in expected.items()}
