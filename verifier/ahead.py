@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -24,32 +23,33 @@ class Ahead:
     def __init__(self, pool: Pool, terms: tuple[Role, str, str], bring_up: Callable[[Party], Side], calls: bool):
         self.pool = pool
         self.calls = calls
-        self.coming = pool.begin(terms)
-        self.party = self.coming.party
         self.seconds = 0.0  # that it took, whether it failed or not
         self._bring_up = bring_up
         self._side: Side | None = None
         self._failure: Exception | None = None
-        self._thread = threading.Thread(target=self._work, daemon=True)
-        self._thread.start()
+        self._begun = time.monotonic()
+        self.coming = pool.begin(terms)
+        self.party = self.coming.party
+        self.coming.then(self._work)
 
-    def _work(self) -> None:
-        begin = time.monotonic()
+    def _work(self, party: Party) -> None:
         try:
             self.pool.device.adopt_thread()
-            self.coming.arrive()
             with self.pool.gate.working():
-                self._side = self._bring_up(self.party)
+                self._side = self._bring_up(party)
         except torch.OutOfMemoryError:
             self._failure = PartyFailure("memory", too_little(self.pool.device, "for the judge's part of a first call"), request="memory")
         except Exception as failure:  # whoever asks for the side meets it as if it had happened there
             self._failure = failure
-        self.seconds = time.monotonic() - begin
+        self.seconds = time.monotonic() - self._begun
 
     def wait(self) -> None:
         """While another judge measures its thread may stand still, and this one must not keep the device from that judge."""
         with self.pool.gate.idle():
-            self._thread.join()
+            try:
+                self.coming.arrive()
+            except PartyFailure as failure:  # it has not even taken its role
+                self._failure = failure
 
     def side(self) -> Side:
         """When it has been waited for. Raises what went wrong: `PartyFailure`, mostly."""

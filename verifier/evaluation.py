@@ -107,7 +107,7 @@ class Evaluation:
             report.status, report.message = "crashed", f"the program's answer cannot be used: {error}"
         finally:
             if self.tournament is not None:
-                self.tournament.close()
+                self.tournament.close()  # where it never came to its stage, baselines may have begun
             if self.runner is not None:
                 self.pool.dismiss(self.runner)
             report.protection = protection()  # a party may have said that a layer failed
@@ -136,17 +136,17 @@ class Evaluation:
             if self.apart and not self.pool.expects(self.observer_terms(self.job)):
                 self.pool.anticipate([self.observer_terms(self.job)])
             trials, prepared = self._prepare(building)
-            artefacts = self._built(building)
+            self._built(building)
             stage.detail = "cached" if self.report.build and self.report.build.cached else ""
         with self._stage("correctness", before=prepared) as stage:
-            self._correct(trials, artefacts)
+            self._correct(trials)
             stage.detail = f"{sum(trial.ok for trial in self.report.trials)} of {len(self.report.trials)} trials"
         with self._stage("timing") as stage:
-            self._time(trials, artefacts)
+            self._time(trials)
             speedup = self.report.speedup
             stage.detail = f"{speedup.ratio:.2f}x eager [{speedup.low:.2f}, {speedup.high:.2f}]" if speedup else ""
         with self._stage("integrity") as stage:
-            self._observe(trials, artefacts)
+            self._observe(trials)
             stage.detail = self.report.program_class or ""
 
     @contextlib.contextmanager
@@ -201,8 +201,8 @@ class Evaluation:
             building.close()
 
     def _built(self, building: Building) -> Artefacts:
-        self._artefacts, self.report.build = building.result()
-        return self._artefacts
+        self.artefacts, self.report.build = building.result()
+        return self.artefacts
 
     def _prepare(self, building: Building) -> tuple[Trials, float]:
         """The reference with the task loaded and its first results known, and the seconds that took."""
@@ -219,9 +219,6 @@ class Evaluation:
             # Eager constructs its model while the program is tried.
             load = partial(load_baseline, source=self.job.task_source, seed=trials.weight_seed, limits=self.limits)
             self.pool.ahead(("baseline", self.job.precision, self.job.mode), load)
-            self.tournament = Tournament(self.pool, trials, self.job, self.seed, lambda runner: self._enlist(runner, self._artefacts), self.known)
-            if self.job.tier == "full" and self.job.rival_source is None:
-                self.tournament.compile_ahead()
         except PartyFailure as failure:
             building.raise_failure()  # then the reference was ended for that
             raise TaskUnusable(task_failure(failure)) from None
@@ -231,13 +228,16 @@ class Evaluation:
             building.watch(None)
             if reference is not None:
                 reference.checkpoint = None
+        self.tournament = Tournament(self.pool, trials, self.job, self.seed, self._enlist, self.known)
+        if self.job.tier == "full" and self.job.rival_source is None:
+            self.tournament.compile_ahead()
         return trials, time.monotonic() - begin
 
-    def _correct(self, trials: Trials, artefacts: Artefacts) -> None:
+    def _correct(self, trials: Trials) -> None:
         report = self.report
         for attempt in (1, 2):
             try:
-                verdict: Verdict = trials.run(self._subject(artefacts))
+                verdict: Verdict = trials.run(self._subject())
                 break
             except PartyFailure as failure:
                 if not trials.reference.party.alive:
@@ -255,18 +255,21 @@ class Evaluation:
             without = trials.expectations.no_oracle
             raise Ended("wrong_result", verdict.wrong + (f" (held against PyTorch's own result: {without})" if without else ""))
 
-    def _subject(self, artefacts: Artefacts) -> Subject:
+    def _subject(self) -> Subject:
         """A fresh runner with the program imported."""
         self._drop_runner()
         self.runner = self.pool.take("runner", self.job.precision, self.job.mode)
-        return self._enlist(self.runner, artefacts)
+        return self._enlist(self.runner)
 
-    def _enlist(self, runner: Party, artefacts: Artefacts, program: Program | None = None) -> Subject:
-        message = {"source": (program or self.program).source, "artefacts": artefacts.index, "variables": self.device.variables("device")}
+    def _enlist(self, runner: Party) -> Subject:
+        return self._imported(runner, self.program, self.artefacts)
+
+    def _imported(self, runner: Party, program: Program, artefacts: Artefacts) -> Subject:
+        message = {"source": program.source, "artefacts": artefacts.index, "variables": self.device.variables("device")}
         runner.ask("import", message, self.limits.load, raw=artefacts.data)
         return Subject(runner)
 
-    def _time(self, trials: Trials, artefacts: Artefacts) -> None:
+    def _time(self, trials: Trials) -> None:
         from verifier.capturing import known_capture
 
         report = self.report
@@ -276,7 +279,7 @@ class Evaluation:
         capture = known_capture(self.data_dir, self.task.sha, self.job.mode)
         floor, reason = floor_ms(self.device, trials.bytes_moved(), capture.flops if capture else None, self.job.precision)
         try:
-            report.timing = timing = measure(tournament, trials, report, floor, lambda: self._subject(artefacts))
+            report.timing = timing = measure(tournament, trials, report, floor, self._subject)
             report.faster = timing.comparisons[0].speedup.low > 1 and not report.without_static
             report.reasons.update(tournament.reasons)
             report.peak_bytes = trials.peak_bytes()
@@ -293,18 +296,18 @@ class Evaluation:
         if self.job.rival_source is None:
             return None
         program, artefacts = ready_rival(self.job.rival_source, self.report, self.pool, self.store, self.headers)
-        return lambda runner: self._enlist(runner, artefacts, program)
+        return lambda runner: self._imported(runner, program, artefacts)
 
-    def _observe(self, trials: Trials, artefacts: Artefacts) -> None:
+    def _observe(self, trials: Trials) -> None:
         report = self.report
         try:
-            evidence = self._evidence(trials, artefacts)
+            evidence = self._evidence(trials)
         except PartyFailure as failure:
             report.reasons["own_share"] = f"the observed call failed: {failure.message.splitlines()[0] if failure.message else failure.kind}"
             report.program_class = "orchestration"  # what was not seen counts for nothing
             return
         program_ms = report.timing.program_ms if report.timing else 0.0
-        judged = judge_evidence(evidence, self.program.source, artefacts, self.device.kind, program_ms)
+        judged = judge_evidence(evidence, self.program.source, self.artefacts, self.device.kind, program_ms)
         report.kernels, report.torch_compute = judged.kernels, judged.torch_compute
         report.own_share, report.program_class = judged.own_share, judged.program_class or "orchestration"
         report.findings += judged.findings
@@ -333,14 +336,14 @@ class Evaluation:
     def observer_terms(job: VerifyJob) -> tuple[Role, str, str]:
         return ("observer", job.precision, job.mode)
 
-    def _evidence(self, trials: Trials, artefacts: Artefacts) -> Evidence:
+    def _evidence(self, trials: Trials) -> Evidence:
         assert trials.subject is not None
         trials.make_room(ended=True)
         if not self.apart:
             return ask(trials, trials.subject)
         observer = self.pool.take(*self.observer_terms(self.job))
         try:
-            subject = self._enlist(observer, artefacts)
+            subject = self._enlist(observer)
             trials.reconstruct(subject, stay=False)
             return ask(trials, subject)
         finally:

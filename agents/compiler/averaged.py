@@ -17,6 +17,7 @@ from math import prod
 from typing import Any
 
 from agents.compiler.algebra import Specs, dims_of, is_scaling
+from agents.compiler.ir import HALVES
 from agents.compiler.layout import contiguous_strides
 from agents.compiler.values import plain, refs
 from verifier.graph import Node
@@ -25,7 +26,6 @@ from verifier.task import TensorSpec
 CONVOLUTIONS = {f"aten.conv{rank}d.default": (False, rank) for rank in (1, 2, 3)}
 CONVOLUTIONS |= {f"aten.conv_transpose{rank}d.{'default' if rank == 1 else 'input'}": (True, rank) for rank in (1, 2, 3)}
 POOLS = {f"aten.avg_pool{rank}d.default": rank for rank in (1, 2, 3)}
-HALF = ("bfloat16", "float16")
 OF_WEIGHTS = "stitch.of_weights"  # a tensor made once: args[0] are the weights, kwargs["code"] is Python over {0} and `device`
 MOST_BLOCKS = 9  # sums over parts of an image: beyond that the convolution is not worth taking apart
 BORDER = 8  # a part that is taken away is at most 1/8 of the axis: less would cancel too much
@@ -90,7 +90,7 @@ def averages(nodes: list[Node], results: set[str], specs: Specs, weights: set[st
 def steps_from(node: Node, by_name: dict[str, Node], readers: dict[str, int], results: set[str], specs: Specs) -> list[Node] | None:
     """[convolution, scalings ...] where `node` averages that, and nothing else reads what lies between."""
     dtype = node.outputs[0].dtype
-    if node.kwargs.get("dtype") or (dtype != "float32" and (dtype not in HALF or node.op not in POOLS)):
+    if node.kwargs.get("dtype") or (dtype != "float32" and (dtype not in HALVES or node.op not in POOLS)):
         return None
     chain: list[Node] = []
     name = node.args[0]["ref"]

@@ -95,12 +95,6 @@ def parser() -> argparse.ArgumentParser:
     warm = "begin with the numbers and records that earlier sittings left in KEPT, and leave some: for rows made --again"
     run.add_argument("--warm", action="store_true", help=f"{warm}; a row says it. Without: every task as if it were the first on this device")
     run.add_argument("--share", type=int, default=1, metavar="N", help="workers a device; one measures while the others stand still (default: 1)")
-    run.add_argument(
-        "--memory",
-        type=float,
-        metavar="GIB",
-        help=f"of each device for this sitting (default: {SHARED:.0%}% of it): the rest is left to another one beside, with other options",
-    )
     run.add_argument("--largest", type=float, metavar="GIB", help="tasks that need more of a device than this are left for another sitting")
     run.add_argument(
         "--spares",
@@ -146,7 +140,7 @@ def sitting(arguments: argparse.Namespace) -> int:
     series.spares, series.share, series.keep_traces = arguments.spares, arguments.share, arguments.traces
     series.begin_seconds, series.no_search = arguments.begin_seconds, no_search
     given_away = [SHARED * total for device in devices if (total := memory_of(device, "total"))]
-    series.memory = min([series.memory, *given_away, *([arguments.memory * 2**30] if arguments.memory else [])])
+    series.memory = min([series.memory, *given_away])
     series.run(waiting)
     left = [item.key for item in waiting if item.key not in series.finished]
     if arguments.accept and not left and series.left() > 2 * LAST_SECONDS and arguments.checkout is not None:

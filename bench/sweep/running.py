@@ -99,7 +99,7 @@ class Sitting:
         """The next task of this worker's for which its device has memory beside what others do there; waits where there is none yet."""
         with self.changed:
             while not self.stopped and self.left() >= LAST_SECONDS + self.begin_seconds:
-                mine = [item for item in self.waiting if self._searches(number) is not self._unsearched(item)]
+                mine = [item for item in self.waiting if self._takes(number, item)]
                 if not mine:
                     return None
                 fitting = [item for item in mine if self._fits(device, item)]
@@ -116,8 +116,9 @@ class Sitting:
         """Whether this is one of the workers whose verifiers let max-autotune search."""
         return number < self.share
 
-    def _unsearched(self, item: Item) -> bool:
-        return any(in_set(name, item.key) for name in self.no_search)
+    def _takes(self, number: int, item: Item) -> bool:
+        """Whether the task is one for this worker."""
+        return self._searches(number) != any(in_set(name, item.key) for name in self.no_search)
 
     def _fits(self, device: str, item: Item) -> bool:
         """Small tasks leave room for the largest that waits or runs: else they would follow each other and it came never."""

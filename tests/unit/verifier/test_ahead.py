@@ -12,6 +12,7 @@ from verifier.ahead import Ahead
 from verifier.gate import Gate
 from verifier.limits import Limits
 from verifier.party_failure import PartyFailure
+from verifier.pool import Coming
 from verifier.tournament import Tournament
 
 DEVICE = SimpleNamespace(adopt_thread=lambda: None, name="a GPU", free_bytes=lambda: None, total_bytes=lambda: None)
@@ -24,7 +25,10 @@ class Pool:
         self.device, self.gate, self.ended = DEVICE, gate, threading.Event()
 
     def begin(self, terms):
-        return SimpleNamespace(party=SimpleNamespace(terms=terms), arrive=lambda: None)
+        return Coming(SimpleNamespace(become=self.become), terms)
+
+    def become(self, *terms):
+        """Well, as it is."""
 
     def dismiss(self, party):
         self.ended.set()
@@ -81,6 +85,18 @@ def test_what_goes_wrong_is_met_where_its_side_is_wanted(tmp_path, error):
     ahead.wait()
     with pytest.raises(type(error), match=str(error.args[0])):
         ahead.side()
+
+
+def test_one_that_does_not_even_take_its_role_has_failed(tmp_path, monkeypatch):
+    def dies(self, *terms):
+        raise PartyFailure("crashed", "it was killed", request="role")
+
+    monkeypatch.setattr(Pool, "become", dies)
+    ahead = Ahead(Pool(Gate("cuda:0", tmp_path)), ("baseline", "bf16", "eval"), lambda party: party, True)
+    ahead.wait()
+    with pytest.raises(PartyFailure, match="it was killed"):
+        ahead.side()
+    ahead.end()
 
 
 def test_where_the_judge_has_no_memory_the_baseline_has_failed(tmp_path):
