@@ -80,6 +80,11 @@ class Party:
         self.source_name = "task" if role in ("reference", "baseline") else "program"
         self.ask("role", {"role": role, "device": self.device.config(), "precision": precision, "mode": mode}, self.limits.start)
 
+    def settle(self) -> None:
+        """Waits until it is ready to become something. Whether it failed whoever takes it will see."""
+        with contextlib.suppress(ChannelError):
+            self._await(self.limits.start)
+
     def give_time(self, seconds: float) -> None:
         """From now on all requests together take at most `seconds`, whatever each of them may take."""
         self.total, self.deadline, self.frozen_before = seconds, time.monotonic() + seconds, self.gate.frozen_seconds()

@@ -230,7 +230,7 @@ class Evaluation:
                 reference.checkpoint = None
         self.tournament = Tournament(self.pool, trials, self.job, self.seed, self._enlist, self.known)
         if self.job.tier == "full" and self.job.rival_source is None:
-            self.tournament.compile_ahead()
+            self.tournament.begin_ahead()
         return trials, time.monotonic() - begin
 
     def _correct(self, trials: Trials) -> None:

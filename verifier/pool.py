@@ -276,9 +276,26 @@ class Pool:
             busy = [party for party in self.busy if not party.spawned.ended and party.on_device]
         return [party.still for party in busy]
 
+    def stock(self, count: int) -> None:
+        """So many will be taken soon: what lacks begins to import torch while the caller goes on, without anything of the device."""
+        self._sort_out()
+        while len(self.waiting) < count and not self.cancelled:
+            self.waiting.append(self.spawn())
+
+    def settle(self) -> None:
+        """Until those that wait have imported torch, as nobody is timed beside that; but where the host's work goes on while others measure."""
+        if self.host_goes_on:
+            return
+        with self.gate.idle():
+            for party in self.waiting:
+                party.settle()
+
+    def _sort_out(self) -> None:
+        self.waiting = [party for party in self.waiting if party.spawned.process.poll() is None]
+
     def refill(self) -> None:
         """Called when nothing is measured."""
-        self.waiting = [party for party in self.waiting if party.spawned.process.poll() is None]
+        self._sort_out()
         self.builders = [party for party in self.builders if party.spawned.process.poll() is None]
         while len(self.waiting) < self.spares:
             self.waiting.append(self.spawn())

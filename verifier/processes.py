@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 from collections.abc import Callable
@@ -24,6 +25,16 @@ from verifier.trials import Subject, Trials
 
 PAIRS = {"quick": 1, "full": 3}  # fresh processes of the program, and as many of eager
 COSTLY = 60.0  # seconds, after which a baseline that failed is not tried again when the program is measured once more
+
+
+@dataclass(frozen=True)
+class Round:
+    """Pairs that are measured together, and which baselines beyond eager with them."""
+
+    members: range
+    others: list[Baseline]
+    further: bool = False  # whether what was measured before is whole without them
+    after: int = 0  # processes that the next one will take
 
 
 @dataclass
@@ -53,20 +64,33 @@ class Processes:
             self.given_up.add(name)
             self.reasons[name] = f"{name}: this verifier's limits leave its search no time"
 
-    def compile_ahead(self) -> None:
-        """Lets the baselines that take longest begin while the program is built and tried. They make their first calls, and so compile, where the
-        memory of the device holds all that is timed at once and the first inputs are there without the reference, which others ask meanwhile; else
-        they only import the compiler. max-autotune searches by timing, for which the trials would make the device busy: it does so ahead only in a
-        series on a shared device, where others make it busy anyway."""
+    def begin_ahead(self) -> None:
+        """Lets what takes longest begin while the program is built and tried. Where the device's memory holds all that is timed at once, and the
+        first inputs are there without the reference, which others ask meanwhile, all processes take their roles, and compiled baselines make their
+        first calls, and so compile; else the processes of the first round import torch, and compiled baselines the compiler. max-autotune searches
+        by timing, for which the trials would make the device busy: it does so ahead only in a series on a shared device, where others make it busy
+        anyway."""
         others = self._others()
         if not self.pool.device.compiles_ahead:
             return
-        roomy = self.trials.keeps_inputs and len(self._rounds(PAIRS[self.job.tier], len(others))) == 1
+        rounds = self._rounds(PAIRS[self.job.tier], len(others))
+        roomy = self.trials.keeps_inputs and len(rounds) == 1
         terms: tuple[Role, str, str] = ("baseline", self.job.precision, self.job.mode)
         for name in others:
             if name.startswith("compile"):
                 calls = roomy and (self.pool.host_goes_on or name not in STAND_INS)
                 self.ahead[name] = Ahead(self.pool, terms, partial(self._first_call if calls else self._importing, name), calls)
+        if roomy:
+            taken: list[Role] = ["runner", "baseline"] * len(rounds[0]) + ["baseline"] * (len(others) - len(self.ahead))
+            random.Random(self.trials.draws.getrandbits(64)).shuffle(taken)  # as `_bring_up` leaves it to chance who becomes what
+            self.pool.anticipate([(role, self.job.precision, self.job.mode) for role in taken])
+        else:
+            self.pool.stock(self._takes(rounds[0], self._spread(len(rounds))[0]))
+
+    def _takes(self, members: range, others: list[Baseline]) -> int:
+        """How many fresh processes a round needs."""
+        own = len(members) * (2 if self.rival is None else 3)
+        return own + sum(name not in self.prepared and name not in self.ahead for name in others)
 
     def _rounds(self, count: int, beside: int) -> list[range]:
         """Pairs that are measured together: all, where the memory of the device holds them and `beside` more processes at once."""
@@ -97,9 +121,10 @@ class Processes:
                 self.pool.give_back(party)
         self.parties = kept
 
-    def _bring_up(self, members: range, others: list[Baseline], subject: Subject) -> list[Pair]:
+    def _bring_up(self, round_: Round, subject: Subject) -> list[Pair]:
         """Starts what this round needs, all at once. Raises `PartyFailure` where the program or eager fails; another baseline that fails is named in
         `reasons`."""
+        members, others = round_.members, round_.others
         quick = self.job.tier == "quick"
         rivals = len(members) if self.rival is not None else 0
         kept = self.trials.reference.eager_party if quick else None
@@ -111,6 +136,7 @@ class Processes:
         roles: list[Role] = ["runner"] * (own + rivals) + ["baseline"] * count
         terms = [(role, self.job.precision, self.job.mode) for role in roles]
         parties = shuffled(self.pool.take_all, terms, self.trials.draws.getrandbits(64))
+        self.pool.stock(round_.after)
         runners = [party for party, role in zip(parties, roles, strict=True) if role == "runner"]
         eagers = [party for party, role in zip(parties, roles, strict=True) if role == "baseline"]
         if quick:

@@ -13,7 +13,7 @@ from verifier.judges_clock import clocks
 from verifier.moved_state import state_off
 from verifier.pairs import Pair, compare, estimate_of, useless
 from verifier.party_failure import PartyFailure
-from verifier.processes import PAIRS, Processes
+from verifier.processes import PAIRS, Processes, Round
 from verifier.report import Baseline, Timing, Trial
 from verifier.session import Values
 from verifier.timed_outputs import TimedOutputs
@@ -70,12 +70,12 @@ class Tournament(Processes):
         self.trials.make_room()
         count = PAIRS[self.job.tier]
         pairs: list[Pair] = []
-        for number, (members, others, further) in enumerate(self._plan(pairs)):
+        for number, round_ in enumerate(self._plan(pairs)):
             self._close_but(self.prepared)
             try:
-                these = self._round(number, members, others, subject, pairs, rng)
+                these = self._round(number, round_, subject, pairs, rng)
             except PartyFailure as failure:
-                if not further or failure.whose == "program":
+                if not round_.further or failure.whose == "program":
                     raise
                 self._tell(f"no further processes: {failure.whose} failed: {failure.message.partition(chr(10))[0]}")
                 break  # what was measured before is whole
@@ -87,32 +87,37 @@ class Tournament(Processes):
                 self.prepared = self._sound(pairs) if len(these) == count else {}
         return self._result(pairs)
 
-    def _round(self, number: int, members: range, others: list[Baseline], subject: Subject, before: list[Pair], rng: random.Random) -> list[Pair]:
+    def _round(self, number: int, round_: Round, subject: Subject, before: list[Pair], rng: random.Random) -> list[Pair]:
         frozen = self.pool.gate.frozen_seconds()
-        these = self._bring_up(members, others, subject)
+        these = self._bring_up(round_, subject)
         # On the processors on which they are timed they warm up too. Ending idle compilers takes a second, in which other judges may measure.
         self.pool.at_once([partial(side.caller.party.rest, anew=True) for pair in these for side in pair.sides])
+        self.pool.settle()
         for pair in these:
             pair.round = number
         self.waiting += self.pool.gate.frozen_seconds() - frozen
-        self._alone(these, before, rng, share=len(members) / PAIRS[self.job.tier])
+        self._alone(these, before, rng, share=len(round_.members) / PAIRS[self.job.tier])
         return these
 
-    def _plan(self, pairs: list[Pair]) -> Iterator[tuple[range, list[Baseline], bool]]:
-        """Which pairs are measured together, which baselines beyond eager with them, and whether they are further ones. When the last of the others
-        are in `pairs`, an interval that is still wide gets further pairs once, whatever it says: by then processes make it wide, not calls (or a busy
-        host does, and no pair helps)."""
+    def _plan(self, pairs: list[Pair]) -> Iterator[Round]:
+        """When the last of the others are in `pairs`, an interval that is still wide gets further pairs once, whatever it says: by then processes
+        make it wide, not calls (or a busy host does, and no pair helps)."""
+        more = MORE_PAIRS[self.job.tier]
         rounds = self._rounds(PAIRS[self.job.tier], len(self._others()) - len(self.prepared) - sum(one.calls for one in self.ahead.values()))
         if len(rounds) > 1:
             self._end_ahead(only_called=True)  # what is measured later would keep memory from what is measured first
-        yield from ((members, others, False) for members, others in zip(rounds, self._spread(len(rounds)), strict=True))
-        more = MORE_PAIRS[self.job.tier]
+        planned = list(zip(rounds, self._spread(len(rounds)), strict=True))
+        # What further pairs would take is taken by the next job where there are none; a judge of one job has no next.
+        last = self._takes(self._rounds(more, 0)[0], []) if more and self.pool.spares else 0
+        for round_, later in zip(planned, [*planned[1:], None], strict=True):
+            yield Round(*round_, after=self._takes(*later) if later is not None else last)
         half = self._estimate(pairs).half if more else 0.0
         if WIDE[self.pool.device.kind] < half < HOPELESS:
             self._tell(f"the interval is {half:.1%} wide on either side: {more} more fresh processes of program and eager")
             self._close_but(self.prepared)  # the others' memory is the further ones'
-            for members in self._rounds(more, 0):
-                yield members, [], True
+            rounds = self._rounds(more, 0)
+            for members, later in zip(rounds, [*rounds[1:], range(0)], strict=True):
+                yield Round(members, [], further=True, after=self._takes(later, []))
 
     def _estimate(self, pairs: list[Pair]) -> Estimate:
         return estimate_of(pairs, "eager" if self.rival is None else "rival", self.known, self.seed)

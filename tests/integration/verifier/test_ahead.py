@@ -47,7 +47,7 @@ def tournament(tmp_path, monkeypatch):
 
         job = VerifyJob(task_source=source, program_source=program, tier="full")
         of = Watched(bench.pool, trials, job, 1, enlist, Repeatability(least=0.05, noise=0.2, weight=6), others=others)
-        of.compile_ahead()
+        of.begin_ahead()
 
         def run():
             subject = enlist(bench.pool.take("runner"))

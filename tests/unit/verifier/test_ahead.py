@@ -1,9 +1,12 @@
 """A baseline that compiles ahead while another judge wants the device: nobody waits for ever."""
 
+import random
 import threading
 import time
 from contextlib import ExitStack
+from functools import partial
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -118,8 +121,9 @@ def test_where_the_judge_has_no_memory_the_baseline_has_failed(tmp_path):
         (True, 180, 50, {"compile": False, "compile-max-autotune": False}),
     ],
 )
-def test_who_makes_a_first_call_ahead(monkeypatch, shared, autotune, free, expected):
-    """A search by timing only where the device is shared anyway, and nobody where the device has no memory for all at once."""
+def test_who_begins_ahead(monkeypatch, shared, autotune, free, expected):
+    """A search by timing only where the device is shared anyway. Where the device has no memory for all at once nobody makes a first call, and nobody
+    takes a role: the processes of the first round, three of them, import torch."""
     monkeypatch.setattr("verifier.processes.Ahead", lambda pool, terms, bring_up, calls: (terms, bring_up.func.__name__, calls))
     device = SimpleNamespace(kind="cuda", compiles_ahead=True, process_bytes=10, free_bytes=lambda: free)
     trials = SimpleNamespace(
@@ -127,7 +131,17 @@ def test_who_makes_a_first_call_ahead(monkeypatch, shared, autotune, free, expec
         ledger=lambda: SimpleNamespace(state=0, eager=0),
     )  # fmt: skip
     job = SimpleNamespace(tier="full", precision="bf16", mode="train")
-    of = Tournament(SimpleNamespace(device=device, host_goes_on=shared), trials, job, 1, None, None)
-    of.compile_ahead()
+    trials.draws = random.Random(1)
+    begun: dict[str, Any] = {}
+    pool = SimpleNamespace(
+        device=device, host_goes_on=shared, anticipate=partial(begun.__setitem__, "roles"), stock=partial(begun.__setitem__, "stock")
+    )
+    of = Tournament(pool, trials, job, 1, None, None)
+    of.begin_ahead()
     how = {True: "_first_call", False: "_importing"}
     assert of.ahead == {name: (("baseline", "bf16", "train"), how[calls], calls) for name, calls in expected.items()}
+    if free is None:
+        assert sorted(role for role, *_ in begun["roles"]) == ["baseline"] * 4 + ["runner"] * 3, "three of eager and a CUDA graph"
+        assert {tuple(rest) for _, *rest in begun["roles"]} == {("bf16", "train")} and "stock" not in begun
+    else:
+        assert begun == {"stock": 2}, "program and eager; the compiled baseline of the first round has begun"

@@ -50,12 +50,16 @@ class Gate:
 class Pool:
     def __init__(self, free: int | None = None):
         self.device = SimpleNamespace(kind="cuda", process_bytes=1, free_bytes=self.free_bytes, throttled=lambda: None)
-        self.gate, self.free, self.parties = Gate(), free, []
+        self.gate, self.free, self.parties, self.spares = Gate(), free, [], 0
 
     def free_bytes(self) -> int | None:
         return None if self.free is None else self.free - 10 * sum(party.alive for party in self.parties)
 
     def reap(self) -> None: ...
+
+    def stock(self, count: int) -> None: ...
+
+    def settle(self) -> None: ...
 
     def take_all(self, wanted):
         fresh = [Party(role) for role, _, _ in wanted]

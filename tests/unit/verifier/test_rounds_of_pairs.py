@@ -8,11 +8,11 @@ from verifier.limits import Limits
 from verifier.tournament import Tournament
 
 
-def tournament(free: int | None, others: list[str] | None = None, tier: str = "full", peak: int = 9, eager: int = 0) -> Tournament:
+def tournament(free: int | None, others: list[str] | None = None, tier: str = "full", peak: int = 9, eager: int = 0, spares: int = 0) -> Tournament:
     device = SimpleNamespace(kind="cuda", process_bytes=1, free_bytes=lambda: free)
     ledger = SimpleNamespace(state=2, eager=eager)
     trials = SimpleNamespace(limits=Limits(), input_bytes=0, expected_specs=[], peak_bytes=lambda: peak, ledger=lambda: ledger)
-    return Tournament(SimpleNamespace(device=device), trials, SimpleNamespace(tier=tier), 1, None, None, others=others)
+    return Tournament(SimpleNamespace(device=device, spares=spares), trials, SimpleNamespace(tier=tier), 1, None, None, others=others)
 
 
 @pytest.mark.parametrize(
@@ -42,3 +42,21 @@ def test_pytorch_may_need_more_than_the_program():
 def test_tier_quick_has_eager_alone():
     of = tournament(10, tier="quick")
     assert [len(members) for members in of._rounds(1, 0)] == [1] and of._spread(1) == [[]]
+
+
+@pytest.mark.parametrize(
+    ("free", "spares", "half", "after"),
+    [
+        (129, 0, 0.0, [0]),
+        (120, 0, 0.0, [2, 0]),
+        (99, 0, 0.0, [3, 3, 0]),
+        (59, 9, 0.0, [3, 3, 4]),  # what no further pair takes the next job takes
+        (59, 9, 0.1, [3, 3, 4, 2, 0]),
+    ],
+)
+def test_what_the_next_round_takes_begins_to_import_torch_in_this_one(monkeypatch, free, spares, half, after):
+    of = tournament(free, spares=spares)
+    monkeypatch.setattr(Tournament, "_estimate", lambda self, pairs: SimpleNamespace(half=half))
+    planned = list(of._plan([]))
+    assert [round_.after for round_ in planned] == after
+    assert [of._takes(round_.members, round_.others) for round_ in planned[1:]] == after[:-1]

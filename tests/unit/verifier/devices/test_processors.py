@@ -113,6 +113,7 @@ def test_judges_wait_away_from_where_sides_are_timed(host, monkeypatch):
 
 def test_sides_are_at_their_places_before_they_warm_up(monkeypatch):
     """What a process loads at its first calls is then where it will be timed."""
+    from verifier.processes import Round
     from verifier.tournament import Tournament
 
     said = []
@@ -143,10 +144,13 @@ def test_sides_are_at_their_places_before_they_warm_up(monkeypatch):
         def at_once(self, work):
             return [one() for one in work]
 
+        def settle(self):
+            said.append("nobody imports torch")
+
     monkeypatch.setattr(Tournament, "_alone", warm_up)
-    monkeypatch.setattr(Tournament, "_bring_up", lambda self, members, others, subject: [Pair()])
+    monkeypatch.setattr(Tournament, "_bring_up", lambda self, round_, subject: [Pair()])
     tournament = Tournament.__new__(Tournament)
     tournament.job, tournament.pool, tournament.waiting = SimpleNamespace(tier="full"), Pool(), 0.0
     with pytest.raises(Stop):
-        tournament._round(0, range(1), [], None, [], None)
-    assert said == [("rest", True), ("rest", True), "warm up"]
+        tournament._round(0, Round(range(1), []), None, [], None)
+    assert said == [("rest", True), ("rest", True), "nobody imports torch", "warm up"]

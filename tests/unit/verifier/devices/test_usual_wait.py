@@ -45,6 +45,14 @@ def test_a_device_does_not_rest_while_kernels_of_a_neighbour_still_run(monkeypat
             assert found.rests() is rests, (learnt, wait)
 
 
+def test_a_wait_is_one_in_a_neighbours_time_slice(monkeypatch):
+    """After a pause the neighbour's slice has ended long ago, and a first kernel runs at once; a second one waits for the slice that begins then."""
+    found = device(QUIET)
+    waits = iter([QUIET, KEPT_BUSY, QUIET, QUIET // 10])
+    monkeypatch.setattr(found, "_one_wait_ns", lambda: next(waits))
+    assert found.wait_ns() == KEPT_BUSY and found.wait_ns() == QUIET
+
+
 def test_nothing_is_usual_before_something_was_learnt():
     found = device(QUIET)
     found._waits.clear()
