@@ -137,8 +137,9 @@ class Convolution:
         depth = DEPTH * max(self.steps(phase) for phase in self.every_phase())
         slow = not (self.unit or self.pointwise)
         return Product(
-            self.outputs // self.groups, columns, depth, self.phases * self.groups, a_depth_inner=True, b_depth_inner=False, slow_loads=slow
-        )
+            self.outputs // self.groups, columns, depth, self.phases * self.groups, a_depth_inner=True, b_depth_inner=False, slow_loads=slow,
+            interleaved=self.phases > 1,
+        )  # fmt: skip
 
 
 class Conv:

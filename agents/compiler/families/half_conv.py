@@ -71,7 +71,7 @@ class HalfConvolution:
     def product(self) -> Product:
         sides = (self.plain.images * self.positions, self.plain.outputs // self.plain.groups)
         rows, columns = sides if self.last else sides[::-1]
-        return Product(rows, columns, self.depth, self.plain.phases * self.plain.groups, True, True)
+        return Product(rows, columns, self.depth, self.plain.phases * self.plain.groups, True, True, interleaved=self.plain.phases > 1)
 
 
 class HalfConv:

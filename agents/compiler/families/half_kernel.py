@@ -126,9 +126,7 @@ def kernel_source(name: str, work: Work, product: Product, printing: Printing) -
     kind = half_tile.tile_type(work, product, tile, printing.dtype)
     barriers = f"((unsigned long long*)(stages + {shared - half_tile.BARRIERS}))" if tile.group else ""
     body = ["extern __shared__ __align__(1024) char stages[];", f"{kind} tile{barriers};", *tile_position(product, tile)]
-    if product.batches > 1:
-        body.append("const int batch = blockIdx.y;")
-    body += printing.setup
+    body += [*product.batch(), *printing.setup]
     count = str(steps)
     if split > 1:
         count = f"(first + {each} < {steps} ? {each} : {steps} - first)" if steps % each else str(each)
@@ -148,7 +146,7 @@ def kernel_source(name: str, work: Work, product: Product, printing: Printing) -
     body.append("tile.put((float*)stages);")
     body += rows_and_columns(work, product, printing, tile, split)
     lines += [*(line if line.startswith("#") else f"    {line}" for line in map(flush, body)), "}"]
-    grid = f"dim3({down * across}, {product.batches}, {split})" if product.batches > 1 or split > 1 else str(down * across)
+    grid = product.grid(down * across, split)
     launch = [
         *printing.launches,
         f"cudaFuncSetAttribute({name}_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, {shared});",

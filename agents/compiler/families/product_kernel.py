@@ -39,10 +39,7 @@ def kernel_source(name: str, work: Work, product: Product, printing: Printing) -
     resident = 1 if tile.group or tile.warp_rows * tile.warp_columns > 1024 else RESIDENT  # without a number the compiler may aim at more, and spill
     lines = [f"__global__ void __launch_bounds__({tile.threads}, {resident}) {name}_kernel({printing.parameters}{scratch}) {{"]
     lines += ["    extern __shared__ __align__(16) float memory[];", f"    {kind} tile;"]
-    body = tile_position(product, tile)
-    if product.batches > 1:
-        body.append("const int batch = blockIdx.y;")
-    body += printing.setup
+    body = [*tile_position(product, tile), *product.batch(), *printing.setup]
     count = printing.steps or str(product.steps)
     if split > 1:
         body.append(f"const int first = blockIdx.z * {steps}, last = first + {steps} < {count} ? first + {steps} : {count};")
@@ -83,8 +80,7 @@ def kernel_source(name: str, work: Work, product: Product, printing: Printing) -
         body += [f"    {line}" for line in [*printing.rows, *printing.tail]]
     body.append("}")
     lines += [*(f"    {line}" for line in body), "}"]
-    grid = f"dim3({down * across}, {product.batches}, {split})" if product.batches > 1 or split > 1 else str(down * across)
-    shared = shared_bytes(work, product, tile)
+    grid, shared = product.grid(down * across, split), shared_bytes(work, product, tile)
     launch = [
         f"cudaFuncSetAttribute({name}_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, {shared});",
         f"{name}_kernel<<<{grid}, {tile.threads}, {shared}, (cudaStream_t)stream>>>({printing.names}{', scratch' if split > 1 else ''});",

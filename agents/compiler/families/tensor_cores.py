@@ -103,10 +103,29 @@ class Product:
     a_depth_inner: bool  # whether the tile of `a` lies in shared memory row by row, or one depth after the other
     b_depth_inner: bool
     slow_loads: bool = False  # every element of `b` finds its own place
+    interleaved: bool = False  # elements of the batches' results lie side by side, as those of a transposed convolution's phases do
 
     @property
     def steps(self) -> int:
         return -(-self.depth // DEPTH)
+
+    def grid(self, tiles: int, split: int) -> str:
+        """Of a launch. What interleaved batches write of the same sectors meets in the second-level cache, where their blocks follow each other;
+        else a sector goes to memory as often as there are phases along the lines."""
+        blocks = tiles * self.batches if self.interleaved else tiles
+        beside = 1 if self.interleaved else self.batches
+        return f"dim3({blocks}, {beside}, {split})" if beside > 1 or split > 1 else str(blocks)
+
+    def batch(self) -> list[str]:
+        """Declares `batch`, where there are several."""
+        if self.batches == 1:
+            return []
+        return [f"const int batch = {f'blockIdx.x % {self.batches}' if self.interleaved else 'blockIdx.y'};"]
+
+    @property
+    def tile_number(self) -> str:
+        """Of a block, among those of its batch: left of `%`, `*` and `/`."""
+        return f"blockIdx.x / {self.batches}" if self.interleaved and self.batches > 1 else "blockIdx.x"
 
 
 def tile_of(work: Work, product: Product) -> Tile:
@@ -178,14 +197,15 @@ def tile_type(work: Work, product: Product, tile: Tile) -> str:
 def tile_position(product: Product, tile: Tile) -> list[str]:
     """Declares `row0` and `column0`. Blocks that run at the same time share rows and columns: they find operands in the second-level cache."""
     down, across = -(-product.rows // tile.rows), -(-product.columns // tile.columns)
+    at = product.tile_number
     if down == 1:
-        return ["const int row0 = 0;", f"const int column0 = blockIdx.x * {tile.columns};"]
+        return ["const int row0 = 0;", f"const int column0 = {at} * {tile.columns};"]
     if across == 1:
-        return [f"const int row0 = blockIdx.x * {tile.rows};", "const int column0 = 0;"]
+        return [f"const int row0 = {at} * {tile.rows};", "const int column0 = 0;"]
     if down <= GROUPED:
-        return [f"const int row0 = blockIdx.x % {down} * {tile.rows};", f"const int column0 = blockIdx.x / {down} * {tile.columns};"]
+        return [f"const int row0 = {at} % {down} * {tile.rows};", f"const int column0 = {at} / {down} * {tile.columns};"]
     height = str(GROUPED)
-    lines = [f"const int group = blockIdx.x / {GROUPED * across} * {GROUPED}, within = blockIdx.x % {GROUPED * across};"]
+    lines = [f"const int group = {at} / {GROUPED * across} * {GROUPED}, within = {at} % {GROUPED * across};"]
     if down % GROUPED:
         lines.append(f"const int height = {down} - group < {GROUPED} ? {down} - group : {GROUPED};")
         height = "height"

@@ -66,6 +66,7 @@ CONVS = {
     "transposed-2d": ("nn.ConvTranspose2d(6, 18, 3, stride=2, padding=1, output_padding=1)", (2, 6, 5, 6)),
     "transposed-2d-taps-outermost": ("nn.ConvTranspose2d(32, 16, 4, stride=2, padding=1)", (1, 32, 6, 5)),
     "transposed-units-of-eight": ("nn.ConvTranspose2d(24, 16, 3, stride=2, padding=1)", (1, 24, 5, 6)),
+    "transposed-several-tiles": ("nn.ConvTranspose2d(8, 72, 3, stride=2, padding=1)", (2, 8, 12, 14)),
     "transposed-by-one": ("nn.ConvTranspose2d(7, 16, 3)", (2, 7, 6, 6)),
     "transposed-dilated": ("nn.ConvTranspose2d(5, 16, 3, stride=3, dilation=2, padding=1)", (1, 5, 6, 7)),
     "transposed-gaps": ("nn.ConvTranspose1d(6, 16, 2, stride=3)", (2, 6, 20)),
@@ -80,6 +81,15 @@ def test_convolutions(emulated, task, name):
     found = emulated(task("return self.conv(x)", f"torch.randn{shape}", f"self.conv = {module}"))
     assert [group.family for group in found.plan.groups] == ["conv"], [group.reason for group in found.plan.groups]
     found.check()
+
+
+def test_phases_whose_results_lie_side_by_side_follow_each_other(compiled, task):
+    """What two phases write of a sector then meets in the second-level cache; batches whose results lie apart come one after the other."""
+    module, shape = CONVS["transposed-several-tiles"]
+    text = compiled(task("return self.conv(x)", f"torch.randn{shape}", f"self.conv = {module}"), figures=SMALL).text
+    assert "const int batch = blockIdx.x % 4;" in text and "const int column0 = blockIdx.x / 4" in text and "blockIdx.y" not in text
+    text = compiled(task("return torch.bmm(x, x.transpose(1, 2) * 2)", "torch.randn(3, 40, 36)"), figures=SMALL).text
+    assert "const int batch = blockIdx.y;" in text and "blockIdx.x %" not in text
 
 
 def test_a_convolution_with_a_tail(emulated, task):
