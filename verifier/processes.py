@@ -71,7 +71,7 @@ class Processes:
         by timing, for which the trials would make the device busy: it does so ahead only in a series on a shared device, where others make it busy
         anyway."""
         others = self._others()
-        if not self.pool.device.compiles_ahead:
+        if not self.pool.device.begins_ahead:
             return
         rounds = self._rounds(PAIRS[self.job.tier], len(others))
         roomy = self.trials.keeps_inputs and len(rounds) == 1

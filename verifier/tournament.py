@@ -107,8 +107,8 @@ class Tournament(Processes):
         if len(rounds) > 1:
             self._end_ahead(only_called=True)  # what is measured later would keep memory from what is measured first
         planned = list(zip(rounds, self._spread(len(rounds)), strict=True))
-        # What further pairs would take is taken by the next job where there are none; a judge of one job has no next.
-        last = self._takes(self._rounds(more, 0)[0], []) if more and self.pool.spares else 0
+        # Where a pair alone fills the memory there are few to begin; without further pairs the next job takes them, which a judge of one has not.
+        last = self._takes(self._rounds(more, 0)[0], []) if more and len(rounds) > 1 and self.pool.spares else 0
         for round_, later in zip(planned, [*planned[1:], None], strict=True):
             yield Round(*round_, after=self._takes(*later) if later is not None else last)
         half = self._estimate(pairs).half if more else 0.0

@@ -132,7 +132,7 @@ class Device(ABC):
 
     polling_seconds = 0.0  # for which the judge polls for a party's answer before it sleeps
     says_seen = False  # whether a party waits after a call until the judge has read its clock
-    compiles_ahead = False  # whether baselines may compile while a program is tried: where that takes nothing from the trials
+    begins_ahead = False  # whether what is timed later may come up while a program is tried: where that takes nothing from the trials
     process_bytes = 0  # of the device, that a process takes before it has a tensor
 
     def trim(self, need: int = 0) -> None:  # noqa: B027  only a device whose allocator keeps what others need has something to give back

@@ -50,7 +50,7 @@ _RATES = {(7, 0): (128, None, 1024), (7, 5): (128, None, 1024), (8, 0): (128, 10
 
 class CudaDevice(Device):
     kind = "cuda"
-    compiles_ahead = True
+    begins_ahead = True
 
     def __init__(self, name: str, data_dir: Path):
         index = name.partition(":")[2] or "0"

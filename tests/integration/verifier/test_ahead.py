@@ -1,4 +1,4 @@
-"""Baselines that compile while the program is still tried, with real processes."""
+"""What comes up before it is timed, with real processes: baselines that compile while the program is tried, processes that import torch."""
 
 import pytest
 from semantics_bench import Semantics, task
@@ -30,7 +30,7 @@ def tournament(tmp_path, monkeypatch):
     """Makes one whose program has been tried; at the end no process is left."""
     bench = Semantics(tmp_path, limits=LIMITS)
     bench.pool.spares = 0
-    monkeypatch.setattr(bench.device, "compiles_ahead", True)
+    monkeypatch.setattr(bench.device, "begins_ahead", True)
     sessions = []
 
     def made(body: str, others: list[str]):
@@ -62,6 +62,7 @@ def tournament(tmp_path, monkeypatch):
     yield made
     for session in sessions:
         session.close()
+    bench.pool.forget()  # processes that took their roles for nothing, as a judge ends them after its job
     assert not [party for party in bench.pool.busy if party.role == "baseline" and party.alive]
     bench.close()
 
@@ -107,3 +108,24 @@ def test_where_memory_holds_not_all_at_once_it_compiles_in_its_round(tournament,
     assert [comparison.baseline for comparison in timing.comparisons] == ["eager", "compile"], of.reasons
     assert sorted(of.loaded) == ["compile", "eager", "eager", "eager"] and not of.ahead
     of.close()
+
+
+def test_processes_that_will_be_taken_import_torch_meanwhile(tmp_path):
+    bench = Semantics(tmp_path, limits=LIMITS)
+    pool = bench.pool
+    try:
+        for party in pool.waiting:
+            party.end()
+        pool.stock(2)
+        first, second = pool.waiting
+        pool.stock(1)
+        assert pool.waiting == [first, second], "there are enough"
+        first.spawned.kill()
+        pool.settle()  # nor does one that died keep anybody waiting
+        first.spawned.process.wait()
+        pool.stock(2)
+        assert len(pool.waiting) == 2 and pool.waiting[0] is second
+        pool.settle()
+        assert pool.take("baseline") is second
+    finally:
+        bench.close()

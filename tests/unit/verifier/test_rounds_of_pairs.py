@@ -47,7 +47,7 @@ def test_tier_quick_has_eager_alone():
 @pytest.mark.parametrize(
     ("free", "spares", "half", "after"),
     [
-        (129, 0, 0.0, [0]),
+        (129, 9, 0.0, [0]),  # six processes, whose import those that are timed would have to wait for
         (120, 0, 0.0, [2, 0]),
         (99, 0, 0.0, [3, 3, 0]),
         (59, 9, 0.0, [3, 3, 4]),  # what no further pair takes the next job takes
