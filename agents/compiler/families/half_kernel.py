@@ -10,6 +10,7 @@ from agents.compiler.families.family import Work
 from agents.compiler.families.tensor_cores import Product, tile_position
 from agents.compiler.ir import SIZES, Access, Op
 from agents.compiler.kernels.expressions import CUDA, POINTED, Expressions, address
+from agents.compiler.kernels.vectors import copy_vector, store_vector
 
 
 @dataclass
@@ -58,14 +59,6 @@ def _together(tail: Tail, access: Access, size: int, along: int, width: int) -> 
     return runs and not access.index and not access.offset % width and all(stride % width == 0 for stride in rest) and size * width in (8, 16, 32)
 
 
-def _vector(into: str, source: str, size: int, dtype: str) -> list[str]:
-    """Copies `size` bytes of these elements as whole vectors."""
-    kind, each = ("float4", 16) if dtype == "float32" else ("int2", 8) if size == 8 else ("int4", 16)
-    if size == each:
-        return [f"*({kind}*)({into}) = *(const {kind}*)({source});"]
-    return [f"(({kind}*)({into}))[{at}] = ((const {kind}*)({source}))[{at}];" for at in range(size // each)]
-
-
 def tail_lines(tail: Tail, printing: Printing, value: str) -> list[str]:
     """Statements that go on from `value`, an array of `width` sums, and store everything that follows. Neighbours are read and written together."""
     width, along, kernel = printing.width, printing.along, tail.kernel
@@ -82,14 +75,14 @@ def tail_lines(tail: Tail, printing: Printing, value: str) -> list[str]:
         dtype = kernel.arguments[op.access.argument].dtype
         if dtype in ("float32", "bfloat16", "float16") and _together(tail, op.access, SIZES[dtype], along, width):
             head.append(f"alignas(16) {POINTED[dtype]} {op.name}_of[{width}];")
-            head += _vector(f"{op.name}_of", f"{op.access.argument} + {address(kernel, op.access, start)}", SIZES[dtype] * width, dtype)
+            head += copy_vector(dtype, width, f"{op.name}_of", f"({op.access.argument} + {address(kernel, op.access, start)})")
             known[op.name] = f"{op.name}_of[j]" if dtype == "float32" else f"(float){op.name}_of[j]"
         elif not _varies(tail, op, along):
             known[op.name] = Expressions(kernel, CUDA, start, {}).expression(op)
     total = f"{value}[j]"
     if printing.bias and printing.bias_along:
         head.append(f"alignas(16) {half_cuda.TYPES[printing.dtype][0]} bias_of[{width}];")
-        head += _vector("bias_of", f"bias + {printing.bias}", 2 * width, printing.dtype)
+        head += copy_vector(printing.dtype, width, "bias_of", f"(bias + {printing.bias})")
         total = f"{total} + (float)bias_of[j]"
     elif printing.bias:
         total = f"{total} + (float)bias[{printing.bias}]"
@@ -100,7 +93,7 @@ def tail_lines(tail: Tail, printing: Printing, value: str) -> list[str]:
         name = f"{argument.name}_to" + (f"{at}" if [s.access.argument for s in kernel.stores].count(argument.name) > 1 else "")
         head.append(f"alignas(16) {POINTED[argument.dtype]} {name}[{width}];")
         body.append(f"{name}[j] = {printer.text(store.op)};")
-        end += _vector(f"{argument.name} + {address(kernel, store.access, start)}", name, SIZES[argument.dtype] * width, argument.dtype)
+        end += store_vector(argument.dtype, width, argument.name, address(kernel, store.access, start), name)
     return [*head, "#pragma unroll", f"for (int j = 0; j < {width}; ++j) {{", *(f"    {line}" for line in body), "}", *end]
 
 
@@ -111,7 +104,7 @@ def _varies(tail: Tail, op: Op, along: int) -> bool:
 def sums(width: int, source: str) -> list[str]:
     if width == 1:
         return [f"const float value[1] = {{*({source})}};"]
-    return [f"alignas(16) float value[{width}];", *_vector("value", source, 4 * width, "float32")]
+    return [f"alignas(16) float value[{width}];", *copy_vector("float32", width, "value", f"({source})")]
 
 
 def kernel_source(name: str, work: Work, product: Product, printing: Printing) -> str:
@@ -179,8 +172,9 @@ def rows_and_columns(work: Work, product: Product, printing: Printing, tile: hal
         total = product.rows * product.columns * product.batches
         wide = "(long long)" if total * split >= 2**31 else ""
         inside += [f"    {line}" for line in sums(width, source)]
-        place = f"scratch + {wide}blockIdx.z * {total} + {printing.elements}"
-        inside += [f"    {line}" for line in (_vector(place, "value", 4 * width, "float32") if width > 1 else [f"*({place}) = value[0];"])]
+        place = f"{wide}blockIdx.z * {total} + {printing.elements}"
+        stored = store_vector("float32", width, "scratch", place, "value") if width > 1 else [f"scratch[{place}] = value[0];"]
+        inside += [f"    {line}" for line in stored]
     else:
         missing = [f"if ({printing.skip}) continue;"] if printing.skip else []
         inside += [f"    {line}" for line in [*printing.rows, *missing, *sums(width, source), *tail_lines(work.tail, printing, "value")]]
@@ -209,7 +203,8 @@ def finish(name: str, work: Work, product: Product, printing: Printing, split: i
     if width == 1:
         body.append(f"    value[0] += *({source});")
     else:
-        body += [f"    alignas(16) float own[{width}];", *(f"    {line}" for line in _vector("own", source, 4 * width, "float32")), "#pragma unroll"]
+        taken = copy_vector("float32", width, "own", f"({source})")
+        body += [f"    alignas(16) float own[{width}];", *(f"    {line}" for line in taken), "#pragma unroll"]
         body.append(f"    for (int j = 0; j < {width}; ++j) value[j] += own[j];")
     body += ["}", *tail_lines(work.tail, printing, "value")]
     return [f"__global__ void __launch_bounds__(256) {name}_finish({printing.parameters}, const float* __restrict__ scratch) {{",

@@ -8,7 +8,7 @@ from agents.compiler.ir import FLOATS, HALVES, INNER, SIZES, Access, Kernel, Op,
 from agents.compiler.kernels.expressions import C_TYPES, CUDA, Expressions, address, constant, widened
 from agents.compiler.kernels.schedule import Pass, Schedule, schedule
 from agents.compiler.kernels.shape import Shape
-from agents.compiler.kernels.vectors import COUNTS, copy_vector, index_type, vector_access, vector_width
+from agents.compiler.kernels.vectors import COUNTS, copy_vector, index_type, store_vector, vector_access, vector_width
 
 HOW = {"sum": "Sum", "max": "Max", "min": "Min", "amax": "Max", "amin": "Min"}
 START = {"sum": "0.0f", "max": "-INFINITY", "min": "INFINITY", "amax": "-INFINITY", "amin": "INFINITY"}
@@ -239,8 +239,8 @@ class Body:
         if self.width > 1:
             self.close()
         for store in vector_stores:
-            to = f"({store.access.argument} + {self.vector_address(store.access, first)})"
-            for line in copy_vector(self.stored(store.access), self.width, to, f"{store.access.argument}_to"):
+            argument, place = store.access.argument, self.vector_address(store.access, first)
+            for line in store_vector(self.stored(store.access), self.width, argument, place, f"{argument}_to"):
                 self.put(line)
         self.drop_unused(begin)
 

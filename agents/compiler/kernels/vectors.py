@@ -37,9 +37,25 @@ def index_type(kernel: Kernel, axes: list[int], count: int) -> str:
 
 def copy_vector(dtype: str, width: int, to: str, source: str) -> list[str]:
     """Statements that copy `width` elements between two aligned addresses, 16 bytes at a time; a sum of terms comes in parentheses."""
-    if dtype == "float32":
-        if width == 4:
-            return [f"*(float4*){to} = *(const float4*){source};"]
-        return [f"((float4*){to})[{half}] = ((const float4*){source})[{half}];" for half in range(width // 4)]
-    kind = "int4" if width * SIZES[dtype] == 16 else "int2"
-    return [f"*({kind}*){to} = *(const {kind}*){source};"]
+    kind, count = _vectors(dtype, width)
+    if count == 1:
+        return [f"*({kind}*){to} = *(const {kind}*){source};"]
+    return [f"(({kind}*){to})[{at}] = ((const {kind}*){source})[{at}];" for at in range(count)]
+
+
+def store_vector(dtype: str, width: int, argument: str, place: str, source: str) -> list[str]:
+    """Statements that copy an array of `width` elements to those from `place` on of an argument. A place of several terms is an index of whole
+    vectors: where the terms are added to a pointer one after the other, nvcc (13.0) stores element by element."""
+    if " + " not in place:
+        return copy_vector(dtype, width, f"({argument} + {place})", source)
+    kind, count = _vectors(dtype, width)
+    at = [f"({place}) / {width // count}{f' + {part}' if part else ''}" for part in range(count)]
+    from_ = [f"((const {kind}*){source})[{part}]" if count > 1 else f"*(const {kind}*){source}" for part in range(count)]
+    return [f"(({kind}*){argument})[{index}] = {value};" for index, value in zip(at, from_, strict=True)]
+
+
+def _vectors(dtype: str, width: int) -> tuple[str, int]:
+    """The type of a vector, and how many of them `width` elements are."""
+    size = width * SIZES[dtype]
+    kind = "float4" if dtype == "float32" else "int2" if size == 8 else "int4"
+    return kind, max(1, size // 16)

@@ -43,6 +43,24 @@ def test_builds_without_spills(compiled, path, split, tmp_path):
 
 
 @needs_nvcc
+@pytest.mark.parametrize(
+    ("precision", "vector", "single"), [("fp32-strict", "st.global.v4.f32", "st.global.f32"), ("bf16", "st.global.v4.u32", "u16")]
+)
+def test_images_are_stored_as_vectors(compiled, task, tmp_path, precision, vector, single):
+    """Batch norm writes to rows of rows: nvcc (13.0) stores element by element behind a pointer to which a place is added term by term."""
+    found = compiled(
+        task("return self.norm(x)", "torch.randn(16, 32, 64, 64)", "self.norm = nn.BatchNorm2d(32)"),
+        figures=DeviceFigures.h200(),
+        precision=precision,
+    )
+    unit = tmp_path / "kernels.cu"
+    unit.write_text(kernels(found.text))
+    subprocess.run([NVCC, "-arch=sm_90", "-O3", "-std=c++17", "-ptx", str(unit), "-o", str(tmp_path / "kernels.ptx")], check=True)
+    stores = [line.split()[0] for line in (tmp_path / "kernels.ptx").read_text().splitlines() if line.strip().startswith("st.global")]
+    assert vector in stores and sum(single in store for store in stores) <= 3, "running statistics are single elements"
+
+
+@needs_nvcc
 def test_pointwise_with_every_type_builds(compiled, task, tmp_path):
     body = (
         "y = torch.where(m & (i > 2), F.gelu(x) + F.mish(x), F.elu(x).clamp(-1, 2)) * x**3 + x.amax(-1, keepdim=True)\n"
