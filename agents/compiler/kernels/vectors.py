@@ -44,9 +44,9 @@ def copy_vector(dtype: str, width: int, to: str, source: str) -> list[str]:
 
 
 def store_vector(dtype: str, width: int, argument: str, place: str, source: str) -> list[str]:
-    """Statements that copy an array of `width` elements to those from `place` on of an argument. A place of several terms is an index of whole
-    vectors: where the terms are added to a pointer one after the other, nvcc (13.0) stores element by element."""
-    if " + " not in place:
+    """Statements that copy an array of `width` elements to those from `place` on of an argument. A place of three terms or more is an index of whole
+    vectors: where so many are added to a pointer one after the other, nvcc (13.0) stores element by element (in loops over axes of powers of two)."""
+    if place.count(" + ") < 2:
         return copy_vector(dtype, width, f"({argument} + {place})", source)
     kind, count = _vectors(dtype, width)
     at = [f"({place}) / {width // count}{f' + {part}' if part else ''}" for part in range(count)]
