@@ -12,7 +12,7 @@ import torch
 from verifier.chance import stochastic
 from verifier.devices.base import DeviceError, NoRoom
 from verifier.examining import equal
-from verifier.expectation import Expectations
+from verifier.expectation import SHORT, Expectations
 from verifier.fingerprint import Fingerprint
 from verifier.jobs import AdmitJob
 from verifier.layers import protection
@@ -50,20 +50,32 @@ def admit(job: AdmitJob, pool: Pool, seed: int) -> Admission:
     try:
         return _examine(session, result, seed)
     except PartyFailure as failure:
+        if failure.error_class == SHORT:
+            _may_be_others(pool, task_failure(failure))
         return result.model_copy(update={"problems": [task_problem(failure, job.task_source)]})
     except LayoutError as error:
         return result.model_copy(update={"problems": [Problem(message=str(error))]})
     except NoRoom as error:
-        return result.model_copy(update={"problems": [_too_large(job.task_source, f"a verification needs too much memory: {error}")]})
+        problem = _too_large(pool, job.task_source, f"a verification needs too much memory: {error}")
+        return result.model_copy(update={"problems": [problem]})
     except torch.OutOfMemoryError:
-        message = too_little(pool.device, "to compare this task's outputs")
-        return result.model_copy(update={"problems": [_too_large(job.task_source, message)]})
+        problem = _too_large(pool, job.task_source, too_little(pool.device, "to compare this task's outputs"))
+        return result.model_copy(update={"problems": [problem]})
     finally:
         session.close()
 
 
-def _too_large(source: str, message: str) -> Problem:
+def _too_large(pool: Pool, source: str, message: str, need: int = 0) -> Problem:
+    """`need`: bytes, where they are known: what the device has not in all lacks whoever uses it."""
+    if need <= (pool.device.total_bytes() or 0):
+        _may_be_others(pool, message)
     return Problem(line=forward_line(source), message=message, hint="use smaller tensors")
+
+
+def _may_be_others(pool: Pool, message: str) -> None:
+    """Raises `DeviceError` where other verifications use the device too: their memory may be what lacks, which is no fault of the task's."""
+    if pool.gate.others():
+        raise DeviceError(f"{message}; other verifications use {pool.device.name} at the moment: try again when they have ended")
 
 
 def _protected() -> list[str]:
@@ -108,7 +120,7 @@ def _examine(session: ReferenceSession, result: Admission, seed: int) -> Admissi
     need, free = _memory(session, inputs, shape, held)
     if need is not None and free is not None and need > free:
         message = f"a verification needs {need / 2**30:.1f} GiB of device memory at its largest moment, and {free / 2**30:.1f} GiB are there"
-        problems.append(_too_large(session.source, message))
+        problems.append(_too_large(session.pool, session.source, message, need))
     state = session.state
     update = {
         "ok": not problems,

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from verifier import admission
-from verifier.devices.base import NoRoom
+from verifier.devices.base import DeviceError, NoRoom
 from verifier.jobs import AdmitJob
 from verifier.memory import GIB, Ledger, too_little
 from verifier.party_failure import PartyFailure
@@ -34,19 +34,46 @@ def device(free: float, total: float = 140):
     return SimpleNamespace(name="cuda:0", free_bytes=lambda: int(free * GIB), total_bytes=lambda: int(total * GIB))
 
 
-@pytest.mark.parametrize(
-    ("error", "words"),
-    [(NoRoom("28.0 GiB of GPU memory are needed, and 9.0 of 140.0 GiB are free"), "9.0 of 140.0"), (torch.OutOfMemoryError("x"), "3.0 of 140.0")],
-)
-def test_admission_says_what_there_is(monkeypatch, error, words):
+def shortage(monkeypatch, error, others: bool):
+    """An admission in which `error` is raised."""
+
     def examine(*_):
         raise error
 
     session = SimpleNamespace(party=SimpleNamespace(give_time=lambda seconds: None), close=lambda: None)
     monkeypatch.setattr(admission, "ReferenceSession", lambda *_, **__: session)
     monkeypatch.setattr(admission, "_examine", examine)
-    found = admission.admit(AdmitJob(task_source=TASK), SimpleNamespace(device=device(3), limits=SimpleNamespace(admission=1)), 1)
+    pool = SimpleNamespace(device=device(3), limits=SimpleNamespace(admission=1), gate=SimpleNamespace(others=lambda: others))
+    return admission.admit(AdmitJob(task_source=TASK), pool, 1)
+
+
+SHORTAGES = [
+    (NoRoom("28.0 GiB of GPU memory are needed, and 9.0 of 140.0 GiB are free"), "9.0 of 140.0"),
+    (torch.OutOfMemoryError("x"), "3.0 of 140.0"),
+    (PartyFailure("raised", "CUDA out of memory, 9.0 of 140.0", line=6, error_class="OutOfMemoryError", request="run"), "9.0 of 140.0"),
+]
+
+
+@pytest.mark.parametrize(("error", "words"), SHORTAGES)
+def test_admission_says_what_there_is(monkeypatch, error, words):
+    found = shortage(monkeypatch, error, others=False)
     assert not found.ok and words in found.problems[0].message and found.problems[0].line == 6 and "smaller" in found.problems[0].hint
+
+
+@pytest.mark.parametrize(("error", "words"), SHORTAGES)
+def test_what_others_hold_is_no_fault_of_the_task(monkeypatch, error, words):
+    with pytest.raises(DeviceError, match=f"{words}.*other verifications use cuda:0.*try again"):
+        shortage(monkeypatch, error, others=True)
+
+
+@pytest.mark.parametrize(("need", "others", "refused"), [(80, False, True), (80, True, False), (150, True, True)])
+def test_a_task_is_refused_that_the_whole_device_cannot_hold(need, others, refused):
+    pool = SimpleNamespace(device=device(70), gate=SimpleNamespace(others=lambda: others))
+    if refused:
+        assert admission._too_large(pool, TASK, "a verification needs much", need * GIB).line == 6
+    else:
+        with pytest.raises(DeviceError, match="needs much; other verifications"):
+            admission._too_large(pool, TASK, "a verification needs much", need * GIB)
 
 
 @pytest.mark.parametrize(("has_program", "free", "blamed"), [(True, 60, True), (True, 20, False), (False, 60, False)])
