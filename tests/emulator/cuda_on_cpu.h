@@ -1,24 +1,9 @@
 // What printed CUDA kernels need of CUDA, for g++: blocks one after another, the threads of a block as fibers that take turns.
 // A fiber runs until it meets the others (a barrier of its block, an exchange of its warp); when all have come, all go on.
 // A cooperative launch has all blocks live at once: they take turns whenever each of their fibers waits, also for another block's memory.
-#undef _FORTIFY_SOURCE  // its longjmp knows one stack
-#include <setjmp.h>
-#include <ucontext.h>
-
-#include <algorithm>
-#include <climits>
-#include <cmath>
 using std::isfinite;
 using std::isinf;
 using std::isnan;
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <functional>
-#include <memory>
-#include <utility>
-#include <vector>
 
 struct dim3 {
     unsigned x, y, z;

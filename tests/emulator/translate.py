@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import re
+import shutil
+import subprocess
+import tempfile
+from functools import cache
 from pathlib import Path
+
+from verifier.build.raw import CPP_FLAGS
 
 MEETING = re.compile(r"__syncthreads|__syncwarp|__shfl|__ballot|__any|_tf32|multiply_group|barrier_wait|cluster_meets|cudaLaunchCooperativeKernel")
 HEADER = Path(__file__).with_name("cuda_on_cpu.h")
+STANDARD = Path(__file__).with_name("standard.h")
+BRIEF = "-O1"  # building takes longer than running: g++ needs half of -O3's time
 
 
 def as_cpp(program: str) -> str:
     """The program for the CPU, same kernels, same launches. Raises `ValueError` for PTX that has no twin."""
     head, rest = program.split('SOURCE = r"""')
     source, tail = rest.split('"""', 1)
-    tail = re.sub(r'stitch_build\("cuda", SOURCE(, \(.*?\))?\)', 'stitch_build("cpp", SOURCE)', tail)
+    tail = re.sub(r'stitch_build\("cuda", SOURCE(, \(.*?\))?\)', f'stitch_build("cpp", SOURCE, ("{BRIEF}",))', tail)
     tail = re.sub(
         r"stream = torch\._C\._cuda_getCurrentRawStream\(.*\)$|stream = torch\.cuda\.current_stream\(.*\)\.cuda_stream",
         "stream = 0",
@@ -21,7 +31,25 @@ def as_cpp(program: str) -> str:
         flags=re.M,
     )
     meet = int(bool(MEETING.search(source)))
-    return f'{head}SOURCE = r"""#define THREADS_MEET {meet}\n{HEADER.read_text()}\n{translate(source)}"""{tail}'
+    return f'{head}SOURCE = r"""#include "{standard()}"\n#define THREADS_MEET {meet}\n{HEADER.read_text()}\n{translate(source)}"""{tail}'
+
+
+@cache
+def standard() -> Path:
+    """A copy of `STANDARD` beside its precompiled form, which g++ takes where its flags are those of a build: made once a host, by whichever process
+    comes first."""
+    version = subprocess.run(["g++", "--version"], capture_output=True, text=True, check=True).stdout
+    key = hashlib.sha256("\0".join([STANDARD.read_text(), version, *CPP_FLAGS, BRIEF]).encode()).hexdigest()[:16]
+    folder = Path(tempfile.gettempdir()) / f"stitchwork-emulator-{os.getuid()}-{key}"
+    made = folder / STANDARD.name
+    if not made.exists():
+        folder.mkdir(mode=0o700, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder) as scratch:
+            copy = Path(shutil.copy(STANDARD, scratch))
+            subprocess.run(["g++", *CPP_FLAGS, BRIEF, "-x", "c++-header", str(copy), "-o", f"{copy}.gch"], check=True)
+            os.replace(f"{copy}.gch", f"{made}.gch")
+            os.replace(copy, made)
+    return made
 
 
 def translate(source: str) -> str:
