@@ -176,26 +176,34 @@ def over_eager(row: Row, baseline: str) -> float:
 
 
 def acceptance(content: dict[str, Any]) -> list[str]:
-    verdicts = content.get("acceptance") or {}
+    """KernelBench's own verdicts on the programs of the rows; one on an earlier program says nothing."""
+    programs = {key: row.get("program") for key, row in content["rows"].items()}
+    verdicts = {key: verdict for key, verdict in (content.get("acceptance") or {}).items() if verdict.get("program") == programs.get(key)}
     if not verdicts:
         return []
     right = [key for key, verdict in verdicts.items() if verdict.get("correct")]
-    exactly = [key for key, verdict in verdicts.items() if verdict.get("correct") or verdict.get("exact", {}).get("correct")]
     asked = "KernelBench's own evaluation, unmodified, of the programs of the ten and of others drawn by a fixed seed"
-    said = [f"{asked}: {len(right)} of {len(verdicts)} accepted."]
-    if any("exact" in verdict for verdict in verdicts.values()):
-        said[0] = (
-            f"{asked}, accepts {len(right)} of {len(verdicts)} as it comes, and {len(exactly)} of {len(verdicts)} without TF32 "
-            "(`NVIDIA_TF32_OVERRIDE=0`). Its tolerance is 1e-4; its reference is PyTorch in its default settings, in which convolutions and "
-            "recurrences compute in TF32, and where these are off by more than that, a program of fp32's accuracy is refused."
-        )
-    refused = [
-        f"- {name(key)}: {verdicts[key].get('exact', verdicts[key]).get('said') or 'not correct'}{difference(verdicts[key])}"
-        for key in verdicts if key not in exactly
-    ]  # fmt: skip
-    only = [name(key) for key in exactly if key not in right]
-    more = [f"Accepted without TF32 alone: {', '.join(only)}.", ""] if only else []
-    return [*said, "", *more, *(["Refused either way:", ""] if only and refused else []), *refused, *([""] if refused else [])]
+    if not any("exact" in verdict for verdict in verdicts.values()):
+        refused = refusals({key: verdict for key, verdict in verdicts.items() if key not in right})
+        return [f"{asked}: {len(right)} of {len(verdicts)} accepted.", "", *refused]
+    only = [key for key, verdict in verdicts.items() if key not in right and verdict.get("exact", {}).get("correct")]
+    once = {key: verdict for key, verdict in verdicts.items() if key not in right and "exact" not in verdict}
+    twice = {key: verdict for key, verdict in verdicts.items() if key not in right and key not in only and key not in once}
+    said = (
+        f"{asked}, accepts {len(right)} of {len(verdicts)} as it comes, and {len(right) + len(only)} of {len(verdicts) - len(once)} without TF32 "
+        "(`NVIDIA_TF32_OVERRIDE=0`). Its tolerance is 1e-4; its reference is PyTorch in its default settings, in which convolutions and "
+        "recurrences compute in TF32, and where these are off by more than that, a program of fp32's accuracy is refused."
+    )
+    found = [said, ""]
+    found += [f"Accepted without TF32 alone: {', '.join(map(name, only))}.", ""] if only else []
+    found += ["Refused either way:", "", *refusals(twice)] if twice else []
+    found += ["Refused as it comes, not yet asked without TF32:", "", *refusals(once)] if once else []
+    return found
+
+
+def refusals(verdicts: dict[str, Any]) -> list[str]:
+    said = [f"- {name(key)}: {verdict.get('exact', verdict).get('said') or 'not correct'}{difference(verdict)}" for key, verdict in verdicts.items()]
+    return [*said, ""] if said else []
 
 
 def difference(verdict: dict[str, Any]) -> str:
