@@ -28,7 +28,7 @@ from verifier.integrity.static import inspect_source
 from verifier.jobs import StageEvent, VerifyJob
 from verifier.layers import protection
 from verifier.layout import LayoutError
-from verifier.memory import too_little
+from verifier.memory import large, too_little
 from verifier.opening import Opening
 from verifier.party_failure import PartyFailure
 from verifier.pool import Pool, Role, data_folder
@@ -278,7 +278,11 @@ class Evaluation:
         tournament.rival, tournament.progress = self._rival(), partial(self._progress, stage="timing")
         capture = known_capture(self.data_dir, self.task.sha, self.job.mode)
         floor, reason = floor_ms(self.device, trials.bytes_moved(), capture.flops if capture else None, self.job.precision)
-        try:
+        with contextlib.ExitStack() as last:
+            if large(trials.ledger().exchanged):  # several such at once would have no memory
+                told = partial(tournament.progress, "waits until another verification has left the device's memory")
+                tournament.waiting += last.enter_context(self.pool.gate.room(told))
+            last.callback(tournament.close)
             report.timing = timing = measure(tournament, trials, report, floor, self._subject)
             report.faster = timing.comparisons[0].speedup.low > 1 and not report.without_static
             report.reasons.update(tournament.reasons)
@@ -288,8 +292,6 @@ class Evaluation:
                 report.floor_fraction = floor / timing.program_ms if timing.program_ms else None
             if reason:
                 report.reasons["floor_ms"] = reason
-        finally:
-            tournament.close()
 
     def _rival(self) -> Callable[[Party], Subject] | None:
         """How the job's other program is enlisted in a runner, once it is built; null where the job has none."""

@@ -4,7 +4,8 @@ Lock files tell it. Every judge holds `floor` shared while its parties may run. 
 within `LOOK` seconds: each lets the requests that are under way come to their ends, freezes its parties (a control group is frozen as a whole, else
 every process gets SIGSTOP) and lets go of `floor`; with `floor` for itself the first one measures. What a request may take does not count while its
 party is frozen (`Gate.frozen_seconds`), and builds, captures and torch.compile's first calls, which take seconds, are frozen in their middle.
-Both locks end with the process that holds them, so a judge that dies stops nobody.
+`room` is for verifications that fill much of the device's memory while they are timed: one at a time, and what the next one does before goes on.
+All locks end with the process that holds them, so a judge that dies stops nobody.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ class Gate:
         self._turn, self._asked = Lock(folder / f"{name}.turn"), Lock(folder / f"{name}.turn")
         self._floor, self._alone = Lock(folder / f"{name}.floor"), Lock(folder / f"{name}.floor")
         self._here, self._probe = Lock(folder / f"{name}.judges"), Lock(folder / f"{name}.judges")
-        self._looking = Lock(folder / f"{name}.looking")
+        self._looking, self._room = Lock(folder / f"{name}.looking"), Lock(folder / f"{name}.room")
         self.turns = Turns.asked_for(device)
         self.called_off: Callable[[], bool] = lambda: False  # whether what this judge is at is wanted no longer
         self._state = threading.Condition()
@@ -112,7 +113,7 @@ class Gate:
         self._ended.set()
         if self._watcher is not None:
             self._watcher.join()
-        for lock in (self._asked, self._floor, self._alone, self._turn, self._here):
+        for lock in (self._asked, self._floor, self._alone, self._turn, self._here, self._room):
             lock.leave()
 
     def others(self) -> bool:
@@ -181,12 +182,7 @@ class Gate:
     def alone(self) -> Iterator[None]:
         """The device for this judge. Raises `DeviceError` where another one does not let go, or this one is called off."""
         asked = turn = floor = begun = time.monotonic()
-        deadline, before = asked + PATIENCE, b""
-        with self.idle():
-            while not self._take_turn():
-                if (holder := self._turn.signature()) != before:
-                    deadline, before = time.monotonic() + PATIENCE, holder
-                self._wait(deadline)
+        self._queue(self._turn, self._take_turn)
         try:
             turn = time.monotonic()
             while not self._alone.take(shared=False):
@@ -208,6 +204,22 @@ class Gate:
                 self._open = self._watcher is None  # until the watcher has the floor again
         self.point()  # an exception is not held up
 
+    @contextlib.contextmanager
+    def room(self, waits: Callable[[], None] = lambda: None) -> Iterator[float]:
+        """Alone among the judges of the device that ask for this; `waits` is called where another one has it. Gives the seconds for which this one
+        waited. Raises as `alone` does."""
+        if self._watcher is None:
+            yield 0.0
+            return
+        asked = time.monotonic()
+        if not self._taken(self._room):
+            waits()
+            self._queue(self._room, lambda: self._taken(self._room))
+        try:
+            yield time.monotonic() - asked
+        finally:
+            self._room.leave()
+
     def rests(self, seconds: float) -> bool:
         """Whether the device comes to rest within that time: what a process had given it before it was frozen still runs, for seconds perhaps."""
         calm, deadline = 0, time.monotonic() + seconds
@@ -218,10 +230,23 @@ class Gate:
 
     def _take_turn(self) -> bool:
         with self._state:
-            self._mine = self._turn.take(shared=False)
-            if self._mine:
-                self._turn.sign()
+            self._mine = self._taken(self._turn)
             return self._mine
+
+    def _taken(self, lock: Lock) -> bool:
+        taken = lock.take(shared=False)
+        if taken:
+            lock.sign()
+        return taken
+
+    def _queue(self, lock: Lock, take: Callable[[], bool]) -> None:
+        """Until `take` has the lock, with as much patience for each of those who have it before."""
+        deadline, before = time.monotonic() + PATIENCE, b""
+        with self.idle():
+            while not take():
+                if (holder := lock.signature()) != before:
+                    deadline, before = time.monotonic() + PATIENCE, holder
+                self._wait(deadline)
 
     def _wait(self, deadline: float) -> None:
         if self.called_off():

@@ -21,7 +21,7 @@ from typing import Any
 
 from bench.sweep.rows import failed
 from bench.sweep.store import Store, slug
-from bench.sweep.tasks import ROOT, Item, in_set, needs
+from bench.sweep.tasks import ROOT, Item, in_set, needs, untimed
 
 LAST_SECONDS = 20.0  # of a sitting: to interrupt runs, end processes and pack
 WORTH_BEGINNING = 15.0  # seconds that must be left for another task
@@ -59,7 +59,7 @@ class Sitting:
         self.workers: dict[str, subprocess.Popen[str]] = {}
         self.lock = threading.Lock()
         self.changed = threading.Condition(self.lock)
-        self.running: dict[str, dict[str, float]] = {device: {} for device in self.devices}  # bytes of each task
+        self.running: dict[str, dict[str, Item]] = {device: {} for device in self.devices}
         self.free: dict[str, float] = {}  # bytes that nobody has, when they were last looked at
         self.look_again: dict[str, float] = {}
         places = [(device, number) for number in range(self._workers()) for device in self.devices]
@@ -104,10 +104,10 @@ class Sitting:
                     return None
                 fitting = [item for item in mine if self._fits(device, item)]
                 free = self._free(device) if fitting and self.running[device] else float("inf")
-                item = next((item for item in fitting if self._needs(item) <= free), None)
+                item = next((item for item in fitting if self._untimed(item) <= free), None)
                 if item is not None:
                     self.waiting.remove(item)
-                    self.running[device][item.key] = self._needs(item)
+                    self.running[device][item.key] = item
                     return item
                 self.changed.wait(1.0)
             return None
@@ -121,13 +121,18 @@ class Sitting:
         return self._searches(number) != any(in_set(name, item.key) for name in self.no_search)
 
     def _fits(self, device: str, item: Item) -> bool:
-        """Small tasks leave room for the largest that waits or runs: else they would follow each other and it came never."""
-        need, running = self._needs(item), self.running[device].values()
-        if need > LARGE:
-            return need <= self.memory - sum(running)
-        large = [bytes_ for bytes_ in [*running, *map(self._needs, self.waiting)] if bytes_ > LARGE]
-        small = sum(bytes_ for bytes_ in running if bytes_ <= LARGE)
-        return need <= self.memory - max(sum(running), small + max(large, default=0.0))
+        """Of large tasks one is timed at once. Small ones leave room for the largest that waits or runs: else they would follow each other and it
+        came never."""
+        running = [*self.running[device].values()]
+        if self._together([*running, item]) > self.memory:
+            return False
+        large = [need for need in map(self._needs, [*running, *self.waiting]) if need > LARGE]
+        small = [need for need in map(self._needs, [*running, item]) if need <= LARGE]
+        return self._needs(item) > LARGE or sum(small) + max(large, default=0.0) <= self.memory
+
+    def _together(self, items: Sequence[Item]) -> float:
+        """Bytes."""
+        return sum(map(self._untimed, items)) + max((self._needs(item) - self._untimed(item) for item in items), default=0.0)
 
     def _free(self, device: str) -> float:
         """Bytes, as seen a moment ago at most: all workers of all devices ask."""
@@ -139,6 +144,9 @@ class Sitting:
 
     def _needs(self, item: Item) -> float:
         return self.memory if item.key in self.alone else min(needs(item), self.memory)
+
+    def _untimed(self, item: Item) -> float:
+        return self.memory if item.key in self.alone else min(untimed(item), self.memory)
 
     def _give_back(self, device: str, item: Item, crowded: bool = False) -> None:
         with self.changed:

@@ -131,7 +131,8 @@ def test_workers_share_a_device_as_far_as_its_memory_goes(tmp_path, checkout, mo
                 self.finished.add(item.key)
             return True
 
-    monkeypatch.setattr("bench.sweep.running.needs", lambda item: 100.0 if "Wide" in item.task else 40.0)
+    for name in ("needs", "untimed"):
+        monkeypatch.setattr(f"bench.sweep.running.{name}", lambda item: 100.0 if "Wide" in item.task else 40.0)
     wanted = items(["level3", "level1"], checkout)
     series = Watched(Store(tmp_path), ["a:0"], tmp_path, [], None, 900.0, share=2, memory=90.0)
     series.run(wanted)
@@ -145,15 +146,31 @@ def test_small_tasks_leave_room_for_the_largest_that_waits(tmp_path, checkout, m
     wanted = items(["level3"], checkout)
     large, *small = sorted(wanted, key=lambda item: "Wide" not in item.task)
     series = Sitting(Store(tmp_path), ["a:0"], tmp_path, [], None, 900.0, memory=100 * gib)
-    monkeypatch.setattr("bench.sweep.running.needs", lambda item: 70 * gib if item is large else 20 * gib)
+    for name in ("needs", "untimed"):
+        monkeypatch.setattr(f"bench.sweep.running.{name}", lambda item: 70 * gib if item is large else 20 * gib)
     series.waiting, series.running, series.alone = [large, small[1]], {"a:0": {}}, set()
     assert series._fits("a:0", large) and series._fits("a:0", small[1])
-    series.running["a:0"][small[0].key] = 20 * gib
+    series.running["a:0"][small[0].key] = small[0]
     assert series._fits("a:0", large) and not series._fits("a:0", small[1])
     series.waiting.remove(large)
     assert series._fits("a:0", small[1]), "none waits any more"
-    series.running["a:0"][large.key] = 70 * gib
+    series.running["a:0"][large.key] = large
     assert not series._fits("a:0", small[1])
+
+
+def test_large_tasks_meet_where_one_at_a_time_may_be_timed(tmp_path, checkout, monkeypatch):
+    gib = 2.0**30
+    one, two, three, *_ = items(["level3"], checkout)
+    series = Sitting(Store(tmp_path), ["a:0"], tmp_path, [], None, 900.0, memory=130 * gib)
+    monkeypatch.setattr("bench.sweep.running.needs", lambda item: 78 * gib)
+    monkeypatch.setattr("bench.sweep.running.untimed", lambda item: 42 * gib)
+    series.waiting, series.running, series.alone = [two, three], {"a:0": {one.key: one}}, set()
+    assert series._fits("a:0", two), "84 while none is timed, 120 while one is"
+    series.running["a:0"][two.key] = two
+    assert not series._fits("a:0", three)
+    series.alone.add(two.key)
+    del series.running["a:0"][two.key]
+    assert not series._fits("a:0", two), "what found no memory beside others gets all of it"
 
 
 def test_tasks_without_a_search_have_workers_of_their_own(tmp_path, checkout):
@@ -202,7 +219,8 @@ def test_no_task_is_begun_beside_others_that_have_left_it_too_little(tmp_path, c
         looked.set()
         return free[0]
 
-    monkeypatch.setattr("bench.sweep.running.needs", lambda item: 10.0)
+    for name in ("needs", "untimed"):
+        monkeypatch.setattr(f"bench.sweep.running.{name}", lambda item: 10.0)
     monkeypatch.setattr("bench.sweep.running.memory_of", memory_of)
     monkeypatch.setattr("bench.sweep.running.LOOK_SECONDS", 0.0)
     wanted = items(["level3", "level1"], checkout)

@@ -14,7 +14,7 @@ from bench.sweep.__main__ import anew, merge_parts
 from bench.sweep.accepting import accept
 from bench.sweep.rows import measured, report_of, row_of, unsuited
 from bench.sweep.store import Store, gathered, merged, packed, slug
-from bench.sweep.tasks import Item, NoSuchTasks, items, needs, sets_of, to_accept
+from bench.sweep.tasks import Item, NoSuchTasks, items, needs, sets_of, to_accept, untimed
 from verifier.cli import table
 from verifier.report import Finding
 
@@ -110,6 +110,14 @@ def test_what_a_task_needs_counts_what_its_call_holds_on_the_way():
     attention, narrow = (Item("level3/31_VisionAttention", precision, Path("x.py")) for precision in ("fp32-strict", "bf16"))
     assert 60 * 2**30 < needs(attention) < 141 * 2**30 and needs(narrow) < needs(attention), "scores of 8 GiB, twice"
     assert needs(Item("level3/99_unknown", "fp32-strict", Path("x.py"))) == 30 * 2**30
+
+
+def test_what_a_task_needs_while_it_is_not_timed():
+    mean, relu, small = (
+        Item(f"level1/{name}", "fp32-strict", Path("x.py")) for name in ("48_Mean_reduction_over_a_dimension", "19_ReLU", "40_LayerNorm")
+    )
+    assert 35 * 2**30 < untimed(mean) < 0.6 * needs(mean), "8 GiB of inputs"
+    assert 50 * 2**30 < untimed(relu) < needs(relu) and untimed(small) == needs(small), "no call of gigabytes waits for another"
 
 
 def test_rows_are_made_anew_by_other_code_or_name_and_the_newer_one_counts(tmp_path):

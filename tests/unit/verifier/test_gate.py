@@ -381,3 +381,39 @@ def test_without_being_asked_for_there_is_no_log(tmp_path, monkeypatch):
     with gate.alone():
         gate.turns.mark("rested")
     assert not [path for path in tmp_path.iterdir() if path.suffix == ".jsonl"]
+
+
+def test_one_at_a_time_has_room_and_who_waits_for_it_holds_up_no_measurement(judges):
+    (mine, _), (other, its_party) = judges
+    waited, told = [], []
+
+    def works():
+        with other.working(), other.room(lambda: told.append(True)) as seconds:
+            waited.append(seconds)
+
+    thread = threading.Thread(target=works)
+    with mine.room(lambda: told.append(False)) as at_once:
+        thread.start()
+        until(lambda: told)
+        with mine.alone():
+            assert its_party.frozen and not waited
+        time.sleep(0.05)
+        assert not waited and at_once < 0.05
+    thread.join(5)
+    assert told == [True] and waited and waited[0] > 0.05
+    with mine.room():
+        pass
+
+
+def test_waiting_for_room_ends_where_the_job_is_called_off(judges):
+    (mine, _), (other, _) = judges
+    other.called_off = lambda: True
+    with mine.room(), pytest.raises(DeviceError, match="called off"), other.room():
+        pass
+    with other.room():
+        pass
+
+
+def test_alone_on_a_device_there_is_room(tmp_path):
+    with Gate("cpu", tmp_path).room() as seconds:
+        assert seconds == 0.0 and not list(tmp_path.iterdir())
