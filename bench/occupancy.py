@@ -4,7 +4,8 @@
 
 Processor time by kind of process (one that begins and ends between two looks is not seen), the load of the host over time, and for how much of the
 time a judge had the device for itself (`measuring`), waited for others to come to a stop (`draining`) or nobody asked for it (`free`), as the lock
-files of `verifier/gate.py` show. Nothing is stopped or asked.
+files of `verifier/gate.py` show. `memory`: MiB of GPU memory by nvidia-smi, every two seconds, for each of a sweep's workers (by its data folder)
+with all processes beneath it. Nothing is stopped or asked.
 """
 
 from __future__ import annotations
@@ -12,7 +13,10 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
+import shutil
 import signal
+import subprocess
 import time
 from collections import defaultdict
 from contextlib import suppress
@@ -21,6 +25,7 @@ from tempfile import gettempdir
 
 TICK = os.sysconf("SC_CLK_TCK")
 LOCKS_EVERY = 0.05  # seconds
+MEMORY_EVERY = 2.0
 PROGRAMS = {  # by the name of the program
     "nvcc": {"nvcc", "cicc", "ptxas", "cudafe++", "fatbinary", "nvlink"},
     "host compiler": {"cc1plus", "g++", "gcc", "c++", "ld", "collect2", "as", "lto1", "x86_64-linux-gn"},
@@ -99,6 +104,38 @@ class Turns:
             self.since, self.now = time.monotonic(), state
 
 
+class Memory:
+    """Of the GPUs, by worker; what belongs to none is "other"."""
+
+    def __init__(self) -> None:
+        self.command = [shutil.which("nvidia-smi"), "--query-compute-apps=pid,used_memory", "--format=csv,noheader,nounits"]
+        self.looks: list[tuple[float, dict[str, int]]] = []
+
+    def look(self, now: float) -> None:
+        if self.command[0] is None:
+            return
+        said = subprocess.run(self.command, capture_output=True, text=True).stdout
+        used: dict[str, int] = defaultdict(int)
+        for pid, megabytes in re.findall(r"^(\d+), (\d+)$", said, flags=re.M):
+            used[worker(int(pid))] += int(megabytes)
+        self.looks.append((round(now, 1), dict(used)))
+
+    def most(self) -> dict[str, int]:
+        names = {name for _, used in self.looks for name in used}
+        return {name: max(used.get(name, 0) for _, used in self.looks) for name in sorted(names)}
+
+
+def worker(pid: int) -> str:
+    """The data folder of the sweep's worker above a process."""
+    with suppress(OSError, ValueError, IndexError):
+        while pid > 1:
+            command = Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")
+            if "bench.sweep.device" in command:
+                return Path(command[command.index("--data-dir") + 1]).name
+            pid = int(Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[1])
+    return "other"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
@@ -107,8 +144,8 @@ def main() -> None:
     ended: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, frame: ended.append(number))
-    processes, turns, loads = Processes(), Turns(), []
-    begin, next_look, next_load = time.monotonic(), 0.0, 0.0
+    processes, turns, memory, loads = Processes(), Turns(), Memory(), []
+    begin, next_look, next_load, next_memory = time.monotonic(), 0.0, 0.0, 0.0
     while not ended:
         now = time.monotonic() - begin
         turns.look()
@@ -119,9 +156,13 @@ def main() -> None:
             busy = [int(value) for value in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
             loads.append((round(now), round((sum(busy) - busy[3] - busy[4]) / TICK, 1), *map(float, Path("/proc/loadavg").read_text().split()[:1])))
             next_load = now + 10
+        if now >= next_memory:
+            memory.look(now)
+            next_memory = now + MEMORY_EVERY
         time.sleep(LOCKS_EVERY)
     facts = {"processors": os.cpu_count(), "allowed": len(os.sched_getaffinity(0)), "seconds": round(time.monotonic() - begin, 1)}
     document = facts | {"device": turns.looks, "turns": turns.runs, "kinds": processes.table(), "busy_seconds_and_load": loads}
+    document |= {"memory": {"most": memory.most(), "looks": memory.looks}} if memory.looks else {}
     arguments.out.write_text(json.dumps(document, indent=1))
 
 
