@@ -181,24 +181,32 @@ def acceptance(content: dict[str, Any]) -> list[str]:
     verdicts = {key: verdict for key, verdict in (content.get("acceptance") or {}).items() if verdict.get("program") == programs.get(key)}
     if not verdicts:
         return []
-    right = [key for key, verdict in verdicts.items() if verdict.get("correct")]
+    groups: dict[str, dict[str, Any]] = {"right": {}, "exact": {}, "twice": {}, "once": {}}
+    for key, verdict in verdicts.items():
+        groups[outcome(verdict)][key] = verdict
+    right, exact, twice, once = groups.values()
     asked = "KernelBench's own evaluation, unmodified, of the programs of the ten and of others drawn by a fixed seed"
-    if not any("exact" in verdict for verdict in verdicts.values()):
-        refused = refusals({key: verdict for key, verdict in verdicts.items() if key not in right})
-        return [f"{asked}: {len(right)} of {len(verdicts)} accepted.", "", *refused]
-    only = [key for key, verdict in verdicts.items() if key not in right and verdict.get("exact", {}).get("correct")]
-    once = {key: verdict for key, verdict in verdicts.items() if key not in right and "exact" not in verdict}
-    twice = {key: verdict for key, verdict in verdicts.items() if key not in right and key not in only and key not in once}
+    if not exact and not twice:
+        return [f"{asked}: {len(right)} of {len(verdicts)} accepted.", "", *refusals(once)]
     said = (
-        f"{asked}, accepts {len(right)} of {len(verdicts)} as it comes, and {len(right) + len(only)} of {len(verdicts) - len(once)} without TF32 "
+        f"{asked}, accepts {len(right)} of {len(verdicts)} as it comes, and {len(right) + len(exact)} of {len(verdicts) - len(once)} without TF32 "
         "(`NVIDIA_TF32_OVERRIDE=0`). Its tolerance is 1e-4; its reference is PyTorch in its default settings, in which convolutions and "
         "recurrences compute in TF32, and where these are off by more than that, a program of fp32's accuracy is refused."
     )
     found = [said, ""]
-    found += [f"Accepted without TF32 alone: {', '.join(map(name, only))}.", ""] if only else []
+    found += [f"Accepted without TF32 alone: {', '.join(map(name, exact))}.", ""] if exact else []
     found += ["Refused either way:", "", *refusals(twice)] if twice else []
     found += ["Refused as it comes, not yet asked without TF32:", "", *refusals(once)] if once else []
     return found
+
+
+def outcome(verdict: dict[str, Any]) -> str:
+    """Accepted as it comes (right) or without TF32 (exact), or refused twice, or once and not yet asked about again."""
+    if verdict.get("correct"):
+        return "right"
+    if "exact" not in verdict:
+        return "once"
+    return "exact" if verdict["exact"].get("correct") else "twice"
 
 
 def refusals(verdicts: dict[str, Any]) -> list[str]:
