@@ -5,7 +5,7 @@
 
 For each device, as shares of the time from the first turn to the last: somebody measures; somebody has the turn and waits for the others to let go
 (`closing`) or for the device to come to rest (`resting`); nobody wants to measure. Then the parts of turns with many calls, what a call takes beside
-its own time, and the requests that were longest under way when another judge's turn had come.
+its own time, the requests that were longest under way when another judge's turn had come, and those that took longest in all.
 """
 
 from __future__ import annotations
@@ -53,7 +53,10 @@ def summary(lines: list[dict[str, Any]]) -> dict[str, Any]:
     for line in lines:
         for request in line["requests"] if line["event"] == "closed" else ():
             slow[request].append(line["still"] - line["seen"])
-    dearest = sorted(slow.items(), key=lambda entry: -sum(entry[1]))[:SHOWN]
+    asked: dict[str, list[float]] = defaultdict(list)
+    for line in lines:
+        if line["event"] == "answered":
+            asked[line["request"]].append(line["at"] - line["begun"])
     return {
         "turns": len(turns),
         "seconds": round(whole, 1),
@@ -63,8 +66,14 @@ def summary(lines: list[dict[str, Any]]) -> dict[str, Any]:
         "seconds until a judge had come to a stop": [
             round(v, 2) for v in sorted(x["still"] - x["seen"] for x in lines if x["event"] == "closed")[-8:]
         ],
-        "what was under way then": {name: [round(sum(values), 2), len(values)] for name, values in dearest},
+        "what was under way then": dearest(slow),
+        "requests, seconds and how many": dearest(asked),
     }
+
+
+def dearest(found: dict[str, list[float]]) -> dict[str, list[float]]:
+    """The sum and the count of those with the largest sums."""
+    return {name: [round(sum(values), 2), len(values)] for name, values in sorted(found.items(), key=lambda entry: -sum(entry[1]))[:SHOWN]}
 
 
 def main() -> int:

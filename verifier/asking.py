@@ -105,8 +105,12 @@ class Party:
         self.gate.point()
         self.gate.turns.at(f"{self.whose} {kind}")
         limit = self._left(self.limits.call if limit is None else limit)
-        self.send(kind, message or {}, limit, raw, fds)
-        return self.receive(limit, max_raw, kind)
+        begun = time.monotonic()
+        try:
+            self.send(kind, message or {}, limit, raw, fds)
+            return self.receive(limit, max_raw, kind)
+        finally:
+            self.gate.turns.answered(f"{self.whose} {kind}", begun)
 
     def send(self, kind: str, message: dict[str, Any], limit: float, raw: bytes = b"", fds: tuple[int, ...] = ()) -> None:
         self.has_program = self.has_program or kind == "import"

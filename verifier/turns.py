@@ -10,6 +10,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+WORTH_A_LINE = 0.1  # seconds: timed calls come by the thousand
+
 
 class Turns:
     """Without a folder it does nothing."""
@@ -32,6 +34,11 @@ class Turns:
         """What this thread asks of a party; until its next request it is at this one, or at what it got."""
         if self._file is not None:
             self._requests[threading.get_ident()] = request
+
+    def answered(self, request: str, begun: float) -> None:
+        """What was asked of a party at `begun` is answered now, however it went; what took no time worth a line is left out."""
+        if self._file is not None and time.monotonic() - begun >= WORTH_A_LINE:
+            self._write("answered", request=request, begun=begun)
 
     def mark(self, name: str, **values: Any) -> None:
         """A moment within this judge's turn."""

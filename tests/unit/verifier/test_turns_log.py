@@ -15,6 +15,8 @@ def test_a_log_says_who_had_the_device_when(tmp_path, monkeypatch):
         while not (first._floor.held and second._floor.held):
             time.sleep(0.01)
         second.turns.at("baseline call")
+        second.turns.answered("baseline load", time.monotonic() - 60)
+        second.turns.answered("baseline call", time.monotonic())
         with first.alone():
             first.turns.mark("rested")
     finally:
@@ -23,6 +25,7 @@ def test_a_log_says_who_had_the_device_when(tmp_path, monkeypatch):
     lines = [json.loads(line) for path in (tmp_path / "turns").glob("cuda-0-*.jsonl") for line in path.read_text().splitlines()]
     measured, closed = (next(line for line in lines if line["event"] == event) for event in ("measured", "closed"))
     assert measured["asked"] <= measured["turn"] <= measured["floor"] <= measured["begun"] <= measured["rested"] <= measured["at"]
+    assert [line["request"] for line in lines if line["event"] == "answered"] == ["baseline load"], "but for what takes no time"
     assert closed["requests"] == ["baseline call"] and measured["asked"] <= closed["seen"] <= closed["still"] <= measured["floor"]
 
 
