@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import torch
 
+from verifier.passes import native
+
 CHUNK = 1 << 25  # numbers at a time: a quarter of a GiB as int64
 _KEYS = tuple(random.SystemRandom().getrandbits(61) | 1 for _ in range(2))  # of this process: a program cannot know what would go unseen
 
@@ -21,6 +23,8 @@ class Fingerprint:
 def fingerprint(tensor: torch.Tensor) -> Fingerprint:
     """Of any dense tensor. Needs some 0.5 GiB beside it, or a copy where it is not contiguous."""
     words = _words(torch.view_as_real(tensor) if tensor.is_complex() else tensor)
+    if (found := native.fingerprint(words, _KEYS)) is not None:
+        return Fingerprint(tuple(tensor.shape), tensor.dtype, found)
     sums = [0, 0]
     for begin in range(0, words.numel(), CHUNK):
         part = words[begin : begin + CHUNK].to(torch.int64)

@@ -142,6 +142,16 @@ class CudaDevice(Device):
         self._waits: deque[int] = deque(maxlen=64)
         for _ in range(5):
             self.wait_ns()  # the first ones load the kernel
+        threading.Thread(target=self._build_passes, daemon=True).start()
+
+    def _build_passes(self) -> None:
+        """Some seconds, once for a data folder. Until then, and where it fails, PyTorch's operators compare outputs."""
+        from verifier.passes import native
+
+        nvcc = find_nvcc()
+        library = native.build(self.data_dir / "native", nvcc, self.identity.arch) if nvcc else None
+        if library is not None:
+            native.use(native.Passes(library))
 
     @cached_property
     def _compiler(self) -> str:

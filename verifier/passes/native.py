@@ -1,0 +1,141 @@
+"""Builds and drives the judge's kernels for tensors of gigabytes (`passes.cu`): one pass over memory, where PyTorch's operators take five to twelve.
+
+On an H200 those were two fifths of what tier full measured of a task with 6 GiB of inputs and as much of outputs. Who asks here gets null where
+there is no kernel for it: no nvcc, not built yet, a small tensor, another type or layout. Then `verifier/correctness.py` and
+`verifier/fingerprint.py` do it by operators, with the same result but for the rounding of sums.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+
+import torch
+
+from verifier.hashes import sha256
+
+SOURCE = Path(__file__).with_name("passes.cu")
+TYPES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2, torch.float64: 3}
+LEAST = 1 << 22  # elements: below, launches take longer than passes
+BLOCKS = 4096  # at most; each leaves a partial result
+A_BLOCK = 2048  # elements that a block reads at once
+ALIGNED = 16  # bytes
+
+
+def build(folder: Path, nvcc: str, architecture: str) -> Path | None:
+    """The shared library for GPUs of this architecture, "sm_90", compiled where it is not there yet; null where that fails."""
+    library = folder / f"passes-{sha256(f'{SOURCE.read_text()}{architecture}{nvcc}')[:16]}.so"
+    if library.exists():
+        return library
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        built = Path(scratch) / "passes.so"
+        command = [nvcc, "-O3", "-std=c++17", f"-arch={architecture}", "-shared", "-Xcompiler=-fPIC", str(SOURCE), "-o", str(built)]
+        try:
+            done = subprocess.run(command, capture_output=True, timeout=120)
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        if done.returncode != 0:
+            return None
+        os.replace(built, library)
+    return library
+
+
+class Passes:
+    """`kind` of the device whose memory the library's kernels can read."""
+
+    def __init__(self, library: Path, kind: str = "cuda", least: int = LEAST):
+        self._library, self._kind, self._least = ctypes.CDLL(str(library)), kind, least
+        pointer, count, whole = ctypes.c_void_p, ctypes.c_longlong, ctypes.c_int
+        end = [whole, pointer]  # blocks, stream
+        self._library.squares.argtypes = [whole, pointer, count, pointer, pointer, *end]
+        self._library.farthest.argtypes = [whole, whole, pointer, pointer, count, ctypes.c_double, pointer, *end]
+        self._library.differ.argtypes = [pointer, pointer, count, pointer, *end]
+        self._library.fingerprint.argtypes = [pointer, count, ctypes.c_ulonglong, ctypes.c_ulonglong, pointer, pointer, *end]
+
+    def takes(self, *tensors: torch.Tensor) -> bool:
+        return all(
+            tensor.device.type == self._kind
+            and tensor.numel() == tensors[0].numel() >= self._least
+            and tensor.is_contiguous()
+            and tensor.data_ptr() % ALIGNED == 0
+            for tensor in tensors
+        )
+
+    def squares(self, x: torch.Tensor) -> tuple[float, int] | None:
+        """The sum of squares over the finite elements, and how many those are."""
+        if x.dtype not in TYPES or not self.takes(x):
+            return None
+        sums, finite = self._results(x, torch.float64), self._results(x, torch.int64)
+        if self._library.squares(TYPES[x.dtype], x.data_ptr(), x.numel(), sums.data_ptr(), finite.data_ptr(), len(sums), self._stream(x)):
+            return None
+        return float(sums.sum()), int(finite.sum())
+
+    def distance(self, value: torch.Tensor, expected: torch.Tensor, finite: bool = False) -> float | None:
+        """As `correctness.distance`; with `finite`, null where an element of either is not."""
+        if value.dtype not in TYPES or expected.dtype not in (value.dtype, torch.float64) or not self.takes(value, expected):
+            return None
+        found = self.squares(expected)
+        if found is None or (finite and found[1] < expected.numel()):
+            return None
+        rms = math.sqrt(found[0] / found[1]) if found[1] else 0.0
+        worst = self._results(value, torch.float64)
+        types, pointers = (TYPES[value.dtype], TYPES[expected.dtype]), (value.data_ptr(), expected.data_ptr())
+        if self._library.farthest(*types, *pointers, value.numel(), rms, worst.data_ptr(), len(worst), self._stream(value)):
+            return None
+        far = float(worst.max())
+        return None if finite and not math.isfinite(far) else far
+
+    def same_bits(self, left: torch.Tensor, right: torch.Tensor) -> bool | None:
+        if left.dtype != right.dtype or left.nbytes % 8 or not self.takes(left, right):
+            return None
+        found = self._results(left, torch.int32)
+        if self._library.differ(left.data_ptr(), right.data_ptr(), left.nbytes // 8, found.data_ptr(), len(found), self._stream(left)):
+            return None
+        return not bool(found.any())
+
+    def fingerprint(self, words: torch.Tensor, keys: tuple[int, int]) -> tuple[int, int] | None:
+        """Both sums of `fingerprint.Fingerprint`, over words of four bytes."""
+        if words.dtype != torch.int32 or not self.takes(words):
+            return None
+        first, second = self._results(words, torch.int64), self._results(words, torch.int64)
+        if self._library.fingerprint(words.data_ptr(), words.numel(), *keys, first.data_ptr(), second.data_ptr(), len(first), self._stream(words)):
+            return None
+        return int(first.sum()) % 2**64, int(second.sum()) % 2**64
+
+    def _results(self, of: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        """One a block."""
+        return torch.empty(min(BLOCKS, -(-of.numel() // A_BLOCK)), dtype=dtype, device=of.device)
+
+    @staticmethod
+    def _stream(of: torch.Tensor) -> int | None:
+        return torch.cuda.current_stream(of.device).cuda_stream if of.is_cuda else None
+
+
+_passes: Passes | None = None
+
+
+def use(passes: Passes | None) -> None:
+    """From now on, in this process."""
+    global _passes
+    _passes = passes
+
+
+def squares(x: torch.Tensor) -> tuple[float, int] | None:
+    return _passes.squares(x) if _passes is not None else None
+
+
+def distance(value: torch.Tensor, expected: torch.Tensor, finite: bool = False) -> float | None:
+    return _passes.distance(value, expected, finite) if _passes is not None else None
+
+
+def same_bits(left: torch.Tensor, right: torch.Tensor) -> bool | None:
+    return _passes.same_bits(left, right) if _passes is not None else None
+
+
+def fingerprint(words: torch.Tensor, keys: tuple[int, int]) -> tuple[int, int] | None:
+    return _passes.fingerprint(words, keys) if _passes is not None else None
