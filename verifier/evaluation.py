@@ -280,6 +280,7 @@ class Evaluation:
         floor, reason = floor_ms(self.device, trials.bytes_moved(), capture.flops if capture else None, self.job.precision)
         with contextlib.ExitStack() as last:
             if large(trials.ledger().exchanged):  # several such at once would have no memory
+                trials.make_room()  # while it waits, others have what it does not need
                 told = partial(tournament.progress, "waits until another verification has left the device's memory")
                 tournament.waiting += last.enter_context(self.pool.gate.room(told))
             last.callback(tournament.close)

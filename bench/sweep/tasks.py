@@ -38,9 +38,11 @@ class Item:
 
 # Bytes of GPU memory that a run needs for each byte of inputs, outputs and state in tier full, beside its contexts: three processes of the program
 # and as many of eager, compiled baselines, fp64 copies, the judge's own. What a call of PyTorch holds between its inputs and outputs, processes with
-# kernels of their own do not. Seen on an H200 on 2026-11-25: some 78 GiB for 8 of inputs, 90 (and 25 for copies in fp64 that nobody makes since)
-# for 6 of inputs and 6 of outputs, 46 for 16 in between; where memory is short pairs of processes are measured one after the other.
-PER_INPUT, PER_OUTPUT, PER_STATE, PER_BETWEEN, FIXED = 8.5, 5.5, 12.0, 4.0, 10 * 2**30
+# kernels of their own do not. Of inputs and outputs of 8 + 0, 4 + 4, 1 + 8 and 8 + 8 GiB an H200 held 55, 74, 109 and 126 GiB at the most, and
+# before the timed calls 45, 48, 69 and 81 (bench/results/occupancy-h200.json, nvidia-smi every two seconds); 46 for 16 in between. Where memory is
+# short pairs of processes are measured one after the other.
+PER_INPUT, PER_OUTPUT, PER_STATE, PER_BETWEEN, FIXED = 6.2, 10.0, 12.0, 4.0, 10 * 2**30
+UNTIMED_INPUT, UNTIMED_OUTPUT = 4.5, 5.5
 
 
 @cache
@@ -58,13 +60,11 @@ def needs(item: Item) -> float:
 
 
 def untimed(item: Item) -> float:
-    """The same while its program is not timed: of runs whose calls take gigabytes one is timed at once (`verifier.gate.Gate.room`). By the ledger of
-    `verifier/memory.py`, where a call in fp64 holds its inputs and outputs twice."""
+    """The same while its program is not timed: of runs whose calls take gigabytes one is timed at once (`verifier.gate.Gate.room`)."""
     size = sizes().get(f"{item.task}.py")
     if size is None or not large(int(narrowed(item) * (size["inputs"] + size["outputs"]))):
         return needs(item)
-    inputs, outputs = size["inputs"], size["outputs"]
-    tensors = max(4 * inputs + 4 * outputs, 2 * inputs + 6 * outputs) + PER_STATE * size["state"] + PER_BETWEEN * size["between"]
+    tensors = UNTIMED_INPUT * size["inputs"] + UNTIMED_OUTPUT * size["outputs"] + PER_STATE * size["state"] + PER_BETWEEN * size["between"]
     return min(needs(item), FIXED + narrowed(item) * tensors)
 
 

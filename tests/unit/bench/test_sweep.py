@@ -116,7 +116,7 @@ def test_what_a_task_needs_while_it_is_not_timed():
     mean, relu, small = (
         Item(f"level1/{name}", "fp32-strict", Path("x.py")) for name in ("48_Mean_reduction_over_a_dimension", "19_ReLU", "40_LayerNorm")
     )
-    assert 35 * 2**30 < untimed(mean) < 0.6 * needs(mean), "8 GiB of inputs"
+    assert 35 * 2**30 < untimed(mean) < 0.8 * needs(mean), "8 GiB of inputs"
     assert 50 * 2**30 < untimed(relu) < needs(relu) and untimed(small) == needs(small), "no call of gigabytes waits for another"
 
 
