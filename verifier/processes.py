@@ -24,6 +24,7 @@ from verifier.timing import Caller, Side
 from verifier.trials import Subject, Trials
 
 PAIRS = {"quick": 1, "full": 3}  # fresh processes of the program, and as many of eager
+TRITON = "triton"  # in the source of a program whose kernels are compiled when they are called
 COSTLY = 60.0  # seconds, after which a baseline that failed is not tried again when the program is measured once more
 
 
@@ -177,19 +178,24 @@ class Processes:
         return [name for name in wanted if name not in self.given_up]
 
     def _program(self, runner: Party) -> Side:
-        subject = self.enlist(runner)
-        self.trials.reconstruct(subject, stay=False)
-        assert subject.caller is not None
-        return Side(None, subject.caller)
+        return Side(None, self._constructed(self.enlist(runner), self.job.program_source))
+
+    def _constructed(self, subject: Subject, source: str) -> Caller:
+        """Triton compiles its kernels in their first call, which takes a second in each process: here, where all come up side by side and others may
+        measure meanwhile, not in the warm-up. The program is constructed anew then, so that no state has moved on."""
+        for last in (False, True) if TRITON in source else (True,):
+            self.trials.reconstruct(subject, stay=False)
+            assert subject.caller is not None
+            if not last:
+                with self.pool.gate.idle():
+                    self.trials.first_call(subject.caller)
+        return subject.caller
 
     def _rival(self, runner: Party) -> Side:
         """The other program in a fresh process. What fails there says nothing about the one that is measured."""
         assert self.rival is not None
         runner.side = "rival"
-        subject = self.rival(runner)
-        self.trials.reconstruct(subject, stay=False)
-        assert subject.caller is not None
-        return Side("rival", subject.caller)
+        return Side("rival", self._constructed(self.rival(runner), self.job.rival_source or ""))
 
     def _other(self, name: Baseline, party: Party, ahead: Ahead | None = None) -> Side | None:
         """`ahead`: what has begun to bring it up."""

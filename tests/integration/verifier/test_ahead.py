@@ -129,3 +129,15 @@ def test_processes_that_will_be_taken_import_torch_meanwhile(tmp_path):
         assert pool.take("baseline") is second
     finally:
         bench.close()
+
+
+def test_what_compiles_in_its_first_call_is_called_before_its_turn(tournament):
+    of, run = tournament("return F.gelu(self.norm(x))  # as a program in triton", [])
+    calls, constructed = [], []
+    first_call, reconstruct = of.trials.first_call, of.trials.reconstruct
+    of.trials.first_call = lambda caller: calls.append(caller.party) or first_call(caller)
+    of.trials.reconstruct = lambda subject, stay=True: constructed.append(subject.runner) or reconstruct(subject, stay)
+    timing = run()
+    of.close()
+    assert not of.outputs.failed, "its state is that of a program which was never called"
+    assert len(calls) == len(set(map(id, calls))) == timing.pairs and all(constructed.count(party) == 2 for party in calls)
