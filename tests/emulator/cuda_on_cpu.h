@@ -406,6 +406,13 @@ template <bool TURNED> void load_matrices(unsigned (&to)[4], const char* from) {
     }
     __syncwarp();  // before anyone writes there again
 }
+inline float exp2_near(float x) { return std::exp2(x); }
+template <class T> unsigned pack_halves(float low, float high, T) {
+    const T pair[2] = {T(low), T(high)};
+    unsigned word;
+    std::memcpy(&word, (const void*)pair, 4);
+    return word;
+}
 template <class T> float half_of_word(unsigned word, int which) {
     const unsigned short bits = which ? word >> 16 : word & 0xffff;
     T value;

@@ -1,8 +1,9 @@
-"""Attention (product, scale and mask, softmax or ReLU, product) as one kernel, at fp32's accuracy: scores never reach memory.
+"""Attention (product, scale and mask, softmax or ReLU, product) as one kernel: scores never reach memory.
 
 Whether it is written as `scaled_dot_product_attention` or as two products with operators between them. Softmax runs along with the keys: the
 largest score so far, the sum and the results are rescaled when a larger one comes (M. Milakov and N. Gimelshein, arXiv 1805.02867; T. Dao et al.,
-arXiv 2205.14135). Products go through tensor cores as in tensor_cores.py.
+arXiv 2205.14135). Products go through tensor cores, fp32 as in tensor_cores.py and at its accuracy, 16 bits as in half_cuda.py; there scores and
+their sums stay in fp32, so fewer values are rounded than between kernels.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ import math
 from dataclasses import dataclass
 
 from agents.compiler.builder import Refused
-from agents.compiler.families import attention_cuda
-from agents.compiler.families.attention_cuda import RESERVED, Heads
+from agents.compiler.families import attention_cuda, half_attention_cuda
+from agents.compiler.families.attention_cuda import Heads
 from agents.compiler.families.epilogue import Tail, build_tail
 from agents.compiler.families.family import Cost, Match, Printed, Setting, Work, plain_cost
+from agents.compiler.families.half_attention_cuda import RESERVED
 from agents.compiler.families.matmul import MOST_BATCHES, lead_strides
-from agents.compiler.ir import product
+from agents.compiler.ir import FLOATS, HALVES, SIZES, product
 from agents.compiler.layout import Layout
 from agents.compiler.network import Network, plain, refs
 from agents.compiler.reductions import short
@@ -58,9 +60,10 @@ class Attention:
             heads, reads, members, value = of_products(network, written)
         else:
             return None
-        if setting.precision != "fp32-strict":
+        half = network.spec(value).dtype in HALVES
+        if not half and setting.precision != "fp32-strict":
             raise Refused(f"attention under {setting.precision} is left to the library")
-        if heads.width > WIDEST or heads.width % 8 or heads.value_width != heads.width:
+        if heads.width > WIDEST or heads.width % (16 if half else 8) or heads.value_width != heads.width:
             raise Refused(f"attention with heads of {heads.width} is left to the library: results of up to {WIDEST} stay in registers")
         if heads.keys < LEAST_KEYS or heads.flops < LEAST_FLOPS or heads.batches > MOST_BATCHES:
             raise Refused("short attention, whose scores stay in the cache, is left to the library")
@@ -72,19 +75,28 @@ class Attention:
 
     def cost(self, work: Work) -> Cost:
         heads: Heads = work.detail
-        cost = plain_cost(work, heads.flops)
-        cost.expected = f"{4 * heads.batches * heads.queries * heads.keys / 2**20:.0f} MiB of scores are neither written nor read"
+        cost = plain_cost(work, heads.flops, work.setting.figures.gflops("half") if halves(work) else None)
+        if halves(work):
+            cost.floor_ms = max(cost.floor_ms, half_attention_cuda.least_ms(work))
+        size = 2 if halves(work) else 4
+        cost.expected = f"{size * heads.batches * heads.queries * heads.keys / 2**20:.0f} MiB of scores are neither written nor read"
         return cost
 
     def knobs(self, work: Work) -> dict[str, tuple[tuple[int, ...], int]]:
-        return {"warps": ((2, 4, 8), attention_cuda.warps_of(work))}
+        return half_attention_cuda.knobs_of(work) if halves(work) else {"warps": ((2, 4, 8), attention_cuda.warps_of(work))}
 
     def print_cuda(self, work: Work) -> Printed:
         heads: Heads = work.detail
+        if halves(work):
+            return half_attention_cuda.printed(work, score_tail(work.network, heads))
         return attention_cuda.printed(work, score_tail(work.network, heads) if heads.between is not None else None)
 
     def print_cpp(self, work: Work) -> Printed:
         raise Refused("attention on the CPU is the library's")
+
+
+def halves(work: Work) -> bool:
+    return work.network.spec(work.match.value).dtype in HALVES
 
 
 def of_operator(network: Network, node: Node) -> tuple[Heads, tuple[str, ...], tuple[str, ...], str]:
@@ -93,6 +105,8 @@ def of_operator(network: Network, node: Node) -> tuple[Heads, tuple[str, ...], t
     mask, dropped, causal = given.get("attn_mask", args[0]), given.get("dropout_p", args[1]), given.get("is_causal", args[2])
     if mask is not None or dropped or given.get("enable_gqa"):
         raise Refused("attention with a mask of its own, dropout or shared keys is left to the library")
+    if network.spec(node.name).dtype in HALVES:
+        raise Refused("attention of 16 bits as one operator is left to the library, which has a kernel for it")
     names = tuple(a["ref"] for a in node.args[:3])
     q, k, v = (network.layouts[name] for name in names)
     scale = given.get("scale")
@@ -118,15 +132,18 @@ def of_products(network: Network, written: Written) -> tuple[Heads, tuple[str, .
 
 def heads_of(network: Network, names, layouts: tuple[Layout, Layout, Layout], shape: tuple[int, ...], **rest) -> Heads:
     q, k, v = layouts
-    if any(network.spec(name).dtype != "float32" for name in names):
-        raise Refused("attention of other types than float32 is left to the library")
+    dtypes = {network.spec(name).dtype for name in names}
+    dtype = next(iter(dtypes))
+    if len(dtypes) > 1 or dtype not in FLOATS:
+        raise Refused("attention of several types, or of other ones than floating numbers, is left to the library")
+    aligned = 16 // SIZES[dtype]
     lead = shape[:-2]
     places = []
     for layout, (row, depth) in ((q, (-2, -1)), (k, (-1, -2)), (v, (-2, -1))):
         if len(layout.shape) < 2 or len(layout.shape) > len(shape):
             raise Refused("attention over operands of other ranks is left to the library")
         batch = lead_strides(layout, lead)
-        if layout.strides[depth] != 1 or any(n % 4 for n in (layout.strides[row], layout.offset, *(stride for _, _, stride in batch))):
+        if layout.strides[depth] != 1 or any(n % aligned for n in (layout.strides[row], layout.offset, *(stride for _, _, stride in batch))):
             raise Refused("attention whose heads do not lie at multiples of 16 bytes is left to the library")
         places.append((layout.strides[row], layout.offset, batch))
     return Heads(
