@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -17,10 +18,13 @@ from pathlib import Path
 
 import torch
 
-from verifier.correctness import distance, same_values
-from verifier.devices.cuda import find_nvcc
-from verifier.fingerprint import fingerprint
-from verifier.passes import native
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from verifier.correctness import distance, same_values  # noqa: E402
+from verifier.devices.cuda import find_nvcc  # noqa: E402
+from verifier.fingerprint import fingerprint  # noqa: E402
+from verifier.passes import native  # noqa: E402
 
 
 def milliseconds(function: Callable[[], object]) -> float:
