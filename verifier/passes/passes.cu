@@ -74,7 +74,8 @@ template <class X, class Y> __device__ __forceinline__ double off_of(X x, Y y, d
     return off_wide(wide(x), wide(y), rms);
 }
 
-template <class X, class Y> __global__ void __launch_bounds__(THREADS) farthest_kernel(const X* x, const Y* y, long long count, double rms, double* worst) {
+template <class X, class Y>
+__global__ void __launch_bounds__(THREADS) farthest_kernel(const X* x, const Y* y, long long count, double rms, double* worst) {
     double most = 0.0;
     const float narrow = (float)rms;
     for (long long at = (blockIdx.x * (long long)THREADS + threadIdx.x) * EACH; at < count; at += (long long)gridDim.x * THREADS * EACH) {
