@@ -1,0 +1,157 @@
+"""Seconds from a task to the first program with kernels of its own that is known to beat eager, of tasks drawn by a seed, one at a time.
+
+    python bench/first_faster.py CHECKOUT --device cuda:0 --out RESULT.json [--sets level1,level2,level3] [--seed 0] [--limit-seconds 540] [--resume]
+
+A verifier is kept warm, as on a host that serves; every task is new to it. A run of `agents solve`, with the compiler and without experience, is
+followed until a verdict says that its program is faster, and cancelled there. Drawn are rows of `--rows` without a flag, in an order that does not
+change with the number drawn, so `--resume` makes the sample larger. RESULT has for each task the seconds to its first verdict and to the first that
+was faster (null: the run ended, or its time did, without one), and their median, where a null is longer than all others.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import hashlib
+import json
+import math
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from agents import cli  # noqa: E402
+from agents.events import Event  # noqa: E402
+from agents.journal import FileJournal  # noqa: E402
+from bench.sweep.device import GIB, LIMITS, SPARES  # noqa: E402
+from bench.sweep.rows import SOLVED  # noqa: E402
+from bench.sweep.tasks import Item, items, sets_of  # noqa: E402
+from verifier.client import Verifier  # noqa: E402
+from verifier.limits import Limits  # noqa: E402
+
+LAST_SECONDS = 5.0  # to write and to close
+RESAMPLES = 10_000
+Row = dict[str, Any]
+
+
+def drawn(checkout: Path, sets: Sequence[str], rows: dict[str, Row], seed: int) -> list[Item]:
+    """Of the sets, without those that the sweep flagged, in an order by digests."""
+    found = [item for item in items(sets, checkout) if not rows.get(item.key, {}).get("flags")]
+    return sorted(found, key=lambda item: hashlib.sha256(f"{seed}/{item.key}".encode()).digest())
+
+
+async def verdicts(folder: Path, run: asyncio.Task) -> AsyncIterator[Event]:
+    """Of the run's programs, as they come, until it ends."""
+    seen, last = 0, False
+    while not last:
+        last = run.done()
+        if (folder / "trace.jsonl").exists():
+            new = FileJournal(folder, owner=False).events_after(seen)
+            seen += len(new)
+            for event in new:
+                if event.kind == "verification.finished" and event.payload.get("job") == "verify":
+                    yield event
+        await asyncio.sleep(0.05)
+
+
+async def measured(item: Item, verifier: Verifier, task_seconds: float) -> Row:
+    row: Row = {"first_verdict_s": None, "first_faster_s": None, "programs": 0, "verdicts": []}
+    with tempfile.TemporaryDirectory(prefix="first-") as made:
+        folder = Path(made) / "run"
+        given = ["solve", str(item.path), "--out", str(folder), "--device", verifier.device, "--precision", item.precision, "--quiet"]
+        given += ["--no-experience", "--profiles", "none", "--winner", "own-kernels"]
+        begun = time.monotonic()
+        run = asyncio.create_task(cli.solve_one(cli.parser().parse_args(given), item.path, item.path.stem, folder, verifier))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(task_seconds):
+                async for event in verdicts(folder, run):
+                    p, seconds = event.payload, round(time.monotonic() - begun, 1)
+                    row["programs"] += 1
+                    row["first_verdict_s"] = row["first_verdict_s"] or seconds
+                    row["verdicts"].append({name: p.get(name) for name in ("status", "tier", "program_class", "faster", "speedup")} | {"s": seconds})
+                    if p.get("faster") and p.get("program_class") in SOLVED:
+                        row["first_faster_s"] = seconds
+                        break
+        row["ended"] = run.done() and row["first_faster_s"] is None
+        run.cancel()
+        with contextlib.suppress(asyncio.CancelledError, Exception):
+            await run
+    return row
+
+
+def summary(rows: dict[str, Row], sets: Sequence[str]) -> dict[str, Any]:
+    """Medians over all and over each set, with the 95 % interval of a bootstrap over the tasks drawn."""
+    of_set = {name: [row for key, row in rows.items() if belongs(key, name)] for name in sets}
+    return {name: middle(some) for name, some in {"all": list(rows.values()), **of_set}.items() if some}
+
+
+def belongs(key: str, name: str) -> bool:
+    task, precision = key.split(" ")
+    return task.split("/")[0] == name.removesuffix("-bf16") and (precision == "bf16") == name.endswith("-bf16")
+
+
+def middle(rows: Sequence[Row]) -> dict[str, Any]:
+    seconds = [math.inf if row["first_faster_s"] is None else row["first_faster_s"] for row in rows]
+    generator = random.Random(0)
+    again = sorted(statistics.median(generator.choices(seconds, k=len(seconds))) for _ in range(RESAMPLES))
+    low, high = again[int(0.025 * RESAMPLES)], again[int(0.975 * RESAMPLES)]
+    finite = [None if math.isinf(value) else round(value, 1) for value in (statistics.median(seconds), low, high)]
+    return {"tasks": len(rows), "without": seconds.count(math.inf), "median_s": finite[0], "low_s": finite[1], "high_s": finite[2]}
+
+
+async def sample(arguments: argparse.Namespace, result: dict[str, Any]) -> None:
+    end = time.monotonic() + arguments.limit_seconds - LAST_SECONDS
+    rows = json.loads(arguments.rows.read_text())["rows"]
+    waiting = drawn(arguments.checkout, arguments.sets, rows, arguments.seed)
+    waiting = [item for item in waiting[: arguments.count] if item.key not in result["rows"]]
+    spares = SPARES[arguments.device.partition(":")[0]]
+    verifier = Verifier(arguments.device, arguments.data_dir, Limits(**LIMITS, memory=64 * GIB), spares=spares)
+    try:
+        result["device"] = (await verifier.ready()).model_dump(mode="json")
+        for item in waiting:
+            left = end - time.monotonic()
+            if left < arguments.begin_seconds:
+                break
+            row = await measured(item, verifier, min(arguments.task_seconds, left))
+            if row["first_faster_s"] is None and not row["ended"] and left < arguments.task_seconds:
+                break  # cut off by the sitting's end, not by its own
+            result["rows"][item.key] = row
+            result["summary"] = summary(result["rows"], arguments.sets)
+            arguments.out.write_text(json.dumps(result, indent=1) + "\n")
+            print(f"{item.key}: {row['first_faster_s']} s, {row['programs']} programs; {result['summary']['all']}", flush=True)
+    finally:
+        await verifier.close()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("checkout", type=Path, metavar="CHECKOUT", help="of KernelBench")
+    parser.add_argument("--device", default="cuda:0")
+    parser.add_argument("--out", type=Path, required=True, metavar="RESULT")
+    parser.add_argument("--sets", type=lambda text: sets_of(text), default=["level1", "level2", "level3"], help="as bench.sweep's")
+    parser.add_argument("--rows", type=Path, default=ROOT / "bench" / "results" / "kernelbench-h200.json", help="whose flagged tasks are left out")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--count", type=int, help="tasks at the most (default: as many as the time allows)")
+    parser.add_argument("--task-seconds", type=float, default=300.0, help="after which a task counts as one without (default: 300)")
+    parser.add_argument("--limit-seconds", type=float, default=540.0, help="of this sitting")
+    parser.add_argument("--begin-seconds", type=float, default=60.0, help="that must be left for another task (default: 60)")
+    parser.add_argument("--data-dir", type=Path, default=ROOT / ".data" / "first-faster", help="build cache")
+    parser.add_argument("--resume", action="store_true", help="go on with the tasks that RESULT has")
+    arguments = parser.parse_args()
+    result: dict[str, Any] = {"seed": arguments.seed, "sets": arguments.sets, "rows": {}}
+    if arguments.resume and arguments.out.exists():
+        result = json.loads(arguments.out.read_text())
+    asyncio.run(sample(arguments, result))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
