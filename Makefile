@@ -2,8 +2,7 @@
 PORT ?= 8000
 DATA_DIR ?= .data
 PYTHON := .venv/bin/python
-# Tests start hundreds of processes of ours, and none should compile the package once more, whatever the environment says (`bytecode`).
-PYTEST := env -u PYTHONDONTWRITEBYTECODE $(PYTHON) -m pytest
+PYTEST := $(PYTHON) -m pytest
 # Unit tests, those in a browser and those of whole installations, which mostly wait, share the processors; those of the verifier do not, they time
 # programs.
 WORKERS ?= 2
@@ -12,7 +11,7 @@ INSTALLED := $(filter-out $(VERIFYING) %/__pycache__,$(patsubst %/,%,$(wildcard 
 BROWSER := env DJANGO_ALLOW_ASYNC_UNSAFE=1 $(PYTEST) tests/browser
 BESIDE := -n $(WORKERS) --maxschedchunk 1
 
-.PHONY: run dev setup assets bytecode test test-all lint setup-dev browser-packages bench-solve bench-kernelbench bench-pages bench-stream screenshots clean
+.PHONY: run dev setup assets test test-all lint setup-dev browser-packages bench-solve bench-kernelbench bench-pages bench-stream screenshots clean
 
 run: setup
 	@exec env PORT=$(PORT) DATA_DIR=$(DATA_DIR) STITCHWORK_DIE_WITH_PARENT=1 $(PYTHON) -m webapp.supervisor
@@ -32,22 +31,19 @@ setup-dev:
 assets:
 	@scripts/assets
 
-test: setup-dev browser-packages bytecode
+test: setup-dev browser-packages
 	$(PYTEST) tests/unit -n $(WORKERS) -m "not slow"
 	$(PYTEST) $(INSTALLED) $(BESIDE) -m "not slow"
 	$(PYTEST) $(VERIFYING) -m "not slow"
 	$(BROWSER) $(BESIDE) -m "not alone and not slow"
 	$(BROWSER) -m "alone and not slow"
 
-test-all: setup-dev browser-packages bytecode
+test-all: setup-dev browser-packages
 	$(PYTEST) tests/unit -n $(WORKERS) --durations=15
 	$(PYTEST) $(INSTALLED) $(BESIDE) --durations=15
 	$(PYTEST) $(VERIFYING) --durations=25
 	$(BROWSER) $(BESIDE) -m "not alone" --durations=15
 	$(BROWSER) -m alone --durations=5
-
-bytecode:  # of what only judges and their parties import, too: they write none
-	@$(PYTHON) -m compileall -q agents stitchwork verifier webapp
 
 lint: setup-dev
 	.venv/bin/ruff check .

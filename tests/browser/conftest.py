@@ -17,9 +17,7 @@ from webapp.environment import ROOT
 # Playwright's own loop runs in this thread, and Django would refuse the database for it.
 os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "1"
 
-# The shell has no windows to draw, and is what Playwright itself takes where nobody looks on.
-BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
-CHROMIUM = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, BROWSERS)), None)
+CHROMIUM = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
