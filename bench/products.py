@@ -125,6 +125,7 @@ def capture_one(arguments: argparse.Namespace) -> int:
             variants[" ".join(f"{k}={v}" for k, v in values.items()) or "default"] = {
                 "source": printed.source, "scratch": printed.scratch, "comment": printed.comment,
                 "shared": [shared.index(text) for text in printed.shared],
+                "packed": [{"values": packed.values, "code": packed.code} for packed in printed.packed],
             }  # fmt: skip
         bases = {network.base(value) for value in match.reads}
         found.append(
@@ -132,7 +133,6 @@ def capture_one(arguments: argparse.Namespace) -> int:
                 "family": match.family, "op": node.op, "args": node.args, "kwargs": node.kwargs, "flops": family.cost(work).flops,
                 "floor_ms": family.cost(work).floor_ms, "shared": shared, "result": match.value, "reads": list(match.reads),
                 "arguments": [argument.value for argument in printed.arguments],
-                "packed": [{"values": packed.values, "code": packed.code} for packed in printed.packed],
                 "tensors": {base: list(network.spec(base).shape) for base in sorted(bases)}, "out": list(network.spec(match.value).shape),
                 "views": {value: vars(network.layouts[value]) for value in match.reads}, "variants": variants, "precision": arguments.precision,
                 "out_strides": list(network.layouts[match.value].strides),
@@ -172,11 +172,15 @@ def canonical(case: dict[str, Any]) -> dict[str, Any]:
         return [renamed(v) for v in value] if isinstance(value, list) else value
 
     views = {names[name]: {**view, "base": names[view["base"]]} for name, view in case["views"].items()}
-    packed = [{**one, "values": [names[value] for value in one["values"]]} for one in case["packed"]]
+
+    def repacked(packed: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [{**one, "values": [names[value] for value in one["values"]]} for one in packed]
+
+    variants = {name: {**one, "packed": repacked(one["packed"])} for name, one in case["variants"].items()}
     return {
         **case, "args": renamed(case["args"]), "result": names[case["result"]], "reads": [names[name] for name in case["reads"]], "views": views,
         "arguments": [names[value] for value in case["arguments"]], "tensors": {names[n]: shape for n, shape in case["tensors"].items()},
-        "packed": packed,
+        "variants": variants,
     }  # fmt: skip
 
 
@@ -251,7 +255,6 @@ def measure(case: dict[str, Any], libraries: dict[str, ctypes.CDLL | str], devic
     out = torch.empty_strided(case["out"], case["out_strides"], device=device, dtype=dtype)
     given = views | {name: weights_last(case, name, view, views) for name, view in views.items()}  # what the library reads
     known = {"torch": torch, "device": device, **{name.replace("%", "v"): view for name, view in views.items()}}
-    packed = [eval(one["code"].format(*one["values"]).replace("%", "v"), known) for one in case["packed"]]
     namespace, operator, overload = case["op"].split(".")
     call = getattr(getattr(getattr(torch.ops, namespace), operator), overload)
 
@@ -264,6 +267,7 @@ def measure(case: dict[str, Any], libraries: dict[str, ctypes.CDLL | str], devic
         if isinstance(built, str):
             errors[variant] = built
             continue
+        packed = [eval(one["code"].format(*one["values"]).replace("%", "v"), known) for one in case["variants"][variant]["packed"]]
         scratch = torch.empty(max(case["variants"][variant]["scratch"], 4) // 4, device=device)
         pointers = [out if value == case["result"] else tensors[value] for value in case["arguments"]]
         pointers += packed + ([scratch] if case["variants"][variant]["scratch"] else [])

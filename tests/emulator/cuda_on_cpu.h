@@ -342,17 +342,17 @@ inline void multiply_tf32(float (&d)[4], const unsigned (&a)[4], const unsigned 
         d[at] = cut_off(sum);
     }
 }
-template <int N> void multiply_group(float (&sum)[64], const unsigned (&a)[4], const float* b, bool add) {
+template <int N, int EIGHT = 8, int SUMS> void multiply_group(float (&sum)[SUMS], const unsigned (&a)[4], const float* b, bool add) {
     emulated::Lane mine{};
     for (int at = 0; at < 4; ++at) mine.words[at] = a[at] & 0xffffe000u;
     const int lane = emulated::now % 32, group = lane / 4, within = lane % 4;
     const emulated::Lane* warp = emulated::exchange(mine);
-    for (int at = 0; at < 64; ++at) {
+    for (int at = 0; at < SUMS; ++at) {
         const int row = group + at / 2 % 2 * 8, column = at / 4 * 8 + within * 2 + at % 2;
         double total = add ? sum[at] : 0.0;
         for (int k = 0; k < 8; ++k) {
             const float left = __uint_as_float(warp[row % 8 * 4 + k % 4].words[row / 8 + k / 4 * 2]);
-            total += (double)left * __uint_as_float(__float_as_uint(b[k / 4 * N * 4 + column * 4 + k % 4]) & 0xffffe000u);
+            total += (double)left * __uint_as_float(__float_as_uint(b[k / 4 * N * 4 + (column / 8 * EIGHT + column % 8) * 4 + k % 4]) & 0xffffe000u);
         }
         sum[at] = cut_off(total);
     }

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agents.compiler.builder import Refused
-from agents.compiler.families import direct_conv, tensor_cores
+from agents.compiler.families import direct_conv, tensor_cores, windowed
 from agents.compiler.families.conv_gather import AXES, image_loads, image_setup, output_position
 from agents.compiler.families.family import NAME, Cost, Match, Packed, Printed, Setting, Work, plain_cost
 from agents.compiler.families.matmul import LEAST_SIDE, MOST_BATCHES, RESERVED, Operand, operand_loads, refuse_unless_fp32
@@ -28,7 +28,7 @@ from verifier.graph import Node
 LEAST_FLOPS = 1 << 27
 THIN_FLOPS = 1 << 30  # from which groups of half as many output channels are worth it, most of whose tiles is empty: the library does worse
 NAMES = {f"conv{kind}{rank}d": (kind == "_transpose", rank) for kind in ("", "_transpose") for rank in (1, 2, 3)}
-RESERVED_HERE = (*RESERVED, *direct_conv.RESERVED,
+RESERVED_HERE = (*RESERVED, *direct_conv.RESERVED, *windowed.RESERVED,
                  "x", "at_column", "at_position", "image", "position", "of_phase", "steps", "depth", "valid", "source", "tap", "channel",
                  "phase", "q", "from", "part", "unit",
                  *(f"{name}_{axis}" for axis in AXES for name in ("taps", "shift", "start", "at", "phase", "o")))  # fmt: skip
@@ -166,14 +166,21 @@ class Conv:
         return plain_cost(work, work.detail.flops, work.setting.figures.gflops(own_arithmetic(work.setting.precision)))
 
     def knobs(self, work: Work) -> dict[str, tuple[tuple[int, ...], int]]:
-        if (plan := direct_conv.plan_of(work, work.detail)) is None:
-            return tensor_cores.knobs_of(work, work.detail.product)
-        direct = direct_conv.chosen(work, plan)
-        further = direct_conv.knobs_of(work, plan) if direct else tensor_cores.knobs_of(work, work.detail.product)
-        return {"direct": ((0, 1), direct), **further}
+        found: dict[str, tuple[tuple[int, ...], int]] = {}
+        if (plan := windowed.plan_of(work, work.detail)) is not None:
+            found["windowed"] = ((0, 1), windowed.chosen(work, plan))
+            if found["windowed"][1]:
+                return found | windowed.knobs_of(work, plan)
+        if (plan := direct_conv.plan_of(work, work.detail)) is not None:
+            found["direct"] = ((0, 1), direct_conv.chosen(work, plan))
+            if found["direct"][1]:
+                return found | direct_conv.knobs_of(work, plan)
+        return found | tensor_cores.knobs_of(work, work.detail.product)
 
     def print_cuda(self, work: Work) -> Printed:
         found: Convolution = work.detail
+        if (wide := windowed.plan_of(work, found)) is not None and windowed.chosen(work, wide):
+            return windowed.print_cuda(work, wide)
         if (plan := direct_conv.plan_of(work, found)) is not None and direct_conv.chosen(work, plan):
             return direct_conv.print_cuda(work, plan)
         shape = found.product

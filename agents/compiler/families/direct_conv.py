@@ -26,6 +26,7 @@ SHARED_BYTES = 225 << 10  # that a block may have, compute capability 9.0
 RESERVED = ("memory", "weights", "patches", "warp", "lane", "group", "within", "bring", "to", "tile", "turn", "sum", "h0", "w0", "h", "w", "line",
             "chunk", "plane", "w_at", "h_at", "d_at", "i", "j", "r", "picture", "of_tile", "high", "low", "patch", "column",
             "finished")  # fmt: skip
+SPEED, IDLE = 1.75, 35  # as tensor_cores.Tile has them, from bench/results/windowed-h200.json
 FINISHED = (16, 40)  # channels that a warp writes at once, and floats from one to the next: lanes of a store meet 32 banks
 SHORT_RUNS = {32: 1.0, 16: 1.15, 8: 1.4}  # by positions: of what is not a whole sector of memory, the rest is read first
 MULTIPLY = r"""// Sums of a warp: 16 * DOWN output channels at 32 positions, four runs of 8 side by side, ACROSS of them in a line.
@@ -179,6 +180,11 @@ class Plan:
     @property
     def tiles(self) -> int:
         return prod(self.tiles_of)
+
+    def time(self, units: int) -> float:
+        """Modelled as in `tensor_cores.best_tile`."""
+        work = self.row_blocks * self.rows * self.tiles * self.high * self.across
+        return work / units / SPEED * (self.steps * 8 + IDLE)
 
     def places(self) -> list[tuple[int, int]]:
         """Of each step, where the elements of its two halves lie from the first that the lane sees."""

@@ -71,17 +71,22 @@ def tiles(setting: Setting) -> tuple[Tile, ...]:
 
 
 def best_tile(offered: tuple[Tile, ...], rows: int, columns: int, depth: int, batches: int, units: int, slow_loads: bool = False) -> int:
-    """The index of the tile with the least modelled time: rounds of blocks over the multiprocessors, times the work of a tile, its depth cut
-    where that fills the device."""
+    """The index of the tile with the least modelled time."""
+    return min(range(len(offered)), key=lambda at: modelled_time(offered[at], rows, columns, depth, batches, units, slow_loads))
 
-    def time(tile: Tile) -> float:
-        split = best_split(tile, rows, columns, batches, -(-depth // DEPTH), units)
-        blocks = -(-rows // tile.rows) * -(-columns // tile.columns) * batches * split
-        joined = FINISH + rows * columns * batches * split * FINISH_EACH if split > 1 else 0
-        of_depth = tile.columns * (tile.rows / tile.speed + (SLOW_LOAD if slow_loads else 0))
-        return -(-blocks // units) * of_depth * (depth / split + tile.idle) + joined
 
-    return min(range(len(offered)), key=lambda at: time(offered[at]))
+def least_time(offered: tuple[Tile, ...], rows: int, columns: int, depth: int, batches: int, units: int, slow_loads: bool = False) -> float:
+    return min(modelled_time(tile, rows, columns, depth, batches, units, slow_loads) for tile in offered)
+
+
+def modelled_time(tile: Tile, rows: int, columns: int, depth: int, batches: int, units: int, slow_loads: bool) -> float:
+    """Rounds of blocks over the multiprocessors, times the work of a tile, its depth cut where that fills the device; in multiplications of a tile
+    of speed 1."""
+    split = best_split(tile, rows, columns, batches, -(-depth // DEPTH), units)
+    blocks = -(-rows // tile.rows) * -(-columns // tile.columns) * batches * split
+    joined = FINISH + rows * columns * batches * split * FINISH_EACH if split > 1 else 0
+    of_depth = tile.columns * (tile.rows / tile.speed + (SLOW_LOAD if slow_loads else 0))
+    return -(-blocks // units) * of_depth * (depth / split + tile.idle) + joined
 
 
 def best_split(tile: Tile, rows: int, columns: int, batches: int, steps: int, units: int) -> int:
@@ -218,8 +223,8 @@ def shared_sources(work: Work, product: Product) -> list[str]:
 
 
 def flags(work: Work, product: Product) -> tuple[str, ...]:
-    """Of nvcc: the instructions of warpgroups exist in code for sm_90a alone, which a GPU of that architecture prefers to plain sm_90."""
-    return ("-gencode=arch=compute_90a,code=sm_90a",) if tile_of(work, product).group else ()
+    """Of nvcc."""
+    return warpgroup.FLAGS if tile_of(work, product).group else ()
 
 
 def scratch_bytes(work: Work, product: Product) -> int:

@@ -16,6 +16,9 @@ CUT_FLOATS = 4 * 32  # of shared memory for each column: two stages of `b`, high
 STAGES = 4
 REGISTERS = 56, 200  # of a thread that loads, and of one that multiplies: together those of the whole multiprocessor
 ARCHITECTURE = (9, 0)
+FLAGS = (
+    "-gencode=arch=compute_90a,code=sm_90a",
+)  # of nvcc: these instructions exist in code for sm_90a alone, which such a GPU prefers to plain sm_90
 
 
 def places_of_a(stages: int) -> int:
@@ -27,26 +30,34 @@ def _places(first: int, count: int) -> str:
     return ", ".join(f"%{first + at}" for at in range(count))
 
 
-def _multiply() -> str:
-    """One asynchronous product of 64 x 128 over a depth of 8."""
-    sums = COLUMNS // 2
-    registers = [", ".join(f'"+f"(sum[{at}])' for at in range(first, first + 8)) for first in range(0, sums, 8)]
-    listed = ",\n          ".join(registers)
-    numbers = [f'"{_places(first, 16)}, "' for first in range(0, sums, 16)]
-    numbers = "\n        ".join(['"{' + numbers[0][1:], *numbers[1:-1], numbers[-1][:-3] + '}, "'])
-    return f"""// Only code for sm_90a has these instructions; nvcc also translates for plain compute_90, which is never loaded where sm_90a is there.
+GUARD = """// Only code for sm_90a has these instructions; nvcc also translates for plain compute_90, which is never loaded where sm_90a is there.
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 #define GROUP_ASM(...) asm volatile(__VA_ARGS__)
 #else
 #define GROUP_ASM(...) __trap()
 #endif
-// sum = a * b, or sum += a * b, for 64 rows by 128 columns over a depth of 8, by a warpgroup. `b` lies in shared memory: 8 columns of
-// 16 bytes follow each other, so do the groups of 8; the next four elements of depth are N columns on.
-template <int N> __device__ __forceinline__ void multiply_group(float (&sum)[{sums}], const unsigned (&a)[4], const float* b, bool add) {{
-    const unsigned long long at = (unsigned)__cvta_generic_to_shared(b), place = (at & 0x3ffff) >> 4 | N * 16ull >> 4 << 16 | 128ull >> 4 << 32;
+"""
+
+
+def multiplication(columns: int) -> str:
+    """An asynchronous product of 64 by `columns`, a multiple of 8, over a depth of 8."""
+    sums = columns // 2
+    registers = [", ".join(f'"+f"(sum[{at}])' for at in range(first, min(first + 8, sums))) for first in range(0, sums, 8)]
+    listed = ",\n          ".join(registers)
+    numbers = [f'"{_places(first, min(16, sums - first))}, "' for first in range(0, sums, 16)]
+    numbers[0], numbers[-1] = '"{' + numbers[0][1:], numbers[-1][:-3] + '}, "'
+    if len(numbers) == 1:
+        numbers = ['"{' + _places(0, sums) + '}, "']
+    given = "\n        ".join(numbers)
+    return f"""// sum = a * b, or sum += a * b, for 64 rows by {columns} columns over a depth of 8, by a warpgroup. `b` lies in shared memory: 8
+// columns of 16 bytes follow each other, the next 8 are EIGHT columns on, the next four elements of depth N columns.
+template <int N, int EIGHT = 8>
+__device__ __forceinline__ void multiply_group(float (&sum)[{sums}], const unsigned (&a)[4], const float* b, bool add) {{
+    const unsigned long long at = (unsigned)__cvta_generic_to_shared(b);
+    const unsigned long long place = (at & 0x3ffff) >> 4 | N * 16ull >> 4 << 16 | EIGHT * 16ull >> 4 << 32;
     GROUP_ASM(
-        "{{ .reg .pred add; setp.ne.b32 add, %{sums + 5}, 0; wgmma.mma_async.sync.aligned.m64n128k8.f32.tf32.tf32 "
-        {numbers}
+        "{{ .reg .pred add; setp.ne.b32 add, %{sums + 5}, 0; wgmma.mma_async.sync.aligned.m64n{columns}k8.f32.tf32.tf32 "
+        {given}
         "{{{_places(sums, 4)}}}, %{sums + 4}, add, 1, 1; }}"
         : {listed}
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(place), "r"((int)add));
@@ -55,7 +66,8 @@ template <int N> __device__ __forceinline__ void multiply_group(float (&sum)[{su
 
 
 SHARED = (
-    _multiply()
+    GUARD
+    + multiplication(COLUMNS)
     + r"""// What the registers and the shared memory of products hold is there before they start.
 __device__ __forceinline__ void group_begin() {
     GROUP_ASM("wgmma.fence.sync.aligned;" :: : "memory");

@@ -43,7 +43,7 @@ def test_every_number(compiled, task):
     """With more threads in a block, and unfolded as convolutions of many channels are."""
     found = compiled(task("return self.conv(x)", "torch.randn(1, 8, 10, 18)", "self.conv = nn.Conv2d(8, 16, 3)"), figures=SMALL)
     known = {number.name.rpartition(".")[2]: number for number in numbers(found.plan, found.source, Options())}
-    assert set(known) == {"direct", "window-threads"}
+    assert set(known) == {"windowed", "direct", "window-threads"}
     for name, value in (("window-threads", 512), ("direct", 0)):
         found.text = print_program(found.plan, found.source, Options().with_knob(name, value, found.plan.own[0].id))
         assert ("multiply_window" in found.text) is (name != "direct")

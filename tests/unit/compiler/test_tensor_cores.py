@@ -3,7 +3,7 @@
 import pytest
 
 from agents.compiler import DeviceFigures, Options, print_program
-from agents.compiler.families import conv, direct_conv, matmul, tensor_cores
+from agents.compiler.families import conv, direct_conv, matmul, tensor_cores, windowed
 from agents.compiler.knobs import numbers
 from tests.emulator import as_cpp
 
@@ -15,7 +15,8 @@ def small_products_too(monkeypatch):
     monkeypatch.setattr(matmul, "LEAST_FLOPS", 1)
     monkeypatch.setattr(conv, "LEAST_FLOPS", 1)
     monkeypatch.setattr(conv, "THIN_FLOPS", 1)
-    monkeypatch.setattr(direct_conv, "plan_of", lambda work, found: None)  # those have tests of their own
+    for other in (direct_conv, windowed):  # those have tests of their own
+        monkeypatch.setattr(other, "plan_of", lambda work, found: None)
 
 
 @pytest.fixture
