@@ -342,7 +342,7 @@ inline void multiply_tf32(float (&d)[4], const unsigned (&a)[4], const unsigned 
         d[at] = cut_off(sum);
     }
 }
-template <int N, int EIGHT = 8, int SUMS> void multiply_group(float (&sum)[SUMS], const unsigned (&a)[4], const float* b, bool add) {
+template <int N, int EIGHT = 8, class Columns, int SUMS> void multiply_group(Columns, float (&sum)[SUMS], const unsigned (&a)[4], const float* b, bool add) {
     emulated::Lane mine{};
     for (int at = 0; at < 4; ++at) mine.words[at] = a[at] & 0xffffe000u;
     const int lane = emulated::now % 32, group = lane / 4, within = lane % 4;

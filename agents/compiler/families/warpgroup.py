@@ -36,6 +36,8 @@ GUARD = """// Only code for sm_90a has these instructions; nvcc also translates 
 #else
 #define GROUP_ASM(...) __trap()
 #endif
+// Of a product: which `multiply_group` it is. Being a type of its own, it also finds those that stand below the tile that calls them.
+template <int COUNT> struct Columns {};
 """
 
 
@@ -52,7 +54,7 @@ def multiplication(columns: int) -> str:
     return f"""// sum = a * b, or sum += a * b, for 64 rows by {columns} columns over a depth of 8, by a warpgroup. `b` lies in shared memory: 8
 // columns of 16 bytes follow each other, the next 8 are EIGHT columns on, the next four elements of depth N columns.
 template <int N, int EIGHT = 8>
-__device__ __forceinline__ void multiply_group(float (&sum)[{sums}], const unsigned (&a)[4], const float* b, bool add) {{
+__device__ __forceinline__ void multiply_group(Columns<{columns}>, float (&sum)[{sums}], const unsigned (&a)[4], const float* b, bool add) {{
     const unsigned long long at = (unsigned)__cvta_generic_to_shared(b);
     const unsigned long long place = (at & 0x3ffff) >> 4 | N * 16ull >> 4 << 16 | EIGHT * 16ull >> 4 << 32;
     GROUP_ASM(
@@ -174,11 +176,11 @@ template <int M, int N, int STAGES, bool A_DEPTH_INNER, bool B_DEPTH_INNER> stru
         group_begin();
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
-            multiply_group<N>(part, low[e], b + e * 2 * N * 4, e > 0);
-            multiply_group<N>(part, high[e], b + CUT + e * 2 * N * 4, true);
+            multiply_group<N>(Columns<128>(), part, low[e], b + e * 2 * N * 4, e > 0);
+            multiply_group<N>(Columns<128>(), part, high[e], b + CUT + e * 2 * N * 4, true);
         }
 #pragma unroll
-        for (int e = 0; e < 4; ++e) multiply_group<N>(part, high[e], b + e * 2 * N * 4, true);
+        for (int e = 0; e < 4; ++e) multiply_group<N>(Columns<128>(), part, high[e], b + e * 2 * N * 4, true);
         group_commit();
     }
 

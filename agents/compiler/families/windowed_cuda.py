@@ -107,14 +107,14 @@ template <int LINES, int TAPS_H, int TAPS_W, int STEP_H, int STEP_W> struct Wind
         for (int e = 0; e < CHUNK; ++e) {
             if (tap + e >= TAPS) continue;
             const float* const seen = b + ((tap + e) / TAPS_W * STEP_H * LINE + (tap + e) % TAPS_W * STEP_W) * 4;
-            multiply_group<PATCH, LINE>(part, low[e], seen, e > 0);
-            multiply_group<PATCH, LINE>(part, high[e], seen + CUT, true);
+            multiply_group<PATCH, LINE>(Columns<LINES * 8>(), part, low[e], seen, e > 0);
+            multiply_group<PATCH, LINE>(Columns<LINES * 8>(), part, high[e], seen + CUT, true);
         }
 #pragma unroll
         for (int e = 0; e < CHUNK; ++e) {
             if (tap + e >= TAPS) continue;
             const float* const seen = b + ((tap + e) / TAPS_W * STEP_H * LINE + (tap + e) % TAPS_W * STEP_W) * 4;
-            multiply_group<PATCH, LINE>(part, high[e], seen, true);
+            multiply_group<PATCH, LINE>(Columns<LINES * 8>(), part, high[e], seen, true);
         }
         group_commit();
         group_wait(part);
