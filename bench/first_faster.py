@@ -31,9 +31,9 @@ sys.path.insert(0, str(ROOT))
 from agents import cli  # noqa: E402
 from agents.events import Event  # noqa: E402
 from agents.journal import FileJournal  # noqa: E402
-from bench.sweep.device import GIB, LIMITS, SPARES  # noqa: E402
+from bench.sweep.device import SPARES, limits  # noqa: E402
 from bench.sweep.rows import SOLVED  # noqa: E402
-from bench.sweep.tasks import Item, items, sets_of  # noqa: E402
+from bench.sweep.tasks import Item, NoSuchTasks, in_set, items, sets_of  # noqa: E402
 from verifier.client import Verifier  # noqa: E402
 from verifier.limits import Limits  # noqa: E402
 
@@ -50,15 +50,14 @@ def drawn(checkout: Path, sets: Sequence[str], rows: dict[str, Row], seed: int) 
 
 async def verdicts(folder: Path, run: asyncio.Task) -> AsyncIterator[Event]:
     """Of the run's programs, as they come, until it ends."""
-    seen, last = 0, False
+    journal, seen, last = FileJournal(folder, owner=False), 0, False
     while not last:
         last = run.done()
-        if (folder / "trace.jsonl").exists():
-            new = FileJournal(folder, owner=False).events_after(seen)
-            seen += len(new)
-            for event in new:
-                if event.kind == "verification.finished" and event.payload.get("job") == "verify":
-                    yield event
+        new = journal.events_after(seen)
+        seen += len(new)
+        for event in new:
+            if event.kind == "verification.finished" and event.payload.get("job") == "verify":
+                yield event
         await asyncio.sleep(0.05)
 
 
@@ -89,13 +88,8 @@ async def measured(item: Item, verifier: Verifier, task_seconds: float) -> Row:
 
 def summary(rows: dict[str, Row], sets: Sequence[str]) -> dict[str, Any]:
     """Medians over all and over each set, with the 95 % interval of a bootstrap over the tasks drawn."""
-    of_set = {name: [row for key, row in rows.items() if belongs(key, name)] for name in sets}
+    of_set = {name: [row for key, row in rows.items() if in_set(name, key)] for name in sets}
     return {name: middle(some) for name, some in {"all": list(rows.values()), **of_set}.items() if some}
-
-
-def belongs(key: str, name: str) -> bool:
-    task, precision = key.split(" ")
-    return task.split("/")[0] == name.removesuffix("-bf16") and (precision == "bf16") == name.endswith("-bf16")
 
 
 def middle(rows: Sequence[Row]) -> dict[str, Any]:
@@ -107,13 +101,13 @@ def middle(rows: Sequence[Row]) -> dict[str, Any]:
     return {"tasks": len(rows), "without": seconds.count(math.inf), "median_s": finite[0], "low_s": finite[1], "high_s": finite[2]}
 
 
-async def sample(arguments: argparse.Namespace, result: dict[str, Any]) -> None:
+async def sample(arguments: argparse.Namespace, result: dict[str, Any], drawn_items: Sequence[Item]) -> None:
     end = time.monotonic() + arguments.limit_seconds - LAST_SECONDS
-    rows = json.loads(arguments.rows.read_text())["rows"]
-    waiting = drawn(arguments.checkout, arguments.sets, rows, arguments.seed)
-    waiting = [item for item in waiting[: arguments.count] if item.key not in result["rows"]]
+    waiting = [item for item in drawn_items if item.key not in result["rows"]]
     spares = SPARES[arguments.device.partition(":")[0]]
-    verifier = Verifier(arguments.device, arguments.data_dir, Limits(**LIMITS, memory=64 * GIB), spares=spares)
+    usual = Limits()
+    times = argparse.Namespace(timing_seconds=usual.full_timing, autotune_seconds=usual.autotune)
+    verifier = Verifier(arguments.device, arguments.data_dir, limits(times), spares=spares)
     try:
         result["device"] = (await verifier.ready()).model_dump(mode="json")
         for item in waiting:
@@ -124,7 +118,7 @@ async def sample(arguments: argparse.Namespace, result: dict[str, Any]) -> None:
             if row["first_faster_s"] is None and not row["ended"] and left < arguments.task_seconds:
                 break  # cut off by the sitting's end, not by its own
             result["rows"][item.key] = row
-            result["summary"] = summary(result["rows"], arguments.sets)
+            result["summary"] = summary(result["rows"], result["sets"])
             arguments.out.write_text(json.dumps(result, indent=1) + "\n")
             print(f"{item.key}: {row['first_faster_s']} s, {row['programs']} programs; {result['summary']['all']}", flush=True)
     finally:
@@ -136,7 +130,7 @@ def main() -> int:
     parser.add_argument("checkout", type=Path, metavar="CHECKOUT", help="of KernelBench")
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--out", type=Path, required=True, metavar="RESULT")
-    parser.add_argument("--sets", type=lambda text: sets_of(text), default=["level1", "level2", "level3"], help="as bench.sweep's")
+    parser.add_argument("--sets", default="level1,level2,level3", help="as bench.sweep's")
     parser.add_argument("--rows", type=Path, default=ROOT / "bench" / "results" / "kernelbench-h200.json", help="whose flagged tasks are left out")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--count", type=int, help="tasks at the most (default: as many as the time allows)")
@@ -146,10 +140,18 @@ def main() -> int:
     parser.add_argument("--data-dir", type=Path, default=ROOT / ".data" / "first-faster", help="build cache")
     parser.add_argument("--resume", action="store_true", help="go on with the tasks that RESULT has")
     arguments = parser.parse_args()
-    result: dict[str, Any] = {"seed": arguments.seed, "sets": arguments.sets, "rows": {}}
-    if arguments.resume and arguments.out.exists():
-        result = json.loads(arguments.out.read_text())
-    asyncio.run(sample(arguments, result))
+    try:
+        sets = sets_of(arguments.sets)
+        result: dict[str, Any] = {"seed": arguments.seed, "sets": sets, "rows": {}}
+        if arguments.resume and arguments.out.exists():
+            result = json.loads(arguments.out.read_text())
+            if (result["seed"], result["sets"]) != (arguments.seed, sets):
+                made = f"{', '.join(result['sets'])} by seed {result['seed']}"
+                parser.error(f"{arguments.out} is a sample of {made}: go on with these, or write to another file")
+        waiting = drawn(arguments.checkout, sets, json.loads(arguments.rows.read_text())["rows"], arguments.seed)
+        asyncio.run(sample(arguments, result, waiting[: arguments.count]))
+    except (NoSuchTasks, OSError) as error:
+        parser.error(str(error))
     return 0
 
 

@@ -55,6 +55,16 @@ class Axis:
         return -(-self.out // self.up)
 
     @property
+    def begin(self) -> int:
+        """The first input that any tap of output 0 sees, of the first phase."""
+        return self.shift[0] + min(0, (self.taps[0] - 1) * self.delta)
+
+    @property
+    def reach(self) -> int:
+        """Inputs from the first that a tap of an output sees to the last."""
+        return (self.taps[0] - 1) * abs(self.delta) + 1
+
+    @property
     def inside(self) -> bool:
         """Whether no tap ever falls outside the input."""
         ends = [

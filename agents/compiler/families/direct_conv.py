@@ -13,8 +13,10 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from agents.compiler.families import tensor_cores
+from agents.compiler.families.direct_conv_cuda import MULTIPLY
 from agents.compiler.families.family import NAME, Packed, Printed, Work
 from agents.compiler.families.pool import parameters
+from agents.compiler.families.text import indented, scaled, signed
 from agents.compiler.ir import Argument
 from agents.compiler.kernels.expressions import CUDA
 
@@ -29,52 +31,6 @@ RESERVED = ("memory", "weights", "patches", "warp", "lane", "group", "within", "
 SPEED, IDLE = 1.75, 35  # as tensor_cores.Tile has them, from bench/results/windowed-h200.json
 FINISHED = (16, 40)  # channels that a warp writes at once, and floats from one to the next: lanes of a store meet 32 banks
 SHORT_RUNS = {32: 1.0, 16: 1.15, 8: 1.4}  # by positions: of what is not a whole sector of memory, the rest is read first
-MULTIPLY = r"""// Sums of a warp: 16 * DOWN output channels at 32 positions, four runs of 8 side by side, ACROSS of them in a line.
-// `weights` are fragments, cut; `patch` is the image from this lane's channel and position on; `places` say where in it the elements of two
-// steps lie.
-template <int DOWN, int STEPS, int ACROSS, int LINE, int RUN>
-__device__ __forceinline__ void multiply_window(float (&sum)[DOWN][4][4], const uint4* weights, const float* patch, const int4* places) {
-#pragma unroll 1
-    for (int pair = 0; pair < STEPS / 2; ++pair) {
-        const int4 at = places[pair];
-        const int place[2][2] = {{at.x, at.y}, {at.z, at.w}};
-        unsigned b_high[2][4][2], b_low[2][4][2];
-#pragma unroll
-        for (int e = 0; e < 2; ++e)
-#pragma unroll
-            for (int j = 0; j < 4; ++j)
-#pragma unroll
-                for (int r = 0; r < 2; ++r) cut(patch[place[e][r] + j / ACROSS * LINE + j % ACROSS * RUN], b_high[e][j][r], b_low[e][j][r]);
-#pragma unroll
-        for (int i = 0; i < DOWN; ++i) {
-            unsigned a_high[2][4], a_low[2][4];
-#pragma unroll
-            for (int e = 0; e < 2; ++e) {
-                const uint4* of_step = weights + (i * STEPS + pair * 2 + e) * 64;
-                const uint4 high = of_step[0], low = of_step[32];
-                a_high[e][0] = high.x, a_high[e][1] = high.y, a_high[e][2] = high.z, a_high[e][3] = high.w;
-                a_low[e][0] = low.x, a_low[e][1] = low.y, a_low[e][2] = low.z, a_low[e][3] = low.w;
-            }
-            float part[4][4] = {};
-#pragma unroll
-            for (int e = 0; e < 2; ++e) {  // the small products first
-#pragma unroll
-                for (int j = 0; j < 4; ++j) multiply_tf32(part[j], a_low[e], b_high[e][j]);
-#pragma unroll
-                for (int j = 0; j < 4; ++j) multiply_tf32(part[j], a_high[e], b_low[e][j]);
-            }
-#pragma unroll
-            for (int e = 0; e < 2; ++e)
-#pragma unroll
-                for (int j = 0; j < 4; ++j) multiply_tf32(part[j], a_high[e], b_high[e][j]);
-#pragma unroll
-            for (int j = 0; j < 4; ++j)
-#pragma unroll
-                for (int r = 0; r < 4; ++r) sum[i][j][r] += part[j][r];
-        }
-    }
-}
-"""
 
 
 @dataclass(frozen=True)
@@ -118,15 +74,6 @@ class Plan:
     def warps_down(self) -> int:
         return self.rows // (16 * self.down)
 
-    def begin(self, at: int) -> int:
-        """The first position that any tap of output 0 sees, along axis `at`."""
-        axis = self.found.axes[at]
-        return axis.shift[0] + min(0, (axis.taps[0] - 1) * axis.delta)
-
-    def reach(self, at: int) -> int:
-        axis = self.found.axes[at]
-        return (axis.taps[0] - 1) * abs(axis.delta) + 1
-
     @property
     def wide(self) -> bool:
         """Whether four neighbours of a line are copied at once."""
@@ -136,15 +83,15 @@ class Plan:
     @property
     def lead(self) -> int:
         """Elements of a line before the first that is wanted, so that copies are aligned."""
-        return self.begin(2) % 4 if self.wide else 0
+        return self.found.axes[2].begin % 4 if self.wide else 0
 
     @property
     def lines(self) -> int:
-        return (self.high - 1) * self.found.axes[1].step + self.reach(1)
+        return (self.high - 1) * self.found.axes[1].step + self.found.axes[1].reach
 
     @property
     def pitch(self) -> int:
-        width = self.lead + (self.across - 1) * self.found.axes[2].step + self.reach(2)
+        width = self.lead + (self.across - 1) * self.found.axes[2].step + self.found.axes[2].reach
         return -(-width // 4) * 4 if self.wide else width
 
     @property
@@ -182,7 +129,7 @@ class Plan:
         return prod(self.tiles_of)
 
     def time(self, units: int) -> float:
-        """Modelled as in `tensor_cores.best_tile`."""
+        """As `tensor_cores.modelled_time` has it."""
         work = self.row_blocks * self.rows * self.tiles * self.high * self.across
         return work / units / SPEED * (self.steps * 8 + IDLE)
 
@@ -305,10 +252,6 @@ def describe(plan: Plan, blocks: int) -> str:
     )
 
 
-def indented(lines: list[str]) -> list[str]:
-    return [line if line.startswith("#") else f"    {line}" for line in lines]
-
-
 def bring_weights(plan: Plan) -> list[str]:
     count = plan.weight_floats // 8  # groups of four weights
     first = f"blockIdx.y * {count} + at" if plan.row_blocks > 1 else "at"
@@ -359,7 +302,7 @@ def bring(plan: Plan) -> list[str]:
     rest = each * plan.lines
     channel = f"at / {rest * planes}"
     own.append(f"const int channel = {channel}{f', plane = at / {rest} % {planes}' if planes > 1 else ''};")
-    begin_w, begin_h = plan.begin(2) - plan.lead, plan.begin(1)
+    begin_w, begin_h = width.begin - plan.lead, height.begin
     own.append(f"const int w_at = {scaled('w0', width.step)} + chunk{f' * {unit}' if unit > 1 else ''}{signed(begin_w)};")
     own.append(f"const int h_at = {scaled('h0', height.step)} + line{signed(begin_h)};")
     tests = [f"(unsigned)w_at < {width.size}", f"(unsigned)h_at < {height.size}"]
@@ -375,14 +318,6 @@ def bring(plan: Plan) -> list[str]:
     into = f"to + channel * {plan.plane} + {f'({row})' if '+' in row else row} * {plan.pitch} + chunk{f' * {unit}' if unit > 1 else ''}"
     own.append(f"copy_async{4 * unit}({into}, inside ? from + {long}channel * {size} + {source} : x, inside);")
     return ["const auto bring = [&](int tile, float* to) {", *indented([*lines, *indented(own), "}"]), "};"]
-
-
-def scaled(name: str, step: int) -> str:
-    return f"{name} * {step}" if step > 1 else name
-
-
-def signed(number: int) -> str:
-    return f" + {number}" if number > 0 else f" - {-number}" if number else ""
 
 
 def position(plan: Plan, right: str) -> list[str]:

@@ -8,6 +8,7 @@ from agents.compiler.families.family import NAME, Printed, Work
 from agents.compiler.families.pool import parameters
 from agents.compiler.families.recurrent_shape import SPAN, Cells, Recurrence, Strided
 from agents.compiler.families.recurrent_text import shared
+from agents.compiler.families.text import indented
 from agents.compiler.ir import Argument
 from agents.compiler.kernels.expressions import CUDA, POINTED
 from agents.compiler.network import count
@@ -338,7 +339,3 @@ def address(place: Strided, texts: tuple[str, ...]) -> str:
     terms = [f"{text} * {stride}" if stride != 1 else text for text, stride in zip(texts, place.strides, strict=True) if stride]
     terms += [str(place.offset)] if place.offset else []
     return " + ".join(terms) or "0"
-
-
-def indented(lines: list[str]) -> list[str]:
-    return [line if line.startswith("#") else f"    {line}" for line in lines]

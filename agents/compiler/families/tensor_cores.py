@@ -75,10 +75,6 @@ def best_tile(offered: tuple[Tile, ...], rows: int, columns: int, depth: int, ba
     return min(range(len(offered)), key=lambda at: modelled_time(offered[at], rows, columns, depth, batches, units, slow_loads))
 
 
-def least_time(offered: tuple[Tile, ...], rows: int, columns: int, depth: int, batches: int, units: int, slow_loads: bool = False) -> float:
-    return min(modelled_time(tile, rows, columns, depth, batches, units, slow_loads) for tile in offered)
-
-
 def modelled_time(tile: Tile, rows: int, columns: int, depth: int, batches: int, units: int, slow_loads: bool) -> float:
     """Rounds of blocks over the multiprocessors, times the work of a tile, its depth cut where that fills the device; in multiplications of a tile
     of speed 1."""
@@ -138,6 +134,12 @@ def tile_of(work: Work, product: Product) -> Tile:
     size, units = (product.rows, product.columns, product.depth, product.batches), work.setting.figures.units
     wanted = work.knob("tile", best_tile(offered, *size, units, product.slow_loads))
     return offered[min(wanted, len(offered) - 1)]
+
+
+def least_time(setting: Setting, product: Product) -> float:
+    """Of the device's tiles, as `modelled_time` has it."""
+    size = (product.rows, product.columns, product.depth, product.batches)
+    return min(modelled_time(tile, *size, setting.figures.units, product.slow_loads) for tile in tiles(setting))
 
 
 def split_of(work: Work, product: Product) -> int:

@@ -16,9 +16,8 @@ CUT_FLOATS = 4 * 32  # of shared memory for each column: two stages of `b`, high
 STAGES = 4
 REGISTERS = 56, 200  # of a thread that loads, and of one that multiplies: together those of the whole multiprocessor
 ARCHITECTURE = (9, 0)
-FLAGS = (
-    "-gencode=arch=compute_90a,code=sm_90a",
-)  # of nvcc: these instructions exist in code for sm_90a alone, which such a GPU prefers to plain sm_90
+# Of nvcc: these instructions exist in code for sm_90a alone, which such a GPU prefers to plain sm_90.
+FLAGS = ("-gencode=arch=compute_90a,code=sm_90a",)
 
 
 def places_of_a(stages: int) -> int:

@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING
 from agents.compiler.families import direct_conv, tensor_cores, warpgroup
 from agents.compiler.families.family import NAME, Packed, Printed, Work
 from agents.compiler.families.pool import parameters
+from agents.compiler.families.text import indented, scaled, signed
 from agents.compiler.families.windowed_cuda import TILE
 from agents.compiler.ir import Argument
 from agents.compiler.kernels.expressions import CUDA
 
 if TYPE_CHECKING:
-    from agents.compiler.families.conv import Axis, Convolution
+    from agents.compiler.families.conv import Convolution
 
 CHANNELS = 8  # of a stage
 WIDTH = 8  # positions of a warpgroup in a line
@@ -85,7 +86,7 @@ class Plan:
     @property
     def patch(self) -> int:
         _, height, width = self.found.axes
-        return (self.lines + (self.tap_lines - 1) * abs(height.delta)) * (WIDTH + reach(width))
+        return (self.lines + (self.tap_lines - 1) * abs(height.delta)) * (WIDTH + width.reach - 1)
 
     @property
     def pitch(self) -> int:
@@ -102,20 +103,10 @@ class Plan:
         return RESIDENT * (self.shared + KEPT) <= tensor_cores.SHARED_BYTES + KEPT and 2 * self.patch <= MOST_ITEMS * LOADERS
 
     def time(self, units: int) -> float:
-        """Modelled as in `tensor_cores.best_tile`."""
+        """As `tensor_cores.modelled_time` has it."""
         blocks = -(-self.blocks // (units * RESIDENT)) * RESIDENT
         work = (self.columns + FILL) * self.steps * self.taps * CHANNELS
         return blocks * ROWS * max(work / SPEED, (work + IDLE) / WAITING)
-
-
-def reach(axis: Axis) -> int:
-    """Positions from the first tap to the last."""
-    return (axis.kernel - 1) * abs(axis.delta)
-
-
-def begin(axis: Axis) -> int:
-    """The first position that any tap of output 0 sees."""
-    return axis.shift[0] + min(0, (axis.kernel - 1) * axis.delta)
 
 
 def plan_of(work: Work, found: Convolution) -> Plan | None:
@@ -134,8 +125,7 @@ def plan_of(work: Work, found: Convolution) -> Plan | None:
 
 def chosen(work: Work, plan: Plan) -> int:
     """1 where this kernel is used: at first where others are modelled to take longer."""
-    shape, units, offered = plan.found.product, work.setting.figures.units, tensor_cores.tiles(work.setting)
-    others = [tensor_cores.least_time(offered, shape.rows, shape.columns, shape.depth, shape.batches, units, shape.slow_loads)]
+    units, others = work.setting.figures.units, [tensor_cores.least_time(work.setting, plan.found.product)]
     if (direct := direct_conv.plan_of(work, plan.found)) is not None and direct_conv.chosen(work, direct):
         others.append(direct.time(units))
     return work.knob("windowed", int(plan.time(units) < min(others)))
@@ -202,10 +192,6 @@ def distances(found: Convolution) -> list[int]:
     return [abs(axis.delta) for axis in found.axes[1:]]
 
 
-def indented(lines: list[str]) -> list[str]:
-    return [line if line.startswith("#") else f"    {line}" for line in lines]
-
-
 def place(plan: Plan) -> list[str]:
     """Declares which channels, image and positions are the block's. Blocks of the same positions follow each other: they find the image in the
     second-level cache."""
@@ -227,7 +213,7 @@ def bring(plan: Plan) -> list[str]:
     lines = [f"registers_give<{REGISTERS[0]}>();"]
     lines.append(f"const float* const from = x + (long)image * {found.channels * found.plane}{offset};")
     lines += [f"a += {of_rows};"] if of_rows else []
-    begins = [f"tile_{name}{signed(begin(axis))}" for name, axis in (("h", height), ("w", width))]
+    begins = [f"tile_{name}{signed(axis.begin)}" for name, axis in (("h", height), ("w", width))]
     lines.append(f"tile.bring(memory, {plan.steps}, {found.plane}, {', '.join(begins)}, {height.size}, {width.size}, [&](int step) {{")
     lines += [f"    return a + step * {stage};", "}, [&](int step) -> const float* {"]
     stages = deep * plan.parts  # of the same channels
@@ -237,25 +223,12 @@ def bring(plan: Plan) -> list[str]:
         lines.append(f"    return from + {channel};")
     else:
         here = "o_d" if plan.tiles[1] > 1 else "0"
-        tap = (
-            f" + {of_tap}{f' / {plan.parts}' if plan.parts > 1 else ''}{f' * {abs(depth.delta)}' if abs(depth.delta) > 1 else ''}" if deep > 1 else ""
-        )
-        lines.append(f"    const int at_d = {here}{tap}{signed(begin(depth))};")
+        tap = f"{of_tap} / {plan.parts}" if plan.parts > 1 else of_tap
+        here += f" + {scaled(tap, abs(depth.delta))}" if deep > 1 else ""
+        lines.append(f"    const int at_d = {here}{signed(depth.begin)};")
         lines.append(f"    return (unsigned)at_d < {depth.size} ? from + {channel} + at_d * {height.size * width.size} : nullptr;")
     below = f"step % {plan.parts} * {plan.tap_lines * abs(height.delta)}" if plan.parts > 1 else "0"
     return [*lines, f"}}, [&](int step) {{ return {below}; }});"]
-
-
-def divided(by: int) -> str:
-    return f" / {by}" if by > 1 else ""
-
-
-def times(number: int) -> str:
-    return f" * {number}" if number > 1 else ""
-
-
-def signed(number: int) -> str:
-    return f" + {number}" if number > 0 else f" - {-number}" if number else ""
 
 
 def results(work: Work, plan: Plan) -> list[str]:

@@ -36,7 +36,7 @@ template <int LINES, int TAPS_H, int TAPS_W, int STEP_H, int STEP_W> struct Wind
 #pragma unroll
             for (int i = 0; i < ITEMS; ++i) {
                 const bool inside = from && (unsigned)(line[i] + down) < height;
-                const float* const at = from + (offset[i] + (line[i] + down) * width);
+                const float* const at = inside ? from + (offset[i] + (line[i] + down) * width) : nullptr;
 #pragma unroll
                 for (int q = 0; q < 4; ++q) value[i][q] = inside ? __ldg(at + q * apart) : 0.0f;
             }
@@ -54,7 +54,7 @@ template <int LINES, int TAPS_H, int TAPS_W, int STEP_H, int STEP_W> struct Wind
         for (int step = 0; step < steps; ++step) {
             if (step >= 2) {  // the stage before the last has been multiplied
                 barrier_wait(EMPTIED + step % 2, THREADS);
-                if (step + 1 < steps && step + 1 >= PLACES) load_weights(step + 1);
+                if (step + 1 < steps) load_weights(step + 1);
                 copies_commit();
             }
             float* const to = cut_of(memory, step);

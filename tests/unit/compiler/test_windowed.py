@@ -28,9 +28,9 @@ def emulated(compiled):
 
 CONVS = {
     "one-tile": ("nn.Conv2d(8, 20, 3, padding=1)", (2, 8, 9, 7)),
-    "beside": ("nn.Conv2d(16, 70, 3)", (1, 16, 20, 19)),
-    "down": ("nn.Conv2d(24, 130, 3, padding=1)", (1, 24, 17, 7)),
-    "below": ("nn.Conv2d(32, 64, (3, 1), padding=(1, 0))", (1, 32, 30, 8)),
+    "several-tiles": ("nn.Conv2d(16, 70, 3)", (1, 16, 20, 19)),
+    "several-channel-blocks": ("nn.Conv2d(24, 130, 3, padding=1)", (1, 24, 17, 7)),
+    "taps-in-a-column": ("nn.Conv2d(32, 64, (3, 1), padding=(1, 0))", (1, 32, 30, 8)),
     "many-taps": ("nn.Conv2d(8, 64, 5, padding=2, bias=False)", (1, 8, 10, 12)),
     "dilated": ("nn.Conv2d(16, 48, 3, padding=(2, 3), dilation=(2, 3))", (1, 16, 11, 18)),
     "3d": ("nn.Conv3d(8, 40, 3, padding=1)", (2, 8, 3, 6, 9)),
@@ -60,6 +60,26 @@ def test_every_tile_with_several_blocks_and_a_tail(emulated, task, monkeypatch, 
     found = emulated(task(body, "torch.randn(1, 40, 18, 17), torch.randn(1, 136, 18, 17)", init, "x, r"))
     assert [(group.family, len(group.operators) > 3) for group in found.plan.groups] == [("conv", True)]
     found.check()
+
+
+FAULTS = {
+    "a-patch-is-cut-where-one-is-multiplied": ("step % 2 * 2 * CUT", "0"),
+    "weights-are-loaded-where-some-are-multiplied": ("memory + step % PLACES * WEIGHTS", "memory + step % 2 * WEIGHTS"),
+    "weights-are-not-waited-for": ("copies_wait<1>();", ""),
+    "the-tile-is-read-before-it-is-there": ("__syncthreads();", ""),
+    "lines-follow-each-other-as-in-the-result": ("multiply_group<PATCH, LINE>", "multiply_group<PATCH, 8>"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_emulator_sees_what_the_barriers_are_for(compiled, task, fault):
+    right, wrong = FAULTS[fault]
+    source = task("return self.conv(x)", "torch.randn(1, 48, 18, 17)", "self.conv = nn.Conv2d(48, 64, 3, padding=1)")
+    found = compiled(source, figures=SMALL, options=Options(knobs={"windowed": 1}))
+    assert right in found.text
+    found.text = as_cpp(found.text.replace(right, wrong))
+    with pytest.raises(AssertionError):
+        found.check()
 
 
 @pytest.mark.parametrize(

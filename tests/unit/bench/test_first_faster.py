@@ -1,0 +1,46 @@
+"""What bench/first_faster.py draws, and how it sums up."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from bench.first_faster import drawn, summary
+
+ROOT = Path(__file__).parents[3]
+
+
+def row(seconds: float | None) -> dict:
+    return {"first_faster_s": seconds}
+
+
+def test_flagged_tasks_are_not_drawn_and_the_order_is_the_seeds():
+    everything = [item.key for item in drawn(ROOT, ["examples"], {}, 0)]
+    assert everything == [item.key for item in drawn(ROOT, ["examples"], {}, 0)] != [item.key for item in drawn(ROOT, ["examples"], {}, 1)]
+    flagged = {everything[0]: {"flags": ["trivial"]}, everything[1]: {"flags": []}}
+    assert [item.key for item in drawn(ROOT, ["examples"], flagged, 0)] == everything[1:]
+
+
+def test_a_task_without_a_faster_program_is_longer_than_all_others():
+    rows = {
+        "level1/1_a fp32-strict": row(4.0), "level1/2_b fp32-strict": row(8.0), "level3/3_c fp32-strict": row(None), "level3/3_c bf16": row(2.0),
+    }  # fmt: skip
+    found = summary(rows, ["level1", "level3", "level3-bf16", "level2"])
+    assert found["level1"]["median_s"] == 6.0 and found["level3-bf16"] == {"tasks": 1, "without": 0, "median_s": 2.0, "low_s": 2.0, "high_s": 2.0}
+    assert found["level3"] == {"tasks": 1, "without": 1, "median_s": None, "low_s": None, "high_s": None}
+    assert found["all"]["median_s"] == 6.0 and found["all"]["low_s"] == 2.0 and found["all"]["high_s"] is None
+    assert "level2" not in found
+
+
+def test_wrong_sets_and_samples_are_told(tmp_path):
+    def said(*given: str) -> str:
+        done = subprocess.run([sys.executable, "bench/first_faster.py", *given], cwd=ROOT, capture_output=True, text=True)
+        assert done.returncode == 2 and "Traceback" not in done.stderr
+        return done.stderr
+
+    out = tmp_path / "out.json"
+    assert "there is no set 'level9'" in said(str(ROOT), "--sets", "level9", "--out", str(out))
+    assert "is no KernelBench checkout" in said(str(tmp_path), "--out", str(out))
+    out.write_text('{"seed": 3, "sets": ["level1"], "rows": {}}')
+    assert "by seed 3" in said(str(tmp_path), "--resume", "--out", str(out))
