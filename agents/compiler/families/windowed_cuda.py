@@ -36,7 +36,7 @@ template <int LINES, int TAPS_H, int TAPS_W, int STEP_H, int STEP_W> struct Wind
 #pragma unroll
             for (int i = 0; i < ITEMS; ++i) {
                 const bool inside = from && (unsigned)(line[i] + down) < height;
-                const float* const at = inside ? from + (offset[i] + (line[i] + down) * width) : nullptr;
+                const float* const at = from + (int)(offset[i] + (unsigned)(line[i] + down) * width);  // read where it is inside
 #pragma unroll
                 for (int q = 0; q < 4; ++q) value[i][q] = inside ? __ldg(at + q * apart) : 0.0f;
             }
