@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from agents.events import MAX_PAYLOAD_BYTES
 
 if TYPE_CHECKING:
-    from agents.compiler import Options
     from agents.roles.compiled import Compiled
+    from compiler import Options
 
 MAX_STEPS = 40
 MAX_TEXT = 2000  # characters of a field
@@ -69,8 +69,8 @@ def first_options(compiled: Compiled, payload: dict[str, Any]) -> Options:
 
     A group that was left out of a complete list of steps, or given to the library or to PyTorch, is not fused.
     """
-    from agents.compiler import Options
-    from agents.compiler.options import SAFE, TRIED
+    from compiler import Options
+    from compiler.options import SAFE, TRIED
 
     options = Options()
     steps = {step["id"]: step for step in payload.get("steps", [])}

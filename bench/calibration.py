@@ -12,7 +12,7 @@ The stage `timing` of tier `full` is run as the judge runs it: three fresh proce
 inputs for every block, this host's calibration. Baselines beyond eager are left out. Several processes may share a GPU: one measures, the others
 stand still. `--host` is a folder that they share, with the host's calibration, which the first of them makes. `--known FILE` names rows of earlier
 sittings, which are not measured again. `--summary FILE...` prints the table of all rows in these files; with `--join` it writes them as one file.
-`--estimate-again OUT` writes, and prints, what `verifier/intervals.py` says today of their samples, with the default repeatability of a GPU: of rows
+`--estimate-again OUT` writes, and prints, what `timing/intervals.py` says today of their samples, with the default repeatability of a GPU: of rows
 whose intervals an earlier version made.
 """
 
@@ -38,17 +38,17 @@ import numpy as np
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from verifier.asking import Party  # noqa: E402
-from verifier.calibrate import calibrate  # noqa: E402
+from verifier.correctness.trials import Subject, Trials  # noqa: E402
 from verifier.devices.base import open_device  # noqa: E402
-from verifier.host_repeatability import repeatability  # noqa: E402
-from verifier.intervals import DEFAULTS, estimate  # noqa: E402
 from verifier.jobs import CalibrateJob, VerifyJob  # noqa: E402
+from verifier.judge.asking import Party  # noqa: E402
+from verifier.judge.pool import Pool  # noqa: E402
+from verifier.judge.session import ReferenceSession  # noqa: E402
 from verifier.limits import Limits  # noqa: E402
-from verifier.pool import Pool  # noqa: E402
-from verifier.session import ReferenceSession  # noqa: E402
-from verifier.tournament import MORE_PAIRS, PAIRS, Tournament  # noqa: E402
-from verifier.trials import Subject, Trials  # noqa: E402
+from verifier.timing.calibrate import calibrate  # noqa: E402
+from verifier.timing.host_repeatability import repeatability  # noqa: E402
+from verifier.timing.intervals import DEFAULTS, estimate  # noqa: E402
+from verifier.timing.tournament import MORE_PAIRS, PAIRS, Tournament  # noqa: E402
 
 # Drawn with random.Random(2026) among KernelBench tasks of 1 to 20 ms a call on an H200 and at most 1 GiB of inputs, outputs and weights (a task of
 # 6 GB takes three times as long to measure): three of level 1, three of level 2, two of level 3 that a CUDA graph makes at least 1.5x faster, so

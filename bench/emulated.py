@@ -163,13 +163,15 @@ def _shape(match: re.Match[str]) -> str:
 def one(path: Path, precision: str, target: str) -> str:
     import torch
 
-    from agents.compiler import DeviceFigures, Options, make_plan, print_program
-    from agents.compiler.families import attention, conv, matmul, matvec
-    from agents.compiler.groups import partition
+    from compiler import DeviceFigures, Options, make_plan, print_program
+    from compiler.families.attention import attention
+    from compiler.families.conv import conv
+    from compiler.families.product import matmul, matvec
+    from compiler.planning import partition
     from tests.emulator import as_cpp
     from tests.unit.compiler.conftest import Compiled
     from tests.unit.compiler.triton_on_cpu import interpreted
-    from verifier.correctness import bound
+    from verifier.correctness.bounds import bound
 
     partition.TINY = 32
     conv.LEAST_FLOPS = conv.THIN_FLOPS = matmul.LEAST_FLOPS = attention.LEAST_FLOPS = attention.LEAST_KEYS = matvec.LEAST = matvec.LEAST_DEPTH = 1

@@ -29,15 +29,15 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from bench.sides import Bench, own_candidate  # noqa: E402
-from verifier.asking import Party  # noqa: E402
-from verifier.host_repeatability import repeatability  # noqa: E402
+from verifier.correctness.trials import Trials  # noqa: E402
 from verifier.jobs import VerifyJob  # noqa: E402
-from verifier.pairs import Pair  # noqa: E402
-from verifier.session import ReferenceSession  # noqa: E402
-from verifier.timed_outputs import TimedOutputs  # noqa: E402
-from verifier.timing import Side, measure  # noqa: E402
-from verifier.tournament import Tournament  # noqa: E402
-from verifier.trials import Trials  # noqa: E402
+from verifier.judge.asking import Party  # noqa: E402
+from verifier.judge.session import ReferenceSession  # noqa: E402
+from verifier.timing.blocks import Side, measure  # noqa: E402
+from verifier.timing.host_repeatability import repeatability  # noqa: E402
+from verifier.timing.pairs import Pair  # noqa: E402
+from verifier.timing.timed_outputs import TimedOutputs  # noqa: E402
+from verifier.timing.tournament import Tournament  # noqa: E402
 
 TASK = """
 import torch

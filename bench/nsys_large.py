@@ -91,8 +91,8 @@ def work(steps: int) -> None:
 def record(arguments: argparse.Namespace) -> int:
     from solve_all import machine_facts
 
-    from verifier.profiling.nsys import find_nsys
-    from verifier.profiling.nsys_import import import_nsys
+    from verifier.profiling.nsight.nsys import find_nsys
+    from verifier.profiling.nsight.nsys_import import import_nsys
     from verifier.profiling.timeline import KINDS
 
     nsys, problem = find_nsys()

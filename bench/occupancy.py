@@ -4,7 +4,7 @@
 
 Processor time by kind of process (one that begins and ends between two looks is not seen), the load of the host over time, and for how much of the
 time a judge had the device for itself (`measuring`), waited for others to come to a stop (`draining`) or nobody asked for it (`free`), as the lock
-files of `verifier/gate.py` show. `memory`: MiB of GPU memory by nvidia-smi, every two seconds, for each of a sweep's workers (by its data folder)
+files of `judge/gate.py` show. `memory`: MiB of GPU memory by nvidia-smi, every two seconds, for each of a sweep's workers (by its data folder)
 with all processes beneath it. Nothing is stopped or asked.
 """
 
@@ -33,8 +33,8 @@ PROGRAMS = {  # by the name of the program
 }
 COMMANDS = [  # the first whose words are in the command line
     ("inductor's workers", ("compile_worker",)),
-    ("party", ("verifier.party",)),
-    ("judge", ("verifier.opening",)),
+    ("party", ("verifier.parties.party",)),
+    ("judge", ("verifier.judge.opening",)),
     ("solver", ("bench.sweep.device", "-m agents")),
     ("sweep", ("bench.sweep",)),
 ]

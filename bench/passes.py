@@ -21,9 +21,9 @@ import torch
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from verifier.correctness import distance, same_values  # noqa: E402
+from verifier.correctness.bounds import distance, same_values  # noqa: E402
+from verifier.correctness.fingerprint import fingerprint  # noqa: E402
 from verifier.devices.cuda import find_nvcc  # noqa: E402
-from verifier.fingerprint import fingerprint  # noqa: E402
 from verifier.passes import native  # noqa: E402
 
 

@@ -30,15 +30,15 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from agents.compiler import DeviceFigures  # noqa: E402
 from agents.diagnosis import Ceilings, Diagnosis, diagnose  # noqa: E402
+from compiler import DeviceFigures  # noqa: E402
 from tests.planted.case import Case, cases  # noqa: E402
 from verifier.client import Verifier  # noqa: E402
 from verifier.jobs import CaptureJob, Profile, ProfileJob, StageEvent, VerifyJob  # noqa: E402
 from verifier.limits import Limits  # noqa: E402
-from verifier.profiling import counters  # noqa: E402
-from verifier.profiling.bound import MEMORY_SHARE  # noqa: E402
-from verifier.profiling.task_facts import TaskFacts, task_facts  # noqa: E402
+from verifier.profiling.diagnosing.bound import MEMORY_SHARE  # noqa: E402
+from verifier.profiling.diagnosing.task_facts import TaskFacts, task_facts  # noqa: E402
+from verifier.profiling.nsight import counters  # noqa: E402
 from verifier.report import Report  # noqa: E402
 from verifier.source import sha256  # noqa: E402
 

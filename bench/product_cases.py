@@ -51,9 +51,10 @@ def capture_one(arguments: argparse.Namespace) -> int:
     import torch
     from coverage import REAL, DataDependentOutputException, FakeTensorMode, capture, cast, known_bytes, narrow
 
-    from agents.compiler import DeviceFigures, Options, families, make_plan
-    from agents.compiler.families import half_conv, half_product
-    from agents.compiler.network import Network
+    from compiler import DeviceFigures, Options, families, make_plan
+    from compiler.families.conv import half_conv
+    from compiler.families.product import half_product
+    from compiler.graph.network import Network
 
     gc.disable()  # as in coverage.py
     torch.set_num_threads(1)
@@ -126,7 +127,7 @@ def variants_of(knobs: dict[str, tuple[tuple[int, ...], int]]) -> list[dict[str,
 
 def promising(product: Any, setting: Any) -> list[dict[str, int]]:
     """The model's choice, the tiles that it puts next with their best splits, and that choice with other stages."""
-    from agents.compiler.families import half_tile
+    from compiler.families.product import half_tile
 
     offered, chosen = half_tile.tiles(setting), half_tile.best(product, setting)
     every = [(at, split) for at in range(len(offered)) for split in half_tile.splits(product)]

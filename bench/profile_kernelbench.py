@@ -26,15 +26,15 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from agents.compiler import DeviceFigures, Options, make_plan, print_program  # noqa: E402
 from agents.diagnosis import Ceilings, diagnose  # noqa: E402
+from compiler import DeviceFigures, Options, make_plan, print_program  # noqa: E402
 from verifier.client import Verifier  # noqa: E402
 from verifier.jobs import CaptureJob, JobResult, Profile, ProfileJob, VerifyJob  # noqa: E402
 from verifier.limits import Limits  # noqa: E402
-from verifier.profiling import counters  # noqa: E402
-from verifier.profiling.bound import MEMORY_SHARE  # noqa: E402
-from verifier.profiling.metrics import CUDAFORGE  # noqa: E402
-from verifier.profiling.task_facts import TaskFacts, task_facts  # noqa: E402
+from verifier.profiling.diagnosing.bound import MEMORY_SHARE  # noqa: E402
+from verifier.profiling.diagnosing.task_facts import TaskFacts, task_facts  # noqa: E402
+from verifier.profiling.nsight import counters  # noqa: E402
+from verifier.profiling.nsight.metrics import CUDAFORGE  # noqa: E402
 from verifier.report import Report  # noqa: E402
 
 # A mixture that a diagnosis should tell apart; dealt out to shards in turn, so that each has long and short ones.

@@ -92,10 +92,10 @@ def programs(name: str, units: int | None = None) -> dict[str, str]:
     """The case's program and its variants, printed on the host."""
     import torch
 
-    from agents.compiler import DeviceFigures, Options, make_plan, print_program
-    from agents.compiler.knobs import numbers
-    from agents.compiler.options import TRIED
-    from verifier.capture import capture
+    from compiler import DeviceFigures, Options, make_plan, print_program
+    from compiler.options import TRIED
+    from compiler.planning.knobs import numbers
+    from verifier.parties.capture import capture
 
     source = source_of(name)
     names: dict[str, Any] = {"__name__": "task"}

@@ -36,20 +36,21 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from verifier import idleness, timing  # noqa: E402
-from verifier.asking import Party  # noqa: E402
+from verifier.correctness.trials import Subject, Trials  # noqa: E402
 from verifier.devices.base import open_device  # noqa: E402
-from verifier.host_repeatability import repeatability  # noqa: E402
-from verifier.idleness import Watch  # noqa: E402
 from verifier.jobs import VerifyJob  # noqa: E402
+from verifier.judge.asking import Party  # noqa: E402
+from verifier.judge.pool import Pool, Role  # noqa: E402
+from verifier.judge.session import ReferenceSession  # noqa: E402
 from verifier.limits import Limits  # noqa: E402
-from verifier.pairs import shuffled  # noqa: E402
-from verifier.permit import Permit  # noqa: E402
-from verifier.pool import Pool, Role  # noqa: E402
-from verifier.session import ReferenceSession  # noqa: E402
-from verifier.timing import Side, measure, middle  # noqa: E402
-from verifier.tournament import Tournament  # noqa: E402
-from verifier.trials import Subject, Trials  # noqa: E402
+from verifier.parties.permit import Permit  # noqa: E402
+from verifier.timing import blocks as timing  # noqa: E402
+from verifier.timing import idleness  # noqa: E402
+from verifier.timing.blocks import Side, measure, middle  # noqa: E402
+from verifier.timing.host_repeatability import repeatability  # noqa: E402
+from verifier.timing.idleness import Watch  # noqa: E402
+from verifier.timing.pairs import shuffled  # noqa: E402
+from verifier.timing.tournament import Tournament  # noqa: E402
 
 HEAD = "import torch\nimport torch.nn as nn\n\n\nclass Model(nn.Module):\n"
 TAIL = "\n\ndef get_inputs():\n    return [torch.randn(64, 64)]\n\n\ndef get_init_inputs():\n    return []\n"
@@ -113,8 +114,8 @@ ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # it ends with its parent, 
 sys.path.insert(0, sys.argv[1])
 import torch
 from torch import nn
-from verifier.compiling import Compiling
-from verifier.permit import Permit
+from verifier.parties.compiling import Compiling
+from verifier.parties.permit import Permit
 device = sys.argv[3]
 own = Permit.made()
 own.take()

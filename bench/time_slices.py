@@ -2,7 +2,7 @@
 
     python bench/time_slices.py --device cuda:0 [--seconds 8] --out FILE.json
 
-By such waits a judge knows whether the device is at rest (`verifier/gate.py`) and whether a program leaves it alone (`verifier/idleness.py`). The
+By such waits a judge knows whether the device is at rest (`judge/gate.py`) and whether a program leaves it alone (`timing/idleness.py`). The
 other process is stopped (SIGSTOP) as soon as it has launched one kernel of so many seconds, as a party is that stands still while another judge
 measures. FILE has the milliseconds of each wait: beside that kernel, and after its end.
 """

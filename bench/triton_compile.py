@@ -33,9 +33,9 @@ sys.path[:0] = [str(ROOT), *map(str, (ROOT / ".venv").glob("triton-*.*.?"))]  # 
 import triton  # noqa: E402
 from triton.backends.compiler import GPUTarget  # noqa: E402
 
-from agents.compiler import DeviceFigures, Options, make_plan, print_program  # noqa: E402
-from agents.compiler.knobs import numbers, with_numbers  # noqa: E402
-from verifier.capture import capture  # noqa: E402
+from compiler import DeviceFigures, Options, make_plan, print_program  # noqa: E402
+from compiler.planning.knobs import numbers, with_numbers  # noqa: E402
+from verifier.parties.capture import capture  # noqa: E402
 
 TASKS = Path(__file__).with_name("triton_tasks.txt")
 TARGET = GPUTarget("cuda", 90, 32)

@@ -1,4 +1,4 @@
-"""What verifiers that share a device did with it, by the logs that STITCH_TURNS=FOLDER makes them write (`verifier/turns.py`).
+"""What verifiers that share a device did with it, by the logs that STITCH_TURNS=FOLDER makes them write (`verifier/judge/turns.py`).
 
     STITCH_TURNS=/tmp/turns OUT=/tmp/out bench/sitting.sh sweep
     python bench/turns.py /tmp/turns [--out FILE.json]

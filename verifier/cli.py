@@ -15,7 +15,7 @@ from verifier.choices import SanitizerTool, Section
 if TYPE_CHECKING:  # the judge is started before any of it is imported
     from verifier.jobs import JobResult, Sanitized, StageEvent
     from verifier.report import Report
-    from verifier.starting import Started
+    from verifier.startup.starting import Started
 
 EXIT_OK, EXIT_VERDICT, EXIT_HOST = 0, 1, 2
 
@@ -93,11 +93,11 @@ def main(argv: list[str] | None = None) -> int:
     begun = time.monotonic()
     arguments = parser().parse_args(argv)
     if arguments.command == "prepare":
-        from verifier.prepare import main as prepare
+        from verifier.startup.prepare import main as prepare
 
         return prepare(arguments.device, arguments.data_dir or _data_folder(), arguments.plain)
     if arguments.command == "doctor":
-        from verifier.doctor import main as doctor
+        from verifier.startup.doctor import main as doctor
 
         return doctor(as_json=arguments.json, device=arguments.device)
     try:
@@ -109,7 +109,7 @@ def main(argv: list[str] | None = None) -> int:
         print("a source is not UTF-8 text", file=sys.stderr)
         return EXIT_HOST
     data_dir = arguments.data_dir or _data_folder()
-    from verifier.starting import start_job
+    from verifier.startup.starting import start_job
 
     started = start_job(job, arguments.device, data_dir, begun)
     try:

@@ -19,7 +19,7 @@ from verifier.channel import HEADER
 from verifier.jobs import Job, JobResult, StageEvent
 from verifier.limits import Limits
 from verifier.report import Environment
-from verifier.starting import Started, start_judge
+from verifier.startup.starting import Started, start_judge
 
 OnStage = Callable[[StageEvent], "None | Awaitable[None]"]
 MAX_JSON = 64 << 20
@@ -36,7 +36,7 @@ class Verifier:
     """One device. Jobs of several callers are done one after another; cancelling a caller ends what runs for it.
 
     `without_static` is for tests of the later stages: no job can ask for it, and its reports are marked as never a result. `started`: a judge that
-    has been sent the first job already (`verifier.starting.start_job`)."""
+    has been sent the first job already (`verifier.startup.starting.start_job`)."""
 
     def __init__(
         self,

@@ -77,7 +77,7 @@ class Finding(BaseModel):
 
 
 class Interval(BaseModel):
-    """A ratio with its 95 % interval (`verifier/intervals.py`); above 1 means the program is faster."""
+    """A ratio with its 95 % interval (`verifier/timing/intervals.py`); above 1 means the program is faster."""
 
     ratio: float
     low: float

@@ -10,12 +10,12 @@ from itertools import product
 from math import prod
 
 from agents.arena.landscape import Axis
-from agents.compiler import CompilerPlan, Options, print_program
-from agents.compiler.builder import Refused
-from agents.compiler.groups.fuse import build
-from agents.compiler.kernels.shape import Shape, shape_of
-from agents.compiler.knobs import Number, numbers, rank
-from agents.compiler.network import Network
+from compiler import CompilerPlan, Options, print_program
+from compiler.graph.network import Network
+from compiler.kernel.builder import Refused
+from compiler.kernel.fuse import build
+from compiler.kernel.shape import Shape, shape_of
+from compiler.planning.knobs import Number, numbers, rank
 
 GROUPS = 3  # own kernels whose choices are varied: those that move most bytes
 
@@ -46,7 +46,7 @@ CPU: tuple[tuple[str, tuple[int, ...], str, tuple[str, ...]], ...] = (
     ("leave-to-library", (0, 1), "leave-to-library", ()),
 )
 STRATEGIES = ("parallel-split", "row-cache", "non-temporal-stores", "leave-to-library", "cuda-graph")  # the rest are numbers
-# Numbers of the kernels that families print (products, convolutions, pools, scans over time), as `agents.compiler.knobs` names them.
+# Numbers of the kernels that families print (products, convolutions, pools, scans over time), as `compiler.planning.knobs` names them.
 FAMILIES = {
     "tile": "register-blocking", "stages": "software-pipeline", "split": "split-k", "strip": "work-per-thread", "warps": "block-size",
     "window-threads": "block-size", "direct": "tile-reuse",

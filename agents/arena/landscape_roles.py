@@ -13,7 +13,7 @@ from agents.llm.messages import Message, Request
 from agents.roles.situation import Advice, Attempt, Edit, Idea, Knob, Plan, Roles, Situation
 from agents.span import Span
 from agents.strategies import by_name
-from verifier.profiling.diagnosis import defect
+from verifier.profiling.diagnosing.diagnosis import defect
 
 Choices = dict[int, int]  # axis: value
 NEAR_FLOOR = 1.05

@@ -85,7 +85,7 @@ async def recall(span: Span, situation: Situation) -> list[Inspiration]:
 
 def operators_of(situation: Situation) -> list[str]:
     """The task's operators in the words of plans."""
-    from agents.compiler.plan import word  # the compiler takes long to load
+    from compiler.planning.plan import word
 
     graph = situation.capture.graph if situation.capture else None
     return list(dict.fromkeys(word(node) for node in graph.nodes if node.op != "getitem")) if graph else []

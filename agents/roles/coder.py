@@ -5,10 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from agents.compiler import Options, print_program
-from agents.compiler.cost import launch_bound, times
-from agents.compiler.knobs import Number, numbers, with_numbers
-from agents.compiler.tuned import fingerprints, with_tuned
 from agents.plan_edits import first_options
 from agents.roles.compiled import Compiled
 from agents.roles.compiled_ideas import NUMBER, realised
@@ -16,6 +12,10 @@ from agents.roles.planner import MAX_STEPS, size
 from agents.roles.situation import Advice, Attempt, Edit, Idea, Knob, Situation
 from agents.roles.verifier import sentence
 from agents.span import Span
+from compiler import Options, print_program
+from compiler.planning.cost import launch_bound, times
+from compiler.planning.knobs import Number, numbers, with_numbers
+from compiler.planning.tuned import fingerprints, with_tuned
 from verifier.report import Report
 
 LEAVE = "leave-to-library"

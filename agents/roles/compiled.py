@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agents.compiler import CompilerPlan, DeviceFigures, Group
 from agents.diagnosis import Ceilings
+from compiler import CompilerPlan, DeviceFigures, Group
 
 
 @dataclass(frozen=True)

@@ -9,17 +9,17 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 
-from agents.compiler import Options
-from agents.compiler.builder import Refused
-from agents.compiler.groups.fuse import build
-from agents.compiler.kernels.shape import shape_of, streams
-from agents.compiler.kernels.triton_shape import triton_shape_of
-from agents.compiler.knobs import numbers
-from agents.compiler.moves import moves
-from agents.compiler.network import Network
 from agents.roles.compiled import Compiled
 from agents.roles.promises import trusted
 from agents.roles.situation import Attempt, Idea, Situation
+from compiler import Options
+from compiler.graph.network import Network
+from compiler.kernel.builder import Refused
+from compiler.kernel.fuse import build
+from compiler.kernel.shape import shape_of, streams
+from compiler.planning.knobs import numbers
+from compiler.planning.moves import moves
+from compiler.targets.triton.shape import triton_shape_of
 
 Choices = dict[str, int]
 STRATEGIES = ("row-cache", "parallel-split", "non-temporal-stores", "leave-to-library", "cuda-graph")

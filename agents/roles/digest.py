@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from agents.compiler import DeviceFigures
 from agents.diagnosis import Diagnosis, Evidence
 from agents.ports import Passage
 from agents.roles.compiled import Compiled
@@ -17,9 +16,10 @@ from agents.roles.prompts import fenced
 from agents.roles.situation import Advice, Attempt, Idea, Situation
 from agents.settings import Settings
 from agents.strategies import CATALOGUE, Facts, Strategy
+from compiler import DeviceFigures
 from verifier.jobs import KernelProfile, Profile
-from verifier.profiling import counters
-from verifier.profiling.task_facts import task_facts
+from verifier.profiling.diagnosing.task_facts import task_facts
+from verifier.profiling.nsight import counters
 from verifier.report import Report
 
 TOP_KERNELS = 8

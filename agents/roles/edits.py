@@ -12,9 +12,9 @@ import re
 from dataclasses import dataclass
 from functools import cache
 
-from agents.compiler.program import HELPER
 from agents.llm.messages import Reply
 from agents.roles.replies import Refused, cut_off
+from compiler.program.program import HELPER
 from verifier.program import Program
 from verifier.source import SourceError
 

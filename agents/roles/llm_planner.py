@@ -6,7 +6,6 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from agents.compiler import DeviceFigures, make_plan
 from agents.events import MAX_PAYLOAD_BYTES
 from agents.llm.messages import Reply
 from agents.memory import Memory, recall
@@ -19,6 +18,7 @@ from agents.roles.replies import IdeaReply, IdeasReply, PlanReply, Refused, pars
 from agents.roles.situation import Attempt, Idea, Plan, Situation, Unusable
 from agents.span import Span
 from agents.strategies import CATALOGUE, Strategy
+from compiler import DeviceFigures, make_plan
 
 NEAREST = 3  # names that are offered for one that is not in the catalogue
 

@@ -6,10 +6,6 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from agents.compiler import DeviceFigures, Options, make_plan
-from agents.compiler.cost import bound_of, duration, expected_ms
-from agents.compiler.figures import library_arithmetic
-from agents.compiler.tuned import fingerprints
 from agents.events import MAX_PAYLOAD_BYTES
 from agents.memory.experience import recall
 from agents.roles import compiled_ideas
@@ -17,6 +13,10 @@ from agents.roles.compiled import Compiled
 from agents.roles.obeying import heed
 from agents.roles.situation import Attempt, Idea, Plan, Situation
 from agents.span import Span
+from compiler import DeviceFigures, Options, make_plan
+from compiler.figures import library_arithmetic
+from compiler.planning.cost import bound_of, duration, expected_ms
+from compiler.planning.tuned import fingerprints
 
 MAX_STEPS = 24  # in an event or a message; the rest is counted
 

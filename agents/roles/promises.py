@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from agents.compiler.options import Move
 from agents.roles.situation import Situation
 from agents.strategies.ledger import Record, joined, kept
+from compiler.options import Move
 
 
 def trusted(situation: Situation) -> Callable[[Move], float]:

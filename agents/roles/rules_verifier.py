@@ -12,7 +12,7 @@ from agents.run import Engine
 from agents.span import Span
 from agents.stopping import families_to_leave, family
 from agents.strategies import by_name
-from verifier.profiling.task_facts import task_facts
+from verifier.profiling.diagnosing.task_facts import task_facts
 
 SPARE_CALLS = 10  # of a budget: with fewer left and nothing right yet, they belong to the coder
 EXPLAINED = ("build_failed", "rejected", "crashed")  # the evidence says what is wrong

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from agents.compiler import Move, moves
-from agents.compiler.cost import against_floor, duration, expected_ms
 from agents.diagnosis import Diagnosis, diagnose
 from agents.roles.compiled import Compiled
 from agents.roles.obeying import heed
@@ -15,6 +13,9 @@ from agents.roles.situation import Advice, Attempt, Situation
 from agents.span import Span
 from agents.stopping import NEAR_FLOOR, families_to_leave, family, fraction_of_floor
 from agents.strategies import Facts, by_name
+from compiler import Move
+from compiler.planning import moves
+from compiler.planning.cost import against_floor, duration, expected_ms
 
 SHOWN_GROUPS = 3
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from agents.budget import OutOfBudget
-from agents.compiler import Options
-from agents.compiler.tuned import fingerprints, tuned_by
 from agents.roles.compiled import Compiled
 from agents.roles.situation import Attempt, Situation
 from agents.run import Engine, Finish
 from agents.strategies.ledger import entries, records
 from agents.workflows.measuring import measure, verdict
+from compiler import Options
+from compiler.planning.tuned import fingerprints, tuned_by
 from verifier.report import Report
 from verifier.source import sha256
 

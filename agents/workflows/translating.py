@@ -9,7 +9,7 @@ from agents.roles.situation import Advice, Attempt, Edit, Idea, Roles, Situation
 from agents.run import Engine
 from agents.span import Span
 from agents.workflows.attempting import try_edit, unusable
-from verifier.profiling.diagnosis import defect
+from verifier.profiling.diagnosing.diagnosis import defect
 
 Writing = Callable[[Span], Awaitable[Edit | None]]
 

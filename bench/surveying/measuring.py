@@ -21,15 +21,15 @@ from torch.utils import _pytree as pytree
 
 from agents.arena.axes import options_at
 from agents.arena.landscape import STATUSES, Landscape
-from agents.compiler.cost import times
 from agents.diagnosis import diagnose
 from bench.surveying.batches import imported, launcher_names, launchers
 from bench.surveying.kernels_seen import Seen, seen
 from bench.surveying.preparing import Prepared
 from bench.surveying.stopwatch import Stopwatch
-from verifier.correctness import judge
+from compiler.planning.cost import times
+from verifier.correctness.bounds import judge
 from verifier.jobs import Profile
-from verifier.profiling.cause import Ceilings
+from verifier.profiling.diagnosing.cause import Ceilings
 from verifier.report import Kernel, Report, Timing
 from verifier.source import sha256
 

@@ -8,9 +8,9 @@ from functools import cached_property
 from pathlib import Path
 
 from agents.arena.axes import Space, space
-from agents.compiler import CompilerPlan, DeviceFigures, make_plan
 from bench.surveying.batches import batches, compile_batch, digest, request_of
 from bench.surveying.suite import Subject
+from compiler import CompilerPlan, DeviceFigures, make_plan
 from verifier.build.raw import RawRequest
 
 WANTED = 220  # programs that differ, a task
@@ -47,7 +47,7 @@ def prepare(subject: Subject, figures: DeviceFigures, wanted: int = WANTED, most
     """Runs the task's own code (constructor, inputs, export), on the CPU: for our own tasks only. Raises `ValueError` where it has no graph."""
     import torch
 
-    from verifier.capture import capture
+    from verifier.parties.capture import capture
 
     torch.set_num_threads(1)
     torch.manual_seed(0)

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from agents.arena.landscape import Landscape, Table, load, save
-from agents.compiler import DeviceFigures
 from bench.surveying.preparing import Prepared, compile_one, prepare
 from bench.surveying.suite import Subject
+from compiler import DeviceFigures
 from verifier.devices.cuda_driver import GpuIdentity
 
 AHEAD = 4  # tasks that are prepared beyond the one being measured

@@ -1,6 +1,6 @@
 """A sitting: worker processes on every device, tasks from one queue, until nothing is left or the time is up. No finished row is ever lost.
 
-Several workers share a device as far as its memory goes (`_fits`): one measures at a time while the others stand still (`verifier/gate.py`), and
+Several workers share a device as far as its memory goes (`_fits`): one measures at a time while the others stand still (`judge/gate.py`), and
 what they do between measurements, mostly on the host, goes on side by side.
 """
 

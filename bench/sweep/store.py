@@ -27,7 +27,7 @@ from bench.sweep.tasks import ROOT
 ROWS, PROGRAMS, UNFINISHED, EXPERIENCE = "kernelbench.json", "programs.tar.gz", "unfinished.tar.gz", "experience.tar.gz"
 LOG, LOG_BYTES = "sweep.log", 100_000  # what the devices' processes said last
 MOST_BYTES = 15 << 20  # of an archive: what may be carried from host to host
-CODE = ("agents/compiler", "agents/roles", "agents/workflows", "agents/strategies", "verifier")
+CODE = ("compiler", "agents/roles", "agents/workflows", "agents/strategies", "verifier")
 
 
 class Store:

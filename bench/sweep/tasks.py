@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from verifier.memory import large
+from verifier.judge.memory import large
 
 ROOT = Path(__file__).resolve().parents[2]
 TEN = (18, 22, 23, 24, 21, 19, 2, 39, 38, 32)  # of level 3: StitchCUDA's (arXiv 2603.02637, table 1)
@@ -60,7 +60,7 @@ def needs(item: Item) -> float:
 
 
 def untimed(item: Item) -> float:
-    """The same while its program is not timed: of runs whose calls take gigabytes one is timed at once (`verifier.gate.Gate.room`)."""
+    """The same while its program is not timed: of runs whose calls take gigabytes one is timed at once (`verifier.judge.gate.Gate.room`)."""
     size = sizes().get(f"{item.task}.py")
     if size is None or not large(int(narrowed(item) * (size["inputs"] + size["outputs"]))):
         return needs(item)

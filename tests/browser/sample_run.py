@@ -123,7 +123,7 @@ def timeline(events: int = 4000, seed: int = 1, launches: int = 6) -> bytes:
 
 def real_timeline(path: Path) -> bytes:
     """What the importer makes of a real Nsight Systems export."""
-    from verifier.profiling.nsys_import import import_nsys
+    from verifier.profiling.nsight.nsys_import import import_nsys
 
     return import_nsys(path)[0].to_bytes()
 

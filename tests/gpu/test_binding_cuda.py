@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from verifier.binding import threads_of
+from verifier.confinement.binding import threads_of
 from verifier.devices import cuda_driver
 
 pytestmark = [
@@ -37,8 +37,8 @@ class ModelNew(nn.Module):
 
 def test_a_party_is_where_the_judge_puts_it(tmp_path):
     from verifier.devices.base import open_device
+    from verifier.judge.pool import Pool
     from verifier.limits import Limits
-    from verifier.pool import Pool
 
     device = open_device("cuda:0", tmp_path)
     if not device.timed_on:

@@ -15,10 +15,10 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "integration" / "verif
 from probes import GROUPS, prober  # noqa: E402
 
 from verifier.client import Verifier  # noqa: E402
+from verifier.confinement.visible import bubblewrap  # noqa: E402
 from verifier.devices import cuda_driver  # noqa: E402
 from verifier.jobs import VerifyJob  # noqa: E402
 from verifier.limits import GIB, Limits  # noqa: E402
-from verifier.visible import bubblewrap  # noqa: E402
 
 pytestmark = [
     pytest.mark.gpu,

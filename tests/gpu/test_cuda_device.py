@@ -8,7 +8,7 @@ from programs import CRASHING_PROGRAM, NORM, NORM_PROGRAM, SOFTMAX, SOFTMAX_PROG
 from verifier.client import Verifier
 from verifier.devices import cuda_driver
 from verifier.jobs import Job, JobResult, ProfileJob, VerifyJob
-from verifier.profiling.nsys import find_nsys
+from verifier.profiling.nsight.nsys import find_nsys
 from verifier.profiling.timeline import Timeline
 
 pytestmark = [

@@ -5,8 +5,8 @@ import random
 
 import pytest
 
-from agents.compiler import DeviceFigures, Options, print_program
-from agents.compiler.knobs import numbers, with_numbers
+from compiler import DeviceFigures, Options, print_program
+from compiler.planning.knobs import numbers, with_numbers
 from tests.unit.compiler.conftest import PREFIX, Compiled, distance
 from tests.unit.compiler.loading import load
 from verifier.devices import cuda_driver

@@ -5,10 +5,10 @@ import math
 import pytest
 import torch
 
-from verifier import correctness
+from verifier.correctness import bounds as correctness
+from verifier.correctness.fingerprint import fingerprint
 from verifier.devices import cuda_driver
 from verifier.devices.cuda import find_nvcc
-from verifier.fingerprint import fingerprint
 from verifier.passes import native
 
 pytestmark = [

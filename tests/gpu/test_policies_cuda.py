@@ -94,7 +94,7 @@ def test_programs_under_a_policy(semantics, expression, head, precision, right):
 
 
 def test_fp64_on_the_cpu_judges_alike(semantics, monkeypatch):
-    from verifier.session import ReferenceSession
+    from verifier.judge.session import ReferenceSession
 
     load = ReferenceSession.load
 

@@ -13,11 +13,11 @@ from programs import HELPER, NORM, SOFTMAX, SOFTMAX_PROGRAM
 from verifier.client import Verifier
 from verifier.devices import cuda_driver
 from verifier.jobs import Job, JobResult, ProfileJob, SanitizeJob
-from verifier.profiling import counters
-from verifier.profiling.metrics import CUDAFORGE
-from verifier.profiling.ncu import find_ncu
-from verifier.profiling.nsys import find_nsys
-from verifier.profiling.sanitizers import find_compute_sanitizer
+from verifier.profiling.nsight import counters
+from verifier.profiling.nsight.metrics import CUDAFORGE
+from verifier.profiling.nsight.ncu import find_ncu
+from verifier.profiling.nsight.nsys import find_nsys
+from verifier.profiling.sanitizing.sanitizers import find_compute_sanitizer
 
 pytestmark = [
     pytest.mark.gpu,

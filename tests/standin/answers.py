@@ -7,8 +7,8 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from agents.compiler import CompilerPlan, Options
 from agents.strategies import CATALOGUE
+from compiler import CompilerPlan, Options
 from tests.standin import spoiling
 from tests.standin.cheats import cheat
 from tests.standin.faults import Fault

@@ -6,8 +6,8 @@ import difflib
 import json
 import re
 
-from agents.compiler import CompilerPlan, DeviceFigures, Options, make_plan, print_program
 from agents.roles.edits import MARKER
+from compiler import CompilerPlan, DeviceFigures, Options, make_plan, print_program
 from tests.standin.capturing import Capturer
 
 LEAVE = "leave-to-library"

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from agents.compiler import DeviceFigures
+from compiler import DeviceFigures
 from tests.standin import cheats
 from verifier.source import sha256
 

@@ -1,4 +1,4 @@
-"""The three floors, and the rule that trusted processes never run a stranger's source."""
+"""The four floors, and the rule that trusted processes never run a stranger's source."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 THIRD_PARTY = {
     "verifier": {"torch", "numpy", "pydantic"},
-    "agents": {"torch", "numpy", "pydantic", "httpx", "verifier"},
+    "compiler": {"torch", "pydantic", "verifier"},
+    "agents": {"torch", "numpy", "pydantic", "httpx", "compiler", "verifier"},
     "stitchwork": {"httpx", "mcp", "pydantic"},  # the last two for coding agents alone
 }
 # Files of `verifier` that run inside the sandbox: the only code that may execute what strangers wrote.
@@ -68,7 +69,7 @@ def executing_calls(path: Path) -> list[str]:
 
 
 def test_web_and_orchestrator_execute_no_source():
-    found = [call for package in ("webapp", "agents") for path in sources(package) for call in executing_calls(path)]
+    found = [call for package in ("webapp", "agents", "compiler") for path in sources(package) for call in executing_calls(path)]
     assert found == []
 
 
@@ -89,7 +90,7 @@ def test_trusted_processes_never_import_a_sandboxed_file():
         if PARTY_MARK in "".join(path.read_text().splitlines(keepends=True)[:12])
     }
     wrong = []
-    for package in ("verifier", "agents", "webapp"):
+    for package in ("verifier", "compiler", "agents", "webapp"):
         for path in sources(package):
             module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
             if module in sandboxed:

@@ -7,7 +7,6 @@ import threading
 import time
 from typing import Any
 
-from verifier.asking import Party
 from verifier.build.artefacts import Artefacts, checked_index
 from verifier.build.headers import Headers
 from verifier.build.raw import raw_requests
@@ -15,8 +14,9 @@ from verifier.build.raw_build import RawBuild
 from verifier.build.store import Store, compiler_problems, trimmed
 from verifier.channel import MAX_ARTEFACTS, Frame
 from verifier.devices.base import Device
-from verifier.party_failure import PartyFailure
-from verifier.pool import Cancelled, Pool
+from verifier.judge.asking import Party
+from verifier.judge.party_failure import PartyFailure
+from verifier.judge.pool import Cancelled, Pool
 from verifier.program import Program
 from verifier.report import BuildInfo, Status
 from verifier.source import Problem
@@ -188,7 +188,7 @@ def needs_gpu(failure: dict[str, Any], device: Device) -> bool:
 
 
 def rows(artefacts: Artefacts, device: Device) -> list[dict[str, int | float | str]]:
-    from verifier.profiling.resource_rows import compiled_kernels
+    from verifier.profiling.binaries.resource_rows import compiled_kernels
 
     arch = device.variables("builder").get("STITCH_CUDA_ARCH", "")
     return [kernel.row() for kernel in compiled_kernels(artefacts, arch)[:MAX_KERNELS]]

@@ -16,14 +16,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from verifier.asking import Party
 from verifier.build.light import BINDING_HEADER, precompiled_key
 from verifier.channel import MAX_ARTEFACTS
+from verifier.confinement.visible import INSIDE, bubblewrap
 from verifier.devices.base import Bind
 from verifier.hashes import sha256
-from verifier.party_failure import PartyFailure
-from verifier.pool import Pool, data_folder
-from verifier.visible import INSIDE, bubblewrap
+from verifier.judge.asking import Party
+from verifier.judge.party_failure import PartyFailure
+from verifier.judge.pool import Pool, data_folder
 
 KEPT = 6  # of about 250 MB each
 SHOWN = f"{INSIDE}/headers"

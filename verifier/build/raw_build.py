@@ -8,8 +8,8 @@ import time
 from verifier.build.artefacts import Artefacts, checked_index
 from verifier.build.raw import RawRequest
 from verifier.channel import MAX_ARTEFACTS
-from verifier.party_failure import PartyFailure
-from verifier.pool import Pool
+from verifier.judge.party_failure import PartyFailure
+from verifier.judge.pool import Pool
 
 
 class RawBuild:

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from verifier.gradients import forward_backward
 from verifier.layout import decode, encode
+from verifier.parties.gradients import forward_backward
 
 WARM_UP = 3  # on a side stream, so that libraries choose algorithms and allocate before the capture
 

@@ -14,13 +14,13 @@ from typing import Literal
 from pydantic import ValidationError
 
 from verifier.build.artefacts import Artefacts
+from verifier.correctness.trials import Subject, Trials
 from verifier.integrity.artefacts import Library, libraries
 from verifier.integrity.evidence import Evidence
 from verifier.integrity.launches import by_library
+from verifier.judge.session import give
 from verifier.profiling.own_kernels import OwnKernels, classified
 from verifier.report import Class, Finding, Kernel, TorchCompute
-from verifier.session import give
-from verifier.trials import Subject, Trials
 
 CUSTOM, MIXED = 0.5, 0.1
 FITS, FITS_MS = {"cuda": 1.3, "cpu": 10.0}, {"cuda": 0.05, "cpu": 30.0}  # observed work against the timed call; a CPU may be busy with others

@@ -1,8 +1,8 @@
 """Builds and drives the judge's kernels for tensors of gigabytes (`passes.cu`): one pass over memory, where PyTorch's operators take five to twelve.
 
 On an H200 those were two fifths of what tier full measured of a task with 6 GiB of inputs and as much of outputs. Who asks here gets null where
-there is no kernel for it: no nvcc, not built yet, a small tensor, another type or layout. Then `verifier/correctness.py` and
-`verifier/fingerprint.py` do it by operators, with the same result but for the rounding of sums.
+there is no kernel for it: no nvcc, not built yet, a small tensor, another type or layout. Then `verifier/correctness/bounds.py` and
+`verifier/correctness/fingerprint.py` do it by operators, with the same result but for the rounding of sums.
 """
 
 from __future__ import annotations

@@ -12,29 +12,29 @@ from typing import Literal
 import torch
 
 from verifier.build.artefacts import Artefacts
-from verifier.capturing import known_capture
+from verifier.confinement.layers import protection
+from verifier.confinement.visible import import_path
 from verifier.devices.base import DeviceError
-from verifier.endings import Ended
-from verifier.evaluation import Evaluation
 from verifier.jobs import Profile, ProfileJob, Roofline, SanitizeJob, StageEvent, VerifyJob
-from verifier.layers import protection
+from verifier.judge.capturing import known_capture
+from verifier.judge.endings import Ended
+from verifier.judge.evaluation import Evaluation
+from verifier.judge.party_failure import PartyFailure
+from verifier.judge.pool import Pool
+from verifier.judge.session import ReferenceSession
 from verifier.layout import LayoutError
-from verifier.party_failure import PartyFailure
-from verifier.pool import Pool
-from verifier.profiling import resource_rows
-from verifier.profiling.counting import count
+from verifier.profiling.binaries import resource_rows
 from verifier.profiling.digest import digest
 from verifier.profiling.host_calls import host_calls
 from verifier.profiling.kineto import import_kineto
-from verifier.profiling.nsys import Nsys, find_nsys
-from verifier.profiling.nsys_import import ImportProblem
+from verifier.profiling.nsight.counting import count
+from verifier.profiling.nsight.nsys import Nsys, find_nsys
+from verifier.profiling.nsight.nsys_import import ImportProblem
 from verifier.profiling.own_kernels import is_own, own_kernel_names
 from verifier.profiling.redact import last_lines, redacted
 from verifier.profiling.subject import MAX_TRACE, Subject
 from verifier.profiling.timeline import Timeline
-from verifier.session import ReferenceSession
 from verifier.source import sha256
-from verifier.visible import import_path
 
 OnStage = Callable[[StageEvent], None]
 

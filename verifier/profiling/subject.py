@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from verifier.asking import Party
 from verifier.build.artefacts import Artefacts
 from verifier.channel import Frame
+from verifier.confinement.visible import bubblewrap
 from verifier.devices.base import Bind
 from verifier.jobs import ProfileJob, SanitizeJob
-from verifier.party_failure import PartyFailure
-from verifier.pool import Pool
-from verifier.session import ReferenceSession, Values, give
-from verifier.visible import bubblewrap
+from verifier.judge.asking import Party
+from verifier.judge.party_failure import PartyFailure
+from verifier.judge.pool import Pool
+from verifier.judge.session import ReferenceSession, Values, give
 
 INSIDE_REPORT = "/report"  # where the sandbox shows the one folder that a tool may write to
 MAX_TRACE = 256 << 20

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from verifier.jobs import KernelProfile, Profile
-from verifier.profiling import counters
-from verifier.profiling.bound import Bound, bound
+from verifier.profiling.diagnosing.bound import Bound, bound
+from verifier.profiling.nsight import counters
 
 SHOWN = 8
 DRAM = "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed"

@@ -88,7 +88,7 @@ class Stack:
         return [
             pid
             for pid in descendants(self.process_of("verifier"))
-            if "verifier.party" in command_of(pid) and not command_of(pid).startswith("/usr/bin/bwrap")
+            if "verifier.parties.party" in command_of(pid) and not command_of(pid).startswith("/usr/bin/bwrap")
         ]
 
     def logs(self) -> str:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from verifier.correctness.trials import Subject, Trials, Verdict
 from verifier.devices.base import open_device
 from verifier.jobs import AdmitJob
+from verifier.judge.pool import Pool
+from verifier.judge.session import ReferenceSession
 from verifier.limits import GIB, Limits
-from verifier.pool import Pool
 from verifier.report import Trial
-from verifier.session import ReferenceSession
-from verifier.trials import Subject, Trials, Verdict
 
 LIMITS = Limits(load=30, inputs=20, call=20, admission=200, memory=3 * GIB)
 
@@ -61,7 +61,7 @@ class Semantics:
         return self.judge(task.replace("class Model(", "class ModelNew(").replace(old, new), task, **options)
 
     def admit(self, task: str, **options):
-        from verifier.admission import admit
+        from verifier.judge.admission import admit
 
         return admit(AdmitJob(task_source=task, **options), self.pool, 11)
 

@@ -3,13 +3,13 @@
 import pytest
 from semantics_bench import Semantics, task
 
-from verifier.intervals import Repeatability
+from verifier.correctness.trials import Subject, Trials
 from verifier.jobs import VerifyJob
+from verifier.judge.party_failure import PartyFailure
+from verifier.judge.session import ReferenceSession
 from verifier.limits import GIB, Limits
-from verifier.party_failure import PartyFailure
-from verifier.session import ReferenceSession
-from verifier.tournament import Tournament
-from verifier.trials import Subject, Trials
+from verifier.timing.intervals import Repeatability
+from verifier.timing.tournament import Tournament
 
 INIT = "self.norm = nn.BatchNorm1d(256)"  # with a state that calls move on
 LIMITS = Limits(memory=3 * GIB, full_timing=0.2, correctness=0.1, load=60, call=60)

@@ -20,7 +20,7 @@ from probes import GROUPS, prober
 from verifier_bench import LIMITS, PROGRAM, Bench
 
 from verifier.client import Verifier
-from verifier.visible import bubblewrap
+from verifier.confinement.visible import bubblewrap
 
 pytestmark = [
     pytest.mark.skipif(not bubblewrap(), reason="bubblewrap is not installed: processes of this user are not hidden"),

@@ -9,8 +9,8 @@ from verifier.build.building import Building
 from verifier.build.headers import Headers
 from verifier.build.store import Store
 from verifier.devices.base import open_device
+from verifier.judge.pool import Pool
 from verifier.limits import Limits
-from verifier.pool import Pool
 from verifier.program import Program
 
 SLOW_TASK = """import time

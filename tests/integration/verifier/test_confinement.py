@@ -13,8 +13,8 @@ import pytest
 from verifier_bench import LIMITS, PROGRAM, TASK, Bench, forward
 
 from verifier.client import Verifier
+from verifier.confinement.visible import bubblewrap
 from verifier.jobs import VerifyJob
-from verifier.visible import bubblewrap
 
 SECRET = "stitch-planted-secret-7f3a91"
 wrapped = pytest.mark.skipif(not bubblewrap(), reason="bubblewrap is not installed: processes of this user are not hidden")

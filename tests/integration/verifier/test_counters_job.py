@@ -12,12 +12,12 @@ from verifier.build import inline_helper
 from verifier.client import Verifier
 from verifier.devices.cpu import CpuDevice
 from verifier.jobs import KernelProfile, Profile, ProfileJob, SanitizeJob
+from verifier.judge.pool import Pool
 from verifier.limits import Limits
-from verifier.pool import Pool
-from verifier.profiling import counting
 from verifier.profiling.job import watched
-from verifier.profiling.ncu import Ncu
-from verifier.profiling.sanitizers import find_address_sanitizer
+from verifier.profiling.nsight import counting
+from verifier.profiling.nsight.ncu import Ncu
+from verifier.profiling.sanitizing.sanitizers import find_address_sanitizer
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
 SECRET = "planted-s3cret-value"

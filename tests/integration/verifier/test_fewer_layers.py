@@ -6,11 +6,11 @@ import time
 
 import pytest
 
-from verifier import cgroup, landlock, layers, sandbox, spawned
+from verifier.confinement import cgroup, landlock, layers, sandbox, spawned
 from verifier.devices.cpu import CpuDevice
+from verifier.judge.party_failure import PartyFailure
+from verifier.judge.pool import Pool
 from verifier.limits import GIB, Limits
-from verifier.party_failure import PartyFailure
-from verifier.pool import Pool
 
 
 @pytest.fixture

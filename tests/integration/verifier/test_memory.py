@@ -1,4 +1,4 @@
-"""The ledger of `verifier.memory`, counted: at every request of an evaluation, the bytes of all tensors and arenas that the judge has."""
+"""The ledger of `verifier.judge.memory`, counted: at every request of an evaluation, the bytes of all tensors and arenas that the judge has."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ import torch
 from semantics_bench import LIMITS
 
 from tests.unit.verifier.l1_norm import l1_norm
-from verifier import memory, tournament
-from verifier.asking import Party
 from verifier.devices.base import open_device
-from verifier.evaluation import Evaluation
 from verifier.jobs import VerifyJob
-from verifier.memory import Ledger
-from verifier.pool import Pool
-from verifier.session import ReferenceSession
+from verifier.judge import memory
+from verifier.judge.asking import Party
+from verifier.judge.evaluation import Evaluation
+from verifier.judge.memory import Ledger
+from verifier.judge.pool import Pool
+from verifier.judge.session import ReferenceSession
+from verifier.timing import tournament
 
 UNIT = 4 << 20  # bytes of the input, and of the output
 TASK = l1_norm(UNIT // 4096, 1024)

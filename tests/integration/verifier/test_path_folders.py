@@ -7,8 +7,8 @@ from pathlib import Path
 
 SCRIPT = """
 from verifier.limits import Limits
-from verifier.sandbox import spawn
-from verifier.visible import import_path
+from verifier.confinement.sandbox import spawn
+from verifier.confinement.visible import import_path
 
 party = spawn(Limits(), [], {}, True)
 try:

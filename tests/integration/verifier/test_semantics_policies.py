@@ -81,7 +81,7 @@ def test_an_own_backward(semantics):
 
 
 def test_a_task_without_gradients_is_named(semantics):
-    from verifier.party_failure import PartyFailure
+    from verifier.judge.party_failure import PartyFailure
 
     with pytest.raises(PartyFailure, match="no output of the task carries a gradient"):
         semantics.same(task("return x.argmax(-1)"), backward=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from semantics_bench import Semantics, task
 
-from verifier import memory
+from verifier.judge import memory
 
 
 @pytest.fixture(scope="module")

@@ -4,12 +4,12 @@ from functools import partial
 
 from semantics_bench import Semantics, task
 
-from verifier.intervals import Repeatability
+from verifier.correctness.trials import Subject, Trials
 from verifier.jobs import VerifyJob
+from verifier.judge.session import ReferenceSession
 from verifier.limits import GIB, Limits
-from verifier.session import ReferenceSession
-from verifier.tournament import Tournament
-from verifier.trials import Subject, Trials
+from verifier.timing.intervals import Repeatability
+from verifier.timing.tournament import Tournament
 
 SOURCE = task("return F.gelu(x)")
 PROGRAM = SOURCE.replace("class Model(", "class ModelNew(")

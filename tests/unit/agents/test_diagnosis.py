@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 from agent_fakes import CEILINGS, TASK, report
 
-from agents.compiler import DeviceFigures
 from agents.diagnosis import Ceilings, diagnose
 from agents.roles.compiled import Compiled
 from agents.roles.digest import device_text
+from compiler import DeviceFigures
 from verifier.jobs import KernelProfile, Profile, VerifyJob
 
 H200 = Ceilings("cuda", 4000.0, 60000.0, 3.0, 132)

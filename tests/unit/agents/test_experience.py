@@ -3,13 +3,13 @@
 import pytest
 from agent_fakes import TASK
 
-from agents.compiler.options import Move, Options
 from agents.memory.experience import FolderExperience
 from agents.memory.inspirations import Split
 from agents.roles.promises import trusted
 from agents.roles.situation import Situation
 from agents.settings import Settings
 from agents.strategies.ledger import Entry, Record, joined, kept, records
+from compiler.options import Move, Options
 
 
 def entry(strategy: str, expected: float | None, realised: float | None, outcome: str = "gained") -> Entry:

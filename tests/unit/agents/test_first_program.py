@@ -7,13 +7,13 @@ import asyncio
 import pytest
 import torch
 
-from agents.compiler import DeviceFigures, make_plan
-from agents.compiler.cost import launch_bound
 from agents.roles.coder import BuiltInCoder
 from agents.roles.compiled import Compiled
 from agents.roles.situation import Plan, Situation
 from agents.settings import Settings
-from verifier.capture import capture
+from compiler import DeviceFigures, make_plan
+from compiler.planning.cost import launch_bound
+from verifier.parties.capture import capture
 
 TASK = """
 import torch

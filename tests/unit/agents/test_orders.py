@@ -7,7 +7,6 @@ from agent_fakes import TASK, FakeClient, report, settings
 from workflow_fakes import SearchRoles, engine
 
 from agents import orders
-from agents.compiler import Move, Options
 from agents.events import NewEvent
 from agents.journal import MemoryJournal
 from agents.local import LocalVerifier
@@ -17,6 +16,7 @@ from agents.roles.obeying import heed
 from agents.roles.situation import Attempt, Edit, Plan, Situation
 from agents.run import Engine
 from agents.settings import Settings
+from compiler import Move, Options
 from verifier.jobs import VerifyJob
 
 MODELS = {"planner": "big", "coder": "big", "judge": "big"}
@@ -131,8 +131,8 @@ def passed(number: int = 1) -> Attempt:
 
 @pytest.mark.asyncio
 async def test_the_built_in_verifier_leaves_out_what_a_note_says(monkeypatch):
-    from agents.compiler import CompilerPlan, DeviceFigures
     from agents.roles.compiled import Compiled
+    from compiler import CompilerPlan, DeviceFigures
 
     offered = [
         Move(strategy=name, group="g1", options=Options(knobs={"x": n}), expectation="faster", expected_speedup=1.2, why="because")

@@ -11,7 +11,6 @@ import torch
 from agent_fakes import FakeClient, report, settings
 from scripted_models import ScriptedModels, diagnosis
 
-from agents.compiler import Move, Options
 from agents.events import MAX_PAYLOAD_BYTES
 from agents.journal import MemoryJournal
 from agents.local import LocalVerifier
@@ -21,8 +20,9 @@ from agents.roles.coder import LEAVE, BuiltInCoder
 from agents.roles.situation import Advice, Attempt, Edit, Situation
 from agents.run import Engine
 from agents.settings import Budget, Settings
-from verifier.capture import capture
+from compiler import Move, Options
 from verifier.jobs import VerifyJob
+from verifier.parties.capture import capture
 from verifier.program import Program
 
 TASK = """

@@ -10,7 +10,7 @@ from agents.diagnosis import allowed
 from agents.strategies import CATALOGUE, FAMILIES, LANGUAGES, Facts, by_name
 from agents.strategies.how_to import how_tos
 from agents.strategies.strategy import BOTTLENECKS
-from verifier.profiling.diagnosis import FAULT_CLASS
+from verifier.profiling.diagnosing.diagnosis import FAULT_CLASS
 
 
 def some_facts():

@@ -10,10 +10,10 @@ import pytest
 
 from agents.arena.axes import Printed, options_at, space
 from agents.arena.landscape import Axis
-from agents.compiler import DeviceFigures, Options
-from agents.compiler.knobs import rank
 from bench.surveying.batches import batch_source, batches, compile_batch, imported, launchers, request_of
 from bench.surveying.suite import EXAMPLES, LARGER, WRITTEN, Subject, example, subjects
+from compiler import DeviceFigures, Options
+from compiler.planning.knobs import rank
 
 SOURCE = '''"""Scale."""
 import torch

@@ -5,9 +5,9 @@ import pytest
 import torch
 from torch.utils import _pytree as pytree
 
-from agents.compiler import DeviceFigures, Options, make_plan, print_program
+from compiler import DeviceFigures, Options, make_plan, print_program
 from tests.unit.compiler.loading import load
-from verifier.capture import capture
+from verifier.parties.capture import capture
 
 PREFIX = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n\n\n"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agents.compiler import DeviceFigures
+from compiler import DeviceFigures
 from tests.emulator import as_cpp
 
 INIT = "self.fc = nn.Linear(40, 300)\nself.w = nn.Parameter(torch.randn(300, 40))"

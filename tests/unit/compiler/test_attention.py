@@ -2,8 +2,9 @@
 
 import pytest
 
-from agents.compiler import DeviceFigures, Options, print_program
-from agents.compiler.families import attention, matmul
+from compiler import DeviceFigures, Options, print_program
+from compiler.families.attention import attention
+from compiler.families.product import matmul
 from tests.emulator import as_cpp
 
 SMALL = DeviceFigures.h200().model_copy(update={"units": 2})

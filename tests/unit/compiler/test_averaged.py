@@ -2,8 +2,8 @@
 
 import pytest
 
-from agents.compiler import DeviceFigures
-from agents.compiler.families import conv
+from compiler import DeviceFigures
+from compiler.families.conv import conv
 from tests.emulator import as_cpp
 
 MEANS = {

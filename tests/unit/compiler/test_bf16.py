@@ -4,8 +4,8 @@ kernels (on the CPU, tests/emulator) against PyTorch in the same type and agains
 import pytest
 import torch
 
-from agents.compiler import DeviceFigures
-from agents.compiler.builder import rounded
+from compiler import DeviceFigures
+from compiler.kernel.builder import rounded
 from tests.emulator import as_cpp
 
 BODIES = {

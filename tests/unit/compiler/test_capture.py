@@ -2,8 +2,8 @@
 
 import torch
 
-from verifier.capture import capture
 from verifier.graph import Capture
+from verifier.parties.capture import capture
 
 SOURCE = """import torch
 import torch.nn as nn

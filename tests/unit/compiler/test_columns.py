@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from agents.compiler import DeviceFigures, Options, print_program
-from agents.compiler.kernels.cuda_columns import MOST_JOINED
+from compiler import DeviceFigures, Options, print_program
+from compiler.targets.cuda.columns import MOST_JOINED
 from tests.emulator import as_cpp
 
 H200 = DeviceFigures.h200()

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from agents.compiler import DeviceFigures, Options
 from agents.roles import compiled_ideas
 from agents.roles.coder import BuiltInCoder
 from agents.roles.compiled import Compiled
 from agents.roles.situation import Attempt, Idea, Plan, Situation
 from agents.settings import Settings
+from compiler import DeviceFigures, Options
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 FIGURES = {"cpu": DeviceFigures.cpu(2), "cuda": DeviceFigures.h200()}

@@ -2,9 +2,9 @@
 
 import pytest
 
-from agents.compiler.cost import REACHED, expected_ms
-from agents.compiler.figures import DeviceFigures
-from agents.compiler.plan import Group
+from compiler.figures import DeviceFigures
+from compiler.planning.cost import REACHED, expected_ms
+from compiler.planning.plan import Group
 
 H200 = DeviceFigures.h200()
 

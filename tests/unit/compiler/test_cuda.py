@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from agents.compiler import DeviceFigures, Options
-from agents.compiler.families import warpgroup
+from compiler import DeviceFigures, Options
+from compiler.families.product import warpgroup
 from tests.emulator import as_cpp
 
 EXAMPLES = sorted((Path(__file__).parents[3] / "examples").glob("*.py"))

@@ -2,9 +2,9 @@
 
 import pytest
 
-from agents.compiler import DeviceFigures, Options, print_program
-from agents.compiler.families import conv
-from agents.compiler.knobs import numbers
+from compiler import DeviceFigures, Options, print_program
+from compiler.families.conv import conv
+from compiler.planning.knobs import numbers
 from tests.emulator import as_cpp
 
 QUICK = ("depth by two", "transposed")

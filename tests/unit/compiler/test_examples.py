@@ -36,7 +36,7 @@ def test_eval_mode(compiled, name):
 
 
 def test_strategies_change_the_program_and_keep_it_right(compiled):
-    from agents.compiler import Options
+    from compiler import Options
 
     source = next(path for path in EXAMPLES if path.stem == "softmax").read_text()
     plain = compiled(source).text
@@ -47,7 +47,7 @@ def test_strategies_change_the_program_and_keep_it_right(compiled):
 
 
 def test_group_given_back_to_pytorch(compiled):
-    from agents.compiler import Options
+    from compiler import Options
 
     source = next(path for path in EXAMPLES if path.stem == "transformer_block").read_text()
     group = compiled(source).plan.own[0].id

@@ -2,8 +2,8 @@
 
 import pytest
 
-from agents.compiler import DeviceFigures, Options, print_program
-from agents.compiler.knobs import numbers
+from compiler import DeviceFigures, Options, print_program
+from compiler.planning.knobs import numbers
 from tests.emulator import as_cpp
 
 POOLS = {

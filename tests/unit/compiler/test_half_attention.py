@@ -2,9 +2,10 @@
 
 import pytest
 
-from agents.compiler import DeviceFigures, Options, print_program
-from agents.compiler.families import attention, half_product
-from agents.compiler.knobs import numbers
+from compiler import DeviceFigures, Options, print_program
+from compiler.families.attention import attention
+from compiler.families.product import half_product
+from compiler.planning.knobs import numbers
 from tests.emulator import as_cpp
 from tests.unit.compiler.test_attention import GPT, INIT
 

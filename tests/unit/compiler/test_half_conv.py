@@ -4,10 +4,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from agents.compiler import DeviceFigures, Options
-from agents.compiler.builder import Refused
-from agents.compiler.families import half_conv, half_pointwise
-from agents.compiler.layout import Layout
+from compiler import DeviceFigures, Options
+from compiler.families.conv import half_conv, half_pointwise
+from compiler.graph.layout import Layout
+from compiler.kernel.builder import Refused
 from tests.emulator import as_cpp
 from tests.unit.compiler.test_half_product import SMALL, tile_of
 from tests.unit.compiler.test_tensor_cores import CONVS

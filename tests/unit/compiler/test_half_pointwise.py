@@ -2,8 +2,8 @@
 
 import pytest
 
-from agents.compiler import DeviceFigures, Options
-from agents.compiler.families import half_pointwise
+from compiler import DeviceFigures, Options
+from compiler.families.conv import half_pointwise
 from tests.emulator import as_cpp
 from tests.unit.compiler.test_half_product import SMALL
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from agents.compiler import DeviceFigures, Options, print_program
-from agents.compiler.families import half_product
-from agents.compiler.families.family import Setting
-from agents.compiler.families.half_tile import TILES, best, tiles
-from agents.compiler.families.tensor_cores import Product
-from agents.compiler.knobs import numbers
+from compiler import DeviceFigures, Options, print_program
+from compiler.families.family import Setting
+from compiler.families.product import half_product
+from compiler.families.product.half_tile import TILES, best, tiles
+from compiler.families.product.tensor_cores import Product
+from compiler.planning.knobs import numbers
 from tests.emulator import as_cpp
 from tests.unit.compiler.test_tensor_cores import MATMULS
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from agents.compiler import DeviceFigures, Options, print_program
-from agents.compiler.families import conv, half_conv
+from compiler import DeviceFigures, Options, print_program
+from compiler.families.conv import conv, half_conv
 from tests.emulator import as_cpp
 
 SMALL = DeviceFigures.h200().model_copy(update={"units": 2})  # so that small products fill the device

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agents.compiler import DeviceFigures, Options, print_program
-from agents.compiler.knobs import numbers, with_numbers
+from compiler import DeviceFigures, Options, print_program
+from compiler.planning.knobs import numbers, with_numbers
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 NVCC = shutil.which("nvcc")

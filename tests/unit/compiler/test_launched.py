@@ -2,9 +2,9 @@
 
 import pytest
 
-from agents.compiler import DeviceFigures, Options
-from agents.compiler.cost import times
-from agents.compiler.launched import Launch, launches
+from compiler import DeviceFigures, Options
+from compiler.planning.cost import times
+from compiler.program.launched import Launch, launches
 from tests.unit.compiler.test_moves import report
 from verifier.report import Kernel
 

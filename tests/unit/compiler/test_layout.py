@@ -2,7 +2,7 @@
 
 import torch
 
-from agents.compiler.layout import dense, reshape_strides, split, view
+from compiler.graph.layout import dense, reshape_strides, split, view
 
 
 def agrees(layout, tensor: torch.Tensor) -> bool:

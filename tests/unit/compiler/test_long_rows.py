@@ -3,9 +3,9 @@ several threads a row. Run by the emulator at small sizes, with every number of 
 
 import pytest
 
-from agents.compiler import DeviceFigures, Options, print_program
-from agents.compiler.kernels import shape
-from agents.compiler.knobs import numbers
+from compiler import DeviceFigures, Options, print_program
+from compiler.kernel import shape
+from compiler.planning.knobs import numbers
 from tests.emulator import as_cpp
 
 ROWS = {

@@ -2,10 +2,10 @@
 
 import pytest
 
-from agents.compiler import DeviceFigures
-from agents.compiler.groups.fuse import build
-from agents.compiler.loop_order import Walk, cost, ranked
-from agents.compiler.network import Network
+from compiler import DeviceFigures
+from compiler.graph.network import Network
+from compiler.kernel.fuse import build
+from compiler.kernel.loop_order import Walk, cost, ranked
 
 N, C, H, W = 8, 64, 28, 28
 PERMUTED = "return torch.tanh(x.permute(0, 3, 1, 2)) * y.permute(0, 3, 1, 2) + z.permute(0, 3, 1, 2)"  # read channels last, written channels first

@@ -4,13 +4,13 @@ import re
 
 import pytest
 
-from agents.compiler import DeviceFigures, Options, make_plan, print_program
-from agents.compiler.families.matmul import MOST_BATCHES
-from agents.compiler.ir import Access, Argument, Kernel, Op, Store
-from agents.compiler.kernels.shape import Shape
-from agents.compiler.kernels.triton_shape import TritonShape
-from agents.compiler.print_cuda import CudaKernel
-from agents.compiler.print_triton import TritonKernel
+from compiler import DeviceFigures, Options, make_plan, print_program
+from compiler.families.product.matmul import MOST_BATCHES
+from compiler.graph.ir import Access, Argument, Kernel, Op, Store
+from compiler.kernel.shape import Shape
+from compiler.targets.cuda.printing import CudaKernel
+from compiler.targets.triton.printing import TritonKernel
+from compiler.targets.triton.shape import TritonShape
 from tests.emulator import as_cpp
 
 H200 = DeviceFigures.h200()

@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from agents.compiler import DeviceFigures
-from agents.compiler.kernels.merged import merged
-from agents.compiler.kernels.windowed import windowed
-from agents.compiler.launched import launches
+from compiler import DeviceFigures
+from compiler.program.launched import launches
+from compiler.targets.cuda.merged import merged
+from compiler.targets.cuda.windows import windowed
 from tests.emulator import as_cpp
 
 BLOCK = """

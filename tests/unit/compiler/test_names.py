@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from agents.compiler import DeviceFigures, Options, print_program
-from agents.compiler.naming import free, parameters
+from compiler import DeviceFigures, Options, print_program
+from compiler.kernel.naming import free, parameters
 from tests.emulator import as_cpp
 
 PAIRS = ("query, key", "value, state", "stream, scratch", "packed, main", "check, dense", "exact, kernels", "static, graph", "held, ctypes")

@@ -3,12 +3,12 @@
 import pytest
 from torch._decomp import decompositions
 
-from agents.compiler import DeviceFigures, Options, print_program
-from agents.compiler.families import recurrent
-from agents.compiler.knobs import numbers
+from compiler import DeviceFigures, Options, print_program
+from compiler.families.recurrent import recurrent
+from compiler.planning.knobs import numbers
 from tests.emulator import as_cpp
 from tests.unit.compiler.loading import load
-from verifier.capture import capture
+from verifier.parties.capture import capture
 
 SMALL = DeviceFigures.h200().model_copy(update={"units": 6})
 

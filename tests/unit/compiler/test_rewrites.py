@@ -2,7 +2,7 @@
 
 import pytest
 
-from agents.compiler import DeviceFigures, Options
+from compiler import DeviceFigures, Options
 
 CASES = {
     "max": ("return x.max(dim=1)[0] * 2", "torch.randn(4, 6, 5)"),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agents.compiler import DeviceFigures
+from compiler import DeviceFigures
 from tests.emulator import as_cpp
 
 SCALED = """top = torch.log(torch.tensor(1.0 / 0.01))

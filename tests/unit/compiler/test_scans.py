@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from agents.compiler import DeviceFigures, Options, print_program
-from agents.compiler.knobs import numbers
+from compiler import DeviceFigures, Options, print_program
+from compiler.planning.knobs import numbers
 from tests.emulator import as_cpp
 from tests.unit.compiler.loading import load
 

@@ -7,8 +7,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from agents.compiler import DeviceFigures, Options, print_program, streams
-from agents.compiler.streams import Section
+from compiler import DeviceFigures, Options, print_program
+from compiler.program import streams
+from compiler.program.streams import Section
 from tests.emulator import as_cpp
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from agents.compiler import DeviceFigures, Options, print_program
-from agents.compiler.kernels import stripes
+from compiler import DeviceFigures, Options, print_program
+from compiler.kernel import stripes
 from tests.emulator import as_cpp
 
 SMALL = DeviceFigures.h200().model_copy(update={"units": 2})  # so that two planes fill the device

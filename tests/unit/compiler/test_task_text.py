@@ -2,7 +2,7 @@
 
 import pytest
 
-from agents.compiler.task_text import TaskText
+from compiler.program.task_text import TaskText
 
 SOURCE = '''"""A task."""
 from __future__ import annotations

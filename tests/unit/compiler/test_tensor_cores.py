@@ -2,9 +2,10 @@
 
 import pytest
 
-from agents.compiler import DeviceFigures, Options, print_program
-from agents.compiler.families import conv, direct_conv, matmul, tensor_cores, windowed
-from agents.compiler.knobs import numbers
+from compiler import DeviceFigures, Options, print_program
+from compiler.families.conv import conv, direct_conv, windowed
+from compiler.families.product import matmul, tensor_cores
+from compiler.planning.knobs import numbers
 from tests.emulator import as_cpp
 
 SMALL = DeviceFigures.h200().model_copy(update={"units": 2})  # so that small products fill the device

@@ -2,8 +2,8 @@
 
 import pytest
 
-from agents.compiler import DeviceFigures, Options, print_program
-from agents.compiler.families import matmul
+from compiler import DeviceFigures, Options, print_program
+from compiler.families.product import matmul
 from tests.emulator import as_cpp
 
 SMALL = DeviceFigures.h200().model_copy(update={"units": 2})

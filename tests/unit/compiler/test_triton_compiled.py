@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
-from agents.compiler import DeviceFigures, Options, make_plan, print_program
-from agents.compiler.plan import CompilerPlan
+from compiler import DeviceFigures, Options, make_plan, print_program
+from compiler.planning.plan import CompilerPlan
 from tests.unit.compiler.triton_on_cpu import available, imported
 
 pytestmark = pytest.mark.skipif(not available(), reason="scripts/triton installs Triton for tests; `make test` calls it")

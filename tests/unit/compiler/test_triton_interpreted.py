@@ -2,9 +2,9 @@
 
 import pytest
 
-from agents.compiler import DeviceFigures, Options, make_plan, print_program
-from agents.compiler.families import matmul
-from agents.compiler.knobs import numbers
+from compiler import DeviceFigures, Options, make_plan, print_program
+from compiler.families.product import matmul
+from compiler.planning.knobs import numbers
 from tests.unit.compiler.triton_on_cpu import available, interpreted
 
 pytestmark = pytest.mark.skipif(not available(), reason="scripts/triton installs Triton for tests; `make test` calls it")

@@ -4,9 +4,10 @@ import ast
 
 import pytest
 
-from agents.compiler import DeviceFigures, Options, make_plan, moves, print_program
-from agents.compiler.knobs import numbers, with_numbers
 from bench.in_triton import command, main, names, share, table
+from compiler import DeviceFigures, Options, make_plan, print_program
+from compiler.planning import moves
+from compiler.planning.knobs import numbers, with_numbers
 from tests.unit.compiler.test_moves import report
 
 

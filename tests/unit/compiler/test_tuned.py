@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from agents.compiler import DeviceFigures, Options, print_program
-from agents.compiler.knobs import numbers, with_numbers
-from agents.compiler.tuned import fingerprints, tuned_by, with_tuned
+from compiler import DeviceFigures, Options, print_program
+from compiler.planning.knobs import numbers, with_numbers
+from compiler.planning.tuned import fingerprints, tuned_by, with_tuned
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 

@@ -2,8 +2,9 @@
 
 import pytest
 
-from agents.compiler import DeviceFigures, unshuffled
-from agents.compiler.families import conv
+from compiler import DeviceFigures
+from compiler.families.conv import conv
+from compiler.graph import unshuffled
 from tests.emulator import as_cpp
 
 TAKEN = {

@@ -2,8 +2,8 @@
 
 import pytest
 
-from agents.compiler import DeviceFigures, Options
-from agents.compiler.families import conv, windowed
+from compiler import DeviceFigures, Options
+from compiler.families.conv import conv, windowed
 from tests.emulator import as_cpp
 
 SMALL = DeviceFigures.h200().model_copy(update={"units": 2})

@@ -67,7 +67,7 @@ def is_triton(name: str) -> bool:
 
 
 def complete(tl, libdevice, interpreter) -> None:
-    from agents.compiler.kernels.triton_expressions import LIBDEVICE
+    from compiler.targets.triton.expressions import LIBDEVICE
 
     def twin(function):
         def call(*args):

@@ -11,7 +11,7 @@ import pytest
 from agents.strategies import by_name
 from tests.planted.case import FOLDER, Case, cases
 from verifier.integrity.static import inspect_source
-from verifier.profiling.diagnosis import FAULT_CLASS
+from verifier.profiling.diagnosing.diagnosis import FAULT_CLASS
 from verifier.source import sha256
 from verifier.task import Task
 

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from agents.compiler import Options
 from agents.roles.edits import folded, read_program
 from agents.roles.replies import DiagnosisReply, IdeaReply, IdeasReply, JudgementReply, PlanReply, Refused, parse
+from compiler import Options
 from tests.standin import cheats, spoiling
 from tests.standin.answers import write
 from tests.standin.capturing import Capturer

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 import torch
 
-from verifier.ahead import Ahead
-from verifier.gate import Gate
+from verifier.judge.ahead import Ahead
+from verifier.judge.gate import Gate
+from verifier.judge.party_failure import PartyFailure
+from verifier.judge.pool import Coming
 from verifier.limits import Limits
-from verifier.party_failure import PartyFailure
-from verifier.pool import Coming
-from verifier.tournament import Tournament
+from verifier.timing.tournament import Tournament
 
 DEVICE = SimpleNamespace(adopt_thread=lambda: None, name="a GPU", free_bytes=lambda: None, total_bytes=lambda: None)
 
@@ -124,7 +124,7 @@ def test_where_the_judge_has_no_memory_the_baseline_has_failed(tmp_path):
 def test_who_begins_ahead(monkeypatch, shared, autotune, free, expected):
     """A search by timing only where the device is shared anyway. Where the device has no memory for all at once nobody makes a first call, and nobody
     takes a role: the processes of the first round, three of them, import torch."""
-    monkeypatch.setattr("verifier.processes.Ahead", lambda pool, terms, bring_up, calls: (terms, bring_up.func.__name__, calls))
+    monkeypatch.setattr("verifier.timing.processes.Ahead", lambda pool, terms, bring_up, calls: (terms, bring_up.func.__name__, calls))
     device = SimpleNamespace(kind="cuda", begins_ahead=True, process_bytes=10, free_bytes=lambda: free)
     trials = SimpleNamespace(
         limits=Limits(autotune=autotune), keeps_inputs=True, input_bytes=0, expected_specs=[], peak_bytes=lambda: None,

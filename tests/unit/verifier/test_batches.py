@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from verifier.batches import deviations, distances, judgements
-from verifier.correctness import deviation, distance, judge
+from verifier.correctness.batches import deviations, distances, judgements
+from verifier.correctness.bounds import deviation, distance, judge
 
 
 def pairs():

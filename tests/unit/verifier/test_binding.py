@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from verifier.binding import Binding, autograd_threads, threads_of
+from verifier.confinement.binding import Binding, autograd_threads, threads_of
 
 # A main thread, one with the name of autograd's, another, and a process of its own; it says so when all are there.
 PARTY = """

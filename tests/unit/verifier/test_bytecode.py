@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from verifier import bytecode
+from verifier.confinement.visible import INSIDE, PACKAGE, bubblewrap
 from verifier.devices.base import open_device
+from verifier.judge.pool import Pool
 from verifier.limits import Limits
-from verifier.pool import Pool
-from verifier.visible import INSIDE, PACKAGE, bubblewrap
+from verifier.startup import bytecode
 
-SHORT = "import sys; sys.path.insert(0, sys.argv[1]); import verifier.party"
+SHORT = "import sys; sys.path.insert(0, sys.argv[1]); import verifier.parties.party"
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from verifier import calibrate
 from verifier.limits import Limits
+from verifier.timing import calibrate
 
 
 def test_other_judges_of_the_device_stand_still_meanwhile(monkeypatch):

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from verifier import capturing
-from verifier.capturing import REMEMBERED, Captures
 from verifier.graph import Capture, Graph
+from verifier.judge import capturing
+from verifier.judge.capturing import REMEMBERED, Captures
 
 GRAPH = Graph(inputs=[], nodes=[], outputs=[])
 

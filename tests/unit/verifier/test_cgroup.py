@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from verifier import cgroup, layers, spawned
+from verifier.confinement import cgroup, layers, spawned
 
 here = pytest.mark.skipif(not cgroup.version(), reason="no cgroup with limits can be made on this host")
 

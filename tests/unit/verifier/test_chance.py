@@ -1,8 +1,8 @@
 import torch
 
-from verifier.chance import near, stochastic
-from verifier.fingerprint import fingerprint
-from verifier.role import generators, seed_everything
+from verifier.correctness.chance import near, stochastic
+from verifier.correctness.fingerprint import fingerprint
+from verifier.parties.role import generators, seed_everything
 
 
 def test_last_bits_are_no_chance():

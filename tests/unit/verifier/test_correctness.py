@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from verifier import correctness
-from verifier.correctness import ULPS, bound, distance, judge, randomise_state, reshape_distribution
+from verifier.correctness import bounds as correctness
+from verifier.correctness.bounds import ULPS, bound, distance, judge, randomise_state, reshape_distribution
 
 
 def test_the_norm_is_relative_for_large_and_for_small_elements():

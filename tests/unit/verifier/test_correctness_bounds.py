@@ -7,9 +7,9 @@ import math
 import pytest
 import torch
 
-from verifier.correctness import ULPS, K, bound, deviation, distance, judge, no_oracle, tolerated
-from verifier.oracle import Rough, Wide, default_double
-from verifier.widening import WideCopies
+from verifier.correctness.bounds import ULPS, K, bound, deviation, distance, judge, no_oracle, tolerated
+from verifier.parties.oracle import Rough, Wide, default_double
+from verifier.parties.widening import WideCopies
 
 FP32 = torch.finfo(torch.float32).eps
 

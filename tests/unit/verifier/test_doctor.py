@@ -3,7 +3,7 @@ import json
 import pytest
 
 from verifier.devices import cuda_driver
-from verifier.doctor import Doctor, examine, in_words
+from verifier.startup.doctor import Doctor, examine, in_words
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import torch
 
+from verifier.judge.session import fetch
 from verifier.layout import Spec
-from verifier.session import fetch
 
 
 class Shared:

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from verifier import fingerprint as module
-from verifier.fingerprint import fingerprint
+from verifier.correctness import fingerprint as module
+from verifier.correctness.fingerprint import fingerprint
 
 TENSORS = {
     "float32": torch.randn(7, 33),

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from verifier.devices.base import Ceiling
-from verifier.roofline import floor_ms
+from verifier.timing.roofline import floor_ms
 
 
 def device(**rates: float | None) -> SimpleNamespace:

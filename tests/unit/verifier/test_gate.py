@@ -11,12 +11,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from verifier import gate as gates
-from verifier import spawned as processes
+from verifier.confinement import spawned as processes
+from verifier.confinement.spawned import Spawned
 from verifier.devices.base import DeviceError
-from verifier.gate import Gate
+from verifier.judge import gate as gates
+from verifier.judge.gate import Gate
 from verifier.limits import Limits
-from verifier.spawned import Spawned
 
 
 class Party:
@@ -347,7 +347,7 @@ def test_a_full_disk_stops_nobody(judges, monkeypatch):
     def full(*arguments):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("verifier.gate.os.pwrite", full)
+    monkeypatch.setattr("verifier.judge.gate.os.pwrite", full)
     for gate in (first, second, first):
         with gate.alone():
             pass

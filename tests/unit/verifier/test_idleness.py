@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from verifier import idleness
-from verifier.idleness import Watch
+from verifier.timing import idleness
+from verifier.timing.idleness import Watch
 
 
 class Clock:

@@ -4,8 +4,8 @@ import pytest
 import torch
 import torch.nn as nn
 
-from verifier import initialising
-from verifier.initialising import constructed, drawn_on
+from verifier.parties import initialising
+from verifier.parties.initialising import constructed, drawn_on
 
 
 @pytest.fixture(autouse=True)

@@ -8,13 +8,13 @@ from types import SimpleNamespace
 import torch
 
 from verifier.build.store import Artefacts
+from verifier.correctness.trials import Subject
 from verifier.integrity.blocked import ComputeBlocked, Watch, watch
 from verifier.integrity.evidence import Evidence, Swallowed
 from verifier.integrity.excess import excess
 from verifier.integrity.judging import ask, judge_evidence
+from verifier.judge.session import Values
 from verifier.report import Comparison, Interval, Kernel, Timing, TorchCompute
-from verifier.session import Values
-from verifier.trials import Subject
 
 NOTHING = Artefacts([], b"", 0.0)
 SOURCE = 'K = r"""\n__global__ void mine(float* p) {}\n__global__ void other(float* p) {}\n"""\n'

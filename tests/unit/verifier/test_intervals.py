@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from verifier.calibrate import VARIED, fit, summary
-from verifier.intervals import Repeatability, estimate, student, without_turns
+from verifier.timing.calibrate import VARIED, fit, summary
+from verifier.timing.intervals import Repeatability, estimate, student, without_turns
 
 KNOWN = Repeatability(least=0.001, noise=0.2, weight=6)
 

@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from verifier.intervals import Repeatability
-from verifier.judges_clock import by_judge
-from verifier.pairs import Pair
-from verifier.timing import Side
+from verifier.timing.blocks import Side
+from verifier.timing.intervals import Repeatability
+from verifier.timing.judges_clock import by_judge
+from verifier.timing.pairs import Pair
 
 KNOWN = Repeatability(least=0.001, noise=0.2, weight=4)
 US = 1000

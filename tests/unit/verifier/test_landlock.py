@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from verifier import landlock
+from verifier.confinement import landlock
 
 ROOT = Path(__file__).resolve().parents[3]
 pytestmark = pytest.mark.skipif(not landlock.supported(), reason=landlock.lack() if not landlock.supported() else "")

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from verifier.correctness.trials import Trials
+from verifier.judge.session import Run, Values
 from verifier.layout import Spec
-from verifier.session import Run, Values
-from verifier.trials import Trials
 
 
 @pytest.mark.parametrize(("error", "off"), [(0.0, False), (1e-6, False), (1e-2, True)])

@@ -4,10 +4,10 @@ from types import SimpleNamespace
 
 import torch
 
-from verifier import timing
+from verifier.judge.session import Values
 from verifier.layout import Spec
-from verifier.session import Values
-from verifier.timing import Caller
+from verifier.timing import blocks as timing
+from verifier.timing.blocks import Caller
 
 
 def test_the_copy_is_made_before_the_party_writes_there_again(monkeypatch):

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from verifier.correctness.moved_state import Drift, drifts, judge_drifted, state_limit
+from verifier.judge.session import Run, Values
 from verifier.layout import Spec
-from verifier.moved_state import Drift, drifts, judge_drifted, state_limit
-from verifier.oracle import Rough, Wide, default_double
-from verifier.session import Run, Values
+from verifier.parties.oracle import Rough, Wide, default_double
 
 COLUMNS, UNDECIDED = 80, 4
 

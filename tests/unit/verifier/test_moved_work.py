@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from verifier.timing import Side, clock_finding
+from verifier.timing.blocks import Side, clock_finding
 
 US = 1000
 

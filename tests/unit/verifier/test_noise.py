@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from verifier.correctness import judge, root_mean_square
-from verifier.expectation import Expectations
+from verifier.correctness.bounds import judge, root_mean_square
+from verifier.correctness.expectation import Expectations
+from verifier.correctness.noise import Inherited, allowance
+from verifier.judge.session import Run, Values
 from verifier.layout import Spec
-from verifier.noise import Inherited, allowance
-from verifier.oracle import Rough, Wide, default_double
-from verifier.session import Run, Values
+from verifier.parties.oracle import Rough, Wide, default_double
 
 SIZE = 48
 

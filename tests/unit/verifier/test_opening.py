@@ -12,12 +12,12 @@ import pytest
 
 from verifier.build.inline import OnImport
 from verifier.channel import Frame
-from verifier.importing import swift_imports
-from verifier.opening import Opening
-from verifier.spawned import wait
+from verifier.confinement.spawned import wait
+from verifier.judge.opening import Opening
+from verifier.startup.importing import swift_imports
 
 
-@pytest.mark.parametrize("module", ["verifier.cli", "verifier.starting", "verifier.opening"])
+@pytest.mark.parametrize("module", ["verifier.cli", "verifier.startup.starting", "verifier.judge.opening"])
 def test_what_starts_a_judge_and_its_parties_is_light(module):
     code = f"import sys, {module}; print(sorted({{'torch', 'numpy', 'pydantic'}} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"

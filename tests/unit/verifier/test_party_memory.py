@@ -1,4 +1,4 @@
-"""What reference and runner hold, counted by torch's own allocator events: the parties' columns of the ledger (`verifier.memory`)."""
+"""What reference and runner hold, counted by torch's own allocator events: the parties' columns of the ledger (`verifier.judge.memory`)."""
 
 from types import SimpleNamespace
 
@@ -9,8 +9,8 @@ from torch.profiler import ProfilerActivity, profile
 from tests.unit.verifier.l1_norm import l1_norm
 from verifier.channel import Frame
 from verifier.layout import Spec
-from verifier.reference import Reference
-from verifier.role import Role
+from verifier.parties.reference import Reference
+from verifier.parties.role import Role
 
 UNIT = 1 << 20  # bytes of the input, and of the output
 TASK = l1_norm(UNIT // 4096, 1024)

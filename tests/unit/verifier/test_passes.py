@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from tests.emulator.translate import BRIEF, HEADER, standard, translate
-from verifier import correctness
 from verifier.build.raw import CPP_FLAGS
-from verifier.fingerprint import fingerprint
+from verifier.correctness import bounds as correctness
+from verifier.correctness.fingerprint import fingerprint
 from verifier.passes import native
 
 SIZES = (8, 2048, 5003, 300_001)

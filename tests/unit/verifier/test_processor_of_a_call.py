@@ -5,10 +5,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from verifier import timing
 from verifier.channel import Frame
-from verifier.role import Role
-from verifier.session import Values
+from verifier.judge.session import Values
+from verifier.parties.role import Role
+from verifier.timing import blocks as timing
 
 
 class Told:
@@ -49,7 +49,7 @@ def test_a_party_gives_back_only_before_it_warms_up():
 def test_a_replayed_graph_holds_its_gradients(monkeypatch):
     role = role_of(Told())
     frame = Frame(request(backward={"sources": []}), b"", [])
-    monkeypatch.setattr("verifier.role.forward_backward", lambda model, inputs, wanted: "with a backward pass")
+    monkeypatch.setattr("verifier.parties.role.forward_backward", lambda model, inputs, wanted: "with a backward pass")
     assert role.invoke(role.model, ["input"], frame) == "with a backward pass"
     role.graphed = True
     assert role.invoke(role.model, ["input"], frame) == "input"

@@ -9,11 +9,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from verifier.intervals import Repeatability
+from verifier.judge.party_failure import PartyFailure
 from verifier.limits import Limits
-from verifier.party_failure import PartyFailure
-from verifier.timing import Side
-from verifier.tournament import Tournament
+from verifier.timing.blocks import Side
+from verifier.timing.intervals import Repeatability
+from verifier.timing.tournament import Tournament
 
 SLOW = {"compile": 9.0}  # milliseconds
 
@@ -248,7 +248,7 @@ def test_a_baseline_that_took_too_long_is_not_waited_for_twice(timed):
 
 @pytest.mark.parametrize(("costly", "times"), [(60.0, 2), (-1.0, 1)])
 def test_a_baseline_that_fails_after_minutes_is_not_tried_twice(timed, monkeypatch, costly, times):
-    monkeypatch.setattr("verifier.processes.COSTLY", costly)
+    monkeypatch.setattr("verifier.timing.processes.COSTLY", costly)
     of = timed()
     of.broken = {"compile"}
     for _ in range(2):

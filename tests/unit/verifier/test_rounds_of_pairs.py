@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from verifier.limits import Limits
-from verifier.tournament import Tournament
+from verifier.timing.tournament import Tournament
 
 
 def tournament(free: int | None, others: list[str] | None = None, tier: str = "full", peak: int = 9, eager: int = 0, spares: int = 0) -> Tournament:

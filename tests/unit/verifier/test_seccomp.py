@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
-from verifier import seccomp
+from verifier.confinement import seccomp
 
 ASKS = """
 import json, os, sys
-from verifier.seccomp import install
+from verifier.confinement.seccomp import install
 install(placed=sys.argv[1] == "placed")
 first = min(os.sched_getaffinity(0))
 os.sched_setaffinity(0, {first})

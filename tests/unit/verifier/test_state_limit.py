@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from verifier.correctness import judge
-from verifier.moved_state import STATE_OFF, state_limit
+from verifier.correctness.bounds import judge
+from verifier.correctness.moved_state import STATE_OFF, state_limit
 
 
 def averaged(dtype: torch.dtype, means: list[torch.Tensor], skipped: int = 0) -> torch.Tensor:

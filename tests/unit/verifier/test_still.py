@@ -13,14 +13,14 @@ import torch
 from torch._dynamo.callback import callback_handler
 
 from verifier.channel import ChannelTimeout
-from verifier.compiling import ON_DEVICE, Compiling
+from verifier.confinement.spawned import MainProcess, Spawned
 from verifier.devices.base import open_device
+from verifier.judge.pool import Pool
+from verifier.judge.still import Still
 from verifier.limits import Limits
-from verifier.permit import Permit
-from verifier.pool import Pool
-from verifier.spawned import MainProcess, Spawned
-from verifier.starting import judge_environment
-from verifier.still import Still
+from verifier.parties.compiling import ON_DEVICE, Compiling
+from verifier.parties.permit import Permit
+from verifier.startup.starting import judge_environment
 
 SLEEP = "import time; time.sleep(60)"
 TALKATIVE = f"import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', {SLEEP!r}]); print('on', flush=True); time.sleep(60)"
@@ -66,7 +66,7 @@ class Stopped:
             self.permit.take_now()
         self.spawned = SimpleNamespace(freeze=lambda: self.told.append("all stop"), thaw=lambda: self.told.append("all go"))
         main = SimpleNamespace(freeze=lambda: self.told.append("main stops"), thaw=lambda: self.told.append("main goes"))
-        monkeypatch.setattr("verifier.still.MainProcess", lambda spawned: main)
+        monkeypatch.setattr("verifier.judge.still.MainProcess", lambda spawned: main)
         self.still = Still(self)
 
 
@@ -137,7 +137,7 @@ def test_compilations_do_without_the_permit_and_what_they_do_on_the_device_takes
 
     loading = SimpleNamespace(load=lambda: seen.append(("loads", there())))
     monkeypatch.setitem(sys.modules, "a_module_of_inductors", loading)
-    monkeypatch.setattr("verifier.compiling.ON_DEVICE", [("a_module_of_inductors", "", "load")])
+    monkeypatch.setattr("verifier.parties.compiling.ON_DEVICE", [("a_module_of_inductors", "", "load")])
 
     def backend(graph, inputs):
         seen.append(("compiles", there()))
@@ -165,7 +165,7 @@ def test_compilations_do_without_the_permit_and_what_they_do_on_the_device_takes
 
 
 def test_where_pytorch_has_not_what_it_rests_on_nothing_changes(monkeypatch):
-    monkeypatch.setattr("verifier.compiling.ON_DEVICE", [("torch", "", "no_such_function")])
+    monkeypatch.setattr("verifier.parties.compiling.ON_DEVICE", [("torch", "", "no_such_function")])
     permit = Permit.made()
     permit.take()
     with pytest.raises(AttributeError):

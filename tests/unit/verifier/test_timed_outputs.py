@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from verifier.report import Trial
-from verifier.timed_outputs import KEPT, TimedOutputs
+from verifier.timing.timed_outputs import KEPT, TimedOutputs
 
 
 @pytest.fixture

@@ -5,12 +5,12 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from verifier import admission
 from verifier.devices.base import DeviceError, NoRoom
 from verifier.jobs import AdmitJob
-from verifier.memory import GIB, Ledger, too_little
-from verifier.party_failure import PartyFailure
-from verifier.timing import Caller
+from verifier.judge import admission
+from verifier.judge.memory import GIB, Ledger, too_little
+from verifier.judge.party_failure import PartyFailure
+from verifier.timing.blocks import Caller
 
 TASK = """import torch
 import torch.nn as nn
@@ -78,7 +78,7 @@ def test_a_task_is_refused_that_the_whole_device_cannot_hold(need, others, refus
 
 @pytest.mark.parametrize(("has_program", "free", "blamed"), [(True, 60, True), (True, 20, False), (False, 60, False)])
 def test_whose_fault_a_shortage_is(monkeypatch, has_program, free, blamed):
-    monkeypatch.setattr("verifier.timing.GIVEN_BACK_SECONDS", 0)
+    monkeypatch.setattr("verifier.timing.blocks.GIVEN_BACK_SECONDS", 0)
     ended = []
     party = SimpleNamespace(device=device(free), has_program=has_program, end=lambda: ended.append(1))
     failure = PartyFailure("raised", "tried to allocate 8.00 GiB", error_class="OutOfMemoryError", request="call")

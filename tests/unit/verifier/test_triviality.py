@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from verifier.correctness.triviality import trivial_guess
+from verifier.judge.session import Values
 from verifier.layout import Spec
-from verifier.session import Values
-from verifier.triviality import trivial_guess
 
 
 def values(*tensors: torch.Tensor) -> Values:

@@ -7,7 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from verifier import idleness, pairs, timing
+from verifier.timing import blocks as timing
+from verifier.timing import idleness, pairs
 
 
 def sides_of(count, processors, programs=0, fails=None):

@@ -3,7 +3,7 @@
 import json
 import time
 
-from verifier.gate import Gate
+from verifier.judge.gate import Gate
 
 
 def test_a_log_says_who_had_the_device_when(tmp_path, monkeypatch):

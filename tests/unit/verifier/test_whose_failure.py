@@ -6,11 +6,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from verifier.asking import Party
 from verifier.channel import ChannelClosed, ChannelTimeout
-from verifier.endings import verdict_of
+from verifier.judge.asking import Party
+from verifier.judge.endings import verdict_of
+from verifier.judge.party_failure import PartyFailure
 from verifier.limits import Limits
-from verifier.party_failure import PartyFailure
 
 
 @pytest.mark.parametrize("kind", ["raised", "crashed", "timed_out", "memory", "flood", "protocol"])

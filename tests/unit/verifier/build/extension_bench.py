@@ -9,7 +9,7 @@ from pathlib import Path
 
 from verifier.build.extension import Accelerator, NinjaFile, read_ninja
 from verifier.devices.cuda import find_nvcc
-from verifier.profiling.cubin import kernels
+from verifier.profiling.binaries.cubin import kernels
 
 HEAD = "#include <torch/extension.h>\n#include <cuda_runtime.h>\n"
 ADD = (

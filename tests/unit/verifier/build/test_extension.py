@@ -93,7 +93,7 @@ def test_steps_make_what_nvcc_makes(tmp_path):
     source = tmp_path / "kernels.cu"
     source.write_text('__global__ void twice(float* x) { x[threadIdx.x] *= 2.f; }\nextern "C" void run(float* x) { twice<<<1, 32>>>(x); }\n')
     from verifier.devices.cuda import find_nvcc
-    from verifier.profiling.cubin import kernels
+    from verifier.profiling.binaries.cubin import kernels
 
     command = [find_nvcc(), "-O3", "-arch=sm_90", "-c", str(source), "-o"]
     plain = extension_bench.subprocess.run([*command, str(tmp_path / "plain.o")], capture_output=True)

@@ -113,8 +113,8 @@ def test_judges_wait_away_from_where_sides_are_timed(host, monkeypatch):
 
 def test_sides_are_at_their_places_before_they_warm_up(monkeypatch):
     """What a process loads at its first calls is then where it will be timed."""
-    from verifier.processes import Round
-    from verifier.tournament import Tournament
+    from verifier.timing.processes import Round
+    from verifier.timing.tournament import Tournament
 
     said = []
 

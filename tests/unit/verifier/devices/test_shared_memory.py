@@ -10,7 +10,7 @@ from verifier.devices import cuda_arena, cuda_shared
 from verifier.devices.base import DeviceError
 from verifier.devices.cuda_driver import CudaError
 from verifier.devices.cuda_shared import SharedBytes
-from verifier.starting import judge_environment
+from verifier.startup.starting import judge_environment
 
 BLOCK = 2 << 20
 

@@ -4,7 +4,7 @@ from collections import deque
 from types import SimpleNamespace
 
 from verifier.devices.cuda import CudaDevice
-from verifier.idleness import Watch
+from verifier.timing.idleness import Watch
 
 QUIET, BESIDE, KEPT_BUSY = 270_000, 1_600_000, 2_200_000  # ns, as seen on an H200
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from verifier.profiling.chrome_trace import chrome_trace
-from verifier.profiling.nsys_import import import_nsys
+from verifier.profiling.nsight.nsys_import import import_nsys
 from verifier.profiling.timeline import COLUMNS, KINDS, Row, Timeline
 
 DATA = Path(__file__).parents[3] / "data"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from verifier.jobs import HostCalls, KernelProfile, Moved, Profile
-from verifier.profiling import counters as c
-from verifier.profiling.cause import Ceilings
-from verifier.profiling.diagnosis import FAULT_CLASS, find_faults
-from verifier.profiling.ncu_import import Launch, attach
-from verifier.profiling.task_facts import TaskFacts
+from verifier.profiling.diagnosing.cause import Ceilings
+from verifier.profiling.diagnosing.diagnosis import FAULT_CLASS, find_faults
+from verifier.profiling.diagnosing.task_facts import TaskFacts
+from verifier.profiling.nsight import counters as c
+from verifier.profiling.nsight.ncu_import import Launch, attach
 
 H200 = Ceilings("cuda", 4000.0, 60000.0, 3.0, 132)
 STREAM = {  # reads 64 MB and writes 64 MB in 36 us, four floats a lane: nothing to find

@@ -10,10 +10,10 @@ import pytest
 
 from agents.diagnosis import Ceilings, diagnose
 from verifier.jobs import Profile
-from verifier.profiling.counting import COUNTED_LAUNCHES, enough_launches
-from verifier.profiling.diagnosis import FAULT_CLASS
+from verifier.profiling.diagnosing.diagnosis import FAULT_CLASS
+from verifier.profiling.diagnosing.task_facts import TaskFacts
+from verifier.profiling.nsight.counting import COUNTED_LAUNCHES, enough_launches
 from verifier.profiling.recording import Recording
-from verifier.profiling.task_facts import TaskFacts
 from verifier.report import Report
 
 DATA = Path(__file__).parents[3] / "data"

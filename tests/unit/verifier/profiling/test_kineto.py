@@ -7,7 +7,7 @@ import torch
 
 from verifier.profiling.digest import digest
 from verifier.profiling.kineto import import_kineto
-from verifier.profiling.nsys_import import ImportProblem
+from verifier.profiling.nsight.nsys_import import ImportProblem
 from verifier.profiling.own_calls import traced_calls
 from verifier.profiling.timeline import KINDS
 

@@ -2,9 +2,9 @@ import subprocess
 
 import pytest
 
-from verifier.profiling import ncu as module
-from verifier.profiling.metrics import requested
-from verifier.profiling.ncu import LOG, Ncu, find_ncu
+from verifier.profiling.nsight import ncu as module
+from verifier.profiling.nsight.metrics import requested
+from verifier.profiling.nsight.ncu import LOG, Ncu, find_ncu
 
 FAKE = '#!/bin/sh\necho "NVIDIA (R) Nsight Compute Command Line Profiler"\necho "Version 2025.3.1.0 (build 36398880)"\n'
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from verifier.jobs import KernelProfile
-from verifier.profiling import counters
-from verifier.profiling.metrics import CUDAFORGE, SECTIONS, completed, normal, requested
-from verifier.profiling.ncu_import import Launch, attach, kernels_of, problem, read_launches, refused_metrics, unknown_metrics, warnings
+from verifier.profiling.nsight import counters
+from verifier.profiling.nsight.metrics import CUDAFORGE, SECTIONS, completed, normal, requested
+from verifier.profiling.nsight.ncu_import import Launch, attach, kernels_of, problem, read_launches, refused_metrics, unknown_metrics, warnings
 
 TABLE = (Path(__file__).parents[3] / "data" / "ncu-gemm-h200.csv").read_text()
 GEMM = "void cutlass::Kernel2<cutlass_80_simt_sgemm_256x128_8x4_nn_align1>(cutlass_80_simt_sgemm_256x128_8x4_nn_align1::Params)"

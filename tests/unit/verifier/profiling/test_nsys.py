@@ -3,8 +3,8 @@ import subprocess
 
 import pytest
 
-from verifier.profiling import nsys as module
-from verifier.profiling.nsys import Nsys, find_nsys, product_root, unwrap
+from verifier.profiling.nsight import nsys as module
+from verifier.profiling.nsight.nsys import Nsys, find_nsys, product_root, unwrap
 
 FAKE = '#!/bin/sh\n[ "$1" = --version ] && echo "NVIDIA Nsight Systems version 2025.3.1.0-1234" && exit 0\necho "ran: $*"\n'
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from verifier.profiling.digest import digest
-from verifier.profiling.nsys_import import ImportProblem, import_nsys
+from verifier.profiling.nsight.nsys_import import ImportProblem, import_nsys
 from verifier.profiling.timeline import KINDS, Timeline
 
 TABLES_OF_THE_EXPORT = {

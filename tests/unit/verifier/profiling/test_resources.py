@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from verifier.profiling.cubin import CubinError, _lz4, cubins, plain_name
-from verifier.profiling.occupancy import occupancy
-from verifier.profiling.resources import kernel_resources
+from verifier.profiling.binaries.cubin import CubinError, _lz4, cubins, plain_name
+from verifier.profiling.binaries.occupancy import occupancy
+from verifier.profiling.binaries.resources import kernel_resources
 
 FATBIN = Path(__file__).parents[3] / "data" / "kernels.fatbin"
 

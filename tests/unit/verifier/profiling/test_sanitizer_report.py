@@ -1,7 +1,7 @@
 """The reading of what sanitizers print; the texts are those of the tools' documentation and of real runs, shortened."""
 
 from verifier.profiling.redact import redacted
-from verifier.profiling.sanitizer_report import cpu_faults, gpu_faults
+from verifier.profiling.sanitizing.sanitizer_report import cpu_faults, gpu_faults
 
 MEMCHECK = """\
 ========= COMPUTE-SANITIZER

@@ -5,7 +5,7 @@ from django.urls import reverse
 
 from tests.browser import sample_run
 from verifier.jobs import KernelProfile, Profile
-from verifier.profiling import counters
+from verifier.profiling.nsight import counters
 from webapp.runs import artefacts
 from webapp.runs.counter_rows import DRAM, counter_rows, not_measured
 from webapp.runs.models import Artefact

@@ -1,1 +1,0 @@
-"""Which operators become one kernel."""

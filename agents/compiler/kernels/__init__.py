@@ -1,1 +1,0 @@
-"""From a kernel as data to the loops that compute it."""

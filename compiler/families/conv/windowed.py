@@ -1,0 +1,252 @@
+"""Convolutions by a step of one on warpgroups, at fp32's accuracy, whose windows are never unfolded: each element of the image is brought and cut
+once for all taps that see it.
+
+The tile of warpgroup.py gathers every tap's elements anew, nine times for a window of 3 x 3, which takes longer than the products. Here a stage is
+the patch of 8 input channels that a tile of positions sees under one tap of the depth axis. It stands in shared memory as `wgmma` reads its second
+operand: of every four channels the positions follow each other, 16 bytes each, line by line. A tensor core finds groups of 8 columns at any
+distance, here that of two lines, so that another tap is the same operand from another address on. A warpgroup multiplies 64 output channels by 7 to
+16 lines of 8 positions, as many as divide the image well; the weights come as fragments, in the order of its registers. The arithmetic is that of
+tensor_cores.py, sums leave the tensor core after 40 elements of depth at most.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING
+
+from compiler.families.conv import direct_conv
+from compiler.families.conv.windowed_cuda import TILE
+from compiler.families.family import NAME, Packed, Printed, Work
+from compiler.families.pool import parameters
+from compiler.families.product import tensor_cores, warpgroup
+from compiler.families.text import indented, scaled, signed
+from compiler.graph.ir import Argument
+from compiler.kernel.expressions import CUDA
+
+if TYPE_CHECKING:
+    from compiler.families.conv.conv import Convolution
+
+CHANNELS = 8  # of a stage
+WIDTH = 8  # positions of a warpgroup in a line
+MANY_LINES = tuple(range(7, 17))
+ROWS = 64  # output channels of a block
+LOADERS = 128  # threads that bring the operands; as many multiply
+RESIDENT = 2  # blocks that share a multiprocessor: while one begins or writes its results, the other multiplies
+REGISTERS = 56, 200, 128  # of a thread that loads, of one that multiplies, and of each when results are written
+PLACES = 3  # of a stage's weights in shared memory; of its cut patch there are two
+MOST_ITEMS = 4  # groups of four channels at a position that a thread brings: with more its values do not fit in its registers
+KEPT = 1 << 10  # bytes of shared memory that the device keeps of each block
+# Modelled from bench/results/windowed-h200.json, speeds as tensor_cores.Tile has them: of multiplications one after the other, and of a block whose
+# stages wait for each other, which leaves IDLE of them (of an output channel) as it begins and ends. FILL: columns that a product costs beside its
+# own.
+SPEED, WAITING, IDLE, FILL = 3.6, 5.0, 43500, 30
+RESERVED = ("tile_w", "tile_h", "of_block", "memory", "place", "rows", "step", "from")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A block's tile: 64 output channels at `lines` lines of 8 positions; and how many lines of taps a stage has."""
+
+    found: Convolution
+    lines: int
+    tap_lines: int
+
+    @property
+    def columns(self) -> int:
+        return self.lines * WIDTH
+
+    @property
+    def tiles(self) -> tuple[int, int, int, int]:
+        """Along images, depth, height, width."""
+        depth, height, width = self.found.axes
+        return self.found.images, depth.out, -(-height.out // self.lines), -(-width.out // WIDTH)
+
+    @property
+    def row_blocks(self) -> int:
+        return -(-self.found.outputs // ROWS)
+
+    @property
+    def blocks(self) -> int:
+        return prod(self.tiles) * self.row_blocks
+
+    @property
+    def taps(self) -> int:
+        """Of a stage."""
+        return self.tap_lines * self.found.axes[2].kernel
+
+    @property
+    def parts(self) -> int:
+        """Stages of the same channels and the same tap of the depth axis."""
+        return self.found.axes[1].kernel // self.tap_lines
+
+    @property
+    def steps(self) -> int:
+        return self.found.each // CHANNELS * self.found.axes[0].kernel * self.parts
+
+    @property
+    def patch(self) -> int:
+        _, height, width = self.found.axes
+        return (self.lines + (self.tap_lines - 1) * abs(height.delta)) * (WIDTH + width.reach - 1)
+
+    @property
+    def pitch(self) -> int:
+        """Floats from one channel of the finished tile to the next: lanes of a store meet 32 banks."""
+        return (self.columns + 23) // 32 * 32 + 8
+
+    @property
+    def shared(self) -> int:
+        """Bytes: of the stages, or of the finished tile that takes their place."""
+        return 4 * max(PLACES * self.taps * ROWS * CHANNELS + 4 * self.patch * CHANNELS, ROWS * self.pitch)
+
+    @property
+    def fits(self) -> bool:
+        return RESIDENT * (self.shared + KEPT) <= tensor_cores.SHARED_BYTES + KEPT and 2 * self.patch <= MOST_ITEMS * LOADERS
+
+    def time(self, units: int) -> float:
+        """As `tensor_cores.modelled_time` has it."""
+        blocks = -(-self.blocks // (units * RESIDENT)) * RESIDENT
+        work = (self.columns + FILL) * self.steps * self.taps * CHANNELS
+        return blocks * ROWS * max(work / SPEED, (work + IDLE) / WAITING)
+
+
+def plan_of(work: Work, found: Convolution) -> Plan | None:
+    """None where the convolution is none of this kind: steps and phases, groups, channels that fill no stage, windows of one position or of too
+    many. Of the tiles, the one with the least modelled time."""
+    if work.setting.figures.capability != warpgroup.ARCHITECTURE or found.groups > 1 or found.phases > 1 or found.rank == 1:
+        return None
+    _, height, width = found.axes
+    if any(axis.step > 1 for axis in found.axes) or height.kernel * width.kernel == 1 or found.each % CHANNELS:
+        return None
+    wanted, units = work.knob("window-lines", 0), work.setting.figures.units
+    parts = [lines for lines in range(height.kernel, 0, -1) if height.kernel % lines == 0]
+    offered = [Plan(found, lines, taps) for lines in MANY_LINES for taps in parts if wanted in (0, lines)]
+    return min((plan for plan in offered if plan.fits), key=lambda plan: (plan.time(units), plan.steps, plan.patch), default=None)
+
+
+def chosen(work: Work, plan: Plan) -> int:
+    """1 where this kernel is used: at first where others are modelled to take longer."""
+    units, others = work.setting.figures.units, [tensor_cores.least_time(work.setting, plan.found.product)]
+    if (direct := direct_conv.plan_of(work, plan.found)) is not None and direct_conv.chosen(work, direct):
+        others.append(direct.time(units))
+    return work.knob("windowed", int(plan.time(units) < min(others)))
+
+
+def knobs_of(work: Work, plan: Plan) -> dict[str, tuple[tuple[int, ...], int]]:
+    return {"window-lines": (MANY_LINES, plan.lines)}
+
+
+def weights(plan: Plan) -> Packed:
+    """Fragments: a block's output channels, stage, tap, warp, lane, the lane's four elements. Taps that see the image from its end on are turned
+    around."""
+    found = plan.found
+    axes = range(3 - found.rank, 3)
+    text = "{0}.transpose(0, 1)" if found.transposed else "{0}"
+    turned = [at - axes[0] + 2 for at in axes if found.axes[at].delta < 0 and found.axes[at].kernel > 1]
+    text += f".flip({turned})" if turned else ""
+    missing = plan.row_blocks * ROWS - found.outputs
+    if missing:
+        text = f"torch.nn.functional.pad({text}, ({'0, 0, ' * (found.rank + 1)}0, {missing}))"
+    text += f".reshape({plan.row_blocks}, 4, 2, 8, {found.each // CHANNELS}, 2, 4, {found.axes[0].kernel * plan.parts}, {plan.taps})"
+    text += ".permute(0, 4, 7, 8, 1, 3, 6, 5, 2).contiguous()"
+    return Packed("a", (found.names[1],), text)
+
+
+def print_cuda(work: Work, plan: Plan) -> Printed:
+    found = plan.found
+    own = [("x", found.names[0]), *([("bias", found.bias)] if found.bias else [])]
+    arguments = work.arguments(*own)
+    packed = [*arguments, Argument("a", "", "float32", 0, read=True)]
+    taken, names = parameters(packed, "__restrict__"), ", ".join(argument.name for argument in packed)
+    shape = ", ".join(str(number) for number in (plan.lines, plan.tap_lines, found.axes[2].kernel, *distances(found)))
+    lines = ["extern __shared__ __align__(16) float memory[];", f"WindowTile<{shape}> tile;", *place(plan)]
+    lines += [f"if (threadIdx.x < {LOADERS}) {{", *indented(bring(plan)), f"    registers_take<{REGISTERS[2]}>();", "} else {"]
+    lines += [f"    registers_take<{REGISTERS[1]}>();", f"    tile.multiply(memory, {plan.steps});", "    tile.put(memory);"]
+    lines += [f"    registers_give<{REGISTERS[2]}>();", "}", "__syncthreads();", *results(work, plan)]
+    source = [f"__global__ void __launch_bounds__({2 * LOADERS}, {RESIDENT}) {NAME}_kernel({taken}) {{", *indented(lines), "}"]
+    source += [f'extern "C" int {NAME}({taken}, void* stream) {{']
+    source += [f"    cudaFuncSetAttribute({NAME}_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, {plan.shared});"]
+    source += [f"    {NAME}_kernel<<<{plan.blocks}, {2 * LOADERS}, {plan.shared}, (cudaStream_t)stream>>>({names});"]
+    source += ["    return (int)cudaGetLastError();", "}", ""]
+    return Printed(
+        "\n".join(source), arguments, packed=[weights(plan)], shared=shared_sources(plan), flags=warpgroup.FLAGS,
+        comment=[describe(plan)],
+    )  # fmt: skip
+
+
+def shared_sources(plan: Plan) -> list[str]:
+    """What the kernel needs besides itself: products of as many columns as a warpgroup has positions."""
+    columns = plan.lines * WIDTH
+    own = [] if columns == warpgroup.COLUMNS else [warpgroup.multiplication(columns)]
+    return [tensor_cores.COPIES, warpgroup.SHARED, *own, TILE]
+
+
+def describe(plan: Plan) -> str:
+    return (
+        f"{plan.blocks} blocks of {2 * LOADERS} threads, {ROWS} output channels at {plan.lines} x {WIDTH} positions each, "
+        f"{plan.steps} stages of 8 channels under {plan.taps} taps; each fp32 product is three TF32 products, infinities give NaN."
+    )
+
+
+def distances(found: Convolution) -> list[int]:
+    """Of two taps, down and across."""
+    return [abs(axis.delta) for axis in found.axes[1:]]
+
+
+def place(plan: Plan) -> list[str]:
+    """Declares which channels, image and positions are the block's. Blocks of the same positions follow each other: they find the image in the
+    second-level cache."""
+    _, depth, high, wide = plan.tiles
+    lines = [f"const int row0 = blockIdx.x % {plan.row_blocks} * {ROWS};"] if plan.row_blocks > 1 else []
+    block = f"blockIdx.x / {plan.row_blocks}" if plan.row_blocks > 1 else "blockIdx.x"
+    lines.append(f"const int of_block = {block}, image = of_block / {depth * high * wide};")
+    lines += [f"const int o_d = of_block / {high * wide} % {depth};"] if depth > 1 else []
+    return [*lines, f"const int tile_h = of_block / {wide} % {high} * {plan.lines}, tile_w = of_block % {wide} * {WIDTH};"]
+
+
+def bring(plan: Plan) -> list[str]:
+    found = plan.found
+    depth, height, width = found.axes
+    deep = depth.kernel
+    stage = plan.taps * ROWS * CHANNELS  # floats of weights
+    of_rows = f"row0 / {ROWS} * {plan.steps * stage}" if plan.row_blocks > 1 else ""
+    offset = f" + {found.offset}" if found.offset else ""
+    lines = [f"registers_give<{REGISTERS[0]}>();"]
+    lines.append(f"const float* const from = x + (long)image * {found.channels * found.plane}{offset};")
+    lines += [f"a += {of_rows};"] if of_rows else []
+    begins = [f"tile_{name}{signed(axis.begin)}" for name, axis in (("h", height), ("w", width))]
+    lines.append(f"tile.bring(memory, {plan.steps}, {found.plane}, {', '.join(begins)}, {height.size}, {width.size}, [&](int step) {{")
+    lines += [f"    return a + step * {stage};", "}, [&](int step) -> const float* {"]
+    stages = deep * plan.parts  # of the same channels
+    channel = f"(long)({'step' if stages == 1 else f'step / {stages}'}) * {CHANNELS * found.plane}"
+    of_tap = f"step % {stages}" if stages > 1 else ""
+    if deep == 1 and depth.size == 1 and not depth.shift[0]:
+        lines.append(f"    return from + {channel};")
+    else:
+        here = "o_d" if plan.tiles[1] > 1 else "0"
+        tap = f"{of_tap} / {plan.parts}" if plan.parts > 1 else of_tap
+        here += f" + {scaled(tap, abs(depth.delta))}" if deep > 1 else ""
+        lines.append(f"    const int at_d = {here}{signed(depth.begin)};")
+        lines.append(f"    return (unsigned)at_d < {depth.size} ? from + {channel} + at_d * {height.size * width.size} : nullptr;")
+    below = f"step % {plan.parts} * {plan.tap_lines * abs(height.delta)}" if plan.parts > 1 else "0"
+    return [*lines, f"}}, [&](int step) {{ return {below}; }});"]
+
+
+def results(work: Work, plan: Plan) -> list[str]:
+    """The tail for each of the tile's sums: a thread has a position, and every second channel there."""
+    found = plan.found
+    depth, height, width = found.axes
+    lines = [f"const int place = threadIdx.x % 128, o_h = tile_h + place / {WIDTH}, o_w = tile_w + place % {WIDTH};"]
+    tests = [f"place >= {plan.columns}"] * (plan.columns < LOADERS)
+    tests += [f"o_h >= {height.out}"] * bool(height.out % plan.lines) + [f"o_w >= {width.out}"] * bool(width.out % WIDTH)
+    lines += [f"if ({' || '.join(tests)}) return;"] if tests else []
+    where = f"o_h * {width.out} + o_w"
+    lines.append(f"const int position = {f'(o_d * {height.out} + o_h) * {width.out} + o_w' if depth.out > 1 else where};")
+    rows = str(min(ROWS, found.outputs))
+    if found.outputs % ROWS and plan.row_blocks > 1:
+        lines.append(f"const int rows = {found.outputs} - row0 < {ROWS} ? {found.outputs} - row0 : {ROWS};")
+        rows = "rows"
+    inner = [f"const int channel = {'row0 + ' if plan.row_blocks > 1 else ''}row;"]
+    inner.append(f"const float value = memory[row * {plan.pitch} + place]{' + bias[channel]' if found.bias else ''};")
+    inner += work.tail.statements(CUDA, ["image", "channel", "position"], "value")
+    return [*lines, "#pragma unroll 4", f"for (int row = threadIdx.x / 128; row < {rows}; row += 2) {{", *indented(inner), "}"]

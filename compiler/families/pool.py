@@ -1,0 +1,391 @@
+"""Pools over windows in one to three dimensions: maximum, mean, adaptive. Windows may overlap, be padded, dilated, cut off at the border.
+
+One GPU thread computes a strip of outputs that lie below one another: what it found across an input row serves every window that the row is
+part of. Reads along a row are coalesced, overlap between threads is left to the first-level cache.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from compiler.families.family import NAME, Cost, Match, Printed, Setting, Work, plain_cost
+from compiler.graph.ir import FLOATS, Argument, product
+from compiler.graph.network import Network, plain
+from compiler.graph.reductions import reduction, short
+from compiler.kernel.builder import Refused
+from compiler.kernel.expressions import CPP, CUDA, POINTED, widened
+from verifier.graph import Node
+
+AXES = ("d", "h", "w")
+UNROLLED = 96  # loads of a thread that are unrolled
+KINDS = {f"{kind}_pool{rank}d": (kind, rank) for kind in ("max", "avg", "adaptive_avg") for rank in (1, 2, 3)}
+
+
+@dataclass(frozen=True)
+class Window:
+    """Sizes over (depth, height, width); what an operator has not is 1."""
+
+    mean: bool
+    adaptive: bool
+    rank: int
+    planes: int
+    size: tuple[int, int, int]  # of the input
+    out: tuple[int, int, int]
+    kernel: tuple[int, int, int]
+    stride: tuple[int, int, int]
+    padding: tuple[int, int, int]
+    dilation: tuple[int, int, int]
+    counts_padding: bool = True
+    divisor: int | None = None
+
+    def reach(self, axis: int) -> int:
+        return (self.kernel[axis] - 1) * self.dilation[axis] + 1
+
+    def inside(self, axis: int) -> bool:
+        """Whether every window lies within the input along `axis`."""
+        return self.adaptive or self.padding[axis] == 0 and (self.out[axis] - 1) * self.stride[axis] + self.reach(axis) <= self.size[axis]
+
+    @property
+    def loads(self) -> float:
+        """How often an input is read, on average."""
+        return product(self.out) * product(self.kernel) / product(self.size)
+
+
+class Pool:
+    name = "pool"
+    strategies = ("own-pool", "fuse-pointwise")
+    devices = ("cuda", "cpu")
+
+    def match(self, network: Network, node: Node, setting: Setting) -> Match | None:
+        found = KINDS.get(short(node))
+        if found is None or reduction(network, node) is not None:  # windows side by side are a row reduction of the IR
+            return None
+        value = node.args[0]["ref"]
+        spec = network.spec(value)
+        if spec.dtype not in FLOATS:
+            raise Refused(f"a pool of {spec.dtype} is left to PyTorch")
+        layout = network.layouts[value]
+        if not layout.contiguous or layout.offset:
+            raise Refused("a pool of a view with gaps is left to PyTorch")
+        window = read_window(node, spec.shape, *found)
+        lead = len(spec.shape) - found[1]
+        groups = (lead, *(1,) * found[1])
+        return Match(
+            family=self.name, anchor=node.name, members=(node.name,), value=node.name, reads=(value,), groups=groups, detail=window,
+            prologue=(value,) if layout.base == value else (), prologue_groups=groups, recompute=window.loads, reserved=RESERVED,
+        )  # fmt: skip
+
+    def cost(self, work: Work) -> Cost:
+        window: Window = work.detail
+        return plain_cost(work, window.planes * product(window.out) * product(window.kernel))
+
+    def knobs(self, work: Work) -> dict[str, tuple[tuple[int, ...], int]]:
+        if work.setting.figures.kind == "cpu":
+            return {}
+        found = {"block": ((64, 128, 256, 512), work.knob("block", 256))}
+        if not work.detail.adaptive and work.detail.out[1] > 1:
+            found["strip"] = ((1, 2, 4, 8), strip_of(work))
+        return found
+
+    def print_cuda(self, work: Work) -> Printed:
+        window: Window = work.detail
+        strip, threads = strip_of(work), work.knob("block", 256)
+        strips = -(-window.out[1] // strip)
+        total = window.planes * window.out[0] * strips * window.out[2]
+        kind = "long" if total >= 2**31 - threads else "int"
+        body = Body(work, CUDA, strip)
+        lines = [
+            f"const {kind} at = ({kind})blockIdx.x * {threads} + threadIdx.x;",
+            *([f"if (at >= {total}) return;"] if total % threads else []),
+            f"const int w = at % {window.out[2]};" if window.out[1] * window.out[0] > 1 or window.planes > 1 else "const int w = at;",
+        ]
+        step = window.out[2]
+        if window.rank > 1:
+            lines.append(f"const int h = at / {step} % {strips}{f' * {strip}' if strip > 1 else ''};")
+            step *= strips
+        if window.rank > 2:
+            lines.append(f"const int d = at / {step} % {window.out[0]};")
+            step *= window.out[0]
+        lines += [f"const int plane = at / {step};", *body.lines()]
+        arguments = work.arguments(("x", work.match.reads[0]))
+        grid = -(-total // threads)
+        source = one_kernel(lines, arguments, grid, threads)
+        below = f", {strip} outputs below one another a thread" if strip > 1 else ", one output a thread"
+        return Printed(source, arguments, comment=[f"{describe(window)}; {grid} blocks of {threads} threads{below}."])
+
+    def print_cpp(self, work: Work) -> Printed:
+        window: Window = work.detail
+        arguments = work.arguments(("x", work.match.reads[0]))
+        rows = window.planes * window.out[0] * window.out[1]
+        lines = ["#pragma omp parallel for schedule(static)", f"for (long row = 0; row < {rows}; ++row) {{"]
+        step = 1
+        if window.rank > 1:
+            lines.append(f"    const int h = row % {window.out[1]};")
+            step = window.out[1]
+        if window.rank > 2:
+            lines.append(f"    const int d = row / {step} % {window.out[0]};")
+            step *= window.out[0]
+        lines.append(f"    const int plane = row / {step};" if step > 1 else "    const int plane = row;")
+        lines.append(f"    for (int w = 0; w < {window.out[2]}; ++w) {{")
+        lines += [f"        {line}" for line in Body(work, CPP, 1).lines() if not line.startswith("#")]
+        lines += ["    }", "}"]
+        source = "\n".join(
+            [
+                f'extern "C" void {NAME}({parameters(arguments, "__restrict")}) {{',
+                *(f"    {line}" if not line.startswith("#") else line for line in lines),
+                "}",
+                "",
+            ]
+        )
+        return Printed(source, arguments, comment=[f"{describe(window)}; rows of outputs over threads."])
+
+
+RESERVED = ("x", "image", "plane", "at", "row", "begin", "d", "h", "w", "z", "y", "v", "best", "across", "mean", "counted", "below", "o",
+            *(f"{name}_{end}" for name in AXES for end in ("first", "end", "at", "k")))  # fmt: skip
+
+
+class Body:
+    """The loops over a window, for the output at (plane, d, h, w) and the `strip - 1` below it."""
+
+    def __init__(self, work: Work, functions: dict[str, str], strip: int):
+        self.work, self.functions, self.strip = work, functions, strip
+        self.window: Window = work.detail
+        self.value = work.match.reads[0]
+        self.prologue = work.prologues.get(self.value)
+        self.stored = work.network.spec(self.value).dtype
+        self.depth, self.found = 0, []
+
+    def put(self, line: str) -> None:
+        self.found.append(line if line.startswith("#") else "    " * self.depth + line)
+
+    def open(self, line: str) -> None:
+        self.put(line + " {")
+        self.depth += 1
+
+    def close(self) -> None:
+        self.depth -= 1
+        self.put("}")
+
+    def lines(self) -> list[str]:
+        window, strip = self.window, self.strip
+        start = "0.0f" if window.mean else "-INFINITY"
+        if self.prologue is None:
+            self.put(f"const {POINTED[self.stored]}* image = x + (long)plane * {product(window.size)};")
+        for axis in range(3 - window.rank, 3) if window.adaptive else ():
+            name, size, out = AXES[axis], window.size[axis], window.out[axis]
+            wide = "(long)" if (size + 1) * out >= 2**31 else ""
+            self.put(f"const int {name}_first = {wide}{name} * {size} / {out}, {name}_end = ({wide}({name} + 1) * {size} + {out - 1}) / {out};")
+        if window.rank > 1:
+            self.put(f"float best[{strip}];" if strip > 1 else f"float best = {start};")
+        if strip > 1:
+            self.put(f"for (int o = 0; o < {strip}; ++o) best[o] = {start};")
+        opened = self.axis(0) if window.rank > 2 else 0
+        opened += self.axis(1, strip) if window.rank > 1 else 0
+        row = "across" if window.rank > 1 else "best"
+        self.put(f"float {row} = {start};")
+        if window.rank == 1 and self.functions is CUDA and self.tests(2):  # almost every window lies within its line: no element of it is tested
+            self.put(f"const int begin = {self.begin(2)};")
+            self.open(f"if (begin >= 0 && begin <= {window.size[2] - window.reach(2)})")
+            self.walk(row, guarded=False)
+            self.depth -= 1
+            self.open("} else")
+            self.walk(row)
+            self.close()
+        else:
+            self.walk(row)
+        if window.rank == 1:
+            pass  # the row is the whole window
+        elif strip == 1:
+            self.join("best", "across")
+        else:
+            self.put("#pragma unroll")
+            self.open(f"for (int o = 0; o < {strip}; ++o)")
+            step = window.stride[1]
+            self.put(f"const int below = h_k - o * {step};" if step > 1 else "const int below = h_k - o;")
+            dilated = f" && below % {window.dilation[1]} == 0" if window.dilation[1] > 1 else ""
+            self.open(f"if (below >= 0 && below < {window.reach(1)}{dilated})")
+            self.join("best[o]", "across")
+            self.close()
+            self.close()
+        for _ in range(opened):
+            self.close()
+        self.finish()
+        return self.found
+
+    def walk(self, row: str, guarded: bool = True) -> None:
+        """The loop along the width."""
+        across = self.axis(2, guarded=guarded)
+        self.load()
+        self.join(row, "v")
+        for _ in range(across):
+            self.close()
+
+    def begin(self, axis: int) -> str:
+        """Where the window begins."""
+        window, name = self.window, AXES[axis]
+        scaled = f"{name} * {window.stride[axis]}" if window.stride[axis] > 1 else name
+        return scaled + (f" - {window.padding[axis]}" if window.padding[axis] else "")
+
+    def tests(self, axis: int, strip: int = 1) -> list[str]:
+        """Conditions under which an element of the window is one of the image's."""
+        window, name = self.window, AXES[axis]
+        if window.adaptive:
+            return []
+        furthest = (-(-window.out[axis] // strip) * strip - 1) * window.stride[axis] - window.padding[axis] + window.reach(axis)
+        below, beyond = bool(window.padding[axis]), furthest > window.size[axis]
+        return [f"{name}_at >= 0"] * below + [f"{name}_at < {window.size[axis]}"] * beyond
+
+    def axis(self, axis: int, strip: int = 1, guarded: bool = True) -> int:
+        """Opens the loop over the window along `axis`; returns how many braces it opened."""
+        window, name = self.window, AXES[axis]
+        if window.adaptive:
+            self.open(f"for (int {name}_at = {name}_first; {name}_at < {name}_end; ++{name}_at)")
+            return 1
+        dilation = window.dilation[axis]
+        steps = window.kernel[axis] if strip == 1 else (strip - 1) * window.stride[axis] + window.reach(axis)
+        total = product(window.kernel[axis:])
+        if total <= UNROLLED:
+            self.put("#pragma unroll")
+        self.open(f"for (int {name}_k = 0; {name}_k < {steps}; ++{name}_k)")
+        along = f"{name}_k * {dilation}" if dilation > 1 and strip == 1 else f"{name}_k"
+        self.put(f"const int {name}_at = {self.begin(axis)} + {along};")
+        tests = self.tests(axis, strip) if guarded else []
+        if tests:
+            self.open(f"if ({' && '.join(tests)})")
+        return 1 + bool(tests)
+
+    def load(self) -> None:
+        window = self.window
+        at = [f"{AXES[axis]}_at" for axis in range(3 - window.rank, 3)]
+        if self.prologue is not None:
+            for line in self.prologue.statements(self.functions, ["plane", *at], "v"):
+                self.put(line)
+            return
+        where, step = [], 1
+        for axis in range(2, 2 - window.rank, -1):
+            where.insert(0, f"{AXES[axis]}_at" + (f" * {step}" if step > 1 else ""))
+            step *= window.size[axis]
+        wide = "(long)" if product(window.size) >= 2**31 else ""
+        element = f"image[{wide}{' + '.join(where)}]"
+        self.put(f"const float v = {widened(element, self.stored)};")
+
+    def join(self, into: str, value: str) -> None:
+        if self.window.mean:
+            self.put(f"{into} += {value};")
+        else:
+            self.put(f"{into} = {value} > {into} || {value} != {value} ? {value} : {into};")
+
+    def finish(self) -> None:
+        """Divides means, then computes and stores what follows from them."""
+        window, strip = self.window, self.strip
+        if strip > 1:
+            self.put("#pragma unroll")
+            self.open(f"for (int o = 0; o < {strip}; ++o)")
+            if window.out[1] % strip:
+                self.put(f"if (h + o >= {window.out[1]}) break;")
+        best = "best[o]" if strip > 1 else "best"
+        row = "(h + o)" if strip > 1 else "h"
+        if window.mean:
+            divisor = self.divisor(row)
+            if divisor.startswith("const"):
+                self.put(divisor)
+                divisor = "counted"
+            self.put(f"const float mean = {best} / {divisor};")
+            best = "mean"
+        names = {"d": "d", "h": row, "w": "w"}
+        texts = ["plane", *(names[AXES[axis]] for axis in range(3 - window.rank, 3))]
+        for line in self.work.tail.statements(self.functions, texts, best):
+            self.put(line)
+        if strip > 1:
+            self.close()
+
+    def divisor(self, row: str) -> str:
+        """A number, or the declaration of `counted`."""
+        window = self.window
+        if window.divisor:
+            return f"{window.divisor}.0f"
+        axes = range(3 - window.rank, 3)
+        if window.adaptive:
+            return f"const float counted = {' * '.join(f'(float)({AXES[a]}_end - {AXES[a]}_first)' for a in axes)};"
+        terms = []
+        for axis in axes:
+            kernel, stride, padding, size = window.kernel[axis], window.stride[axis], window.padding[axis], window.size[axis]
+            pads = padding if window.counts_padding else 0
+            last = (window.out[axis] - 1) * stride - padding + kernel
+            if (window.counts_padding or padding == 0) and last <= size + pads:
+                terms.append(str(kernel))
+                continue
+            name = row if axis == 1 else AXES[axis]
+            first = f"{name} * {stride}" + (f" - {padding}" if padding else "")
+            first = first if window.counts_padding or padding == 0 else f"({first} > 0 ? {first} : 0)"
+            until = f"{name} * {stride} + {kernel - padding}"
+            terms.append(f"(({until} < {size + pads} ? {until} : {size + pads}) - ({first}))")
+        if all(term.isdigit() for term in terms):
+            return f"{product(int(term) for term in terms)}.0f"
+        return f"const float counted = (float)({' * '.join(terms)});"
+
+
+def strip_of(work: Work) -> int:
+    window: Window = work.detail
+    if window.adaptive or window.out[1] == 1:
+        return 1
+    overlaps = window.reach(1) > window.stride[1]
+    return work.knob("strip", 4 if overlaps and product(window.kernel[1:]) <= 25 else 1)
+
+
+def read_window(node: Node, shape: tuple[int, ...], kind: str, rank: int) -> Window:
+    args = [plain(a) for a in node.args[1:]]
+    out = node.outputs[0].shape
+    size = three(shape[-rank:], rank)
+    common: dict[str, Any] = {"rank": rank, "planes": product(shape[:-rank]), "size": size, "out": three(out[-rank:], rank)}
+    if kind == "adaptive_avg":
+        kernel = tuple(-(-a // b) + (a % b > 0) for a, b in zip(size, common["out"], strict=True))
+        return Window(mean=True, adaptive=True, kernel=kernel, stride=kernel, padding=(0, 0, 0), dilation=(1, 1, 1), **common)
+    args += [None] * 6
+    kernel = three(args[0], rank)
+    stride = three(args[1], rank) if args[1] else kernel
+    padding = three(args[2] or 0, rank, 0)
+    if kind == "max":
+        return Window(mean=False, adaptive=False, kernel=kernel, stride=stride, padding=padding, dilation=three(args[3] or 1, rank), **common)
+    return Window(
+        mean=True, adaptive=False, kernel=kernel, stride=stride, padding=padding, dilation=(1, 1, 1),
+        counts_padding=args[4] is not False, divisor=args[5], **common,
+    )  # fmt: skip
+
+
+def three(value: Any, rank: int, fill: int = 1) -> tuple[int, int, int]:
+    values = [value] * rank if isinstance(value, int) else list(value) * (rank if len(value) == 1 else 1)
+    return tuple([fill] * (3 - rank) + values)
+
+
+def describe(window: Window) -> str:
+    over = "x".join(map(str, window.kernel[3 - window.rank :]))
+    if window.adaptive:
+        return f"windows of about {over}"
+    step, pad, dilation = (values[3 - window.rank :] for values in (window.stride, window.padding, window.dilation))
+    parts = [f"windows of {over} by steps of {'x'.join(map(str, step))}"]
+    parts += [f"padded by {'x'.join(map(str, pad))}"] if any(pad) else []
+    parts += [f"dilated by {'x'.join(map(str, dilation))}"] if product(dilation) > 1 else []
+    return ", ".join(parts)
+
+
+def parameters(arguments: list[Argument], restrict: str) -> str:
+    return ", ".join(f"{'' if a.written else 'const '}{POINTED[a.dtype]}* {restrict} {a.name}" for a in arguments)
+
+
+def one_kernel(lines: list[str], arguments: list[Argument], grid: int, threads: int) -> str:
+    """A kernel of `lines` and its launcher."""
+    taken = parameters(arguments, "__restrict__")
+    return "\n".join(
+        [
+            f"__global__ void __launch_bounds__({threads}) {NAME}_kernel({taken}) {{",
+            *(line if line.startswith("#") else f"    {line}" for line in lines),
+            "}",
+            f'extern "C" int {NAME}({taken}, void* stream) {{',
+            f"    {NAME}_kernel<<<{grid}, {threads}, 0, (cudaStream_t)stream>>>({', '.join(a.name for a in arguments)});",
+            "    return (int)cudaGetLastError();",
+            "}",
+            "",
+        ]
+    )

@@ -1,0 +1,105 @@
+"""The printed kernel of a product: its launcher, what a family says of its operands, and the kernel that adds up the parts of a cut depth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from compiler.families.family import Work
+from compiler.families.product import warpgroup
+from compiler.families.product.tensor_cores import Product, shared_bytes, split_of, tile_of, tile_position, tile_type
+
+RESIDENT = 2  # blocks that can share a multiprocessor where registers allow it
+
+
+@dataclass
+class Printing:
+    """What a family gives for its product: `load_a` and `load_b` are the statements that start the copies of one stage of an operand (they see `step`
+    and `to_a`, or `to_b`), `setup` the declarations before them, `tail` the statements for one element, in which `row` and `column` are known and
+    `value` is the sum."""
+
+    parameters: str  # of the kernel and the launcher
+    names: str
+    setup: list[str]
+    load_a: list[str]
+    load_b: list[str]
+    columns: list[str]  # declarations of what the tail needs of a column, once a thread
+    rows: list[str]  # of a row, once an element
+    tail: list[str]  # over `value`
+    steps: str = ""  # of the depth, where they differ from block to block
+    elements: str = ""  # the position of an element in scratch memory: "(batch * 64 + row) * 32 + column", of type long if there are that many
+
+
+def kernel_source(name: str, work: Work, product: Product, printing: Printing) -> str:
+    """The kernel, its finishing kernel where the depth is cut, and the launcher."""
+    tile, split = tile_of(work, product), split_of(work, product)
+    down, across = -(-product.rows // tile.rows), -(-product.columns // tile.columns)
+    steps = -(-product.steps // split)
+    kind = tile_type(work, product, tile)
+    scratch = ", float* __restrict__ scratch" if split > 1 else ""
+    resident = 1 if tile.group or tile.warp_rows * tile.warp_columns > 1024 else RESIDENT  # without a number the compiler may aim at more, and spill
+    lines = [f"__global__ void __launch_bounds__({tile.threads}, {resident}) {name}_kernel({printing.parameters}{scratch}) {{"]
+    lines += ["    extern __shared__ __align__(16) float memory[];", f"    {kind} tile;"]
+    body = [*tile_position(product, tile), *product.batch(), *printing.setup]
+    count = printing.steps or str(product.steps)
+    if split > 1:
+        body.append(f"const int first = blockIdx.z * {steps}, last = first + {steps} < {count} ? first + {steps} : {count};")
+    count = "last - first" if split > 1 else count
+    moved = ["    step += first;"] if split > 1 else []
+    load_a, load_b = ([f"    {line}" for line in lines] for lines in (printing.load_a, printing.load_b))
+    if tile.group:
+        body += [f"if (threadIdx.x < {tile.loaders}) {{", f"    registers_give<{warpgroup.REGISTERS[0]}>();"]
+        loads = [
+            f"tile.bring(memory, {count}, [&](float* to_a, int step) {{",
+            *moved,
+            *load_a,
+            "}, [&](float* to_b, int step) {",
+            *moved,
+            *load_b,
+            "});",
+        ]
+        body += [*(f"    {line}" for line in loads), "    return;", "}"]
+        body += [f"registers_take<{warpgroup.REGISTERS[1]}>();", f"tile.multiply(memory, {count});"]
+    else:
+        body += [f"tile.run(memory, {count}, [&](float* to_a, float* to_b, int step) {{", *moved, *load_a, *load_b, "});"]
+    body += ["tile.put(memory);", f"const int column = column0 + threadIdx.x % {tile.columns};"]
+    if product.columns % tile.columns:
+        body.append(f"if (column >= {product.columns}) return;")
+    body += printing.columns if split == 1 else []
+    end = f"row0 + {tile.rows}"
+    if product.rows % tile.rows:
+        body.append(f"const int end = {end} < {product.rows} ? {end} : {product.rows};")
+        end = "end"
+    thread = f"(threadIdx.x - {tile.loaders})" if tile.group else "threadIdx.x"
+    body.append(f"for (int row = row0 + {thread} / {tile.columns}; row < {end}; row += {tile.writers // tile.columns or 1}) {{")
+    body.append(f"    const float value = memory[(row - row0) * {tile.columns + 8} + threadIdx.x % {tile.columns}];")
+    total = product.rows * product.columns * product.batches
+    if split > 1:
+        wide = "(long)" if total * split >= 2**31 else ""
+        body.append(f"    scratch[{wide}blockIdx.z * {total} + {printing.elements}] = value;")
+    else:
+        body += [f"    {line}" for line in [*printing.rows, *printing.tail]]
+    body.append("}")
+    lines += [*(f"    {line}" for line in body), "}"]
+    grid, shared = product.grid(down * across, split), shared_bytes(work, product, tile)
+    launch = [
+        f"cudaFuncSetAttribute({name}_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, {shared});",
+        f"{name}_kernel<<<{grid}, {tile.threads}, {shared}, (cudaStream_t)stream>>>({printing.names}{', scratch' if split > 1 else ''});",
+    ]
+    if split > 1:
+        lines += finish(name, product, printing, split)
+        launch.append(f"{name}_finish<<<{-(-total // 256)}, 256, 0, (cudaStream_t)stream>>>({printing.names}, scratch);")
+    lines.append(f'extern "C" int {name}({printing.parameters}{scratch}, void* stream) {{')
+    return "\n".join([*lines, *(f"    {line}" for line in launch), "    return (int)cudaGetLastError();", "}", ""])
+
+
+def finish(name: str, product: Product, printing: Printing, split: int) -> list[str]:
+    """The kernel that adds up the parts of the depth, in their order, and goes on with the tail."""
+    total = product.rows * product.columns * product.batches
+    kind = "long" if total * split >= 2**31 else "int"
+    body = [f"const {kind} at = ({kind})blockIdx.x * 256 + threadIdx.x;", *([f"if (at >= {total}) return;"] if total % 256 else [])]
+    body.append(f"const int column = at % {product.columns}, row = at / {product.columns}{f' % {product.rows}' if product.batches > 1 else ''};")
+    body += [f"const int batch = at / {product.rows * product.columns};"] if product.batches > 1 else []
+    body += [*printing.columns, *printing.rows, "float value = 0.0f;"]
+    body += [f"for (int part = 0; part < {split}; ++part) value += scratch[part * ({kind}){total} + at];", *printing.tail]
+    return [f"__global__ void __launch_bounds__(256) {name}_finish({printing.parameters}, const float* __restrict__ scratch) {{",
+            *(f"    {line}" for line in body), "}"]  # fmt: skip

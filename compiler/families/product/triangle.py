@@ -1,0 +1,64 @@
+"""Products of which only a triangle is kept: tiles that lie wholly in the part of zeros take no step of the depth.
+
+`triu(a @ b)` and `tril(a @ b)` set the other part to zero whatever the product is there, so leaving it out is exact. What is not known, and not used:
+whether the operands are triangles themselves.
+"""
+
+from __future__ import annotations
+
+from compiler.families.family import Work
+from compiler.families.product.tensor_cores import Product, Tile
+from compiler.graph.network import plain
+from compiler.graph.reductions import short
+from verifier.graph import Node
+
+
+def triangle_of(work: Work, rows: int) -> Node | None:
+    """The operator that cuts a triangle from the product, if nothing else reads the product. `rows` of the matrix that it cuts."""
+    network, value = work.network, work.match.value
+    users = network.users[value]
+    if len(users) != 1 or network.escapes(value) or work.tail.kernel.arguments[work.tail.result].written:
+        return None
+    node = network.nodes[users[0]]
+    return node if short(node) in ("triu", "tril") and network.spec(value).shape[-2] == rows else None
+
+
+def kept_share(work: Work, rows: int, columns: int) -> float:
+    """Of the elements, those in the triangle."""
+    node = triangle_of(work, rows)
+    if node is None:
+        return 1.0
+    diagonal = _diagonal(node)
+    kept = sum(max(0, min(columns, columns - row - diagonal)) for row in range(rows))
+    return kept / (rows * columns) if short(node) == "triu" else 1 - (kept - _on(diagonal, rows, columns)) / (rows * columns)
+
+
+def zeros(work: Work, product: Product, tile: Tile, columns: list[str], tail: list[str]) -> list[str]:
+    """Statements that finish a tile of zeros at (`row0`, `column0`) before anything is loaded; none where there is no such tile."""
+    node = triangle_of(work, product.rows)
+    if node is None:
+        return []
+    diagonal = _diagonal(node)
+    above = f"column0 + {tile.columns - 1} - row0 < {diagonal}"  # kept where column - row >= diagonal
+    nothing = above if short(node) == "triu" else f"column0 - row0 - {tile.rows - 1} > {diagonal}"
+    partly = product.rows % tile.rows or product.columns % tile.columns
+    lines = [f"const int row = row0 + at / {tile.columns}, column = column0 + at % {tile.columns};"]
+    lines += [f"if (row >= {product.rows} || column >= {product.columns}) continue;"] if partly else []
+    lines += [*columns, "const float value = 0.0f;", *tail]
+    return [
+        f"if ({nothing}) {{  // a tile of zeros",
+        f"    for (int at = threadIdx.x; at < {tile.rows * tile.columns}; at += {tile.threads}) {{",
+        *(f"        {line}" for line in lines),
+        "    }",
+        "    return;",
+        "}",
+    ]
+
+
+def _diagonal(node: Node) -> int:
+    return plain(node.args[1]) if len(node.args) > 1 else 0
+
+
+def _on(diagonal: int, rows: int, columns: int) -> int:
+    """Elements of a diagonal."""
+    return max(0, min(rows, columns - diagonal) - max(0, -diagonal))

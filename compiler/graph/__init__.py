@@ -1,0 +1,1 @@
+"""A captured graph, rewritten and laid out; kernels as data."""

@@ -1,0 +1,316 @@
+"""Averages of convolutions: identities of algebra, exact over the reals for every input, that take most of a convolution away.
+
+- The mean over whole axes of the result: every tap of the window sees one range of the image along such an axis, so the mean is the sum of these
+  ranges times the taps. The sum over all positions serves all taps; from those that do not see the border, the border is taken away.
+- Means over windows of the result (an average pool without padding): each is a mean of shifted windows over the image, which is one convolution by a
+  larger window, with the stride of the pool.
+
+A convolution is a transposed one too. Sums of weights are made once, in double precision, like other packed weights. Types of 16 bits have only the
+second, without scalings: what rounding the larger window's taps costs is what rounding the convolution's result did.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import product as combinations
+from math import prod
+from typing import Any
+
+from compiler.graph.algebra import Specs, dims_of, is_scaling
+from compiler.graph.ir import HALVES
+from compiler.graph.layout import contiguous_strides
+from compiler.graph.values import plain, refs
+from verifier.graph import Node
+from verifier.task import TensorSpec
+
+CONVOLUTIONS = {f"aten.conv{rank}d.default": (False, rank) for rank in (1, 2, 3)}
+CONVOLUTIONS |= {f"aten.conv_transpose{rank}d.{'default' if rank == 1 else 'input'}": (True, rank) for rank in (1, 2, 3)}
+POOLS = {f"aten.avg_pool{rank}d.default": rank for rank in (1, 2, 3)}
+OF_WEIGHTS = "stitch.of_weights"  # a tensor made once: args[0] are the weights, kwargs["code"] is Python over {0} and `device`
+MOST_BLOCKS = 9  # sums over parts of an image: beyond that the convolution is not worth taking apart
+BORDER = 8  # a part that is taken away is at most 1/8 of the axis: less would cancel too much
+
+Range = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Window:
+    """A convolution along one axis."""
+
+    size: int
+    out: int
+    kernel: int
+    stride: int
+    padding: int
+    dilation: int
+    extra: int = 0  # output_padding
+
+
+@dataclass(frozen=True)
+class Convolution:
+    node: Node
+    transposed: bool
+    image: Any
+    weight: str
+    bias: Any
+    axes: tuple[Window, ...]
+    outputs: int
+
+    @property
+    def rank(self) -> int:
+        return len(self.axes)
+
+
+def averages(nodes: list[Node], results: set[str], specs: Specs, weights: set[str]) -> tuple[list[Node], list[str]]:
+    """The nodes, and for each identity that was used a sentence. `specs`: of every value; `weights`: parameters and buffers that stay as they are."""
+    readers: dict[str, int] = {}
+    for node in nodes:
+        for name in refs([node.args, list(node.kwargs.values())]):
+            readers[name] = readers.get(name, 0) + 1
+    by_name = {node.name: node for node in nodes}
+    found: list[Node] = []
+    notes: dict[str, None] = {}
+    for node in nodes:
+        made = None
+        if node.op == "aten.mean.dim" or node.op in POOLS:
+            chain = steps_from(node, by_name, readers, results, specs)
+            convolution = read(chain[0], specs, weights, node.outputs[0].dtype) if chain else None
+            if convolution is not None:
+                made = (means if node.op == "aten.mean.dim" else windows)(node, convolution, chain[1:], specs)
+        if made is None:
+            found.append(node)
+            continue
+        kind = "the mean of a convolution over whole axes is computed from sums of its image and of its taps"
+        kind = kind if node.op == "aten.mean.dim" else "an average pool of a convolution is computed as a convolution by larger windows"
+        notes[kind] = None
+        found += made
+    return found, list(notes)
+
+
+def steps_from(node: Node, by_name: dict[str, Node], readers: dict[str, int], results: set[str], specs: Specs) -> list[Node] | None:
+    """[convolution, scalings ...] where `node` averages that, and nothing else reads what lies between."""
+    dtype = node.outputs[0].dtype
+    if node.kwargs.get("dtype") or (dtype != "float32" and (dtype not in HALVES or node.op not in POOLS)):
+        return None
+    chain: list[Node] = []
+    name = node.args[0]["ref"]
+    while True:
+        maker = by_name.get(name)
+        if maker is None or readers[name] != 1 or name in results or specs[name].dtype != dtype:
+            return None
+        chain.insert(0, maker)
+        if maker.op in CONVOLUTIONS:
+            return chain
+        if dtype != "float32" or not isinstance(maker.args[0], dict) or maker.kwargs or not (is_scaling(maker) or by_one_element(maker, specs)):
+            return None
+        name = maker.args[0]["ref"]
+
+
+def by_one_element(node: Node, specs: Specs) -> bool:
+    """A multiplication or division by a tensor of one element."""
+    if node.op not in ("aten.mul.Tensor", "aten.div.Tensor") or not isinstance(node.args[1], dict) or "ref" not in node.args[1]:
+        return False
+    spec = specs[node.args[1]["ref"]]
+    return prod(spec.shape) == 1 and len(spec.shape) <= len(node.outputs[0].shape) and spec.dtype == "float32"
+
+
+def read(node: Node, specs: Specs, weights: set[str], dtype: str = "float32") -> Convolution | None:
+    transposed, rank = CONVOLUTIONS[node.op]
+    args: list[Any] = [*node.args, *[None] * (8 - len(node.args))]
+    image, weight, bias = args[:3]
+    numbers = [plain(argument) for argument in args[3:8]]
+    stride, padding, dilation = numbers[0], numbers[1], numbers[4] if transposed else numbers[2]
+    shape, taps, out = specs[image["ref"]].shape, specs[weight["ref"]].shape, node.outputs[0].shape
+    if isinstance(padding, str) or (numbers[3] or 1) != 1 or weight["ref"] not in weights or len(shape) != rank + 2 or prod(out) == 0:
+        return None
+    values = [image["ref"], weight["ref"], *([bias["ref"]] if bias else [])]
+    if any(specs[name].dtype != dtype for name in values):
+        return None
+    along = (_each(value, rank, least) for value, least in ((stride, 1), (padding, 0), (dilation, 1)))
+    spread = zip(shape[2:], out[2:], taps[2:], *along, strict=True)
+    extra = _each(numbers[2] if transposed else 0, rank, 0)
+    axes = tuple(Window(*sizes, more) for sizes, more in zip(spread, extra, strict=True))
+    return Convolution(node, transposed, image, weight["ref"], bias, axes, out[1])
+
+
+def _each(value: Any, rank: int, least: int) -> list[int]:
+    values = [value] if isinstance(value, int) else list(value or [least])
+    return values * rank if len(values) == 1 else values
+
+
+class Nodes:
+    """New nodes in place of `node` and of its type, by suffixes of its name."""
+
+    def __init__(self, node: Node):
+        self.node, self.made = node, []
+
+    def make(self, suffix: str, op: str, args: list[Any], shape: tuple[int, ...], **kwargs: Any) -> dict[str, str]:
+        spec = TensorSpec(shape=shape, dtype=self.node.outputs[0].dtype, stride=contiguous_strides(shape))
+        origin = {"module": self.node.module, "module_class": self.node.module_class, "line": self.node.line}
+        self.made.append(Node(name=f"{self.node.name}_{suffix}", op=op, args=args, kwargs=kwargs, outputs=[spec], **origin))
+        return {"ref": self.made[-1].name}
+
+    def end(self, at: dict[str, str], steps: list[Node], shape: tuple[int, ...]) -> list[Node]:
+        """`at` has gone through the convolution; the scalings follow, and the name and shape of what stood there before."""
+        for number, step in enumerate(steps, start=1):
+            at = self.make(f"scaled_{number}", step.op, [at, *step.args[1:]], shape)
+        wanted = tuple(self.node.outputs[0].shape)
+        op, args = ("aten.alias.default", [at]) if wanted == shape else ("aten.view.default", [at, list(wanted)])
+        return [*self.made, self.node.model_copy(update={"op": op, "args": args, "kwargs": {}})]
+
+
+# -- means over whole axes ------------------------------------------------------------------------------------------------------
+
+
+def means(node: Node, found: Convolution, steps: list[Node], specs: Specs) -> list[Node] | None:
+    dims = dims_of(node, found.rank + 2)
+    if not dims or min(dims) < 2:
+        return None
+    whole = [dim - 2 for dim in dims]
+    parts = [blocks(found.axes[axis], found.transposed) for axis in whole]
+    if any(part is None for part in parts) or prod(len(part) for part in parts) > MOST_BLOCKS:
+        return None
+    rest = [axis for axis in range(found.rank) if axis not in whole]
+    count = prod(found.axes[axis].out for axis in whole)
+    nodes = Nodes(node)
+    images, channels = specs[found.image["ref"]].shape[:2]
+    shape = (images, found.outputs, *(found.axes[axis].out for axis in rest))
+    total = None
+    for number, chosen in enumerate(combinations(*(part.items() for part in parts)), start=1):
+        ranges = {axis: where for axis, (where, _) in zip(whole, chosen, strict=True)}
+        taps = {axis: kept for axis, (_, kept) in zip(whole, chosen, strict=True)}
+        seen = sums(nodes, number, found, ranges, rest, specs)
+        away = sum(where != (0, found.axes[axis].size) for axis, where in ranges.items())
+        text = of_taps(found, taps, -count if away % 2 else count, not rest)
+        size = (found.outputs, channels) if not rest else _weights(found, channels, tuple(found.axes[axis].kernel for axis in rest))
+        weight = nodes.make(f"taps_{number}", OF_WEIGHTS, [{"ref": found.weight}], size, code=text)
+        bias = found.bias if total is None else None
+        if rest:
+            axes = [found.axes[axis] for axis in rest]
+            at = nodes.make(f"part_{number}", *convolve(found.transposed, axes, seen, weight, bias), shape)
+        else:
+            at = nodes.make(f"part_{number}", "aten.linear.default", [seen, weight, *([bias] if bias else [])], shape)
+        total = at if total is None else nodes.make(f"with_{number}", "aten.add.Tensor", [total, at], shape)
+    kept = (images, found.outputs, *(1 if axis in whole else found.axes[axis].out for axis in range(found.rank)))
+    if total is not None and steps and any(len(specs[a["ref"]].shape) > len(shape) for step in steps for a in step.args[1:] if isinstance(a, dict)):
+        total = nodes.make("kept", "aten.view.default", [total, list(kept)], kept)
+        shape = kept
+    return nodes.end(total, steps, shape)
+
+
+def _weights(found: Convolution, channels: int, kernel: tuple[int, ...]) -> tuple[int, ...]:
+    return (channels, found.outputs, *kernel) if found.transposed else (found.outputs, channels, *kernel)
+
+
+def blocks(axis: Window, transposed: bool) -> dict[Range, list[int]] | None:
+    """For each range of the image whose sum is needed, the taps that it counts for: the whole axis for all, and what single taps do not see of it."""
+    whole = (0, axis.size)
+    found: dict[Range, list[int]] = {whole: list(range(axis.kernel))}
+    if not transposed and axis.stride != 1:
+        return None
+    for tap in range(axis.kernel):
+        shift = tap * axis.dilation - axis.padding
+        if transposed:  # input i meets output i * stride + shift
+            low, high = max(0, -(shift // axis.stride)), min(axis.size, (axis.out - 1 - shift) // axis.stride + 1)
+        else:  # output o meets input o + shift
+            low, high = max(0, shift), min(axis.size, axis.out + shift)
+        if max(low, axis.size - high) * BORDER > axis.size:
+            return None
+        for cut in ((0, low), (high, axis.size)):
+            if cut[0] < cut[1]:
+                found.setdefault(cut, []).append(tap)
+    return found
+
+
+def sums(nodes: Nodes, number: int, found: Convolution, ranges: dict[int, Range], rest: list[int], specs: Specs) -> dict[str, str]:
+    """The image summed over a block of positions: (images, channels, what is left of the axes)."""
+    shape = list(specs[found.image["ref"]].shape)
+    at, reduced = found.image, []
+    for axis in sorted(ranges, reverse=True):
+        begin, end = ranges[axis]
+        dim = axis + 2
+        if end - begin == 1:
+            del shape[dim]
+            at = nodes.make(f"line_{number}_{axis}", "aten.select.int", [at, dim, begin], tuple(shape))
+            reduced = [other - 1 for other in reduced]
+            continue
+        if (begin, end) != (0, shape[dim]):
+            shape[dim] = end - begin
+            at = nodes.make(f"slice_{number}_{axis}", "aten.slice.Tensor", [at, dim, begin, end], tuple(shape))
+        reduced.append(dim)
+    left = tuple(size for dim, size in enumerate(shape) if dim not in reduced)
+    if reduced:
+        return nodes.make(f"sum_{number}", "aten.sum.dim_IntList", [at, sorted(reduced), False], left)
+    return nodes.make(f"copy_{number}", "aten.clone.default", [at], left) if rest else at
+
+
+def of_taps(found: Convolution, taps: dict[int, list[int]], divisor: int, turned: bool) -> str:
+    """Python that sums up the taps along the axes that vanish; `turned`: (outputs, channels) is wanted."""
+    text = "{0}.double()"
+    for axis in sorted(taps, reverse=True):
+        if len(taps[axis]) != found.axes[axis].kernel:
+            text += f"[{':, ' * (axis + 2)}{taps[axis]}]"
+        text += f".sum({axis + 2})"
+    text = f"({text} / {divisor}).float()"
+    return f"{text}.t().contiguous()" if turned and found.transposed else text
+
+
+def convolve(transposed: bool, axes: list[Window], image: Any, weight: Any, bias: Any) -> tuple[str, list[Any]]:
+    """Operator and arguments."""
+    rank = len(axes)
+    stride, padding, dilation = ([getattr(axis, name) for axis in axes] for name in ("stride", "padding", "dilation"))
+    if transposed:
+        op = f"aten.conv_transpose{rank}d.{'default' if rank == 1 else 'input'}"
+        return op, [image, weight, bias, stride, padding, [axis.extra for axis in axes], 1, dilation]
+    return f"aten.conv{rank}d.default", [image, weight, bias, stride, padding, dilation, 1]
+
+
+# -- means over windows ---------------------------------------------------------------------------------------------------------
+
+
+def windows(node: Node, found: Convolution, steps: list[Node], specs: Specs) -> list[Node] | None:
+    args = [plain(argument) for argument in [*node.args[1:], *[None] * (7 - len(node.args))]]
+    kernel = _each(args[0], found.rank, 1)
+    stride = _each(args[1], found.rank, 1) if args[1] else kernel
+    if any(_each(args[2], found.rank, 0)) or args[3] or args[5] or POOLS[node.op] != found.rank:  # padded, ceil mode, another divisor
+        return None
+    out = tuple(node.outputs[0].shape[2:])
+    merged = [merge(axis, *numbers, found.transposed) for axis, *numbers in zip(found.axes, kernel, stride, out, strict=True)]
+    if any(one is None for one in merged):
+        return None
+    axes = [axis for axis, _ in merged]
+    before = prod(axis.kernel * (axis.size if found.transposed else axis.out) for axis in found.axes)
+    if prod(axis.kernel * axis.out for axis in axes) > before:
+        return None
+    nodes = Nodes(node)
+    images, channels = specs[found.image["ref"]].shape[:2]
+    text = "{0}.double()" + (".transpose(0, 1)" if found.transposed else "")
+    for dim, (_, matrix) in enumerate(merged, start=2):
+        text = f"torch.tensordot({text}, torch.tensor({matrix}, dtype=torch.float64, device=device), ([{dim}], [1])).movedim(-1, {dim})"
+    size = (found.outputs, channels, *(axis.kernel for axis in axes))
+    weight = nodes.make("taps", OF_WEIGHTS, [{"ref": found.weight}], size, code=f"{text}.to(torch.{node.outputs[0].dtype}).contiguous()")
+    shape = (images, found.outputs, *out)
+    at = nodes.make("convolved", *convolve(False, axes, found.image, weight, found.bias), shape)
+    return nodes.end(at, steps, shape)
+
+
+def merge(axis: Window, kernel: int, stride: int, out: int, transposed: bool) -> tuple[Window, list[list[float]]] | None:
+    """A convolution and the means over windows of its result as one convolution, whose taps are `matrix` times the taps before; along one axis."""
+    if transposed:  # output o meets input i by tap k where o + padding = i * stride + k * dilation
+        if stride % axis.stride:
+            return None
+        meets = [(step + axis.padding - tap * axis.dilation, tap) for step in range(kernel) for tap in range(axis.kernel)]
+        pairs = [(place // axis.stride, tap) for place, tap in meets if place % axis.stride == 0]
+        step = stride // axis.stride
+    else:
+        pairs = [(at * axis.stride + tap * axis.dilation - axis.padding, tap) for at in range(kernel) for tap in range(axis.kernel)]
+        step = stride * axis.stride
+    first, last = min(place for place, _ in pairs), max(place for place, _ in pairs)
+    if first > 0:
+        return None
+    matrix = [[0.0] * axis.kernel for _ in range(last - first + 1)]
+    for place, tap in pairs:
+        matrix[place - first][tap] += 1 / kernel
+    merged = replace(axis, out=out, kernel=len(matrix), stride=step, padding=-first, dilation=1, extra=0)
+    ends = (axis.size - 2 * first - len(matrix)) // step + 1
+    return (merged, matrix) if ends == out else None

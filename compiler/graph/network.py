@@ -1,0 +1,215 @@
+"""A captured graph prepared for compilation: users, layouts of views, dead nodes gone, losses over classes cut into rows and their mean."""
+
+from __future__ import annotations
+
+import math
+
+from compiler.graph import channels_last
+from compiler.graph.algebra import simplify
+from compiler.graph.averaged import OF_WEIGHTS, averages
+from compiler.graph.ir import SIZES
+from compiler.graph.layout import SPLITS, VIEWS, Layout, dense, split, view
+from compiler.graph.loops import roll
+from compiler.graph.rewrites import rewrite
+from compiler.graph.unshuffled import unshuffle
+from compiler.graph.values import plain, refs
+from verifier.graph import Graph, GraphInput, Node
+from verifier.task import TensorSpec
+
+
+def count(spec: TensorSpec) -> int:
+    return math.prod(spec.shape)
+
+
+def size_bytes(spec: TensorSpec) -> int:
+    return count(spec) * SIZES.get(spec.dtype, 8)
+
+
+class Network:
+    """Nodes by name in topological order, with what is known of each value."""
+
+    def __init__(self, graph: Graph, images_last: bool = False):
+        self.graph = graph
+        self.inputs: dict[str, GraphInput] = {entry.name: entry for entry in graph.inputs}
+        self.results = [name for leaf in graph.outputs for name in refs(leaf)]
+        self.results += [*graph.mutations.values(), *graph.mutated_inputs.values()]
+        specs = {node.name: node.outputs[0] for node in graph.nodes if node.outputs} | {
+            entry.name: entry.spec for entry in graph.inputs if entry.spec
+        }
+        nodes = rewrite(roll(graph.nodes, specs, set(self.results)), specs, set(self.results))
+        nodes, self.notes = simplify(nodes, set(self.results), {entry.name: entry.spec for entry in graph.inputs if entry.spec})
+        weights = {entry.name for entry in graph.inputs if entry.kind in ("parameter", "buffer") and entry.target not in graph.mutations}
+        nodes, further = averages(nodes, set(self.results), self._specs(nodes), weights)
+        nodes, steps = unshuffle(nodes, self._specs(nodes), weights)
+        self.notes += [*further, *steps]
+        nodes = push_slices([constant(piece) for node in nodes for piece in self._cut_loss(node)])
+        self.nodes: dict[str, Node] = self._alive(nodes)
+        self.users: dict[str, list[str]] = {name: [] for name in [*self.inputs, *self.nodes]}
+        for node in self.nodes.values():
+            for name in dict.fromkeys(refs([node.args, list(node.kwargs.values())])):
+                self.users[name].append(node.name)
+        self.last = channels_last.values(self) if images_last else set()  # values with their channels innermost
+        self.layouts: dict[str, Layout] = {}
+        for entry in graph.inputs:
+            if entry.spec is not None:
+                self.layouts[entry.name] = dense(entry.name, entry.spec.shape)
+        for node in self.nodes.values():
+            if node.outputs:
+                self.layouts[node.name] = self._layout(node)
+
+    def _specs(self, nodes: list[Node]) -> dict[str, TensorSpec]:
+        return {node.name: node.outputs[0] for node in nodes if node.outputs} | {e.name: e.spec for e in self.graph.inputs if e.spec}
+
+    def of_weights(self, name: str) -> str:
+        """Python over {0} for a value that is made once of weights, and of the weights alone; "" for any other."""
+        node = self.nodes.get(name)
+        return node.kwargs["code"] if node is not None and node.op == OF_WEIGHTS else ""
+
+    def made_once(self, name: str) -> bool:
+        """Whether it is a weight, or made of weights alone, and lies as it is."""
+        own = name in self.inputs and self.inputs[name].kind != "user"
+        return self.layouts[name].base == name and (own or bool(self.of_weights(name)))
+
+    def _alive(self, nodes: list[Node]) -> dict[str, Node]:
+        wanted = set(self.results)
+        kept = []
+        for node in reversed(nodes):
+            if node.name in wanted:
+                kept.append(node)
+                wanted.update(refs([node.args, list(node.kwargs.values())]))
+        return {node.name: node for node in reversed(kept)}
+
+    def _layout(self, node: Node) -> Layout:
+        shape = node.outputs[0].shape
+        source = self.layouts.get(node.args[0]["ref"]) if node.args and isinstance(node.args[0], dict) and "ref" in node.args[0] else None
+        if node.op == "getitem" and (maker := self.nodes.get(node.args[0]["ref"])) is not None and maker.op in SPLITS:
+            found = split(maker.op, self.layouts[maker.args[0]["ref"]], maker.args[1:], node.args[1], shape)
+            return found or dense(node.name, shape)
+        if node.op in VIEWS and source is not None:
+            return view(node.op, source, [plain(a) for a in node.args[1:]], shape) or dense(node.name, shape)
+        return channels_last.layout(node.name, tuple(shape)) if node.name in self.last else dense(node.name, shape)
+
+    def spec(self, name: str) -> TensorSpec:
+        entry = self.inputs.get(name)
+        spec = entry.spec if entry is not None else self.nodes[name].outputs[0]
+        if spec is None:
+            raise KeyError(name)
+        return spec
+
+    def is_view(self, name: str) -> bool:
+        """Shares the memory of another value, so that it costs nothing to make."""
+        layout = self.layouts.get(name)
+        return layout is not None and layout.base != name
+
+    def base(self, name: str) -> str:
+        return self.layouts[name].base if name in self.layouts else name
+
+    def readers(self, name: str) -> set[str]:
+        """Nodes that read the memory of `name`, also through views of it."""
+        found: set[str] = set()
+        for user in self.users[name]:
+            if self.is_view(user) or self.nodes[user].op in SPLITS:
+                found |= self.readers(user)
+            else:
+                found.add(user)
+        return found
+
+    def escapes(self, name: str) -> bool:
+        """Whether `name`, or a view of it, leaves forward: as an output or as new state."""
+        if name in self.results:
+            return True
+        return any(self.escapes(user) for user in self.users[name] if self.is_view(user) or self.nodes[user].op in SPLITS)
+
+    def _cut_loss(self, node: Node) -> list[Node]:
+        """Cross entropy over (rows, classes) with class indices becomes a loss a row and the mean or sum of the losses that count."""
+        if node.op != "aten.cross_entropy_loss.default":
+            return [node]
+        args = [*node.args, *[None] * (6 - len(node.args))]
+        logits, target, weight = args[0], args[1], args[2]
+        reduction = 1 if args[3] is None else args[3]
+        ignored = -100 if args[4] is None else args[4]
+        specs = {n.name: n.outputs[0] for n in self.graph.nodes if n.outputs} | {i.name: i.spec for i in self.graph.inputs if i.spec}
+        shape, index = specs[logits["ref"]].shape, specs[target["ref"]]
+        if weight is not None or args[5] or len(shape) != 2 or index.dtype != "int64" or index.shape != shape[:1]:
+            return [node]
+        name, rows = node.name, (shape[0],)
+        origin = {"module": node.module, "module_class": node.module_class, "line": node.line}
+
+        def make(suffix: str, op: str, args: list, spec: TensorSpec) -> Node:
+            return Node(name=name + suffix, op=op, args=args, outputs=[spec], **origin)
+
+        row_spec, scalar = (TensorSpec(shape=size, dtype=node.outputs[0].dtype) for size in (rows, ()))
+        if reduction == 0:
+            return [make("", "stitch.cross_entropy_rows", [logits, target, ignored], row_spec)]
+        losses = make("_rows", "stitch.cross_entropy_rows", [logits, target, ignored], row_spec)
+        if reduction == 2:
+            return [losses, make("", "aten.sum.default", [{"ref": losses.name}], scalar)]
+        return [losses, make("", "stitch.mean_counted", [{"ref": losses.name}, target, ignored], scalar)]
+
+
+FILLS = {"zeros_like": 0, "ones_like": 1, "new_zeros": 0, "new_ones": 1, "zeros": 0, "ones": 1}
+
+
+def constant(node: Node) -> Node:
+    """A filled tensor takes nothing from the tensor that gave its shape."""
+    name = node.op.split(".")[1] if "." in node.op else ""
+    if name in FILLS:
+        value = FILLS[name]
+    elif name == "full_like":
+        value = node.args[1]
+    elif name == "new_full":
+        value = node.args[2]
+    else:
+        return node
+    spec = node.outputs[0]
+    return node.model_copy(
+        update={"op": "aten.full.default", "args": [list(spec.shape), value], "kwargs": {"dtype": f"torch.{spec.dtype}", "device": "input"}}
+    )
+
+
+SLICEABLE = frozenset(
+    f"aten.{name}" for name in ("add.Tensor", "sub.Tensor", "mul.Tensor", "div.Tensor", "relu.default", "sigmoid.default", "tanh.default")
+)
+
+
+def push_slices(nodes: list[Node]) -> list[Node]:
+    """The pieces of a sum become sums of pieces, where the sum is only ever read in pieces: so they can join the kernels that read them."""
+    users: dict[str, list[Node]] = {}
+    for node in nodes:
+        for name in dict.fromkeys(refs([node.args, list(node.kwargs.values())])):
+            users.setdefault(name, []).append(node)
+    specs = {node.name: node.outputs[0] for node in nodes if node.outputs}
+    result: list[Node] = []
+    moved: dict[str, Node] = {}  # a split whose operand is moved behind it -> that operand
+    for node in nodes:
+        readers = users.get(node.name, [])
+        tensors = [a["ref"] for a in node.args if isinstance(a, dict) and "ref" in a]
+        whole = all(name in specs and specs[name].shape == node.outputs[0].shape for name in tensors) if node.outputs else False
+        if node.op in SLICEABLE and whole and readers and all(r.op in SPLITS and r.args[0] == {"ref": node.name} for r in readers):
+            moved.update({r.name: node for r in readers})
+            continue
+        if node.name in moved:
+            for at, name in enumerate(_tensors(moved[node.name])):
+                result.append(node.model_copy(update={"name": f"{node.name}_of_{at}", "args": [{"ref": name}, *node.args[1:]]}))
+            continue
+        if node.op == "getitem" and node.args[0]["ref"] in moved:
+            split, operand = node.args[0]["ref"], moved[node.args[0]["ref"]]
+            pieces: dict[str, str] = {}
+            for at, name in enumerate(_tensors(operand)):
+                pieces[name] = f"{node.name}_of_{at}"
+                result.append(node.model_copy(update={"name": pieces[name], "args": [{"ref": f"{split}_of_{at}"}, node.args[1]]}))
+            args = [{"ref": pieces[a["ref"]]} if isinstance(a, dict) and "ref" in a else a for a in operand.args]
+            result.append(
+                operand.model_copy(update={"name": node.name, "args": args, "outputs": [node.outputs[0].model_copy(update={"stride": None})]})
+            )
+            specs[node.name] = node.outputs[0]
+            continue
+        result.append(node)
+    return result
+
+
+def _tensors(node: Node) -> list[str]:
+    return list(dict.fromkeys(a["ref"] for a in node.args if isinstance(a, dict) and "ref" in a))
+
+
+__all__ = ["Network", "count", "plain", "push_slices", "refs", "size_bytes"]

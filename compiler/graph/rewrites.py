@@ -1,0 +1,183 @@
+"""Operators said in terms of others that kernels cover, with the same values: done on the list of nodes before anything is planned."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+from compiler.graph.layout import SPLITS, VIEWS, contiguous_strides
+from compiler.graph.values import plain, refs
+from verifier.graph import Node
+from verifier.task import TensorSpec
+
+Specs = dict[str, TensorSpec]  # of every value
+
+
+def rewrite(nodes: list[Node], specs: Specs, results: set[str]) -> list[Node]:
+    """`results`: values that leave forward. Names of the values that others read stay as they are."""
+    read = results.union(*(refs([node.args, list(node.kwargs.values())]) for node in nodes)) if nodes else results
+    items: dict[str, dict[int, str]] = {}  # operator with several results -> those that are read
+    for node in nodes:
+        if node.op == "getitem" and node.name in read:
+            items.setdefault(node.args[0]["ref"], {})[node.args[1]] = node.name
+    viewed = {name for node in nodes if node.op in VIEWS or node.op in SPLITS for name in refs(node.args)} | results
+    found, dropped = [], set()
+    for node in nodes:
+        name = node.op.split(".")[1] if "." in node.op else node.op
+        if node.op in ("aten.max.dim", "aten.min.dim") and set(items.get(node.name, {})) == {0} and node.name not in results:
+            value = items[node.name][0]
+            dims = [[node.args[1]], *node.args[2:3]]
+            found.append(_new(node, f"aten.a{name}.default", [node.args[0], *dims], specs[value], value))
+            dropped.add(value)
+        elif node.op == "aten.copy.default" and specs[node.args[1]["ref"]] == node.outputs[0]:
+            found.append(_new(node, f"aten.{'clone' if node.name in viewed else 'alias'}.default", node.args[1:2], node.outputs[0]))
+        elif node.name not in dropped:
+            found += RULES[name](node, specs) if name in RULES else [node]
+    return found
+
+
+def _new(node: Node, op: str, args: list[Any], spec: TensorSpec, name: str = "", **changes: Any) -> Node:
+    return node.model_copy(update={"name": name or node.name, "op": op, "args": args, "kwargs": {}, "outputs": [spec], **changes})
+
+
+def _spec(shape, dtype: str = "float32") -> TensorSpec:
+    return TensorSpec(shape=tuple(shape), dtype=dtype)
+
+
+def instance_norm(node: Node, specs: Specs) -> list[Node]:
+    """By the statistics of the input: a group norm with a group a channel."""
+    x, weight, bias, mean, _, by_input, _, eps = node.args[:8]
+    shape = specs[x["ref"]].shape
+    if by_input is not True or mean is not None or len(shape) < 3:
+        return [node]
+    return [_new(node, "aten.group_norm.default", [x, shape[1], weight, bias, eps], node.outputs[0])]
+
+
+def dropout(node: Node, specs: Specs) -> list[Node]:
+    """With probability 0, or in eval mode."""
+    kept = plain(node.args[1]) == 0 or node.args[2] is False
+    return [_new(node, "aten.alias.default", node.args[:1], node.outputs[0])] if kept else [node]
+
+
+def adaptive_pool(node: Node, specs: Specs) -> list[Node]:
+    """To one element: a mean over the trailing axes."""
+    rank = int(node.op.split("pool")[1][0])
+    shape = node.outputs[0].shape
+    if any(size != 1 for size in shape[-rank:]):
+        return [node]
+    axes = list(range(len(shape) - rank, len(shape)))
+    return [_new(node, "aten.mean.dim", [node.args[0], axes, True], _spec(shape, node.outputs[0].dtype))]
+
+
+def einsum(node: Node, specs: Specs) -> list[Node]:
+    """Matrix products and multiplications, one operand after another."""
+    match = re.fullmatch(r"([a-zA-Z,]+)->([a-zA-Z]+)", str(node.args[0]).replace(" ", ""))
+    operands = match.group(1).split(",") if match else []
+    if match is None or len(operands) < 2 or any(len(set(letters)) != len(letters) for letters in (*operands, match.group(2))):
+        return [node]
+    whole = _whole_product(node, specs, *operands, match.group(2)) if len(operands) == 2 else []
+    return whole or contracted(node, specs, operands, match.group(2)) or [node]
+
+
+def _whole_product(node: Node, specs: Specs, left: str, right: str, out: str) -> list[Node]:
+    """Over one index that is last in the first and first in what is left of the second: a matrix product of both as they are."""
+    a, b = node.args[1]
+    summed = left[-1]
+    lead, last = right[:-2], out[-1]
+    if summed in out or left[:-1] + last != out or not left.startswith(lead) or lead and len(left) != len(right):
+        return []
+    if right == lead + summed + last:
+        return [_new(node, "aten.matmul.default", [a, b], node.outputs[0])]
+    if right == lead + last + summed:
+        shape = specs[b["ref"]].shape
+        turned = _new(node, "aten.transpose.int", [b, len(shape) - 2, len(shape) - 1], _turned(specs[b["ref"]]), f"{node.name}_turned")
+        return [turned, _new(node, "aten.matmul.default", [a, {"ref": turned.name}], node.outputs[0])]
+    return []
+
+
+def contracted(node: Node, specs: Specs, operands: list[str], out: str) -> list[Node]:
+    """The first two operands become one, then that and the third, and so on: a product over the indices that nobody needs after it, or a
+    multiplication where there is none. Empty where an index of a single operand is summed, or a product would be of more than matrices."""
+    size = {
+        index: extent for letters, a in zip(operands, node.args[1], strict=True) for index, extent in zip(letters, specs[a["ref"]].shape, strict=True)
+    }
+    if any(specs[a["ref"]].shape[at] != size[index] for letters, a in zip(operands, node.args[1], strict=True) for at, index in enumerate(letters)):
+        return []
+    made: list[Node] = []
+    dtype = node.outputs[0].dtype
+
+    def make(op: str, args: list[Any], letters: str, ones: str = "") -> dict[str, str]:
+        shape = tuple(1 if index in ones else size[index] for index in letters)
+        made.append(_new(node, op, args, _spec(shape, dtype), f"{node.name}_step_{len(made) + 1}"))
+        return {"ref": made[-1].name}
+
+    def turned(value: Any, letters: str, wanted: str) -> Any:
+        """`value` with its axes as `wanted` says, and axes of one element where it has none."""
+        order = "".join(index for index in wanted if index in letters)
+        value = value if order == letters else make("aten.permute.default", [value, [letters.index(index) for index in order]], order)
+        for at, index in enumerate(wanted):
+            if index not in order:
+                order = order[:at] + index + order[at:]
+                value = make("aten.unsqueeze.default", [value, at], order, "".join(i for i in order if i not in letters))
+        return value
+
+    value, letters = node.args[1][0], operands[0]
+    for at in range(1, len(operands)):
+        other, needed = operands[at], set(out).union(*operands[at + 1 :])
+        shared = [index for index in letters if index in other]
+        summed = "".join(index for index in shared if index not in needed)
+        if any(index not in needed and index not in shared for index in letters + other):
+            return []
+        lead = "".join(index for index in shared if index in needed)
+        rows, columns = ("".join(index for index in each if index not in shared) for each in (letters, other))
+        if summed and not len(summed) == len(rows) == len(columns) == 1:
+            return []
+        if summed:
+            pair = [turned(value, letters, lead + rows + summed), turned(node.args[1][at], other, lead + summed + columns)]
+            letters = lead + rows + columns
+            value = make("aten.matmul.default", pair, letters)
+        else:
+            wanted = letters + columns
+            pair = [turned(value, letters, wanted), turned(node.args[1][at], other, wanted)]
+            letters = wanted
+            value = make("aten.mul.Tensor", pair, letters)
+    if set(letters) != set(out):
+        return []
+    order = [letters.index(index) for index in out]
+    return [*made, _new(node, "aten.permute.default", [value, order], node.outputs[0])]
+
+
+def _turned(spec: TensorSpec) -> TensorSpec:
+    shape, strides = spec.shape, contiguous_strides(spec.shape)
+    return TensorSpec(shape=(*shape[:-2], shape[-1], shape[-2]), dtype=spec.dtype, stride=(*strides[:-2], strides[-1], strides[-2]))
+
+
+WIDE_HEAD = 128  # beyond it no attention kernel keeps its results in registers, and scores in memory cost little beside the products
+MOST_SCORES = 1 << 29
+
+
+def attention(node: Node, specs: Specs) -> list[Node]:
+    """With wide heads: its scores as a product, a softmax and another product, all of fp32; without mask, dropout or shared keys."""
+    q, k, v = (specs[a["ref"]] for a in node.args[:3])
+    rest = [plain(a) for a in [*node.args[3:], *[None] * 4][:3]]
+    mask, dropped, causal = (node.kwargs.get(name, value) for name, value in zip(("attn_mask", "dropout_p", "is_causal"), rest, strict=True))
+    if mask is not None or plain(dropped) or causal or node.kwargs.get("enable_gqa") or any(one.dtype != "float32" for one in (q, k, v)):
+        return [node]
+    shape = (*node.outputs[0].shape[:-1], k.shape[-2])
+    if max(q.shape[-1], v.shape[-1]) <= WIDE_HEAD or math.prod(shape) > MOST_SCORES or not q.shape[:-2] == k.shape[:-2] == v.shape[:-2]:
+        return [node]
+    scale = plain(node.kwargs.get("scale"))
+    scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+    rank = len(k.shape)
+    turned = _new(node, "aten.transpose.int", [node.args[1], rank - 2, rank - 1], _turned(k), f"{node.name}_keys")
+    scores = _new(node, "aten.matmul.default", [node.args[0], {"ref": turned.name}], _spec(shape), f"{node.name}_scores")
+    scaled = _new(node, "aten.mul.Tensor", [{"ref": scores.name}, scale], _spec(shape), f"{node.name}_scaled")
+    shares = _new(node, "aten.softmax.int", [{"ref": scaled.name}, -1], _spec(shape), f"{node.name}_shares")
+    return [turned, scores, scaled, shares, _new(node, "aten.matmul.default", [{"ref": shares.name}, node.args[2]], node.outputs[0])]
+
+
+RULES = {
+    "instance_norm": instance_norm, "dropout": dropout, "einsum": einsum, "scaled_dot_product_attention": attention,
+    "adaptive_avg_pool1d": adaptive_pool, "adaptive_avg_pool2d": adaptive_pool, "adaptive_avg_pool3d": adaptive_pool,
+}  # fmt: skip

@@ -1,0 +1,1 @@
+"""From operators to the loops of one kernel, whatever prints it."""

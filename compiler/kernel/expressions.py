@@ -1,0 +1,152 @@
+"""Scalar operations as C expressions, the same for C++ and CUDA but for the names of the functions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from compiler.graph.ir import HALVES, Access, Argument, Kernel, Op
+
+C_TYPES = {
+    "float32": "float",
+    "float64": "double",  # of sums and what follows from them; never in memory
+    "int64": "long long",
+    "int32": "int",
+    "int16": "short",
+    "int8": "signed char",
+    "uint8": "unsigned char",
+    "bool": "bool",
+    "bfloat16": "bf16",
+    "float16": "fp16",
+}
+# Booleans in memory are bytes: g++ has no vectors of bool.
+POINTED = {**C_TYPES, "bool": "unsigned char"}
+INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
+         "and": "&", "or": "|", "xor": "^"}  # fmt: skip
+# Functions with a body of ours in C++ (math_cpp.py); on the GPU the CUDA math library has them.
+CPP = {
+    "exp": "exp_f", "tanh": "tanh_f", "erf": "erf_f", "log": "log_f", "sigmoid": "sigmoid_f", "log1p": "log1p_f", "expm1": "expm1_f",
+    "exp2": "exp2f", "log2": "log2f", "log10": "log10f", "sqrt": "sqrtf", "sin": "sinf", "cos": "cosf", "tan": "tanf", "erfc": "erfcf",
+    "floor": "floorf", "ceil": "ceilf", "round": "rintf", "trunc": "truncf", "sinh": "sinhf", "cosh": "coshf", "asin": "asinf",
+    "acos": "acosf", "atan": "atanf", "pow": "powf", "isnan": "std::isnan", "isinf": "std::isinf", "max": "at_least", "min": "at_most",
+}  # fmt: skip
+CUDA = {**CPP, "exp": "expf", "tanh": "tanhf", "erf": "erff", "log": "logf", "log1p": "log1pf", "expm1": "expm1f", "isnan": "isnan", "isinf": "isinf"}
+
+
+def constant(value, dtype: str) -> str:
+    if dtype == "bool":
+        return "true" if value else "false"
+    if dtype != "float32":
+        return f"{value}LL" if abs(value) > 2**31 - 1 else str(value)
+    if math.isnan(value):
+        return "NAN"
+    if math.isinf(value):
+        return "INFINITY" if value > 0 else "-INFINITY"
+    if value == int(value) and abs(value) < 1e6:
+        return f"{int(value)}.0f"
+    return f"{value!r}f" if "e" in repr(value) or "." in repr(value) else f"{value!r}.0f"
+
+
+def product_term(variable: str, stride: int) -> str:
+    return variable if stride == 1 else f"{variable} * {stride}"
+
+
+def address(kernel: Kernel, access: Access, variables: dict[int, str]) -> str:
+    """Index of an access, given the loop variable of each axis."""
+    terms = [product_term(variables[axis], stride) for axis, stride in enumerate(access.strides) if stride and variables[axis] != "0"]
+    if access.offset:
+        terms.append(str(access.offset))
+    return " + ".join(terms) or "0"
+
+
+def widened(text: str, dtype: str) -> str:
+    """An element that lies in memory as `dtype`, as a value in a register."""
+    return f"(float){text}" if dtype in HALVES else text
+
+
+class Expressions:
+    """Prints operations; `known` maps those that already have a variable (or a cached value) to their text."""
+
+    def __init__(self, kernel: Kernel, functions: dict[str, str], variables: dict[int, str], known: dict[str, str]):
+        self.kernel, self.functions, self.variables, self.known = kernel, functions, variables, known
+
+    def text(self, name: str) -> str:
+        return self.known[name] if name in self.known else self.expression(self.kernel.ops[name])
+
+    def inner(self, name: str) -> str:
+        """As an operand of an infix operator: in parentheses where it is one itself."""
+        text = self.text(name)
+        op = self.kernel.ops[name]
+        bare = (
+            name in self.known or (op.kind in ("load", "coord", "gather") and op.dtype != "bool") or (op.kind == "const" and not text.startswith("-"))
+        )
+        return text if bare or (text.endswith(")") and text.split("(")[0].isidentifier() and _closes_last(text)) else f"({text})"
+
+    def expression(self, op: Op) -> str:
+        kind, args = op.kind, op.args
+        if kind == "const":
+            return constant(op.attr, op.dtype)
+        if kind == "load":
+            text = f"{op.access.argument}[{address(self.kernel, op.access, self.variables)}]"
+            return f"{text} != 0" if op.dtype == "bool" else self.widened(op.access, text)
+        if kind == "coord":
+            return f"(long long){self.variables[op.attr]}"
+        if kind == "gather":
+            picked, access = self.text(args[0]), op.access
+            rest = address(self.kernel, access, self.variables)
+            where = product_term(picked, access.index_stride) + (f" + {rest}" if rest != "0" else "")
+            return self.widened(access, f"{access.argument}[{where}]")
+        if kind in INFIX:
+            return f"{self.inner(args[0])} {INFIX[kind]} {self.inner(args[1])}"
+        if kind == "cast":
+            return f"({C_TYPES[op.dtype]}){self.inner(args[0])}"
+        if kind == "round" and op.attr:
+            return f"(float)({C_TYPES[op.attr]}){self.inner(args[0])}"
+        if kind == "spread":
+            return self.text(args[0])
+        if kind == "where":
+            return f"{self.inner(args[0])} ? {self.inner(args[1])} : {self.inner(args[2])}"
+        if kind == "neg":
+            return f"-{self.inner(args[0])}"
+        if kind == "not":
+            return f"!{self.inner(args[0])}"
+        if kind == "invert":
+            return f"~{self.inner(args[0])}"
+        if kind == "reciprocal":
+            return f"1.0f / {self.inner(args[0])}"
+        if kind == "rsqrt":
+            return f"1.0f / sqrtf({self.text(args[0])})"
+        if kind == "abs":
+            return f"fabsf({self.text(args[0])})" if op.dtype == "float32" else f"std::abs({self.text(args[0])})"
+        if kind == "sign":
+            x = self.inner(args[0])
+            return f"({C_TYPES[op.dtype]})(({x} > 0) - ({x} < 0))"
+        if kind in ("max", "min") and op.dtype != "float32":
+            a, b = self.inner(args[0]), self.inner(args[1])
+            return f"{a} {'>' if kind == 'max' else '<'} {b} ? {a} : {b}"
+        return f"{self.functions[kind]}({', '.join(self.text(a) for a in args)})"
+
+    def widened(self, access: Access, text: str) -> str:
+        return widened(text, self.kernel.arguments[access.argument].dtype)
+
+
+def _closes_last(text: str) -> bool:
+    """Whether the first opening parenthesis of `text` is closed by its last character."""
+    depth = 0
+    for at, character in enumerate(text):
+        depth += (character == "(") - (character == ")")
+        if depth == 0 and character == ")":
+            return at == len(text) - 1
+    return False
+
+
+def functions_used(kernel: Kernel) -> set[str]:
+    return {op.kind for op in kernel.ops.values()}
+
+
+def halves_used(kernels: Iterable[Kernel], arguments: Iterable[Argument]) -> list[str]:
+    """The 16 bit types among what kernels read, write and round to."""
+    kernels = list(kernels)
+    found = {argument.dtype for argument in [*arguments, *(a for kernel in kernels for a in kernel.arguments.values())]}
+    found |= {op.attr for kernel in kernels for op in kernel.ops.values() if op.kind == "round" and op.attr}
+    return sorted(found & HALVES)

@@ -1,0 +1,109 @@
+"""Names inside a kernel that do not depend on where in the graph it is used, so that equal kernels print alike."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+from compiler.graph.ir import Kernel
+from compiler.graph.network import Network
+from compiler.kernel.builder import identifier
+
+# Names that a printed C++ or CUDA function has for itself, beside the language's.
+_WORDS = (
+    "i j k l m n row at thread lane item part start end step group chunk tile mine first stage slot down across from memory held ready bring line "
+    "plane block scratch stream "
+    "alignas alignof and asm auto bitand bitor bool break case catch char class compl const constexpr continue default delete do double else enum "
+    "explicit export extern false float for friend goto if inline int long mutable namespace new not nullptr operator or private protected public "
+    "register return short signed sizeof static struct switch template this throw true try typedef typeid typename union unsigned using virtual void "
+    "volatile while xor"
+)
+RESERVED_IN_C = frozenset(_WORDS.split())
+
+
+# Module-level names of a program beside the task's, and what its forward has for itself.
+HELPERS = ("dense", "exact", "check", "kernels")
+IN_FORWARD = frozenset({"self", "torch", "ctypes", "stream", "scratch", "packed"})
+
+
+def free(word: str, taken: Collection[str]) -> str:
+    """`word`, with as many underscores behind it as make it a name that is not taken."""
+    while word in taken:
+        word += "_"
+    return word
+
+
+def unused(base: str, taken: Collection[str]) -> str:
+    """`base`, with a number behind it where it is taken."""
+    name, number = base, 2
+    while name in taken:
+        name, number = f"{base}_{number}", number + 1
+    return name
+
+
+def parameters(names: list[str], taken: Collection[str]) -> list[str]:
+    """Names of a forward's parameters: the task's, but for those that are taken."""
+    found: list[str] = []
+    for name in names:
+        found.append(free(name, {*taken, *found, *names} if name in taken else found))
+    return found
+
+
+def rename_arguments(kernel: Kernel, network: Network, reserved: set[str] = frozenset()) -> tuple[dict[str, str], dict[str, str]]:
+    """Short names for pointers and loads, none of them in `reserved`; returns (old pointer -> new, old operation -> new)."""
+    read, written = iter("xyzuvw"), 0
+    taken: set[str] = set(reserved)
+    names: dict[str, str] = {}
+    for old, argument in kernel.arguments.items():
+        entry = network.inputs.get(argument.value)
+        if entry is not None and entry.target:
+            new = identifier(entry.target.rpartition(".")[2])
+        elif argument.written:
+            written += 1
+            new = "out" if written == 1 else f"out{written}"
+        else:
+            new = next((letter for letter in read if letter not in taken), f"in{len(taken)}")
+        new = free(new, {*taken, *kernel.ops})
+        taken.add(new)
+        names[old] = new
+    for access in kernel.accesses():
+        access.argument = names[access.argument]
+    for argument in kernel.arguments.values():
+        argument.name = names[argument.name]
+    kernel.arguments = {argument.name: argument for argument in kernel.arguments.values()}
+    wanted = {op.name: f"{op.access.argument}_{'i' if op.kind == 'load' else 'at'}" for op in kernel.ops.values() if op.kind in ("load", "gather")}
+    wanted |= {name: f"{name}_" for name in kernel.ops if name in reserved and name not in wanted}
+    return names, rename_ops(kernel, wanted, reserved)
+
+
+def rename_ops(kernel: Kernel, renames: dict[str, str], reserved: set[str] = frozenset()) -> dict[str, str]:
+    taken = set(kernel.ops) - set(renames) | set(kernel.arguments) | set(reserved)
+    final: dict[str, str] = {}
+    for old, new in renames.items():
+        name, number = new, 2
+        while name in taken:
+            name, number = f"{new}{number}", number + 1
+        taken.add(name)
+        final[old] = name
+    ops = {}
+    for op in kernel.ops.values():
+        op.args = tuple(final.get(a, a) for a in op.args)
+        if op.access is not None and op.access.index:
+            op.access.index = final.get(op.access.index, op.access.index)
+        op.name = final.get(op.name, op.name)
+        ops[op.name] = op
+    for store in kernel.stores:
+        store.op = final.get(store.op, store.op)
+    kernel.ops = ops
+    return final
+
+
+C_WORDS = {"add", "sub", "mul", "div", "exp", "log", "sqrt", "pow", "max", "min", "abs", "sum", "where", "norm", "round", "floor", "ceil", "sin",
+           "cos", "tan", "tanh", "erf", "var", "std", "neg", "sign", "clone", "mean", "line", "trunc", "log1p", "expm1", "remainder"}  # fmt: skip
+
+
+def kernel_base(kinds: list[str]) -> str:
+    """The C name of a kernel of these operators; another kernel of the same name gets a number."""
+    base = re.sub(r"_+", "_", "_".join(dict.fromkeys(identifier(kind.lower()) for kind in kinds)))
+    base = base if len(base) <= 40 else "_".join(base[:40].split("_")[:-1])
+    return f"{base}_all" if base in C_WORDS else base

@@ -1,0 +1,234 @@
+"""How a kernel runs: decided from its domain, the device and the options, before a line of it is printed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from compiler.figures import DeviceFigures
+from compiler.graph.ir import Kernel, product
+from compiler.kernel import stripes
+from compiler.kernel.schedule import schedule
+from compiler.options import Options
+
+Style = Literal["elements", "rows", "lanes", "stripes", "split", "columns", "scan"]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """`elements`: no reduction. `rows`: one row at a time in each thread or block. `lanes`: one row in each SIMD lane or GPU thread. `stripes`: the
+    same for the lines of whole planes. `split`: few long rows, each shared by all threads. `columns`: the same for rows that lie side by side.
+    `scan`: running sums."""
+
+    style: Style
+    parallel: bool = True
+    stream: bool = False  # non-temporal stores
+    cache: bool = True  # keep dear values of a row between passes
+    lanes: int = 8  # rows whose running sums advance together (scan)
+    threads: int = 256  # GPU: threads of a block
+    warp_rows: bool = False  # GPU: one row in each warp
+    vector: int = 8  # GPU: elements that one load takes at most, where they lie side by side and aligned: 4 floats or 8 of 16 bits
+    work: int = 1  # GPU, elements: loads in flight a thread
+    unroll: int = 0  # GPU: steps of the loop over a row that are unrolled; 0: the compiler's choice
+    chunks: int = 32  # GPU, split and columns: blocks that share a row
+    cluster: int = 0  # GPU, rows: blocks of a cluster that share a row and keep it in their shared memory; 0: a row is kept in registers, or not
+    groups: int = 1  # GPU, lanes and columns: threads of a block that share a row
+    held: int = 64  # GPU, lanes: elements of its row that a thread keeps in registers, where more than one pass reads them
+    tile: int = 4  # GPU, scan: neighbouring elements a thread takes at once
+    resident: int = 0  # GPU: blocks that a multiprocessor is to hold, which bounds the registers of a thread; 0: the compiler's choice
+    workers: int = 0  # CPU: threads; 0: all
+    chunk: int = 0  # CPU: iterations that a thread takes at once; 0: each thread one equal part
+    simd: int = 0  # CPU: floats in a SIMD step; 0: the compiler's choice
+    block: int = 512  # CPU: elements summed in single precision before they join a double
+    line: int = 4096  # CPU: elements finished in the cache before they are written past it
+
+    def describe(self, cuda: bool) -> str:
+        """The launch shape or loop structure in words."""
+        if cuda:
+            return {
+                "elements": f"{'grid-stride loop, ' if self.work > 1 else ''}blocks of {self.threads} threads",
+                "rows": f"one warp a row, {self.threads // 32} rows a block" if self.warp_rows else self._blocks(),
+                "lanes": f"{'one thread' if self.groups == 1 else f'{self.groups} threads'} a row, blocks of {self.threads} threads",
+                "stripes": f"one block of {self.threads} threads a plane of rows, which comes through shared memory in bulk copies",
+                "split": f"each row shared by {self.chunks} blocks of {self.threads} threads",
+                "columns": f"{self.threads // self.groups} rows side by side shared by {self.chunks} blocks of {self.threads} threads",
+                "scan": f"one block of {self.threads} threads a row, tile by tile",
+            }[self.style]
+        return {
+            "elements": "elements over threads and SIMD lanes",
+            "rows": "rows over threads, the elements of a row over SIMD lanes",
+            "lanes": "rows over threads and SIMD lanes",
+            "split": "few long rows, each shared by all threads",
+            "scan": f"{self.lanes} rows advance together in each thread",
+        }[self.style] + (", written past the cache" if self.stream else "")
+
+    def _blocks(self) -> str:
+        if self.cluster > 1:
+            return f"a cluster of {self.cluster} blocks of {self.threads} threads a row, which lies in their shared memory"
+        return f"one block of {self.threads} threads a row" + (", which lies in its shared memory" if self.cluster else "")
+
+
+IN_REGISTERS = 32 * 1024  # elements of a row that a block of 1024 threads keeps in registers
+MOST_PARTS = 512  # blocks that share a row, if fewer fill the device: the next kernel joins what they found
+PARALLEL_WORK = 16384  # elements below which a parallel region costs more than it gives
+
+
+def shape_of(kernel: Kernel, figures: DeviceFigures, options: Options, group: str) -> Shape:
+    work = product(kernel.sizes)
+    cache = options.on("row-cache", group)
+    shape = _cpu(kernel, figures, options, group, work, cache) if figures.kind == "cpu" else _cuda(kernel, figures, options, group, cache)
+    return _numbers(shape, options, group)
+
+
+NUMBERS = {  # knob: field of Shape
+    "vector": "vector", "work": "work", "unroll": "unroll", "row-blocks": "chunks", "tile": "tile", "resident-blocks": "resident",
+    "threads": "workers", "chunk": "chunk", "simd": "simd", "sum-block": "block", "line": "line",
+}  # fmt: skip
+
+
+def _numbers(shape: Shape, options: Options, group: str) -> Shape:
+    """The shape with the numbers that the options ask for; each is correct for every kernel, whatever it does to its speed."""
+    chosen = {field: options.knob(name, group, getattr(shape, field)) for name, field in NUMBERS.items()}
+    if shape.threads * chosen["resident"] > 2048:  # more threads than a multiprocessor holds
+        chosen["resident"] = 0
+    return replace(shape, **chosen)
+
+
+def _cpu(kernel: Kernel, figures: DeviceFigures, options: Options, group: str, work: int, cache: bool) -> Shape:
+    parallel = work >= PARALLEL_WORK and figures.units > 1
+    stream = options.on("non-temporal-stores", group) and streams(kernel)
+    if not kernel.reduces:
+        return Shape("elements", parallel, stream)
+    if kernel.scans:
+        lanes = next(n for n in (options.knob("scan-rows", group, 8), 4, 2, 1) if kernel.rows % n == 0)
+        return Shape("scan", parallel, lanes=lanes)
+    if strided_rows(kernel):
+        return Shape("lanes", parallel)
+    if kernel.rows < figures.units and parallel or options.on("parallel-split", group):
+        return Shape("split", parallel, cache=False)
+    return Shape("rows", parallel and kernel.rows > 1, stream, cache)
+
+
+def _cuda(kernel: Kernel, figures: DeviceFigures, options: Options, group: str, cache: bool) -> Shape:
+    if not kernel.reduces:
+        return Shape("elements", threads=options.knob("block", group, 256))
+    if kernel.scans:
+        return Shape("scan", threads=options.knob("block", group, 256 if kernel.length > 1024 else 128))
+    places = any(op.attr == "argmax" for op in kernel.ops.values())  # what several blocks find is joined as doubles, which hold no places
+    if options.on("channels-last", group) and side_by_side(kernel):
+        if kernel.rows < figures.units * 32 and kernel.length > 1024 and not places:
+            return _columns(kernel, figures, options, group)
+        return replace(_lanes(kernel, figures, options, group, cache), held=32)  # of 64 registers that a block of 1024 threads leaves each
+    if side_by_side(kernel) and kernel.rows < figures.units * 16 and kernel.length > 1024 and not places:
+        return _columns(kernel, figures, options, group)  # else half of the device, or an eighth of each sector that is read
+    if stripes.fits(kernel, figures) and not options.knob("groups", group, 0):
+        return Shape("stripes", threads=options.knob("block", group, 1024))
+    if strided_rows(kernel) or windows_side_by_side(kernel):
+        return _lanes(kernel, figures, options, group, cache)
+    short = kernel.length <= 1024 and kernel.rows >= figures.units * 4
+    if options.knob("warp-row", group, int(short)):
+        return Shape("rows", cache=cache, threads=options.knob("block", group, 128), warp_rows=True)
+    if not places and (options.on("parallel-split", group) or (kernel.rows < figures.units and kernel.length >= 1 << 14)):
+        return _split(kernel, figures, options, group)
+    if kernel.length > IN_REGISTERS and not places:
+        return _long_rows(kernel, figures, options, group, cache)
+    threads = 1024 if kernel.length >= 8192 else 512 if kernel.length >= 4096 else 256 if kernel.length >= 1024 else 128
+    return Shape("rows", cache=cache, threads=options.knob("block", group, threads))
+
+
+def _lanes(kernel: Kernel, figures: DeviceFigures, options: Options, group: str, cache: bool) -> Shape:
+    """Threads share rows where there are too few rows to fill the device, or where their parts then fit in registers."""
+    groups, threads, again = 1, 256, bool(read_again(kernel))
+    while (
+        groups < 32
+        and kernel.length >= groups * 8
+        and (kernel.rows * groups < figures.units * 1024 or (again and 64 < kernel.length // groups <= 256))
+    ):
+        groups *= 2
+    if not again and kernel.length >= 512 and groups < 8:
+        groups, threads = 8, 1024  # many lines of a narrow tile in flight: 15 % more than one thread a row, measured on an H200
+    groups = options.knob("groups", group, groups)
+    return Shape("lanes", cache=cache, threads=max(options.knob("block", group, threads), 32 * groups), groups=groups)
+
+
+def _columns(kernel: Kernel, figures: DeviceFigures, options: Options, group: str) -> Shape:
+    """A warp's width of rows in a block, and blocks that fill the device once: each more is a part more to join."""
+    wide = 32 if kernel.rows >= 32 else 16 if kernel.rows >= 16 else 8
+    threads = options.knob("block", group, 512)
+    groups = threads // wide
+    chunks = max(1, min(-(-figures.units * (2048 // threads) // -(-kernel.rows // wide)), kernel.length // (groups * 8)))
+    return Shape("columns", cache=False, threads=threads, groups=groups, chunks=chunks)
+
+
+def _split(kernel: Kernel, figures: DeviceFigures, options: Options, group: str) -> Shape:
+    """Blocks for several rounds of the device, each with work enough to hide its start; of such numbers that with the fullest last round."""
+    threads = options.knob("block", group, 256)
+    slots = figures.units * max(1, 2048 // threads)  # blocks that run at the same time
+    least = min(-(-slots * 3 // kernel.rows), kernel.length >> 13)
+    most = max(1, least, min(slots * 16 // kernel.rows, kernel.length >> 15, MOST_PARTS))
+    chunks = min(range(max(1, most // 2), most + 1), key=lambda count: (-(-kernel.rows * count // slots) * slots / (kernel.rows * count), -count))
+    return Shape("split", cache=False, threads=threads, chunks=chunks)
+
+
+def _long_rows(kernel: Kernel, figures: DeviceFigures, options: Options, group: str, cache: bool) -> Shape:
+    """Rows that no block keeps in registers: in the shared memory of a few blocks where that is enough, and is needed."""
+    arrays = len(read_again(kernel))
+    bytes_of_row = 4 * kernel.length * arrays
+    for blocks in (1, 2, 4, 8) if cache and bytes_of_row and (figures.capability or (0, 0)) >= (9, 0) else ():
+        room = figures.unit_cache_bytes - 2048
+        share = -(-bytes_of_row // blocks) + arrays * 16 * 1024  # what the last round of its threads rounds up to
+        if share <= room // 2 or (blocks == 8 and share <= room):
+            blocks = options.knob("cluster", group, blocks)
+            if kernel.rows * blocks * 4 >= figures.units * 3 or blocks == 8:
+                threads = 512 if share <= room // 2 else 1024
+                return Shape("rows", cache=cache, threads=options.knob("block", group, threads), cluster=blocks)
+    if kernel.rows < figures.units * 8 or len(kernel.stores) and any(store.level == "full" for store in kernel.stores):
+        return _split(kernel, figures, options, group)
+    return Shape("rows", cache=cache, threads=options.knob("block", group, 1024))
+
+
+def read_again(kernel: Kernel) -> set[str]:
+    """Loads of the elements of a row that more than one pass over it reads."""
+    seen: dict[str, int] = {}
+    for step in schedule(kernel, cache=False).passes:
+        for op in step.elements:
+            if op.kind == "load" and op.level == "full":
+                seen[op.name] = seen.get(op.name, 0) + 1
+    return {name for name, passes in seen.items() if passes > 1}
+
+
+def strided_rows(kernel: Kernel) -> bool:
+    """Rows too short for SIMD, or whose neighbouring elements do not lie side by side."""
+    if not kernel.outer:
+        return False
+    last = kernel.inner[-1] if kernel.inner else None
+    if last is None or kernel.length <= 16:
+        return True
+    loads = [op.access for op in kernel.ops.values() if op.kind == "load" and op.level == "full"]
+    return any(access.strides[last] > 1 for access in loads) and kernel.rows >= 64
+
+
+def windows_side_by_side(kernel: Kernel) -> bool:
+    """Whether rows are windows whose lines lie side by side, so that the lines of 32 of them are what a warp reads."""
+    if len(kernel.inner) < 2 or not kernel.outer or kernel.length > 256 or kernel.rows < 1 << 16:
+        return False
+    loads = [op.access for op in kernel.ops.values() if op.kind == "load" and op.level == "full"]
+    last, width = kernel.inner[-1], kernel.sizes[kernel.inner[-1]]
+    return width <= 32 and all(access.strides[last] == 1 and access.strides[kernel.outer[-1]] == width for access in loads)
+
+
+def side_by_side(kernel: Kernel) -> bool:
+    """Whether what is read of a row lies apart, and beside it the same of the next row."""
+    if not kernel.outer or not kernel.inner or kernel.rows < 8:
+        return False
+    loads = [op.access for op in kernel.ops.values() if op.kind == "load" and op.level == "full"]
+    return any(access.strides[kernel.inner[-1]] > 1 and access.strides[kernel.outer[-1]] == 1 for access in loads)
+
+
+def streams(kernel: Kernel) -> bool:
+    """One dense float output, written element by element: the form in which non-temporal stores are printed."""
+    full = [store for store in kernel.stores if store.level == "full"]
+    if len(full) != 1 or not kernel.inner or kernel.arguments[full[0].access.argument].dtype != "float32":
+        return False
+    argument = kernel.arguments[full[0].access.argument]
+    return full[0].access.strides[kernel.inner[-1]] == 1 and not argument.read and kernel.sizes[kernel.inner[-1]] >= 256

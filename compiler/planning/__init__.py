@@ -1,0 +1,1 @@
+"""What becomes a kernel, what it costs, and what to change next."""

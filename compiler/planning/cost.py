@@ -1,0 +1,160 @@
+"""Time a group takes at best, is expected to take, and took: what decides where work is still worth it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Literal
+
+from compiler.figures import DeviceFigures, library_arithmetic, own_arithmetic
+from compiler.kernel.naming import kernel_base
+from compiler.options import Options
+from compiler.program.launched import Launch, launches
+from verifier.jobs import Profile
+from verifier.profiling.own_kernels import base_name
+from verifier.report import Report
+
+if TYPE_CHECKING:
+    from compiler.planning.plan import CompilerPlan, Group
+
+NEAR_FLOOR = 1 / 0.9  # times the floor: at 90 % of it a group is left alone
+HOST_US = 12.0  # of a processor for each group of a forward that is not recorded: its memory, its pointers, its launch
+FEWEST_RECORDED = 4  # groups; with fewer the copies of a recorded forward cost what it saves
+WORTH = 0.05  # share of the program's time below which a group is left alone
+REACHED = {"own kernel": 0.95, "library": 0.8, "pytorch": 0.7}  # of the ceilings, as a rule
+# Own kernels that reach less, by an operator of theirs: medians over KernelBench's programs on an H200 (bench/results/kernelbench-h200.md, "Own
+# kernels against their floors"; 2026-11-25). Convolutions of one axis, of which there were few, as those of two.
+REACHED_BY = {
+    "conv transpose3d": 0.15, "conv3d": 0.24, "conv transpose2d": 0.35, "conv transpose1d": 0.35, "gru": 0.4, "lstm": 0.4, "convolution": 0.43,
+    "conv1d": 0.43, "batch norm": 0.58, "group norm": 0.62, "bmm": 0.66, "matrix product": 0.66, "linear": 0.7, "layer norm": 0.72, "softmax": 0.75,
+}  # fmt: skip
+REACHED_IN_16_BITS = {"convolution": 0.24, "batch norm": 0.54}  # where it differs
+PACE = {"own kernel": 0.85, "library": 0.8, "pytorch": 0.7}  # of the ceilings, by which launch-bound forwards are told
+
+Bound = Literal["memory", "compute", "launch"]
+
+
+def bound_of(group: Group, figures: DeviceFigures) -> Bound:
+    """What sets the floor of a group, or that its launch takes longer than either."""
+    memory = figures.memory_ms(group.bytes)
+    if group.floor_ms * 1e3 < figures.launch_us:
+        return "launch"
+    return "memory" if memory >= group.floor_ms * 0.99 else "compute"
+
+
+def expected_ms(group: Group, figures: DeviceFigures, precision: str = "fp32-strict") -> float:
+    """What a kernel of its kind usually takes, and no less than its launch. Of a GPU the kinds are known."""
+    reached = REACHED[group.space]
+    if group.space == "own kernel" and figures.kind == "cuda":
+        by = REACHED_BY | REACHED_IN_16_BITS if precision in ("bf16", "fp16") else REACHED_BY
+        reached = min([by[kind] for kind in group.kinds if kind in by], default=reached)
+    return max(group.floor_ms / reached, figures.launch_us / 1e3)
+
+
+def launch_bound(plan: CompilerPlan) -> bool:
+    """Whether the host would set the pace of a forward that is not recorded as a CUDA graph. On an H200 the nine KernelBench programs of which this
+    holds, of those measured so far, were all fastest recorded; of the 80 others one was."""
+    if plan.graph is None or plan.figures.kind != "cuda" or plan.graph.mutated_inputs or len(plan.groups) < FEWEST_RECORDED:
+        return False
+    paces = [max(group.floor_ms / PACE[group.space], plan.figures.launch_us / 1e3) for group in plan.groups]
+    return sum(paces) * 1e3 < HOST_US * len(paces)
+
+
+def library_ms(group: Group, figures: DeviceFigures, precision: str) -> float:
+    """What the library's operators would take in place of a group's kernel, as a rule."""
+    best = max(figures.memory_ms(group.eager_bytes), figures.product_ms(group.flops, precision))
+    return max(best / REACHED["library"], figures.launch_us / 1e3)
+
+
+PRODUCTS = ("matmul", "conv")  # families whose kernels work on tensor cores, where there are any
+
+
+def task_floor(plan: CompilerPlan, bytes_min: int, flops: int) -> float:
+    """Of the whole task in milliseconds: its bytes, or its products in the fastest arithmetic that the plan uses, whichever takes longer."""
+    own = any(group.family in PRODUCTS for group in plan.own)
+    arithmetic = own_arithmetic(plan.precision) if own else library_arithmetic(plan.precision)
+    return max(plan.figures.memory_ms(bytes_min), plan.figures.compute_ms(flops, arithmetic))
+
+
+def near_floor(group: Group, ms: float | None) -> bool:
+    return ms is not None and 0 < ms <= group.floor_ms * NEAR_FLOOR
+
+
+def left_alone(group: Group, ms: float | None, total: float) -> bool:
+    """Whether nothing about a group is worth a measurement: it is at its floor, or hardly counts."""
+    return near_floor(group, ms) or (ms is not None and total > 0 and ms / total < WORTH)
+
+
+def times(plan: CompilerPlan, options: Options, report: Report, profile: Profile | None, source: str = "") -> dict[str, float]:
+    """Milliseconds a call in each own group's kernels: by the launches in the program's text, which follow the groups' order, and of a kernel that
+    several groups run, or where the text does not tell, shared out by what the model expects of them."""
+    seen = kernel_times(report, profile)
+    groups = [group for group in plan.own if not options.on("leave-to-library", group.id)]
+    running: dict[str, list[Group]] = {}  # kernel -> the groups that run it, as often as they do
+    launched = [] if options.on("overlap-streams") else launches(source)  # branches change the order
+    for group, kernels in _kernels(groups, seen, launched):
+        for name in kernels:
+            running.setdefault(name, []).append(group)
+    result: dict[str, float] = {}
+    for name, ms in seen.items():
+        sharing = running.get(name, [])
+        weight = sum(_weight(group) for group in sharing)
+        for group in sharing:
+            result[group.id] = result.get(group.id, 0.0) + ms * _weight(group) / weight
+    return result
+
+
+def _weight(group: Group) -> float:
+    return group.floor_ms or group.bytes or 1.0
+
+
+def _kernels(groups: list[Group], seen: Iterable[str], launched: list[Launch]) -> Iterator[tuple[Group, list[str]]]:
+    """Of each group the kernels of `seen` that it runs."""
+    alike: dict[str, list[Group]] = {}
+    for group in groups:
+        alike.setdefault(kernel_base(group.kinds), []).append(group)
+    by_name: dict[str, list[str]] = {}
+    for name in seen:
+        by_name.setdefault(base_name(name), []).append(name)
+    for base, same in alike.items():
+        own = [launch for launch in launched if base_of(launch.name, alike) == base]
+        if len(own) == len(same):
+            yield from (
+                (group, [name for kernel in launch.kernels for name in _instances(kernel, by_name)]) for group, launch in zip(same, own, strict=True)
+            )
+        else:
+            kernels = [name for name in seen if base_of(name, alike) == base]
+            yield from ((group, kernels) for group in same)
+
+
+def _instances(kernel: str, by_name: dict[str, list[str]]) -> list[str]:
+    """Of a template the one that bears the same type first; numbers are written in several ways ("9", "(int)9")."""
+    base, _, arguments = kernel.partition("<")
+    alike, first = by_name.get(base, []), arguments.partition(",")[0].rstrip(">")
+    return [name for name in alike if not first or f"<{first}," in name or f"<{first}>" in name] or alike
+
+
+def against_floor(plan: CompilerPlan, options: Options, report: Report, profile: Profile | None, source: str = "") -> dict[str, float]:
+    """`times` to four digits, for people and records."""
+    return {group: float(f"{ms:.4g}") for group, ms in times(plan, options, report, profile, source).items()}
+
+
+def duration(milliseconds: float) -> str:
+    return f"{milliseconds * 1e3:.3g} us" if milliseconds < 1 else f"{milliseconds:.3g} ms"
+
+
+def kernel_times(report: Report, profile: Profile | None) -> dict[str, float]:
+    """Of own kernels by name, in milliseconds a call: as the verdict observed them, else as a profile did."""
+    seen: dict[str, float] = {}
+    for kernel in report.kernels:
+        if kernel.own:
+            seen[kernel.name] = seen.get(kernel.name, 0.0) + kernel.ms
+    for entry in profile.kernels if profile is not None and not seen else ():
+        if entry.own:
+            seen[entry.name] = seen.get(entry.name, 0.0) + entry.total_us / 1e3 / max(profile.iterations, 1)
+    return seen
+
+
+def base_of(kernel: str, bases: Iterable[str]) -> str | None:
+    """The longest of the names that a kernel's can begin with: "void norm_relu_2_kernel<4>(float*)" is of "norm_relu", not of "norm"."""
+    name = base_name(kernel)
+    return max((base for base in bases if name == base or name.startswith(f"{base}_")), key=len, default=None)

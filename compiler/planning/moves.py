@@ -1,0 +1,262 @@
+"""What could change next, from what was measured: each move changes one thing and says what it should bring. No move where nothing is left."""
+
+from __future__ import annotations
+
+from compiler import families
+from compiler.graph.ir import Kernel
+from compiler.graph.network import Network
+from compiler.kernel.builder import Refused
+from compiler.kernel.fuse import build
+from compiler.kernel.shape import Shape, shape_of, streams
+from compiler.options import Move, Options
+from compiler.planning.cost import NEAR_FLOOR, left_alone, library_ms, times
+from compiler.planning.plan import CompilerPlan, Group, work_of
+from compiler.program.streams import LEAST_GAIN, promised
+from compiler.targets.triton.shape import TritonShape, triton_shape_of
+from compiler.targets.triton.shape import knobs_of as triton_knobs
+from verifier.jobs import Profile
+from verifier.report import Report
+
+SLOWER = 1.2  # times what the library is expected to take
+BLOCKS = (128, 256, 512, 1024)
+
+
+def moves(plan: CompilerPlan, options: Options, report: Report | None, profile: Profile | None, source: str = "") -> list[Move]:
+    """Those that promise most first. `source`: the program's text, which tells whose kernels are whose. Only a program that passed is moved; what is
+    wrong is repaired by giving groups back (`leave-to-library`). Groups at their floor, and those that hardly count, are left alone."""
+    if plan.graph is None or report is None or report.timing is None:
+        return []
+    total = report.timing.program_ms
+    if plan.floor_ms and total <= plan.floor_ms * NEAR_FLOOR:
+        return []
+    found = _graph(plan, options, report, profile)
+    network = Network(plan.graph)
+    found += _streams(plan, network, options)
+    found += _channels(plan, options, total)
+    measured = times(plan, options, report, profile, source)
+    for group in plan.own:
+        ms = measured.get(group.id)
+        if options.on("leave-to-library", group.id) or left_alone(group, ms, total):
+            continue
+        if group.family:
+            found += _family(plan, network, options, group, report, total, ms)
+            continue
+        try:
+            kernel = build(network, group.operators)
+        except Refused:
+            continue
+        if plan.language == "triton":
+            tiled = triton_shape_of(kernel, plan.figures, options, group.id)
+            found += _split(plan, options, group, kernel, tiled, total, ms)
+            found += _neighbours(options, group, triton_knobs(kernel, tiled), total, ms)
+        else:
+            shape = shape_of(kernel, plan.figures, options, group.id)
+            found += _split(plan, options, group, kernel, shape, total, ms)
+            found += _stores(plan, options, group, kernel, shape, total, ms)
+            found += _blocks(plan, options, group, kernel, shape, total, ms)
+        found += _give_back(options, group, report, total, ms)
+    if plan.language == "triton" and sum(not options.on("leave-to-library", group.id) for group in plan.own) <= 1:
+        found = [move for move in found if move.strategy != "leave-to-library"]  # Triton was asked for: one kernel stays
+    return sorted(found, key=lambda move: -move.expected_speedup)
+
+
+def gain(total: float, ms: float | None, target: float, share: float = 0.2) -> float:
+    """Expected speedup of the program when a group's time falls from `ms` to `target` (both in ms)."""
+    saved = (ms - target) if ms is not None else share * total
+    return round(total / max(total - max(saved, 0.0), 0.05 * total), 3) if total else 1.0
+
+
+def _graph(plan: CompilerPlan, options: Options, report: Report, profile: Profile | None) -> list[Move]:
+    if plan.figures.kind != "cuda" or options.on("cuda-graph") or plan.graph.mutated_inputs:
+        return []
+    total_us = report.timing.program_ms * 1e3
+    launches = profile.launches_per_iteration if profile and profile.launches_per_iteration else float(len(plan.groups))
+    busy = profile.device_busy if profile else None
+    idle = (1 - busy) * total_us if busy is not None else max(0.0, launches * plan.figures.launch_us * 2 - total_us * 0.5)
+    if launches < 2 or idle < 0.1 * total_us:
+        return []
+    copied = 2 * plan.figures.memory_ms(sum(g.bytes for g in plan.groups[:1])) * 1e3 + 8
+    expected = round(total_us / max(total_us - idle * 0.9 + copied, 0.05 * total_us), 3)
+    seen = f"the device works only {busy:.0%} of the time" if busy is not None else f"{launches:.0f} launches in {total_us:.0f} us"
+    return [
+        Move(
+            strategy="cuda-graph",
+            options=options.with_strategy("cuda-graph"),
+            expected_speedup=max(expected, 1.0),
+            expectation=f"the gaps between {launches:.0f} launches go: {total_us:.0f} us towards {total_us / max(expected, 0.1):.0f} us",
+            why=f"launch-bound: {seen}",
+        )  # fmt: skip
+    ]
+
+
+def _streams(plan: CompilerPlan, network: Network, options: Options) -> list[Move]:
+    """Branches side by side, once launches are recorded: before that the host sets the pace."""
+    if plan.figures.kind != "cuda" or not options.on("cuda-graph") or options.on("overlap-streams") or plan.graph.mutated_inputs:
+        return []
+    schedule = promised(network, [(group.operators, group.floor_ms) for group in plan.groups])
+    if schedule.gain < LEAST_GAIN:
+        return []
+    return [
+        Move(
+            strategy="overlap-streams",
+            options=options.with_strategy("overlap-streams"),
+            expected_speedup=round(schedule.gain, 3),
+            expectation=f"branches run side by side: {schedule.serial_us:.0f} us of short kernels towards {schedule.us:.0f} us",
+            why="by the model, groups that do not depend on each other are too short to fill the device",
+        )  # fmt: skip
+    ]
+
+
+def _channels(plan: CompilerPlan, options: Options, total: float) -> list[Move]:
+    """Channels innermost, where convolutions on tensor cores, the library's and ours, turn every image around: it is read and written once more."""
+    if plan.language != "cuda" or plan.precision == "fp32-strict" or options.on("channels-last"):
+        return []
+    turned = [group for group in plan.groups if group.family == "half-conv" or (group.space == "library" and group.title == "convolution")]
+    if len(turned) < 2:
+        return []
+    moved = 2 * sum(group.bytes for group in turned)
+    saved = plan.figures.memory_ms(moved)
+    return [
+        Move(
+            strategy="channels-last",
+            options=options.with_strategy("channels-last"),
+            expected_speedup=round(total / max(total - saved, 0.6 * total), 3),
+            expectation=f"{len(turned)} convolutions read and write images as their kernels want them: saves turning {moved / 2**20:.0f} MiB around",
+            why=f"under {plan.precision} convolutions on tensor cores want channels innermost, and images come channel by channel",
+        )  # fmt: skip
+    ]
+
+
+def _split(plan, options: Options, group: Group, kernel: Kernel, shape: Shape | TritonShape, total: float, ms: float | None) -> list[Move]:
+    few = plan.figures.units * (2 if plan.figures.kind == "cuda" else 1)
+    if shape.style != "rows" or kernel.rows >= few or kernel.length < 4096:
+        return []
+    busy = min(1.0, kernel.rows / few)
+    target = max(group.floor_ms, (ms or 0) * busy)
+    return [
+        Move(
+            strategy="parallel-split",
+            group=group.id,
+            options=options.with_strategy("parallel-split", group.id),
+            expected_speedup=gain(total, ms, target),
+            expectation=f"all {plan.figures.units} units work on the {kernel.rows} rows of {group.title}",
+            why=f"{kernel.rows} rows occupy {busy:.0%} of the units",
+        )  # fmt: skip
+    ]
+
+
+def _stores(plan, options: Options, group: Group, kernel: Kernel, shape: Shape, total: float, ms: float | None) -> list[Move]:
+    if plan.figures.kind != "cpu" or shape.stream or not streams(kernel) or shape.style not in ("rows", "elements"):
+        return []
+    written = max((a.elements * 4 for a in kernel.arguments.values() if a.written), default=0)
+    if written < plan.figures.unit_cache_bytes * 2:
+        return []
+    third = plan.figures.memory_ms(written)
+    return [
+        Move(
+            strategy="non-temporal-stores",
+            group=group.id,
+            options=options.with_strategy("non-temporal-stores", group.id),
+            expected_speedup=gain(total, ms, max((ms or 0) - third, group.floor_ms), 0.1),
+            expectation=f"saves reading {written / 2**20:.0f} MiB that are only written: about {third:.2f} ms",
+            why=f"{group.title} writes {written / 2**20:.0f} MiB, more than the caches of a core hold",
+        )  # fmt: skip
+    ]
+
+
+def _blocks(plan, options: Options, group: Group, kernel: Kernel, shape: Shape, total: float, ms: float | None) -> list[Move]:
+    """Numbers last: threads of a block, or rows whose running sums advance together."""
+    if plan.figures.kind == "cpu":
+        if shape.style != "scan":
+            return []
+        name, now, others = "scan-rows", shape.lanes, [n for n in (4, 16) if kernel.rows % n == 0]
+    else:
+        name, now = "block", shape.threads
+        others = [n for n in BLOCKS if n in (now // 2, now * 2) and kernel.length >= (n if shape.style == "rows" and not shape.warp_rows else 1)]
+    return [
+        Move(
+            strategy="block-size",
+            group=group.id,
+            options=options.with_knob(name, value, group.id),
+            expected_speedup=gain(total, ms, (ms or 0) * 0.95, 0.02),
+            expectation=f"{group.title}: {value} instead of {now} {'threads a block' if name == 'block' else 'rows at a time'}",
+            why=f"{group.title} is {ms / group.floor_ms:.1f} times its floor" if ms and group.floor_ms else "the structure stays, a number changes",
+        )
+        for value in others
+        if value != now and value != options.knob(name, group.id, now)
+    ]  # fmt: skip
+
+
+def _family(plan, network: Network, options: Options, group: Group, report: Report, total: float, ms: float | None) -> list[Move]:
+    """The neighbours of each of a family's numbers; the library instead of it where the program is not faster."""
+    gate = group.strategies[0]
+    if not options.on(gate, group.id):
+        return []
+    try:
+        offered = families.by_name(group.family).knobs(work_of(plan, network, group, options))
+    except Refused:
+        return []
+    speedup, library = report.speedup, library_ms(group, plan.figures, plan.precision)
+    behind = ms is not None and ms > library * SLOWER
+    kernels = offered.pop("direct", None)
+    found = _neighbours(options, group, offered, total, ms)
+    if kernels is not None and options.knob("direct", group.id, -1) < 0:
+        found.append(
+            Move(
+                strategy="block-size",
+                group=group.id,
+                options=options.with_knob("direct", 1 - kernels[1], group.id),
+                expected_speedup=gain(total, ms, library) + 0.001 if behind else gain(total, ms, (ms or 0) * 0.95, 0.02),
+                expectation=f"{group.title} {'by unfolded windows' if kernels[1] else 'straight from the image'}, by the other kernel",
+                why=f"its kernel takes {ms:.3g} ms, the library's about {library:.3g} ms" if behind else "which of the two is faster is close",
+            )
+        )
+    if behind or (speedup is not None and speedup.low <= 1.0):
+        taken = f"its kernel takes {ms:.3g} ms, the library's about {library:.3g} ms" if behind else ""
+        found.append(
+            Move(
+                strategy="leave-to-library",
+                group=group.id,
+                options=options.choose(gate, group.id, False),
+                expected_speedup=gain(total, ms, library) if behind else 1.01,
+                expectation=f"{group.title} at the library's speed, what stood around it in a kernel of its own",
+                why=taken or f"the program is not faster than eager ({speedup.ratio:.2f}x)",
+            )
+        )
+    return found
+
+
+def _neighbours(options: Options, group: Group, offered: dict[str, tuple[tuple[int, ...], int]], total: float, ms: float | None) -> list[Move]:
+    """Each number one step up and down."""
+    found = []
+    for name, (values, now) in offered.items():
+        at = values.index(now) if now in values else 0
+        for value in {*values[max(at - 1, 0) : at + 2]} - {now}:
+            found.append(
+                Move(
+                    strategy="block-size",
+                    group=group.id,
+                    options=options.with_knob(name, value, group.id),
+                    expected_speedup=gain(total, ms, (ms or 0) * 0.95, 0.02),
+                    expectation=f"{group.title}: {name} {value} instead of {now}",
+                    why=f"{group.title} is {ms / group.floor_ms:.1f} times its floor" if ms and group.floor_ms else "only a number changes",
+                )
+            )
+    return found
+
+
+def _give_back(options: Options, group: Group, report: Report, total: float, ms: float | None) -> list[Move]:
+    """A kernel that saves no traffic against its operators, in a program that is not faster."""
+    speedup = report.speedup
+    if speedup is None or speedup.low > 1.0 or group.eager_bytes > group.bytes * 1.2:
+        return []
+    return [
+        Move(
+            strategy="leave-to-library",
+            group=group.id,
+            options=options.with_strategy("leave-to-library", group.id),
+            expected_speedup=1.01,
+            expectation=f"{group.title} at the library's speed",
+            why=f"the program is not faster than eager ({speedup.ratio:.2f}x) and the kernel of {group.title} saves no memory traffic",
+        )  # fmt: skip
+    ]

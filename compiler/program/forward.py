@@ -1,0 +1,375 @@
+"""The printed forward: allocations, launches and library calls in an order that respects every dependency."""
+
+from __future__ import annotations
+
+from compiler import families
+from compiler.graph.ir import Argument, Kernel, product, shift_pointers
+from compiler.graph.network import SIZES, Network, refs, size_bytes
+from compiler.graph.reductions import short
+from compiler.kernel.builder import Refused
+from compiler.kernel.fuse import build
+from compiler.kernel.naming import HELPERS, IN_FORWARD, RESERVED_IN_C, free, kernel_base, parameters, rename_arguments, unused
+from compiler.kernel.schedule import schedule
+from compiler.kernel.shape import Shape, shape_of
+from compiler.options import Options
+from compiler.planning.plan import CompilerPlan, Group, kernel_bytes, word, work_of
+from compiler.program import cuda_graph, joined, streams, support
+from compiler.program.print_torch import FRESH, attribute, expression
+from compiler.program.reuse import reuse
+from compiler.program.state import State
+from compiler.program.statements import Statements
+from compiler.program.task_text import TaskText
+from compiler.targets.cpp import printing as print_cpp
+from compiler.targets.cuda import printing as print_cuda
+from compiler.targets.triton import printing as print_triton
+from compiler.targets.triton.expressions import RESERVED, check_covered
+from compiler.targets.triton.shape import TritonShape, triton_shape_of
+from verifier.graph import GraphInput
+
+DISCRETE = ("bool", "uint8", "int8", "int16", "int32", "int64")
+MODAL = {"_native_batch_norm_legit_functional", "_native_batch_norm_legit_no_training", "native_dropout", "dropout"}
+
+
+class Forward:
+    def __init__(self, plan: CompilerPlan, text: TaskText, options: Options):
+        self.plan, self.task, self.options = plan, text, options
+        self.network = Network(plan.graph, images_last=options.on("channels-last"))
+        self.cuda = plan.figures.kind == "cuda"
+        self.triton = plan.language == "triton"
+        self.refused: dict[str, str] = {}
+        self.groups = [part for group in plan.groups for part in self._parts(group)]
+        own = IN_FORWARD | (streams.names(len(self.groups)) if options.on("overlap-streams") else set())
+        self.arguments = parameters(text.arguments(), own)
+        self.helpers = {word: free(word, {*text.bound, *self.arguments}) for word in HELPERS}
+        self.statements = Statements(plan.graph, self.network, self.arguments, {*own, *self.helpers.values()}, self.cuda)
+        self.state = State(self.statements)
+        self.joins = self._joins()
+        self.kernels: list[tuple[Kernel, Shape | TritonShape, list[str]]] = []
+        self.printed: dict[str, tuple[families.Printed, families.Work, list[str]]] = {}  # kernels of families by name, with comment lines
+        self.bodies: dict[str, str] = {}  # printed kernel without its name -> its name
+        self.groups_of: dict[str, list[str]] = {}  # kernel -> groups that launch it
+        self.scratch: dict[str, int] = {}  # floats of scratch memory that a launcher takes
+        self.own_groups: set[str] = set()
+        self.applied: list[str] = []
+        self.done: set[str] = set()  # operators that run before the group being printed
+
+    def _joins(self) -> joined.Joins:
+        """Concatenations whose parts kernels write where they belong; on side streams another stream would have to wait for their memory."""
+        maker = {name: group for group in self.groups for name in group.operators}
+        apart = self.triton or not self.cuda or self.options.on("channels-last") or self.options.on("overlap-streams")
+        libraries = [] if apart else [name for name, group in maker.items() if group.space != "own kernel"]
+
+        def written(part: str) -> bool:
+            return part in maker and maker[part].family in joined.FAMILIES
+
+        def strided(name: str) -> bool:
+            readers = [maker.get(user) for user in self.network.users[name]]
+            return not self.network.escapes(name) and all(group and group.space == "own kernel" and not group.family for group in readers)
+
+        return joined.Joins(self.statements, libraries, written, strided)
+
+    # -- the parts of the program -------------------------------------------------------------------------------------------
+
+    def text(self) -> str:
+        """`forward` as a method; fills `kernels` on the way."""
+        read = {name for node in self.network.nodes.values() for name in refs([node.args, list(node.kwargs.values())])}
+        outside = [e for e in self.network.inputs.values() if not e.persistent and (e.name in read or e.target in self.plan.graph.mutations)]
+        moved = [f"{attribute(e.target)} = {attribute(e.target)}.to({self.statements.packing.device})" for e in outside]
+        self._checks()
+        begins = []  # statements before each group
+        for group in self.groups:
+            begins.append(len(self.statements.lines))
+            if group.family:
+                self._launch_family(group)
+            elif self._is_own(group):
+                self._launch(group)
+            else:
+                self._library(group)
+            self.done.update(group.operators)
+        if self.cuda and self.options.on("overlap-streams"):
+            self._overlap(begins)
+        if self.network.last:
+            self.applied.append("channels-last")
+        self.state.put()
+        self.statements.put(f"return {self.statements.tree(self.plan.graph.output_tree)}")
+        graph, signature = self.plan.graph, self.task.signature(self.arguments)
+        if self.cuda and self.options.on("cuda-graph") and not graph.mutated_inputs:
+            self.applied.append("cuda-graph")
+            tensors = [self.arguments[e.index] for e in graph.inputs if e.kind == "user" and e.spec is not None]
+            mutated = [attribute(target) for target in graph.mutations]
+            packing, lines = self.statements.packing, self.statements.lines
+            wrapped = cuda_graph.wrap(signature, self.arguments, tensors, mutated, lines, graph.output_tree, graph.outputs, bool(packing.code), moved)
+            return packing.methods(recorded=True) + wrapped
+        body = "\n".join(f"        {line}" for line in [*moved, *self.statements.lines])
+        # Kernels take pointers, of which autograd knows nothing. Without the guard a call whose code is not in the processor's caches starts some
+        # 15 us earlier (measured on a CPU).
+        with_torch = bool(moved) or self.task.has_variants or not all(self._launched(group) for group in self.groups)
+        guard = "    @torch.no_grad()\n" if with_torch else ""
+        return self.statements.packing.methods() + f"{guard}    def forward{signature}:\n{body}\n"
+
+    def _launched(self, group: Group) -> bool:
+        """Whether kernels of this program compute the group."""
+        return group.id in self.own_groups and self._is_own(group) and group.id not in self.refused
+
+    def _overlap(self, begins: list[int]) -> None:
+        """Puts branches on side streams; what is made once of weights comes first."""
+        lines = self.statements.lines
+        sections = []
+        for group, begin, end in zip(self.groups, begins, [*begins[1:], len(lines)], strict=True):
+            own = [line for line in lines[begin:end] if not line.startswith("packed = ")]
+            sections.append(streams.Section(own, streams.estimate_us(group.floor_ms)))
+        first = [*lines[: begins[0]], *(line for line in lines[begins[0] :] if line.startswith("packed = "))] if begins else lines
+        device = self.statements.packing.device
+        together = streams.overlapped(sections, device, [attribute(target) for target in self.plan.graph.mutations])
+        if any(line.startswith("with torch.cuda.stream") for line in together):
+            self.applied.append("overlap-streams")
+        self.statements.lines = [*first, *together]
+
+    def source(self) -> str:
+        printer = print_triton if self.triton else print_cuda if self.cuda else print_cpp
+        return printer.print_source(self.kernels, {name: (printed, work.kernels(), lines) for name, (printed, work, lines) in self.printed.items()})
+
+    @property
+    def has_kernels(self) -> bool:
+        return bool(self.kernels or self.printed)
+
+    def flags(self) -> tuple[str, ...]:
+        """Of the compiler, beyond those that every program has."""
+        return tuple(dict.fromkeys(flag for printed, _, _ in self.printed.values() for flag in printed.flags))
+
+    def signatures(self) -> dict[str, int]:
+        """Pointers that each kernel takes, the stream among them."""
+        counts = {kernel.name: len(kernel.arguments) for kernel, _, _ in self.kernels}
+        counts |= {name: len(printed.arguments) + len(printed.packed) for name, (printed, _, _) in self.printed.items()}
+        return {name: count + self.cuda + bool(self.scratch.get(name)) for name, count in counts.items()}
+
+    def support(self) -> str:
+        """Module-level functions that forward calls."""
+        checked = self.cuda and self.has_kernels and not self.triton
+        return support.functions(self.helpers, aligned=self.cuda, checked=checked, exact=any(discrete(entry) for entry in self.plan.graph.inputs))
+
+    # -- inputs -------------------------------------------------------------------------------------------------------------
+
+    def _checks(self) -> None:
+        put, variables = self.statements.put, self.statements.variables
+        users = [entry for entry in self.plan.graph.inputs if entry.kind == "user"]
+        if self.task.has_variants:
+            terms = [f"{variables[e.name]}.shape != {tuple(e.spec.shape)}" for e in users if e.spec is not None]
+            call = ", ".join(self.arguments)
+            put(f"if {' or '.join(terms)}:", f"    return self.forward_eager({call})  # another of the task's shapes")
+        if any(short(node) in MODAL for node in self.plan.graph.nodes):
+            wanted = self.plan.mode == "train"
+            put(f"if self.training is not {wanted}:", f'    raise ValueError("made for {self.plan.mode} mode")')
+        for entry in users:
+            name = variables[entry.name]
+            if entry.spec is not None:
+                if entry.name in self.plan.graph.mutated_inputs:
+                    put(f"original_{name} = {name}")
+                given = f'{self.helpers["exact"]}("{name}", {name}, torch.{entry.spec.dtype})' if discrete(entry) else name
+                put(f'{name} = {self.helpers["dense"]}("{name}", {given}, {tuple(entry.spec.shape)}, torch.{entry.spec.dtype})')
+            else:
+                put(f"if {name} != {entry.value!r}:", f'    raise ValueError("made for {name} = {entry.value!r}")')
+        if self.cuda and not self.triton:
+            tensor = next((variables[e.name] for e in users if e.spec is not None), None)
+            # As PyTorch's own compiler asks for it: torch.cuda.current_stream makes an object for it.
+            raw = f"torch._C._cuda_getCurrentRawStream({tensor}.get_device())"
+            put(f"stream = {raw if tensor else 'torch.cuda.current_stream().cuda_stream'}")
+
+    # -- groups -------------------------------------------------------------------------------------------------------------
+
+    def _parts(self, group: Group) -> list[Group]:
+        """A group of a family whose gate is closed is cut: the anchor to the library, what stood around it to kernels of the IR."""
+        if not group.family:
+            return [group]
+        if self.options.on("leave-to-library", group.id):
+            return [group.model_copy(update={"family": "", "space": "pytorch"})]
+        try:
+            work = work_of(self.plan, self.network, group, self.options)
+        except Refused as refusal:
+            self.refused[group.id] = str(refusal)
+            if self.network.last and group.anchor in group.operators:  # a kernel for images of the usual layout
+                at = group.operators.index(group.anchor)
+                return self._cut(group, group.operators[:at], [group.anchor], group.operators[at + 1 :])
+            return [group.model_copy(update={"family": "", "space": "pytorch"})]
+        if self.options.on(group.strategies[0], group.id):
+            return [group]
+        self.refused[group.id] = "given back to the library, which was faster here"
+        anchor = list(work.match.members)
+        late = [name for name in group.operators if name not in anchor and name not in work.early]
+        return self._cut(group, [name for name in group.operators if name in work.early], anchor, late)
+
+    def _cut(self, group: Group, early: list[str], anchor: list[str], late: list[str]) -> list[Group]:
+        """The operators before and after the anchor of a family as kernels of the IR, the anchor for the library."""
+        return [
+            group.model_copy(update={"family": "", "operators": names, "space": space, "strategies": ["fuse-pointwise", "vectorise"],
+                                     "kinds": [word(self.network.nodes[name]) for name in names]})
+            for names, space in ((early, "own kernel"), (anchor, "library"), (late, "own kernel")) if names
+        ]  # fmt: skip
+
+    def _is_own(self, group: Group) -> bool:
+        if group.family:
+            return True
+        if group.space != "own kernel":
+            return False
+        gate = next((s for s in ("fuse-row-reduction", "fuse-pointwise") if s in group.strategies), "")
+        if self.options.on("leave-to-library", group.id) or not self.options.on(gate, group.id):
+            self.refused[group.id] = "given back to PyTorch, which was faster here"
+            return False
+        return True
+
+    def _launch(self, group: Group) -> None:
+        try:
+            kernel = build(self.network, group.operators, "kernel", group.title)
+            if self.triton:
+                check_covered(kernel)
+        except Refused as refusal:
+            self.refused[group.id] = str(refusal)
+            self._library(group)
+            return
+        self.joins.restride(kernel)
+        shape = (triton_shape_of if self.triton else shape_of)(kernel, self.plan.figures, self.options, group.id)
+        moved = kernel_bytes(self.network, kernel) + self._read_again(kernel, shape)
+        passes = schedule(kernel, shape.cache)
+        if not self.options.on("overlap-streams"):  # another stream might still read it
+            reuse(kernel, passes, group, self.done, lambda name: self._may_overwrite(name, group.id), self.statements, self.state)
+        if not self.triton:
+            shift_pointers(kernel)
+        self.own_groups.add(group.id)
+        self.applied += [s for s in (*group.strategies, *self._extra(shape)) if s not in self.applied]
+        self._memory(list(kernel.arguments.values()))
+        name = self._kernel_name(group, kernel, shape, moved)
+        self.groups_of.setdefault(name, []).append(group.id)
+        self._call(name, [self._pointer(argument) for argument in kernel.arguments.values()])
+
+    def _read_again(self, kernel: Kernel, shape: Shape | TritonShape) -> int:
+        """Bytes that the passes of a kernel after the first read from memory: of tensors that no cache holds."""
+        if not self.cuda or self.triton:
+            return 0
+        sizes = {name: size_bytes(self.network.spec(kernel.arguments[name].value)) for name in kernel.arguments}
+        again = print_cuda.CudaKernel(kernel, shape).read_again()
+        return sum(times * sizes[name] for name, times in again.items() if sizes[name] > self.plan.figures.cache_bytes)
+
+    def _launch_family(self, group: Group) -> None:
+        work = work_of(self.plan, self.network, group, self.options)
+        family = families.by_name(group.family)
+        placed = self.joins.taken(group.operators, work)
+        try:
+            printed = family.print_triton(work) if self.triton else family.print_cuda(work) if self.cuda else family.print_cpp(work)
+        except Refused as refusal:
+            self.refused[group.id] = str(refusal)
+            self._library(group)
+            return
+        self.own_groups.add(group.id)
+        self.applied += [s for s in group.strategies if s not in self.applied]
+        for part in placed:
+            self.joins.place(part)
+        self._memory(printed.arguments)
+        name = self._family_name(group, printed, work)
+        self.groups_of.setdefault(name, []).append(group.id)
+        pointers = [self._pointer(argument) for argument in printed.arguments]
+        for packed in printed.packed:
+            variable = self.statements.packed(packed.code.format(*map(self.statements.made_of, packed.values)))
+            pointers.append(variable if self.triton else f"{variable}.data_ptr()")
+        self._call(name, pointers)
+
+    def _memory(self, arguments: list[Argument]) -> None:
+        """Variables of what a kernel reads, memory for what it writes."""
+        for argument in arguments:
+            if argument.value not in self.statements.variables and not argument.written:
+                self.statements.materialise(argument.value)
+        for argument in arguments:
+            if argument.written and argument.value not in self.statements.variables:
+                self.statements.allocate(argument.value)
+
+    def _call(self, name: str, pointers: list[str]) -> None:
+        if floats := self.scratch.get(name):
+            self.statements.put(f"scratch = torch.empty({floats}, device={self.statements.device()})")
+            pointers = [*pointers, "scratch" if self.triton else "scratch.data_ptr()"]
+        if self.triton:
+            self.statements.put(f"launch_{name}({', '.join(pointers)})")
+            return
+        call = f"{self.helpers['kernels']}.{name}({', '.join([*pointers, *(['stream'] if self.cuda else [])])})"
+        self.statements.put(f"{self.helpers['check']}({call})" if self.cuda else call)
+
+    def _family_name(self, group: Group, printed: families.Printed, work: families.Work) -> str:
+        """As `_kernel_name`, for a kernel of a family."""
+        if printed.source in self.bodies:
+            return self.bodies[printed.source]
+        name = self._unused(kernel_base(group.kinds))
+        self.bodies[printed.source] = name
+        self.scratch[name] = -(-printed.scratch // 4)
+        comment = [*self._title(group), *printed.comment, self._traffic(group, group.bytes)]
+        self.printed[name] = (printed, work, comment)
+        return name
+
+    def _pointer(self, argument: Argument) -> str:
+        variable = self.statements.dense(argument.value)
+        if self.triton:
+            return variable
+        text = f"{variable}.data_ptr()"
+        return f"{text} + {argument.shift * SIZES[argument.dtype]}" if argument.shift else text
+
+    def _extra(self, shape: Shape | TritonShape) -> list[str]:
+        return (["non-temporal-stores"] if isinstance(shape, Shape) and shape.stream else []) + (["parallel-split"] if shape.style == "split" else [])
+
+    def _kernel_name(self, group: Group, kernel: Kernel, shape: Shape | TritonShape, moved: int) -> str:
+        """Prints the kernel once; a group whose kernel is the same text shares it."""
+        base = kernel_base(group.kinds)
+        rename_arguments(kernel, self.network, RESERVED if self.triton else RESERVED_IN_C)
+        kernel.name = "NAME"
+        printer = print_triton.TritonKernel if self.triton else print_cuda.CudaKernel if self.cuda else print_cpp.CppKernel
+        body = printer(kernel, shape).text([])
+        if body in self.bodies:
+            return self.bodies[body]
+        name = self._unused(base)
+        self.bodies[body] = kernel.name = name
+        if self.cuda:
+            self.scratch[name] = printer(kernel, shape).scratch_floats()
+        self.kernels.append((kernel, shape, self._comment(group, kernel, shape, moved)))
+        return name
+
+    def _unused(self, base: str) -> str:
+        return unused(base, {*self.bodies.values(), *(self.task.bound if self.triton else ())})
+
+    def _comment(self, group: Group, kernel: Kernel, shape: Shape | TritonShape, moved: int) -> list[str]:
+        work = f"{kernel.rows} rows of {kernel.length}" if kernel.reduces else f"{product(kernel.sizes)} elements"
+        return [*self._title(group), f"{work}; {shape.describe(self.cuda)}.", self._traffic(group, moved)]
+
+    def _title(self, group: Group) -> list[str]:
+        return [f"{', '.join(dict.fromkeys(group.kinds))}" + (f" (line {group.line} of the task)" if group.line else "")]
+
+    def _traffic(self, group: Group, moved: int) -> str:
+        return f"Memory traffic: {moved / 2**20:.2f} MiB; {group.eager_bytes / 2**20:.2f} MiB one operator at a time."
+
+    def _may_overwrite(self, name: str, group: str) -> bool:
+        node = self.network.nodes.get(name)
+        if node is None or self.network.escapes(name):
+            return False
+        maker = next((g for g in self.groups if name in g.operators), None)
+        if maker is None:
+            return False
+        own = maker.id in self.own_groups and maker.space == "own kernel"
+        return own or (short(node) in FRESH and self.options.on("fuse-matmul-tail", group))
+
+    def _library(self, group: Group) -> None:
+        for name in group.operators:
+            node = self.network.nodes[name]
+            if self.state.counts(name):
+                continue
+            if self.joins.begun(name):
+                self.refused[group.id] = self.joins.join(name)
+                continue
+            text = expression(self.network, node, self.statements.read_by(node))
+            variable = self.statements.fresh(name)
+            own = [user for user in self.network.readers(name) if any(user in g.operators and self._is_own(g) for g in self.groups)]
+            if (layout := self.statements.wanted_layout(name)) is not None:
+                text = f"({text}).contiguous({layout})" if " " in text and not text.endswith(")") else f"{text}.contiguous({layout})"
+            elif own and short(node) not in FRESH and node.outputs and len(node.outputs) == 1:
+                text = f"({text}).contiguous()" if " " in text and not text.endswith(")") else f"{text}.contiguous()"
+            self.statements.variables[name] = variable
+            self.statements.put(f"{variable} = {text}")
+
+
+def discrete(entry: GraphInput) -> bool:
+    """Whether it is a tensor of truth values or whole numbers that forward is given."""
+    return entry.kind == "user" and entry.spec is not None and entry.spec.dtype in DISCRETE

@@ -1,0 +1,106 @@
+"""Operators that are left to the library, as the Python that a person would write."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from compiler.graph.network import Network, plain
+from compiler.graph.reductions import short
+from verifier.graph import Node
+
+FUNCTIONAL = {"linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "scaled_dot_product_attention",
+              "embedding", "gelu", "silu", "softplus", "mish", "hardswish", "hardsigmoid", "hardtanh", "leaky_relu", "elu", "relu", "relu6",
+              "max_pool1d", "max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d", "adaptive_avg_pool1d", "adaptive_avg_pool2d",
+              "adaptive_avg_pool3d", "pixel_shuffle"}  # fmt: skip
+TORCH = {"matmul", "bmm", "mm", "addmm", "baddbmm", "exp", "log", "sqrt", "rsqrt", "tanh", "sigmoid", "erf", "sin", "cos", "neg", "abs", "where",
+         "cumsum", "cat", "stack", "cumprod", "tril", "triu", "einsum", "bitwise_not", "logical_not", "maximum", "minimum", "clamp",
+         "logsumexp", "argmax", "argmin", "sort", "topk", "gather", "flip", "roll", "outer", "floor", "ceil", "sign", "isnan"}  # fmt: skip
+INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+# Results in new memory, dense for dense arguments: a kernel may read them by pointer and write over them.
+FRESH = {"linear", "matmul", "bmm", "mm", "addmm", "baddbmm", "conv1d", "conv2d", "conv3d", "convolution"}
+
+
+def expression(network: Network, node: Node, value) -> str:
+    """`value(name)` is the Python expression of another value."""
+    name = short(node)
+    args = [literal(a, value) for a in node.args]
+    device = next((value(entry.name) + ".device" for entry in network.inputs.values() if entry.spec is not None), '"cpu"')
+    kwargs = {k: device if k == "device" else literal(v, value) for k, v in node.kwargs.items()
+              if k not in ("layout", "pin_memory") and v is not None}  # fmt: skip
+    if node.op == "getitem":
+        return f"{args[0]}[{args[1]}]"
+    if name in INFIX and not kwargs and len(args) == 2:
+        return f"{args[0]} {INFIX[name]} {args[1]}"
+    if node.op == "stitch.cross_entropy_rows":
+        return f'torch.nn.functional.cross_entropy({args[0]}, {args[1]}, ignore_index={args[2]}, reduction="none")'
+    if node.op == "stitch.mean_counted":
+        return f"{args[0]}.sum() / ({args[1]} != {args[2]}).sum()"
+    view = method(network, node, args)
+    if view:
+        return view
+    if name in ("softmax", "log_softmax") and len(args) == 2:
+        return f"torch.{name}({args[0]}, dim={args[1]})"
+    if name in ("layer_norm", "group_norm") and len(args) >= 5:
+        return f"torch.nn.functional.{name}({', '.join(args[:5])})"
+    every = ", ".join([*args, *(f"{k}={v}" for k, v in kwargs.items())])
+    if name == "scalar_tensor":  # filled on the device: what torch.tensor copies from the host cannot be recorded into a CUDA graph
+        return f"torch.full((), {every})"
+    if name in ("full", "arange"):
+        return f"torch.{name}({every})"
+    if name in FUNCTIONAL and name != "embedding":
+        return f"torch.nn.functional.{name}({every})"
+    if name == "embedding" and len(args) == 2:
+        return f"torch.nn.functional.embedding({args[1]}, {args[0]})"
+    if name in TORCH:
+        return f"torch.{name}({every})"
+    return f"torch.ops.{node.op}({every})"
+
+
+def method(network: Network, node: Node, args: list[str]) -> str:
+    """Views as methods of the tensor."""
+    name = short(node)
+    if name in ("view", "_unsafe_view", "reshape"):
+        shape = network.spec(node.name).shape
+        return f"{args[0]}.{'view' if network.is_view(node.name) else 'reshape'}({', '.join(map(str, shape))})"
+    if name == "permute":
+        return f"{args[0]}.permute({args[1].strip('[]')})"
+    if name in ("transpose", "unsqueeze", "select", "expand", "squeeze"):
+        return f"{args[0]}.{name}({', '.join(a.strip('[]') for a in args[1:])})"
+    if name == "t":
+        return f"{args[0]}.t()"
+    if name == "slice":
+        axis = plain(node.args[1]) if len(node.args) > 1 else 0
+        rank = len(network.spec(node.name).shape)
+        start, end = (plain(node.args[n]) if len(node.args) > n else None for n in (2, 3))
+        step = plain(node.args[4]) if len(node.args) > 4 else 1
+        size = network.spec(node.args[0]["ref"]).shape[axis]
+        cut = f"{start or ''}:{'' if end is None or end >= size else end}" + (f":{step}" if step != 1 else "")
+        return f"{args[0]}[{', '.join([':'] * (axis % rank) + [cut])}]"
+    if name in ("alias", "detach"):
+        return args[0]
+    return ""
+
+
+def literal(argument: Any, value) -> str:
+    if isinstance(argument, dict) and "ref" in argument:
+        return value(argument["ref"])
+    if isinstance(argument, dict) and "float" in argument:
+        return f'float("{argument["float"]}")'
+    if isinstance(argument, list):
+        return f"[{', '.join(literal(item, value) for item in argument)}]"
+    if isinstance(argument, str) and argument.startswith("torch."):
+        return argument
+    return repr(argument)
+
+
+def attribute(target: str) -> str:
+    """`self.net[0].weight` of the state-dict name "net.0.weight"."""
+    text = "self"
+    for part in target.split("."):
+        if part.isidentifier():
+            text += f".{part}"
+        elif part.isdigit():
+            text += f"[{part}]"
+        else:
+            return f'self.get_parameter("{target}")'
+    return text

@@ -1,0 +1,131 @@
+"""A plan and options as one readable source file: the task's constructor, the kernels, and a forward that launches them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from compiler.kernel.builder import Refused
+from compiler.kernel.naming import free
+from compiler.options import Options
+from compiler.planning.plan import CompilerPlan
+from compiler.program.forward import Forward
+from compiler.program.task_text import TaskText
+from compiler.targets.triton.source import IMPORTS, LIBDEVICE
+
+HELPER = Path(__file__).resolve().parents[2] / "verifier" / "build" / "inline_helper.py"
+NUMBER = re.compile(r"\b\d+\b")
+
+
+def print_program(plan: CompilerPlan, task_source: str, options: Options) -> str:
+    """The program; where there is nothing to compile, the task's own forward under the new name."""
+    text = TaskText(task_source)
+    if plan.graph is None or not plan.own:
+        return _unchanged(plan, task_source)
+    if text.has_variants:
+        text = TaskText(task_source, keep_forward=True)
+    forward = Forward(plan, text, options)
+    body = forward.text()
+    if not forward.has_kernels and not options.on("cuda-graph"):
+        return _unchanged(plan, task_source, "every group was given back to PyTorch, which was faster here")
+    parts = [f'"""{_header(plan, forward)}"""\n']
+    parts.append("\n".join(_imports(text, forward)) + "\n")
+    if forward.has_kernels and not forward.triton:
+        parts.append("\n" + HELPER.read_text().rstrip("\n") + "\n")
+    if definitions := text.definitions():
+        parts.append("\n" + "\n\n\n".join(definitions) + "\n")
+    if forward.has_kernels:
+        parts.append(f"\n{forward.source()}\n{forward.support()}" if forward.triton else _kernels(forward, plan.language))
+    else:
+        parts.append(forward.support())
+    methods = text.methods_text()
+    parts.append(f"\nclass ModelNew({text.bases()}):\n" + (methods + "\n\n" if methods else "") + body)
+    return "\n".join(parts)
+
+
+def _imports(text: TaskText, forward: Forward) -> list[str]:
+    if forward.triton and forward.has_kernels:
+        wanted = [*IMPORTS, *([LIBDEVICE] if "libdevice." in forward.source() else [])]
+        return [*text.imports(), *(line for line in wanted if line not in text.imports())]
+    own = [] if any(re.match(r"import ctypes\b", line) for line in text.imports()) or not forward.has_kernels else ["import ctypes", ""]
+    future = [line for line in text.imports() if line.startswith("from __future__")]
+    return [*future, *own, *(line for line in text.imports() if line not in future)]
+
+
+def _header(plan: CompilerPlan, forward: Forward) -> str:
+    device = {"cuda": "CUDA", "triton": "Triton", "cpp": "C++ with OpenMP"}[plan.language]
+    lines = [f"Kernels in {device} for this task, printed by Stitchwork's built-in compiler.", ""]
+    own = [g for g in plan.groups if g.id in forward.own_groups]
+    rest = [g for g in plan.groups if g.id not in forward.own_groups]
+
+    def times(alike: list[Any]) -> str:
+        return f" ({len(alike)} times)" if len(alike) > 1 else ""
+
+    lines.append("Own kernels:")
+    for title, alike, reason in _gathered(own):
+        lines.append(f"- {title}{times(alike)}: {reason}")
+    if rest:
+        lines += ["", "Left to PyTorch and its libraries:"]
+        for title, alike, reason in _gathered(rest):
+            lines.append(f"- {title}{times(alike)}: {forward.refused.get(alike[0].id, reason)}")
+    if notes := forward.network.notes:
+        lines += ["", "Identities of algebra:", *(f"- {note}" for note in notes)]
+    applied = [s for s in forward.applied if s]
+    if applied:
+        lines += ["", f"Strategies: {', '.join(applied)}."]
+    lines += ["", "Made for the shapes of the task's inputs; forward only (no gradients)."]
+    return "\n".join(lines).replace("\\", "/").replace('"""', "'''") + "\n"
+
+
+def _gathered(groups: list[Any]) -> list[tuple[str, list[Any], str]]:
+    """Groups that are alike but for numbers, with what is said of them all: "64 to 1920 rows of 7840 elements"."""
+    found: dict[tuple[str, str], list[Any]] = {}
+    for group in groups:
+        found.setdefault((group.title, NUMBER.sub("#", group.reason)), []).append(group)
+    return [(title, alike, _ranges([group.reason for group in alike])) for (title, _), alike in found.items()]
+
+
+def _ranges(texts: list[str]) -> str:
+    """The one text that all of them are, but for numbers; those as ranges."""
+    columns = zip(*(NUMBER.findall(text) for text in texts), strict=True)
+    ends = iter([sorted(column, key=int) for column in columns])
+
+    def told(match: re.Match[str]) -> str:
+        values = next(ends)
+        return values[0] if values[0] == values[-1] else f"{values[0]} to {values[-1]}"
+
+    return NUMBER.sub(told, texts[0])
+
+
+def _kernels(forward: Forward, language: str) -> str:
+    source = forward.source()
+    counts = ", ".join(f'"{name}": {count}' for name, count in forward.signatures().items())
+    result = "ctypes.c_int" if language == "cuda" else "None"
+    flags = f", {forward.flags()!r}" if forward.flags() else ""
+    kernels, (text, name, pointers) = forward.helpers["kernels"], (free(word, forward.task.bound) for word in ("SOURCE", "name", "pointers"))
+    return (
+        f'\n{text} = r"""\n{source}"""\n\n{kernels} = stitch_build("{language}", {text}{flags})\n'
+        f"for {name}, {pointers} in {{{counts}}}.items():\n"
+        f"    getattr({kernels}, {name}).argtypes = [ctypes.c_void_p] * {pointers}\n"
+        f"    getattr({kernels}, {name}).restype = {result}\n\n" + forward.support()
+    )
+
+
+def _unchanged(plan: CompilerPlan, task_source: str, why: str = "") -> str:
+    """Nothing is compiled: the task under the program's name, said so."""
+    text = TaskText(task_source)
+    why = why or plan.reason or "no operator of this task is covered by a kernel of the built-in compiler"
+    drop = {id(text.names[name]) for name in ("get_inputs", "get_init_inputs", "get_input_variants", "backward") if name in text.names}
+    parts = [f'"""The task as it is: {why}."""\n']
+    for item in text.tree.body:
+        if id(item) in drop or (item is text.tree.body[0] and hasattr(item, "value") and isinstance(getattr(item.value, "value", None), str)):
+            continue
+        segment = text._segment(item)
+        if item is text.model:
+            segment = re.sub(r"\bclass Model\b", "class ModelNew", re.sub(r"\bsuper\(Model\b", "super(ModelNew", segment), count=1)
+        parts.append(segment + "\n")
+    return "\n".join(parts)
+
+
+__all__ = ["Refused", "print_program"]

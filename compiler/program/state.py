@@ -1,0 +1,40 @@
+"""What a printed forward changes in place: counters that only count calls, state of modules, inputs that the task itself writes."""
+
+from __future__ import annotations
+
+from compiler.program.print_torch import attribute
+from compiler.program.statements import Statements
+
+
+class State:
+    def __init__(self, statements: Statements):
+        self.statements, self.graph, self.network = statements, statements.graph, statements.network
+        self.counters: dict[float, list[str]] = {}  # increment -> state that only counts the calls
+        self.written: set[str] = set()  # state-dict names that are up to date before `put`
+
+    def counts(self, name: str) -> bool:
+        """Takes `self.bn.num_batches_tracked += 1`: the addition `name` to a counter that nobody else reads."""
+        node = self.network.nodes[name]
+        target = next((t for t, value in self.graph.mutations.items() if value == name), None)
+        if target is None or node.op != "aten.add.Tensor" or self.network.users[name] or not isinstance(node.args[1], (int, float)):
+            return False
+        source = self.network.inputs.get(node.args[0]["ref"])
+        if source is None or source.target != target or self.network.users[source.name] != [name]:
+            return False
+        self.counters.setdefault(node.args[1], []).append(attribute(target))
+        self.written.add(target)
+        return True
+
+    def put(self) -> None:
+        """The statements at the end of forward."""
+        value, put = self.statements.value, self.statements.put
+        for step, counters in self.counters.items():
+            if len(counters) > 1:  # one launch for all of them
+                put(f"torch._foreach_add_([{', '.join(counters)}], {step})")
+            else:
+                put(f"{counters[0]} += {step}")
+        for target, source in self.graph.mutations.items():
+            if target not in self.written:
+                put(f"{attribute(target)}.copy_({value(source)})")
+        for target, source in self.graph.mutated_inputs.items():
+            put(f"original_{self.statements.variables[target]}.copy_({value(source)})")

@@ -1,0 +1,156 @@
+"""The statements of a printed forward and the variables in them: one for each value of the graph that is held, made where it is first read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+from compiler.graph.channels_last import CONVOLUTIONS
+from compiler.graph.layout import SPLITS
+from compiler.graph.network import Network, plain, refs
+from compiler.graph.reductions import short
+from compiler.kernel.builder import CONSTANTS, identifier
+from compiler.kernel.naming import free
+from compiler.program.packing import Packing
+from compiler.program.print_torch import attribute, expression
+from verifier.graph import Graph, GraphInput, Node
+
+LAST = "memory_format=torch.channels_last"
+
+
+class Statements:
+    """`arguments`: names of forward's parameters; `reserved`: no names for its variables. `lines` grow in the order in which they run."""
+
+    def __init__(self, graph: Graph, network: Network, arguments: list[str], reserved: Collection[str], cuda: bool):
+        self.graph, self.network, self.arguments, self.cuda = graph, network, arguments, cuda
+        self.lines: list[str] = []
+        self.variables: dict[str, str] = {}  # value of the graph -> expression
+        self.turned: dict[str, str] = {}  # state that lies with gaps or turned around -> variable of a copy that does not
+        self.taken: set[str] = {*arguments, *reserved}
+        first = self._first_tensor()
+        self.packing = Packing(f"{arguments[first.index]}.device" if first else '"cuda"' if cuda else '"cpu"')
+        for entry in network.inputs.values():
+            if entry.kind == "user":
+                self.variables[entry.name] = arguments[entry.index]
+            elif entry.kind == "constant":
+                self.variables[entry.name] = self._constant_tensor(entry)
+            else:
+                self.variables[entry.name] = attribute(entry.target)
+
+    def put(self, *lines: str) -> None:
+        self.lines += lines
+
+    def _constant_tensor(self, entry: GraphInput) -> str:
+        """Made or moved once: a kernel that reads it only has its address, so it must stay."""
+        if entry.value is None:
+            return self.packed(f"{attribute(entry.target)}.to(device)") if self.cuda else attribute(entry.target)
+        return self.packed(f"torch.tensor({entry.value!r}, dtype=torch.{entry.spec.dtype}, device=device)")
+
+    def packed(self, code: str) -> str:
+        """The variable of a tensor that is made once, at the first forward."""
+        return self.packing.variable(code, self.lines)
+
+    def value(self, name: str) -> str:
+        """The expression of a value; views and constants are made where they are read."""
+        if name in self.variables:
+            return self.variables[name]
+        node = self.network.nodes[name]
+        if self.network.of_weights(name):
+            return self.packed(self.made_of(name))
+        maker = self.network.nodes.get(node.args[0]["ref"]) if node.op == "getitem" else None
+        if not (self.network.is_view(name) or node.op in SPLITS or short(node) in CONSTANTS or maker is not None):
+            raise KeyError(f"{name} is read before it is computed")
+        text = expression(self.network, node, self.value)
+        if len(self.network.users[name]) > 1 or node.op in SPLITS:
+            variable = self.fresh(name)
+            self.put(f"{variable} = {text}")
+            self.variables[name] = variable
+            return variable
+        return f"({text})" if short(node) in CONSTANTS and " " in text and not text.endswith(")") else text
+
+    def dense(self, name: str) -> str:
+        """The expression of a value as kernels read it: elements side by side. A parameter that lies otherwise (a transposed one) is turned around
+        once; state that forward changes, in every call."""
+        entry = self.network.inputs.get(name)
+        if entry is None or entry.kind == "user" or entry.spec is None or entry.spec.stride is None:
+            return self.variables[name]
+        text = f"{self.variables[name]}.contiguous()"
+        if entry.target not in self.graph.mutations:
+            return self.packed(text)
+        if name not in self.turned:
+            self.turned[name] = self.fresh(f"{name}_dense")
+            self.put(f"{self.turned[name]} = {text}")
+        return self.turned[name]
+
+    def made_of(self, name: str) -> str:
+        """The expression of weights, or of what is made of them once, over `self` and `device`."""
+        code = self.network.of_weights(name)
+        return code.format(self.value(self.network.nodes[name].args[0]["ref"])) if code else self.value(name)
+
+    def read_by(self, node: Node) -> Callable[[str], str]:
+        """`value` for the arguments of a library's operator: what a convolution with channels innermost reads lies that way, its weights are turned
+        around once."""
+        if node.name not in self.network.last or node.op not in CONVOLUTIONS:
+            return self.value
+        image, weight = (argument["ref"] for argument in node.args[:2])
+
+        def read(name: str) -> str:
+            if name == weight and self.network.made_once(name):
+                return self.packed(f"{self.made_of(name)}.contiguous({LAST})")
+            text = self.value(name)
+            inner = self.network.base(name) in self.network.last
+            return text if inner or name not in (image, weight) else f"{text}.contiguous({LAST})"
+
+        return read
+
+    def wanted_layout(self, name: str) -> str | None:
+        """The argument of `contiguous` that a library's result needs, whatever layout the library chose; none where there is no choice."""
+        specs = self.network.nodes[name].outputs
+        if len(specs) != 1 or not self.network.last:
+            return None
+        if name in self.network.last:
+            return LAST
+        chosen = len(specs[0].shape) == 4 and not self.network.is_view(name)
+        return "" if chosen and any(self.network.base(source) in self.network.last for source in refs(self.network.nodes[name].args)) else None
+
+    def materialise(self, name: str) -> None:
+        variable = self.fresh(name)
+        self.put(f"{variable} = {self.value(name)}")
+        self.variables[name] = variable
+
+    def allocate(self, name: str) -> None:
+        """Memory of its own for a value that a kernel writes."""
+        variable = self.variables[name] = self.fresh(name)
+        spec, first = self.network.spec(name), self._first_tensor()
+        alike = first is not None and (tuple(spec.shape), spec.dtype) == (tuple(first.spec.shape), first.spec.dtype)
+        if alike and not {name, first.name} & self.network.last:
+            self.put(f"{variable} = torch.empty_like({self.variables[first.name]})")
+            return
+        extras = "" if spec.dtype == "float32" else f", dtype=torch.{spec.dtype}"
+        extras += f", device={self.device()}" if self.cuda else ""
+        extras += ", memory_format=torch.channels_last" if name in self.network.last else ""
+        self.put(f"{variable} = torch.empty({tuple(spec.shape)}{extras})")
+
+    def fresh(self, name: str) -> str:
+        name = free(identifier(name), self.taken)
+        self.taken.add(name)
+        return name
+
+    def device(self) -> str:
+        first = self._first_tensor()
+        return f"{self.variables[first.name]}.device" if first else '"cuda"'
+
+    def _first_tensor(self) -> GraphInput | None:
+        return next((e for e in self.graph.inputs if e.kind == "user" and e.spec is not None), None)
+
+    def tree(self, tree: Any) -> str:
+        """What forward returns, by the structure of its outputs."""
+        if isinstance(tree, int):
+            leaf = self.graph.outputs[tree]
+            return self.value(leaf["ref"]) if isinstance(leaf, dict) and "ref" in leaf else repr(plain(leaf))
+        if isinstance(tree, list):
+            return f"[{', '.join(self.tree(item) for item in tree)}]"
+        if "tuple" in tree and isinstance(tree["tuple"], list):
+            items = [self.tree(item) for item in tree["tuple"]]
+            return f"({items[0]},)" if len(items) == 1 else ", ".join(items) if tree is self.graph.output_tree else f"({', '.join(items)})"
+        return "{" + ", ".join(f'"{key}": {self.tree(item)}' for key, item in tree.items()) + "}"

@@ -1,0 +1,1 @@
+"""The languages that kernels are printed in, a folder each."""

@@ -1,0 +1,117 @@
+"""Reductions over long rows that lie side by side (the channels of images with channels innermost): many blocks share a tile of rows.
+
+Neighbouring threads have neighbouring rows; the groups of a block, and the blocks of a tile, take every so-many-th element of them. Each pass over
+the rows is a kernel of its own: `scratch` holds a double for each reduction, block of the tile and row, which the next kernel joins. Where many
+blocks would each join what many have found, a small kernel between does it once, and leaves a double for each reduction and row behind the parts.
+"""
+
+from __future__ import annotations
+
+from compiler.graph.ir import Kernel, Op
+from compiler.kernel.schedule import Pass
+from compiler.kernel.shape import Shape
+from compiler.targets.cuda.body import HOW, START, Body
+
+MOST_JOINED = 64  # parts of a row that every block of the next pass joins by itself: 512 bytes a row, of each reduction
+
+
+def passes(kernel: Kernel, shape: Shape, body: Body) -> list[tuple[list[str], int]]:
+    """Lines and grid of each kernel."""
+    groups, chunks, rows = shape.groups, shape.chunks, kernel.rows
+    wide = shape.threads // groups
+    tiles, ragged = -(-rows // wide), bool(rows % wide)
+    steps = body.plan.passes
+    slots: dict[str, int] = {}
+    finished: list[Op] = []
+    joined: list[Op] = []  # by a kernel between
+    found = []
+    last = bool(body.plan.row_stores and steps[-1].reduces)  # what is one a row is left to a kernel of one block a tile
+    for at in range(len(steps) + last):
+        step = steps[at] if at < len(steps) else Pass()
+        elements = bool(step.elements or step.stores or step.reduces)
+        inside = f"mine < {rows}" if ragged else ""
+        if elements and chunks > MOST_JOINED and (fresh := [op for op in finished if op not in joined]):
+            begin("blockIdx.x", wide, rows, body)
+            for op in fresh:
+                join_chunks(op, slots[op.name], rows, shape, wide, body)
+                body.put(
+                    f"if ({' && '.join(filter(None, ['group == 0', inside]))}) scratch[{whole(kernel, shape, body, slots[op.name])}] = {op.name};"
+                )
+            joined += fresh
+            found.append((body.take(), tiles))
+        begin(
+            f"blockIdx.x / {chunks}" if elements else "blockIdx.x", wide, rows, body, f"const int chunk = blockIdx.x % {chunks};" if elements else ""
+        )
+        if len(kernel.outer) > 1:
+            body.unravel("row", kernel.outer, "long")
+        known: dict[str, str] = {}
+        for op in finished:
+            if op in joined:
+                kind = "double" if op.dtype == "float64" else "float"
+                value = f"scratch[{whole(kernel, shape, body, slots[op.name])}]"
+                body.put(f"const {kind} {op.name} = {value if kind == 'double' else f'(float){value}'};")
+            else:
+                join_chunks(op, slots[op.name], rows, shape, wide, body)
+            known[op.name] = op.name
+        if elements:
+            for earlier in steps[: at + 1]:
+                body.row_values(earlier.rows, known)
+            body.declare(step)
+            walk(step, kernel, shape, body, known, inside)
+        for op in step.reduces:
+            slots[op.name] = len(slots)
+            first = f"({slots[op.name] * chunks} + chunk)" if slots[op.name] else "chunk"
+            body.put(f"const double {op.name} = over_groups<{HOW[op.attr]}, {wide}, {groups}>({op.name}_part);")
+            body.put(f"if ({' && '.join(filter(None, ['group == 0', inside]))}) scratch[{first} * {rows} + row] = {op.name};")
+        finished += step.reduces
+        if at == len(steps) + last - 1:
+            if not elements:
+                body.row_values([op for earlier in steps for op in earlier.rows], known)
+            body.finish(known, " && ".join(filter(None, ["chunk == 0" if elements else "", "group == 0", inside])))
+        found.append((body.take(), tiles * (chunks if elements else 1)))
+    return found
+
+
+def begin(tile: str, wide: int, rows: int, body: Body, chunk: str = "") -> None:
+    """Declares what a thread works on."""
+    body.put(f"const int group = threadIdx.x / {wide};")
+    if chunk:
+        body.put(chunk)
+    ragged = bool(rows % wide)
+    body.put(f"const long {'mine' if ragged else 'row'} = (long)({tile}) * {wide} + threadIdx.x % {wide};")
+    if ragged:
+        body.put(f"const long row = mine < {rows} ? mine : {rows - 1};")
+
+
+def whole(kernel: Kernel, shape: Shape, body: Body, slot: int) -> str:
+    """Where a row's result lies once it is joined."""
+    return f"{sum(len(step.reduces) for step in body.plan.passes) * kernel.rows * shape.chunks + slot * kernel.rows} + row"
+
+
+def join_chunks(op: Op, slot: int, rows: int, shape: Shape, wide: int, body: Body) -> None:
+    """Declares a row's result out of what the blocks have found; the groups share the work."""
+    kind, start = ("double" if op.dtype == "float64" else "float"), ("0.0" if op.attr == "sum" else f"(double){START[op.attr]}")
+    part = f"({slot * shape.chunks} + part)" if slot else "part"
+    body.put(f"double {op.name}_joined = {start};")
+    body.put("#pragma unroll 4")
+    body.open(f"for (int part = group; part < {shape.chunks}; part += {shape.groups})")
+    body.put(f"{op.name}_joined = {HOW[op.attr]}::join({op.name}_joined, scratch[{part} * {rows} + row]);")
+    body.close()
+    joined = f"over_groups<{HOW[op.attr]}, {wide}, {shape.groups}>({op.name}_joined)"
+    body.put(f"const {kind} {op.name} = {joined if kind == 'double' else f'(float){joined}'};")
+
+
+def walk(step: Pass, kernel: Kernel, shape: Shape, body: Body, known: dict[str, str], inside: str) -> None:
+    """The loop of a thread over its elements of the row, with several loads in flight."""
+    flat = body.variables[kernel.inner[0]] if len(kernel.inner) == 1 else "at"
+    body.put(f"#pragma unroll {shape.unroll or 4}")
+    body.open(f"for (long {flat} = (long)chunk * {shape.groups} + group; {flat} < {kernel.length}; {flat} += {shape.chunks * shape.groups})")
+    body.unravel(flat, kernel.inner, "long")
+    body.statements(step, dict(known), {}, stored=inside if step.stores else "")
+    body.close()
+
+
+def scratch_floats(kernel: Kernel, shape: Shape, body: Body) -> int:
+    """Length of `scratch` in floats."""
+    parts = shape.chunks + (shape.chunks > MOST_JOINED)
+    return 2 * sum(len(step.reduces) for step in body.plan.passes) * kernel.rows * parts

@@ -1,0 +1,223 @@
+"""Kernels as CUDA C++ behind a plain C ABI: a launcher takes device pointers and a stream and returns the launch's error."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from compiler.families import NAME, Printed
+from compiler.graph.ir import Kernel, product
+from compiler.kernel.expressions import CUDA, POINTED, Expressions, functions_used, halves_used
+from compiler.kernel.one_pass import one_pass
+from compiler.kernel.shape import Shape
+from compiler.kernel.stripes import stages_bytes
+from compiler.kernel.vectors import index_type
+from compiler.targets.cuda import columns as cuda_columns
+from compiler.targets.cuda import split as cuda_split
+from compiler.targets.cuda import stripes as cuda_stripes
+from compiler.targets.cuda.body import Body, array_bytes, read_again, shared_bytes
+from compiler.targets.cuda.lanes import Lanes, held_loads
+from compiler.targets.cuda.math_text import TYPES, sources
+from compiler.targets.cuda.merged import merged
+from compiler.targets.cuda.windows import windowed
+
+PASSES = {"split": cuda_split, "columns": cuda_columns}  # styles in which each pass over the rows is a kernel
+UNASKED_SHARED = 46 << 10  # bytes that a launch may add to what the kernel declares, up to 2 KiB of reductions: without asking it has 48 KiB in all
+
+
+def print_source(kernels: list[tuple[Kernel, Shape, list[str]]], printed: Mapping[str, tuple[Printed, list[Kernel], list[str]]] = {}) -> str:
+    """The translation unit: the functions that are used, then each kernel under its comment (lines), with its launcher. `printed`: kernels of
+    families by name, each with what is printed of the IR in it."""
+    every = [kernel for kernel, _, _ in kernels] + [kernel for _, inside, _ in printed.values() for kernel in inside]
+    used = set().union(*(functions_used(kernel) for kernel in every))
+    types = [TYPES[dtype] for dtype in halves_used(every, [a for found, _, _ in printed.values() for a in found.arguments])]
+    texts = [CudaKernel(kernel, shape).text(comment) for kernel, shape, comment in kernels]
+    includes = dict.fromkeys(["cmath", *(header for header, _ in types), *(name for found, _, _ in printed.values() for name in found.includes)])
+    parts = [
+        "\n".join(f"#include <{name}>" for name in includes) + "\n",
+        *(name for _, name in types),
+        *sources(used, "\n".join(texts)),
+        *texts,
+    ]
+    return windowed(merged("\n".join([*parts, *print_families(printed)])))
+
+
+def print_families(printed: Mapping[str, tuple[Printed, list[Kernel], list[str]]]) -> list[str]:
+    """What several kernels of families share, then each of them under its comment; the same for C++."""
+    parts = list(dict.fromkeys(text for found, _, _ in printed.values() for text in found.shared))
+    for name, (found, _, comment) in printed.items():
+        parts.append("\n".join([*(f"// {line}" for line in comment), found.source.replace(NAME, name)]))
+    return parts
+
+
+class CudaKernel:
+    """One kernel in the style of its shape, with its launcher."""
+
+    def __init__(self, kernel: Kernel, shape: Shape):
+        body = Body(kernel, shape)
+        if shape.style in PASSES or (shape.style == "rows" and not (body.resident or body.shared or shape.warp_rows)):
+            kernel = one_pass(kernel)
+            body = Body(kernel, shape)
+        self.kernel, self.shape, self.body = kernel, shape, body
+
+    def text(self, comment: list[str]) -> str:
+        head = [f"// {line}" for line in comment]
+        if self.shape.style in PASSES:
+            return "\n".join([*head, *self.split(), ""])
+        {"elements": self.elements, "rows": self.rows, "lanes": self.lanes, "stripes": self.stripes, "scan": self.scan}[self.shape.style]()
+        grid = {
+            "elements": max(1, -(-product(self.kernel.sizes) // (self.body.width * self.shape.work * self.shape.threads))),
+            "rows": self.kernel.rows * self.shape.cluster if self.body.shared else -(-self.kernel.rows // (self.shape.threads // self.body.team)),
+            "lanes": -(-self.kernel.rows // (self.shape.threads // self.shape.groups)),
+            "stripes": self.kernel.rows // self.kernel.sizes[self.kernel.outer[-1]] if self.kernel.outer else 1,
+            "scan": self.kernel.rows,
+        }[self.shape.style]
+        lines = self.function(f"{self.kernel.name}_kernel", self.parameters(), self.body.take())
+        return "\n".join([*head, *lines, *self.launcher([(f"{self.kernel.name}_kernel", grid)]), ""])
+
+    def function(self, name: str, parameters: list[str], lines: list[str]) -> list[str]:
+        bounds = f"{self.shape.threads}, {self.shape.resident}" if self.shape.resident else f"{self.shape.threads}"
+        cluster = f"__cluster_dims__({self.shape.cluster}) " if self.shape.cluster > 1 else ""
+        return [f"__global__ void {cluster}__launch_bounds__({bounds}) {name}({', '.join(parameters)}) {{", *lines, "}"]
+
+    def launcher(self, launches: list[tuple[str, int]], scratch: bool = False) -> list[str]:
+        parameters = [*self.parameters(), *(["double* __restrict__ scratch"] if scratch else []), "void* stream"]
+        names = ", ".join([*self.kernel.arguments, *(["scratch"] if scratch else [])])
+        lines = [f'extern "C" int {self.kernel.name}({", ".join(parameters)}) {{']
+        shared = stages_bytes(self.kernel) if self.shape.style == "stripes" else shared_bytes(self.shape, self.body)
+        if shared > UNASKED_SHARED:
+            lines.append(f"    cudaFuncSetAttribute({launches[0][0]}, cudaFuncAttributeMaxDynamicSharedMemorySize, {shared});")
+        lines += [f"    {name}<<<{grid}, {self.shape.threads}, {shared}, (cudaStream_t)stream>>>({names});" for name, grid in launches]
+        return [*lines, "    return (int)cudaGetLastError();", "}"]
+
+    def parameters(self) -> list[str]:
+        return [
+            f"{'' if argument.written else 'const '}{POINTED[argument.dtype]}* __restrict__ {argument.name}"
+            for argument in self.kernel.arguments.values()
+        ]
+
+    # -- styles -------------------------------------------------------------------------------------------------------------
+
+    def elements(self) -> None:
+        kernel, body, step = self.kernel, self.body, self.body.plan.passes[0]
+        if not kernel.inner:
+            body.open("if (threadIdx.x == 0)")
+            body.statements(step, {}, {})
+            body.close()
+            return
+        work = product(kernel.sizes) // body.width
+        beyond = self.shape.threads if self.shape.work == 1 else self.shape.threads * -(-work // (self.shape.work * self.shape.threads))  # a step
+        kind = index_type(kernel, list(range(len(kernel.sizes))), body.width * (work + beyond))
+        wide = f"({kind})" if kind == "long" else ""
+        first = f"{wide}blockIdx.x * {self.shape.threads} + threadIdx.x"
+        if self.shape.work > 1:
+            body.put(f"#pragma unroll {self.shape.work}")
+            body.open(f"for ({kind} at = {first}; at < {work}; at += {wide}gridDim.x * {self.shape.threads})")
+        else:
+            body.put(f"const {kind} at = {first};")
+            if work % self.shape.threads:
+                body.put(f"if (at >= {work}) return;")
+        body.vector_body(step, {}, f"at * {body.width}" if body.width > 1 else "at", kind)
+        if self.shape.work > 1:
+            body.close()
+
+    def rows(self) -> None:
+        kernel, body = self.kernel, self.body
+        if body.shared:
+            self.open_cluster()
+        else:
+            body.open_rows()
+        for name in body.row_arrays() if body.resident else ():
+            place = f"[{body.items}][{body.width}]" if body.width > 1 else f"[{body.items}]"
+            body.put(f"{'alignas(16) ' if body.width > 1 else ''}{body.kept_type(name)} {name}_row{place};")
+        known: dict[str, str] = {}
+        for step in body.plan.passes:
+            body.row_values(step.rows, known)
+            body.declare(step)
+            thread = f"(block * {self.shape.threads} + thread)" if self.shape.cluster > 1 else "thread"
+            body.items_loop(step, known, body.team, kernel.length, thread)
+            for op in step.reduces:
+                body.combine(op, known)
+        body.finish(known, "block == 0 && thread == 0" if self.shape.cluster > 1 else "thread == 0")
+
+    def open_cluster(self) -> None:
+        """Declares row and thread, and the part of the row that this block keeps in shared memory, as its threads take it."""
+        kernel, body, blocks = self.kernel, self.body, self.shape.cluster
+        if kernel.outer:
+            body.put(f"const long row = blockIdx.x{f' / {blocks}' if blocks > 1 else ''};")
+        body.put(f"const int {f'block = blockIdx.x % {blocks}, ' if blocks > 1 else ''}thread = threadIdx.x;")
+        if len(kernel.outer) > 1:
+            body.unravel("row", kernel.outer, "long")
+        body.put("extern __shared__ __align__(16) char held[];")
+        offset = 0
+        for name in body.row_arrays():
+            kind = body.kept_type(name)
+            pointer = f"{kind} (*{name}_row)[{body.width}] = ({kind} (*)[{body.width}])" if body.width > 1 else f"{kind}* {name}_row = ({kind}*)"
+            body.put(f"{pointer}{f'(held + {offset})' if offset else 'held'};")
+            offset += array_bytes(self.shape, body, name)
+
+    def split(self) -> list[str]:
+        """Each pass is a kernel; what blocks have found of a row lies in `scratch` between them."""
+        parameters = [*self.parameters(), "double* __restrict__ scratch"]
+        lines, launches = [], []
+        for number, (body, grid) in enumerate(PASSES[self.shape.style].passes(self.kernel, self.shape, self.body), start=1):
+            name = f"{self.kernel.name}_pass{number}"
+            launches.append((name, grid))
+            lines += [*self.function(name, parameters, body), ""]
+        return [*lines, *self.launcher(launches, scratch=True)]
+
+    def read_again(self) -> dict[str, int]:
+        """For each tensor, by how many passes more than one it is read from memory."""
+        held = held_loads(self.kernel, self.shape, self.body) if self.shape.style == "lanes" else self.body.row_arrays()
+        return read_again(self.body, set(held))
+
+    def scratch_floats(self) -> int:
+        """Length of the scratch tensor that the launcher takes; 0 where it takes none."""
+        return PASSES[self.shape.style].scratch_floats(self.kernel, self.shape, self.body) if self.shape.style in PASSES else 0
+
+    def lanes(self) -> None:
+        self.body.lines = Lanes(self.kernel, self.shape, self.body).lines()
+
+    def stripes(self) -> None:
+        self.body.lines = cuda_stripes.lines(self.kernel, self.shape, self.body)
+
+    def scan(self) -> None:
+        """Tiles of a few elements a thread; what came before a thread is summed over the block, what came before the tile is carried."""
+        kernel, body, step = self.kernel, self.body, self.body.plan.passes[0]
+        body.open_rows()
+        known: dict[str, str] = {}
+        body.row_values([*step.rows, *body.plan.tail], known)
+        scans = [op for op in step.elements if op.kind == "scan"]
+        each, size = self.shape.tile, kernel.length
+        tile = self.shape.threads * each
+        for op in scans:
+            body.put(f"double {op.name}_carry = 0.0;")
+        body.open(f"for (long tile = 0; tile < {size}; tile += {tile})")
+        for op in scans:
+            body.put(f"double {op.name}_part[{each}], {op.name}_total, {op.name}_sum = 0.0;")
+        body.put("#pragma unroll")
+        body.open(f"for (int lane = 0; lane < {each}; ++lane)")
+        body.put(f"const long at = tile + thread * {each} + lane;")
+        guard = size % tile != 0
+        if guard:
+            body.open(f"if (at < {size})")
+        body.unravel("at", kernel.inner, "long")
+        printer = Expressions(kernel, CUDA, body.variables, dict(known))
+        for op in scans:
+            body.put(f"{op.name}_sum += {printer.text(op.args[0])};")
+        if guard:
+            body.close()
+        for op in scans:
+            body.put(f"{op.name}_part[lane] = {op.name}_sum;")
+        body.close()
+        for op in scans:
+            body.put(f"const double {op.name}_before = {op.name}_carry + before_in_block<{self.shape.threads}>({op.name}_sum, {op.name}_total);")
+            body.put(f"{op.name}_carry += {op.name}_total;")
+        body.put("#pragma unroll")
+        body.open(f"for (int lane = 0; lane < {each}; ++lane)")
+        body.put(f"const long at = tile + thread * {each} + lane;")
+        if guard:
+            body.put(f"if (at >= {size}) break;")
+        body.unravel("at", kernel.inner, "long")
+        local = dict(known) | {op.name: f"(float)({op.name}_before + {op.name}_part[lane])" for op in scans}
+        body.statements(step, local, {})
+        body.close(2)

@@ -1,0 +1,191 @@
+"""Scalar operations as Triton expressions over blocks, and the names that a printed Triton kernel keeps for itself."""
+
+from __future__ import annotations
+
+import keyword
+import math
+from collections.abc import Iterable
+
+from compiler.graph.ir import Access, Kernel, Op
+from compiler.kernel.builder import Refused
+from compiler.kernel.expressions import INFIX, address
+
+TYPES = {"float32": "tl.float32", "int64": "tl.int64", "int32": "tl.int32", "int16": "tl.int16", "int8": "tl.int8", "uint8": "tl.uint8",
+         "bool": "tl.int1"}  # fmt: skip
+# Functions of CUDA's own library, as accurate as the operators of PyTorch; those of `tl` are approximations of the hardware.
+LIBDEVICE = {
+    "exp": "exp", "exp2": "exp2", "expm1": "expm1", "log": "log", "log2": "log2", "log10": "log10", "log1p": "log1p", "tanh": "tanh", "erf": "erf",
+    "erfc": "erfc", "sin": "sin", "cos": "cos", "tan": "tan", "sinh": "sinh", "cosh": "cosh", "asin": "asin", "acos": "acos", "atan": "atan",
+    "floor": "floor", "ceil": "ceil", "round": "rint", "trunc": "trunc", "pow": "pow",
+}  # fmt: skip
+PLAIN = {"const", "load", "gather", "coord", "cast", "spread", "where", "neg", "not", "invert", "reciprocal", "rsqrt", "sqrt", "div", "abs", "sign",
+         "max", "min", "sigmoid", "isnan", "isinf", "reduce", "scan"}  # fmt: skip
+REDUCES = {"sum", "max", "min", "amax", "amin"}
+RESERVED = frozenset({*keyword.kwlist, "tl", "triton", "libdevice", "float", "range", "row", "at", "inside", "in_rows", "in_columns", "start", "step",
+                      "chunk", "scratch", "BLOCK", "ROWS", "CHUNKS", "i", "j", "k", "l", "m", "n", "at_least", "at_most", "sigmoid_of", "cut",
+                      "product_of", "row0", "row1", "row2", "row3", "row4"})  # fmt: skip
+LONG = 2**31 - 2**20  # elements from which an index with a block's overshoot needs 64 bits
+
+
+def check_covered(kernel: Kernel) -> None:
+    """Raises `Refused` for an operation that has no form in Triton."""
+    for op in kernel.ops.values():
+        if op.kind not in PLAIN and op.kind not in INFIX and op.kind not in LIBDEVICE:
+            raise Refused(f"{op.kind} is not printed in Triton")
+        if op.kind == "reduce" and op.attr not in REDUCES or op.kind == "scan" and op.attr != "sum":
+            raise Refused(f"a {op.kind} by {op.attr} is not printed in Triton")
+        if op.kind in ("reduce", "scan") and op.dtype != "float32":
+            raise Refused(f"a {op.kind} of {op.dtype} is not printed in Triton")
+
+
+def constant(value, dtype: str) -> str:
+    if dtype == "bool":
+        return "True" if value else "False"
+    if dtype != "float32":
+        return str(value)
+    if math.isnan(value):
+        return 'float("nan")'
+    if math.isinf(value):
+        return 'float("inf")' if value > 0 else 'float("-inf")'
+    return f"{float(value)!r}"
+
+
+class Expressions:
+    """`variables`: an expression for each axis; `masks`: for each axis the mask of the block's elements that lie inside, "" where all do;
+    `known`: operations that have a variable already."""
+
+    def __init__(self, kernel: Kernel, variables: dict[int, str], masks: dict[int, str], known: dict[str, str]):
+        self.kernel, self.variables, self.masks, self.known = kernel, variables, masks, known
+        self._axes: dict[str, set[int]] = {}
+
+    def axes(self, name: str) -> set[int]:
+        """Along which axes the value of an operation varies."""
+        if name not in self._axes:
+            op = self.kernel.ops[name]
+            found = set().union(*(self.axes(a) for a in op.args)) if op.args else set()
+            if op.access is not None:
+                found |= {axis for axis, stride in enumerate(op.access.strides) if stride}
+            if op.kind == "coord":
+                found.add(op.attr)
+            self._axes[name] = found - set(self.kernel.inner) if op.kind == "reduce" else found
+        return self._axes[name]
+
+    def mask(self, axes: Iterable[int]) -> str:
+        """As a further argument of a load or store; "" where nothing has to be kept out."""
+        names = list(dict.fromkeys(self.masks[axis] for axis in sorted(axes) if self.masks[axis]))
+        return f", mask={' & '.join(names)}" if names else ""
+
+    def store(self, access: Access, value: str) -> str:
+        where = self.place(access)
+        return f"tl.store({where}, {value}{self.mask(axis for axis, stride in enumerate(access.strides) if stride)})"
+
+    def place(self, access: Access, index: str = "") -> str:
+        rest = address(self.kernel, access, self.variables)
+        terms = [access.argument, *([index] if index else []), *([rest] if rest != "0" else [])]
+        return " + ".join(terms)
+
+    def text(self, name: str) -> str:
+        return self.known[name] if name in self.known else self.expression(self.kernel.ops[name])
+
+    def inner(self, name: str) -> str:
+        """As an operand of an infix operator: in parentheses where it is one itself."""
+        text, op = self.text(name), self.kernel.ops[name]
+        bare = text.isidentifier() or (op.kind == "const" and not text.startswith("-")) or _is_call(text)
+        return text if bare else f"({text})"
+
+    def expression(self, op: Op) -> str:
+        kind, args = op.kind, op.args
+        if kind == "const":
+            return constant(op.attr, op.dtype)
+        if kind == "load":
+            return f"tl.load({self.place(op.access)}{self.mask(self.axes(op.name))})" + self._widened(op.access)
+        if kind == "gather":
+            stride = op.access.index_stride
+            index = self.inner(args[0]) + (f" * {stride}" if stride != 1 else "")
+            return f"tl.load({self.place(op.access, index)}{self.mask(self.axes(op.name))})" + self._widened(op.access)
+        if kind == "coord":
+            text = self.variables[op.attr]
+            return f"{text if text.isidentifier() else f'({text})'}.to(tl.int64)"
+        if kind == "div":
+            return f"tl.div_rn({self.text(args[0])}, {self.text(args[1])})" if op.dtype == "float32" else self._infix(op, "//")
+        if kind in INFIX:
+            return self._infix(op, INFIX[kind])
+        if kind == "cast":
+            return f"{self.inner(args[0])}.to({TYPES[op.dtype]})"
+        if kind == "spread":
+            return self.text(args[0])
+        if kind == "where":
+            return f"tl.where({', '.join(self.text(a) for a in args)})"
+        if kind == "round" and op.attr:
+            return f"{self.inner(args[0])}.to(tl.{op.attr}).to(tl.float32)"
+        if kind == "neg":
+            return f"-{self.inner(args[0])}"
+        if kind == "not":
+            return f"{self.inner(args[0])} == 0"
+        if kind == "invert":
+            return f"~{self.inner(args[0])}"
+        if kind == "reciprocal":
+            return f"tl.div_rn(1.0, {self.text(args[0])})"
+        if kind == "sqrt":
+            return f"tl.sqrt_rn({self.text(args[0])})"
+        if kind == "rsqrt":
+            return f"tl.div_rn(1.0, tl.sqrt_rn({self.text(args[0])}))"
+        if kind == "abs":
+            return f"tl.abs({self.text(args[0])})"
+        if kind == "sign":
+            x = self.inner(args[0])
+            return f"({x} > 0).to({TYPES[op.dtype]}) - ({x} < 0).to({TYPES[op.dtype]})"
+        if kind == "isnan":
+            return f"{self.inner(args[0])} != {self.inner(args[0])}"
+        if kind == "isinf":
+            return f'tl.abs({self.text(args[0])}) == float("inf")'
+        if kind in ("max", "min"):
+            own = {"max": "at_least", "min": "at_most"} if op.dtype == "float32" else {"max": "tl.maximum", "min": "tl.minimum"}
+            return f"{own[kind]}({', '.join(self.text(a) for a in args)})"
+        if kind == "sigmoid":
+            return f"sigmoid_of({self.text(args[0])})"
+        return f"libdevice.{LIBDEVICE[kind]}({', '.join(self.text(a) for a in args)})"
+
+    def _widened(self, access: Access) -> str:
+        """Kernels compute with float32 whatever the type in memory; a store rounds."""
+        return ".to(tl.float32)" if self.kernel.arguments[access.argument].dtype in ("bfloat16", "float16") else ""
+
+    def _infix(self, op: Op, sign: str) -> str:
+        return f"{self.inner(op.args[0])} {sign} {self.inner(op.args[1])}"
+
+    def declare(self, ops: Iterable[Op], uses: dict[str, int]) -> list[str]:
+        """Assignments for what is loaded, used more than once or long; the rest is printed where it is used."""
+        lines = []
+        for op in ops:
+            if op.name in self.known or op.kind in ("reduce", "scan"):
+                continue
+            text = self.expression(op)
+            if op.kind == "const":
+                self.known[op.name] = text
+            elif op.kind in ("load", "gather") or uses.get(op.name, 0) > 1 or len(text) > 72:
+                lines.append(f"{op.name} = {text}")
+                self.known[op.name] = op.name
+        return lines
+
+
+def uses(kernel: Kernel) -> dict[str, int]:
+    """How often each operation is used; two sides of a comparison with itself count as one."""
+    found: dict[str, int] = {}
+    for name in [a for op in kernel.ops.values() for a in (*op.args, *(op.args if op.kind in ("sign", "isnan") else ()))] + [
+        store.op for store in kernel.stores
+    ]:
+        found[name] = found.get(name, 0) + 1
+    return found
+
+
+def _is_call(text: str) -> bool:
+    """Whether `text` is one call such as `tl.where(...)`: its first parenthesis is closed by its last character."""
+    head = text.split("(")[0]
+    if not text.endswith(")") or not head or not head.replace(".", "").isidentifier():
+        return False
+    depth = 0
+    for at, character in enumerate(text):
+        depth += (character == "(") - (character == ")")
+        if depth == 0 and character == ")":
+            return at == len(text) - 1
+    return False

@@ -1,0 +1,159 @@
+"""Confinement of a party: bubblewrap where it is installed, else a process with limits, which is said wherever a result is shown."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+from verifier.channel import Channel, pair
+from verifier.confinement import cgroup, seccomp
+from verifier.confinement.spawned import Spawned
+from verifier.confinement.visible import INSIDE, PACKAGE, bubblewrap, import_path, interpreter_folders, path_folders, rules, sealed_proc, system_binds
+from verifier.devices.base import Bind
+from verifier.limits import Limits
+from verifier.startup import bytecode
+
+BOOT = "import sys; sys.path.insert(0, sys.argv[1]); import verifier.parties.party as party; sys.path.pop(0); party.main(sys.argv[2])"
+
+# The same heap behaviour in every party, from its first call on. glibc adapts its thresholds to the history of a process, and its memalign takes
+# fresh pages for a dozen calls before it reuses freed ones: a call that faults in 16 MiB took 4 to 35 ms here instead of 1. So thresholds are
+# fixed, and each party starts with a heap whose pages it has touched (`party.grow_heap`).
+HEAP = 256 << 20
+ALLOCATOR = "glibc.malloc.mmap_threshold=33554432:glibc.malloc.trim_threshold=1099511627776:glibc.malloc.top_pad=67108864:glibc.malloc.hugetlb=1"
+
+
+def spawn(
+    limits: Limits,
+    binds: list[Bind],
+    variables: dict[str, str],
+    data_limit: bool,
+    prefix: list[str] | None = None,
+    writable: list[Bind] | None = None,
+    bare: bool = False,
+    extensions: bool = True,
+    early: bool = False,
+    placed: bool = False,
+    permit: int | None = None,
+) -> Spawned:
+    """Starts a party. `data_limit` puts a ceiling on private memory, so that an allocation fails where it stands in the source (not with CUDA,
+    which reserves address space). `prefix` is a profiler's command line inside the sandbox. `bare`: a party that imports no torch;
+    `extensions`: one that also imports what builds extensions; `early`: whether its device comes up while it imports;
+    `placed`: whether the judge says on which processors it runs (without bubblewrap it may else choose them itself); `permit`: the descriptor of a
+    `verifier.parties.permit.Permit`, without which it touches no device. Raises `OSError`."""
+    binds = [*binds, *bytecode.bind()]
+    ours, theirs = pair()
+    wrap = bubblewrap()
+    group = cgroup.Cgroup.create(cgroup.version(), limits.memory, limits.processes) if cgroup.version() else None  # type: ignore[arg-type]
+    folder = "" if wrap else tempfile.mkdtemp(prefix="stitch-party-")
+    home = "/tmp" if wrap else folder
+    environment = _environment(home, variables)
+    boot = {
+        "fd": theirs.fileno(),
+        "rlimits": _rlimits(limits, data_limit),
+        "seccomp": not wrap and seccomp.supported(),
+        "placed": placed,
+        "home": home,
+        "parent": 0 if wrap else os.getpid(),
+        "path": import_path()[1:],
+        "heap": HEAP if data_limit and not bare else 0,
+        "torch": not bare,
+        "extensions": extensions,
+        "early": early,
+        "permit": permit,
+        "landlock": rules(bool(wrap), home, binds, writable or [], inward=prefix is None),
+    }
+    python = [sys.executable, "-I", *bytecode.party_options(bool(wrap))]
+    command = [*(prefix or []), *python, "-c", BOOT, INSIDE if wrap else str(PACKAGE.parent), json.dumps(boot)]
+    filters: list[int] = []
+    if wrap:
+        arguments = _wrapping(wrap, environment, limits, binds, writable or [])
+        if seccomp.supported():
+            filters.append(_filter(loopback=prefix is not None))  # nsys cannot do without TCP to itself
+            arguments += ["--seccomp", str(filters[0])]
+        command = [*arguments, "--chdir", "/tmp", "--", *command]
+    try:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            pass_fds=[theirs.fileno(), *filters, *([] if permit is None else [permit])],
+            env={} if wrap else environment,
+            cwd="/" if wrap else folder,
+            start_new_session=True,
+            preexec_fn=group.enter if group is not None else None,
+        )
+    except OSError:
+        if group is not None:
+            group.remove()
+        ours.close()
+        if folder:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+    finally:
+        theirs.close()
+        for fd in filters:
+            os.close(fd)
+    spawned = Spawned(process, Channel(ours), limits, group, folder, bool(wrap))
+    spawned.start_drain()
+    return spawned
+
+
+def _environment(home: str, variables: dict[str, str]) -> dict[str, str]:
+    """All that a party has in its environment: nothing of the judge's."""
+    return {
+        "PATH": "/usr/local/bin:/usr/bin:/bin",
+        "GLIBC_TUNABLES": ALLOCATOR,
+        "HOME": home,
+        "TMPDIR": home,
+        "LANG": "C.UTF-8",
+        "USER": "party",  # the sandbox has no passwd file, and torch asks who this is
+        "LOGNAME": "party",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONHASHSEED": "0",
+        **variables,
+    }
+
+
+def _rlimits(limits: Limits, data_limit: bool) -> dict[str, int]:
+    found = {"RLIMIT_CORE": 0, "RLIMIT_FSIZE": limits.file, "RLIMIT_NOFILE": 4096}
+    if data_limit:
+        found["RLIMIT_DATA"] = int(limits.memory * 0.9)
+    if os.getuid() != 0:
+        found["RLIMIT_NPROC"] = limits.processes + 4096  # counted for the whole user: only a ceiling against fork bombs
+    return found
+
+
+def _wrapping(wrap: str, environment: dict[str, str], limits: Limits, binds: list[Bind], writable: list[Bind]) -> list[str]:
+    """bubblewrap's arguments up to the seccomp filter. Binds are mounted in this order, later ones over earlier ones."""
+    argv = [wrap, "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL", "--hostname", "sandbox", "--clearenv"]
+    for name, value in environment.items():
+        argv += ["--setenv", name, value]
+    argv += system_binds()
+    # Before the interpreter: its folders may themselves lie under /tmp.
+    argv += ["--perms", "1777", "--size", str(limits.temporary), "--tmpfs", "/tmp"]
+    for path in interpreter_folders():
+        argv += ["--ro-bind", path, path]
+    argv += ["--ro-bind", str(PACKAGE), f"{INSIDE}/verifier", "--proc", "/proc", *sealed_proc(), "--dev", "/dev"]
+    for source, target in zip(path_folders(), import_path()[1:], strict=True):
+        argv += ["--ro-bind", source, target]
+    for bind in binds:
+        option = ("--dev-bind" if bind.device else "--ro-bind") + ("-try" if bind.optional else "")
+        argv += [option, bind.source, bind.target]
+    for bind in writable:
+        argv += ["--bind", bind.source, bind.target]
+    # The root and /dev are file systems of bubblewrap's own, without a limit of size: nobody writes there.
+    return [*argv, "--perms", "1777", "--size", str(limits.temporary), "--tmpfs", "/dev/shm", "--remount-ro", "/dev", "--remount-ro", "/"]
+
+
+def _filter(loopback: bool) -> int:
+    """A file that holds the seccomp filter for bubblewrap, at its beginning. Nobody chooses processors there: OpenMP, which would for all sides
+    alike, does not find the machine's shape."""
+    fd = os.memfd_create("seccomp", 0)
+    os.write(fd, seccomp.program(loopback, placed=True))
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd

@@ -1,0 +1,139 @@
+"""A seccomp filter written as classic BPF: what a party may never ask of the kernel, on x86-64 and arm64.
+
+Denied calls fail with EPERM, so that a Python traceback names the line; a foreign architecture kills the process. Choosing a priority is ignored,
+and so is choosing a processor where the judge does that, or where OpenMP cannot.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import platform
+import struct
+
+_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+
+# name: (x86_64, aarch64); None where the architecture has no such call
+_DENIED: dict[str, tuple[int | None, int | None]] = {
+    "ptrace": (101, 117),
+    "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271),
+    "kcmp": (312, 272),
+    "pidfd_getfd": (438, 438),
+    "bpf": (321, 280),
+    "perf_event_open": (298, 241),
+    "userfaultfd": (323, 282),
+    "keyctl": (250, 219),
+    "add_key": (248, 217),
+    "request_key": (249, 218),
+    "mount": (165, 40),
+    "umount2": (166, 39),
+    "pivot_root": (155, 41),
+    "chroot": (161, 51),
+    "open_tree": (428, 428),
+    "move_mount": (429, 429),
+    "fsopen": (430, 430),
+    "mount_setattr": (442, 442),
+    "unshare": (272, 97),
+    "setns": (308, 268),
+    "kexec_load": (246, 104),
+    "kexec_file_load": (320, 294),
+    "init_module": (175, 105),
+    "finit_module": (313, 273),
+    "delete_module": (176, 106),
+    "reboot": (169, 142),
+    "swapon": (167, 224),
+    "swapoff": (168, 225),
+    "settimeofday": (164, 170),
+    "clock_settime": (227, 112),
+    "adjtimex": (159, 171),
+    "quotactl": (179, 60),
+    "acct": (163, 89),
+    "syslog": (103, 116),
+    "open_by_handle_at": (304, 265),
+    "iopl": (172, None),
+    "ioperm": (173, None),
+    "modify_ldt": (154, None),
+    "io_uring_setup": (425, 425),
+    "io_uring_enter": (426, 426),
+    "io_uring_register": (427, 427),
+}
+_AFFINITY = (203, 122)  # sched_setaffinity: where the judge says on which processors a party runs (`verifier/confinement/binding.py`)
+# Nothing of a party comes before what another one runs on the same processor.
+_PRIORITY = {
+    "setpriority": (141, 140),
+    "sched_setparam": (142, 118),
+    "sched_setscheduler": (144, 119),
+    "sched_setattr": (314, 274),
+    "ioprio_set": (251, 30),
+}
+_IGNORED = 0x00050000  # the call answers 0 and does nothing: a library that places its threads goes on
+_SOCKET = (41, 198)
+_CLONE = (56, 220)
+_CLONE3 = (435, 435)
+_NEW_NAMESPACES = 0x7E020000  # CLONE_NEWUSER | NEWPID | NEWNET | NEWIPC | NEWUTS | NEWCGROUP | NEWNS
+_AF_UNIX = 1
+
+_LD, _JEQ, _JGE, _JSET, _RET = 0x20, 0x15, 0x35, 0x45, 0x06
+_ALLOW, _KILL = 0x7FFF0000, 0x80000000
+_NR, _ARCH_OFFSET, _ARG0 = 0, 4, 16
+
+
+def _errno(number: int) -> int:
+    return 0x00050000 | number
+
+
+def supported() -> bool:
+    return platform.machine() in _ARCH
+
+
+def program(loopback: bool = False, placed: bool = False) -> bytes:
+    """The filter as an array of `struct sock_filter`, as `bwrap --seccomp` and `prctl` take it. `loopback` leaves sockets of all families, for a
+    profiler that talks to itself by TCP in a network namespace that has nothing but its own loopback, and processors and priorities, as nothing is
+    timed there. `placed`: the judge binds the party to processors; else it may do so itself, as OpenMP does with its threads on the CPU."""
+    machine = platform.machine()
+    column = 0 if machine == "x86_64" else 1
+    code: list[tuple[int, int, int, int]] = [
+        (_LD, 0, 0, _ARCH_OFFSET),
+        (_JEQ, 1, 0, _ARCH[machine]),
+        (_RET, 0, 0, _KILL),
+        (_LD, 0, 0, _NR),
+    ]
+    if machine == "x86_64":
+        code += [(_JGE, 0, 1, 0x40000000), (_RET, 0, 0, _errno(errno.ENOSYS))]  # the x32 numbering would slip past
+    for numbers in _DENIED.values():
+        number = numbers[column]
+        if number is not None:
+            code += [(_JEQ, 0, 1, number), (_RET, 0, 0, _errno(errno.EPERM))]
+    ignored = [] if loopback else [*_PRIORITY.values(), *([_AFFINITY] if placed else [])]
+    for numbers in ignored:
+        code += [(_JEQ, 0, 1, numbers[column]), (_RET, 0, 0, _IGNORED)]
+    # glibc falls back to clone, whose flags a filter can read; those of clone3 lie behind a pointer.
+    code += [(_JEQ, 0, 1, _CLONE3[column]), (_RET, 0, 0, _errno(errno.ENOSYS))]
+    if not loopback:
+        code += [(_JEQ, 0, 4, _SOCKET[column]), (_LD, 0, 0, _ARG0), (_JEQ, 1, 0, _AF_UNIX), (_RET, 0, 0, _errno(errno.EPERM)), (_RET, 0, 0, _ALLOW)]
+    code += [
+        (_JEQ, 0, 4, _CLONE[column]),
+        (_LD, 0, 0, _ARG0),
+        (_JSET, 0, 1, _NEW_NAMESPACES),
+        (_RET, 0, 0, _errno(errno.EPERM)),
+        (_RET, 0, 0, _ALLOW),
+    ]
+    code.append((_RET, 0, 0, _ALLOW))
+    return b"".join(struct.pack("<HBBI", *instruction) for instruction in code)
+
+
+class _Program(ctypes.Structure):
+    _fields_ = [("length", ctypes.c_ushort), ("filter", ctypes.c_void_p)]
+
+
+def install(placed: bool = False) -> None:
+    """Confines the calling process for good (used where there is no bubblewrap). Raises `OSError`."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    code = program(placed=placed)
+    buffer = ctypes.create_string_buffer(code, len(code))
+    descriptor = _Program(len(code) // 8, ctypes.addressof(buffer))
+    if libc.prctl(38, 1, 0, 0, 0) != 0:  # PR_SET_NO_NEW_PRIVS
+        raise OSError(ctypes.get_errno(), "no_new_privs")
+    if libc.prctl(22, 2, ctypes.byref(descriptor), 0, 0) != 0:  # PR_SET_SECCOMP, SECCOMP_MODE_FILTER
+        raise OSError(ctypes.get_errno(), "seccomp")

@@ -1,0 +1,249 @@
+"""A confined process as a process: what it printed, standing still, processor time, and the end of all that belongs to it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from verifier.channel import Channel
+from verifier.confinement import cgroup
+from verifier.limits import Limits
+
+GUARD_SECONDS = 0.2
+ROUNDS = 50  # looks at what is in a party, while it is stopped without a freezer
+SURVIVAL = 30.0  # seconds after SIGKILL; what is there then is held by a driver, and the device cannot be trusted
+
+
+@dataclass
+class Spawned:
+    """A confined process: its channel, what it printed (cut), and the means to end all of it."""
+
+    process: subprocess.Popen[bytes]
+    channel: Channel
+    limits: Limits
+    group: cgroup.Cgroup | None
+    folder: str  # private folder of a party without namespaces
+    wrapped: bool
+    printed: bytearray = field(default_factory=bytearray)
+    total: int = 0
+    flooded: bool = False
+    drain: threading.Thread | None = None
+    over: Literal["", "memory", "processes"] = ""  # what it took too much of, where no cgroup stands guard
+    ended: bool = False
+
+    def start_drain(self) -> None:
+        self.drain = threading.Thread(target=self._drain, daemon=True)
+        self.drain.start()
+        if self.group is None:
+            threading.Thread(target=self._guard, daemon=True).start()
+
+    def _guard(self) -> None:
+        """Without a cgroup: root's processes are under no limit of number, and CUDA's under none of memory. Looks now and then."""
+        page = os.sysconf("SC_PAGE_SIZE")
+        while not self.ended and self.process.poll() is None:
+            family = family_of(self.process.pid)
+            resident = 0
+            for pid in family:
+                with contextlib.suppress(OSError, ValueError, IndexError):
+                    _, all_pages, file_pages = Path(f"/proc/{pid}/statm").read_text().split()[:3]
+                    resident += (int(all_pages) - int(file_pages)) * page  # CUDA's libraries alone are gigabytes
+            if resident > self.limits.memory or len(family) > self.limits.processes:
+                self.over = "memory" if resident > self.limits.memory else "processes"
+                self.kill()
+                return
+            time.sleep(GUARD_SECONDS)
+
+    def _drain(self) -> None:
+        """Reads what the party prints so that it never blocks, and keeps the last of it."""
+        assert self.process.stdout is not None
+        keep = self.limits.output
+        fd = self.process.stdout.fileno()
+        while True:
+            try:
+                part = os.read(fd, 65536)
+            except OSError:
+                return
+            if not part:
+                return
+            self.total += len(part)
+            self.printed += part
+            if len(self.printed) > 2 * keep:
+                del self.printed[: len(self.printed) - keep]
+            if self.total > self.limits.output_flood and not self.flooded:
+                self.flooded = True
+                self.kill()
+
+    def text(self) -> str:
+        """The last of what was printed, at most `limits.output` bytes."""
+        if self.drain is not None and self.ended:
+            self.drain.join(timeout=1)
+        return bytes(self.printed[-self.limits.output :]).decode(errors="replace")
+
+    def freeze(self) -> None:
+        """Everything that belongs to the party stands still, until `thaw` or its end, also what it starts meanwhile."""
+        self._still(True)
+
+    def thaw(self) -> None:
+        self._still(False)
+
+    def members(self) -> list[int]:
+        """All its processes."""
+        return self.group.pids() if self.group is not None else family_of(self.process.pid)
+
+    def main_pid(self) -> int | None:
+        """Of the interpreter, which bubblewrap's two processes come before; null where the host does not tell."""
+        family = family_of(self.process.pid)
+        at = 2 if self.wrapped else 0
+        return family[at] if len(family) > at else None
+
+    def _still(self, frozen: bool) -> None:
+        if self.ended or (self.group is not None and self.group.freeze(frozen)):
+            return
+        told: set[int] = set()
+        for _ in range(ROUNDS):  # what was started while the list was read is on the next one; then nobody is left who starts something
+            inside = self.members()
+            if told.issuperset(inside):
+                return
+            for pid in set(inside) - told:
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGSTOP if frozen else signal.SIGCONT)
+            told.update(inside)
+
+    def kill(self) -> None:
+        """SIGKILL to everything that belongs to the party; safe from any thread, and more than once."""
+        family = family_of(self.process.pid) if self.group is None and not self.wrapped else []
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        if self.group is not None:
+            self.group.kill()
+        with contextlib.suppress(OSError):
+            self.process.kill()
+        for pid in family:  # what left the session; a namespace ends as a whole
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+
+    def end(self) -> int | None:
+        """Kills what is left, frees everything, and returns the exit status (negative: a signal). What does not die is remembered (`survivors`)."""
+        if self.ended:
+            return self.process.returncode
+        status = self.process.poll()
+        family = self.members()
+        self.kill()
+        deadline = time.monotonic() + SURVIVAL
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            wait(self.process, SURVIVAL)
+        left = self._left(family)
+        while left and time.monotonic() < deadline:
+            time.sleep(0.01)
+            self.kill()
+            left = self._left(family)
+        _unkillable.update(left)
+        self.ended = True
+        if self.drain is not None:
+            self.drain.join(timeout=2)
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+        self.channel.close()
+        if self.group is not None:
+            self.group.remove()
+        if self.folder:
+            shutil.rmtree(self.folder, ignore_errors=True)
+        return status if status is not None else self.process.returncode
+
+    def _left(self, family: list[int]) -> list[int]:
+        return self.group.pids() if self.group is not None else [pid for pid in family if _alive(pid)]
+
+    def cpu_ns(self) -> int | None:
+        """Processor time of everything in the party up to now, in nanoseconds; null where the host does not tell."""
+        if self.group is not None and (used := self.group.cpu_ns()) is not None:
+            return used
+        total = 0
+        for pid in family_of(self.process.pid):
+            with contextlib.suppress(OSError):
+                total += time.clock_gettime_ns((~pid << 3) | 2)  # the CPU-time clock of another process, as clock_getcpuclockid(3) makes it
+        return total
+
+    def exit_status(self, seconds: float = 2.0) -> int | None:
+        """The status with which the party ended by itself (128 + n or negative for signal n), or null."""
+        try:
+            return wait(self.process, seconds)
+        except subprocess.TimeoutExpired:
+            return None
+
+
+class MainProcess:
+    """A party's interpreter alone, as something to freeze: what it has started goes on."""
+
+    def __init__(self, spawned: Spawned):
+        self.spawned = spawned
+        self._stopped: int | None = None
+
+    def freeze(self) -> None:
+        if self.spawned.ended:
+            return
+        self._stopped = self.spawned.main_pid()
+        if self._stopped is None:
+            self.spawned.freeze()
+        else:
+            with contextlib.suppress(OSError):
+                os.kill(self._stopped, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        if self.spawned.ended:
+            return
+        if self._stopped is None:
+            self.spawned.thaw()
+        else:
+            with contextlib.suppress(OSError):
+                os.kill(self._stopped, signal.SIGCONT)
+
+
+def wait(process: subprocess.Popen[bytes], seconds: float) -> int:
+    """As `Popen.wait`, which sleeps up to 50 ms beyond a process's end. Raises `subprocess.TimeoutExpired`."""
+    if process.poll() is None:
+        try:
+            fd = os.pidfd_open(process.pid)
+        except OSError:  # Linux before 5.3, or a sandbox that forbids it
+            return process.wait(timeout=seconds)
+        try:
+            waiting = select.poll()
+            waiting.register(fd, select.POLLIN)
+            waiting.poll(seconds * 1000)
+        finally:
+            os.close(fd)
+    return process.wait(timeout=0)
+
+
+_unkillable: set[int] = set()
+
+
+def survivors() -> list[int]:
+    """Processes of ended parties that are still there."""
+    _unkillable.intersection_update({pid for pid in _unkillable if _alive(pid)})
+    return sorted(_unkillable)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def family_of(pid: int) -> list[int]:
+    """A process and its descendants, for hosts without cgroups."""
+    found = [pid]
+    for parent in found:
+        with contextlib.suppress(OSError, ValueError):
+            for thread in os.listdir(f"/proc/{parent}/task"):
+                found += [int(child) for child in Path(f"/proc/{parent}/task/{thread}/children").read_text().split()]
+    return found

@@ -1,0 +1,122 @@
+"""What a party sees of this host's files: as arguments of bubblewrap, and as rules for Landlock."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import site
+import subprocess
+import sys
+import sysconfig
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from verifier.confinement import landlock
+from verifier.devices.base import Bind
+
+PACKAGE = Path(__file__).resolve().parents[1]
+INSIDE = "/opt/stitchwork"  # where a sandbox shows the package `verifier`, and nothing else of the checkout
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+SYSTEM_FILES = ("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives")
+# What a party without namespaces reads beside the interpreter: the machine's shape, and nothing of another process.
+MACHINE = (
+    *("/proc/self", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/version", "/proc/filesystems", "/proc/sys/kernel", "/proc/sys/vm"),
+    *("/proc/driver", "/sys/devices", "/sys/bus", "/sys/class", "/sys/module", "/sys/kernel/mm"),
+)
+NODES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
+
+
+@cache
+def bubblewrap() -> str:
+    """Its path where it works here, else empty."""
+    path = shutil.which("bwrap") or ""
+    if not path:
+        return ""
+    probe = [path, "--unshare-all", "--die-with-parent", "--cap-drop", "ALL", *system_binds(), "--proc", "/proc", "--dev", "/dev", "/usr/bin/true"]
+    try:
+        return path if subprocess.run(probe, capture_output=True, timeout=10).returncode == 0 else ""
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+def system_binds() -> list[str]:
+    """Arguments of bubblewrap that show the system's own files."""
+    arguments: list[str] = []
+    for path in SYSTEM:
+        if os.path.islink(path):
+            arguments += ["--symlink", os.readlink(path), path]
+        elif os.path.isdir(path):
+            arguments += ["--ro-bind", path, path]
+    for path in SYSTEM_FILES:
+        arguments += ["--ro-bind-try", path, path]
+    return arguments
+
+
+@cache
+def sealed_proc() -> list[str]:
+    """Of a party's /proc only its own processes can be written to, which the CUDA driver does in each of them when it starts. All else that is
+    writable is sealed here: bubblewrap leaves it to root, whose files they are, also without a capability."""
+    arguments: list[str] = []
+    for entry in sorted(os.scandir("/proc"), key=lambda entry: entry.name):
+        if entry.is_symlink() or entry.name.isdecimal():
+            continue
+        inside = (os.path.join(folder, name) for folder, _, names in os.walk(entry.path) for name in names) if entry.is_dir() else [entry.path]
+        if any(_writable(path) for path in inside):
+            arguments += ["--ro-bind-try", entry.path, entry.path]
+    return arguments
+
+
+def _writable(path: str) -> bool:
+    try:
+        return bool(os.lstat(path).st_mode & 0o222)
+    except OSError:
+        return False
+
+
+@cache
+def interpreter_folders() -> tuple[str, ...]:
+    """What the interpreter and its packages need to be seen: real prefix, virtual environment, site-packages; parents before children."""
+    paths = sysconfig.get_paths()
+    candidates = {sys.base_prefix, sys.base_exec_prefix, sys.prefix, paths["purelib"], paths["platlib"], paths["stdlib"], paths["platstdlib"]}
+    candidates |= {os.path.dirname(os.path.realpath(sys.executable))}
+    candidates |= {folder for folder in [*site.getsitepackages(), *sys.path] if os.path.basename(folder) in ("site-packages", "dist-packages")}
+    candidates |= {os.path.realpath(folder) for folder in candidates}
+    kept: list[str] = []
+    for folder in sorted(candidates, key=len):
+        covered = any(folder == other or folder.startswith(other + "/") for other in (*kept, *SYSTEM))
+        if os.path.isdir(folder) and folder != "/" and not covered:
+            kept.append(folder)
+    return tuple(kept)
+
+
+@cache
+def path_folders() -> tuple[str, ...]:
+    """Folders of PYTHONPATH that hold packages which a party needs; never a checkout. `python -I` leaves them out, so a party is told."""
+    folders = [os.path.realpath(folder) for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder]
+    return tuple(
+        f for f in folders if any(os.path.isdir(os.path.join(f, name)) for name in ("torch", "numpy", "pydantic")) and f != str(PACKAGE.parent)
+    )
+
+
+def import_path() -> list[str]:
+    """Where a party finds the package `verifier`, and then what PYTHONPATH adds."""
+    wrap = bool(bubblewrap())
+    added = [f"{INSIDE}/path{index}" if wrap else folder for index, folder in enumerate(path_folders())]
+    return [INSIDE if wrap else str(PACKAGE.parent), *added]
+
+
+def rules(wrapped: bool, home: str, binds: list[Bind], writable: list[Bind], inward: bool) -> dict[str, Any] | None:
+    """Landlock's rules for a party: what its sandbox shows and no more; without namespaces they are all that keeps it from other files."""
+    if not landlock.supported():
+        return None
+    read = [*SYSTEM, *SYSTEM_FILES, *interpreter_folders(), *import_path()[1:]]
+    if wrapped:
+        read += [INSIDE, "/proc", *(bind.target for bind in binds if not bind.device)]
+        write, device = [home, "/dev/shm", *(bind.target for bind in writable)], ["/dev"]  # its /dev holds only its own nodes
+        update = ["/proc"]  # only its own processes are there, and all else is sealed; a rule for /proc/self would not hold for its children
+    else:
+        read += [str(PACKAGE), *MACHINE, *(bind.source for bind in binds if not bind.device)]
+        write, device = [home, "/dev/shm", *(bind.source for bind in writable)], [*NODES, *(bind.source for bind in binds if bind.device)]
+        update = ["/proc/self"]
+    return {"read": read, "write": write, "device": device, "update": update, "inward": inward}

@@ -1,0 +1,1 @@
+"""Is an output right? Trials, bounds, expectations."""

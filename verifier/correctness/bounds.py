@@ -1,0 +1,364 @@
+"""Is an output right? A bound that follows PyTorch's own error and plain arithmetic's, both against fp64; input distributions; random weights.
+
+The norm is ``max |a-b| / (|b| + rms(b))``: relative for large elements, and relative to the tensor's size for small ones, so that neither an
+absolute tolerance lets tiny outputs pass nor a cancelled element fails a sound program.
+
+The bound is ``max(K * error of PyTorch at the same policy, W * error of plain arithmetic, ULPS * epsilon)``. Plain arithmetic is what the policy's
+format does to this task with these inputs when every operator rounds once and sums one term after another (`verifier.parties.oracle.Rough`); it is
+measured where the rest of the bound is exceeded. So a reordered or a naive sum passes, and TF32, fp16 or bf16 arithmetic under fp32 does not:
+`bench/error_bounds.py` shows the margins.
+
+Non-floating outputs are equal, except for as many elements as rounding decides otherwise in PyTorch itself (an argmax between equals).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from verifier.layout import Spec
+from verifier.passes import native
+from verifier.task import Precision
+
+K = {"fp32-strict": 4.0, "tf32": 3.0, "bf16": 3.0, "fp16": 3.0}  # below fp32 the operands' rounding dominates, and that is the same for all
+W, W_FEW = 1.5, 3.0  # the second where few elements decide the largest error: what was drawn then says less about the next draw
+ULPS = 16.0
+STEADY = 1.5  # largest over smallest of the drawn errors, up to which many elements decide
+SMALL = 4096  # outputs with fewer elements are drawn more often
+DRAWS, SMALL_DRAWS = 3, 8
+NO_ORACLE = 256 * 2.0**-23  # where fp64 cannot judge (a task that does not run in fp64, chaos) and eager itself is compared with
+NO_ORACLE_ULPS = 8.0  # the same for types of 16 bit
+CHAOTIC, CHAOTIC_16 = 1e-2, 0.5  # an element of eager that is further off than this was decided, not rounded
+FLIPPED = 0.05  # share of elements up to which such decisions are told from noise
+NORM = f"max |a-b| / (|b| + rms(b)); bound max({K['fp32-strict']:g} x PyTorch's error, {W:g} x plain arithmetic's, {ULPS:g} ulp)"
+CHUNK = 1 << 18  # elements that are widened to fp64 at a time: they stay in the cache
+GPU_CHUNK = 1 << 26  # on a GPU: few enough launches, and 0.5 GiB each instead of twice a tensor of any size
+LEAST = 1e-30  # of what an error is relative to
+SQUARABLE = 1e-12  # root mean square from which on what is lost of squares below fp32's range says nothing
+DISTRIBUTIONS = ("heavy-tailed", "spiked", "negative", "tiny", "large")  # the most telling first: time may be short
+SPIKES = (-1.5, 6.0, -0.25)  # in units of the input's root mean square
+
+
+@dataclass
+class Judgement:
+    """Of one tensor. `error` is null where shape, dtype or finiteness already differ."""
+
+    ok: bool
+    error: float | None = None
+    bound: float | None = None
+    detail: str = ""
+
+
+def epsilon(dtype: torch.dtype) -> float:
+    return torch.finfo(dtype if dtype.is_floating_point or dtype.is_complex else torch.float32).eps
+
+
+_NARROW = (torch.float32, torch.float16, torch.bfloat16)
+
+
+def chunk(tensor: torch.Tensor) -> int:
+    return GPU_CHUNK if tensor.is_cuda else CHUNK
+
+
+def root_mean_square(tensor: torch.Tensor) -> float:
+    flat, step = _flat(tensor), chunk(tensor)
+    found = native.squares(flat)
+    if found is not None and found[1] == flat.numel():
+        return math.sqrt(found[0] / flat.numel())
+    total = sum(float(flat[begin : begin + step].double().square().sum()) for begin in range(0, flat.numel(), step))
+    return math.sqrt(total / flat.numel())
+
+
+def distance(value: torch.Tensor, expected: torch.Tensor) -> float:
+    """The norm, over the elements where `expected` is finite; infinite where the finite masks differ."""
+    a, b = _flat(value), _flat(expected)
+    if (near := native.distance(a, b)) is not None or (near := _finite_distance(a, b)) is not None:
+        return near
+    total, count = 0.0, 0
+    size = chunk(b)
+    for begin in range(0, b.numel(), size):
+        part = b[begin : begin + size].double()
+        finite = part.isfinite()
+        if not torch.equal(finite, a[begin : begin + size].isfinite()):
+            return math.inf
+        part = part[finite]
+        total += float(part.square().sum())
+        count += part.numel()
+    rms = math.sqrt(total / count) if count else 0.0
+    worst = 0.0
+    for begin in range(0, b.numel(), size):
+        x, y = a[begin : begin + size].double(), b[begin : begin + size].double()
+        relative = (x - y).abs_().div_((y.abs() + rms).clamp_min_(1e-300))
+        relative.masked_fill_(~y.isfinite(), 0.0).nan_to_num_(math.inf)
+        worst = max(worst, float(relative.max()) if relative.numel() else 0.0)
+    return worst
+
+
+def _finite_distance(a: torch.Tensor, b: torch.Tensor) -> float | None:
+    """The same where all elements are finite, else null: by a kernel of the judge's or, for two tensors of one type, fp32 or less, in half the passes
+    of `distance`. The difference of two close numbers is exact in their own type, and the quotient needs no more digits than it is shown with."""
+    if (near := native.distance(a, b, finite=True)) is not None:
+        return near
+    if a.dtype != b.dtype or a.dtype not in _NARROW:
+        return None
+    if not b.numel() or not math.isfinite(euclidean(a)) or not math.isfinite(size := euclidean(b)):
+        return None
+    rms, worst = size / math.sqrt(b.numel()), 0.0
+    for begin in range(0, b.numel(), chunk(b)):
+        x, y = a[begin : begin + chunk(b)].float(), b[begin : begin + chunk(b)].float()
+        scale = y.abs().add_(rms)
+        if rms < LEAST:
+            scale.clamp_min_(LEAST)
+        low, high = map(float, torch.aminmax((x - y).div_(scale)))
+        if not math.isfinite(high - low):  # the difference, or what it is divided by, is beyond fp32
+            return None
+        worst = max(worst, -low, high)
+    return worst
+
+
+def euclidean(flat: torch.Tensor) -> float:
+    """The norm of a tensor of one axis, fp32 or less; not finite where an element is not. In fp64 piece by piece, as `vector_norm` widens all that it
+    is given in memory of its own; of more than one piece on a GPU in fp32 first, which reads it once instead of five times and is right to some
+    millionths, and in fp64 where squares may have gone beyond fp32's range."""
+    step = chunk(flat)
+    pieces = range(0, flat.numel(), step)
+    for kind in (torch.float32, torch.float64) if flat.is_cuda and len(pieces) > 1 else (torch.float64,):
+        parts = [torch.linalg.vector_norm(flat[begin : begin + step], dtype=kind) for begin in pieces]
+        found = float(torch.linalg.vector_norm(torch.stack(parts), dtype=torch.float64)) if parts else 0.0
+        if kind == torch.float64 or (found >= SQUARABLE * math.sqrt(flat.numel()) and math.isfinite(found)):
+            break
+    return found
+
+
+def same_values(left: torch.Tensor, right: torch.Tensor) -> bool:
+    """Whether two tensors of one type are equal, where NaN equals NaN; piece by piece, as a mask of the whole may be gigabytes."""
+    if left.shape != right.shape:
+        return False
+    if native.same_bits(left, right):
+        return True
+    step, whole = chunk(left), [(left, right)]
+    if left.numel() > step and left.is_contiguous() and right.is_contiguous():
+        whole = list(zip(left.view(-1).split(step), right.view(-1).split(step), strict=True))
+    return all(torch.equal(a, b) or (a.is_floating_point() and bool(((a == b) | (a.isnan() & b.isnan())).all())) for a, b in whole)
+
+
+def _flat(tensor: torch.Tensor) -> torch.Tensor:
+    return (torch.view_as_real(tensor) if tensor.is_complex() else tensor).flatten()
+
+
+def relative(value: torch.Tensor, expected: torch.Tensor, rms: float) -> torch.Tensor:
+    """The norm of every element; infinite where one of the two is finite and the other is not, or where they are infinities of other signs. `rms`:
+    of the whole that `expected` may be a part of."""
+    a, b = value.double(), expected.double()
+    off = (a - b).abs_().div_((b.abs() + rms).clamp_min_(1e-300))
+    same = (a == b) | (a.isnan() & b.isnan())
+    return torch.where(b.isfinite() & a.isfinite(), off, torch.where(same, 0.0, math.inf))
+
+
+@dataclass
+class Survey:
+    """Which elements are further off than a limit."""
+
+    share: float
+    rest: float  # the largest error of the others
+    first: int  # in the order of the shape; -1 where there is none
+
+
+def survey(value: torch.Tensor, expected: torch.Tensor, limit: float) -> Survey:
+    """In pieces: in fp64 the whole would take many times its size. A complex number counts as two."""
+    a, b = _flat(value), _flat(expected)
+    size = chunk(b)
+    total, count = 0.0, 0
+    for begin in range(0, b.numel(), size):
+        part = b[begin : begin + size].double()
+        part = part[part.isfinite()]
+        total, count = total + float(part.square().sum()), count + part.numel()
+    rms = math.sqrt(total / count) if count else 0.0
+    found = Survey(0.0, 0.0, -1)
+    wrong = 0
+    for begin in range(0, b.numel(), size):
+        off = relative(a[begin : begin + size], b[begin : begin + size], rms)
+        far = off > limit
+        here = int(far.sum())
+        if here and found.first < 0:
+            found.first = begin + int(far.to(torch.uint8).argmax())
+        wrong += here
+        if here < off.numel():
+            found.rest = max(found.rest, float(off.masked_fill_(far, 0.0).max()))
+    found.share = wrong / max(b.numel(), 1)
+    return found
+
+
+def all_finite(tensor: torch.Tensor) -> bool:
+    if not tensor.is_floating_point() and not tensor.is_complex():
+        return True
+    flat = _flat(tensor)
+    if (found := native.squares(flat)) is not None:
+        return found[1] == flat.numel()
+    return all(bool(flat[begin : begin + chunk(flat)].isfinite().all()) for begin in range(0, flat.numel(), chunk(flat)))
+
+
+def deviation(value: torch.Tensor, expected: torch.Tensor, most: float = FLIPPED) -> tuple[float, float]:
+    """Error of a run that follows the task, and the share of elements in which it takes another decision than fp64 (an index, a threshold). Those
+    are left out of the error, unless they are so many, a share of more than `most`, that the whole is noise."""
+    if not _continuous(value):
+        return 0.0, float((value != expected.to(value.dtype)).double().mean()) if value.numel() else 0.0
+    chaotic = chaotic_error(value.dtype)
+    error = distance(value, expected)
+    if error <= chaotic:
+        return error, 0.0
+    found = survey(value, expected, chaotic)
+    return (error, 0.0) if found.share > most else (found.rest, found.share)
+
+
+def chaotic_error(dtype: torch.dtype) -> float:
+    return CHAOTIC_16 if dtype in (torch.float16, torch.bfloat16) else CHAOTIC
+
+
+def _continuous(tensor: torch.Tensor) -> bool:
+    return tensor.is_floating_point() or tensor.is_complex()
+
+
+def bound(own_error: float, plain_errors: list[float], dtype: torch.dtype, precision: Precision = "fp32-strict") -> float:
+    """From the error of PyTorch and, where they were measured, those of plain arithmetic, one a draw."""
+    drawn = [error for error in plain_errors if math.isfinite(error)]
+    steady = len(drawn) > 1 and max(drawn) <= STEADY * min(drawn)
+    plain = (W if steady else W_FEW) * max(drawn, default=0.0)
+    return max(K[precision] * own_error if math.isfinite(own_error) else 0.0, plain, ULPS * epsilon(dtype))
+
+
+def tolerated(own_share: float, plain_share: float, numel: int) -> float:
+    """The share of elements that may be decided otherwise: none where neither PyTorch nor plain arithmetic does so."""
+    share = max(own_share, plain_share)
+    return min(4 * share + 2 / max(numel, 1), 4 * FLIPPED) if share > 0 else 0.0
+
+
+def no_oracle(dtype: torch.dtype) -> float:
+    """The bound against eager itself."""
+    return max(NO_ORACLE, NO_ORACLE_ULPS * epsilon(dtype)) if dtype in (torch.float16, torch.bfloat16) else min(NO_ORACLE, 256 * epsilon(dtype))
+
+
+def judge(value: torch.Tensor, expected: torch.Tensor, limit: float, share: float = 0.0) -> Judgement:
+    """`value` of the program against `expected` (fp64 where floating). Non-floating tensors must be equal. At most `share` of the elements may
+    be further off: where rounding decides."""
+    if not value.numel():
+        return Judgement(True, 0.0, limit)
+    if not _continuous(value):
+        expected = expected.to(value.dtype)
+        if torch.equal(value, expected):
+            return Judgement(True, 0.0, 0.0)
+        wrong = value != expected
+        if float(wrong.double().mean()) <= share:
+            return Judgement(True, 0.0, 0.0)
+        index = _first(wrong.flatten(), tuple(value.shape))
+        return Judgement(False, None, None, f"at {list(index)}: {value[index].item()} instead of {expected[index].item()}")
+    near = _finite_distance(_flat(value), _flat(expected))
+    if near is not None and near <= limit:
+        return Judgement(True, near, limit)
+    masks = _mask_difference(value, expected)
+    if masks and not share:
+        return Judgement(False, None, limit, masks)
+    error = math.inf if masks else distance(value, expected)
+    if error <= limit:
+        return Judgement(True, error, limit)
+    found = survey(value, expected, limit)
+    if found.share <= share:
+        return Judgement(True, found.rest, limit)
+    a, b, index = _element(value, expected, found.first)
+    detail = f"{found.share:.1%} of the elements are off; first at {index}: {a:.9g} instead of {b:.9g}"
+    return Judgement(False, error if math.isfinite(error) else None, limit, detail)
+
+
+def _mask_difference(value: torch.Tensor, expected: torch.Tensor) -> str:
+    """Non-finite elements must be the same ones of the same kind: NaN is never a wildcard."""
+    if all_finite(value) and all_finite(expected):
+        return ""
+    a, b = _flat(value), _flat(expected)
+    for begin in range(0, b.numel(), chunk(b)):
+        x, y = a[begin : begin + chunk(b)].double(), b[begin : begin + chunk(b)].double()
+        same = (x.isfinite() & y.isfinite()) | (x.isnan() & y.isnan()) | ((x == y) & ~x.isfinite())
+        if not bool(same.all()):
+            one, other, index = _element(value, expected, begin + int((~same).to(torch.uint8).argmax()))
+            return f"at {index}: {one} instead of {other}"
+    return ""
+
+
+def _element(value: torch.Tensor, expected: torch.Tensor, number: int) -> tuple[float, float, list[int]]:
+    """Both at the element that is `number`-th in the order of the shape, and where that is; a complex number is two elements."""
+    a, b = (torch.view_as_real(tensor) if tensor.is_complex() else tensor for tensor in (value, expected))
+    index = _position(number, tuple(b.shape))
+    return float(a[index]), float(b[index]), list(index)
+
+
+def _first(mask: torch.Tensor, shape: tuple[int, ...]) -> tuple[int, ...]:
+    return _position(int(mask.to(torch.uint8).argmax()), shape)
+
+
+def same_form(value: Spec, expected: Spec, name: str) -> str:
+    """Empty, or how shape or dtype differ. Strides may: no caller of the task can tell."""
+    if value.shape != expected.shape:
+        return f"{name} has shape {list(value.shape)} instead of {list(expected.shape)}"
+    if value.dtype != expected.dtype:
+        return f"{name} has dtype {value.dtype} instead of {expected.dtype}"
+    return ""
+
+
+def reshape_distribution(name: str, tensor: torch.Tensor, generator: torch.Generator) -> None:
+    """Turns a floating input, in place, into one of the same shape from another distribution."""
+    if name == "negative":
+        tensor.abs_().neg_()
+        return
+    if name == "tiny":
+        tensor.mul_(1e-4)
+        return
+    scale = _scale(tensor)
+    if name == "spiked":
+        # The task's own inputs but for a few elements: a program that looks at part of its input to tell a test from a measurement sees no test.
+        if tensor.numel() >= 16:
+            at = torch.randint(tensor.numel() // 2, tensor.numel(), (len(SPIKES),), generator=generator, device=generator.device).tolist()
+            for index, spike in zip(at, SPIKES, strict=True):
+                tensor[_position(index, tensor.shape)] = spike * scale
+        return
+    noise = torch.randn(tensor.shape, generator=generator, dtype=torch.float32, device=generator.device).to(tensor.device)
+    if name == "heavy-tailed":
+        noise.mul_(noise.abs().clamp_max_(4.0).mul_(0.75).exp_())
+        tensor.copy_(noise.mul_(scale))
+    elif name == "large":
+        tensor.copy_(noise.mul_(64 * scale))
+
+
+def _position(index: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The coordinates of the element that is `index`-th in the order of the shape."""
+    place = []
+    for size in reversed(shape):
+        place.append(index % size)
+        index //= size
+    return tuple(reversed(place))
+
+
+def _scale(tensor: torch.Tensor) -> float:
+    """Root mean square of the task's own input, so that units stay what they are."""
+    scale = root_mean_square(tensor) if tensor.numel() else 1.0
+    return scale if math.isfinite(scale) and scale > 0 else 1.0
+
+
+def randomise_state(name: str, tensor: torch.Tensor, parameter: bool, generator: torch.Generator) -> bool:
+    """Gives a floating parameter, or a norm's running statistic, other values of its own size, in place. Other buffers (masks, tables, counters)
+    stay as the task makes them. Returns whether it changed."""
+    if not tensor.is_floating_point() or not tensor.numel():
+        return False
+    uniform = torch.rand(tensor.shape, generator=generator, dtype=torch.float32, device=generator.device).to(tensor.device)
+    if name.endswith("running_var"):
+        tensor.copy_((0.5 + uniform).to(tensor.dtype))
+    elif name.endswith("running_mean"):
+        tensor.copy_((uniform - 0.5).to(tensor.dtype))
+    elif parameter:
+        rms = root_mean_square(tensor)
+        if not math.isfinite(rms):
+            return False
+        tensor.copy_((tensor.float() * (0.5 + uniform) + 0.2 * (rms or 0.5) * (uniform - 0.5)).to(tensor.dtype))
+    else:
+        return False
+    return True

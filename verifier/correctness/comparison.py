@@ -1,0 +1,53 @@
+"""A call's outputs against what they must be, as a `Trial`."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from verifier.correctness.bounds import NORM, Judgement, judge, same_form
+from verifier.judge.session import Values
+from verifier.layout import describe, leaf_names
+from verifier.report import Trial
+from verifier.timing.blocks import Call
+
+
+def compare_outputs(
+    name: str,
+    seed: int,
+    call: Call,
+    form: Values,
+    references: list[torch.Tensor],
+    alternatives: list[torch.Tensor],
+    bounds: list[float],
+    shares: list[float] | None = None,
+) -> Trial:
+    """The worst output of a call. Shapes, dtypes and structure first; a list and a tuple of outputs count as the same structure."""
+    names = leaf_names(form.tree)
+    shares = shares or [0.0] * len(bounds)
+    if describe(call.tree) != describe(form.tree):
+        return Trial(name=name, seed=seed, ok=False, detail=f"the output is {describe(call.tree)[:200]} instead of {describe(form.tree)[:200]}")
+    for leaf, got, want in zip(names, call.specs, form.specs, strict=False):
+        difference = same_form(got, want, leaf)
+        if difference:
+            return Trial(name=name, seed=seed, ok=False, output=leaf, detail=difference)
+    if len(call.outputs) != len(references):
+        return Trial(name=name, seed=seed, ok=False, detail="the outputs were not delivered")
+    worst = Trial(name=name, seed=seed, ok=True, error=0.0, bound=0.0, norm=NORM)
+    margin = -1.0
+    for leaf, value, reference, alternative, limit, share in zip(names, call.outputs, references, alternatives, bounds, shares, strict=True):
+        judgement: Judgement = judge(value, reference, limit, share)
+        if not judgement.ok and not value.is_floating_point():
+            judgement = judge(value, alternative, limit, share)  # a tie that fp64 breaks otherwise than eager
+        if not judgement.ok:
+            error = finite(judgement.error)
+            return Trial(name=name, seed=seed, ok=False, output=leaf, error=error, bound=limit, norm=NORM, detail=f"{leaf}: {judgement.detail}")
+        if judgement.error is not None and judgement.error / (limit or 1.0) > margin:
+            margin = judgement.error / (limit or 1.0)
+            worst = worst.model_copy(update={"output": leaf, "error": judgement.error, "bound": judgement.bound})
+    return worst
+
+
+def finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None

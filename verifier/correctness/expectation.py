@@ -1,0 +1,254 @@
+"""What one call of the task must give: the reference's fp64 result with a bound for every output, and eager's own beside it."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from verifier.correctness.batches import deviations
+from verifier.correctness.bounds import DRAWS, SMALL, SMALL_DRAWS, all_finite, bound, chaotic_error, no_oracle, tolerated
+from verifier.correctness.noise import Inherited, allowance
+from verifier.judge.memory import large
+from verifier.judge.party_failure import PartyFailure
+from verifier.judge.session import ReferenceSession, Run, Values
+
+REACH = 0.5  # beyond it no bound is worth measuring
+SHORT = "OutOfMemoryError"  # of the device: says nothing about the task's inputs
+
+
+@dataclass
+class Leaf:
+    """One output, or one entry of the state that the task changes: what to compare with, and within which bound."""
+
+    reference: torch.Tensor
+    alternative: torch.Tensor  # eager's own
+    error: float  # of eager against `reference`
+    share: float  # of elements in which eager decides otherwise
+    limit: float
+    tolerated: float = 0.0  # share of elements that may be off by more
+    precise: bool = True  # whether `reference` is fp64's
+
+
+@dataclass
+class Expected:
+    """What one call of the task gives, and all that is needed to measure what plain arithmetic would make of it."""
+
+    run: Run
+    leaves: list[Leaf]
+    state: list[Leaf]
+    values: Values
+    rng: int
+    oracle: Run | None
+    before: list[torch.Tensor] | None = None  # the session's `exact` before the call
+    appealed: bool = False
+
+    @property
+    def outputs(self) -> Values:
+        return self.run.outputs
+
+    def in_reach(self, error: float | None) -> bool:
+        """Whether plain arithmetic could explain an error as large as this one; null: in elements that are not floating. Where fp64 gives nothing but
+        zeros, a relative error says nothing."""
+        noisy = any(not leaf.precise for leaf in [*self.leaves, *self.state])
+        return error is None or error < REACH or noisy or any(_vanishes(leaf.reference) for leaf in self.state)
+
+
+class Skipped(Exception):
+    """A distribution that the task itself does not bear."""
+
+
+class Expectations:
+    """Asks the reference, and remembers what later calls are measured by."""
+
+    def __init__(self, reference: ReferenceSession, draws: random.Random, first_inputs: Callable[[], Values] | None = None):
+        self.reference = reference
+        self.draws = draws
+        self.first_inputs = first_inputs  # those of the first trial, which may have to be drawn again
+        self.first: Expected | None = None  # of the first trial, unless it is gigabytes; then it is made anew
+        self.first_rng: int | None = None  # of the first trial
+        self.timed_appeal = False
+        self.bounds: list[float] = []  # per output, the largest over trials with the task's inputs; PyTorch's own errors; tolerated shares
+        self.errors: list[float] = []
+        self.shares: list[float] = []
+        self.no_oracle = ""  # why fp64 could not be run
+        self.inherited = Inherited()
+        self.noise = False  # the task's outputs are rounding noise, with the weights that its constructor makes
+        self.noisy_state: set[int] = set()  # entries of the state that are
+
+    def place(self) -> str:
+        """Where fp64 was computed, or why it was not."""
+        return self.no_oracle or self.reference.oracle_place or self.reference.pool.device.name
+
+    def expect(self, values: Values, rng: int, strict: bool) -> Expected:
+        """Runs the reference: fp64 first, then eager, each from the state that its own calls before have led to, as the program's calls have led to
+        the program's: what eager's rounding has left in an average is no part of what the average must be. Raises `Skipped` where the task does not
+        bear these inputs and `strict` is false."""
+        reference = self.reference
+        before = reference.exact
+        oracle = None
+        try:
+            oracle = None if self.no_oracle else reference.oracle(values, rng)
+        except PartyFailure as failure:
+            if failure.kind != "raised":
+                raise
+            if not strict and failure.error_class != SHORT:
+                raise Skipped("the task does not accept such inputs") from None
+            self.no_oracle = f"no fp64: {failure.error_class}: {first_lines(failure.message)[:200]}"
+        try:
+            eager = reference.eager(values, rng)
+        except PartyFailure as failure:
+            if failure.kind == "raised" and failure.error_class != SHORT and not strict:
+                reference.rollback()
+                raise Skipped("the task does not accept such inputs") from None
+            raise
+        if oracle is not None and [s.shape for s in oracle.outputs.specs] != [s.shape for s in eager.outputs.specs]:
+            oracle = None
+        precise = oracle.outputs.tensors if oracle is not None else eager.outputs.tensors
+        try:
+            leaves = self._leaves(eager.outputs.tensors, precise, strict)
+        except Skipped:
+            reference.rollback()
+            raise
+        exact_state = oracle.state if oracle is not None and len(oracle.state) == len(eager.state) else eager.state
+        state = self._leaves(eager.state, exact_state, True)
+        if before is None:
+            self.inherited = Inherited()
+        reference.exact = continued(oracle, eager)
+        return Expected(eager, leaves, state, values, rng, oracle, before)
+
+    def _leaves(self, own: list[torch.Tensor], precise: list[torch.Tensor], strict: bool) -> list[Leaf]:
+        if not strict and not all(all_finite(tensor) for tensor in [*own, *precise]):
+            raise Skipped("the task itself does not stay finite")
+        found = deviations(own, precise) if precise is not own else [(0.0, 0.0)] * len(own)
+        return [self._leaf(ours, exact, strict, *off) for ours, exact, off in zip(own, precise, found, strict=True)]
+
+    def _leaf(self, own: torch.Tensor, precise: torch.Tensor, strict: bool, error: float, share: float) -> Leaf:
+        floating = own.is_floating_point() or own.is_complex()
+        if precise is own:
+            return Leaf(own, own, 0.0, 0.0, no_oracle(own.dtype) if floating else 0.0, precise=False)
+        if floating and not error <= chaotic_error(own.dtype):
+            if not strict:
+                raise Skipped("PyTorch itself is far from fp64 for these inputs")
+            # Noise: fp64 cannot judge, unless plain arithmetic turns out to be as far away (`appeal`).
+            return Leaf(own, own, error, 0.0, no_oracle(own.dtype), precise=False)
+        limit = bound(error, [], own.dtype, self.reference.precision) if floating else 0.0
+        return Leaf(precise, own, error, share, limit, tolerated(share, 0.0, own.numel()))
+
+    def appeal(self, expected: Expected) -> None:
+        """Widens the bounds to what plain arithmetic makes of this task with these inputs: measured only now, as it takes further runs in fp64.
+        The reference stands after its eager call, before and after."""
+        if expected.appealed or expected.oracle is None:
+            return
+        expected.appealed = True
+        reference, oracle = self.reference, expected.oracle
+        exact = [*oracle.outputs.tensors, *oracle.state]
+        leaves = [*expected.leaves, *expected.state]
+        small = any(leaf.alternative.numel() < SMALL for leaf in leaves)
+        reference.rollback()
+        after, reference.exact = reference.exact, expected.before
+        errors: list[list[float]] = [[] for _ in exact]
+        shares = [0.0] * len(exact)
+        begin = time.monotonic()
+        for draw in range(SMALL_DRAWS if small else DRAWS):
+            if draw and time.monotonic() - begin > self.reference.limits.oracle / 4:
+                break
+            try:
+                rough = reference.oracle(expected.values, expected.rng, rough=self.draws.getrandbits(32))
+            except PartyFailure as failure:
+                if failure.error_class == SHORT and not draw:
+                    failure.request = "memory"
+                    failure.message = f"the device has too little memory to measure what plain arithmetic makes of this task: {failure.message[:300]}"
+                if failure.kind != "raised" or failure.request == "memory":
+                    raise
+                break
+            found = [*rough.outputs.tensors, *rough.state]
+            if [tensor.shape for tensor in found] != [tensor.shape for tensor in exact]:
+                break
+            for index, (error, share) in enumerate(deviations(found, exact)):
+                errors[index].append(error)
+                shares[index] = max(shares[index], share)
+        reference.eager(expected.values, expected.rng)
+        reference.exact = after
+        outputs = len(expected.leaves)
+        errors[outputs:] = self.inherited.add(oracle.state, errors[outputs:])
+        self.inherited.decided |= any(_decides(*measured) for measured in zip(leaves, errors, shares, strict=True))
+        for index, (leaf, tensor, drawn, share) in enumerate(zip(leaves, exact, errors, shares, strict=True)):
+            own = leaf.alternative
+            if own.dtype in (torch.float64, torch.complex128):
+                # Plain arithmetic was that of the inputs' type; what the task computes in fp64 from them is finer.
+                finer = torch.finfo(own.dtype).eps / max((torch.finfo(s.torch_dtype).eps for s in expected.values.specs if s.floating), default=1.0)
+                drawn = [error * min(finer, 1.0) for error in drawn]
+            if not own.is_floating_point() and not own.is_complex():
+                leaf.tolerated = tolerated(leaf.share, share, own.numel())
+            elif index >= outputs:
+                allowed = allowance(own, tensor, drawn, share, reference.precision, self.inherited.decided)
+                if allowed is not None:
+                    leaf.reference, leaf.limit, leaf.tolerated, leaf.precise = tensor, allowed.limit, allowed.tolerated, not allowed.noise
+            elif leaf.precise:
+                leaf.limit = bound(leaf.error, drawn, own.dtype, reference.precision)
+                leaf.tolerated = tolerated(leaf.share, share, own.numel())
+            elif max(drawn, default=0.0) > chaotic_error(own.dtype):
+                leaf.reference, leaf.limit = tensor, bound(leaf.error, drawn, own.dtype, reference.precision)
+                self.noise = True
+
+    def timed_bounds(self, appeal: bool = False) -> tuple[list[float], list[float]]:
+        """Bounds and shares for outputs of timed calls, which are compared with eager's: the largest that the task's own inputs had, and
+        eager's own error, with room for calls that were not among the trials."""
+        if appeal and not self.timed_appeal:
+            self.timed_appeal = True
+            if self.first_rng is not None and self.first_inputs is not None:
+                first = self.recall(self.first_inputs())
+                if not first.appealed:
+                    self.appeal(first)
+                self.remember(first)
+        limits = [1.5 * limit + 1.5 * error for limit, error in zip(self.bounds, self.errors, strict=True)]
+        return limits, [min(2 * share, 0.5) for share in self.shares]
+
+    def recall(self, values: Values) -> Expected:
+        """The first trial's expectation, with the reference as it stood after it: constructed anew, and called once. `values`: its inputs."""
+        rng = self.first_rng
+        assert rng is not None
+        self.reference.take_state(self.reference.state_tensors)
+        if self.first is None:
+            return self.expect(values, rng, strict=True)
+        run = self.reference.eager(values, rng)
+        self.inherited, self.reference.exact = Inherited(), continued(self.first.oracle, run)
+        return self.first
+
+    def remember(self, expected: Expected) -> None:
+        """What `timed_bounds` needs of a trial with the task's own inputs."""
+        if self.first_rng is None:
+            self.first_rng = expected.rng
+            self.first = expected if not large(expected.outputs.nbytes) else None
+        self.noisy_state |= {index for index, leaf in enumerate(expected.state) if expected.oracle is not None and not leaf.precise}
+        leaves = expected.leaves
+        fresh = not self.bounds or len(self.bounds) != len(leaves)
+        before = [(0.0, 0.0, 0.0)] * len(leaves) if fresh else list(zip(self.bounds, self.errors, self.shares, strict=True))
+        self.bounds = [max(leaf.limit, old[0]) for leaf, old in zip(leaves, before, strict=True)]
+        self.errors = [max(leaf.error if leaf.precise else 0.0, old[1]) for leaf, old in zip(leaves, before, strict=True)]
+        self.shares = [max(leaf.tolerated, old[2]) for leaf, old in zip(leaves, before, strict=True)]
+
+
+def continued(oracle: Run | None, eager: Run) -> list[torch.Tensor] | None:
+    """fp64's own state for its next call; null where that has to begin with eager's."""
+    if oracle is None or [tensor.shape for tensor in oracle.state] != [tensor.shape for tensor in eager.state]:
+        return None
+    return None if large(sum(tensor.nbytes for tensor in oracle.state)) else oracle.state
+
+
+def _decides(leaf: Leaf, drawn: list[float], share: float) -> bool:
+    """Whether plain arithmetic takes other decisions than fp64, or is far from it altogether."""
+    own = leaf.alternative
+    return own.is_floating_point() and (share > 0 or max(drawn, default=0.0) > chaotic_error(own.dtype))
+
+
+def _vanishes(tensor: torch.Tensor) -> bool:
+    return tensor.is_floating_point() and tensor.numel() > 0 and not bool(tensor.any())
+
+
+def first_lines(text: str) -> str:
+    return " ".join(line.strip() for line in text.splitlines())[:400]

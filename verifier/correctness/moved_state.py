@@ -1,0 +1,124 @@
+"""The state that a program has after its timed calls, such as running averages, against eager's."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import torch
+
+from verifier.correctness.bounds import ULPS, Judgement, bound, deviation, epsilon, judge, root_mean_square, tolerated
+from verifier.correctness.expectation import continued
+from verifier.correctness.noise import MOST_DECIDED, NOISE_ROOM
+from verifier.correctness.trials import Trials
+from verifier.judge.asking import Party
+from verifier.judge.memory import large
+from verifier.judge.party_failure import PartyFailure
+from verifier.judge.session import fetch
+from verifier.layout import read_specs
+
+STATE_OFF = 0.01  # two sound programs' rounding differs by far less over all calls, a skipped update by far more
+
+REPLAYED = 60  # calls, after which an average with the usual momentum of 0.1 has forgotten what it began with
+
+
+@dataclass
+class Drift:
+    """How far two sound programs may be apart in an entry of the state after many calls."""
+
+    limit: float
+    tolerated: float  # share of elements that may be off by more
+    apart: float  # root mean square of what eager or plain arithmetic is off by
+
+
+def state_off(program: Party, eager: Party, trials: Trials) -> str:
+    """Empty, or how the state that the program has after all calls differs from eager's, which saw the same inputs: a program that knows timed calls
+    from checked ones could leave it alone."""
+    names = trials.reference.mutated
+    if not names or trials.seeded or trials.stochastic:
+        return ""
+    patience = trials.limits.call
+    states = []
+    for party in (program, eager):
+        specs = party.ask("state", {"names": names}, patience).message.get("specs")
+        if specs is None:
+            return f"the state dict has no {names[0]!r}, which the task changes"
+        states.append(fetch(party, "state", read_specs(specs), "held", patience))
+    drifted: list[Drift] | None = None
+    for index, (name, got, expected) in enumerate(zip(names, *states, strict=True)):
+        if got.shape != expected.shape:
+            return f"{name} has shape {list(got.shape)} instead of {list(expected.shape)}"
+        noise = index in trials.expectations.noisy_state  # of two sound programs it has another sign and another size
+        limit = NOISE_ROOM if noise else state_limit(expected.dtype)
+        judgement = judge(got, expected, limit)
+        if not judgement.ok:
+            drifted = drifts(trials) if drifted is None else drifted
+            if drifted:
+                judgement = judge_drifted(got, expected, limit, drifted[index], noise)
+        if not judgement.ok:
+            return f"{name} was not moved on as the task does: {judgement.detail}"
+    return ""
+
+
+def state_limit(dtype: torch.dtype) -> float:
+    """Running averages in 16 bits stand still within a few units of their last place, each program's in other places; an update that was left out
+    shows by half of the value and more."""
+    return max(STATE_OFF, ULPS * epsilon(dtype))
+
+
+def judge_drifted(got: torch.Tensor, expected: torch.Tensor, limit: float, drift: Drift, noise: bool) -> Judgement:
+    judgement = judge(got, expected, max(limit, min(drift.limit, NOISE_ROOM)), drift.tolerated)
+    if noise and not judgement.ok and float((got.double() - expected.double()).abs().max()) <= NOISE_ROOM * drift.apart:
+        return Judgement(True)  # eager's own noise happens to cancel
+    return judgement
+
+
+def drifts(trials: Trials) -> list[Drift]:
+    """Of every entry, from calls with the task's inputs in eager, in fp64 and in plain arithmetic, each of which goes on from its own state. What
+    rounding decides in a call stays in an average for dozens of calls, so that more of it shows than after the first trials. Measured only where
+    a state is off; empty where fp64 does not run or takes gigabytes."""
+    reference = trials.reference
+    if trials.expectations.no_oracle:
+        return []
+    try:
+        found = _replayed(trials)
+    except PartyFailure as failure:
+        if failure.kind != "raised":
+            raise
+        found = []
+    reference.take_state(trials.original)
+    return found
+
+
+def _replayed(trials: Trials) -> list[Drift]:
+    reference, draws = trials.reference, trials.draws
+    reference.take_state(trials.original)
+    plain: list[torch.Tensor] | None = None
+    exact: list[torch.Tensor] | None = None
+    own: list[torch.Tensor] = []
+    begin = time.monotonic()
+    for _ in range(REPLAYED):
+        if time.monotonic() - begin > trials.limits.oracle / 4:
+            break
+        values, rng = reference.inputs(draws.getrandbits(32)), draws.getrandbits(32)
+        if large(values.nbytes):
+            return []
+        reference.exact = exact
+        precise = reference.oracle(values, rng)
+        reference.exact = plain
+        rough = reference.oracle(values, rng, rough=draws.getrandbits(32))
+        eager = reference.eager(values, rng)
+        exact, plain, own = continued(precise, eager), continued(rough, eager), eager.state
+        if exact is None or plain is None:
+            return []
+    return [_drift(*entry, trials) for entry in zip(own, exact or [], plain or [], strict=True)]
+
+
+def _drift(own: torch.Tensor, exact: torch.Tensor, plain: torch.Tensor, trials: Trials) -> Drift:
+    error, share = deviation(own, exact, MOST_DECIDED)
+    rough, flipped = deviation(plain, exact, MOST_DECIDED)
+    room = min(2 * tolerated(share, flipped, own.numel()), 0.5)  # the program and eager each decide for themselves
+    if not own.is_floating_point() or not own.numel():
+        return Drift(0.0, room, 0.0)
+    apart = max(root_mean_square(own.double() - exact), root_mean_square(plain - exact))
+    return Drift(bound(error, [rough], own.dtype, trials.reference.precision) + error, room, apart)

@@ -1,0 +1,1 @@
+"""The judge: one trusted process a device, its jobs, and the parties that it lends them to."""

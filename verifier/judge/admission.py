@@ -1,0 +1,258 @@
+"""The job `admit`: can this task run here, what does it look like, and does it prove anything?"""
+
+from __future__ import annotations
+
+import random
+import statistics
+import time
+from dataclasses import dataclass
+
+import torch
+
+from verifier.confinement.layers import protection
+from verifier.correctness.chance import stochastic
+from verifier.correctness.examining import equal
+from verifier.correctness.expectation import SHORT, Expectations
+from verifier.correctness.fingerprint import Fingerprint
+from verifier.correctness.triviality import trivial_guess
+from verifier.devices.base import DeviceError, NoRoom
+from verifier.jobs import AdmitJob
+from verifier.judge.memory import Ledger, too_little
+from verifier.judge.party_failure import PartyFailure
+from verifier.judge.pool import Pool
+from verifier.judge.session import ReferenceSession, Values
+from verifier.layout import LayoutError, Spec, decode, describe, place
+from verifier.source import Problem, SourceError, sha256
+from verifier.task import Admission, Task, TensorSpec
+from verifier.timing.blocks import Caller, kept
+
+ESTIMATE_CALLS = 5
+SLOW_SECONDS = 15.0  # of loading and three eager calls, after which no fp64 run is begun
+_HINTS = {
+    "timed_out": "make it smaller, or end the loop",
+    "memory": "use smaller tensors",
+    "flood": "remove the prints",
+    "crashed": "it ends the interpreter; look at native code and sys.exit",
+}
+
+
+def admit(job: AdmitJob, pool: Pool, seed: int) -> Admission:
+    """Never raises for the task's faults: they are problems with a line. Raises `Cancelled` and `DeviceError`."""
+    sha = sha256(job.task_source)
+    result = Admission(task=sha, ok=False, protection=_protected())
+    try:
+        Task.read(job.task_source)
+    except SourceError as error:
+        return result.model_copy(update={"problems": error.problems})
+    session = ReferenceSession(pool, job.task_source, job.precision, job.mode, watch=True)
+    session.party.give_time(pool.limits.admission)
+    result = result.model_copy(update={"protection": _protected()})  # its first party may have said that a layer failed
+    try:
+        return _examine(session, result, seed)
+    except PartyFailure as failure:
+        if failure.error_class == SHORT:
+            _may_be_others(pool, task_failure(failure))
+        return result.model_copy(update={"problems": [task_problem(failure, job.task_source)]})
+    except LayoutError as error:
+        return result.model_copy(update={"problems": [Problem(message=str(error))]})
+    except NoRoom as error:
+        problem = _too_large(pool, job.task_source, f"a verification needs too much memory: {error}")
+        return result.model_copy(update={"problems": [problem]})
+    except torch.OutOfMemoryError:
+        problem = _too_large(pool, job.task_source, too_little(pool.device, "to compare this task's outputs"))
+        return result.model_copy(update={"problems": [problem]})
+    finally:
+        session.close()
+
+
+def _too_large(pool: Pool, source: str, message: str, need: int = 0) -> Problem:
+    """`need`: bytes, where they are known: what the device has not in all lacks whoever uses it."""
+    if need <= (pool.device.total_bytes() or 0):
+        _may_be_others(pool, message)
+    return Problem(line=forward_line(source), message=message, hint="use smaller tensors")
+
+
+def _may_be_others(pool: Pool, message: str) -> None:
+    """Raises `DeviceError` where other verifications use the device too: their memory may be what lacks, which is no fault of the task's."""
+    if pool.gate.others():
+        raise DeviceError(f"{message}; other verifications use {pool.device.name} at the moment: try again when they have ended")
+
+
+def _protected() -> list[str]:
+    found = protection()
+    return [*found.layers, *(f"missing: {layer}" for layer in found.missing)]
+
+
+def _examine(session: ReferenceSession, result: Admission, seed: int) -> Admission:
+    begin = time.monotonic()
+    session.load(seed)
+    inputs = session.inputs(seed + 1, count=True)
+    one = session.eager(inputs, 1)
+    session.rollback()
+    mutated = list(session.mutated)
+    if not one.outputs.tensors:
+        problem = Problem(message="forward returns no tensor", hint="return a tensor, or a tuple, list or dict of tensors")
+        return result.model_copy(update={"problems": [problem]})
+    outputs = [kept(tensor) for tensor in one.outputs.tensors]
+    two = session.eager(inputs, 2)
+    session.rollback()
+    chance = stochastic(outputs, [kept(tensor) for tensor in two.outputs.tensors], one.drew or two.drew)
+    del two
+    other = session.inputs(seed + 2)
+    three = session.eager(other, 1)
+    session.rollback()
+    problems = []
+    for index, tensor in enumerate(one.outputs.tensors):
+        if tensor.is_floating_point() and bool(tensor.isnan().any()):
+            share = float(tensor.isnan().double().mean())
+            message = f"output {index} holds NaN ({share:.1%} of its elements)"
+            problems.append(
+                Problem(line=forward_line(session.source), message=message, hint="check divisions, logarithms and square roots in forward")
+            )
+    deterministic = _again(session, inputs, 1, outputs)
+    precise = _precise(session, inputs, seed) if time.monotonic() - begin < SLOW_SECONDS else Precise(oracle="eager calls are too slow for it")
+    guess = trivial_guess(inputs, one.outputs, other, three.outputs, precise.limits) or precise.noise
+    flags = ["trivial"] if guess else []
+    if chance:
+        flags.append("stochastic")
+    shape = one.outputs.specs
+    held = sum(values.nbytes for values in (inputs, other, one.outputs, three.outputs))
+    need, free = _memory(session, inputs, shape, held)
+    if need is not None and free is not None and need > free:
+        message = f"a verification needs {need / 2**30:.1f} GiB of device memory at its largest moment, and {free / 2**30:.1f} GiB are there"
+        problems.append(_too_large(session.pool, session.source, message, need))
+    state = session.state
+    update = {
+        "ok": not problems,
+        "problems": problems,
+        "flags": flags,
+        "inputs": _arguments(inputs),
+        "outputs": [_task_spec(spec) for spec in shape],
+        "output_tree": describe(one.outputs.tree),
+        "parameters": sum(entry.spec.numel for entry in state if entry.spec.floating and entry.alias is None),
+        "state_bytes": sum(entry.spec.nbytes for entry in state if entry.alias is None),
+        "trivial_by": guess,
+        "deterministic": deterministic,
+        "oracle": precise.oracle,
+        "memory_bytes": need,
+        "mutates": mutated,
+        "eager_ms": _estimate(session, inputs, shape) if not problems else None,
+    }
+    return Admission.model_validate({**result.model_dump(), **update})
+
+
+@dataclass
+class Precise:
+    """What the run in fp64 says of a task."""
+
+    limits: list[float] | None = None
+    noise: str = ""
+    oracle: str = ""
+
+
+def _precise(session: ReferenceSession, inputs: Values, seed: int) -> Precise:
+    expectations = Expectations(session, random.Random(seed))
+    expected = expectations.expect(inputs, 1, strict=True)
+    session.rollback()
+    floating = [leaf for leaf in expected.leaves if leaf.alternative.is_floating_point()]
+    noisy = expected.oracle is not None and bool(floating) and all(not leaf.precise for leaf in floating)
+    limits = [leaf.limit for leaf in expected.leaves] if expected.oracle is not None and not noisy else None
+    return Precise(limits, "rounding noise: PyTorch and fp64 agree in nothing" if noisy else "", expectations.place())
+
+
+def _peak(session: ReferenceSession) -> int | None:
+    value = session.party.ask("peak", {}, session.limits.call).message.get("bytes")
+    return value if isinstance(value, int) else None
+
+
+def _again(session: ReferenceSession, inputs: Values, rng: int, outputs: list[torch.Tensor | Fingerprint]) -> bool:
+    """Whether another call gives the same."""
+    run = session.eager(inputs, rng)
+    session.rollback()
+    return all(equal(a, kept(b)) for a, b in zip(outputs, run.outputs.tensors, strict=True))
+
+
+def _memory(session: ReferenceSession, inputs: Values, outputs: list[Spec], held: int) -> tuple[int | None, int | None]:
+    """Bytes that a verification takes at its largest moment (`memory.py`), and those that it may have: what is free, and what this job has
+    taken, `held` by the judge. On the CPU every process has a limit of its own."""
+    device = session.pool.device
+    if device.kind == "cpu":
+        return _peak(session), session.limits.memory
+    state = sum(entry.spec.nbytes for entry in session.state if entry.alias is None)
+    ledger = Ledger(inputs.nbytes, place(outputs)[1], state, session.eager_bytes, session.oracle_bytes, device.process_bytes)
+    session.rest(device.total_bytes() or 0)
+    free = device.free_bytes()
+    return ledger.peak(), None if free is None else free + held + 2 * state + 2 * device.process_bytes
+
+
+def _estimate(session: ReferenceSession, inputs: Values, outputs: list[Spec]) -> float:
+    session.hide()
+    caller = Caller(session.party, outputs, session.limits.call)
+    caller.call(inputs, 1)
+    samples: list[float] = []
+    begin = time.monotonic()
+    while len(samples) < ESTIMATE_CALLS and (len(samples) < 1 or time.monotonic() - begin < 5):
+        samples.append(caller.call(inputs, 1).inner / 1e6)
+    return statistics.median(samples)
+
+
+def _task_spec(spec: Spec) -> TensorSpec:
+    return TensorSpec(shape=spec.shape, dtype=spec.dtype, stride=spec.stride)
+
+
+def _arguments(values: Values) -> list[TensorSpec | int | float | bool | str | None]:
+    decoded = decode(values.tree, [_task_spec(spec) for spec in values.specs])
+    return [item if isinstance(item, (TensorSpec, int, float, bool, str, type(None))) else str(item)[:200] for item in decoded]
+
+
+def forward_line(source: str) -> int | None:
+    """Where `Model.forward` begins."""
+    import ast
+
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.ClassDef) and node.name == "Model":
+            return next((item.lineno for item in node.body if isinstance(item, ast.FunctionDef) and item.name == "forward"), node.lineno)
+    return None
+
+
+_STEPS = {
+    "inputs": "get_inputs",
+    "run": "forward",
+    "call": "forward",
+    "oracle": "forward in fp64",
+    "capture": "the capture of the graph",
+}
+
+
+def task_problem(failure: PartyFailure, source: str) -> Problem:
+    """A confined task's failure as a problem with its line and cause."""
+    step = _STEPS.get(failure.request, "the import or the constructor")
+    if failure.request in ("start", "role", "attach"):
+        raise DeviceError(f"a confined process could not be started: {failure.message} {failure.detail[-500:]}".strip())
+    if failure.kind == "raised":
+        message = f"{failure.error_class} in {step}: {failure.message[:600]}"
+        return Problem(line=failure.line, message=message, hint=_raised_hint(failure))
+    line = failure.line if failure.line is not None else (forward_line(source) if failure.request in ("run", "call") else None)
+    return Problem(line=line, message=f"{step}: {failure.message}", hint=_HINTS.get(failure.kind, ""))
+
+
+def _raised_hint(failure: PartyFailure) -> str:
+    text = failure.message
+    if "can't allocate memory" in text or "out of memory" in text or failure.error_class == "MemoryError":
+        return "use smaller tensors"
+    if "Read-only file system" in text or "write to the file system" in text:
+        return "a task computes from its arguments only"
+    if failure.error_class in ("PermissionError", "gaierror", "ConnectionError") or "Operation not permitted" in text:
+        return "there is no network and no other process in the sandbox"
+    if "prints more than" in text:
+        return "remove the prints"
+    if failure.error_class == "ModuleNotFoundError":
+        return "this module is not installed on the verifier"
+    return ""
+
+
+def task_failure(failure: PartyFailure) -> str:
+    """The same in one sentence."""
+    step = _STEPS.get(failure.request, "the import or the constructor")
+    where = f"line {failure.line}: " if failure.line else ""
+    return f"the task failed in {step}: {where}{failure.error_class + ': ' if failure.error_class else ''}{failure.message[:600]}"

@@ -1,0 +1,67 @@
+"""The job `capture`, on the judge's side: the reference exports the graph; here it is checked as data and kept."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from verifier.graph import Capture
+from verifier.judge.pool import data_folder
+from verifier.judge.session import ReferenceSession
+
+MAX_CAPTURE = 64 << 20
+REMEMBERED, REMEMBERED_BYTES = 16, 128 << 20  # graphs, as JSON: the next run of a task needs no second export, which takes seconds
+
+
+class CaptureBroken(ValueError):
+    """The reference's answer is not a capture."""
+
+
+class Captures:
+    """What this judge has captured of late. It forgets with its process, so that no other version of a library is answered for."""
+
+    def __init__(self, data_dir: Path):
+        self.data_dir = data_dir
+        self._known: OrderedDict[tuple[str, str, str], tuple[Capture, int]] = OrderedDict()
+
+    def known(self, task_sha: str, mode: str, precision: str) -> Capture | None:
+        """Without a reference."""
+        key = (task_sha, mode, precision)
+        if key not in self._known:
+            return None
+        self._known.move_to_end(key)
+        return self._known[key][0]
+
+    def take(self, session: ReferenceSession, task_sha: str, mode: str, seed: int) -> Capture:
+        """From a reference. Raises what `take_capture` does."""
+        capture, nbytes = take_capture(session, self.data_dir, task_sha, mode, seed)
+        if capture.graph is not None:  # what failed may succeed when it is asked for again
+            self._known[task_sha, mode, session.precision] = capture, nbytes
+        while len(self._known) > REMEMBERED or sum(size for _, size in self._known.values()) > REMEMBERED_BYTES:
+            self._known.popitem(last=False)
+        return capture
+
+
+def take_capture(session: ReferenceSession, data_dir: Path, task_sha: str, mode: str, seed: int) -> tuple[Capture, int]:
+    """And its size as JSON. Raises `PartyFailure` for the task's faults."""
+    session.load(seed)
+    values = session.inputs(seed)
+    message = {"tree": values.tree, **session.lend(values)}
+    frame = session.party.ask("capture", message, session.limits.capture, max_raw=MAX_CAPTURE)
+    try:
+        capture = Capture.model_validate_json(frame.raw)
+    except ValidationError:
+        raise CaptureBroken("the captured graph is malformed") from None
+    if capture.task != task_sha or capture.mode != mode:
+        raise CaptureBroken("the captured graph is of another task")
+    (data_folder(data_dir, "captures") / f"{task_sha}-{mode}.json").write_text(capture.model_dump_json())
+    return capture, len(frame.raw)
+
+
+def known_capture(data_dir: Path, task_sha: str, mode: str) -> Capture | None:
+    try:
+        return Capture.model_validate_json((data_dir / "captures" / f"{task_sha}-{mode}.json").read_bytes())
+    except (OSError, ValidationError):
+        return None

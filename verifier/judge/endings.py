@@ -1,0 +1,48 @@
+"""How an evaluation ends: what stops it, what a runner's failure says about the program, and why a report lacks a figure."""
+
+from __future__ import annotations
+
+from verifier.judge.party_failure import PartyFailure
+from verifier.report import Report, Status
+
+
+class TaskUnusable(Exception):
+    """The task, not the program, is why there is no verdict."""
+
+
+class Ended(Exception):
+    """A stage ended the evaluation with a verdict."""
+
+    def __init__(self, status: Status, message: str):
+        super().__init__(message)
+        self.status = status
+        self.message = message
+
+
+def verdict_of(failure: PartyFailure) -> tuple[Status, str]:
+    """What a party's failure says about the program: nothing where it is another side's."""
+    where = f"line {failure.line}: " if failure.line else ""
+    if failure.whose == "rival":
+        return "inconclusive", f"the program that it is timed against failed: {failure.message}"
+    if failure.request == "memory":
+        return "infrastructure_error", failure.message
+    if failure.request in ("start", "role"):
+        return "infrastructure_error", f"a confined process could not be started: {failure.message} {failure.detail[-500:]}".strip()
+    if failure.whose not in ("", "program"):
+        other = "reference" if failure.whose == "reference" else f"{failure.whose} baseline"
+        return "infrastructure_error", f"the {other} failed, which says nothing about the program: {failure.message[:600]}"
+    if failure.kind == "raised":
+        if "was not built beforehand" in failure.message:
+            return "build_failed", f"{where}{failure.message}"
+        step = {"import": "imported", "construct": "constructed"}.get(failure.request, "called")
+        return "crashed", f"{where}{failure.error_class} when the program was {step}: {failure.message[:600]}"
+    if failure.kind == "timed_out":
+        return "timed_out", f"{where}{failure.message}"
+    return "crashed", f"{where}{failure.message}"
+
+
+def give_reasons(report: Report) -> None:
+    """Every figure that a report lacks has a reason."""
+    for name in ("timing", "own_share", "program_class", "floor_ms", "floor_fraction", "peak_bytes", "build", "weights"):
+        if getattr(report, name) is None:
+            report.reasons.setdefault(name, report.reasons.get("own_share", "") if name == "program_class" else "the evaluation ended before")

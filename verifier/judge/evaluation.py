@@ -1,0 +1,361 @@
+"""The job `verify`: one program against one task, stage by stage, ending in a report."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from verifier.build.artefacts import Artefacts
+from verifier.build.building import BuildFailed, Building, resources_of_cubins
+from verifier.build.headers import Headers
+from verifier.build.store import Store
+from verifier.channel import MAX_ARTEFACTS
+from verifier.confinement.layers import protection
+from verifier.correctness.trials import Subject, Trials, Verdict
+from verifier.devices.base import DeviceError
+from verifier.integrity.evidence import Evidence
+from verifier.integrity.judging import ask, judge_evidence
+from verifier.integrity.static import inspect_source
+from verifier.jobs import StageEvent, VerifyJob
+from verifier.judge.admission import task_failure
+from verifier.judge.asking import Party
+from verifier.judge.endings import Ended, TaskUnusable, give_reasons, verdict_of
+from verifier.judge.memory import large, too_little
+from verifier.judge.opening import Opening
+from verifier.judge.party_failure import PartyFailure
+from verifier.judge.pool import Pool, Role, data_folder
+from verifier.judge.rival import ready_rival
+from verifier.judge.session import ReferenceSession, load_baseline
+from verifier.layout import LayoutError
+from verifier.program import Program
+from verifier.report import Finding, Report, Stage
+from verifier.source import SourceError, parse
+from verifier.task import Task
+from verifier.timing.host_repeatability import repeatability
+from verifier.timing.roofline import floor_ms
+from verifier.timing.stage import measure
+from verifier.timing.tournament import Tournament
+
+OnStage = Callable[[StageEvent], None]
+
+
+class Evaluation:
+    """Holds what stages hand to each other. `sessions` lends a reference that may already know the task."""
+
+    def __init__(
+        self,
+        job: VerifyJob,
+        pool: Pool,
+        data_dir: Path,
+        session: Callable[[VerifyJob], ReferenceSession],
+        on_stage: OnStage,
+        without_static: bool = False,
+        headers: Headers | None = None,
+        opening: Opening | None = None,
+    ):
+        self.job = job
+        self.pool = pool
+        self.device = pool.device
+        self.limits = pool.limits
+        self.session_for = session
+        self.on_stage = on_stage
+        self.data_dir = data_dir
+        self.headers = headers
+        self.opening = opening
+        environment = self.device.environment()
+        arch = self.device.variables("builder").get("STITCH_CUDA_ARCH", environment.device_name)  # on the CPU code is made for this model
+        self.store = Store(data_folder(data_dir, "builds"), environment.compiler, environment.torch, environment.device_model, arch)
+        self.seed = job.seed if job.seed is not None else secrets.randbits(48)
+        self.report = Report(
+            task="", program="", tier=job.tier, precision=job.precision, mode=job.mode, status="infrastructure_error",
+            environment=environment, protection=protection(), seed=self.seed, without_static=without_static,
+        )  # fmt: skip
+        self.known = repeatability(data_dir, self.device)
+        self.runner: Party | None = None
+        self.tournament: Tournament | None = None
+
+    def run(self) -> Report:
+        """Raises `TaskUnusable`, and `Cancelled` where the client took the job back; every fault of the program is a report."""
+        report = self.report
+        try:
+            self.task = Task.read(self.job.task_source)
+        except SourceError as error:
+            raise TaskUnusable(f"the task cannot be used: {error}") from None
+        report.task = self.task.sha
+        if self.opening is not None:
+            report.stages.append(self.opening.stage())
+            self.on_stage(StageEvent(stage="startup", status="passed", seconds=report.stages[0].seconds, detail=report.stages[0].detail))
+        try:
+            self._stages()
+            report.status = "passed"
+        except Ended as ended:
+            report.status, report.message = ended.status, ended.message
+        except PartyFailure as failure:
+            report.status, report.message = verdict_of(failure)
+        except DeviceError as error:
+            report.status, report.message = "infrastructure_error", str(error)
+        except torch.OutOfMemoryError:
+            report.status, report.message = "infrastructure_error", too_little(self.device, "for the judge's part of this evaluation")
+        except LayoutError as error:
+            report.status, report.message = "crashed", f"the program's answer cannot be used: {error}"
+        finally:
+            if self.tournament is not None:
+                self.tournament.close()  # where it never came to its stage, baselines may have begun
+            if self.runner is not None:
+                self.pool.dismiss(self.runner)
+            report.protection = protection()  # a party may have said that a layer failed
+        if report.status != "passed":
+            report.timing, report.faster = None, False
+            report.reasons.setdefault("timing", "performance exists only on a program that passed")
+        give_reasons(report)
+        return report
+
+    def built(self) -> Artefacts:
+        """Only the stages `static` and `build`, for a job that times nothing. Raises `Ended` where the program does not get past them."""
+        with self._stage("static"):
+            self._static()
+        with self._stage("build") as stage, self._building(stage) as building:
+            return self._built(building)
+
+    def _stages(self) -> None:
+        with self._stage("static") as stage:
+            self._static()
+            if self.report.without_static:
+                stage.status, stage.detail = "skipped", "switched off for a test: this report is no result"
+        with self._stage("build") as stage, self._building(stage) as building:
+            # The reference loads the task, draws inputs and runs it while the compiler is at work; runner and baseline get ready meanwhile.
+            if not self.pool.expects(("runner", self.job.precision, self.job.mode)):
+                self.pool.anticipate([("runner", self.job.precision, self.job.mode)])
+            if self.apart and not self.pool.expects(self.observer_terms(self.job)):
+                self.pool.anticipate([self.observer_terms(self.job)])
+            trials, prepared = self._prepare(building)
+            self._built(building)
+            stage.detail = "cached" if self.report.build and self.report.build.cached else ""
+        with self._stage("correctness", before=prepared) as stage:
+            self._correct(trials)
+            stage.detail = f"{sum(trial.ok for trial in self.report.trials)} of {len(self.report.trials)} trials"
+        with self._stage("timing") as stage:
+            self._time(trials)
+            speedup = self.report.speedup
+            stage.detail = f"{speedup.ratio:.2f}x eager [{speedup.low:.2f}, {speedup.high:.2f}]" if speedup else ""
+        with self._stage("integrity") as stage:
+            self._observe(trials)
+            stage.detail = self.report.program_class or ""
+
+    @contextlib.contextmanager
+    def _stage(self, name: str, before: float = 0.0) -> Iterator[Stage]:
+        """`before`: seconds of its work that were done while another stage went on."""
+        begin = time.monotonic() - before
+        stage = Stage(name=name, status="passed", seconds=0)  # type: ignore[arg-type]
+        self.on_stage(StageEvent(stage=name, status="started"))
+        try:
+            yield stage
+        except BaseException as error:
+            stage.status = "failed"
+            stage.detail = getattr(error, "message", str(error)).split("\n")[0][:300]
+            raise
+        finally:
+            stage.seconds = stage.seconds or round(time.monotonic() - begin, 4)
+            self.report.stages.append(stage)
+            self.on_stage(StageEvent(stage=name, status=stage.status, seconds=stage.seconds, detail=stage.detail))
+
+    # Stages
+
+    def _static(self) -> None:
+        report = self.report
+        source = self.job.program_source
+        try:
+            tree: ast.Module = parse(source)
+            self.program = Program.read(source)
+        except SourceError as error:
+            report.problems = error.problems
+            raise Ended("build_failed", f"the program cannot be read: {error}") from None
+        report.program = self.program.sha
+        if report.without_static:
+            return
+        report.findings = inspect_source(tree, source)
+        refused = [finding for finding in report.findings if finding.severity == "refuse"]
+        if refused:
+            raise Ended("rejected", f"line {refused[0].line}: {refused[0].message}")
+
+    @contextlib.contextmanager
+    def _building(self, stage: Stage) -> Iterator[Building]:
+        """The program's build, begun; the stage lasts as long as it does, whatever else happens meanwhile."""
+        begun = self.opening.raw if self.opening is not None else None
+        building = Building(self.pool, self.store, self.program, self.headers, begun)
+        try:
+            yield building
+        except BuildFailed as failed:
+            self.report.build, self.report.problems = failed.info, failed.problems
+            raise Ended(failed.status, failed.message) from None
+        finally:
+            if building.done.is_set():
+                stage.seconds = building.seconds
+            building.close()
+
+    def _built(self, building: Building) -> Artefacts:
+        self.artefacts, self.report.build = building.result()
+        return self.artefacts
+
+    def _prepare(self, building: Building) -> tuple[Trials, float]:
+        """The reference with the task loaded and its first results known, and the seconds that took."""
+        begin = time.monotonic()
+        reference = None
+        try:
+            reference = self.session_for(self.job)
+            reference.checkpoint = building.raise_failure
+            building.watch(reference.party)
+            if reference.eager_party is None and not self.pool.expects(("baseline", self.job.precision, self.job.mode)):
+                self.pool.anticipate([("baseline", self.job.precision, self.job.mode)])
+            trials = Trials(reference, self.seed, self.job.tier == "full", self._progress, backward=self.job.backward)
+            trials.prepare()
+            # Eager constructs its model while the program is tried.
+            load = partial(load_baseline, source=self.job.task_source, seed=trials.weight_seed, limits=self.limits)
+            self.pool.ahead(("baseline", self.job.precision, self.job.mode), load)
+        except PartyFailure as failure:
+            building.raise_failure()  # then the reference was ended for that
+            raise TaskUnusable(task_failure(failure)) from None
+        except LayoutError as error:
+            raise TaskUnusable(f"the task cannot be used: {error}") from None
+        finally:
+            building.watch(None)
+            if reference is not None:
+                reference.checkpoint = None
+        self.tournament = Tournament(self.pool, trials, self.job, self.seed, self._enlist, self.known)
+        if self.job.tier == "full" and self.job.rival_source is None:
+            self.tournament.begin_ahead()
+        return trials, time.monotonic() - begin
+
+    def _correct(self, trials: Trials) -> None:
+        report = self.report
+        for attempt in (1, 2):
+            try:
+                verdict: Verdict = trials.run(self._subject())
+                break
+            except PartyFailure as failure:
+                if not trials.reference.party.alive:
+                    raise Ended("infrastructure_error", f"the process of the reference ended: {failure.message}; run it again") from None
+                # A first crash is not yet the program's: the same again in a fresh process.
+                if failure.kind != "crashed" or attempt == 2:
+                    report.trials = trials.done
+                    raise
+                report.findings.append(Finding(rule="crash", severity="note", message=f"the first runner died: {failure.message}", source="runtime"))
+                self._drop_runner()
+        report.trials, report.weights = trials.done, verdict.weights
+        report.flags, report.backward, report.oracle = verdict.flags, self.job.backward, trials.expectations.place()
+        report.findings += verdict.findings
+        if verdict.wrong:
+            without = trials.expectations.no_oracle
+            raise Ended("wrong_result", verdict.wrong + (f" (held against PyTorch's own result: {without})" if without else ""))
+
+    def _subject(self) -> Subject:
+        """A fresh runner with the program imported."""
+        self._drop_runner()
+        self.runner = self.pool.take("runner", self.job.precision, self.job.mode)
+        return self._enlist(self.runner)
+
+    def _enlist(self, runner: Party) -> Subject:
+        return self._imported(runner, self.program, self.artefacts)
+
+    def _imported(self, runner: Party, program: Program, artefacts: Artefacts) -> Subject:
+        message = {"source": program.source, "artefacts": artefacts.index, "variables": self.device.variables("device")}
+        runner.ask("import", message, self.limits.load, raw=artefacts.data)
+        return Subject(runner)
+
+    def _time(self, trials: Trials) -> None:
+        from verifier.judge.capturing import known_capture
+
+        report = self.report
+        tournament = self.tournament
+        assert tournament is not None
+        tournament.rival, tournament.progress = self._rival(), partial(self._progress, stage="timing")
+        capture = known_capture(self.data_dir, self.task.sha, self.job.mode)
+        floor, reason = floor_ms(self.device, trials.bytes_moved(), capture.flops if capture else None, self.job.precision)
+        with contextlib.ExitStack() as last:
+            if large(trials.ledger().exchanged):  # several such at once would have no memory
+                trials.make_room()  # while it waits, others have what it does not need
+                told = partial(tournament.progress, "waits until another verification has left the device's memory")
+                tournament.waiting += last.enter_context(self.pool.gate.room(told))
+            last.callback(tournament.close)
+            report.timing = timing = measure(tournament, trials, report, floor, self._subject)
+            report.faster = timing.comparisons[0].speedup.low > 1 and not report.without_static
+            report.reasons.update(tournament.reasons)
+            report.peak_bytes = trials.peak_bytes()
+            report.floor_ms = floor
+            if floor is not None:
+                report.floor_fraction = floor / timing.program_ms if timing.program_ms else None
+            if reason:
+                report.reasons["floor_ms"] = reason
+
+    def _rival(self) -> Callable[[Party], Subject] | None:
+        """How the job's other program is enlisted in a runner, once it is built; null where the job has none."""
+        if self.job.rival_source is None:
+            return None
+        program, artefacts = ready_rival(self.job.rival_source, self.report, self.pool, self.store, self.headers)
+        return lambda runner: self._imported(runner, program, artefacts)
+
+    def _observe(self, trials: Trials) -> None:
+        report = self.report
+        try:
+            evidence = self._evidence(trials)
+        except PartyFailure as failure:
+            report.reasons["own_share"] = f"the observed call failed: {failure.message.splitlines()[0] if failure.message else failure.kind}"
+            report.program_class = "orchestration"  # what was not seen counts for nothing
+            return
+        program_ms = report.timing.program_ms if report.timing else 0.0
+        judged = judge_evidence(evidence, self.program.source, self.artefacts, self.device.kind, program_ms)
+        report.kernels, report.torch_compute = judged.kernels, judged.torch_compute
+        report.own_share, report.program_class = judged.own_share, judged.program_class or "orchestration"
+        report.findings += judged.findings
+        self._triton(trials)
+        if judged.reason:
+            report.reasons["own_share"] = judged.reason
+        if judged.status:
+            raise Ended(judged.status, judged.message)
+
+    def _triton(self, trials: Trials) -> None:
+        """What Triton compiled in the runner: evidence about its kernels, for there is no build of them that the judge could keep."""
+        report = self.report
+        if self.device.kind != "cuda" or report.build is None or "triton" not in self.program.source or trials.subject is None:
+            return
+        with contextlib.suppress(PartyFailure, ValueError):
+            frame = trials.subject.runner.ask("cubins", {}, self.limits.call, max_raw=MAX_ARTEFACTS)
+            report.build.resources += resources_of_cubins(frame.message.get("index"), frame.raw, self.device)
+
+    @property
+    def apart(self) -> bool:
+        """Whether a process that has its profiler running already observes the program: in tier quick on a GPU, where starting it takes longer than
+        all the rest. Tier full observes the process that was timed, so that a program which counts its calls is seen as it was timed."""
+        return self.device.kind == "cuda" and self.job.tier == "quick"
+
+    @staticmethod
+    def observer_terms(job: VerifyJob) -> tuple[Role, str, str]:
+        return ("observer", job.precision, job.mode)
+
+    def _evidence(self, trials: Trials) -> Evidence:
+        assert trials.subject is not None
+        trials.make_room(ended=True)
+        if not self.apart:
+            return ask(trials, trials.subject)
+        observer = self.pool.take(*self.observer_terms(self.job))
+        try:
+            subject = self._enlist(observer)
+            trials.reconstruct(subject, stay=False)
+            return ask(trials, subject)
+        finally:
+            self.pool.dismiss(observer)
+
+    def _progress(self, detail: str, stage: str = "correctness") -> None:
+        self.on_stage(StageEvent(stage=stage, status="progress", detail=detail))
+
+    def _drop_runner(self) -> None:
+        if self.runner is not None:
+            self.pool.give_back(self.runner)
+            self.runner = None

@@ -1,0 +1,334 @@
+"""Several judges on one device: one measures at a time, and while it does, whatever the others do stands still.
+
+Lock files tell it. Every judge holds `floor` shared while its parties may run. Who wants to measure takes `turn` for itself, which the others see
+within `LOOK` seconds: each lets the requests that are under way come to their ends, freezes its parties (a control group is frozen as a whole, else
+every process gets SIGSTOP) and lets go of `floor`; with `floor` for itself the first one measures. What a request may take does not count while its
+party is frozen (`Gate.frozen_seconds`), and builds, captures and torch.compile's first calls, which take seconds, are frozen in their middle.
+`room` is for verifications that fill much of the device's memory while they are timed: one at a time, and what the next one does before goes on.
+All locks end with the process that holds them, so a judge that dies stops nobody.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from verifier.devices.base import DeviceError
+from verifier.judge.turns import Turns
+
+LOOK = 0.01
+PATIENCE = 900.0  # seconds for each of those who measure before: far beyond what a measurement takes
+DRAIN = 0.02  # seconds between two looks whether the device still works for a process that stands still
+CALM = 5  # looks in a row that find it at rest
+LONGEST_DRAIN = 30.0  # seconds; what works longer than this is measured beside
+
+
+class Freezable(Protocol):
+    def freeze(self) -> None: ...
+    def thaw(self) -> None: ...
+
+
+class Lock:
+    """An advisory lock on a file, among processes and among the threads of one."""
+
+    def __init__(self, path: Path):
+        self._path = path
+        self._fd = -1
+
+    def take(self, shared: bool) -> bool:
+        """Whether it could be had at once. Raises `DeviceError`."""
+        try:
+            fd = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise DeviceError(f"{self._path}, by which verifiers share a device, cannot be opened ({error.strerror}): remove it") from None
+        try:
+            fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        except OSError:
+            os.close(fd)
+            return False
+        self._fd = fd
+        return True
+
+    def leave(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def sign(self) -> None:
+        """Writes who holds it, and since when, for those who wait."""
+        with contextlib.suppress(OSError):  # on a full disk: those who wait see one holder where there are several
+            os.ftruncate(self._fd, 0)
+            os.pwrite(self._fd, f"{os.getpid()} {time.monotonic_ns()}".encode(), 0)
+
+    def signature(self) -> bytes:
+        with contextlib.suppress(OSError):
+            return self._path.read_bytes()
+        return b""
+
+    @property
+    def held(self) -> bool:
+        return self._fd >= 0
+
+
+class Gate:
+    """Of one judge. `parties`: what it freezes. Without `begin` it only keeps measurements apart, and nothing is frozen."""
+
+    def __init__(self, device: str, folder: Path | None = None):
+        folder = folder or Path(tempfile.gettempdir())
+        name = f"stitchwork-{os.getuid()}-{device.replace(':', '-')}"
+        self._turn, self._asked = Lock(folder / f"{name}.turn"), Lock(folder / f"{name}.turn")
+        self._floor, self._alone = Lock(folder / f"{name}.floor"), Lock(folder / f"{name}.floor")
+        self._here, self._probe = Lock(folder / f"{name}.judges"), Lock(folder / f"{name}.judges")
+        self._looking, self._room = Lock(folder / f"{name}.looking"), Lock(folder / f"{name}.room")
+        self.turns = Turns.asked_for(device)
+        self.called_off: Callable[[], bool] = lambda: False  # whether what this judge is at is wanted no longer
+        self._state = threading.Condition()
+        self._open = True  # whether this judge's threads may work on the device
+        self._busy = 0  # of its threads, those that do
+        self._mine = False  # it measures, or is about to
+        self._frozen: list[Freezable] = []
+        self._closed_at: float | None = None
+        self._closed_seconds = 0.0
+        self._thread_is = threading.local()
+        self._ended = threading.Event()
+        self._watcher: threading.Thread | None = None
+        self._parties: Callable[[], Sequence[Freezable]] = list
+        self._rests: Callable[[], bool] = lambda: True
+
+    def begin(self, parties: Callable[[], Sequence[Freezable]], rests: Callable[[], bool] = lambda: True) -> None:
+        """`rests`: whether the device has nothing to do just now."""
+        self._parties, self._rests = parties, rests
+        self._stay()
+        self._watcher = threading.Thread(target=self._watch, daemon=True)
+        self._watcher.start()
+
+    def end(self) -> None:
+        self._ended.set()
+        if self._watcher is not None:
+            self._watcher.join()
+        for lock in (self._asked, self._floor, self._alone, self._turn, self._here, self._room):
+            lock.leave()
+
+    def others(self) -> bool:
+        """Whether another judge has begun to use the device, and not ended."""
+        if self._watcher is None:
+            return False
+        while not self._looking.take(shared=False):  # two that look at once would not see each other
+            time.sleep(LOOK / 10)
+        try:
+            self._here.leave()
+            found = not self._probe.take(shared=False)
+            self._probe.leave()
+            self._stay()
+        finally:
+            self._looking.leave()
+        return found
+
+    def _stay(self) -> None:
+        while not self._here.take(shared=True):  # another one is looking just now
+            time.sleep(LOOK / 10)
+
+    # The judge's threads
+
+    @contextlib.contextmanager
+    def working(self) -> Iterator[None]:
+        """This thread works on the device, but for where it is `idle`."""
+        if self._watcher is None or getattr(self._thread_is, "working", False):
+            yield
+            return
+        self._thread_is.working = True
+        self._come()
+        try:
+            yield
+        finally:
+            self._thread_is.working = False
+            self._go()
+
+    @contextlib.contextmanager
+    def idle(self) -> Iterator[None]:
+        """This thread only waits, for something that may be frozen meanwhile. An exception is not held up until the device can be had."""
+        if not getattr(self._thread_is, "working", False):
+            yield
+            return
+        self._thread_is.working = False
+        self._go()
+        wait = False
+        try:
+            yield
+            wait = True
+        finally:
+            self._come(wait)
+            self._thread_is.working = True
+
+    def point(self) -> None:
+        """Between two requests: stops here while another judge measures."""
+        if not self._open and getattr(self._thread_is, "working", False):
+            with self.idle():
+                pass
+
+    def frozen_seconds(self) -> float:
+        """For how long, in all, this judge's parties have stood still."""
+        with self._state:
+            return self._closed_seconds + (time.monotonic() - self._closed_at if self._closed_at is not None else 0.0)
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """The device for this judge. Raises `DeviceError` where another one does not let go, or this one is called off."""
+        asked = turn = floor = begun = time.monotonic()
+        self._queue(self._turn, self._take_turn)
+        try:
+            turn = time.monotonic()
+            while not self._alone.take(shared=False):
+                self._wait(turn + PATIENCE)
+            floor = time.monotonic()
+            if self.others():
+                self.rests(LONGEST_DRAIN)
+            with self._state:
+                while self._closed_at is not None:  # its own parties stood still until a moment ago
+                    self._state.wait(LOOK)
+            begun = time.monotonic()
+            yield
+        finally:
+            self.turns.measured(asked, turn, floor, begun)
+            with self._state:
+                self._alone.leave()
+                self._turn.leave()
+                self._mine = False
+                self._open = self._watcher is None  # until the watcher has the floor again
+        self.point()  # an exception is not held up
+
+    @contextlib.contextmanager
+    def room(self, waits: Callable[[], None] = lambda: None) -> Iterator[float]:
+        """Alone among the judges of the device that ask for this; `waits` is called where another one has it. Gives the seconds for which this one
+        waited. Raises as `alone` does."""
+        if self._watcher is None:
+            yield 0.0
+            return
+        asked = time.monotonic()
+        if not self._taken(self._room):
+            waits()
+            self._queue(self._room, lambda: self._taken(self._room))
+        try:
+            yield time.monotonic() - asked
+        finally:
+            self._room.leave()
+
+    def rests(self, seconds: float) -> bool:
+        """Whether the device comes to rest within that time: what a process had given it before it was frozen still runs, for seconds perhaps."""
+        calm, deadline = 0, time.monotonic() + seconds
+        while calm < CALM and time.monotonic() < deadline:
+            calm = calm + 1 if self._rests() else 0
+            time.sleep(DRAIN)
+        return calm >= CALM
+
+    def _take_turn(self) -> bool:
+        with self._state:
+            self._mine = self._taken(self._turn)
+            return self._mine
+
+    def _taken(self, lock: Lock) -> bool:
+        taken = lock.take(shared=False)
+        if taken:
+            lock.sign()
+        return taken
+
+    def _queue(self, lock: Lock, take: Callable[[], bool]) -> None:
+        """Until `take` has the lock, with as much patience for each of those who have it before."""
+        deadline, before = time.monotonic() + PATIENCE, b""
+        with self.idle():
+            while not take():
+                if (holder := lock.signature()) != before:
+                    deadline, before = time.monotonic() + PATIENCE, holder
+                self._wait(deadline)
+
+    def _wait(self, deadline: float) -> None:
+        if self.called_off():
+            raise DeviceError("the job was called off while it waited for the device")
+        if time.monotonic() > deadline:
+            raise DeviceError(f"another verifier has kept the device busy for {PATIENCE / 60:.0f} minutes: look at what it does, or end it")
+        time.sleep(LOOK)
+
+    def _come(self, wait: bool = True) -> None:
+        with self._state:
+            while wait and not self._open and not self._mine and not self.called_off():
+                self._state.wait(LOOK * 10)
+            self._busy += 1
+
+    def _go(self) -> None:
+        with self._state:
+            self._busy -= 1
+            self._state.notify_all()
+
+    # The watcher
+
+    def _watch(self) -> None:
+        while not self._ended.wait(LOOK):
+            closing = False
+            with contextlib.suppress(DeviceError), self._state:  # a lock that cannot be opened just now is asked for again
+                closing = self._look()
+            if closing:
+                self._close()
+        self._thaw()
+        with self._state:
+            self._open = True
+            self._state.notify_all()
+
+    def _look(self) -> bool:
+        """Whether another judge wants to measure, and this one still has the floor."""
+        if self._mine:
+            self._floor.leave()
+            self._reopen()
+            return False
+        if self._floor.held:
+            if self._asked.take(shared=True):
+                self._asked.leave()
+                return False
+            return True
+        if self._asked.take(shared=True):
+            if self._floor.take(shared=True):
+                self._reopen()
+            self._asked.leave()
+            return False
+        self._freeze()  # what other threads have started since
+        return self._closed_at is None  # it is another's turn before this one had the floor back
+
+    def _close(self) -> None:
+        """Lets this judge's threads come to a stop, and freezes its parties."""
+        seen, requests = time.monotonic(), self.turns.closing()
+        with self._state:
+            self._open = False
+            while self._busy and not self._mine and not self._ended.is_set():
+                self._state.wait(LOOK)
+            if self._mine:  # the other one was done before this one had come to a stop
+                return
+            self._closed_at = time.monotonic()  # until now all worked on, and what a request may take counted
+        self._freeze()
+        self.turns.closed(seen, self._closed_at, requests)
+        self._floor.leave()
+
+    def _freeze(self) -> None:
+        for party in self._parties():
+            if all(party is not other for other in self._frozen):
+                party.freeze()
+                self._frozen.append(party)
+
+    def _reopen(self) -> None:
+        self._thaw()
+        if self._closed_at is not None:
+            self._closed_seconds += time.monotonic() - self._closed_at
+            self._closed_at = None
+            self.turns.opened()
+        self._open = True
+        self._state.notify_all()
+
+    def _thaw(self) -> None:
+        frozen, self._frozen = self._frozen, []
+        for party in frozen:
+            party.thaw()

@@ -1,0 +1,328 @@
+"""The judge's parties: fresh ones are kept waiting, begin their roles before they are wanted, and are ended once they were used."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from verifier.confinement.sandbox import spawn
+from verifier.confinement.spawned import Spawned
+from verifier.devices.base import Bind, Device
+from verifier.judge.asking import Party
+from verifier.judge.gate import Freezable, Gate
+from verifier.judge.party_failure import PartyFailure
+from verifier.limits import Limits
+from verifier.parties.permit import Permit
+
+Role = Literal["reference", "baseline", "runner", "observer", "builder"]
+Result = TypeVar("Result")
+
+
+class Cancelled(Exception):
+    """The client took the job back."""
+
+
+class Coming:
+    """A party that takes its role in a thread of its own, for whoever will soon want one."""
+
+    def __init__(self, party: Party, terms: tuple[Role, str, str]):
+        self.party = party
+        self.terms = terms
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._become, daemon=True)
+        self._thread.start()
+        self._more: threading.Thread | None = None
+
+    def _become(self) -> None:
+        try:
+            self.party.become(*self.terms)
+        except BaseException as failure:
+            self._failure = failure
+
+    def then(self, work: Callable[[Party], None]) -> None:
+        """What fails in `work` is left to whoever asks for the same again."""
+
+        def more() -> None:
+            self._thread.join()
+            if self._failure is None:
+                with contextlib.suppress(PartyFailure):
+                    work(self.party)
+
+        self._more = threading.Thread(target=more, daemon=True)
+        self._more.start()
+
+    def arrive(self) -> None:
+        """Waits. Raises `PartyFailure`."""
+        self._thread.join()
+        if self._more is not None:
+            self._more.join()
+        if self._failure is not None:
+            raise self._failure
+
+
+class Pool:
+    """Fresh parties that have imported torch and wait for a role; every one is used once. Spawns from one thread: a party dies with it."""
+
+    def __init__(self, device: Device, limits: Limits, spares: int = 2, builder_binds: list[Bind] | None = None):
+        self.device = device
+        self.limits = limits
+        self.gate = Gate(device.place)
+        self.spares = spares
+        self.builder_binds = builder_binds or []  # what builders see beyond the rest
+        self.waiting: list[Party] = []
+        self.builders: list[Party] = []  # one waits where spares do: it is confined otherwise
+        self.busy: list[Party] = []
+        self.coming: list[Coming] = []
+        self.ending: list[Party] = []  # killed, and not yet waited for
+        self.lock = threading.Lock()
+        self.cancelled = False
+        # With STITCH_STILL=device only what is at work on the device stands still while another judge measures (`still.py`): on processors
+        # where nothing is timed, parties go on importing torch, builders building, and torch.compile compiling.
+        self.host_goes_on = os.environ.get("STITCH_STILL") == "device" and bool(device.timed_on)
+        self.extensions = True  # whether parties import what builds and loads extensions before they are asked to
+
+    def spawn(
+        self,
+        role: str = "device",
+        prefix: list[str] | None = None,
+        writable: list[Bind] | None = None,
+        binds: list[Bind] | None = None,
+        bare: bool = False,
+        soon: str = "",
+    ) -> Party:
+        """`role` is "builder" (never sees the device) or "device"; `prefix`, `writable` and further `binds` are for profilers. `soon`: the role that
+        it gets at once, so that its device may come up while it imports torch; a spare holds nothing of the device. Where the host's work goes on
+        while others measure, it needs a permit for the device instead, and starts at any time."""
+        device = self.device
+        permit = Permit.made() if self.host_goes_on and role == "device" and prefix is None else None
+        if permit is None:
+            self.gate.point()
+        shown = [*device.binds(role), *(self.builder_binds if role == "builder" else []), *(binds or [])]
+        early = permit is None and bool(soon) and not bare and device.early(soon)
+        try:
+            spawned = spawn(
+                self.limits,
+                shown,
+                device.variables(role),
+                device.kind == "cpu" and prefix is None,
+                prefix,
+                writable,
+                bare,
+                self.extensions,
+                early,
+                placed=bool(device.timed_on),
+                permit=None if permit is None else permit.fd,
+            )
+        except OSError:
+            if permit is not None:
+                permit.close()
+            raise
+        party = Party(spawned, device, self.limits, self.gate, permit)
+        party.on_device = role != "builder"
+        return party
+
+    def start(self, role: Literal["builder", "compiler"]) -> Party:
+        """A party that is still starting: whoever uses it, in whichever thread, first lets it `become` its role. A compiler has no torch."""
+        if self.cancelled:
+            raise Cancelled
+        spare = next((party for party in self.builders if party.spawned.process.poll() is None), None) if role == "builder" else None
+        if spare is not None:
+            self.builders.remove(spare)
+        party = spare or self.spawn("builder", bare=role == "compiler")
+        with self.lock:
+            self.busy.append(party)
+        return party
+
+    def take(self, role: str, precision: str = "fp32-strict", mode: str = "train") -> Party:
+        """A party in its role: "reference", "baseline", "runner" or "builder"."""
+        if self.cancelled:
+            raise Cancelled
+        coming = self._claim((role, precision, mode))
+        if coming is not None:
+            try:
+                with self.gate.idle():
+                    coming.arrive()
+                return coming.party
+            except PartyFailure:
+                self.give_back(coming.party)
+                if self.cancelled:
+                    raise
+        spares = self.builders if role == "builder" else self.waiting
+        spare = spares.pop(0) if spares else None
+        party = spare or self.spawn("builder" if role == "builder" else "device", soon=role)
+        with self.lock:
+            self.busy.append(party)
+        try:
+            party.become(role, precision, mode)
+        except PartyFailure:
+            self.give_back(party)
+            if spare is None or self.cancelled:
+                raise
+            return self.take(role, precision, mode)  # a spare may have died while it waited
+        return party
+
+    def take_all(self, wanted: list[tuple[Role, str, str]]) -> list[Party]:
+        """Parties for (role, precision, mode), all started before any is waited for. On a failure none stays."""
+        if self.cancelled:
+            raise Cancelled
+        started: list[Party] = []
+        waits: list[Callable[[], None]] = []
+        for terms in wanted:
+            coming = self._claim(terms)
+            party = coming.party if coming is not None else self._fresh(terms[0])
+            started.append(party)
+            waits.append(coming.arrive if coming is not None else partial(party.become, *terms))
+        try:
+            self.at_once(waits)
+        except BaseException:
+            for party in started:
+                self.give_back(party)
+            raise
+        return started
+
+    def anticipate(self, wanted: list[tuple[Role, str, str]]) -> None:
+        """Lets parties that will soon be taken begin to take their roles (on a GPU a context costs half a second), while the caller goes on."""
+        if not self.cancelled:
+            self.coming += [Coming(self._fresh(terms[0]), terms) for terms in wanted]
+
+    def begin(self, terms: tuple[Role, str, str]) -> Coming:
+        """The same for one that the caller has at once, and gives back."""
+        if self.cancelled:
+            raise Cancelled
+        return Coming(self._fresh(terms[0]), terms)
+
+    def expects(self, terms: tuple[str, str, str]) -> bool:
+        return any(one.terms == terms for one in self.coming)
+
+    def ahead(self, terms: tuple[Role, str, str], then: Callable[[Party], None]) -> None:
+        """Lets one that is coming do more, in its thread, as soon as it has its role."""
+        for one in self.coming:
+            if one.terms == terms:
+                one.then(then)
+                return
+
+    def forget(self) -> None:
+        """Ends those that nobody took."""
+        coming, self.coming = self.coming, []
+        for one in coming:
+            self.give_back(one.party)
+
+    def _claim(self, terms: tuple[str, str, str]) -> Coming | None:
+        while (found := next((one for one in self.coming if one.terms == terms), None)) is not None:
+            self.coming.remove(found)
+            if found.party.spawned.process.poll() is None:
+                return found
+            self.give_back(found.party)  # it died while it waited
+        return None
+
+    def _fresh(self, role: str) -> Party:
+        party = self.waiting.pop(0) if self.waiting else self.spawn(soon=role)
+        with self.lock:
+            self.busy.append(party)
+        return party
+
+    def at_once(self, work: list[Callable[[], Result]]) -> list[Result]:
+        """Waits for several parties in threads of their own. The first exception is raised, when all have ended."""
+        if len(work) < 2:
+            return [one() for one in work]
+
+        def working(one: Callable[[], Result]) -> Result:
+            with self.gate.working():
+                return one()
+
+        with self.gate.idle(), ThreadPoolExecutor(len(work), initializer=self.device.adopt_thread) as threads:
+            return [future.result() for future in [threads.submit(working, one) for one in work]]
+
+    def give_back(self, party: Party) -> None:
+        """Ends a party: none is used twice."""
+        party.end()
+        with self.lock:
+            if party in self.busy:
+                self.busy.remove(party)
+
+    def dismiss(self, party: Party) -> None:
+        """Kills a party, without waiting until it is gone: `reap` does."""
+        party.alive = False
+        if not party.spawned.ended:
+            party.spawned.kill()
+            self.ending.append(party)
+        with self.lock:
+            if party in self.busy:
+                self.busy.remove(party)
+
+    def reap(self) -> None:
+        """Waits for dismissed parties, before something is measured or the device is looked at."""
+        ending, self.ending = self.ending, []
+        for party in ending:
+            party.end()
+
+    def alive(self) -> list[Spawned]:
+        """Every party's processes, from whichever thread."""
+        with self.lock:
+            busy = list(self.busy)
+        return [party.spawned for party in [*self.waiting, *self.builders, *busy] if not party.spawned.ended]
+
+    def freezable(self) -> list[Freezable]:
+        """What stands still while another judge measures, from whichever thread."""
+        if not self.host_goes_on:
+            return list(self.alive())
+        with self.lock:
+            busy = [party for party in self.busy if not party.spawned.ended and party.on_device]
+        return [party.still for party in busy]
+
+    def stock(self, count: int) -> None:
+        """So many will be taken soon: what lacks begins to import torch while the caller goes on, without anything of the device."""
+        self._sort_out()
+        while len(self.waiting) < count and not self.cancelled:
+            self.waiting.append(self.spawn())
+
+    def settle(self) -> None:
+        """Until those that wait have imported torch, as nobody is timed beside that; but where the host's work goes on while others measure."""
+        if self.host_goes_on:
+            return
+        with self.gate.idle():
+            for party in self.waiting:
+                party.settle()
+
+    def _sort_out(self) -> None:
+        self.waiting = [party for party in self.waiting if party.spawned.process.poll() is None]
+
+    def refill(self) -> None:
+        """Called when nothing is measured."""
+        self._sort_out()
+        self.builders = [party for party in self.builders if party.spawned.process.poll() is None]
+        while len(self.waiting) < self.spares:
+            self.waiting.append(self.spawn())
+        if self.spares and not self.builders:
+            self.builders.append(self.spawn("builder"))
+
+    def cancel(self) -> None:
+        """From another thread: kills the parties at work, so that whoever waits for them gets an error at once."""
+        self.cancelled = True
+        with self.lock:
+            for party in self.busy:
+                party.spawned.kill()
+
+    def close(self) -> None:
+        """Kills all at once, then waits for each: the driver takes its time with every process that held a context."""
+        parties = [*self.waiting, *self.builders, *self.busy, *self.ending]
+        if parties:
+            with ThreadPoolExecutor(len(parties)) as threads:
+                list(threads.map(lambda party: party.spawned.kill(), parties))
+                list(threads.map(lambda party: party.spawned.end(), parties))
+        for party in parties:
+            party.end()
+        self.waiting, self.builders, self.busy, self.coming, self.ending = [], [], [], [], []
+
+
+def data_folder(data_dir: Path, name: str) -> Path:
+    """A folder of the judge's own below `data_dir`, closed to other users."""
+    folder = data_dir / name
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder

@@ -1,0 +1,40 @@
+"""How a party stands still while another judge measures, where the host's work may go on (STITCH_STILL=device)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from verifier.confinement.spawned import MainProcess
+from verifier.judge.gate import Freezable
+
+if TYPE_CHECKING:
+    from verifier.judge.asking import Party
+
+
+class Still:
+    """A party that could use the device, for `Gate`. One without a role yet and a baseline at a compilation have put their permits back: taking them
+    is enough. Else a baseline's interpreter is stopped, while torch.compile's helpers, which never see the device, go on; and everything of any other
+    party, whose permit is nobody's word: it runs a program, or is about to."""
+
+    def __init__(self, party: Party):
+        self.party = party
+        self._main = MainProcess(party.spawned)
+        self._taken = False
+        self._stopped: Freezable | None = None
+
+    def freeze(self) -> None:
+        party = self.party
+        if party.permit is not None and party.role in ("", "baseline"):
+            self._taken = party.permit.take_now()
+        if not self._taken:
+            self._stopped = self._main if party.role == "baseline" else party.spawned
+            self._stopped.freeze()
+
+    def thaw(self) -> None:
+        if self._taken:
+            self._taken = False
+            if self.party.permit is not None:
+                self.party.permit.put()
+        elif self._stopped is not None:
+            self._stopped.thaw()
+            self._stopped = None

@@ -1,0 +1,206 @@
+"""Entry point of every confined process: it waits, with torch imported, until the judge gives it one role; it is never used for a second."""
+
+# sandboxed: its roles import and run tasks and programs
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import faulthandler
+import importlib.util
+import json
+import os
+import resource
+import signal
+import socket
+import sys
+import traceback
+from types import ModuleType
+from typing import Any
+
+from verifier.channel import MAX_ARTEFACTS, Channel, ChannelClosed, Frame
+from verifier.parties.permit import Permit
+
+MAX_MESSAGE = 6000  # characters of an exception that are reported
+
+
+def main(argument: str) -> None:
+    boot = json.loads(argument)
+    sys.path += boot["path"]
+    failed = confine(boot)
+    os.chdir(boot["home"])
+    channel = Channel(socket.socket(fileno=boot["fd"]), accept_fds=True)
+    faulthandler.enable()
+    permit = None if boot["permit"] is None else Permit(boot["permit"])
+    early = begin_device(boot["early"])
+    if boot["torch"]:
+        import_all(boot["extensions"])
+    grow_heap(boot["heap"])
+
+    channel.send({"type": "ready", **({"landlock_failed": failed} if failed else {})})
+    with contextlib.suppress(ChannelClosed):
+        serve(channel, boot["home"], early, permit)
+    # Not sys.exit: threads and exit handlers of a stranger's source have no say in when a party ends.
+    sys.stdout.flush()
+    os._exit(0)
+
+
+def begin_device(wanted: bool) -> Any:
+    """What of the device can come up while torch is being imported; null where it is not `wanted`."""
+    if not wanted:
+        return None
+    from verifier.devices.cuda_early import Early
+
+    return Early()
+
+
+def import_all(extensions: bool) -> None:
+    """The point of waiting: a role starts at once."""
+    from verifier.startup.importing import swift_imports
+
+    with swift_imports():
+        if extensions:
+            import torch.utils.cpp_extension  # noqa: F401
+
+
+def confine(boot: dict[str, Any]) -> str:
+    """Limits that a process puts on itself, before any stranger's source and before its first thread. Returns why Landlock refused, if it did: the
+    judge then lists it as missing."""
+    for name, value in boot["rlimits"].items():
+        kind = getattr(resource, name)
+        with contextlib.suppress(ValueError, OSError):
+            hard = resource.getrlimit(kind)[1]
+            value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+            resource.setrlimit(kind, (value, value))
+    if boot["parent"]:
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
+        if os.getppid() != boot["parent"]:
+            os._exit(1)
+    failed = ""
+    if boot["landlock"] is not None:
+        from verifier.confinement.landlock import restrict
+
+        try:
+            restrict(boot["landlock"])
+        except OSError as error:
+            failed = str(error)
+    if boot["seccomp"]:
+        from verifier.confinement.seccomp import install
+
+        install(boot["placed"])
+    return failed
+
+
+def grow_heap(nbytes: int) -> None:
+    """Touches `nbytes` of heap and frees them again: with trimming off they stay, and timed calls find their memory mapped."""
+    libc = ctypes.CDLL(None)
+    libc.malloc.restype = ctypes.c_void_p
+    libc.free.argtypes = [ctypes.c_void_p]
+    piece = 16 << 20  # below the threshold of mmap
+    blocks = [libc.malloc(piece) for _ in range(nbytes // piece)]
+    for block in filter(None, blocks):
+        ctypes.memset(block, 1, piece)
+    for block in blocks:
+        libc.free(block)
+
+
+def serve(channel: Channel, home: str, early: Any = None, permit: Permit | None = None) -> None:
+    """`permit`: to use the device; it is wanted from the role on."""
+    role: Any = None
+    while True:
+        frame = channel.receive(max_raw=MAX_ARTEFACTS)
+        kind = frame.text("type")
+        if kind == "exit":
+            return
+        # A stuck call cannot be interrupted from Python, but a C thread can still say on which line it stands.
+        faulthandler.dump_traceback_later(max(float(frame.message.get("limit", 60)) * 0.85, 0.5), exit=False, file=2)
+        try:
+            if role is None:
+                if early is not None:
+                    early.wait()
+                if permit is not None:
+                    permit.take()
+                role = make_role(frame, channel, home, permit)
+                reply: dict[str, Any] | None = {"type": "ok"}
+            else:
+                reply = getattr(role, "do_" + kind)(frame)
+        except ChannelClosed:
+            raise
+        except BaseException as error:  # SystemExit and KeyboardInterrupt of a stranger's source as well
+            reply = {"type": "failed", **describe(error)}
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+        if reply is not None:
+            raw = reply.pop("raw", b"")
+            channel.send(reply, raw)
+
+
+def make_role(frame: Frame, channel: Channel, home: str, permit: Permit | None = None) -> Any:
+    name = frame.text("role")
+    if name == "compiler":
+        from verifier.build.compiler import Compiler
+
+        return Compiler(channel, home)
+    from verifier.devices.base import party_device
+
+    if name == "builder":
+        from verifier.build.builder import Builder
+
+        return Builder(channel, home)
+    device = party_device(frame.message["device"])
+    device.configure(frame.text("precision"))
+    if permit is not None and name != "baseline":
+        permit.close()  # a program never has it
+        permit = None
+    if name in ("runner", "observer"):
+        from verifier.parties.runner import Runner
+
+        if name == "observer":
+            from verifier.integrity.observed import rehearse
+
+            rehearse(device)
+        return Runner(channel, home, device, frame)
+    from verifier.parties.reference import Reference, rehearse_kernels
+
+    if name == "reference" and device.torch_device != "cpu":
+        rehearse_kernels(device)
+    return Reference(channel, home, device, frame, permit)
+
+
+def load_source(name: str, source: str, home: str) -> ModuleType:
+    """Imports a stranger's source as the module `name`, from a file, as `inspect`, Triton and torch.jit need one."""
+    path = os.path.join(home, f"{name}.py")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(source)
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def describe(error: BaseException) -> dict[str, Any]:
+    """An exception as data, with the innermost line of the stranger's source."""
+    line = None
+    function = ""
+    kept = []
+    for entry in traceback.extract_tb(error.__traceback__):
+        module = os.path.basename(entry.filename)
+        if module in ("task.py", "program.py"):
+            line, function = entry.lineno, entry.name
+        if f"{os.sep}verifier{os.sep}" not in entry.filename:
+            kept.append(f"{module}:{entry.lineno} in {entry.name}: {(entry.line or '').strip()}")
+    if isinstance(error, SyntaxError) and os.path.basename(error.filename or "") in ("task.py", "program.py"):
+        line = error.lineno
+    try:
+        message = str(error)
+    except Exception:
+        message = "(its message cannot be printed)"
+    return {
+        "class": type(error).__name__,
+        "message": message[:MAX_MESSAGE],
+        "line": line,
+        "function": function,
+        "traceback": "\n".join(kept[-12:])[:MAX_MESSAGE],
+    }

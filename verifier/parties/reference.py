@@ -1,0 +1,351 @@
+"""The reference: runs the task for its inputs, its eager results, the fp64 oracle and its graph; a second one is a timed baseline."""
+
+# sandboxed: imports and runs tasks
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import importlib
+import io
+import os
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from verifier.channel import Channel, Frame
+from verifier.devices.base import PartyDevice
+from verifier.layout import LayoutError, Spec, encode
+from verifier.parties.gradients import reachable
+from verifier.parties.initialising import constructed
+from verifier.parties.oracle import Rough, Wide, default_double, widen
+from verifier.parties.party import load_source
+from verifier.parties.permit import Permit
+from verifier.parties.role import Role, generators, map_tensors, seed_everything
+from verifier.parties.widening import WideCopies
+
+CPU_FLOPS = 500_000_000_000  # of an fp64 run that a CPU does within the oracle's limit, convolutions included
+PRINT_LIMIT = 64 * 1024  # bytes that a task may print while it is admitted
+
+
+class Reference(Role):
+    module: Any = None
+    mutated: list[str] | None = None  # state-dict names that forward changes, known after the first run
+    before: dict[str, torch.Tensor] = {}
+    replays = False  # torch.compile's own CUDA graphs
+
+    def __init__(self, channel: Channel, home: str, device: PartyDevice, frame: Frame, permit: Permit | None = None):
+        super().__init__(channel, home, device, frame)
+        self.permit = permit  # of a baseline, which puts it back while it compiles
+        self.wide = WideCopies()
+
+    def do_put(self, frame: Frame) -> dict[str, Any]:
+        """What was fetched once is not kept: with inputs of gigabytes every copy counts."""
+        answer = super().do_put(frame)
+        del self.held[frame.text("what")]
+        self.device.trim(frame.integer("need"))
+        return answer
+
+    def do_trim(self, frame: Frame) -> dict[str, Any]:
+        self.wide.clear()
+        return super().do_trim(frame)
+
+    def do_load(self, frame: Frame) -> dict[str, Any]:
+        """Imports the task and constructs `Model` under a seed. With `watch`, writing files and printing without end are errors with a line."""
+        if frame.message.get("watch"):
+            watch(self.home)
+        self.source = frame.text("source")
+        self.step = "import"
+        self.module = load_source("task", self.source, self.home)
+        self.step = "get_init_inputs"
+        init = self.module.get_init_inputs()
+        if not isinstance(init, (list, tuple)):
+            raise LayoutError(f"get_init_inputs returns {type(init).__name__!r}; it must return a list")
+        described = self.hold("init", list(init))
+        self.step = "constructor"
+        seed = frame.integer("seed")
+        model = constructed(lambda: self.module.Model(*init), self.device.torch_device, lambda: seed_everything(seed))
+        if not isinstance(model, torch.nn.Module):
+            raise LayoutError("`Model` must be a subclass of torch.nn.Module")
+        model = self.cast_model(model)
+        model.train(self.mode == "train")
+        self.model = model
+        parameters = {name for name, _ in model.named_parameters(remove_duplicate=False)}
+        state = {name: value for name, value in model.state_dict().items() if isinstance(value, torch.Tensor)}
+        self.names = list(state)
+        self.held["state"] = [value.detach() for value in state.values()]
+        first: dict[tuple[int, tuple[int, ...]], str] = {}
+        entries = []
+        for name, value in state.items():
+            alias = first.setdefault((value.data_ptr(), tuple(value.shape)), name) if value.numel() else name
+            entries.append({"name": name, "parameter": name in parameters, "alias": alias if alias != name else None})
+        specs = [Spec.of(value).model_dump(exclude_none=True) for value in state.values()]
+        return {"type": "ok", "init": described, "state": entries, "specs": specs}
+
+    def do_compile(self, frame: Frame) -> dict[str, Any]:
+        """Baselines beyond eager: the first timed call pays for the compilation, which is never in a score."""
+        if frame.text("baseline") == "cuda-graph":
+            from verifier.devices.cuda_graph import Graphed
+
+            self.model, self.graphed = Graphed(self.model, frame.message.get("backward")), True
+            return {"type": "ok"}
+        modes = {"compile": None, "compile-max-autotune": "max-autotune", "compile-reduce-overhead": "reduce-overhead"}
+        mode = modes[frame.text("baseline")]
+        if self.permit is not None and mode != "max-autotune":
+            from verifier.parties.compiling import Compiling
+
+            with contextlib.suppress(ImportError, AttributeError):  # then it stands still instead
+                Compiling(self.permit, self.device.sync)
+        with self.permit.away() if self.permit is not None else contextlib.nullcontext(), contextlib.suppress(ImportError):
+            importlib.import_module("torch._inductor.compile_fx")  # seconds, which its first call would take
+        self.model = torch.compile(self.model, mode=mode)
+        self.replays = mode is not None and self.device.torch_device != "cpu"
+        return {"type": "ok"}
+
+    def do_take_state(self, frame: Frame) -> dict[str, Any]:
+        target = getattr(self.model, "_orig_mod", self.model)
+        state = target.state_dict()
+        target.load_state_dict({**state, **dict(zip(frame.message["names"], self.take(frame.message), strict=True))}, strict=True)
+        self.device.sync()
+        return {"type": "ok"}
+
+    def do_inputs(self, frame: Frame) -> dict[str, Any]:
+        self.step = "get_inputs"
+        variant = frame.message.get("variant")
+        make = self.module.get_inputs if variant is None else lambda: self.module.get_input_variants()[int(variant)]
+        self.held.pop("inputs", None)
+        inputs = self.drawn(make, frame.integer("seed"))
+        if not isinstance(inputs, (list, tuple)):
+            raise LayoutError(f"get_inputs returns {type(inputs).__name__!r}; it must return a list")
+        inputs = map_tensors(list(inputs), self.cast)
+        variants = getattr(self.module, "get_input_variants", None)
+        count = len(variants()) if callable(variants) and variant is None and frame.message.get("count") else 0
+        return {"type": "ok", "variants": min(count, 8), **self.hold("inputs", inputs)}
+
+    def drawn(self, make: Callable[[], Any], seed: int) -> Any:
+        """What the task's own function makes, on the device where it can: a GPU draws at once the gigabytes that take one host thread seconds."""
+        if self.device.torch_device != "cpu":
+            with contextlib.suppress(RuntimeError, TypeError), torch.device(self.device.torch_device):
+                seed_everything(seed)
+                return make()
+        seed_everything(seed)  # the function mixes host tensors into it, or the device has no room
+        return make()
+
+    def do_run(self, frame: Frame) -> dict[str, Any]:
+        """One eager call in fp32 (or the policy's type), which changes the state as the task means it to. Also: which inputs it changes, which
+        outputs are views of inputs, which state entries it changes, and whether it drew random numbers."""
+        self.step = "forward"
+        untouched = self.inputs(frame)
+        inputs = map_tensors(untouched, lambda tensor: tensor.clone(memory_format=torch.preserve_format))
+        given: list[torch.Tensor] = []
+        copies: list[torch.Tensor] = []
+        encode(list(inputs), given)
+        encode(list(untouched), copies)
+        state = self.model.state_dict()
+        names = self.names if self.mutated is None else self.mutated
+        self.before = {name: state[name].detach().clone() for name in names}
+        seed_everything(frame.integer("rng"))
+        seeded = generators()
+        with self.measured() as taken:
+            output = self.invoke(self.model, inputs, frame)
+            self.device.sync()
+        drew = generators() != seeded
+        state = self.model.state_dict()
+        if self.mutated is None:
+            self.mutated = [name for name, value in self.before.items() if not same(value, state[name])]
+            self.before = {name: self.before[name] for name in self.mutated}
+        described = self.hold("outputs", output)
+        self.held["state_after"] = [state[name].detach() for name in self.mutated]
+        return {
+            "type": "ok",
+            **described,
+            "aliased": [bool(self.owner(tensor, given)) for tensor in self.held["outputs"]],
+            "changed_inputs": [index for index, (now, then) in enumerate(zip(given, copies, strict=True)) if not same(now, then)],
+            "mutated": self.mutated,
+            "drew": drew,
+            "taken": taken,
+            "state_specs": [Spec.of(tensor).model_dump(exclude_none=True) for tensor in self.held["state_after"]],
+        }
+
+    @contextlib.contextmanager
+    def measured(self) -> Iterator[list[int]]:
+        """The most bytes of the device that what is done meanwhile takes, as a list's one entry; none where the device does not count them."""
+        taken: list[int] = []
+        before = self.device.held_bytes()
+        self.device.peak_bytes(reset=True)
+        yield taken
+        if before is not None:
+            taken.append((self.device.peak_bytes() or before) - before)
+
+    def do_gradients(self, frame: Frame) -> dict[str, Any]:
+        """Which outputs carry gradients, and which inputs and parameters receive them. The state stays."""
+        self.step = "forward"
+        before = copy.deepcopy(self.model.state_dict())
+        seed_everything(frame.integer("rng"))
+        found = reachable(self.model, map_tensors(self.inputs(frame), lambda tensor: tensor.clone()))
+        self.model.load_state_dict(before)
+        self.device.sync()
+        return {"type": "ok", **found}
+
+    def do_oracle(self, frame: Frame) -> dict[str, Any]:
+        """The same call in fp64, on a copy, from the present state: on the device, or on the CPU where the device's memory does not suffice. With
+        `rough`, a seed: with every operator's result disturbed as plain arithmetic of the policy disturbs it. With `exact`: values in fp64 for the
+        entries that forward changes, in their order."""
+        self.step = "forward"
+        taken: list[int] = []
+        rough = frame.message.get("rough")
+        where = str(frame.message.get("where") or self.device.torch_device)
+        if where != "cpu":
+            try:
+                with self.measured() as taken:
+                    output, state = self._precise(frame, rough, where)
+            except torch.OutOfMemoryError:
+                if rough is not None or self._flops(frame) > CPU_FLOPS:
+                    raise
+                where = "cpu"
+        if where == "cpu":
+            self.wide.clear()
+            self.device.trim()
+            output, state = self._precise(frame, rough, where)
+        self.device.sync()
+        described = self.hold("oracle", output)
+        del output
+        self.device.trim()
+        self.held["oracle_state"] = [state[name].detach() for name in self.mutated or []]
+        specs = [Spec.of(tensor).model_dump(exclude_none=True) for tensor in self.held["oracle_state"]]
+        return {"type": "ok", **described, "state_specs": specs, "where": where, "taken": taken}
+
+    def _precise(self, frame: Frame, rough: int | None, where: str) -> tuple[Any, dict[str, torch.Tensor]]:
+        def moved(tensor: torch.Tensor) -> torch.Tensor:
+            return widen(tensor.to(where))
+
+        given = self.inputs(frame)
+        model = self.wide.copy(self.model, where, self.mutated)
+        exact = frame.message.get("exact")
+        if exact is not None:
+            state = model.state_dict()
+            for name, value in zip(self.mutated or [], self.take(exact), strict=True):
+                state[name].copy_(value)
+        inputs = map_tensors(given, moved)
+        mode = Wide() if rough is None else Rough(int(rough), self._storage(given), tf32=self.precision == "tf32")
+        seed_everything(frame.integer("rng"))
+        with default_double(), mode:
+            output = self.invoke(model, inputs, frame)
+        return output, model.state_dict()
+
+    def _flops(self, frame: Frame) -> int:
+        """Of matrix products, convolutions and attention in one call, which the state does not notice."""
+        from torch.utils.flop_counter import FlopCounterMode
+
+        self.device.trim()
+        state = self.model.state_dict()
+        before = {name: state[name].clone() for name in self.names if self.mutated is None or name in self.mutated}
+        inputs = map_tensors(self.inputs(frame), lambda tensor: tensor.clone())
+        with FlopCounterMode(display=False) as counter:
+            self.invoke(self.model, inputs, frame)
+        with torch.no_grad():
+            for name, value in before.items():
+                state[name].copy_(value)
+        return int(counter.get_total_flops())
+
+    def _storage(self, given: Any) -> torch.dtype:
+        """The type in which a plain implementation keeps what lies between operators: the coarsest of inputs and weights."""
+        tensors: list[torch.Tensor] = []
+        encode(list(given), tensors)
+        kinds = {tensor.dtype for tensor in [*tensors, *self.model.parameters()] if tensor.is_floating_point()}
+        return max(kinds, key=lambda kind: torch.finfo(kind).eps, default=torch.float32)
+
+    def do_rollback(self, frame: Frame) -> dict[str, Any]:
+        """Undoes what the last run changed in the state."""
+        state = self.model.state_dict()
+        with torch.no_grad():
+            for name, value in self.before.items():
+                state[name].copy_(value)
+        return {"type": "ok"}
+
+    def do_call(self, frame: Frame) -> dict[str, Any]:
+        self.step = "forward"
+        if self.replays:
+            torch.compiler.cudagraph_mark_step_begin()  # its CUDA graphs may overwrite what the call before returned
+        return super().do_call(frame)
+
+    def do_capture(self, frame: Frame) -> dict[str, Any]:
+        from verifier.parties.capture import capture
+
+        inputs = self.inputs(frame)
+        result = capture(self.model, list(inputs), self.source, self.mode)
+        self.device.sync()
+        return {"type": "ok", "raw": result.model_dump_json().encode()}
+
+    def do_step(self, frame: Frame) -> dict[str, Any]:
+        return {"type": "ok", "step": getattr(self, "step", "")}
+
+
+def rehearse_kernels(device: PartyDevice) -> None:
+    """What nearly every task asks for, once on a few numbers: a GPU loads a kernel with its first use, and the judge is not ready yet."""
+    values = torch.randn(1024, device=device.torch_device)
+    same(values, values.clone())
+    same(values.double(), values.double() + 1)
+    device.sync()
+
+
+def same(left: torch.Tensor, right: torch.Tensor) -> bool:
+    """Bitwise in effect: NaN equals NaN."""
+    if left.shape != right.shape or left.dtype != right.dtype:
+        return False
+    if torch.equal(left, right):
+        return True
+    return left.is_floating_point() and torch.equal(left.isnan(), right.isnan()) and torch.equal(left.nan_to_num(), right.nan_to_num())
+
+
+class LimitedWriter(io.TextIOBase):
+    """Standard output that fails, on the line that prints, beyond a limit."""
+
+    def __init__(self, stream: io.TextIOBase):
+        self.stream = stream
+        self.written = 0
+
+    def write(self, text: str) -> int:
+        self.written += len(text)
+        if self.written > PRINT_LIMIT:
+            raise OSError(f"the task prints more than {PRINT_LIMIT // 1024} KiB")
+        return self.stream.write(text)
+
+    def flush(self) -> None:
+        self.stream.flush()
+
+
+_SYSTEM_EVENTS = ("os.system", "subprocess.Popen", "os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn")
+_WRITING_EVENTS = ("os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate", "os.chmod", "shutil.rmtree")
+
+
+def watch(home: str) -> None:
+    """Friendly errors, with a line, for what the sandbox would refuse or contain anyway; not itself a protection."""
+    sys.stdout = LimitedWriter(sys.stdout)  # type: ignore[assignment]
+    sys.stderr = LimitedWriter(sys.stderr)  # type: ignore[assignment]
+    task = os.path.join(home, "task.py")
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        opened = event == "open" and isinstance(arguments[2], int) and arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+        writes = event in _WRITING_EVENTS or bool(opened)
+        network = event in ("socket.connect", "socket.bind", "socket.getaddrinfo", "socket.sendto") or event == "socket.__new__"
+        process = event in _SYSTEM_EVENTS
+        if not (writes or network or process) or not called_by(task):
+            return
+        if writes:
+            raise PermissionError("a task must not write to the file system")
+        raise PermissionError("a task must not use the network" if network else "a task must not start processes")
+
+    sys.addaudithook(hook)
+
+
+def called_by(path: str, depth: int = 12) -> bool:
+    """Whether one of the innermost Python frames belongs to `path`."""
+    frame = sys._getframe(2)
+    while frame is not None and depth:
+        if frame.f_code.co_filename == path:
+            return True
+        frame, depth = frame.f_back, depth - 1  # type: ignore[assignment]
+    return False

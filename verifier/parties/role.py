@@ -1,0 +1,281 @@
+"""What the roles of a party share: arenas, tensors that wait to be fetched, and the timed call."""
+
+# sandboxed: calls the models that tasks and programs define
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import random
+import sys
+from typing import Any
+
+import torch
+
+from verifier.channel import Channel, Frame
+from verifier.devices.base import PartyDevice
+from verifier.layout import LayoutError, Spec, decode, encode, read_specs, view
+from verifier.parties.gradients import forward_backward
+
+
+class Role:
+    """`held` keeps tensors by name until the judge has made room for them and says `put`."""
+
+    graphed = False  # the model replays a CUDA graph, which holds the gradients as well
+
+    def __init__(self, channel: Channel, home: str, device: PartyDevice, frame: Frame):
+        self.channel = channel
+        self.home = home
+        self.device = device
+        self.precision = frame.text("precision")
+        self.mode = frame.text("mode")
+        self.arenas: dict[str, torch.Tensor] = {}
+        self.held: dict[str, list[torch.Tensor]] = {}
+        self.model: Any = None
+        self.previous: list[torch.Tensor] = []
+        self.earlier: list[torch.Tensor] = []
+
+    # Arenas
+
+    def do_attach(self, frame: Frame) -> dict[str, Any]:
+        self.arenas[frame.text("arena")] = self.device.attach(frame.message["handle"], frame.fds)
+        return {"type": "ok"}
+
+    def do_detach(self, frame: Frame) -> dict[str, Any]:
+        """Never asked for the inputs of a program, which may have kept views of them."""
+        arena = self.arenas.pop(frame.text("arena"), None)
+        if arena is not None:
+            self.device.detach(arena)
+        return {"type": "ok"}
+
+    def do_put(self, frame: Frame) -> dict[str, Any]:
+        """Writes held tensors into an arena at the offsets that the judge chose."""
+        self.store(self.held[frame.text("what")], self.arenas[frame.text("arena")], frame.message["offsets"])
+        self.device.sync()
+        return {"type": "ok"}
+
+    def store(self, tensors: list[torch.Tensor], arena: torch.Tensor, offsets: list[int]) -> None:
+        for tensor, offset in zip(tensors, offsets, strict=True):
+            if tensor.numel():
+                view(arena, Spec.of(tensor), offset).copy_(tensor)
+
+    def take(self, message: dict[str, Any]) -> list[torch.Tensor]:
+        """Views of tensors that lie in an arena: ``{"arena", "specs", "offsets"}``."""
+        arena = self.arenas[message["arena"]]
+        return [view(arena, spec, offset) for spec, offset in zip(read_specs(message["specs"]), message["offsets"], strict=True)]
+
+    def hold(self, name: str, value: Any) -> dict[str, Any]:
+        """Keeps the tensors of `value` and describes it: tree and specs."""
+        tensors: list[torch.Tensor] = []
+        tree = encode(value, tensors)
+        self.held[name] = tensors
+        return {"tree": tree, "specs": [Spec.of(tensor).model_dump(exclude_none=True) for tensor in tensors]}
+
+    # Calls
+
+    def inputs(self, frame: Frame) -> Any:
+        values = decode(frame.message["tree"], self.take(frame.message))
+        return values if isinstance(values, (list, tuple)) else [values]
+
+    def do_call(self, frame: Frame) -> dict[str, Any]:
+        """One call: inputs lie in an arena, the clock runs from the judge's byte to the device's sync, then outputs are copied to their slot,
+        and those of the call before are copied once more."""
+        inputs = self.inputs(frame)
+        seed_everything(frame.integer("rng"))
+        fd = self.channel.fileno()
+        self.channel.sock.settimeout(None)
+        gc.collect(0)
+        gc.disable()
+        output = failure = None
+        model = self.model
+        self.device.prepare()
+        self.channel.send({"type": "ready"}, timeout=None)
+        self.channel.sock.settimeout(None)
+        self.device.go(fd)
+        try:
+            output = self.invoke(model, inputs, frame)
+        except BaseException as error:
+            failure = error
+        self.device.done(fd)
+        gc.enable()
+        if failure is not None:
+            raise failure
+        tensors: list[torch.Tensor] = []
+        tree = encode(output, tensors)
+        for tensor in _leaves(output):
+            if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+                raise LayoutError(f"an output is a {type(tensor).__name__}; it must be a plain torch.Tensor")
+            if tensor.device.type != torch.device(self.device.torch_device).type:
+                raise LayoutError(f"an output is on {tensor.device}; it must be on the device {self.device.torch_device}")
+        specs = [Spec.of(tensor) for tensor in tensors]
+        slot = frame.message["slot"]
+        offsets = slot["offsets"]
+        fits = len(offsets) == len(specs) and all(spec.nbytes <= room for spec, room in zip(specs, slot["room"], strict=True))
+        if fits:
+            self.store(tensors, self.arenas[slot["arena"]], offsets)
+            again = frame.message.get("again")
+            if again and len(self.previous) == len(again):
+                self.store(self.previous, self.arenas[slot["arena"]], again)
+            self.device.sync()
+        kept = frame.message.get("kept", True)  # of gigabytes, only what is asked for by `again` later
+        self.earlier = self.previous if kept == "both" else []
+        self.previous = tensors if kept else []
+        shared = [self.owner(tensor, inputs) for tensor in tensors]
+        if frame.message.get("need"):
+            del output
+            self.device.trim(frame.integer("need"))
+        return {"type": "outputs", "tree": tree, "specs": [spec.model_dump(exclude_none=True) for spec in specs], "copied": fits, "shared": shared}
+
+    def do_again(self, frame: Frame) -> dict[str, Any]:
+        """Outputs of the call before the last, once more, where those of the last were."""
+        slot = frame.message["slot"]
+        earlier, self.earlier = self.earlier, []
+        if len(earlier) == len(slot["offsets"]):
+            self.store(earlier, self.arenas[slot["arena"]], slot["offsets"])
+            self.device.sync()
+        return {"type": "ok"}
+
+    def do_trim(self, frame: Frame) -> dict[str, Any]:
+        """Gives back memory that this process keeps without using it. Nothing is timed while it is asked for."""
+        self.previous, self.earlier = [], []
+        self.device.trim(frame.integer("need"))
+        return {"type": "ok"}
+
+    def owner(self, tensor: torch.Tensor, inputs: Any) -> str:
+        """Whose memory an output is: "input 0", a parameter's or a buffer's name, or "" for its own."""
+        if not tensor.numel():
+            return ""
+        begin, end = extent(tensor)
+        given: list[torch.Tensor] = []
+        encode(list(inputs), given)
+        for index, other in enumerate(given):
+            if other.numel() and begin < extent(other)[1] and extent(other)[0] < end:
+                return f"input {index}"
+        storage = tensor.untyped_storage().data_ptr()
+        model = getattr(self.model, "_orig_mod", self.model)
+        for name, other in [*model.named_parameters(), *model.named_buffers()] if isinstance(model, torch.nn.Module) else []:
+            if other.numel() and other.untyped_storage().data_ptr() == storage:
+                return name
+        return ""
+
+    def invoke(self, model: Any, inputs: Any, frame: Frame) -> Any:
+        """What is measured: forward, or with `backward` forward and the gradients. No role overrides it: the host is cold when the clock starts, so a
+        Python function more costs a microsecond or two."""
+        wanted = None if self.graphed else frame.message.get("backward")
+        if wanted is None:
+            with torch.no_grad():
+                return model(*inputs)
+        return forward_backward(model, inputs, wanted)
+
+    def do_empty(self, frame: Frame) -> dict[str, Any]:
+        """An exchange of the same form without a call: calibrates the round trip."""
+        fd = self.channel.fileno()
+        self.device.prepare()
+        self.channel.send({"type": "ready"}, timeout=None)
+        self.channel.sock.settimeout(None)
+        self.device.go(fd)
+        self.device.done(fd)
+        return {"type": "ok"}
+
+    def do_rest(self, frame: Frame) -> dict[str, Any]:
+        """Ends the idle compilers that torch.compile keeps in processes of its own: what they do is not the model's work, and nobody is to work while
+        another side is timed. A later compilation starts them again. `anew`: before it warms up, whole segments of memory that it does not use go
+        back, as what a side did until then is not the same for program and eager, and an allocator with more to choose from takes another time."""
+        if frame.message.get("anew"):
+            self.device.give_back()
+        compilers = sys.modules.get("torch._inductor.async_compile")
+        if compilers is not None:
+            with contextlib.suppress(Exception):  # a program may have changed it
+                compilers.shutdown_compile_workers()
+        return {"type": "ok"}
+
+    def do_profile(self, frame: Frame) -> dict[str, Any]:
+        """A few calls under a profiler; the trace, where this process holds it, is the answer's raw bytes."""
+        from verifier.profiling.calls import profiled_calls
+
+        tool = frame.text("tool")
+        inputs, model, seed = self.inputs(frame), self.model if tool == "sanitizer" else self.traced_model(), frame.integer("rng")
+        if tool in ("ncu", "sanitizer"):
+            # They save, restore and watch memory; what another process owns is none of theirs.
+            inputs = map_tensors(list(inputs), lambda tensor: tensor.clone())
+            self.device.sync()
+            for name in list(self.arenas):
+                self.device.detach(self.arenas.pop(name))
+
+        seed_everything(seed)  # once: seeding takes longer than many a call
+
+        def call() -> None:
+            model(*inputs)
+
+        return {"type": "ok", "raw": profiled_calls(call, frame.integer("iterations", 5), tool, self.device.sync)}
+
+    def traced_model(self) -> Any:
+        """The model that a profiler watches."""
+        return self.model
+
+    def do_state(self, frame: Frame) -> dict[str, Any]:
+        """The entries of the state dict that the judge names, held for `put`; null where one is missing."""
+        state = getattr(self.model, "_orig_mod", self.model).state_dict()
+        names = frame.message["names"]
+        if any(not isinstance(state.get(name), torch.Tensor) for name in names):
+            return {"type": "ok", "specs": None}
+        return {"type": "ok", **self.hold("state", [state[name] for name in names])}
+
+    def do_peak(self, frame: Frame) -> dict[str, Any]:
+        return {"type": "ok", "bytes": self.device.peak_bytes(), "held": self.device.held_bytes()}
+
+    def cast(self, tensor: torch.Tensor) -> torch.Tensor:
+        """To the device, and under bf16 and fp16 to that type, as KernelBench does with models and inputs."""
+        dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(self.precision)
+        return tensor.to(device=self.device.torch_device, dtype=dtype if dtype is not None and tensor.is_floating_point() else None)
+
+    def cast_model(self, model: Any) -> Any:
+        dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(self.precision)
+        model = model.to(self.device.torch_device)
+        return model.to(dtype) if dtype is not None else model
+
+
+def extent(tensor: torch.Tensor) -> tuple[int, int]:
+    """Addresses from the first byte of its elements to behind the last."""
+    last = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
+    return tensor.data_ptr(), tensor.data_ptr() + (last + 1) * tensor.element_size()
+
+
+def _leaves(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, dict):
+        value = list(value.values())
+    return [leaf for item in value for leaf in _leaves(item)] if isinstance(value, (list, tuple)) else []
+
+
+def seed_everything(seed: int) -> None:
+    torch.manual_seed(seed)
+    random.seed(seed)
+    try:
+        import numpy
+    except ImportError:
+        return
+    numpy.random.seed(seed % 2**32)
+
+
+def generators() -> list[Any]:
+    """The states of the generators that `seed_everything` sets: other ones after a call mean that the call drew random numbers."""
+    states: list[Any] = [torch.get_rng_state().tolist(), random.getstate()]
+    if torch.cuda.is_initialized():
+        states.append(torch.cuda.get_rng_state().tolist())
+    if "numpy" in sys.modules:
+        name, keys, *rest = sys.modules["numpy"].random.get_state()
+        states.append((name, keys.tolist(), rest))
+    return states
+
+
+def map_tensors(value: Any, change: Any) -> Any:
+    """`value` with every tensor in its lists, tuples and dicts replaced."""
+    if isinstance(value, torch.Tensor):
+        return change(value)
+    if isinstance(value, (list, tuple)):
+        return type(value)(map_tensors(item, change) for item in value) if type(value) in (list, tuple) else value
+    if isinstance(value, dict):
+        return {key: map_tensors(item, change) for key, item in value.items()}
+    return value

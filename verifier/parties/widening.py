@@ -1,0 +1,77 @@
+"""Copies of a model in fp64, made without a copy in fp32 first; what calls do not change is kept from one to the next."""
+
+# sandboxed: copies the models that tasks define
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from verifier.parties.oracle import widen
+
+KEPT_BYTES = 4 << 30  # of parameters in fp64; more are made anew, which on a GPU takes milliseconds
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+@dataclass
+class _Kept:
+    """A parameter in fp64, with what tells whether it is still that: counters of writes to both."""
+
+    source: torch.nn.Parameter
+    address: int
+    version: int
+    copy: torch.nn.Parameter
+    copy_version: int
+
+    def good(self) -> bool:
+        source = self.source
+        return (source.data_ptr(), source._version, self.copy._version) == (self.address, self.version, self.copy_version)
+
+
+class WideCopies:
+    """Of one model at a time."""
+
+    def __init__(self) -> None:
+        self.kept: dict[tuple[int, str], _Kept] = {}
+
+    def clear(self) -> None:
+        self.kept.clear()
+
+    def copy(self, model: torch.nn.Module, where: str, mutated: list[str] | None) -> torch.nn.Module:
+        """`model`, where it is or with all it holds on the CPU (`where`), its parameters, buffers and tensors kept as plain attributes in double
+        precision, all else copied. `mutated`: names of the state that calls change, null where that is not known; the others are only copied again
+        once they were written to."""
+        constant = [] if mutated is None else [value for name, value in model.named_parameters() if name not in mutated]
+        keep = {id(value) for value in constant} if 8 * sum(value.numel() for value in constant) <= KEPT_BYTES else set()
+        memo: dict[int, Any] = {}
+        kept: dict[tuple[int, str], _Kept] = {}
+        for module in model.modules():
+            tables: list[dict[str, Any]] = [module._parameters, module._buffers, module.__dict__]
+            for value in [value for table in tables for value in table.values() if type(value) in _PLAIN]:
+                if id(value) in memo:
+                    continue
+                known = self.kept.get((id(value), where))
+                if id(value) in keep and known is not None and known.source is value and known.good():
+                    made = known.copy
+                elif value.is_floating_point() or value.is_complex() or (where == "cpu" and value.device.type != where):
+                    made = _wide(value, torch.device("cpu") if where == "cpu" else value.device)
+                else:
+                    continue  # deep copies share what the originals share
+                memo[id(value)] = made
+                if id(value) in keep:
+                    kept[id(value), where] = _Kept(value, value.data_ptr(), value._version, made, made._version)
+        self.kept = kept
+        copied = copy.deepcopy(model, memo)
+        for module in copied.modules():
+            for value in [value for table in (module._parameters, module._buffers, module.__dict__) for value in table.values()]:
+                if isinstance(value, torch.Tensor) and type(value) not in _PLAIN and (value.is_floating_point() or value.is_complex()):
+                    value.data = widen(value.data)  # a tensor of a class of its own
+        return copied
+
+
+def _wide(value: torch.Tensor, where: torch.device) -> torch.Tensor:
+    made = widen(value.detach().to(where))
+    return torch.nn.Parameter(made, value.requires_grad) if isinstance(value, torch.nn.Parameter) else made

@@ -1,0 +1,1 @@
+"""What compiled kernels say about themselves, without running them."""

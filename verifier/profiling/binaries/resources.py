@@ -1,0 +1,103 @@
+"""What each kernel of a program takes, without running it: registers, local memory, shared memory, instructions, occupancy.
+
+This is the part of a profile that needs no counters, no GPU and no tools of CUDA: the figures stand in the compiled code (`cubin.py`, `sass.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from verifier.profiling.binaries.cubin import CubinError, kernels, plain_name
+from verifier.profiling.binaries.occupancy import Occupancy, occupancy
+from verifier.profiling.binaries.sass import Mix, mix
+
+__all__ = ["CubinError", "KernelResources", "kernel_resources"]
+
+
+@dataclass(frozen=True)
+class KernelResources:
+    """One kernel for one architecture. Sizes in bytes; counts are of instructions as they stand in the code.
+
+    `local_load_bytes` and `local_store_bytes` are what a thread moves between registers and local memory in one pass over the code: spills, or
+    arrays that are indexed at run time (then `stack` holds them).
+    """
+
+    name: str  # qualified, without parameters
+    symbol: str
+    arch: str  # "sm_90"
+    registers: int
+    stack: int
+    shared: int
+    max_threads: int | None
+    instructions: int
+    local_load_bytes: int
+    local_store_bytes: int
+    widest_global_load: int | None  # of one thread: 4, 8, 16; null where the kernel has none
+    widest_global_store: int | None
+    mix: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def spills(self) -> bool:
+        return self.local_load_bytes + self.local_store_bytes > 0
+
+    @property
+    def tensor_cores(self) -> bool:
+        return self.mix.get("tensor", 0) > 0
+
+    def occupancy(self, threads: int | None = None, dynamic_shared: int = 0) -> Occupancy | None:
+        """In theory, for blocks of `threads` (the launch bound where none are given; null where there is none either)."""
+        threads = threads or self.max_threads
+        return occupancy(int(self.arch[3:]), threads, self.registers, self.shared + dynamic_shared) if threads else None
+
+    def row(self) -> dict[str, int | float | str]:
+        """Flat, for `BuildInfo.resources`; what is not known is left out."""
+        values: dict[str, int | float | str | None] = {
+            "kernel": self.name[:200],
+            "arch": self.arch,
+            "registers": self.registers,
+            "stack_bytes": self.stack,
+            "spill_load_bytes": self.local_load_bytes,
+            "spill_store_bytes": self.local_store_bytes,
+            "shared_bytes": self.shared,
+            "max_threads": self.max_threads,
+            "instructions": self.instructions,
+            "widest_load_bytes": self.widest_global_load,
+            "widest_store_bytes": self.widest_global_store,
+            "tensor_instructions": self.mix.get("tensor", 0),
+        }
+        bound = self.occupancy()
+        if bound is not None:
+            values |= {"occupancy": round(bound.share, 4), "occupancy_limit": bound.by}
+        return {key: value for key, value in values.items() if value is not None}
+
+
+def kernel_resources(binary: bytes | str | Path, arch: str = "") -> list[KernelResources]:
+    """Of every kernel in a shared library, object, fat binary or cubin, in the file's order.
+
+    `arch` ("sm_90") keeps those that were compiled for it, where there are any. A file without GPU code gives an empty list; one whose code
+    cannot be read raises `CubinError`, and a path that cannot be read `OSError`. Pure: nothing is executed, nothing is written.
+    """
+    data = binary if isinstance(binary, bytes) else Path(binary).read_bytes()
+    found = []
+    for kernel in kernels(data):
+        counted: Mix = mix(kernel.code, kernel.arch)
+        found.append(
+            KernelResources(
+                name=plain_name(kernel.symbol),
+                symbol=kernel.symbol,
+                arch=f"sm_{kernel.arch}",
+                registers=kernel.registers,
+                stack=kernel.stack,
+                shared=kernel.shared,
+                max_threads=kernel.max_threads,
+                instructions=counted.instructions,
+                local_load_bytes=counted.bytes.get("local_load", 0),
+                local_store_bytes=counted.bytes.get("local_store", 0),
+                widest_global_load=counted.widest.get("global_load"),
+                widest_global_store=counted.widest.get("global_store"),
+                mix=counted.counts,
+            )
+        )
+    fitting = [kernel for kernel in found if kernel.arch == arch]
+    return fitting or found

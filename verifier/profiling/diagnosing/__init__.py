@@ -1,0 +1,1 @@
+"""What holds a program back, by fixed rules."""

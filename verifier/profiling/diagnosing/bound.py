@@ -1,0 +1,27 @@
+"""What holds one kernel back, by its two speeds of light; a coarse word for a table. The diagnosis of a program is `diagnosis.py`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from verifier.jobs import KernelProfile
+from verifier.profiling.nsight import counters
+
+Bound = Literal["memory", "compute", "occupancy", "latency", ""]
+MEMORY_SHARE = "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"
+BUSY = 60.0  # per cent of a peak, from which on it sets the pace: Nsight Compute's own rule "SpeedOfLight"
+FEW_WARPS = 25.0  # per cent of the warps that fit, active on average
+FEW_BLOCKS = 1.0  # waves
+
+
+def bound(kernel: KernelProfile) -> Bound:
+    """ "" where it was not counted."""
+    compute, memory = counters.read(kernel, counters.SM_SHARE), counters.read(kernel, MEMORY_SHARE)
+    if compute is None or memory is None:
+        return ""
+    if max(compute, memory) >= BUSY:
+        return "memory" if memory >= compute else "compute"
+    active, waves = counters.read(kernel, counters.OCCUPANCY), counters.read(kernel, counters.WAVES)
+    if (active is not None and active < FEW_WARPS) or (waves is not None and waves < FEW_BLOCKS):
+        return "occupancy"
+    return "latency"

@@ -1,0 +1,252 @@
+"""What holds a program back, by fixed rules: its class, the faults that can be named, each with the time it costs and the figures that prove it.
+
+Raw counters make agents worse (KernelPro: 1.77x raw, 4.00x digested), so nobody sees more than this. It works in grades: with hardware counters
+(`counters`), with a timeline alone (`timeline`), and from compiled code and the roofline (`static`); the diagnosis says which it had.
+
+Thresholds of the class are those of a roofline: a resource that is used at half its ceiling or more sets the pace; where none is, latency,
+launches or a lack of parallel work does. Thresholds of the faults stand beside the rules (`host_faults.py`, `kernel_faults.py`).
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel
+
+from verifier.jobs import KernelProfile, Profile
+from verifier.profiling.diagnosing.bound import MEMORY_SHARE
+from verifier.profiling.diagnosing.cause import Cause, Ceilings, Evidence
+from verifier.profiling.diagnosing.host_faults import host_faults
+from verifier.profiling.diagnosing.kernel_faults import kernel_faults
+from verifier.profiling.diagnosing.task_facts import TaskFacts
+from verifier.profiling.nsight import counters
+from verifier.report import Report
+
+Bottleneck = Literal["memory", "compute", "latency", "launch", "occupancy", "defect", "none"]
+Grade = Literal["counters", "timeline", "static"]
+
+FLOOR_REACHED = 0.95  # of the floor: what is left is within the noise of the ceilings
+SETS_THE_PACE = 0.5  # share of a ceiling
+LAUNCH_SHARE = 0.3  # of the program's time
+BUSY_ENOUGH = 0.8
+WAITING = 0.5  # of the wall time in which a GPU worked: below it, the host's launches set the pace
+FLOOR_BEATEN = 0.9  # a program clearly below the floor shows that its data stayed in a cache: then the floor is none
+TENSORS_USED = 5.0  # per cent of their peak: less is what any kernel shows
+WORTH = 0.1  # of the program's time: a fault that costs less does not decide the class
+SHOWN_FAULTS = 4
+
+
+class Diagnosis(BaseModel):
+    bottleneck: Bottleneck
+    headroom: float | None = None  # time over floor; null where there is no floor
+    evidence: list[Evidence] = []
+    text: str = ""
+    grade: Grade = "static"
+    faults: list[Cause] = []  # those that cost most first
+    methods: list[str] = []  # of the catalogue, in order; filled in by who knows the catalogue
+
+
+# The class that a fault makes a program's, where it costs most.
+FAULT_CLASS: dict[str, Bottleneck] = {
+    **dict.fromkeys(("uncoalesced-access", "bank-conflicts", "register-spills", "no-data-reuse"), "memory"),
+    **dict.fromkeys(("split-fusion", "cache-thrashing", "needless-fill", "needless-copy"), "memory"),
+    **dict.fromkeys(("redundant-arithmetic", "slow-functions", "integer-overhead", "fp64-arithmetic"), "compute"),
+    **dict.fromkeys(("no-tensor-cores", "warp-divergence"), "compute"),
+    **dict.fromkeys(("scalar-access", "barrier-stalls", "atomic-contention", "serial-section", "host-copies", "cold-allocation"), "latency"),
+    **dict.fromkeys(("low-occupancy", "few-blocks", "load-imbalance", "serialised-streams"), "occupancy"),
+    **dict.fromkeys(("tiny-launches", "needless-sync"), "launch"),
+}
+
+
+def diagnose(
+    report: Report,
+    profile: Profile | None,
+    ceilings: Ceilings,
+    *,
+    bytes_min: int | None,
+    flops: int | None,
+    floor_ms: float | None,
+    facts: TaskFacts | None = None,
+) -> Diagnosis:
+    """Diagnosis of one verified program. `bytes_min` and `flops` are those of the task, for one call."""
+    if report.status != "passed" or report.timing is None:
+        return defect(report)
+    time_us = report.timing.program_ms * 1e3
+    floor_ms = report.floor_ms or floor_ms
+    headroom = report.timing.program_ms / floor_ms if floor_ms else None
+    beaten = headroom is not None and headroom < FLOOR_BEATEN
+    memory = bytes_min / (ceilings.bandwidth_gbs * 1e3 * time_us) if bytes_min else 0.0
+    compute = flops / (ceilings.gflops * 1e3 * time_us) if flops else 0.0
+    top = max(profile.kernels, key=lambda k: k.share, default=None) if profile else None
+    launches = profile.launches_per_iteration if profile else None
+    facts = (facts or TaskFacts()).model_copy(update={"bytes_min": bytes_min, "flops": flops})
+    faults = find_faults(report, profile, ceilings, facts, time_us) if ceilings.kind == "cuda" and profile is not None else []
+    units = units_busy(profile)
+    bottleneck = _classify(time_us, memory, compute, launches, profile, top, ceilings, None if beaten else headroom)
+    worst = faults[0] if faults and faults[0].lost_us >= WORTH * time_us and bottleneck != "none" else None
+    if worst is not None:
+        bottleneck = FAULT_CLASS[worst.name]
+    evidence = [_time(report, time_us)]
+    if headroom is not None:
+        evidence.append(_floor(floor_ms, headroom))
+    if worst is not None:
+        evidence += worst.evidence[:3]
+    if bottleneck in ("memory", "none", "latency", "occupancy") and bytes_min and len(evidence) < 5:
+        value = round(100 * memory, 1)
+        means = f"{_bytes(bytes_min)} at least must move in a call; the device can carry {ceilings.bandwidth_gbs:.0f} GB/s"
+        evidence.append(Evidence(figure="bandwidth used", value=value, unit="%", means=means))
+    if bottleneck in ("compute", "latency") and flops and len(evidence) < 5:
+        means = f"{flops / 1e9:.3g} GFLOP a call; the device can do {ceilings.gflops:.0f} GFLOP/s in fp32"
+        evidence.append(Evidence(figure="arithmetic used", value=round(100 * compute, 1), unit="%", means=means))
+    if bottleneck in ("launch", "latency") and launches is not None and len(evidence) < 5:
+        means = f"about {ceilings.launch_us:g} us each: {100 * launches * ceilings.launch_us / time_us:.0f} % of the time"
+        evidence.append(Evidence(figure="launches a call", value=round(launches, 1), means=means))
+    if profile is not None and profile.device_busy is not None and bottleneck in ("launch", "latency") and len(evidence) < 5:
+        means = "share of the wall time in which the device worked"
+        evidence.append(Evidence(figure="device busy", value=round(100 * profile.device_busy, 1), unit="%", means=means))
+    if top is not None and len(evidence) < 5:
+        means = "the longest of the program's own kernels" if top.own else "the longest, from the library"
+        evidence.append(Evidence(figure=f"share of {top.name[:80]}", value=round(100 * top.share, 1), unit="%", means=means))
+    text = _sentence(bottleneck, headroom, memory, compute, units, profile)
+    if worst is not None:
+        text = f"{worst.says} It costs about {100 * worst.lost_us / time_us:.0f} % of the call. {text}"
+    return Diagnosis(bottleneck=bottleneck, headroom=headroom, evidence=evidence, text=text, grade=_grade(profile), faults=faults[:SHOWN_FAULTS])
+
+
+def find_faults(report: Report, profile: Profile, ceilings: Ceilings, facts: TaskFacts, time_us: float) -> list[Cause]:
+    """Named faults of a program on a GPU, those that cost most first."""
+    found = [*host_faults(report, profile, ceilings, facts, time_us), *kernel_faults(report, profile, ceilings, facts)]
+    return sorted(found, key=lambda cause: -cause.lost_us)
+
+
+def _grade(profile: Profile | None) -> Grade:
+    if profile is None:
+        return "static"
+    return "counters" if any(kernel.metrics for kernel in profile.kernels) else "timeline"
+
+
+def defect(report: Report) -> Diagnosis:
+    """What is wrong with a program that did not pass."""
+    evidence = [Evidence(figure="status", value=report.status, means=report.message[:1000])]
+    for stage in report.stages:
+        if stage.status == "failed":
+            evidence.append(Evidence(figure=f"stage {stage.name}", value="failed", means=stage.detail[:500]))
+    trial = next((t for t in report.trials if not t.ok), None)
+    if trial is not None:
+        if trial.error is not None and trial.bound is not None:
+            means = f"bound {trial.bound:.3g}, {trial.norm}; {trial.output}"
+            evidence.append(Evidence(figure=f"error in {trial.name}", value=trial.error, means=means))
+        else:
+            evidence.append(Evidence(figure=f"trial {trial.name}", value="failed", means=trial.detail[:500]))
+    for problem in report.problems[:2]:
+        evidence.append(Evidence(figure="problem", value=f"line {problem.line}" if problem.line else "program", means=problem.message[:500]))
+    text = {
+        "build_failed": "The program does not compile",
+        "wrong_result": "The program computes something else than the model",
+        "crashed": "The program crashed",
+        "timed_out": "The program did not end in time",
+        "rejected": "The program was refused",
+        "inconclusive": "The measurement says nothing: its interval is too wide, or its clocks disagree",
+    }.get(report.status, "The program could not be measured")
+    return Diagnosis(bottleneck="defect", evidence=evidence[:4], text=f"{text}. {report.message[:1000]}".strip())
+
+
+def _classify(
+    time_us: float,
+    memory: float,
+    compute: float,
+    launches: float | None,
+    profile: Profile | None,
+    top: KernelProfile | None,
+    ceilings: Ceilings,
+    headroom: float | None,
+) -> Bottleneck:
+    if headroom is not None and headroom <= 1 / FLOOR_REACHED:
+        return "none"
+    busy = profile.device_busy if profile else None
+    idle = busy is None or busy < BUSY_ENOUGH
+    if launches is not None and launches >= 4 and idle and launches * ceilings.launch_us / time_us >= LAUNCH_SHARE:
+        return "launch"
+    if ceilings.kind == "cuda" and launches is not None and launches >= 2 and busy is not None and busy < WAITING:
+        return "launch"  # the device waits for the host between launches
+    if max(memory, compute) >= SETS_THE_PACE:
+        return "memory" if memory >= compute else "compute"
+    if ceilings.kind == "cuda":
+        if top is not None and top.share >= SETS_THE_PACE and _threads(top) and _threads(top) < ceilings.workers * 1024:
+            return "occupancy"
+        if busy is not None and busy < 0.6:
+            return "latency"
+    if max(memory, compute) >= SETS_THE_PACE / 2:
+        return "memory" if memory >= compute else "compute"
+    units = units_busy(profile)
+    if units is not None and max(units) >= SETS_THE_PACE:  # busy with more than the task needs
+        return "compute" if units[0] >= units[1] else "memory"
+    return "latency"
+
+
+def units_busy(profile: Profile | None) -> tuple[float, float] | None:
+    """How busy multiprocessors and memory were in a call, by Nsight Compute: the kernels' shares of their peaks by their time. Null without counters,
+    or where those are of less than half of the time."""
+    if profile is None:
+        return None
+    found = [(kernel.share, counters.read(kernel, counters.SM_SHARE), counters.read(kernel, MEMORY_SHARE)) for kernel in profile.kernels]
+    known = [(share, sm / 100, memory / 100) for share, sm, memory in found if sm is not None and memory is not None]
+    if sum(share for share, _, _ in known) < 0.5:
+        return None
+    busy = 1.0 if profile.device_busy is None else profile.device_busy
+    return busy * sum(share * sm for share, sm, _ in known), busy * sum(share * memory for share, _, memory in known)
+
+
+def _threads(kernel: KernelProfile) -> int:
+    if kernel.grid is None or kernel.block is None:
+        return 0
+    blocks = kernel.grid[0] * kernel.grid[1] * kernel.grid[2]
+    return blocks * kernel.block[0] * kernel.block[1] * kernel.block[2]
+
+
+def _time(report: Report, time_us: float) -> Evidence:
+    eager = report.against("eager")
+    means = f"eager takes {eager.baseline_ms * 1e3:.1f} us" if eager else ""
+    return Evidence(figure="time a call", value=round(time_us, 2), unit="us", means=means)
+
+
+def _floor(floor_ms: float, headroom: float) -> Evidence:
+    if headroom < FLOOR_BEATEN:
+        means = f"the floor by memory bandwidth is {floor_ms * 1e3:.1f} us: the data must stay in a cache, so the floor says nothing here"
+        return Evidence(figure="time over floor", value=round(headroom, 3), unit="x", means=means)
+    means = f"the floor is {floor_ms * 1e3:.1f} us: {100 / headroom:.0f} % of it is reached"
+    return Evidence(figure="time over floor", value=round(headroom, 3), unit="x", means=means)
+
+
+def _on_tensor_cores(profile: Profile | None) -> bool:
+    return any((counters.read(kernel, counters.TENSOR_SHARE) or 0.0) >= TENSORS_USED for kernel in (profile.kernels if profile else []))
+
+
+def _sentence(
+    bottleneck: str, headroom: float | None, memory: float, compute: float, units: tuple[float, float] | None, profile: Profile | None
+) -> str:
+    left = f"; {headroom:.2f}x above the floor" if headroom is not None and headroom >= FLOOR_BEATEN else ""
+    arithmetic, own = f"{100 * compute:.0f} %", f"{100 * compute:.0f} % of the fp32 arithmetic"
+    if compute > 1:
+        where = "on tensor cores" if _on_tensor_cores(profile) else "less of it than the task's operators count"
+        arithmetic, own = where, f"{where}, {compute:.2f} times what the fp32 units can do"
+    least = f"{100 * memory:.0f} % of the bandwidth with the least traffic possible"
+    if units is not None and units[0] >= SETS_THE_PACE > 2 * max(memory, compute):
+        own = f"the multiprocessors are {100 * units[0]:.0f} % busy, the task's own arithmetic would take {100 * compute:.0f} %"
+    if units is not None and units[1] >= SETS_THE_PACE > 2 * max(memory, compute):
+        least = f"the memory path is {100 * units[1]:.0f} % busy, the least traffic possible would take {100 * memory:.0f} %"
+    return {
+        "none": f"At the floor{left}: nothing worth having is left.",
+        "memory": f"Memory bound: {least}{left}.",
+        "compute": f"Compute bound: {own}{left}.",
+        "launch": f"Launch bound: the device waits for the host's launches{left}.",
+        "occupancy": f"Too little work in flight: the longest kernel does not fill the device{left}.",
+        "latency": f"Latency bound: neither memory ({100 * memory:.0f} %) nor arithmetic ({arithmetic}) is at its ceiling{left}.",
+    }[bottleneck]
+
+
+def _bytes(count: int) -> str:
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= size:
+            return f"{count / size:.3g} {unit}"
+    return f"{count} bytes"

@@ -1,0 +1,157 @@
+"""Faults of a program's host side and of how it uses the device as a whole, from a timeline: no counter is needed.
+
+What a wait costs: the device runs dry, the host wakes up, launches again, and the launch arrives: 10 to 20 us on H200 hosts (measured by the
+empty round trip of the timing shim, 29 to 35 us with two processes; `verification.md`).
+"""
+
+from __future__ import annotations
+
+from verifier.jobs import HostCalls, KernelProfile, Profile
+from verifier.profiling.diagnosing.cause import Cause, Ceilings, Evidence
+from verifier.profiling.diagnosing.task_facts import TaskFacts
+from verifier.report import Report
+
+HOST_FLOOR_US = 15.0  # of a call: Python, one launch, the final wait; nothing wins it back
+HOST_MOST_US = 100.0  # of the time before the device begins that is Python; beyond, something else is in it
+RAMP_US = 1.5  # in which a kernel starts and drains: a kernel that does nothing takes about as long
+WAIT_COSTS_US = 20.0
+LEAST = 0.05  # of the call: what costs less is not named
+MANY_LAUNCHES = 8
+SHORT_US = 25.0  # a kernel that is launched again and again
+LARGE_COPY = 1 << 16  # bytes: a smaller one is a value on its way through the host
+ROOM = 1.2  # of the device's multiprocessors that kernels may ask for together and still run side by side
+FILLED = "blocks of the grid over multiprocessors"
+_COPIES = ("direct_copy_kernel", "CatArrayBatchedCopy", "copy_device_to_device", "copy_kernel", "contiguous_copy", "transpose_readWrite")
+_FILLS = ("FillFunctor", "fill_kernel", "zero_kernel")
+
+
+def host_faults(report: Report, profile: Profile, ceilings: Ceilings, facts: TaskFacts, time_us: float) -> list[Cause]:
+    host = profile.host or _from_digest(profile)
+    launches = profile.launches_per_iteration or 0.0
+    floor_us = max(HOST_FLOOR_US, min(host.begin_us, HOST_MOST_US))
+    idle_us = max(time_us - host.device_us - floor_us, 0.0)
+    found = [
+        _allocation(host),
+        _host_copies(host),
+        _waits(host, idle_us, launches),
+        _tiny_launches(profile, host, ceilings, launches, time_us - floor_us),
+        _serialised(profile, host, ceilings, facts, launches),
+        _moved(profile, host, fills=True),
+        _moved(profile, host, fills=False),
+    ]
+    return [cause for cause in found if cause is not None and cause.lost_us >= LEAST * time_us]
+
+
+def _from_digest(profile: Profile) -> HostCalls:
+    """For timelines without calls of the CUDA interface."""
+    busy = (profile.device_busy or 0.0) * profile.wall_us_per_iteration
+    return HostCalls(device_us=busy, kernel_us=sum(kernel.total_us for kernel in profile.kernels) / max(profile.iterations, 1), streams=1)
+
+
+def _allocation(host: HostCalls) -> Cause | None:
+    if host.allocations < 1:
+        return None
+    evidence = [
+        Evidence(figure="driver allocations a call", value=round(host.allocations, 1), means="cudaMalloc, cudaFree and their like"),
+        Evidence(figure="time in them", value=round(host.allocation_us, 1), unit="us", means="cudaFree waits for the whole device"),
+    ]
+    says = "Memory is allocated or freed by the driver in every call."
+    return Cause(name="cold-allocation", lost_us=host.allocation_us, evidence=evidence, says=says)
+
+
+def _host_copies(host: HostCalls) -> Cause | None:
+    moved = {name: copy for name, copy in host.copies.items() if name in ("HtoD", "DtoH") and copy.bytes >= LARGE_COPY}
+    if not moved:
+        return None
+    evidence = [
+        Evidence(figure=f"{name} a call", value=round(copy.bytes / 1e6, 2), unit="MB", means=f"{copy.count:.0f} copies, {copy.us:.0f} us on the bus")
+        for name, copy in moved.items()
+    ]
+    says = "Data travel between host and device in every call."
+    return Cause(name="host-copies", lost_us=sum(copy.us for copy in moved.values()) + host.waits * WAIT_COSTS_US, evidence=evidence, says=says)
+
+
+def _waits(host: HostCalls, idle_us: float, launches: float) -> Cause | None:
+    if host.waits < 1 or launches < 2:
+        return None
+    evidence = [
+        Evidence(figure="waits for the device a call", value=round(host.waits, 1), means="beside the one that ends the call"),
+        Evidence(figure="device idle", value=round(idle_us, 1), unit="us", means="of a call, beyond what any call needs"),
+    ]
+    values = host.copies.get("DtoH")
+    if values is not None and values.count >= 1:
+        size = f"{values.bytes / values.count:.0f} bytes each"
+        evidence.append(Evidence(figure="values read back a call", value=round(values.count, 1), means=size))
+    says = "The host waits for the device in the middle of a call."
+    return Cause(name="needless-sync", lost_us=min(idle_us, host.waits * WAIT_COSTS_US), evidence=evidence, says=says)
+
+
+def _tiny_launches(profile: Profile, host: HostCalls, ceilings: Ceilings, launches: float, above_us: float) -> Cause | None:
+    """Many short launches: of one kernel again and again with little work each, and not because the host waits in between."""
+    if launches < MANY_LAUNCHES or host.waits * 4 >= launches:
+        return None
+    again = [k for k in profile.kernels if k.calls / profile.iterations >= MANY_LAUNCHES / 2 and k.mean_us <= SHORT_US]
+    count = sum(k.calls for k in again) / profile.iterations
+    if count < launches / 2:
+        return None
+    # Together they would take the part of the device's time that they fill, and would start and drain once.
+    merged = sum(k.calls / profile.iterations * max(k.mean_us - RAMP_US, k.mean_us / 4) * min(1.0, _fill(k, ceilings)) for k in again)
+    rest = sum(k.total_us for k in profile.kernels if k not in again) / profile.iterations
+    evidence = [
+        Evidence(figure="launches a call", value=round(launches, 1), means=f"{count:.0f} of kernels that are launched again and again"),
+        Evidence(figure="mean kernel", value=round(sum(k.total_us for k in again) / max(count * profile.iterations, 1), 2), unit="us"),
+        *_filled(again, ceilings),
+    ]
+    says = "The work is cut into many tiny launches."
+    return Cause(name="tiny-launches", lost_us=max(above_us - merged - rest, 0.0), evidence=evidence, says=says)
+
+
+def _serialised(profile: Profile, host: HostCalls, ceilings: Ceilings, facts: TaskFacts, launches: float) -> Cause | None:
+    """Kernels that leave most of the device free run one after another, though the task has branches that do not depend on each other."""
+    if facts.branches < 2 or launches < 2 or launches > 4 * facts.branches or host.streams != 1:
+        return None
+    small = [k for k in profile.kernels if _fill(k, ceilings) < 0.5 and k.total_us / profile.iterations >= LEAST * host.device_us]
+    runs = [(k.mean_us, _fill(k, ceilings)) for k in small for _ in range(round(k.calls / profile.iterations))]
+    if len(runs) < 2:
+        return None
+    together = min(len(runs), facts.branches)
+    longest, whole = max(us for us, _ in runs), sum(us for us, _ in runs)
+    side_by_side = max(longest, whole / together, sum(us * fill for us, fill in runs) / ROOM)
+    evidence = [
+        Evidence(figure="independent branches", value=facts.branches, means="of the task's graph"),
+        Evidence(figure="streams used", value=host.streams, means=f"for {len(runs)} kernels that take {whole:.0f} us one after another"),
+        Evidence(figure="device filled by one", value=round(100 * max(fill for _, fill in runs), 1), unit="%", means=FILLED),
+    ]
+    says = "Independent branches run one after another, and each fills only a part of the device."
+    return Cause(name="serialised-streams", lost_us=whole - side_by_side, evidence=evidence, says=says)
+
+
+def _moved(profile: Profile, host: HostCalls, fills: bool) -> Cause | None:
+    """Whole tensors filled or copied beside the program's own kernels."""
+    marks = _FILLS if fills else _COPIES
+    kernels = [k for k in profile.kernels if not k.own and any(mark in k.name for mark in marks)]
+    by_driver = host.fills if fills else host.copies.get("DtoD")
+    us = sum(k.total_us for k in kernels) / profile.iterations + (by_driver.us if by_driver else 0.0)
+    count = sum(k.calls for k in kernels) / profile.iterations + (by_driver.count if by_driver else 0.0)
+    if not count:
+        return None
+    what = "fills" if fills else "copies"
+    evidence = [
+        Evidence(figure=f"{what} a call", value=round(count, 1), means="whole tensors, beside the program's own kernels"),
+        Evidence(figure=f"time in {what}", value=round(us, 1), unit="us", means=f"of {host.device_us:.0f} us on the device"),
+    ]
+    says = "Memory is filled that the program writes anyway." if fills else "Tensors are copied into another place or order between kernels."
+    return Cause(name="needless-fill" if fills else "needless-copy", lost_us=us, evidence=evidence, says=says)
+
+
+def _filled(kernels: list[KernelProfile], ceilings: Ceilings) -> list[Evidence]:
+    """Of the one that fills most; nothing where no grid is known."""
+    known = [_fill(kernel, ceilings) for kernel in kernels if kernel.grid is not None]
+    return [Evidence(figure="device filled by one", value=round(100 * max(known), 1), unit="%", means=FILLED)] if known else []
+
+
+def _fill(kernel: KernelProfile, ceilings: Ceilings) -> float:
+    """Blocks over multiprocessors: below 1 some stand idle."""
+    if kernel.grid is None:
+        return 1.0
+    return kernel.grid[0] * kernel.grid[1] * kernel.grid[2] / ceilings.workers

@@ -1,0 +1,396 @@
+"""Faults within kernels: from Nsight Compute's counters where they were taken, else from launch shapes, compiled code and the roofline.
+
+Where thresholds come from:
+- a coalesced warp's load of 4 bytes a lane touches 4 sectors of 32 bytes, of 16 bytes 16; each with every byte used (CUDA C++ Best Practices
+  Guide, 10.2.1). More sectors than 8 a request with half of their bytes unused is strided access whatever the width.
+- a resource at 60 % of its peak or more is what Nsight Compute calls well used (its speed-of-light rule); below, latency is the suspect.
+- occupancy of a quarter to a half hides memory latency in streaming kernels (Little's law: 4 TB/s times 0.7 us are 2.8 MB in flight, 10 bytes for
+  each of an H200's 270,000 threads). Below, the kernel waits.
+- what is used most sets the pace. A kernel whose issue slots are busier than its memory path gains nothing from fewer sectors, and a kernel that is
+  launched again and again for a few microseconds spends them on starting and draining, whatever its shape.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from verifier.jobs import KernelProfile, Profile
+from verifier.profiling.diagnosing.arithmetic_faults import arithmetic_fault, double_precision
+from verifier.profiling.diagnosing.cause import Cause, Ceilings, Evidence
+from verifier.profiling.diagnosing.task_facts import TaskFacts
+from verifier.profiling.nsight import counters
+from verifier.profiling.nsight.counters import read, total
+from verifier.report import Report
+
+LOOKED_AT = 0.1  # share of the device's time: shorter kernels are left alone
+WELL_USED = 0.6
+STREAMING = 0.75  # of the bandwidth: a kernel that reaches it has no fault in how it reads
+STRIDED_SECTORS, STRIDED_BYTES = 8.0, 16.0  # sectors a request, used bytes a sector
+MEMORY_WAITS = 0.4  # share of a warp's time in which it waits for memory
+CONFLICTS, CONFLICT_TIME = 0.3, 0.15  # share of wavefronts, share of the kernel's cycles
+LOCAL_SHARE = 0.2  # of a kernel's sectors in the L1 cache
+LOAD_SHARE, REUSE = 0.12, 8.0  # loads among instructions; bytes asked for over bytes there are
+NARROW = 2.0  # bytes a thread and load
+DENSE = 24.0  # used bytes of a sector: lanes read neighbours; of a broadcast, 4 are used
+ISSUING = 0.5  # share of issue slots: instructions, not loads, set the pace
+LOW_OCCUPANCY, VERY_LOW_OCCUPANCY = 0.5, 0.3
+IMBALANCE = 0.7  # mean over longest of the multiprocessors' active cycles
+BARRIER = 0.25  # share of a warp's time; block-wide sums of streaming kernels stay below 0.2
+ATOMICS = 0.2  # atomic requests over load requests
+DIVERGENT, SERIAL = 22.0, 18.0  # active threads of 32
+FINISHED_EARLY = 0.6  # measured over possible occupancy, where most of a block's warps are done
+EXCESS_TRAFFIC = 1.4  # times the bytes that have to move
+BUSY_MEMORY = 0.35
+REPEATED, BRIEF_US = 4, 10.0  # launches in a call, mean time of one: its shape decides nothing
+
+
+@dataclass(frozen=True)
+class View:
+    """One kernel over one call."""
+
+    kernel: KernelProfile
+    us: float
+    launches: float
+    ceilings: Ceilings
+    facts: TaskFacts
+
+    def get(self, name: str, default: float = 0.0) -> float:
+        value = read(self.kernel, name)
+        return default if value is None else value
+
+    def sum(self, names: dict[str, str], *which: str) -> float:
+        return total(self.kernel, names, *which) or 0.0
+
+    @property
+    def counted(self) -> bool:
+        return bool(self.kernel.metrics)
+
+    @property
+    def blocks(self) -> int:
+        grid = self.kernel.grid
+        return grid[0] * grid[1] * grid[2] if grid else int(self.get(counters.GRID))
+
+    @property
+    def threads(self) -> int:
+        block = self.kernel.block
+        return block[0] * block[1] * block[2] if block else int(self.get(counters.BLOCK))
+
+    @property
+    def dram_bytes(self) -> float:
+        """Of all its launches in a call."""
+        return (self.get(counters.DRAM_READ) + self.get(counters.DRAM_WRITE)) * self.launches
+
+    @property
+    def dram_share(self) -> float:
+        """Of the bandwidth ceiling, while it ran under the profiler."""
+        ns = self.get(counters.TIME)
+        return (self.get(counters.DRAM_READ) + self.get(counters.DRAM_WRITE)) / ns / self.ceilings.bandwidth_gbs if ns else 0.0
+
+    @property
+    def issue_share(self) -> float:
+        return self.get(counters.ISSUE_SHARE) / 100
+
+    @property
+    def memory_share(self) -> float:
+        """Of the best used part of the memory path, from the L1 cache on."""
+        return max(self.get(name) for name in (counters.L1_SHARE, counters.L2_SHARE, counters.LSU_WAVEFRONTS)) / 100
+
+    @property
+    def memory_waits(self) -> float:
+        """Share of a warp's time in which it waits for what it loaded, or to be let load and store."""
+        stalls = counters.stall_shares(self.kernel)
+        return sum(stalls.get(name, 0.0) for name in ("long_scoreboard", "lg_throttle", "drain"))
+
+    @property
+    def tensor_share(self) -> float:
+        return self.get(counters.TENSOR_SHARE) / 100
+
+    @property
+    def balance(self) -> float:
+        """Active cycles of a multiprocessor, mean over longest."""
+        longest = self.get(counters.SM_CYCLES["max"])
+        return self.get(counters.SM_CYCLES["avg"]) / longest if longest else 1.0
+
+    @property
+    def brief(self) -> bool:
+        return self.launches > REPEATED and self.kernel.mean_us < BRIEF_US
+
+    @property
+    def cycles(self) -> float:
+        return self.get(counters.SM_CYCLES_ELAPSED) or self.get(counters.SM_CYCLES["max"])
+
+    @property
+    def requested_bytes(self) -> float:
+        """What its loads ask for in a call: at least 4 bytes a lane, or what the sectors show."""
+        requests, sectors = self.get(counters.GLOBAL_REQUESTS["ld"]), self.get(counters.GLOBAL_SECTORS["ld"])
+        return max(requests * 128, sectors * self.get(counters.BYTES_PER_SECTOR["ld"])) * self.launches
+
+    def cause(self, name: str, share: float, says: str, *figures: tuple[str, float, str, str]) -> Cause:
+        evidence = [Evidence(figure=figure, value=round(value, 3), unit=unit, means=means) for figure, value, unit, means in figures]
+        return Cause(name=name, lost_us=self.us * max(min(share, 1.0), 0.0), kernel=self.kernel.name[:200], evidence=evidence, says=says)
+
+
+def kernel_faults(report: Report, profile: Profile, ceilings: Ceilings, facts: TaskFacts) -> list[Cause]:
+    whole = sum(kernel.total_us for kernel in profile.kernels) or 1.0
+    views = [
+        View(kernel, kernel.total_us / profile.iterations, kernel.calls / profile.iterations, ceilings, facts)
+        for kernel in profile.kernels
+        if kernel.total_us >= LOOKED_AT * whole
+    ]
+    found: list[Cause] = []
+    for view in views:
+        if not view.kernel.own:
+            continue
+        shape = [fault for fault in (_serial(view), _few_blocks(view), _imbalance(view), _occupancy(view)) if fault is not None and not view.brief]
+        if not view.counted:
+            found += shape + [fault for fault in (_static_spills(view), _static_narrow(view)) if fault is not None]
+            continue
+        access = (
+            _uncoalesced(view),
+            _conflicts(view),
+            _spills(view),
+            _no_reuse(view),
+            _narrow(view),
+            _atomics(view),
+            _barriers(view),
+            _divergence(view),
+        )
+        mine = shape + [fault for fault in access if fault is not None]
+        # Costly functions branch by range: what their lanes lose goes with them, so divergence does not speak against the functions.
+        held = max((fault.lost_us for fault in mine if fault.name != "warp-divergence"), default=0.0)
+        excess = double_precision(view) or (arithmetic_fault(view, report.precision) if held < 0.3 * view.us else None)
+        found += [*mine, excess] if excess is not None else mine
+    traffic = _traffic(views, profile, facts)
+    return found + ([traffic] if traffic is not None else [])
+
+
+# How the work is spread
+
+
+def _serial(view: View) -> Cause | None:
+    """One thread works where a warp or a block could. A report without a profile knows no grid (none is 0)."""
+    if 0 < view.blocks * view.threads <= 32:
+        figures = ("threads in the grid", float(view.blocks * view.threads), "", "of one warp at most")
+        return view.cause("serial-section", 1 - 1 / view.ceilings.workers, "A kernel runs in a single thread or warp.", figures)
+    active = view.get(counters.ACTIVE_THREADS, 32.0)
+    measured, possible = view.kernel.occupancy, view.kernel.occupancy_possible
+    filled = view.blocks * view.threads >= view.ceilings.workers * 2048 * possible if possible else False  # else few warps are there from the start
+    if active > SERIAL or measured is None or not possible or not filled or measured / possible > FINISHED_EARLY:
+        return None
+    return view.cause(
+        "serial-section",
+        (1 - active / 32) * (1 - measured / possible) ** 0.5,
+        "Most of the time single threads work while the rest of their blocks has finished.",
+        ("active threads a warp", active, "", "of 32"),
+        ("occupancy", 100 * measured, "%", f"of {100 * possible:.0f} % that could be resident"),
+    )
+
+
+def _few_blocks(view: View) -> Cause | None:
+    sms = view.ceilings.workers
+    if view.blocks * view.threads <= 32 or view.blocks >= 0.75 * sms or view.launches > 4:
+        return None
+    says = "The grid has fewer blocks than the device has multiprocessors."
+    return view.cause("few-blocks", 1 - view.blocks / sms, says, ("blocks", float(view.blocks), "", f"for {sms} multiprocessors"))
+
+
+def _imbalance(view: View) -> Cause | None:
+    if view.blocks < 0.75 * view.ceilings.workers or view.balance > IMBALANCE:
+        return None
+    says = "Some multiprocessors work long after the others have finished."
+    return view.cause("load-imbalance", 1 - view.balance, says, ("active cycles, mean over longest", 100 * view.balance, "%", "multiprocessors"))
+
+
+def _occupancy(view: View) -> Cause | None:
+    possible, measured = view.kernel.occupancy_possible, view.kernel.occupancy
+    if possible is None or view.blocks < 0.75 * view.ceilings.workers:
+        return None
+    resident = view.blocks * view.threads / (view.ceilings.workers * 2048)  # of an evenly filled device
+    low = possible <= LOW_OCCUPANCY if measured is None else (possible <= LOW_OCCUPANCY and measured <= LOW_OCCUPANCY)
+    low = low or (resident <= VERY_LOW_OCCUPANCY and (measured is None or measured <= VERY_LOW_OCCUPANCY))
+    used = max(view.dram_share, view.issue_share, view.tensor_share, view.get(counters.L1_SHARE) / 100 if view.issue_share > 0.3 else 0.0)
+    if not low or used >= STREAMING:
+        return None
+    return view.cause(
+        "low-occupancy",
+        (1 - used / STREAMING) * min(view.balance, 1.0) if view.counted else 0.5,  # multiprocessors that have nothing left to do gain nothing
+        f"Too few warps are resident to hide latency; {view.kernel.occupancy_limit or 'the grid'} limits them.",
+        ("occupancy", 100 * (measured if measured is not None else possible), "%", f"{100 * possible:.0f} % are possible"),
+        ("threads a block", float(view.threads), "", f"{view.blocks} blocks"),
+        ("best used resource", 100 * used, "%", "of its peak"),
+    )
+
+
+# How memory is used
+
+
+def _uncoalesced(view: View) -> Cause | None:
+    wasted = whole = 0.0
+    worst = ("", 0.0, 0.0)
+    for op in ("ld", "st"):
+        sectors, requests = view.get(counters.GLOBAL_SECTORS[op]), view.get(counters.GLOBAL_REQUESTS[op])
+        used = view.get(counters.BYTES_PER_SECTOR[op], 32.0)
+        whole += sectors
+        # 0: all of them are copies to shared memory (cp.async), which this figure does not count
+        if requests and sectors / requests >= STRIDED_SECTORS and 0 < used <= STRIDED_BYTES:
+            wasted += sectors * (1 - used / 32)
+            worst = max(worst, (op, sectors / requests, used), key=lambda item: item[1])
+    if not whole or wasted / whole < 0.25 or view.issue_share > max(view.memory_share, ISSUING):
+        return None
+    if max(view.memory_share, view.memory_waits / MEMORY_WAITS * WELL_USED) < WELL_USED:
+        return None  # scattered, but the memory path carries it, and nobody waits for it
+    what = "load" if worst[0] == "ld" else "store"
+    return view.cause(
+        "uncoalesced-access",
+        wasted / whole,
+        "The lanes of a warp touch memory far apart.",
+        (f"sectors a {what}", worst[1], "", "of 32 bytes; 4 are enough for 32 floats"),
+        ("bytes used of a sector", worst[2], "bytes", "of 32"),
+        ("bandwidth used", 100 * view.dram_share, "%", "DRAM"),
+    )
+
+
+def _conflicts(view: View) -> Cause | None:
+    conflicts, wavefronts = view.sum(counters.BANK_CONFLICTS, "ld", "st"), view.sum(counters.SHARED_WAVEFRONTS, "ld", "st")
+    if not wavefronts or not view.cycles:
+        return None
+    time = conflicts / view.ceilings.workers / view.cycles
+    if conflicts / wavefronts < CONFLICTS or time < CONFLICT_TIME:
+        return None
+    return view.cause(
+        "bank-conflicts",
+        time,
+        "Lanes of a warp meet in the same bank of shared memory.",
+        ("conflicts among wavefronts", 100 * conflicts / wavefronts, "%", "of shared memory"),
+        ("cycles in replays", 100 * min(time, 1.0), "%", "of the kernel's"),
+    )
+
+
+def _spills(view: View) -> Cause | None:
+    local = view.sum(counters.LOCAL_SECTORS)
+    whole = local + view.sum(counters.GLOBAL_SECTORS) + view.sum(counters.SHARED_WAVEFRONTS, "ld", "st")
+    if not local or local / whole < LOCAL_SHARE:
+        return None
+    stack = view.kernel.resources.get("stack_bytes", 0)
+    return view.cause(
+        "register-spills",
+        local / whole,
+        "Values of a thread live in local memory instead of registers.",
+        ("local memory", 100 * local / whole, "%", "of the sectors and wavefronts of the L1 cache"),
+        ("registers a thread", float(view.kernel.registers or 0), "", f"{stack} bytes of stack"),
+    )
+
+
+def _static_spills(view: View) -> Cause | None:
+    spilled = float(view.kernel.resources.get("spill_load_bytes", 0)) + float(view.kernel.resources.get("spill_store_bytes", 0))
+    if spilled < 64:
+        return None
+    says = "Values of a thread live in local memory instead of registers."
+    return view.cause("register-spills", 0.5, says, ("local memory in the code", spilled, "bytes", "a thread and pass over the code"))
+
+
+def _no_reuse(view: View) -> Cause | None:
+    there_are = view.facts.bytes_min or view.dram_bytes
+    instructions, loads = view.get(counters.INSTRUCTIONS), view.get(counters.GLOBAL_REQUESTS["ld"])
+    if not instructions or not there_are or view.dram_share >= WELL_USED:
+        return None
+    reuse = view.requested_bytes / there_are
+    if loads / instructions < LOAD_SHARE or reuse < REUSE:
+        return None
+    return view.cause(
+        "no-data-reuse",
+        (1 - 2 / reuse) * (1 - view.dram_share),
+        "The same data are read from global memory again and again.",
+        ("bytes asked for over bytes there are", reuse, "x", "by loads from global memory"),
+        ("loads among instructions", 100 * loads / instructions, "%", ""),
+        ("bandwidth used", 100 * view.dram_share, "%", "DRAM"),
+    )
+
+
+def _narrow(view: View) -> Cause | None:
+    requests, sectors = view.get(counters.GLOBAL_REQUESTS["ld"]), view.get(counters.GLOBAL_SECTORS["ld"])
+    if not requests or view.dram_share >= STREAMING or view.requested_bytes > 8 * (view.facts.bytes_min or view.dram_bytes or 1):
+        return None
+    used = view.get(counters.BYTES_PER_SECTOR["ld"], 32.0)
+    lane = sectors / requests * used / 32
+    if lane > NARROW or lane <= 0 or sectors / requests > 4 or used < DENSE or view.issue_share >= ISSUING:
+        return None
+    return view.cause(
+        "scalar-access",
+        1 - view.dram_share / STREAMING,
+        "Each thread loads a byte or two at a time.",
+        ("bytes a lane and load", lane, "bytes", "16 are possible"),
+        ("bandwidth used", 100 * view.dram_share, "%", "DRAM"),
+    )
+
+
+def _static_narrow(view: View) -> Cause | None:
+    widest = view.kernel.resources.get("widest_load_bytes")
+    if not isinstance(widest, (int, float)) or widest > NARROW:
+        return None
+    says = "Each thread loads a byte or two at a time."
+    return view.cause("scalar-access", 0.5, says, ("widest load", float(widest), "bytes", "16 are possible"))
+
+
+def _atomics(view: View) -> Cause | None:
+    atomics, loads = view.sum(counters.GLOBAL_REQUESTS, "red", "atom"), view.get(counters.GLOBAL_REQUESTS["ld"])
+    if not atomics or atomics < ATOMICS * max(loads, 1) or view.dram_share >= WELL_USED:
+        return None
+    return view.cause(
+        "atomic-contention",
+        1 - view.dram_share / STREAMING,
+        "Nearly every element goes to memory as an atomic of its own.",
+        ("atomics over loads", 100 * atomics / max(loads, 1), "%", "requests to global memory"),
+        ("bandwidth used", 100 * view.dram_share, "%", "DRAM"),
+    )
+
+
+def _barriers(view: View) -> Cause | None:
+    share = counters.stall_shares(view.kernel).get("barrier", 0.0)
+    if share < BARRIER or view.dram_share >= WELL_USED:
+        return None
+    says = "Warps wait for each other at barriers for much of the time."
+    lost = share * (1 - view.dram_share / STREAMING)
+    return view.cause("barrier-stalls", lost, says, ("time at barriers", 100 * share, "%", "of a warp's"))
+
+
+def _divergence(view: View) -> Cause | None:
+    active = view.get(counters.ACTIVE_THREADS, 32.0)
+    measured, possible = view.kernel.occupancy, view.kernel.occupancy_possible
+    if active > DIVERGENT or view.dram_share >= WELL_USED:
+        return None
+    if measured is not None and possible and active <= SERIAL and measured / possible <= FINISHED_EARLY:
+        return None  # a serial section
+    says = "The lanes of a warp take different branches, one after another."
+    return view.cause("warp-divergence", 1 - active / 32, says, ("active threads a warp", active, "", "of 32"))
+
+
+def _traffic(views: list[View], profile: Profile, facts: TaskFacts) -> Cause | None:
+    """More bytes than the task needs: between kernels that could be one, or within one that comes back to what the cache has lost."""
+    least = facts.bytes_min
+    own = [view for view in views if view.kernel.own and view.blocks >= view.ceilings.workers]
+    if not least or not own:
+        return None
+    us = sum(view.us for view in own)
+    steps = sum(min(view.launches, 4) for view in own)
+    if all(view.counted for view in own):
+        moved = sum(max(view.dram_bytes, _useful_bytes(view) if len(own) > 1 else 0.0) for view in own)
+        busy = sum(view.dram_share * view.us for view in own) / us
+    else:
+        moved, busy = us * own[0].ceilings.bandwidth_gbs * 1e3 * 0.8, 0.8  # as if all streamed
+        if len(own) < 2 or facts.flops:
+            return None
+    excess = moved / least
+    if excess < EXCESS_TRAFFIC or busy < BUSY_MEMORY:
+        return None
+    figures = [("bytes moved over bytes needed", excess, "x", f"{least / 1e6:.0f} MB are needed"), ("bandwidth used", 100 * busy, "%", "DRAM")]
+    if steps >= 2:
+        says = "Intermediate results go through memory between kernels that could be one."
+        return own[0].cause("split-fusion", us / own[0].us * (1 - 1 / excess), says, *figures).model_copy(update={"lost_us": us * (1 - 1 / excess)})
+    says = "A kernel comes back to data that the cache has lost by then."
+    return own[0].cause("cache-thrashing", 1 - 1 / excess, says, *figures)
+
+
+def _useful_bytes(view: View) -> float:
+    """What a kernel's loads and stores ask for in a call, where they are coalesced."""
+    return sum(view.get(counters.GLOBAL_SECTORS[op]) * view.get(counters.BYTES_PER_SECTOR[op], 32.0) for op in ("ld", "st")) * view.launches

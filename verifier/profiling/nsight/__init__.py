@@ -1,0 +1,1 @@
+"""Nsight Systems and Nsight Compute: found, run, read."""

@@ -1,0 +1,1 @@
+"""Tools that find wrong accesses, run and read."""

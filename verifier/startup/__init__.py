@@ -1,0 +1,1 @@
+"""How a judge comes up, and what a host prepares for it."""

@@ -1,0 +1,141 @@
+"""Byte code for hosts whose interpreter keeps none beside its packages: there each process would compile a thousand modules of torch when it starts,
+3 s of a processor.
+
+`python -m verifier prepare`, or a serving judge at rest, makes it once below `data_dir`; judges are started with it, and show it to their parties
+read-only. Python itself sees to it that none is used whose source has another date or size; after an upgrade of Python, torch or this package all is
+made anew, for where Python looks for byte code in one place it looks in no other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from verifier.devices.base import Bind
+
+SHOWN = "/opt/stitchwork-bytecode"  # where a sandbox shows it
+FOLDER, MADE = "bytecode", "made"
+SECONDS = 240.0
+# What judges and parties import at their start, and what parties import only for some programs and baselines. It ends with whoever started it.
+_IMPORTS = """
+import ctypes, importlib, os, pkgutil, sys
+ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)
+os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+sys.path.insert(0, sys.argv[1])
+import verifier
+names = ["torch.utils.cpp_extension", "torch.profiler", "torch._dynamo", "torch._inductor.compile_fx", "triton", "sympy", "numpy"]
+names += [module.name for module in pkgutil.walk_packages(verifier.__path__, "verifier.") if not module.name.endswith("__main__")]
+for name in names:
+    try:
+        importlib.import_module(name)
+    except Exception:
+        pass
+"""
+_work: threading.Thread | None = None
+
+
+def lacking() -> bool:
+    """Whether a party of this interpreter would find no byte code of torch."""
+    source = torch_source()
+    return bool(source) and not os.path.exists(os.path.join(os.path.dirname(source), "__pycache__", f"__init__.{sys.implementation.cache_tag}.pyc"))
+
+
+def torch_source() -> str:
+    spec = importlib.util.find_spec("torch")
+    return (spec.origin or "") if spec is not None else ""
+
+
+def signature() -> str:
+    """Of what byte code is made for."""
+    source = torch_source()
+    newest = max(path.stat().st_mtime_ns for path in Path(__file__).parents[1].rglob("*.py"))
+    return f"{sys.version} {source} {os.stat(source).st_mtime_ns if source else 0} {newest}"
+
+
+def options(data_dir: Path) -> list[str]:
+    """Of an interpreter that is to use what `make` has made; none where there is nothing, or no need for it."""
+    folder = data_dir.resolve() / FOLDER
+    with contextlib.suppress(OSError):
+        if (folder / MADE).read_text() == signature() and lacking():
+            return ["-X", f"pycache_prefix={folder}"]
+    return []
+
+
+def own() -> str | None:
+    """The folder of this process's byte code, if it was started with `options`."""
+    prefix = sys.pycache_prefix
+    return prefix if prefix and os.path.exists(os.path.join(prefix, MADE)) else None
+
+
+def bind() -> list[Bind]:
+    """Of this process's byte code, for a party; empty where it was started without."""
+    return [Bind(folder, SHOWN)] if (folder := own()) else []
+
+
+def party_options(wrapped: bool) -> list[str]:
+    """Of a party's interpreter, which writes no byte code."""
+    return ["-B", *(["-X", f"pycache_prefix={SHOWN if wrapped else folder}"] if (folder := own()) else [])]
+
+
+def make(data_dir: Path) -> str:
+    """What came of it, in a sentence."""
+    from verifier.confinement.visible import INSIDE, PACKAGE, path_folders
+
+    folder = data_dir.resolve() / FOLDER
+    if not lacking():
+        (folder / MADE).unlink(missing_ok=True)
+        return "byte code lies beside torch"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    environment = {name: value for name, value in os.environ.items() if name in ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "HOME")}
+    command = [sys.executable, "-X", f"pycache_prefix={folder}", "-c", _IMPORTS, str(PACKAGE.parent)]
+    try:
+        made_for = signature()
+        subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=SECONDS, check=True)
+        # A sandbox shows some of the folders elsewhere.
+        moved = {str(PACKAGE): f"{INSIDE}/verifier"} | {path: f"{INSIDE}/path{index}" for index, path in enumerate(path_folders())}
+        for source, target in moved.items():
+            if (folder / source.lstrip("/")).is_dir():
+                shutil.copytree(folder / source.lstrip("/"), folder / target.lstrip("/"), dirs_exist_ok=True, copy_function=_put)
+        count = sum(len(files) for _, _, files in os.walk(folder))
+        (folder / MADE).write_text(made_for)
+    except subprocess.CalledProcessError as error:
+        return f"no byte code: the process that imports torch ended with exit status {error.returncode}"
+    except subprocess.TimeoutExpired:
+        return f"no byte code: importing torch took longer than {SECONDS:.0f} s"
+    except OSError as error:
+        return f"no byte code: {error}"
+    return f"byte code of {count} modules"
+
+
+def _put(source: str, target: str) -> None:
+    """A copy that no reader sees half of."""
+    scratch = f"{target}.{os.getpid()}"
+    shutil.copy2(source, scratch)
+    os.replace(scratch, target)
+
+
+def begin(data_dir: Path) -> None:
+    """By a judge at rest, once, in a thread of its own: parties that it starts afterwards have it."""
+    global _work
+    if _work is not None or own() or not lacking():
+        return
+
+    def work() -> None:
+        make(data_dir)
+        if options(data_dir):
+            sys.pycache_prefix = str(data_dir.resolve() / FOLDER)
+
+    _work = threading.Thread(target=work, daemon=True)
+    _work.start()
+
+
+def wait(called_off: Callable[[], bool] = lambda: False) -> None:
+    while _work is not None and _work.is_alive() and not called_off():
+        _work.join(0.1)

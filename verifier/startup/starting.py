@@ -1,0 +1,95 @@
+"""Starts a judge's process. Only the standard library: the command line does this first, and then imports the rest while the judge starts."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from verifier.channel import HEADER, pair
+from verifier.limits import Limits
+from verifier.startup.bytecode import options
+
+PACKAGE_PARENT = str(Path(__file__).resolve().parents[2])
+BOOT = "import sys; sys.path.insert(0, sys.argv[1]); from verifier.judge.opening import main; main(sys.argv[2])"
+JUDGE_KEEPS = (
+    *("LANG", "TMPDIR", "PYTHONPATH", "LD_LIBRARY_PATH"),
+    *("CUDA_HOME", "CUDA_VISIBLE_DEVICES", "STITCH_SHARING", "STITCH_STILL", "STITCH_TURNS"),
+    *("STITCH_NSYS", "STITCH_NSYS_LIBRARIES", "STITCH_NCU", "STITCH_COMPUTE_SANITIZER"),  # where the tools are that a host has in unusual places
+)
+
+
+def judge_environment() -> dict[str, str]:
+    """All that a judge gets of its client's environment: no key, no secret, nothing of the user."""
+    kept = {name: os.environ[name] for name in JUDGE_KEEPS if name in os.environ}
+    path = os.environ.get("PATH", "/usr/local/bin:/usr/bin:/bin")
+    return {
+        "PATH": path,
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "OMP_WAIT_POLICY": "PASSIVE",  # its own threads never spin while a party is timed
+        # Tensors of the same few sizes come and go: keep their pages instead of asking the kernel for fresh ones each time.
+        "MALLOC_MMAP_MAX_": "0",
+        "MALLOC_TRIM_THRESHOLD_": str(4 << 30),
+        "MALLOC_TOP_PAD_": str(64 << 20),
+        **kept,
+    }
+
+
+@dataclass
+class Started:
+    """A judge's process, and the client's end of its socket."""
+
+    process: subprocess.Popen[bytes]
+    sock: socket.socket
+    sent: bool = False  # a first job, with the number 1
+
+
+def start_judge(
+    device: str, data_dir: Path, limits: Limits | None = None, spares: int = 0, without_static: bool = False, begun: float | None = None
+) -> Started:
+    """With `begun` (the client's `time.monotonic()` at its beginning) the judge takes one job, which must be sent at once, and ends. Raises
+    `OSError`."""
+    ours, theirs = pair()
+    boot = {
+        "device": device,
+        "data_dir": str(data_dir.resolve()),
+        "fd": theirs.fileno(),
+        "limits": asdict(limits or Limits()),
+        "spares": spares,
+        "without_static": without_static,
+        "begun": begun,
+    }
+    try:
+        process = subprocess.Popen(
+            [sys.executable, *options(data_dir), "-c", BOOT, PACKAGE_PARENT, json.dumps(boot)],
+            stdin=subprocess.DEVNULL,
+            stdout=2,
+            env=judge_environment(),
+            cwd="/",
+            pass_fds=[theirs.fileno()],
+            start_new_session=True,
+        )
+    except BaseException:
+        ours.close()
+        raise
+    finally:
+        theirs.close()
+    return Started(process, ours)
+
+
+def start_job(job: dict[str, Any], device: str, data_dir: Path, begun: float) -> Started:
+    """A judge for this job alone."""
+    started = start_judge(device, data_dir, begun=begun)
+    body = json.dumps({"type": "job", "id": 1, "job": job}).encode()
+    started.sock.settimeout(60)
+    try:
+        started.sock.sendall(HEADER.pack(len(body), 0) + body)
+    except OSError:
+        pass  # it is gone: whoever waits for its answer learns why
+    started.sent = True
+    return started

@@ -1,0 +1,1 @@
+"""How long does a call take? Processes, blocks, intervals."""

@@ -1,0 +1,33 @@
+"""What `python -m verifier calibrate` found on this host, kept in the verifier's data folder, one file a device model."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from verifier.devices.base import Device
+from verifier.timing.intervals import DEFAULTS, Repeatability
+
+
+def _path(data_dir: Path, model: str) -> Path:
+    """Not the folder "calibration": figures there are of calls with all that disturbed their turns."""
+    return data_dir / "repeatability" / f"{model}.json"
+
+
+def repeatability(data_dir: Path, device: Device) -> Repeatability:
+    """Of this host, or the defaults of its kind where it has not been calibrated or the file is damaged."""
+    try:
+        return Repeatability.model_validate_json(_path(data_dir, device.environment().device_model).read_bytes())
+    except (OSError, ValidationError):
+        return DEFAULTS[device.kind]
+
+
+def keep(data_dir: Path, model: str, found: Repeatability) -> Path:
+    path = _path(data_dir, model)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = path.with_suffix(f".{os.getpid()}")
+    scratch.write_text(found.model_dump_json(indent=1))
+    os.replace(scratch, path)
+    return path

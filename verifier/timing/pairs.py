@@ -1,0 +1,71 @@
+"""A program and eager, each in a process of its own, what is timed in turn with them, and what their samples say."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from verifier.report import Baseline, Comparison, Interval, Rival
+from verifier.timing.blocks import Side, claims, middle, unsteady
+from verifier.timing.idleness import Watch
+from verifier.timing.intervals import Estimate, Repeatability, estimate
+
+USELESS = 8.0  # high / low beyond which an interval around 1 is no verdict: the machine is too busy to measure on
+
+
+@dataclass
+class Pair:
+    """The program and eager, each in a process of its own, and what else is timed in turn with them."""
+
+    program: Side
+    baselines: list[Side]
+    watch: Watch
+    round: int = 0  # pairs of the same round were timed in the same blocks
+
+    @property
+    def sides(self) -> list[Side]:
+        return [self.program, *self.baselines]
+
+    def claim_unseen(self) -> bool:
+        """Whether the program seems so much faster that the judge's clock must see it, and is too unsteady for that: more calls make it steadier."""
+        program, eager = self.program, self.baselines[0]
+        return claims(program, eager) and unsteady(eager) > middle(eager.inner) - middle(program.inner)
+
+
+def useless(speedup: Interval) -> bool:
+    """Whether an interval holds 1 and is so wide that it is no verdict."""
+    return speedup.high / max(speedup.low, 1e-9) > USELESS and speedup.low < 1 < speedup.high
+
+
+def estimate_of(pairs: list[Pair], name: Baseline | Rival, known: Repeatability, seed: int) -> Estimate:
+    """Of the program against one baseline, over the pairs that have it."""
+    found = [(pair, side) for pair in pairs for side in pair.baselines if side.name == name]
+    program, baseline = ([np.array(side.blocks) for side in sides] for sides in ([pair.program for pair, _ in found], [side for _, side in found]))
+    return estimate(program, baseline, known, seed, [pair.round for pair, _ in found])
+
+
+def compare(pairs: list[Pair], name: Baseline | Rival, known: Repeatability, seed: int) -> Comparison:
+    found = [(pair.program, side) for pair in pairs for side in pair.baselines if side.name == name]
+    said = estimate_of(pairs, name, known, seed)
+    return Comparison(
+        baseline=name,
+        speedup=said.interval,
+        program_ms=said.program_ms,
+        baseline_ms=said.baseline_ms,
+        blocks=sum(len(program.blocks) for program, _ in found),
+        program_samples_ms=[block for program, _ in found for block in program.blocks],
+        baseline_samples_ms=[block for _, side in found for block in side.blocks],
+        processes=[index for index, (program, _) in enumerate(found) for _ in program.blocks],
+        rounds=[pair.round for pair in pairs for side in pair.baselines if side.name == name],
+    )
+
+
+def shuffled(together: Callable[[list], list], items: list, seed: int) -> list:
+    """`together`'s results for `items`, in their order, while it gets them in a random one. So it is left to chance which of the processes that wait
+    become the program's: the oldest had the host's memory to choose from."""
+    order = random.Random(seed).sample(range(len(items)), len(items))
+    results = dict(zip(order, together([items[index] for index in order]), strict=True))
+    return [results[index] for index in range(len(items))]

@@ -1,0 +1,57 @@
+"""The stage `timing`: an interval that can be believed. What is suspicious is measured again, once, in a fresh process with fresh seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from verifier.correctness.trials import Subject, Trials
+from verifier.integrity.excess import excess
+from verifier.judge.endings import Ended
+from verifier.report import Finding, Report, Timing
+from verifier.timing.tournament import Tournament
+
+ATTEMPTS = (1, 2)
+
+
+def measure(tournament: Tournament, trials: Trials, report: Report, floor: float | None, fresh: Callable[[], Subject]) -> Timing:
+    """`fresh` makes a runner with the program imported; `floor` is the least that the device needs, in ms. Raises `Ended`."""
+
+    def find(rule: str, message: str, severity: str = "note") -> None:
+        report.findings.append(Finding(rule=rule, severity=severity, message=message, source="runtime"))  # type: ignore[arg-type]
+
+    for attempt in ATTEMPTS:
+        assert trials.subject is not None
+        timing, problem = tournament.run(trials.subject)
+        outputs = tournament.outputs
+        report.trials += outputs.failed
+        if outputs.failed:
+            raise Ended("wrong_result", f"{outputs.failed[0].name}: {outputs.failed[0].detail or 'the output is off'}")
+        if outputs.rival_off:
+            raise Ended("inconclusive", f"the program that it is timed against is wrong: {outputs.rival_off}")
+        last = attempt == ATTEMPTS[-1]
+        if tournament.burning:
+            find("burns-cpu", tournament.burning, "downgrade")
+            if last:
+                raise Ended("rejected", tournament.burning)
+        elif tournament.crowded:
+            find("crowded", tournament.crowded, "downgrade")
+            if last:
+                raise Ended("inconclusive", tournament.crowded)
+        elif problem:
+            find("clock", problem, "downgrade")
+            if last:
+                raise Ended("inconclusive", problem)
+        elif tournament.wide:
+            if last:
+                raise Ended("inconclusive", tournament.wide)
+            find("measured-again", f"{tournament.wide}: measured again in a fresh process")
+        else:
+            flagged = excess(timing, floor)
+            for rule, message in flagged if last else []:
+                find(rule, f"{message}, again in a fresh process")
+            if not flagged or last:
+                break
+            find("measured-again", f"{flagged[0][1]}: measured again in a fresh process with fresh seeds")
+        trials.reconstruct(fresh())
+    report.trials += outputs.checked
+    return timing

@@ -1,0 +1,65 @@
+"""Outputs of the timed calls: each program's, and a rival's, against its own eager's for the same input, whichever comes first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from verifier.correctness.bounds import NORM
+from verifier.correctness.comparison import compare_outputs
+from verifier.correctness.trials import Trials
+from verifier.judge.session import Values
+from verifier.report import Trial
+from verifier.timing.blocks import Call, Side
+from verifier.timing.pairs import Pair
+
+KEPT = 8  # of the trials that passed, in the report
+
+
+@dataclass
+class TimedOutputs:
+    trials: Trials
+    has_rival: bool
+    failed: list[Trial] = field(default_factory=list)  # the last one
+    checked: list[Trial] = field(default_factory=list)
+    rival_off: str = ""  # how the rival's outputs differ from eager's: then it is nothing to be measured against
+    _pending: dict[tuple[int, int], dict[int, Call]] = field(default_factory=dict)  # by number and pair, then program, eager, rival
+
+    def of(self, pairs: list[Pair]) -> Callable[[int, Side, Call], None]:
+        """Takes a side's call of an input's number."""
+        role = {id(side): (index, which) for index, pair in enumerate(pairs) for which, side in enumerate((pair.program, pair.baselines[0]))}
+        role |= {id(side): (index, 2) for index, pair in enumerate(pairs) for side in pair.baselines if side.name == "rival"}
+        whole = 3 if self.has_rival else 2
+
+        def check(number: int, side: Side, call: Call) -> None:
+            if id(side) not in role:
+                return
+            index, which = role[id(side)]
+            calls = self._pending.setdefault((number, index), {})
+            calls[which] = call
+            if len(calls) == whole:
+                del self._pending[number, index]
+                self._compare(number, calls)
+
+        return check
+
+    def _compare(self, number: int, calls: dict[int, Call]) -> None:
+        if self.has_rival and not self.rival_off:
+            rival = self._trial(number, calls[2], calls[1])
+            self.rival_off = "" if rival.ok else f"{rival.name}: {rival.detail or 'the output is off'}"
+        trial = self._trial(number, calls[0], calls[1])
+        if not trial.ok:
+            self.failed = [trial]
+        elif len(self.checked) < KEPT:
+            self.checked.append(trial)
+
+    def _trial(self, number: int, got: Call, expected: Call) -> Trial:
+        form = Values(expected.tree, expected.specs)
+        name, outputs = f"timed call {number + 1}", expected.outputs
+        trial = compare_outputs(name, 0, got, form, outputs, outputs, *self.trials.expectations.timed_bounds())
+        if not trial.ok and trial.bound is not None:
+            trial = compare_outputs(name, 0, got, form, outputs, outputs, *self.trials.expectations.timed_bounds(appeal=True))
+        changed = [i for i, (ours, theirs) in enumerate(zip(got.inputs_intact, expected.inputs_intact, strict=True)) if theirs and not ours]
+        if trial.ok and changed:
+            trial = trial.model_copy(update={"ok": False, "detail": f"the program changes its input {changed[0]}"})
+        return trial.model_copy(update={"norm": NORM + ", against eager"})

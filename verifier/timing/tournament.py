@@ -1,0 +1,247 @@
+"""The stage `timing`: brings up the baselines, warms everything up, runs blocks until the interval is narrow enough, checks every call."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from verifier.correctness.moved_state import state_off
+from verifier.correctness.trials import Subject
+from verifier.judge.party_failure import PartyFailure
+from verifier.judge.session import Values
+from verifier.report import Baseline, Timing, Trial
+from verifier.timing.blocks import Side, measure, median_ms
+from verifier.timing.intervals import Estimate
+from verifier.timing.judges_clock import clocks
+from verifier.timing.pairs import Pair, compare, estimate_of, useless
+from verifier.timing.processes import PAIRS, Processes, Round
+from verifier.timing.timed_outputs import TimedOutputs
+
+MORE_PAIRS = {"quick": 0, "full": 3}  # once, where half the interval is `WIDE` of the ratio
+WIDE = {"cuda": 0.015, "cpu": 0.05}  # a program that computes on the host's own processors meets all other work there, and its processes take minutes
+HOPELESS = 0.2  # half a width beyond which it is other work on the host that makes it wide, and more processes would meet that too
+MIN_BLOCKS = {"quick": 8, "full": 8}  # for each pair
+MAX_BLOCKS = {"quick": 200, "full": 200}
+FEW_BLOCKS = 6  # for calls so slow that more would take minutes, and at a time once the least are done
+LEAST_ERROR = {"quick": 0.005, "full": 0.0025}  # standard error from call to call, relative, that needs no more calls
+SHARE = {"quick": 1.5, "full": 0.5}  # nor does one that is this much of the error from process to process, which calls do not lessen
+COARSE = 0.03  # half a width beyond which up to `EXTRA` budgets go into more calls
+EXTRA = 1.5
+STUBBORN = 6.0  # budgets that go into more calls while the interval would be no verdict at all: shorter than beginning again
+WARM_UP = 3
+MOST_WARM_UP = {"quick": 5, "full": 10}
+WARM_UP_SECONDS = 0.3
+GONE = 1.0  # seconds in which the device comes to rest when a program's processes are gone
+SOUND = 1.1  # times eager's time, up to which a baseline that was compiled is prepared well enough for a repeat
+
+
+@dataclass
+class Tournament(Processes):
+    """Tier quick measures the runner of the trials against one eager process that stays for the next program of the same task; tier full several
+    fresh pairs of processes."""
+
+    waiting: float = 0.0  # seconds in which other judges of the device measured, repeats included
+    measuring: float = 0.0  # seconds with the device for itself, repeats included
+    wide: str = ""
+    burning: str = ""  # how the program kept the machine busy while others were timed
+    crowded: str = ""  # how somebody else did
+
+    def run(self, subject: Subject) -> tuple[Timing, str]:
+        """The timing, and how the clocks disagree, if they do. Wrong outputs are in `outputs`. Raises `PartyFailure` for whoever fails; but where a
+        baseline beyond eager does so in a timed call, all are measured again without it."""
+        while True:
+            try:
+                return self._run(subject)
+            except PartyFailure as failure:
+                if failure.request == "memory" or failure.whose not in self._others():
+                    raise
+                self.given_up.add(failure.whose)
+                self.reasons[failure.whose] = f"{failure.whose}: it failed while it was timed: {failure.message.partition(chr(10))[0]}"
+                self._tell(f"{failure.whose} failed while it was timed: measured again without it")
+
+    def _run(self, subject: Subject) -> tuple[Timing, str]:
+        self.pool.reap()
+        self.outputs, self.wide, self.burning, self.crowded = TimedOutputs(self.trials, self.rival is not None), "", "", ""
+        rng = random.Random(self.trials.draws.getrandbits(64))
+        self._close_but(self.prepared)
+        self.trials.make_room()
+        count = PAIRS[self.job.tier]
+        pairs: list[Pair] = []
+        for number, round_ in enumerate(self._plan(pairs)):
+            self._close_but(self.prepared)
+            try:
+                these = self._round(number, round_, subject, pairs, rng)
+            except PartyFailure as failure:
+                if not round_.further or failure.whose == "program":
+                    raise
+                self._tell(f"no further processes: {failure.whose} failed: {failure.message.partition(chr(10))[0]}")
+                break  # what was measured before is whole
+            pairs += these
+            if self.outputs.failed:
+                self.prepared = {}
+                break
+            if not number:  # what is left of a part of the pairs is not worth its memory
+                self.prepared = self._sound(pairs) if len(these) == count else {}
+        return self._result(pairs)
+
+    def _round(self, number: int, round_: Round, subject: Subject, before: list[Pair], rng: random.Random) -> list[Pair]:
+        frozen = self.pool.gate.frozen_seconds()
+        these = self._bring_up(round_, subject)
+        # On the processors on which they are timed they warm up too. Ending idle compilers takes a second, in which other judges may measure.
+        self.pool.at_once([partial(side.caller.party.rest, anew=True) for pair in these for side in pair.sides])
+        self.pool.settle()
+        for pair in these:
+            pair.round = number
+        self.waiting += self.pool.gate.frozen_seconds() - frozen
+        self._alone(these, before, rng, share=len(round_.members) / PAIRS[self.job.tier])
+        return these
+
+    def _plan(self, pairs: list[Pair]) -> Iterator[Round]:
+        """When the last of the others are in `pairs`, an interval that is still wide gets further pairs once, whatever it says: by then processes
+        make it wide, not calls (or a busy host does, and no pair helps)."""
+        more = MORE_PAIRS[self.job.tier]
+        rounds = self._rounds(PAIRS[self.job.tier], len(self._others()) - len(self.prepared) - sum(one.calls for one in self.ahead.values()))
+        if len(rounds) > 1:
+            self._end_ahead(only_called=True)  # what is measured later would keep memory from what is measured first
+        planned = list(zip(rounds, self._spread(len(rounds)), strict=True))
+        # Where a pair alone fills the memory there are few to begin; without further pairs the next job takes them, which a judge of one has not.
+        last = self._takes(self._rounds(more, 0)[0], []) if more and len(rounds) > 1 and self.pool.spares else 0
+        for round_, later in zip(planned, [*planned[1:], None], strict=True):
+            yield Round(*round_, after=self._takes(*later) if later is not None else last)
+        half = self._estimate(pairs).half if more else 0.0
+        if WIDE[self.pool.device.kind] < half < HOPELESS:
+            self._tell(f"the interval is {half:.1%} wide on either side: {more} more fresh processes of program and eager")
+            self._close_but(self.prepared)  # the others' memory is the further ones'
+            rounds = self._rounds(more, 0)
+            for members, later in zip(rounds, [*rounds[1:], range(0)], strict=True):
+                yield Round(members, [], further=True, after=self._takes(later, []))
+
+    def _estimate(self, pairs: list[Pair]) -> Estimate:
+        return estimate_of(pairs, "eager" if self.rival is None else "rival", self.known, self.seed)
+
+    def _alone(self, these: list[Pair], before: list[Pair], rng: random.Random, share: float) -> None:
+        asked = began = ended = time.monotonic()
+        try:
+            with self.pool.gate.alone():
+                began = time.monotonic()
+                try:
+                    self._measure(these, before, rng, share)
+                    self._look_for_others(these)
+                finally:
+                    ended = time.monotonic()
+                    self.measuring += ended - began
+        finally:
+            self.waiting += (began - asked) + (time.monotonic() - ended)
+
+    def _look_for_others(self, pairs: list[Pair]) -> None:
+        """Where the device was at work while the programs should have been at rest: is it still, with their processes gone? Then the work is somebody
+        else's, such as a kernel that another judge's process had begun before it was frozen."""
+        suspects = [pair for pair in pairs if pair.watch.long_wait()]
+        for pair in suspects:
+            self.pool.give_back(pair.program.caller.party)
+        works_on = bool(suspects) and not self.pool.gate.rests(GONE)
+        for pair in suspects:
+            pair.watch.works_on = works_on
+
+    def _sound(self, pairs: list[Pair]) -> dict[str, Side]:
+        """Baselines that a repeat need not compile once more: a repeat is about the program, or about a busy machine. One that is slower than eager
+        may have been tuned while the machine was busy, and is made anew."""
+        first = pairs[0]
+        most = SOUND * median_ms(first.baselines[0])
+        return {str(side.name): side for side in first.baselines[1:] if side.name != "rival" and side.blocks and median_ms(side) <= most}
+
+    def _spread(self, rounds: int) -> list[list[Baseline]]:
+        """The baselines beyond eager of each round: all in the first, or as evenly as it goes where each round holds no more than a pair."""
+        others = self._others()
+        return [others[at::rounds] for at in range(rounds)] if rounds == PAIRS[self.job.tier] else [others, *[[]] * (rounds - 1)]
+
+    def _measure(self, these: list[Pair], before: list[Pair], rng: random.Random, share: float) -> None:
+        """Blocks over all sides of these pairs, until more calls would not make the interval narrower, or the budget is spent."""
+        tier, limits = self.job.tier, self.trials.limits
+        sides = [side for pair in these for side in pair.sides]
+        known = len(before) + len(these)
+        self._tell(f"{len(sides)} processes in turn, {known} of {max(known, PAIRS[tier])} pairs of program and eager")
+        turns = self.pool.gate.turns
+        first = self._warm_up(these)
+        turns.mark("warm")
+        for side in sides:
+            side.caller.party.rest()  # compilers that a first call has started
+            side.calibrate()
+        for pair in these:
+            for baseline in pair.baselines:
+                baseline.caller.watches = [other.watch for other in these]
+        budget = share * (limits.quick_timing if tier == "quick" else limits.full_timing)
+        check = self.outputs.of(these)
+        turns.mark("ready")
+        begin = time.monotonic()
+        first = measure(sides, self._draw, check, rng, first, 2)
+        a_block = (time.monotonic() - begin) / 2
+        least = MIN_BLOCKS[tier]
+        if least * a_block > 3 * budget:
+            least = max(FEW_BLOCKS, int(3 * budget / a_block))
+        first = measure(sides, self._draw, check, rng, first, least - 2)
+        while not self.outputs.failed and len(these[0].program.blocks) < MAX_BLOCKS[tier]:
+            found = self._estimate(before + these)
+            spent = time.monotonic() - begin
+            enough = max(LEAST_ERROR[tier], SHARE[tier] * found.between)
+            dim = any(pair.claim_unseen() for pair in these)
+            patience = STUBBORN if dim or useless(found.interval) else EXTRA if found.half > COARSE else 1
+            if (found.within <= enough and not dim) or spent > budget * patience:
+                break
+            first = measure(sides, self._draw, check, rng, first, FEW_BLOCKS)
+        turns.mark("timed", sides=len(sides), draws=first, blocks=len(sides[0].blocks), ms=sum(median_ms(side) for side in sides))
+        for side in sides if not self.outputs.failed else []:
+            side.calibrate()
+        for pair in these:
+            off = "" if self.outputs.failed else state_off(pair.program.caller.party, pair.baselines[0].caller.party, self.trials)
+            if off:
+                self.outputs.failed = [Trial(name="state after the timed calls", seed=0, ok=False, detail=off)]
+
+    def _result(self, pairs: list[Pair]) -> tuple[Timing, str]:
+        named = dict.fromkeys(side.name for pair in pairs for side in pair.baselines)
+        names = [name for name in ["eager", *self._others()] if name in named]
+        comparisons = [compare(pairs, name, self.known, self.seed) for name in names]
+        speedup = comparisons[0].speedup
+        if useless(speedup):
+            self.wide = f"the interval of the speedup, {speedup.low:.2f} to {speedup.high:.2f}, is too wide to say anything: the machine is too busy"
+        judged, problem = clocks(pairs, self.known, self.seed)
+        self.burning = next(filter(None, (pair.watch.finding() for pair in pairs)), "")
+        self.crowded = next(filter(None, (pair.watch.crowded() for pair in pairs)), "")
+        timing = Timing(
+            program_ms=comparisons[0].program_ms,
+            bounded=comparisons[0].program_ms < 1,
+            clock_agrees=not problem,
+            round_trip_ms=pairs[0].program.round_trip / 1e6,
+            by_judge=judged,
+            comparisons=comparisons,
+            rival=compare(pairs, "rival", self.known, self.seed) if self.rival is not None else None,
+            throttled=self.pool.device.throttled(),
+            pairs=len(pairs),
+            preparing=self.preparing,
+            waiting=round(self.waiting, 2),
+            measuring=round(self.measuring, 2),
+            repeatability=f"{self.known.source}: {self.known.spread(0.0):.2%} and {self.known.noise:.2f} of the variation from call to call",
+        )
+        return timing, problem
+
+    def _warm_up(self, pairs: list[Pair]) -> int:
+        """The same calls on every side, in the same sequence, also checked, until a sensible time has passed."""
+        check = self.outputs.of(pairs)
+        begin = time.monotonic()
+        number = 0
+        while number < WARM_UP or (number < MOST_WARM_UP[self.job.tier] and time.monotonic() - begin < WARM_UP_SECONDS * len(pairs)):
+            values, seed = self._draw(number)
+            for pair in pairs:
+                for side in pair.sides:
+                    check(number, side, side.caller.call(values, seed))
+            del values  # gigabytes, perhaps, for which the next draw has no room
+            number += 1
+        return number
+
+    def _draw(self, number: int) -> tuple[Values, int]:
+        seed = self.trials.draws.getrandbits(32)
+        values = self.trials.reference.inputs(seed)
+        return values, seed
