@@ -13,8 +13,7 @@ from agents.roles.situation import Advice, Attempt, Situation
 from agents.span import Span
 from agents.stopping import NEAR_FLOOR, families_to_leave, family, fraction_of_floor
 from agents.strategies import Facts, by_name
-from compiler import Move
-from compiler.planning import moves
+from compiler import Move, moves
 from compiler.planning.cost import against_floor, duration, expected_ms
 
 SHOWN_GROUPS = 3

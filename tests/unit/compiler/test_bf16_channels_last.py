@@ -2,9 +2,8 @@
 
 import pytest
 
-from compiler import DeviceFigures, Options, print_program
+from compiler import DeviceFigures, Options, moves, print_program
 from compiler.graph.network import Network
-from compiler.planning import moves
 from tests.emulator import as_cpp
 from tests.unit.compiler.test_moves import report
 

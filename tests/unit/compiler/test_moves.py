@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from compiler import DeviceFigures, Options, print_program
+from compiler import DeviceFigures, Options, moves, print_program
 from compiler.kernel.naming import kernel_base
-from compiler.planning import moves
 from verifier.jobs import Profile
 from verifier.report import Comparison, Environment, Interval, Kernel, Protection, Report, Timing
 

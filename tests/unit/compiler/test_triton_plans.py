@@ -5,8 +5,7 @@ import ast
 import pytest
 
 from bench.in_triton import command, main, names, share, table
-from compiler import DeviceFigures, Options, make_plan, print_program
-from compiler.planning import moves
+from compiler import DeviceFigures, Options, make_plan, moves, print_program
 from compiler.planning.knobs import numbers, with_numbers
 from tests.unit.compiler.test_moves import report
 

@@ -25,7 +25,7 @@ def made(tmp_path, monkeypatch) -> Path:
 
 
 def of(module: str, folder: Path, package: str) -> list[Path]:
-    return sorted((folder / package.lstrip("/")).glob(f"{module}.*.pyc"))
+    return sorted((folder / package.lstrip("/")).rglob(f"{module}.*.pyc"))
 
 
 def test_nothing_is_made_where_torch_has_its_own(tmp_path, monkeypatch):
