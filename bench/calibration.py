@@ -39,7 +39,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from verifier.correctness.trials import Subject, Trials  # noqa: E402
-from verifier.devices.base import open_device  # noqa: E402
+from verifier.devices.opening import open_device  # noqa: E402
 from verifier.jobs import CalibrateJob, VerifyJob  # noqa: E402
 from verifier.judge.asking import Party  # noqa: E402
 from verifier.judge.pool import Pool  # noqa: E402

@@ -139,7 +139,7 @@ def shard_of(arguments: argparse.Namespace) -> Shard:
 
 def worker_cores(device: str) -> list[int]:
     """The share of the host that belongs to this device, without the processors that its measurements run on."""
-    from verifier.devices.base import open_device
+    from verifier.devices.opening import open_device
 
     host = [processor for core in cores(os.sched_getaffinity(0)) for processor in core]
     return host if device == "cpu" else open_device(device, Path(), later=True).wide_on or host

@@ -34,7 +34,7 @@ PROGRAMS = {  # by the name of the program
 COMMANDS = [  # the first whose words are in the command line
     ("inductor's workers", ("compile_worker",)),
     ("party", ("verifier.parties.party",)),
-    ("judge", ("verifier.judge.opening",)),
+    ("judge", ("verifier.judge.process",)),
     ("solver", ("bench.sweep.device", "-m agents")),
     ("sweep", ("bench.sweep",)),
 ]

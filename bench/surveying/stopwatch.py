@@ -15,7 +15,8 @@ from typing import Any
 
 import torch
 
-from verifier.devices.base import GO, REFRESH, SEEN, Device, open_device
+from verifier.devices.base import GO, REFRESH, SEEN, Device
+from verifier.devices.opening import open_device
 
 WARM_MS = 0.3  # the GPU is never idle for long here; the verifier's 3 ms bridge the drawing of inputs
 DISPATCHES = 3  # as in the verifier's party: torch's launch path back into the host's caches

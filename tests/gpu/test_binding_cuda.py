@@ -36,7 +36,7 @@ class ModelNew(nn.Module):
 
 
 def test_a_party_is_where_the_judge_puts_it(tmp_path):
-    from verifier.devices.base import open_device
+    from verifier.devices.opening import open_device
     from verifier.judge.pool import Pool
     from verifier.limits import Limits
 

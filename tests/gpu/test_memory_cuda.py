@@ -54,7 +54,7 @@ def own(task: str) -> str:
 
 
 def test_memory_that_was_left_goes_with_its_last_tensor(tmp_path):
-    from verifier.devices.base import open_device
+    from verifier.devices.opening import open_device
 
     device = open_device("cuda:0", tmp_path)
     before = device.free_bytes()

@@ -40,6 +40,57 @@ def test_a_floor_imports_only_what_is_below_it(package):
     assert {path: roots for path, roots in wrong.items() if roots} == {}
 
 
+ROOMS = ("verifier", "compiler")
+MOST_FILES = 25  # side by side in one folder of these
+
+
+def internal_imports(tree: ast.AST, modules: set[str]) -> set[str]:
+    """Modules of the product that a file imports, within functions too; what only type checkers read is left out."""
+    found: set[str] = set()
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            continue
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            found |= {name if name in modules else str(node.module) for name in names}
+        found |= internal_imports(node, modules)
+    return found & modules
+
+
+def circles(graph: dict[str, set[str]]) -> list[list[str]]:
+    """What is left of a graph once all that has no importer, or no import, is taken away, again and again."""
+    left = {name: set(targets) - {name} for name, targets in graph.items()}
+    while True:
+        imported = set().union(*left.values()) if left else set()
+        gone = {name for name, targets in left.items() if not targets or name not in imported}
+        if not gone:
+            return sorted([name, *sorted(targets)] for name, targets in left.items())
+        left = {name: targets - gone for name, targets in left.items() if name not in gone}
+
+
+@pytest.mark.parametrize("package", ROOMS)
+def test_no_file_imports_itself_by_way_of_others(package):
+    paths = {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in sources(package)}
+    graph = {name: internal_imports(ast.parse(path.read_text()), set(paths)) for name, path in paths.items()}
+    assert circles(graph) == []
+
+
+def test_a_circle_is_found_within_functions_too():
+    graph = {"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}
+    assert [row[0] for row in circles(graph)] == ["a", "b", "c"]
+    tree = ast.parse("if TYPE_CHECKING:\n    import a\ndef f():\n    from p import b\n    from p.c import D\n")
+    assert internal_imports(tree, {"a", "p", "p.b", "p.c"}) == {"p.b", "p.c"}
+
+
+@pytest.mark.parametrize("package", ROOMS)
+def test_no_folder_holds_more_files_than_one_can_look_over(package):
+    folders = {path.parent for path in sources(package)}
+    crowded = {str(folder.relative_to(ROOT)): count for folder in folders if (count := len(list(folder.glob("*.py")))) > MOST_FILES}
+    assert crowded == {}
+
+
 EXECUTING_NAMES = {"exec", "eval", "__import__"}
 EXECUTING_ATTRIBUTES = {
     ("importlib", "import_module"),

@@ -12,7 +12,7 @@ from typing import Any
 
 from verifier.build.inline import install_build
 from verifier.channel import Channel, Frame
-from verifier.parties.party import describe, load_source
+from verifier.parties.loading import describe, load_source
 
 MAX_LIBRARIES = 256
 

@@ -1,41 +1,16 @@
-"""The judge's first second: parties start, import torch and bring up their device while the judge itself still imports.
-
-Nothing here, nor in what it imports at its top, needs more than the standard library. A judge that is started for one job (a command line's) reads
-the job first and starts just the parties that it needs, each told at once what it will be, and a compiler for raw kernels before all others.
-"""
+"""What was begun for a judge's only job while the judge itself was still importing."""
 
 from __future__ import annotations
 
-import ast
-import contextlib
-import ctypes
-import json
-import os
-import signal
-import socket
-import sys
-import threading
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from verifier.build.headers import Headers
-from verifier.build.raw import raw_requests
 from verifier.build.raw_build import RawBuild
-from verifier.channel import Channel, ChannelError, Frame
-from verifier.confinement import cgroup
-from verifier.confinement.visible import bubblewrap
-from verifier.devices.base import DeviceError, open_device
-from verifier.judge.pool import Pool, Role
-from verifier.limits import Limits
-from verifier.startup.importing import swift_imports
+from verifier.channel import Frame
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # pydantic comes later
     from verifier.report import Stage
-
-MAX_JOB = 16 << 20
-OTHER_SPARES = 2  # of a judge for one job that is no evaluation
 
 
 @dataclass
@@ -56,109 +31,3 @@ class Opening:
 
         detail = ", ".join(f"{what} at {seconds:.2f}" for what, seconds in self.marks)
         return Stage(name="startup", status="passed", seconds=round(time.monotonic() - self.begun, 4), detail=detail)
-
-
-def main(argument: str) -> None:
-    """The judge's process, until its client goes. `argument`: see `verifier.startup.starting`."""
-    boot = json.loads(argument)
-    libc = ctypes.CDLL(None)
-    libc.prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
-    libc.prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE: nobody of the same user reads this memory or environment
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the client's to handle
-    os.set_inheritable(boot["fd"], False)
-    channel = Channel(socket.socket(fileno=boot["fd"]), max_json=MAX_JOB)
-    status = judge(boot, channel)
-    sys.stdout.flush()
-    os._exit(status)  # taking torch apart in order takes half a second, and nobody needs it
-
-
-def judge(boot: dict[str, Any], channel: Channel) -> int:
-    data_dir = Path(boot["data_dir"])
-    data_dir.mkdir(parents=True, exist_ok=True)
-    opening: Opening | None = None
-    try:
-        headers = Later(lambda: Headers(data_dir))
-        sandbox = Later(bubblewrap)
-        process = time.monotonic()
-        device = open_device(boot["device"], data_dir, later=True)
-        device.take_processors()
-        sandbox.value()
-        pool = Pool(device, Limits(**boot["limits"]), boot["spares"])
-        if boot["begun"] is not None:
-            opening = Opening(boot["begun"], channel.receive(pool.limits.start))
-            opening.marks.append(("judge", process - opening.begun))
-            opening.mark("job")
-            begin(opening, pool)
-        pool.builder_binds = [headers.value().bind]
-        if opening is None:
-            pool.refill()
-        elif pool.coming:
-            pool.builders.append(pool.spawn("builder"))
-        device.begin()
-        if opening is not None:
-            opening.mark("parties")
-        cgroup.sweep()
-        with swift_imports():
-            from verifier.judge.judge import Judge
-
-        if opening is not None:
-            opening.mark("torch")
-        device.open()
-        if opening is not None:
-            opening.mark("device")
-        from verifier.startup.rehearsal import rehearse
-
-        rehearse(device)
-    except ChannelError:
-        return 1  # the client is gone
-    except (DeviceError, ImportError, OSError) as error:
-        channel.send({"type": "unusable", "error": str(error)})
-        return 1
-    try:
-        Judge(data_dir, channel, pool, headers.value(), boot["without_static"], opening).serve()
-    except DeviceError as error:  # before it was ready
-        channel.send({"type": "unusable", "error": str(error)})
-        return 1
-    return 0
-
-
-class Later:
-    """A value that a thread makes meanwhile."""
-
-    def __init__(self, make: Any):
-        self._made: Any = None
-        self._failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._work, args=[make], daemon=True)
-        self._thread.start()
-
-    def _work(self, make: Any) -> None:
-        try:
-            self._made = make()
-        except BaseException as failure:
-            self._failure = failure
-
-    def value(self) -> Any:
-        self._thread.join()
-        if self._failure is not None:
-            raise self._failure
-        return self._made
-
-
-def begin(opening: Opening, pool: Pool) -> None:
-    """Starts what the job will ask for. The job is not yet validated: what is no evaluation gets spares."""
-    job = opening.frame.message.get("job")
-    job = job if isinstance(job, dict) else {}
-    if job.get("kind") != "verify":
-        pool.spares = OTHER_SPARES
-        pool.refill()
-        pool.spares = 0
-        return
-    program, precision, mode = (str(job.get(name)) for name in ("program_source", "precision", "mode"))
-    pool.extensions = "cpp_extension" in program
-    with contextlib.suppress(SyntaxError, ValueError, RecursionError, MemoryError):  # the stage `static` says what is wrong with it
-        requests = raw_requests(ast.parse(program))
-        opening.raw = RawBuild(pool, requests) if requests else None
-    roles: list[Role] = ["reference", "runner", "baseline"]
-    if pool.device.kind == "cuda" and job.get("tier") == "quick":
-        roles.insert(0, "observer")  # it takes longest
-    pool.anticipate([(role, precision, mode) for role in roles])

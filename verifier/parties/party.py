@@ -7,21 +7,17 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import faulthandler
-import importlib.util
 import json
 import os
 import resource
 import signal
 import socket
 import sys
-import traceback
-from types import ModuleType
 from typing import Any
 
 from verifier.channel import MAX_ARTEFACTS, Channel, ChannelClosed, Frame
+from verifier.parties.loading import describe
 from verifier.parties.permit import Permit
-
-MAX_MESSAGE = 6000  # characters of an exception that are reported
 
 
 def main(argument: str) -> None:
@@ -141,7 +137,7 @@ def make_role(frame: Frame, channel: Channel, home: str, permit: Permit | None =
         from verifier.build.compiler import Compiler
 
         return Compiler(channel, home)
-    from verifier.devices.base import party_device
+    from verifier.devices.opening import party_device
 
     if name == "builder":
         from verifier.build.builder import Builder
@@ -165,42 +161,3 @@ def make_role(frame: Frame, channel: Channel, home: str, permit: Permit | None =
     if name == "reference" and device.torch_device != "cpu":
         rehearse_kernels(device)
     return Reference(channel, home, device, frame, permit)
-
-
-def load_source(name: str, source: str, home: str) -> ModuleType:
-    """Imports a stranger's source as the module `name`, from a file, as `inspect`, Triton and torch.jit need one."""
-    path = os.path.join(home, f"{name}.py")
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(source)
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-def describe(error: BaseException) -> dict[str, Any]:
-    """An exception as data, with the innermost line of the stranger's source."""
-    line = None
-    function = ""
-    kept = []
-    for entry in traceback.extract_tb(error.__traceback__):
-        module = os.path.basename(entry.filename)
-        if module in ("task.py", "program.py"):
-            line, function = entry.lineno, entry.name
-        if f"{os.sep}verifier{os.sep}" not in entry.filename:
-            kept.append(f"{module}:{entry.lineno} in {entry.name}: {(entry.line or '').strip()}")
-    if isinstance(error, SyntaxError) and os.path.basename(error.filename or "") in ("task.py", "program.py"):
-        line = error.lineno
-    try:
-        message = str(error)
-    except Exception:
-        message = "(its message cannot be printed)"
-    return {
-        "class": type(error).__name__,
-        "message": message[:MAX_MESSAGE],
-        "line": line,
-        "function": function,
-        "traceback": "\n".join(kept[-12:])[:MAX_MESSAGE],
-    }

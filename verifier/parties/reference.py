@@ -20,8 +20,8 @@ from verifier.devices.base import PartyDevice
 from verifier.layout import LayoutError, Spec, encode
 from verifier.parties.gradients import reachable
 from verifier.parties.initialising import constructed
+from verifier.parties.loading import load_source
 from verifier.parties.oracle import Rough, Wide, default_double, widen
-from verifier.parties.party import load_source
 from verifier.parties.permit import Permit
 from verifier.parties.role import Role, generators, map_tensors, seed_everything
 from verifier.parties.widening import WideCopies

@@ -15,7 +15,7 @@ from verifier.integrity.blocked import settings
 from verifier.integrity.observed import foreign_libraries, mapped_libraries, observe
 from verifier.layout import decode
 from verifier.parties.initialising import constructed
-from verifier.parties.party import load_source
+from verifier.parties.loading import load_source
 from verifier.parties.role import Role, map_tensors, seed_everything
 
 

@@ -19,8 +19,9 @@ from verifier.confinement import cgroup, landlock, seccomp
 from verifier.confinement.layers import protection
 from verifier.confinement.visible import bubblewrap
 from verifier.devices import cuda_driver
-from verifier.devices.base import Device, DeviceError, open_device
+from verifier.devices.base import Device, DeviceError
 from verifier.devices.cuda import nvcc_version
+from verifier.devices.opening import open_device
 from verifier.profiling.nsight.ncu import find_ncu
 from verifier.profiling.nsight.nsys import find_nsys
 from verifier.profiling.sanitizing.sanitizers import find_compute_sanitizer

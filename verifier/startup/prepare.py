@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 from verifier.build.headers import USUAL, Headers
-from verifier.devices.base import DeviceError, open_device
+from verifier.devices.base import DeviceError
+from verifier.devices.opening import open_device
 from verifier.judge.party_failure import PartyFailure
 from verifier.judge.pool import Pool
 from verifier.limits import Limits

@@ -16,7 +16,7 @@ from verifier.limits import Limits
 from verifier.startup.bytecode import options
 
 PACKAGE_PARENT = str(Path(__file__).resolve().parents[2])
-BOOT = "import sys; sys.path.insert(0, sys.argv[1]); from verifier.judge.opening import main; main(sys.argv[2])"
+BOOT = "import sys; sys.path.insert(0, sys.argv[1]); from verifier.judge.process import main; main(sys.argv[2])"
 JUDGE_KEEPS = (
     *("LANG", "TMPDIR", "PYTHONPATH", "LD_LIBRARY_PATH"),
     *("CUDA_HOME", "CUDA_VISIBLE_DEVICES", "STITCH_SHARING", "STITCH_STILL", "STITCH_TURNS"),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from verifier.correctness.trials import Subject, Trials, Verdict
-from verifier.devices.base import open_device
+from verifier.devices.opening import open_device
 from verifier.jobs import AdmitJob
 from verifier.judge.pool import Pool
 from verifier.judge.session import ReferenceSession

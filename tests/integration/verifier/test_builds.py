@@ -8,7 +8,7 @@ from verifier_bench import HELPER, Bench, built
 from verifier.build.building import Building
 from verifier.build.headers import Headers
 from verifier.build.store import Store
-from verifier.devices.base import open_device
+from verifier.devices.opening import open_device
 from verifier.judge.pool import Pool
 from verifier.limits import Limits
 from verifier.program import Program

@@ -10,7 +10,7 @@ import torch
 from semantics_bench import LIMITS
 
 from tests.unit.verifier.l1_norm import l1_norm
-from verifier.devices.base import open_device
+from verifier.devices.opening import open_device
 from verifier.jobs import VerifyJob
 from verifier.judge import memory
 from verifier.judge.asking import Party

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from verifier.confinement.visible import INSIDE, PACKAGE, bubblewrap
-from verifier.devices.base import open_device
+from verifier.devices.opening import open_device
 from verifier.judge.pool import Pool
 from verifier.limits import Limits
 from verifier.startup import bytecode

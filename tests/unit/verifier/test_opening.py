@@ -17,7 +17,7 @@ from verifier.judge.opening import Opening
 from verifier.startup.importing import swift_imports
 
 
-@pytest.mark.parametrize("module", ["verifier.cli", "verifier.startup.starting", "verifier.judge.opening"])
+@pytest.mark.parametrize("module", ["verifier.cli", "verifier.startup.starting", "verifier.judge.process"])
 def test_what_starts_a_judge_and_its_parties_is_light(module):
     code = f"import sys, {module}; print(sorted({{'torch', 'numpy', 'pydantic'}} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"

@@ -14,7 +14,7 @@ from torch._dynamo.callback import callback_handler
 
 from verifier.channel import ChannelTimeout
 from verifier.confinement.spawned import MainProcess, Spawned
-from verifier.devices.base import open_device
+from verifier.devices.opening import open_device
 from verifier.judge.pool import Pool
 from verifier.judge.still import Still
 from verifier.limits import Limits

@@ -1,0 +1,36 @@
+"""A device by its name: the judge's half, and the party's half for what the judge says of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from verifier.devices.base import Device, DeviceError, PartyDevice
+
+
+def open_device(name: str, data_dir: Path, later: bool = False) -> Device:
+    """`cpu` or `cuda[:N]`. Raises `DeviceError` with what to install where this host has no such device. With `later` the caller opens it."""
+    if name == "cpu":
+        from verifier.devices.cpu import CpuDevice
+
+        device: Device = CpuDevice(data_dir)
+    elif name == "cuda" or name.startswith("cuda:"):
+        from verifier.devices.cuda import CudaDevice
+
+        device = CudaDevice(name, data_dir)
+    else:
+        raise DeviceError(f"there is no device {name!r}; use cpu or cuda:0")
+    if not later:
+        device.open()
+    return device
+
+
+def party_device(config: dict[str, Any]) -> PartyDevice:
+    """The party's half for `Device.config()`."""
+    if config["kind"] == "cpu":
+        from verifier.devices.cpu_party import CpuPartyDevice
+
+        return CpuPartyDevice(config)
+    from verifier.devices.cuda_party import CudaPartyDevice
+
+    return CudaPartyDevice(config)

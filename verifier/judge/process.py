@@ -1,0 +1,153 @@
+"""The judge's first second: parties start, import torch and bring up their device while the judge itself still imports.
+
+Nothing here, nor in what it imports at its top, needs more than the standard library. A judge that is started for one job (a command line's) reads
+the job first and starts just the parties that it needs, each told at once what it will be, and a compiler for raw kernels before all others.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import ctypes
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from verifier.build.headers import Headers
+from verifier.build.raw import raw_requests
+from verifier.build.raw_build import RawBuild
+from verifier.channel import Channel, ChannelError
+from verifier.confinement import cgroup
+from verifier.confinement.visible import bubblewrap
+from verifier.devices.base import DeviceError
+from verifier.devices.opening import open_device
+from verifier.judge.opening import Opening
+from verifier.judge.pool import Pool, Role
+from verifier.limits import Limits
+from verifier.startup.importing import swift_imports
+
+MAX_JOB = 16 << 20
+OTHER_SPARES = 2  # of a judge for one job that is no evaluation
+
+
+def main(argument: str) -> None:
+    """The judge's process, until its client goes. `argument`: see `verifier.startup.starting`."""
+    boot = json.loads(argument)
+    libc = ctypes.CDLL(None)
+    libc.prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
+    libc.prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE: nobody of the same user reads this memory or environment
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the client's to handle
+    os.set_inheritable(boot["fd"], False)
+    channel = Channel(socket.socket(fileno=boot["fd"]), max_json=MAX_JOB)
+    status = judge(boot, channel)
+    sys.stdout.flush()
+    os._exit(status)  # taking torch apart in order takes half a second, and nobody needs it
+
+
+def judge(boot: dict[str, Any], channel: Channel) -> int:
+    """Its exit status: 1 where the client went, or where the device cannot be used, which the client was told."""
+    data_dir = Path(boot["data_dir"])
+    data_dir.mkdir(parents=True, exist_ok=True)
+    try:
+        headers = Later(lambda: Headers(data_dir))
+        sandbox = Later(bubblewrap)
+        process = time.monotonic()
+        device = open_device(boot["device"], data_dir, later=True)
+        device.take_processors()
+        sandbox.value()
+        pool = Pool(device, Limits(**boot["limits"]), boot["spares"])
+        opening = None if boot["begun"] is None else read_job(boot["begun"], process, channel, pool)
+        mark = unmarked if opening is None else opening.mark
+        pool.builder_binds = [headers.value().bind]
+        if opening is None:
+            pool.refill()
+        elif pool.coming:
+            pool.builders.append(pool.spawn("builder"))
+        device.begin()
+        mark("parties")
+        cgroup.sweep()
+        with swift_imports():  # of torch, which all of these import
+            from verifier.judge.inbox import Inbox
+            from verifier.judge.judge import Judge
+            from verifier.judge.serving import serve
+            from verifier.judge.single import answer
+        mark("torch")
+        device.open()
+        mark("device")
+        from verifier.startup.rehearsal import rehearse
+
+        rehearse(device)
+    except ChannelError:
+        return 1  # the client is gone
+    except (DeviceError, ImportError, OSError) as error:
+        channel.send({"type": "unusable", "error": str(error)})
+        return 1
+    inbox = Inbox(channel, pool, None if opening is None else opening.frame)
+    try:
+        made = Judge(data_dir, inbox, pool, headers.value(), boot["without_static"], opening)
+        serve(made) if opening is None else answer(made)
+    except DeviceError as error:  # before it was ready
+        channel.send({"type": "unusable", "error": str(error)})
+        return 1
+    return 0
+
+
+def read_job(begun: float, process: float, channel: Channel, pool: Pool) -> Opening:
+    """The only job of this judge, with its parties started. `begun`, `process`: when its client and this process began."""
+    opening = Opening(begun, channel.receive(pool.limits.start))
+    opening.marks.append(("judge", process - begun))
+    opening.mark("job")
+    begin(opening, pool)
+    return opening
+
+
+def unmarked(what: str) -> None:
+    """A judge that serves has no first job whose start a report would describe."""
+
+
+class Later:
+    """A value that a thread makes meanwhile."""
+
+    def __init__(self, make: Any):
+        self._made: Any = None
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._work, args=[make], daemon=True)
+        self._thread.start()
+
+    def _work(self, make: Any) -> None:
+        try:
+            self._made = make()
+        except BaseException as failure:
+            self._failure = failure
+
+    def value(self) -> Any:
+        self._thread.join()
+        if self._failure is not None:
+            raise self._failure
+        return self._made
+
+
+def begin(opening: Opening, pool: Pool) -> None:
+    """Starts what the job will ask for. The job is not yet validated: what is no evaluation gets spares."""
+    job = opening.frame.message.get("job")
+    job = job if isinstance(job, dict) else {}
+    if job.get("kind") != "verify":
+        pool.spares = OTHER_SPARES
+        pool.refill()
+        pool.spares = 0
+        return
+    program, precision, mode = (str(job.get(name)) for name in ("program_source", "precision", "mode"))
+    pool.extensions = "cpp_extension" in program
+    with contextlib.suppress(SyntaxError, ValueError, RecursionError, MemoryError):  # the stage `static` says what is wrong with it
+        requests = raw_requests(ast.parse(program))
+        opening.raw = RawBuild(pool, requests) if requests else None
+    roles: list[Role] = ["reference", "runner", "baseline"]
+    if pool.device.kind == "cuda" and job.get("tier") == "quick":
+        roles.insert(0, "observer")  # it takes longest
+    pool.anticipate([(role, precision, mode) for role in roles])

@@ -1,0 +1,84 @@
+"""A judge that serves one client after job after job, and keeps what the next one can use: spares, the reference, headers, byte code."""
+
+from __future__ import annotations
+
+import gc
+import time
+
+from verifier.devices.base import DeviceError
+from verifier.judge.judge import Judge
+from verifier.startup import bytecode
+
+SESSION_BYTES = 8 << 30  # of device memory that a waiting reference may hold: context, task, cached blocks
+LEAK_BYTES, FIRST_BYTES = 512 << 20, 2 << 30  # of device memory; the judge itself loads kernels and libraries with its first jobs
+GIVEN_BACK_SECONDS = 10.0
+
+
+def serve(judge: Judge) -> None:
+    """Until the client goes, or the device is lost: then the client starts another judge, with a context of its own."""
+    device, pool, inbox = judge.device, judge.pool, judge.inbox
+    inbox.begin()
+    if device.rehearsal is not None:
+        device.rehearsal.join()
+    with pool.gate.alone():
+        reached = device.reached()
+    memory = Memory(judge)
+    pool.refill()
+    judge.ready(reached)
+    while (frame := inbox.next()) is not None:
+        result = judge.result(frame)
+        pool.forget()
+        pool.reap()
+        leaked = memory.leaked()
+        if leaked and result.report is not None:
+            result.report.reasons["gpu_memory"] = leaked
+        wanted = judge.answer(frame, result)
+        if device.lost:
+            break
+        if judge.observer is not None and wanted and inbox.empty:
+            pool.anticipate([judge.observer])
+        pool.refill()
+        if wanted and inbox.empty:
+            judge.headers.begin(pool)
+            bytecode.begin(judge.data_dir)
+            device.rest()
+    judge.close()
+
+
+class Memory:
+    """Device memory between jobs: what a job did not give back."""
+
+    def __init__(self, judge: Judge):
+        self.judge = judge
+        self.device = judge.device
+        self.free_at_rest = self.device.free_bytes()  # when no party held any; null where the host's memory is meant
+        self.settled = False  # the judge has loaded its own kernels and libraries, which stay
+
+    def leaked(self) -> str:
+        """Empty, or how much device memory a job did not give back. The parties of a job are dead by now, except the reference, which stays for the
+        next one: where much is missing, it is ended too, and the device looked at again."""
+        before = self.free_at_rest
+        free = self.device.free_bytes()
+        try:
+            shared = self.judge.pool.gate.others()
+        except DeviceError:  # the next job says why
+            shared = True
+        if before is None or free is None or shared:  # whose memory it is cannot be told
+            return ""
+        if free < before - SESSION_BYTES:
+            self.judge.end_session()
+            gc.collect()  # tensors that an exception's frames still hold
+        if self.judge.session is not None:
+            return ""
+        deadline = time.monotonic() + GIVEN_BACK_SECONDS
+        while free is not None and free < before - LEAK_BYTES and time.monotonic() < deadline:
+            gc.collect()
+            time.sleep(0.1)  # the driver frees what a killed process held a moment after its end
+            free = self.device.free_bytes()
+        if free is None or free >= before - LEAK_BYTES:
+            self.settled = True
+            return ""
+        first, self.free_at_rest, self.settled = not self.settled, free, True  # said once
+        if first and before - free < FIRST_BYTES:
+            return ""
+        return f"{(before - free) / 2**30:.2f} GiB of GPU memory were not given back in {GIVEN_BACK_SECONDS:g} s, or another process has taken them"

@@ -1,0 +1,53 @@
+"""Loads a stranger's source as a module, and says where it failed."""
+
+# sandboxed: imports tasks and programs
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+import traceback
+from types import ModuleType
+from typing import Any
+
+MAX_MESSAGE = 6000  # characters of an exception that are reported
+
+
+def load_source(name: str, source: str, home: str) -> ModuleType:
+    """Imports a stranger's source as the module `name`, from a file, as `inspect`, Triton and torch.jit need one."""
+    path = os.path.join(home, f"{name}.py")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(source)
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def describe(error: BaseException) -> dict[str, Any]:
+    """An exception as data, with the innermost line of the stranger's source."""
+    line = None
+    function = ""
+    kept = []
+    for entry in traceback.extract_tb(error.__traceback__):
+        module = os.path.basename(entry.filename)
+        if module in ("task.py", "program.py"):
+            line, function = entry.lineno, entry.name
+        if f"{os.sep}verifier{os.sep}" not in entry.filename:
+            kept.append(f"{module}:{entry.lineno} in {entry.name}: {(entry.line or '').strip()}")
+    if isinstance(error, SyntaxError) and os.path.basename(error.filename or "") in ("task.py", "program.py"):
+        line = error.lineno
+    try:
+        message = str(error)
+    except Exception:
+        message = "(its message cannot be printed)"
+    return {
+        "class": type(error).__name__,
+        "message": message[:MAX_MESSAGE],
+        "line": line,
+        "function": function,
+        "traceback": "\n".join(kept[-12:])[:MAX_MESSAGE],
+    }
