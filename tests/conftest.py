@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import gc
 import os
 
 import pytest
@@ -13,6 +14,12 @@ from tests.served import until_at_rest
 def pytest_configure() -> None:
     """The day whose share of long series is taken (tests/integrity/test_corpus.py): the same for all workers, also around midnight."""
     os.environ.setdefault("STITCHWORK_TEST_DAY", str(datetime.date.today().toordinal()))
+
+
+def pytest_collection_finish() -> None:
+    """What is imported by now stays: the collector of garbage need not go through PyTorch's modules again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 import re
 import shutil
 import subprocess
-import tempfile
 from functools import cache
 from pathlib import Path
 
+from tests import kept
 from verifier.build.raw import CPP_FLAGS
 
 MEETING = re.compile(r"__syncthreads|__syncwarp|__shfl|__ballot|__any|_tf32|multiply_group|barrier_wait|cluster_meets|cudaLaunchCooperativeKernel")
@@ -38,18 +36,14 @@ def as_cpp(program: str) -> str:
 def standard() -> Path:
     """A copy of `STANDARD` beside its precompiled form, which g++ takes where its flags are those of a build: made once a host, by whichever process
     comes first."""
-    version = subprocess.run(["g++", "--version"], capture_output=True, text=True, check=True).stdout
-    key = hashlib.sha256("\0".join([STANDARD.read_text(), version, *CPP_FLAGS, BRIEF]).encode()).hexdigest()[:16]
-    folder = Path(tempfile.gettempdir()) / f"stitchwork-emulator-{os.getuid()}-{key}"
-    made = folder / STANDARD.name
-    if not made.exists():
-        folder.mkdir(mode=0o700, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder) as scratch:
-            copy = Path(shutil.copy(STANDARD, scratch))
-            subprocess.run(["g++", *CPP_FLAGS, BRIEF, "-x", "c++-header", str(copy), "-o", f"{copy}.gch"], check=True)
-            os.replace(f"{copy}.gch", f"{made}.gch")
-            os.replace(copy, made)
-    return made
+    folder = kept.folder("header-" + kept.key(STANDARD.read_text(), kept.compiler(), *CPP_FLAGS, BRIEF)[:16])
+    copy = kept.made(folder / STANDARD.name, lambda place: shutil.copy(STANDARD, place))
+    kept.made(folder / f"{STANDARD.name}.gch", lambda place: precompile(copy, place))
+    return copy
+
+
+def precompile(header: Path, place: Path) -> None:
+    subprocess.run(["g++", *CPP_FLAGS, BRIEF, "-x", "c++-header", str(header), "-o", str(place)], check=True)
 
 
 def translate(source: str) -> str:

@@ -2,35 +2,54 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 ROOT = Path(__file__).parents[3]
+STARTER = Path(__file__).with_name("starter.py")
 COMMAND = re.compile(r"python (bench/\w+\.py|-m bench\.[\w.]+)")
 ACTS = re.compile(r"\{([\w,-]+)\} \.\.\.")  # of `usage: sweep [-h] {run,merge,tables} ...`
+
+
+class Said(NamedTuple):
+    status: int
+    out: str
+    err: str
 
 
 def commands() -> list[str]:
     return sorted(set(COMMAND.findall((ROOT / "bench" / "README.md").read_text())))
 
 
-def helped(command: str) -> subprocess.CompletedProcess[str]:
+def helped(commands: list[str], folder: Path) -> dict[str, Said]:
+    folder.mkdir()
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    return subprocess.run([sys.executable, *command.split(), "--help"], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, str(STARTER), str(folder), *commands], cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, timeout=120, check=True
+    )
+    statuses = json.loads(done.stdout)
+    said = [Said(status, *((folder / f"{at}.{end}").read_text() for end in ("out", "err"))) for at, status in enumerate(statuses)]
+    return dict(zip(commands, said, strict=True))
 
 
 @pytest.mark.slow
-def test_every_command_explains_itself():
-    with ThreadPoolExecutor(2) as pool:
-        said = dict(zip(commands(), pool.map(helped, commands()), strict=True))
-        acts = [f"{command} {act}" for command, done in said.items() if (found := ACTS.search(done.stdout)) for act in found[1].split(",")]
-        said |= dict(zip(acts, pool.map(helped, acts), strict=True))
+def test_every_command_explains_itself(tmp_path):
+    said = helped(commands(), tmp_path / "commands")
+    acts = [f"{command} {act}" for command, done in said.items() if (found := ACTS.search(done.out)) for act in found[1].split(",")]
+    said |= helped(acts, tmp_path / "acts")
     assert len(commands()) > 25
     assert "-m bench.sweep run" in said
-    assert {command: (done.stderr or done.stdout)[-500:] for command, done in said.items() if done.returncode or "usage:" not in done.stdout} == {}
+    assert {command: (done.err or done.out)[-500:] for command, done in said.items() if done.status or "usage:" not in done.out} == {}
+
+
+def test_a_command_that_fails_is_seen(tmp_path):
+    said = helped(["bench/no_such_command.py", "-m bench.no_such_command"], tmp_path / "commands")
+    assert [done.status for done in said.values()] == [1, 1]
+    assert all("no_such_command" in done.err for done in said.values())

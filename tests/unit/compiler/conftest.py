@@ -1,13 +1,13 @@
 import math
-import os
 
 import pytest
 import torch
 from torch.utils import _pytree as pytree
 
 from compiler import DeviceFigures, Options, make_plan, print_program
+from tests import kept
+from tests.unit.compiler.captures import captured
 from tests.unit.compiler.loading import load
-from verifier.parties.capture import capture
 
 PREFIX = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n\n\n"
 
@@ -41,8 +41,7 @@ class Compiled:
         self.model = self.make(self.task["Model"]).train(mode == "train")
         self.inputs = [v.to(self.dtype) if isinstance(v, torch.Tensor) and v.is_floating_point() else v for v in self.task["get_inputs"]()]
         self.mode = mode
-        self.capture = capture(self.twin(), self.inputs, source, mode)
-        assert self.capture.graph is not None, self.capture.reason
+        self.capture = captured(self.twin, self.inputs, source, mode, precision)
         self.plan = make_plan(self.capture, source, figures or DeviceFigures.cpu(2), precision)
         self.text = print_program(self.plan, source, options or Options())
 
@@ -84,14 +83,21 @@ class Compiled:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def build_folder(tmp_path_factory):
-    before = os.environ.get("STITCH_BUILD_DIR")
-    os.environ["STITCH_BUILD_DIR"] = str(tmp_path_factory.mktemp("stitch-build"))
+def build_folder():
+    """What programs build stays for the next run: it is named by the hash of its source, and this folder by the compiler."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("STITCH_BUILD_DIR", str(kept.folder("libraries-" + kept.compiler())))
+        yield
+    kept.drop_unused()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread_of_pytorch():
+    """Several workers share the processors, and tensors here are small. Programs have the threads of an OpenMP of their own."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
     yield
-    if before is None:
-        del os.environ["STITCH_BUILD_DIR"]
-    else:
-        os.environ["STITCH_BUILD_DIR"] = before
+    torch.set_num_threads(before)
 
 
 @pytest.fixture

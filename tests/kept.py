@@ -1,0 +1,85 @@
+"""What the tests keep from one run to the next, in the user's cache folder: files named by the hash of all that they follow from.
+
+Several processes share them. Each file is made by one process, in a place of its own, and then moved; those that nobody uses go away.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+MOST_BYTES = 1 << 30
+UNUSED_SECONDS = 30 * 24 * 3600
+IN_USE_SECONDS = 3600  # a run that is on may still need what was used since
+
+
+def folder(*names: str) -> Path:
+    """A folder below the one of all that is kept; it is there afterwards."""
+    found = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").joinpath("stitchwork-tests", *names)
+    found.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return found
+
+
+def key(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+@cache
+def compiler() -> str:
+    """A key of g++ here: its version, the folders of its headers, and what `-march=native` comes to on this processor."""
+    command = ["g++", "-march=native", "-E", "-v", "-x", "c++", os.devnull]
+    said = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ | {"LC_ALL": "C"}).stderr
+    return key(said)[:16]
+
+
+@contextmanager
+def alone(place: Path) -> Iterator[None]:
+    """Makes other processes wait that want to make the same file."""
+    with open(f"{place}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def made(place: Path, make: Callable[[Path], object]) -> Path:
+    """`place`, a file that `make` writes where it is told to, unless it is kept already."""
+    if not place.exists():
+        with alone(place):
+            if not place.exists():
+                scratch = place.with_name(f"{os.getpid()}-{place.name}")
+                make(scratch)
+                os.replace(scratch, place)
+    used(place)
+    return place
+
+
+def used(place: Path) -> None:
+    try:
+        os.utime(place)
+    except FileNotFoundError:
+        pass  # another process has just dropped it
+
+
+def drop_unused(most: int = MOST_BYTES) -> None:
+    """Deletes what was not used for a month, and the least recently used beyond `most` bytes. Nothing that was used within the hour goes."""
+    now, total = time.time(), 0
+    for when, size, place in sorted(_files(), reverse=True):
+        total += size
+        if now - when > UNUSED_SECONDS or (total > most and now - when > IN_USE_SECONDS):
+            place.unlink(missing_ok=True)
+
+
+def _files() -> Iterator[tuple[float, int, Path]]:
+    for place in folder().rglob("*"):
+        try:
+            about = place.stat()
+        except FileNotFoundError:
+            continue
+        if place.is_file():
+            yield about.st_mtime, about.st_size, place

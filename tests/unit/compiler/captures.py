@@ -1,0 +1,52 @@
+"""Captures of the tasks of these tests, each made once: what `torch.export` gives follows from the task alone."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import inspect
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import torch
+
+from tests import kept
+from verifier.graph import Capture
+from verifier.parties.capture import capture
+
+
+def captured(model: Callable[[], torch.nn.Module], inputs: list, source: str, mode: str, precision: str) -> Capture:
+    """As `capture` gives it. The random numbers that are drawn afterwards are the same whether it had to be made or was kept."""
+    place = kept.folder("captures-" + code()) / (kept.key(source, mode, precision) + ".json")
+
+    def make(scratch: Path) -> None:
+        prepare()
+        with torch.random.fork_rng(devices=[]):
+            found = capture(model(), inputs, source, mode)
+        assert found.graph is not None, found.reason
+        scratch.write_text(found.model_dump_json())
+
+    return Capture.model_validate_json(kept.made(place, make).read_text())
+
+
+@cache
+def code() -> str:
+    """A key of what a capture follows from besides its task: PyTorch, Python, and the package that captures."""
+    name = capture.__module__
+    package = Path(inspect.getfile(capture)).parents[name.count(".") - 1]
+    texts = [path.read_text() for path in sorted(package.rglob("*.py"))]
+    here = [Path(__file__).read_text(), Path(__file__).with_name("conftest.py").read_text()]
+    return kept.key(torch.__version__, torch.__config__.show(), sys.version, *here, *texts)[:16]
+
+
+@cache
+def prepare() -> None:
+    """What each export would pay for: PyTorch asks its dispatcher six times for all operators, of which no test makes one, and the collector of
+    garbage goes through all modules that export has imported."""
+    importlib.import_module("torch.export._trace")
+    utils = importlib.import_module("torch._export.utils")
+    utils._materialize_cpp_cia_ops = cache(utils._materialize_cpp_cia_ops)
+    gc.collect()
+    gc.freeze()
