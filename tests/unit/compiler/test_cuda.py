@@ -4,12 +4,14 @@ import ast
 import os
 import shutil
 import subprocess
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from compiler import DeviceFigures, Options
 from compiler.families.product import warpgroup
+from tests import kept
 from tests.emulator import as_cpp
 
 EXAMPLES = sorted((Path(__file__).parents[3] / "examples").glob("*.py"))
@@ -22,13 +24,26 @@ def kernels(text: str) -> str:
     return text.split('SOURCE = r"""')[1].split('"""')[0]
 
 
-def build(source: str, folder: Path) -> str:
+@cache
+def nvcc() -> str:
+    """A key of nvcc and of the compiler that it calls."""
+    version = subprocess.run([NVCC, "--version"], capture_output=True, text=True, check=True).stdout
+    return kept.key(version, os.path.realpath(NVCC), kept.compiler())[:16]
+
+
+def build(source: str, folder: Path, *flags: str) -> str:
+    """What nvcc says of a source that it builds."""
+    flags = flags or ("-arch=sm_90",)
     unit = folder / "kernels.cu"
     unit.write_text(source)
-    command = [NVCC, "-arch=sm_90", "-O3", "-std=c++17", "-cubin", "-Xptxas", "-v", str(unit), "-o", str(folder / "kernels.cubin")]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stderr
+
+    def make(scratch: Path) -> None:
+        command = [NVCC, *flags, "-O3", "-std=c++17", "-cubin", "-Xptxas", "-v", str(unit), "-o", str(folder / "kernels.cubin")]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        scratch.write_text(done.stderr)
+
+    return kept.made(kept.folder("nvcc-" + nvcc()) / kept.key(Path(__file__).read_text(), source, *flags), make).read_text()
 
 
 @needs_nvcc
@@ -52,12 +67,8 @@ def test_tiles_of_several_heights_build_together(compiled, task, tmp_path):
     found = compiled(source, figures=DeviceFigures.h200(), options=Options(knobs={"windowed": 1}))
     text = kernels(found.text)
     assert text.count("multiply_group(Columns<") > 1 and "WindowTile<" in text
-    unit = tmp_path / "kernels.cu"
-    unit.write_text(text)
-    command = [NVCC, *warpgroup.FLAGS, "-O3", "-std=c++17", "-cubin", "-Xptxas", "-v", str(unit), "-o", str(tmp_path / "kernels.cubin")]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert all(" 0 bytes spill stores" in line for line in done.stderr.splitlines() if "bytes spill" in line)
+    said = build(text, tmp_path, *warpgroup.FLAGS)
+    assert all(" 0 bytes spill stores" in line for line in said.splitlines() if "bytes spill" in line)
 
 
 @needs_nvcc
