@@ -17,13 +17,12 @@ import re
 import sys
 import tempfile
 import time
-from dataclasses import asdict
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tests.integrity.corpus import Desk, Outcome, read_corpus  # noqa: E402
+from tests.integrity.corpus import Desk, Outcome, outcome_row, read_corpus, summary  # noqa: E402
 
 
 def main() -> int:
@@ -68,7 +67,7 @@ def main() -> int:
                     left += 1
                     continue
                 outcome = desk.check(entry, form)
-                rows.append(asdict(outcome) | {"hack": entry.hack, "defence": entry.defence, "task": entry.task.stem, "says": entry.says})
+                rows.append(outcome_row(entry, outcome))
                 save(arguments, rows, len(wanted))
                 print(line(outcome), flush=True)
         finally:
@@ -89,10 +88,8 @@ def line(outcome: Outcome) -> str:
 
 
 def save(arguments: argparse.Namespace, rows: list[dict], wanted: int) -> None:
-    ok = sum(row["ok"] for row in rows)
-    summary = {"device": arguments.device, "cores": os.cpu_count(), "wanted": wanted, "done": len(rows), "ok": ok, "misses": len(rows) - ok}
     scratch = arguments.out.with_suffix(".part")
-    scratch.write_text(json.dumps({**summary, "rows": rows}, indent=1) + "\n")
+    scratch.write_text(json.dumps({"device": arguments.device, "wanted": wanted, **summary(rows)}, indent=1) + "\n")
     os.replace(scratch, arguments.out)
 
 

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import datetime
 import gc
 import os
 
 import pytest
 
 from tests.served import until_at_rest
-
-
-def pytest_configure() -> None:
-    """The day whose share of long series is taken (tests/integrity/test_corpus.py): the same for all workers, also around midnight."""
-    os.environ.setdefault("STITCHWORK_TEST_DAY", str(datetime.date.today().toordinal()))
 
 
 def pytest_collection_finish() -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 import asyncio
 import dataclasses
+import os
 import re
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from tests.integrity.renaming import renamed
 from verifier.client import Verifier
@@ -20,6 +22,7 @@ from verifier.report import Class, Report, Status, Tier
 from verifier.task import Mode, Precision
 
 HOME = Path(__file__).resolve().parent
+ROOT = HOME.parents[1]
 Kind = Literal["cheats", "honest"]
 Form = Literal["as is", "static off", "renamed"]
 FORMS: tuple[Form, ...] = get_args(Form)
@@ -175,6 +178,16 @@ class Outcome:
     margins: dict[str, float] = field(default_factory=dict)  # of each trial that has one: error / bound
 
 
+def outcome_row(entry: Entry, outcome: Outcome) -> dict[str, Any]:
+    """As result files keep it."""
+    return dataclasses.asdict(outcome) | {"hack": entry.hack, "defence": entry.defence, "task": entry.task.stem, "says": entry.says}
+
+
+def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    ok = sum(row["ok"] for row in rows)
+    return {"cores": os.cpu_count(), "done": len(rows), "ok": ok, "misses": len(rows) - ok, "rows": rows}
+
+
 def evidence(report: Report) -> list[str]:
     """Every sentence that says why a report is what it is."""
     speedup = report.against("eager")
@@ -209,14 +222,17 @@ def judged(entry: Entry, form: Form, report: Report) -> tuple[bool, str]:
 
 
 class Desk:
-    """Verifiers on one device, kept warm for many entries: one whole, one with the static stage off."""
+    """Verifiers on one device, kept warm for many entries: one whole, one with the static stage off. `prepare` fills the data directory of each."""
 
-    def __init__(self, device: str, data_dir: Path, limits: Limits | None = None, spares: int = 2):
+    def __init__(
+        self, device: str, data_dir: Path, limits: Limits | None = None, spares: int = 2, prepare: Callable[[Path], Path] = lambda folder: folder
+    ):
         self.device = device
         self.loop = asyncio.new_event_loop()
         self.data_dir = data_dir
         self.limits = limits or (LIMITS if device == "cpu" else GPU_LIMITS)
         self.spares = spares
+        self.prepare = prepare
         self._verifiers: dict[tuple[bool, float], Verifier] = {}
 
     def _verifier(self, off: bool, call: float) -> Verifier:
@@ -227,6 +243,7 @@ class Desk:
                 self.loop.run_until_complete(self._verifiers.pop(other).close())
             limits = dataclasses.replace(self.limits, call=key[1], correctness=max(self.limits.correctness, key[1] / 2))
             folder = self.data_dir / ("off" if off else "on")
+            folder = folder if folder.exists() else self.prepare(folder)
             self._verifiers[key] = Verifier(self.device, folder, limits=limits, spares=self.spares, without_static=off)
         return self._verifiers[key]
 

@@ -1,45 +1,60 @@
 """Every program of the corpus gets the verdict that its header states, for the stated reason.
 
-On the CPU a run takes one of six parts of the corpus, another each day, so that it stays within minutes on two cores; CORPUS_PART=0..5 chooses
-one and CORPUS_PART=all takes everything, as does a run on a GPU. Each cheat is tried in its hardest form (static stage off, names changed), and as
-it is where the static stage ends it at once. All three forms of everything: `bench/corpus.py`.
+The static stage looks at all of them on every commit. Whole verifications are chosen by what the commit changed (`choosing.py`); CORPUS=all takes
+everything, as does a run on a GPU, CORPUS_PART=i/n a part, and CORPUS_RESULT=FILE.json keeps what came out. Each cheat is tried in its hardest form
+(static stage off, names changed), and as it is where the static stage ends it at once. All three forms of everything: `bench/corpus.py`.
 """
 
 from __future__ import annotations
 
-import os
-import zlib
+import ast
+import re
+from functools import partial
 
 import pytest
 
-from tests.integrity.corpus import Desk, Entry, Form, read_corpus, read_entry
+from tests.integrity.choosing import chosen
+from tests.integrity.corpus import Desk, Entry, Form, outcome_row, read_corpus, read_entry
+from tests.verifier_data import prepared
+from verifier.integrity.static import inspect_source
+from verifier.report import Finding
 
 try:
     ENTRIES = read_corpus()
 except ValueError as error:
     pytest.fail(str(error), pytrace=False)
 
-
-PARTS = 6
-PART = os.environ.get("CORPUS_PART") or str(int(os.environ["STITCHWORK_TEST_DAY"]) % PARTS)
+AFTER_THE_CLOCK = ("passed", "inconclusive", "not faster", "class ")
 
 
-def chosen(entry: Entry, device: str) -> bool:
-    return device != "cpu" or PART == "all" or zlib.crc32(entry.name.encode()) % PARTS == int(PART)
+def refusals(entry: Entry) -> list[Finding]:
+    return [finding for finding in inspect_source(ast.parse(entry.source), entry.source) if finding.severity == "refuse"]
+
+
+def is_timed(entry: Entry, form: Form) -> bool:
+    """Whether the evaluation gets as far as the clock: other verdicts end it before, and so does the static stage."""
+    if entry.kind == "cheats" and form == "as is":
+        return not refusals(entry)
+    return any(verdict.startswith(AFTER_THE_CLOCK) for verdict in entry.verdicts) or "timed" in f"{entry.name} {entry.because}"
 
 
 def cases(device: str) -> list:
     return [
-        pytest.param(entry, form, id=f"{entry.kind}-{entry.name}-{form.replace(' ', '-')}")
-        for entry in ENTRIES
-        if entry.runs_on(device) and chosen(entry, device)
+        pytest.param(
+            entry,
+            form,
+            id=f"{entry.kind}-{entry.name}-{form.replace(' ', '-')}",
+            marks=[pytest.mark.timed] if is_timed(entry, form) else [],
+        )
+        for entry in chosen(ENTRIES, device)
         for form in entry.short_forms
     ]
 
 
 @pytest.fixture(scope="session")
 def cpu_desk(tmp_path_factory):
-    desk = Desk("cpu", tmp_path_factory.mktemp("corpus"))
+    headers = any("load_inline" in entry.source for entry in chosen(ENTRIES, "cpu"))
+    desk = Desk("cpu", tmp_path_factory.mktemp("corpus"), prepare=partial(prepared, headers=headers))
     yield desk
     desk.close()
 
@@ -55,8 +70,15 @@ def cuda_desk(tmp_path_factory):
     desk.close()
 
 
-def verdict(desk: Desk, entry: Entry, form: Form) -> None:
+@pytest.fixture
+def kept(record_property):
+    """Hands an outcome to the file that CORPUS_RESULT names (conftest.py)."""
+    return lambda entry, outcome: record_property("corpus", outcome_row(entry, outcome))
+
+
+def verdict(desk: Desk, entry: Entry, form: Form, kept) -> None:
     outcome = desk.check(entry, form)
+    kept(entry, outcome)
     assert outcome.ok, (
         f"{entry.name} ({form}) must be {outcome.expected} because of /{entry.because}/ but is {outcome.status} "
         f"(class {outcome.program_class}, speedup {outcome.speedup}): {outcome.message}"
@@ -66,16 +88,34 @@ def verdict(desk: Desk, entry: Entry, form: Form) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(("entry", "form"), cases("cpu"))
-def test_on_the_cpu(cpu_desk, entry, form):
-    verdict(cpu_desk, entry, form)
+def test_on_the_cpu(cpu_desk, entry, form, kept):
+    verdict(cpu_desk, entry, form, kept)
 
 
 @pytest.mark.gpu
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(("entry", "form"), cases("cuda"))
-def test_on_a_gpu(cuda_desk, entry, form):
-    verdict(cuda_desk, entry, form)
+def test_on_a_gpu(cuda_desk, entry, form, kept):
+    verdict(cuda_desk, entry, form, kept)
+
+
+def test_the_static_stage_refuses_what_only_the_source_gives_away():
+    entries = [entry for entry in ENTRIES if entry.defence == "static"]
+    assert len(entries) >= 6
+    passed_over = [
+        (entry.name, entry.because)
+        for entry in entries
+        if not any(re.search(entry.because, f"{finding.rule}: {finding.message}") for finding in refusals(entry))
+    ]
+    assert passed_over == []
+
+
+def test_the_static_stage_refuses_no_honest_program():
+    entries = [entry for entry in ENTRIES if entry.kind == "honest"]
+    assert len(entries) >= 40
+    refused = [(entry.name, refusals(entry)[0].message) for entry in entries if refusals(entry)]
+    assert refused == []
 
 
 def test_a_header_that_is_wrong_says_how(tmp_path):

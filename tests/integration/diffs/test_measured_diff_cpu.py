@@ -9,6 +9,7 @@ import pytest
 from tests.unit.webapp.cast import SOURCE
 from tests.unit.webapp.diffs.programs import NEW, OLD, measured_run
 from tests.unit.webapp.people import People
+from tests.verifier_data import prepared
 from verifier.client import Verifier
 from webapp.diffs.effects import effect_of
 from webapp.diffs.measured import plan, start
@@ -20,6 +21,7 @@ from webapp.tasks.models import Task
 
 
 @pytest.mark.slow
+@pytest.mark.timed
 @pytest.mark.django_db(transaction=True)
 def test_what_each_hunk_is_worth(tmp_path):
     run = measured_run(People.make().alice)
@@ -31,7 +33,7 @@ def test_what_each_hunk_is_worth(tmp_path):
     measured = start(old, new, "quick", by=run.created_by)
 
     async def work() -> None:
-        client = Verifier("cpu", tmp_path)  # the usual time for timing: with one second a busy machine's intervals reach from 0.6 to 5
+        client = Verifier("cpu", prepared(tmp_path))  # the usual time for timing: with one second a busy machine's intervals reach from 0.6 to 5
         try:
             for _ in range(3):  # what a busy machine made inconclusive is asked again, as a person would
                 rows = [row async for row in MeasuredHunk.objects.filter(measured=measured, state="queued")]

@@ -1,14 +1,44 @@
-"""One verifier for all tests of this folder."""
+"""Verifiers, and a process that forks parties, for all tests of this folder: one of each for a worker, with whom
+a file's tests stay (`--dist loadfile`)."""
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
-from verifier_bench import Bench
+from forked import Nursery
+from verifier_bench import LIMITS, PLANTED, Bench, Quick
 
 
 @pytest.fixture(scope="session")
 def bench(tmp_path_factory):
     bench = Bench(tmp_path_factory.mktemp("verifier"))
     yield bench
-    bench.wait(bench.verifier.close())
-    bench.loop.close()
+    bench.close()
+
+
+@pytest.fixture(scope="session")
+def open_bench(tmp_path_factory):
+    """A verifier that does not look at sources, so that only the sandbox stands between them and the host, and whose client had secrets in its
+    environment when the judge started."""
+    bench = Bench(tmp_path_factory.mktemp("open"), limits=dataclasses.replace(LIMITS, call=30), without_static=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ANTHROPIC_API_KEY", PLANTED)
+        patch.setenv("STITCH_SECRET", PLANTED)
+        bench.wait(bench.verifier.ready())
+    yield bench
+    bench.close()
+
+
+@pytest.fixture(scope="session")
+def nursery():
+    nursery = Nursery()
+    yield nursery
+    nursery.close()
+
+
+@pytest.fixture(scope="session")
+def quick(tmp_path_factory, nursery):
+    quick = Quick(tmp_path_factory.mktemp("quick"), nursery)
+    yield quick
+    quick.close()

@@ -1,10 +1,14 @@
-"""Trials of a program in a confined runner, without build and timing: what these tests ask is decided before anything is measured."""
+"""Trials of a program without build and timing: what these tests ask is decided before anything is measured. On the CPU its parties are forked
+(forked.py), except where a test asks for confined ones."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
 
+from forked import ForkingPool, Nursery, forked_device
+
+from tests.verifier_data import prepared
 from verifier.correctness.trials import Subject, Trials, Verdict
 from verifier.devices.opening import open_device
 from verifier.jobs import AdmitJob
@@ -32,9 +36,11 @@ class Outcome:
 
 
 class Semantics:
-    def __init__(self, folder: Path, device: str = "cpu", limits: Limits = LIMITS):
-        self.device = open_device(device, folder)
-        self.pool = Pool(self.device, limits, spares=2)
+    def __init__(self, folder: Path, device: str = "cpu", limits: Limits = LIMITS, nursery: Nursery | None = None):
+        self.device = open_device(device, prepared(folder) if device == "cpu" else folder)
+        self.pool = Pool(self.device, limits, spares=2) if nursery is None else ForkingPool(self.device, limits, nursery)
+        if nursery is not None:
+            forked_device(self.device)
 
     def judge(self, program: str, task: str, precision="fp32-strict", mode="train", full=False, backward=False, seed=7) -> Outcome:
         session = ReferenceSession(self.pool, task, precision, mode)

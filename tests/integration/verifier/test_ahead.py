@@ -1,4 +1,4 @@
-"""What comes up before it is timed, with real processes: baselines that compile while the program is tried, processes that import torch."""
+"""What comes up before it is timed, with processes of its own: baselines that compile while the program is tried, processes that import torch."""
 
 import pytest
 from semantics_bench import Semantics, task
@@ -26,10 +26,9 @@ class Watched(Tournament):
 
 
 @pytest.fixture
-def tournament(tmp_path, monkeypatch):
+def tournament(tmp_path, monkeypatch, nursery):
     """Makes one whose program has been tried; at the end no process is left."""
-    bench = Semantics(tmp_path, limits=LIMITS)
-    bench.pool.spares = 0
+    bench = Semantics(tmp_path, limits=LIMITS, nursery=nursery)
     monkeypatch.setattr(bench.device, "begins_ahead", True)
     sessions = []
 
@@ -67,6 +66,7 @@ def tournament(tmp_path, monkeypatch):
     bench.close()
 
 
+@pytest.mark.timed
 def test_it_compiles_once_and_is_confirmed_when_the_program_has_been_tried(tournament):
     of, run = tournament("return F.gelu(self.norm(x))", ["compile"])
     of.ahead["compile"].wait()
@@ -98,6 +98,7 @@ def test_where_the_program_fails_before_nobody_is_left(tournament):
     assert not party.alive and not of.ahead
 
 
+@pytest.mark.timed
 def test_where_memory_holds_not_all_at_once_it_compiles_in_its_round(tournament, monkeypatch):
     monkeypatch.setattr(Watched, "_rounds", lambda self, count, beside: [range(at, at + 1) for at in range(count)])
     monkeypatch.setattr(Watched, "_first_call", None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import os
 import platform
@@ -17,9 +16,8 @@ from pathlib import Path
 
 import pytest
 from probes import GROUPS, prober
-from verifier_bench import LIMITS, PROGRAM, Bench
+from verifier_bench import PROGRAM
 
-from verifier.client import Verifier
 from verifier.confinement.visible import bubblewrap
 
 pytestmark = [
@@ -27,16 +25,6 @@ pytestmark = [
     pytest.mark.skipif(platform.machine() != "x86_64", reason="the attempts use system call numbers of x86-64"),
 ]
 SECRET = f"planted-{uuid.uuid4().hex}"
-
-
-@pytest.fixture(scope="module")
-def open_bench(tmp_path_factory):
-    """A verifier that does not look at sources: only the sandbox stands between them and the host."""
-    bench = Bench(tmp_path_factory.mktemp("attempts"))
-    bench.verifier = Verifier("cpu", bench.verifier.data_dir, limits=dataclasses.replace(LIMITS, call=30), spares=2, without_static=True)
-    yield bench
-    bench.wait(bench.verifier.close())
-    bench.loop.close()
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ import time
 import pytest
 from verifier_bench import HELPER, Bench, built
 
+from tests.verifier_data import prepared
 from verifier.build.building import Building
 from verifier.build.headers import Headers
 from verifier.build.store import Store
@@ -61,7 +62,7 @@ class ModelNew(nn.Module):
 @pytest.fixture
 def workshop(tmp_path):
     """A pool with headers and a store of its own, for builds alone."""
-    device = open_device("cpu", tmp_path)
+    device = open_device("cpu", prepared(tmp_path))
     headers = Headers(tmp_path)
     pool = Pool(device, Limits(build=600, start=300), spares=0, builder_binds=[headers.bind])
     (tmp_path / "builds").mkdir()

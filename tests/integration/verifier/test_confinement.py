@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -10,20 +11,18 @@ import time
 from pathlib import Path
 
 import pytest
-from verifier_bench import LIMITS, PROGRAM, TASK, Bench, forward
+from verifier_bench import PLANTED, PROGRAM, TASK, forward
 
-from verifier.client import Verifier
 from verifier.confinement.visible import bubblewrap
 from verifier.jobs import VerifyJob
 
-SECRET = "stitch-planted-secret-7f3a91"
 wrapped = pytest.mark.skipif(not bubblewrap(), reason="bubblewrap is not installed: processes of this user are not hidden")
 
 # Looks wherever a process can: its environment, every readable file of /proc, the file system's usual places, its own objects. It raises what it
 # finds, so that the verdict would show it.
 SEARCH = f"""
 import gc, glob, os
-wanted = b"".join([{SECRET[:12]!r}.encode(), {SECRET[12:]!r}.encode()])
+wanted = b"".join([{PLANTED[:12]!r}.encode(), {PLANTED[12:]!r}.encode()])
 found = [name for name, value in os.environ.items() if wanted in value.encode()]
 places = glob.glob("/proc/*/environ") + glob.glob("/proc/*/cmdline") + glob.glob("/proc/*/task/*/environ")
 places += glob.glob("/root/**", recursive=True)[:500] + glob.glob("/home/**", recursive=True)[:500] + glob.glob("/tmp/**", recursive=True)[:500]
@@ -34,8 +33,8 @@ for place in places:
                 found.append(place)
     except OSError:
         pass
-found += [type(item).__name__ for item in gc.get_objects() if isinstance(item, (str, bytes)) and {SECRET[:12]!r} in str(item)[:200]
-          and {SECRET[12:]!r} in str(item)[:200]]
+found += [type(item).__name__ for item in gc.get_objects() if isinstance(item, (str, bytes)) and {PLANTED[:12]!r} in str(item)[:200]
+          and {PLANTED[12:]!r} in str(item)[:200]]
 processes = [name for name in os.listdir("/proc") if name.isdigit()]
 listing = f"found {{found}}, {{len(processes)}} processes"
 """
@@ -45,36 +44,24 @@ def raising(expression: str) -> str:
     return SEARCH.strip() + f"\nraise ValueError({expression})"
 
 
-@pytest.fixture
-def planted(bench, monkeypatch, tmp_path):
-    """A judge whose client has a secret in its environment, and who does not look at sources: what the sandbox alone does."""
-    monkeypatch.setenv("ANTHROPIC_API_KEY", SECRET)
-    monkeypatch.setenv("STITCH_SECRET", SECRET)
-    fresh = Bench(tmp_path / "data")
-    fresh.verifier = Verifier("cpu", tmp_path / "data", limits=LIMITS, without_static=True)
-    yield fresh
-    fresh.wait(fresh.verifier.close())
-    fresh.loop.close()
-
-
-def test_the_judge_gets_no_secret(planted):
-    planted.wait(planted.verifier.ready())
-    environment = Path(f"/proc/{planted.verifier.judge_pid}/environ").read_bytes() if os.getuid() == 0 else b""
-    assert SECRET.encode() not in environment
+def test_the_judge_gets_no_secret(open_bench):
+    open_bench.wait(open_bench.verifier.ready())
+    environment = Path(f"/proc/{open_bench.verifier.judge_pid}/environ").read_bytes() if os.getuid() == 0 else b""
+    assert PLANTED.encode() not in environment
 
 
 @wrapped
-def test_a_task_finds_no_secret_and_no_process(planted):
-    problem = planted.admit(forward(raising("listing"))).problems[0]
+def test_a_task_finds_no_secret_and_no_process(open_bench):
+    problem = open_bench.admit(forward(raising("listing"))).problems[0]
     assert "found []" in problem.message, problem.message
     assert int(problem.message.split(" processes")[0].split()[-1]) <= 3
 
 
 @wrapped
-def test_a_program_finds_no_secret_and_no_process(planted):
+def test_a_program_finds_no_secret_and_no_process(open_bench):
     lines = raising("listing")
     program = PROGRAM.replace("return torch.softmax", "\n        ".join(lines.splitlines()) + "\n        return torch.softmax")
-    report = planted.verify(program)
+    report = open_bench.verify(program)
     assert report.status == "crashed" and "found []" in report.message, report.message
 
 
@@ -139,7 +126,7 @@ def test_a_killed_runner_gives_a_verdict(bench):
     result = bench.run(VerifyJob(task_source=TASK, program_source=slow), on_stage)
     assert killed and killed[0]
     assert result.report is not None and result.report.status in ("passed", "crashed", "inconclusive", "infrastructure_error")
-    assert bench.verify(PROGRAM).status in ("passed", "inconclusive")
+    assert bench.verify_once(PROGRAM).status in ("passed", "inconclusive")
 
 
 def test_a_killed_judge_is_started_again(bench):
@@ -158,22 +145,22 @@ def test_a_killed_judge_is_started_again(bench):
 
 
 def test_cancelling_ends_the_job_and_the_next_one_runs(bench):
-    import asyncio
+    endless = VerifyJob(task_source=TASK, program_source=PROGRAM.replace("return torch", "while True: pass\n        return torch"))
 
     async def cancelled():
-        job = bench.verifier.run(
-            VerifyJob(task_source=TASK, program_source=PROGRAM.replace("return torch", "while True: pass\n        return torch"))
-        )
-        running = asyncio.ensure_future(job)
-        await asyncio.sleep(4)
+        at_work = asyncio.Event()
+        running = asyncio.ensure_future(bench.verifier.run(endless, lambda event: at_work.set() if event.stage == "correctness" else None))
+        await asyncio.wait_for(at_work.wait(), 100)
+        begin.append(time.monotonic())
+        await asyncio.sleep(0.5)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
 
-    begin = time.monotonic()
+    begin: list[float] = []
     bench.wait(cancelled())
-    assert time.monotonic() - begin < 20
-    assert bench.verify(PROGRAM).status in ("passed", "inconclusive")
+    assert time.monotonic() - begin[0] < 16
+    assert bench.verify_once(PROGRAM).status in ("passed", "inconclusive")
 
 
 def test_nothing_is_left_when_the_client_is_killed(tmp_path):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.verifier_data import prepared
 from verifier.build import inline_helper
 from verifier.client import Verifier
 from verifier.devices.cpu import CpuDevice
@@ -141,7 +142,7 @@ def jobs(tmp_path_factory):
     }
 
     async def take():
-        verifier = Verifier("cpu", data)
+        verifier = Verifier("cpu", prepared(data), spares=1)
         events = []
 
         async def on_stage(event):

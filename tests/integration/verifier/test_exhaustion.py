@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 from verifier_bench import PROGRAM, TASK, Bench, forward
 
-from verifier.client import Verifier
 from verifier.jobs import AdmitJob
 from verifier.limits import GIB, Limits
 
@@ -23,11 +22,9 @@ LIMITS = Limits(load=20, inputs=10, call=4, admission=8, build=60, quick_timing=
 
 @pytest.fixture(scope="module")
 def strict(tmp_path_factory):
-    bench = Bench(tmp_path_factory.mktemp("exhaustion"))
-    bench.verifier = Verifier("cpu", bench.verifier.data_dir, limits=LIMITS, spares=2, without_static=True)
+    bench = Bench(tmp_path_factory.mktemp("exhaustion"), limits=LIMITS, without_static=True)
     yield bench
-    bench.wait(bench.verifier.close())
-    bench.loop.close()
+    bench.close()
 
 
 def with_forward(lines: str) -> str:
@@ -88,6 +85,7 @@ def with_mark(mark: str) -> list[str]:
     return found
 
 
+@pytest.mark.timed
 def test_a_program_that_burns_the_processor_while_others_are_timed(strict):
     spin = "import threading\n\n\ndef spin():\n    a = torch.ones(8)\n    while True:\n        a.add_(0)\n\n\nclass ModelNew"
     started = "threading.Thread(target=spin, daemon=True).start()\n        self.scale = nn"
@@ -100,7 +98,7 @@ def test_a_program_that_burns_the_processor_while_others_are_timed(strict):
 
 def test_so_does_a_child_process(strict):
     child = "import os\nif not hasattr(self, 'child'):\n    self.child = os.fork()\n    if self.child == 0:\n        while True: pass"
-    report = strict.verify(with_forward(child))
+    report = strict.verify_once(with_forward(child))
     # On a machine with few processors the clocks disagree over it before the share is large enough; it passes in no case.
     assert report.status in ("rejected", "inconclusive"), (report.status, report.message)
     assert report.timing is None

@@ -10,6 +10,7 @@ import torch
 from semantics_bench import LIMITS
 
 from tests.unit.verifier.l1_norm import l1_norm
+from tests.verifier_data import prepared
 from verifier.devices.opening import open_device
 from verifier.jobs import VerifyJob
 from verifier.judge import memory
@@ -38,7 +39,7 @@ def held() -> float:
 def moments(tmp_path_factory):
     """The most units at each kind of request, over an evaluation that passed; and what was asked for in which order."""
     folder = tmp_path_factory.mktemp("memory")
-    device = open_device("cpu", folder)
+    device = open_device("cpu", prepared(folder))
     pool = Pool(device, LIMITS, spares=2)
     most: dict[str, float] = defaultdict(float)
     times: Counter[str] = Counter()

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.verifier_data import prepared
 from verifier.build import inline_helper
 from verifier.client import Verifier
 from verifier.jobs import ProfileJob
@@ -58,7 +59,7 @@ def profiles(tmp_path_factory):
     """The program's, the reference's, and that of a program that raises."""
 
     async def take():
-        verifier = Verifier("cpu", tmp_path_factory.mktemp("data"))
+        verifier = Verifier("cpu", prepared(tmp_path_factory.mktemp("data")), spares=1)
         try:
             broken = PROGRAM.replace("return y", "raise ValueError('nothing to see')")
             jobs = [ProfileJob(task_source=TASK, program_source=source, iterations=3) for source in (PROGRAM, None, broken)]

@@ -11,6 +11,7 @@ SLOW = PROGRAM.replace(
 )
 
 
+@pytest.mark.timed
 def test_the_faster_of_two_programs_is_told_by_an_interval(bench):
     report = bench.verify(SLOW, rival_source=PROGRAM)
     assert report.status == "passed", report.message
@@ -21,18 +22,19 @@ def test_the_faster_of_two_programs_is_told_by_an_interval(bench):
     assert [comparison.baseline for comparison in report.timing.comparisons] == ["eager"], "a rival is no baseline"
 
 
-def test_a_rival_that_is_wrong_or_fails_is_no_verdict_on_the_program(bench):
+def test_a_rival_that_is_wrong_or_fails_is_no_verdict_on_the_program(quick):
     for rival, said in (
         (PROGRAM.replace("* self.scale", "* self.scale + 1"), "is wrong"),
         (PROGRAM.replace("return torch", "raise RuntimeError('not today')\n        return torch"), "failed: "),
         ("class Other: pass", "cannot be read"),
     ):
-        report = bench.verify_once(PROGRAM, rival_source=rival)
+        report = quick.verify_once(PROGRAM, rival_source=rival)
         assert (report.status, report.timing) == ("inconclusive", None)
         assert said in report.message and "timed against" in report.message
 
 
 @pytest.mark.slow
+@pytest.mark.timed
 def test_tier_full_has_a_fresh_process_of_the_rival_in_each_pair(bench):
     timing = bench.verify(SLOW, rival_source=PROGRAM, tier="full").timing
     assert timing.pairs in (3, 6), "more where a busy machine makes the interval wide"

@@ -8,8 +8,8 @@ from verifier_bench import NOISY_PROGRAM, NOISY_TASK
 
 
 @pytest.fixture(scope="module")
-def semantics(tmp_path_factory):
-    semantics = Semantics(tmp_path_factory.mktemp("semantics"))
+def semantics(tmp_path_factory, nursery):
+    semantics = Semantics(tmp_path_factory.mktemp("semantics"), nursery=nursery)
     yield semantics
     semantics.close()
 

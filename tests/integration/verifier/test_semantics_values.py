@@ -9,8 +9,8 @@ from verifier.judge import memory
 
 
 @pytest.fixture(scope="module")
-def semantics(tmp_path_factory):
-    semantics = Semantics(tmp_path_factory.mktemp("semantics"))
+def semantics(tmp_path_factory, nursery):
+    semantics = Semantics(tmp_path_factory.mktemp("semantics"), nursery=nursery)
     yield semantics
     semantics.close()
 

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from pathlib import Path
 
+from forked import ForkingPool, Nursery, forked_device
+
+from tests.verifier_data import prepared
+from verifier.build.headers import Headers
 from verifier.client import Verifier
+from verifier.devices.opening import open_device
 from verifier.jobs import AdmitJob, Job, JobResult, VerifyJob
+from verifier.judge.judge import Judge
 from verifier.limits import GIB, Limits
 
 LIMITS = Limits(load=20, inputs=10, call=6, build=60, quick_timing=0.3, full_timing=1, memory=2 * GIB)
 ATTEMPTS = 4
+PLANTED = "stitch-planted-secret-7f3a91"
 HELPER = Path("verifier/build/inline_helper.py")
 
 TASK = """import torch
@@ -75,11 +83,15 @@ NOISY_PROGRAM = NOISY_TASK.replace("class Model(", FOLDED).replace("self.first(x
 
 
 class Bench:
-    """Runs jobs on one event loop."""
+    """Runs jobs on one event loop, in a data directory that was prepared. `options`: of the verifier."""
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, limits: Limits = LIMITS, **options):
         self.loop = asyncio.new_event_loop()
-        self.verifier = Verifier("cpu", folder, limits=LIMITS, spares=2)
+        self.verifier = Verifier("cpu", prepared(folder), limits=limits, **{"spares": 2} | options)
+
+    def close(self) -> None:
+        self.wait(self.verifier.close())
+        self.loop.close()
 
     def wait(self, coroutine):
         return self.loop.run_until_complete(asyncio.wait_for(coroutine, 200))
@@ -106,6 +118,24 @@ class Bench:
         result = self.run(VerifyJob(task_source=task, program_source=program, **options))
         assert result.error == ""
         return result.report
+
+
+class Quick(Bench):
+    """The same in this process, with forked parties: for what is judged before the clock, of trusted sources. Nothing waits for a judge to start."""
+
+    def __init__(self, folder: Path, nursery: Nursery):
+        device = open_device("cpu", prepared(folder))
+        forked_device(device)
+        headers = Headers(folder)
+        limits = dataclasses.replace(LIMITS, memory=8 * GIB)
+        self.pool = ForkingPool(device, limits, nursery, [headers.bind])
+        self.judge = Judge(folder, None, self.pool, headers)
+
+    def run(self, job: Job, on_stage=None) -> JobResult:
+        return self.judge._run(job, on_stage or (lambda event: None))
+
+    def close(self) -> None:
+        self.judge.close()
 
 
 def forward(body: str, head: str = "") -> str:

@@ -1,0 +1,178 @@
+"""Which entries of the corpus a run on the CPU tries.
+
+Every commit runs the sentinels, the entries whose file or task it changed, and the entries of those groups whose defence it touched. Changes are held
+against the merge base with `main`; on `main` itself, also in a fresh clone of it, against the first parent of HEAD. Where HEAD has no parent to be
+had (a clone of one commit) nothing is known to have changed, and where there is no history at all everything is tried.
+
+    CORPUS=all|changed|sentinels    all of it, or one of the two halves of a commit's choice (default: both)
+    CORPUS_PART=i/n                 the ith of n parts of what was chosen, counted from 0
+    CORPUS_BASE=COMMIT              what changes are held against
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import zlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from tests.integrity.corpus import ROOT, Entry
+
+MAINS = ("origin/main", "main@{upstream}", "main")
+Group = Literal["static", "build", "class", "memory", "state", "clock", "confinement", "numbers", "channel", "honest"]
+EVERY: frozenset[Group] = frozenset(("static", "build", "class", "memory", "state", "clock", "confinement", "numbers", "channel", "honest"))
+
+# What a source file of `verifier/` may break: by its folder, else by its name, else everything. Of profiling no verdict comes.
+ROOMS: dict[str, set[Group]] = {
+    "build": {"build"},
+    "confinement": {"confinement"},
+    "correctness": {"numbers", "memory", "state", "honest"},
+    "integrity": {"static", "class", "honest"},
+    "passes": {"numbers"},
+    "profiling": set(),
+    "shim": {"clock"},
+    "timing": {"clock", "state"},
+}
+STEMS: dict[str, set[Group]] = {
+    **dict.fromkeys(("cgroup", "landlock", "layers", "limits", "permit", "sandbox", "seccomp", "spawned", "visible"), {"confinement"}),
+    **dict.fromkeys(("comparison", "expectation", "fingerprint", "oracle", "repeatability", "widening"), {"numbers", "honest"}),
+    **dict.fromkeys(("correctness", "trials"), {"numbers", "memory", "state", "honest"}),
+    **dict.fromkeys(("binding", "idleness", "intervals", "judges_clock", "noise", "pairs", "still", "timing", "turns"), {"clock"}),
+    **dict.fromkeys(("timed_outputs", "timing_stage", "tournament"), {"clock", "state"}),
+    **dict.fromkeys(("batches", "chance", "triviality"), {"numbers"}),
+    **dict.fromkeys(("channel", "layout", "party_failure"), {"channel"}),
+    **dict.fromkeys(("moved_state",), {"state"}),
+    **dict.fromkeys(("bytecode", "calibrate", "cli", "doctor", "prepare", "roofline"), set()),
+    **dict.fromkeys(("cuda", "cuda_arena", "cuda_driver", "cuda_early", "cuda_graph", "cuda_party", "cuda_rates", "cuda_shared"), set()),
+}
+
+# Of the taxonomy, by number. An attack on the design is one on the clock where its task is long enough to be worth it, else one on the channel.
+TAXONOMY: tuple[tuple[range, Group], ...] = (
+    (range(1, 11), "class"),
+    (range(11, 17), "memory"),
+    (range(17, 29), "state"),
+    (range(29, 40), "clock"),
+    (range(40, 46), "confinement"),
+    (range(46, 57), "numbers"),
+    (range(57, 63), "channel"),
+    (range(63, 64), "static"),
+    (range(64, 66), "state"),
+    (range(66, 70), "numbers"),
+    (range(70, 71), "clock"),
+    (range(71, 74), "confinement"),
+)
+CLOCK_TASKS = {"chain", "chain_long"}
+
+# Decisive within seconds, and together at least two for each group but the static one.
+SENTINELS = (
+    *("63_base64", "design_forged_evidence"),
+    *("01_reference_verbatim", "02_kernel_never_called"),
+    *("11_uninitialised_output", "14_persistent_buffer", "15_result_over_the_input"),
+    *("17_memo_by_address", "18_memo_in_training", "47_late_bf16"),
+    *("32_thread_after_return", "37_no_time_at_all"),
+    *("44_reads_the_parent", "73_connects_by_address"),
+    *("48_fast_exponential", "51_softmax_without_maximum", "53_zero_bias"),
+    *("57_exit_zero", "60_patches_the_reference", "design_extra_answer"),
+    *("cpu_rms_norm_buffer_reused", "cpu_softmax_openmp"),
+)
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Files that a commit changed, as paths of the repository. None where there is nothing to compare with: then anything may have changed."""
+
+    files: frozenset[str] | None
+
+
+def groups_of(entry: Entry) -> set[Group]:
+    built: set[Group] = {"build"} if re.search(r"stitch_build\(|load_inline|CppExtension", entry.source) else set()
+    if entry.kind == "honest":
+        return built | {"honest"}
+    static: set[Group] = {"static"} if entry.defence == "static" else set()
+    if entry.hack == "design":
+        return built | static | {"clock" if entry.task.stem in CLOCK_TASKS else "channel"}
+    return built | static | {group for numbers, group in TAXONOMY if int(entry.hack) in numbers}
+
+
+def touched(files: Iterable[str]) -> set[Group]:
+    """The groups whose defence a change of `files` may break."""
+    found: set[Group] = set()
+    for file in files:
+        parts = Path(file).parts
+        if len(parts) > 1 and parts[0] == "verifier" and Path(file).suffix != ".md":
+            found |= _of_source(parts)
+    return found
+
+
+def _of_source(parts: tuple[str, ...]) -> set[Group] | frozenset[Group]:
+    stem = Path(parts[-1]).stem
+    if len(parts) > 2 and parts[1] in ROOMS:
+        return ROOMS[parts[1]]
+    return STEMS.get(stem, EVERY)
+
+
+def of_a_commit(entries: list[Entry], changes: Changes, which: str = "") -> list[Entry]:
+    """`which`: what CORPUS says. In the order of `entries`."""
+    if which not in ("", "all", "changed", "sentinels"):
+        raise ValueError(f"CORPUS is {which!r}; it must be all, changed or sentinels")
+    if which == "all" or (changes.files is None and which != "sentinels"):
+        return list(entries)
+    wanted: set[str] = set() if which == "changed" else set(SENTINELS)
+    if which != "sentinels" and changes.files is not None:
+        broken = touched(changes.files)
+        wanted |= {entry.name for entry in entries if groups_of(entry) & broken or _paths(entry) & changes.files}
+    return [entry for entry in entries if entry.name in wanted]
+
+
+def _paths(entry: Entry) -> set[str]:
+    return {str(path.relative_to(ROOT)) for path in (entry.path, entry.task) if path.is_relative_to(ROOT)}
+
+
+def part(entries: list[Entry], text: str) -> list[Entry]:
+    """`text`: "i/n", or nothing for all."""
+    if not text:
+        return entries
+    found = re.fullmatch(r"(\d+)/(\d+)", text)
+    if found is None or int(found[1]) >= int(found[2]):
+        raise ValueError(f"CORPUS_PART is {text!r}; it must be i/n with i below n")
+    return [entry for entry in entries if zlib.crc32(entry.name.encode()) % int(found[2]) == int(found[1])]
+
+
+def changes_of(git: Callable[..., str | None], base: str = "") -> Changes:
+    """`git` answers a command with its output, or with null where it fails. `base`: what CORPUS_BASE says."""
+    head = git("rev-parse", "HEAD")
+    if head is None:
+        return Changes(None)
+    if not base:
+        main = next((name for name in MAINS if git("rev-parse", "--verify", "--quiet", name) is not None), None)
+        found = git("merge-base", "HEAD", main) if main is not None else None
+        if found is None:
+            return Changes(None)
+        base = found if found != head else git("rev-parse", "--verify", "--quiet", "HEAD^1") or head
+    changed = git("diff", "--name-only", "--no-renames", base)
+    if changed is None:
+        return Changes(None)
+    added = git("ls-files", "--others", "--exclude-standard") or ""
+    return Changes(frozenset(filter(None, [*changed.splitlines(), *added.splitlines()])))
+
+
+def ask_git(*arguments: str) -> str | None:
+    try:
+        done = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, timeout=60)
+    except OSError:
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def chosen(entries: list[Entry], device: str) -> list[Entry]:
+    """Those of `entries` that this run tries on `device`. On a GPU everything, but for CORPUS_PART."""
+    entries = [entry for entry in entries if entry.runs_on(device)]
+    if device == "cpu":
+        which = os.environ.get("CORPUS", "")
+        changes = Changes(frozenset()) if which in ("all", "sentinels") else changes_of(ask_git, os.environ.get("CORPUS_BASE", ""))
+        entries = of_a_commit(entries, changes, which)
+    return part(entries, os.environ.get("CORPUS_PART", ""))
