@@ -8,6 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.emptied import quick_flush  # noqa: F401
+from tests.installation import data_directory, prepared_database
+from tests.integration.processes.stack import Stack
 from tests.ordering import longest_first
 from tests.served import daphne
 from tests.unit.webapp.people import People
@@ -16,6 +19,8 @@ from webapp.environment import ROOT
 
 # Playwright's own loop runs in this thread, and Django would refuse the database for it.
 os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "1"
+
+django_db_modify_db_settings = prepared_database
 
 CHROMIUM = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
@@ -38,6 +43,19 @@ def server(django_db_setup) -> Iterator[str]:
     """The base URL of a Daphne process that serves the test database."""
     with daphne() as base:
         yield base
+
+
+@pytest.fixture(scope="session")
+def installation(tmp_path_factory) -> Iterator[Stack]:
+    """Started as `make run` starts it, with a model that a person plays: for tests that have programs verified."""
+    data = tmp_path_factory.mktemp("installation") / "data"
+    stack = Stack(data_directory(data))
+    (data / "llm.toml").write_text('[profiles.by-hand]\nkind = "mailbox"\n')
+    for name in ("DATABASE_URL", "DJANGO_ALLOW_ASYNC_UNSAFE"):
+        stack.environment.pop(name, None)
+    stack.start()
+    yield stack
+    stack.stop()
 
 
 @pytest.fixture

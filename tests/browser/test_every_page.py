@@ -33,7 +33,6 @@ from webapp.runs.append import append
 from webapp.runs.models import Run
 
 AXE = ROOT / "node_modules/axe-core/axe.min.js"
-AXE_SOURCE = AXE.read_text() + "; null" if AXE.exists() else ""
 CHECKS = ROOT / "tests/browser/page_checks.js"
 WIDTHS = (1440, 390)
 BROWSERS = 2  # at a time
@@ -92,7 +91,8 @@ class Swept:
 def prepare(browser: Browser) -> tuple[BrowserContext, Page, list[str]]:
     """A page that checks itself, and what its console said."""
     context = browser.new_context(reduced_motion="reduce", bypass_csp=True)
-    context.add_init_script(path=CHECKS)
+    for script in (AXE, CHECKS):
+        context.add_init_script(path=script)
     page = context.new_page()
     said: list[str] = []
     page.on("pageerror", lambda error: said.append(f"script: {error}"))
@@ -111,7 +111,6 @@ def look_at(page: Page, url: str, said: list[str]) -> list[str]:
         page.goto(url, wait_until="load")
         if page.url.partition("#")[0] != url and "/share/" not in url:
             return [f"led to {page.url}"]
-        page.evaluate(AXE_SOURCE)
         wrong = page.evaluate("pageChecks.all()")
         page.emulate_media(color_scheme="dark")
         wrong += [f"dark: {sentence}" for sentence in page.evaluate("pageChecks.colours()")]
@@ -124,7 +123,7 @@ def look_at(page: Page, url: str, said: list[str]) -> list[str]:
 
 @pytest.fixture
 def world(transactional_db) -> World:
-    if not AXE_SOURCE:
+    if not AXE.exists():
         pytest.skip("axe-core is not installed: make assets")
     world = make_world()
     owner = world.people[Membership.OWNER]

@@ -10,27 +10,12 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.integration.processes.stack import Stack, prepared
-
 CORPUS = Path(__file__).resolve().parents[1] / "integrity"
 TASK = CORPUS / "tasks" / "softmax.py"
 PROGRAM = CORPUS / "honest" / "cpu_softmax_openmp.py"
 NOTE = "# Softmax on this host\n\n## Memory\n\nRows of a softmax that is bound by memory are read once where they stay in cache."
 PATIENCE = 240  # seconds for the next prompt, or the end: a verification on two busy cores lies before it
 MOST_PROMPTS = 12
-
-
-@pytest.fixture(scope="module")
-def stack(tmp_path_factory) -> Iterator[Stack]:
-    data = prepared(tmp_path_factory.mktemp("mailbox") / "data")
-    data.mkdir(mode=0o700, exist_ok=True)
-    (data / "llm.toml").write_text('[profiles.by-hand]\nkind = "mailbox"\n')
-    stack = Stack(data)
-    for name in ("DATABASE_URL", "DJANGO_ALLOW_ASYNC_UNSAFE"):
-        stack.environment.pop(name, None)
-    stack.start()
-    yield stack
-    stack.stop()
 
 
 @pytest.fixture
@@ -76,10 +61,11 @@ REPLIES = {"planner": planned, "coder": program, "verifier/diagnose": diagnosis,
 @pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_a_run_by_copy_and_paste(stack, page: Page, context, patient):
+def test_a_run_by_copy_and_paste(installation, page: Page, context, patient):
     context.grant_permissions(["clipboard-read", "clipboard-write"])
-    page.goto(stack.link)
-    base = stack.link.partition("/sign-in/")[0]
+    link = installation.take_link()
+    page.goto(link)
+    base = link.partition("/sign-in/")[0]
     add_document(page, base)
     try_profile(page, base)
     run = submit(page, base)

@@ -22,7 +22,7 @@ from agents.llm.messages import Delta, Message, Request
 from agents.projection import project
 
 pytest.importorskip("transformers", reason="transformers[serving] of requirements-dev.txt is not installed: no real server to test against")
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.xdist_group("transformers serve")]
 
 ROOT = Path(__file__).resolve().parents[3]
 STARTS_WITHIN = 300  # seconds: it imports torch and transformers, on a machine that may be busy

@@ -11,9 +11,9 @@ from agents.llm.models import Models
 from agents.local import LocalVerifier
 from agents.run import Engine
 from agents.settings import Budget, Settings
+from tests.integration.agents.brief import Brief
 from tests.standin import FaultPlan, StandIn
 from tests.unit.standin.prompts_of import TASK
-from verifier.jobs import JobResult
 from verifier.limits import Limits
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -40,24 +40,6 @@ class InTurn(FaultPlan):
             self.made.append(fault)
             self.left.pop(0)
         return fault
-
-
-class Brief:
-    """The real verifier without profiles, winners confirmed in tier quick: tier full and profiles have tests of their own (test_solve.py)."""
-
-    def __init__(self, client):
-        self.client = client
-
-    async def ready(self):
-        return await self.client.ready()
-
-    async def figures(self):
-        return await self.client.figures()
-
-    async def run(self, job, on_stage=None) -> JobResult:
-        if job.kind == "profile":
-            return JobResult()
-        return await self.client.run(job.model_copy(update={"tier": "quick"}) if job.kind == "verify" else job, on_stage)
 
 
 def test_three_mistakes_are_explained_by_the_verifier_and_mended(tmp_path):

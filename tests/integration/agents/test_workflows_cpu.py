@@ -1,7 +1,6 @@
 """Each workflow with the built-in roles on a real task: the real compiler and the real verifier, two programs each.
 
-To be brief, admission and graph are asked for once, profiles are left out, and winners are confirmed in tier quick: tier full and profiles have
-tests of their own (test_solve.py).
+All on one verifier, which is asked once for what several workflows want to know (`Brief`).
 """
 
 from __future__ import annotations
@@ -15,10 +14,10 @@ from agents.journal import MemoryJournal
 from agents.local import LocalVerifier
 from agents.run import Engine
 from agents.settings import Budget, Settings
-from verifier.jobs import JobResult
+from tests.integration.agents.brief import Brief
 from verifier.limits import Limits
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.xdist_group("workflows on the CPU")]
 TASK = """
 import torch
 import torch.nn as nn
@@ -37,26 +36,6 @@ def get_init_inputs():
     return []
 """
 WORKFLOWS = ("forge", "pilot", "branch", "descend", "random")
-
-
-class Brief:
-    def __init__(self, client):
-        self.client, self.known = client, {}
-
-    async def ready(self):
-        return await self.client.ready()
-
-    async def figures(self):
-        return await self.client.figures()
-
-    async def run(self, job, on_stage=None) -> JobResult:
-        if job.kind == "profile":
-            return JobResult()
-        if job.kind == "verify":
-            return await self.client.run(job.model_copy(update={"tier": "quick"}), on_stage)
-        if job.kind not in self.known:
-            self.known[job.kind] = await self.client.run(job, on_stage)
-        return self.known[job.kind]
 
 
 @pytest.fixture(scope="module")

@@ -7,14 +7,14 @@ import pytest
 from tests.integration.processes.stack import Browser, Stack, prepared
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def stack(tmp_path_factory) -> Iterator[Stack]:
-    """One installation for the tests of a module; each starts runs of its own on it."""
+    """One installation for all tests that leave it running; each starts runs of its own on it, and what it kills comes back."""
     stack = Stack(prepared(tmp_path_factory.mktemp("stack") / "data")).start()
     yield stack
     stack.stop()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def person(stack) -> Browser:
     return stack.browser()

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import atexit
 import http.cookiejar
 import json
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 import urllib.parse
 import urllib.request
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import psycopg
 
+from tests.installation import data_directory
 from webapp.environment import ROOT, socket_dir
-from webapp.supervisor.postgres import EmbeddedPostgres
 
 PATIENCE = 180.0  # seconds that anything may take on a busy machine; nothing here measures time
 
@@ -77,6 +73,11 @@ class Stack:
     def browser(self) -> Browser:
         return Browser(self)
 
+    def take_link(self) -> str:
+        """A sign-in link that nobody has used: the one of the start, or a new one."""
+        link, self.link = self.link, ""
+        return link or self.manage("signin_link").strip()
+
     def process_of(self, name: str) -> int:
         """The pid of "web", "orchestrator" or "verifier"."""
         words = {"web": "daphne", "orchestrator": "orchestrator", "verifier": "verifier"}[name]
@@ -110,7 +111,7 @@ class Browser:
         self.stack = stack
         self.jar = http.cookiejar.CookieJar()
         self.opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(self.jar))
-        self.get(urllib.parse.urlsplit(stack.manage("signin_link").strip()).path)
+        self.get(urllib.parse.urlsplit(stack.take_link()).path)
 
     def get(self, path: str) -> str:
         with self.opener.open(self.stack.base + path, timeout=30) as answer:
@@ -140,23 +141,7 @@ class Browser:
 def prepared(data: Path) -> Path:
     """The data directory `data`, as an installation that was started before has it: a copy of one that was prepared once for all these tests. What
     starts on an empty directory is tested in test_life.py."""
-    if not os.environ.get("DATABASE_URL"):
-        subprocess.run(["cp", "-a", str(_example()), str(data)], check=True)
-    return data
-
-
-@cache
-def _example() -> Path:
-    folder = Path(tempfile.mkdtemp(prefix="stitchwork-prepared-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    stack = Stack(folder / "data")
-    postgres = EmbeddedPostgres(stack.data)
-    postgres.start()
-    try:
-        stack.manage("prepare")
-    finally:
-        postgres.stop()
-    return stack.data
+    return data if os.environ.get("DATABASE_URL") else data_directory(data)
 
 
 def free_port() -> int:

@@ -26,9 +26,13 @@ AWAY_SECONDS = 8.0  # longer than a pool waits for a connection before it asks a
 BACK_SECONDS = 15.0  # of a busy machine; the hang that this is about lasted for minutes
 
 
-@pytest.fixture
-def stack(tmp_path):
-    own = Stack(prepared(tmp_path / "data")).start("--only", "web")
+pytestmark = pytest.mark.xdist_group("database restart")
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory):
+    """Without the processes that would ask the database on their own."""
+    own = Stack(prepared(tmp_path_factory.mktemp("restarted") / "data")).start("--only", "web")
     yield own
     own.stop()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import urllib.request
 from collections.abc import Iterator
@@ -66,38 +67,32 @@ def test_the_ready_line_is_the_only_one_and_its_link_works_once(new):
     assert new.process.stdout.read() == ""
 
 
-def test_what_a_page_brings_can_be_kept_by_the_browser(own):
-    own.start()
-    import re
-
-    page = own.browser().get("/")
+def test_what_a_page_brings_can_be_kept_by_the_browser(stack, person):
+    page = person.get("/")
     assets = re.findall(r'(?:href|src)="(/static/[^"]+)"', page)
     assert assets
     for path in assets:
-        with urllib.request.urlopen(own.base + path) as answer:
+        with urllib.request.urlopen(stack.base + path) as answer:
             assert "immutable" in answer.headers["Cache-Control"], path
 
 
 @pytest.mark.slow
-def test_a_second_one_on_the_same_data_is_refused(own):
-    own.start()
-    second = Stack(own.data)
+def test_a_second_one_on_the_same_data_is_refused(stack):
+    second = Stack(stack.data)
     with pytest.raises(AssertionError, match="another Stitchwork runs"):
         second.start()
-    assert alive([own.process.pid])
+    assert alive([stack.process.pid])
 
 
 @pytest.mark.slow
-def test_a_dead_postgres_is_started_again(own):
-    own.start()
-    browser = own.browser()
-    (postgres,) = [pid for pid in descendants(own.process.pid) if os.path.basename(os.path.realpath(f"/proc/{pid}/exe")) == "postgres"][:1]
+def test_a_dead_postgres_is_started_again(stack, person):
+    (postgres,) = [pid for pid in descendants(stack.process.pid) if os.path.basename(os.path.realpath(f"/proc/{pid}/exe")) == "postgres"][:1]
     os.kill(postgres, signal.SIGKILL)
 
     def answers() -> bool:
         try:
-            return "owner" in browser.get("/")
+            return "owner" in person.get("/")
         except OSError:
             return False
 
-    own.await_true(answers, "a page after the crash of the database")
+    stack.await_true(answers, "a page after the crash of the database")
