@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from verifier.profiling.nsight.nsys_import import ImportProblem
+from verifier.profiling.nsight.nsys_schema import ImportProblem
 from verifier.profiling.own_calls import PREFIX
 from verifier.profiling.recording import Recording
 from verifier.profiling.timeline import Timeline

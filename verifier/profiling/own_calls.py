@@ -26,6 +26,8 @@ def traced_library(folder: str, base: type[ctypes.CDLL] = ctypes.CDLL) -> type[c
     from torch._C._profiler import _RecordFunctionFast as Range
 
     class TracedLibrary(base):  # type: ignore[misc, valid-type]
+        _FuncPtr: Any
+
         def __init__(self, *args: Any, **kwargs: Any):
             super().__init__(*args, **kwargs)
             if not made_by_builder(self._name, folder):

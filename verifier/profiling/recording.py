@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from array import array
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -28,10 +29,10 @@ class Recording:
         self.end = 0.0  # of the latest event so far
         self._rows: dict[tuple[str, str, str], int] = {}
         self._names: dict[str, int] = {}
-        self._details: dict[tuple, int] = {}
+        self._details: dict[tuple[Any, ...], int] = {}
         self._correlations: dict[tuple[Any, int], int] = {}
-        self._columns = {name: array(code) for name, code in _CODES}
-        self._append = [column.append for column in self._columns.values()]
+        self._columns: dict[str, array[Any]] = {name: array(code) for name, code in _CODES}
+        self._append: list[Callable[[float], None]] = [column.append for column in self._columns.values()]
 
     def add(
         self,
@@ -101,7 +102,7 @@ class Recording:
         return table.setdefault(key, len(table))
 
 
-def _frozen(detail: dict[str, Any]) -> tuple:
+def _frozen(detail: dict[str, Any]) -> tuple[Any, ...]:
     return tuple((key, tuple(value) if isinstance(value, list) else value) for key, value in sorted(detail.items()))
 
 
