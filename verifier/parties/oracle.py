@@ -222,8 +222,8 @@ class Rough(Wide):
             return self._plain(y, a.shape[-1])
         if name == "convolution":
             transposed = bool(args[6])
-            length = b.numel() / max(b.shape[1] * args[8] if transposed else b.shape[0], 1)
-            squares = func(a.square(), b.square(), None, *args[3:], **kwargs)
+            length: float = b.numel() / max(b.shape[1] * args[8] if transposed else b.shape[0], 1)
+            squares: torch.Tensor = func(a.square(), b.square(), None, *args[3:], **kwargs)
         else:
             length = a.shape[-1]
             squares = torch.matmul(a.square(), b.square())
