@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from verifier.profiling.timeline import COLUMNS, KINDS, Row, Timeline
+from verifier.profiling.timeline import COLUMNS, KINDS, Row, RowKey, Timeline
 
 MAX_EVENTS = 1_000_000  # 33 bytes each; the page draws this many smoothly
 MAX_NAME = 2000  # characters; template names of CUDA kernels run to several thousand
@@ -27,7 +27,7 @@ class Recording:
         self.device = device
         self.warnings: list[str] = []
         self.end = 0.0  # of the latest event so far
-        self._rows: dict[tuple[str, str, str], int] = {}
+        self._rows: dict[RowKey, int] = {}
         self._names: dict[str, int] = {}
         self._details: dict[tuple[Any, ...], int] = {}
         self._correlations: dict[tuple[Any, int], int] = {}
@@ -36,7 +36,7 @@ class Recording:
 
     def add(
         self,
-        row: tuple[str, str, str],
+        row: RowKey,
         kind: str,
         name: str,
         start: float,
@@ -44,7 +44,7 @@ class Recording:
         correlation: tuple[Any, int] | None = None,
         detail: dict[str, Any] | None = None,
     ) -> None:
-        """`row` is (kind, name, group). `correlation` is (process, id): ids of two processes never meet."""
+        """`correlation` is (process, id): ids of two processes never meet."""
         if row not in self._rows and len(self._rows) >= MAX_ROWS:
             row = (row[0], "Other", row[2])
         duration = max(float(duration), 0.0)
@@ -92,7 +92,7 @@ class Recording:
         """The rows that are used, in the order of the page, and by each row's number the place that it gets."""
         keys = list(self._rows)
         wanted = sorted(used, key=lambda i: (_ROW_ORDER[keys[i][0]], keys[i][2], _natural(keys[i][1])))
-        rows = [Row(name=keys[i][1], kind=keys[i][0], group=keys[i][2]) for i in wanted]  # type: ignore[arg-type]
+        rows = [Row(name=keys[i][1], kind=keys[i][0], group=keys[i][2]) for i in wanted]
         places = np.zeros(len(keys), dtype=np.int64)
         places[wanted] = np.arange(len(wanted))
         return rows, places
