@@ -83,7 +83,8 @@ class DeviceFigures(BaseModel):
 
 def library_arithmetic(precision: str) -> Arithmetic:
     """What the vendor's matrix products and convolutions compute in, under a policy."""
-    return {"tf32": "tf32", "bf16": "half", "fp16": "half"}.get(precision, "fp32")
+    known: dict[str, Arithmetic] = {"tf32": "tf32", "bf16": "half", "fp16": "half"}
+    return known.get(precision, "fp32")
 
 
 def own_arithmetic(precision: str) -> Arithmetic:

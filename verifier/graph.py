@@ -42,6 +42,18 @@ class GraphInput(BaseModel):
     index: int | None = None  # position among the user's arguments
     persistent: bool = True  # false for a buffer, or a plain attribute that is a tensor, outside the state dict
 
+    @property
+    def position(self) -> int:
+        """Among the user's arguments."""
+        assert self.index is not None, f"{self.name} is no argument of the user"
+        return self.index
+
+    @property
+    def tensor(self) -> TensorSpec:
+        """What is known of an input that is a tensor."""
+        assert self.spec is not None, f"{self.name} is no tensor"
+        return self.spec
+
 
 class Graph(BaseModel):
     inputs: list[GraphInput]

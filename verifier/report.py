@@ -21,6 +21,9 @@ Baseline = Literal["eager", "compile", "compile-max-autotune", "compile-reduce-o
 # Measured in place of one that cannot be had, which takes minutes to compile for a large network: its CUDA graphs without its search.
 STAND_INS: dict[Baseline, Baseline] = {"compile-max-autotune": "compile-reduce-overhead"}
 Rival = Literal["rival"]
+Severity = Literal["refuse", "downgrade", "note"]
+StageName = Literal["startup", "static", "build", "correctness", "integrity", "timing", "profile"]
+WeightsFrom = Literal["loaded", "seeded"]
 
 
 class Environment(BaseModel):
@@ -47,7 +50,7 @@ class Protection(BaseModel):
 
 
 class Stage(BaseModel):
-    name: Literal["startup", "static", "build", "correctness", "integrity", "timing", "profile"]
+    name: StageName
     status: Literal["passed", "failed", "skipped"]
     seconds: float
     detail: str = ""
@@ -70,7 +73,7 @@ class Finding(BaseModel):
     """Evidence about integrity. `refuse` ends in `rejected`; the rest is for a reviewer."""
 
     rule: str
-    severity: Literal["refuse", "downgrade", "note"]
+    severity: Severity
     message: str
     line: int | None = None  # in the program
     source: Literal["static", "runtime"] = "static"
@@ -158,7 +161,7 @@ class Report(BaseModel):
     environment: Environment
     protection: Protection
     stages: list[Stage] = []
-    weights: Literal["loaded", "seeded"] | None = None
+    weights: WeightsFrom | None = None
     backward: bool = False  # gradients were compared too, and every time is forward and backward
     oracle: str = ""  # where fp64 was computed ("cuda:0", "cpu"), or why it was not
     build: BuildInfo | None = None

@@ -8,7 +8,7 @@ epilogue.py prints both as statements over the family's own index variables, for
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from compiler.families.epilogue import Prologue, Tail
 from compiler.figures import DeviceFigures
@@ -128,9 +128,15 @@ class Work:
 class Family(Protocol):
     """`strategies`: names of the catalogue; the first is the gate, without which the anchor is left to the library."""
 
-    name: str
-    strategies: tuple[str, ...]
-    devices: tuple[str, ...]  # "cuda", "cpu"
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def strategies(self) -> tuple[str, ...]: ...
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """ "cuda", "cpu"."""
 
     def match(self, network: Network, node: Node, setting: Setting) -> Match | None:
         """None where the operator is none of this family's; raises `Refused` with the reason where it is, but is declined."""
@@ -144,7 +150,12 @@ class Family(Protocol):
 
     def print_cpp(self, work: Work) -> Printed: ...
 
-    # A family that prints Triton too has `print_triton(work)`; the others leave their operators to the library there.
+
+@runtime_checkable
+class TritonFamily(Protocol):
+    """A family that prints Triton too; the others leave their operators to the library there."""
+
+    def print_triton(self, work: Work) -> Printed: ...
 
 
 def traffic(work: Work) -> int:
@@ -171,4 +182,4 @@ def plain_cost(work: Work, flops: int, gflops: float | None = None) -> Cost:
     return Cost(moved, flops, max(figures.memory_ms(moved), flops / (gflops or figures.fp32_gflops) / 1e6))
 
 
-__all__ = ["NAME", "Cost", "Family", "Match", "Packed", "Printed", "Refused", "Setting", "Work", "plain_cost", "traffic"]
+__all__ = ["NAME", "Cost", "Family", "Match", "Packed", "Printed", "Refused", "Setting", "TritonFamily", "Work", "plain_cost", "traffic"]

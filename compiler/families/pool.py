@@ -83,7 +83,7 @@ class Pool:
     def knobs(self, work: Work) -> dict[str, tuple[tuple[int, ...], int]]:
         if work.setting.figures.kind == "cpu":
             return {}
-        found = {"block": ((64, 128, 256, 512), work.knob("block", 256))}
+        found: dict[str, tuple[tuple[int, ...], int]] = {"block": ((64, 128, 256, 512), work.knob("block", 256))}
         if not work.detail.adaptive and work.detail.out[1] > 1:
             found["strip"] = ((1, 2, 4, 8), strip_of(work))
         return found
@@ -154,7 +154,8 @@ class Body:
         self.value = work.match.reads[0]
         self.prologue = work.prologues.get(self.value)
         self.stored = work.network.spec(self.value).dtype
-        self.depth, self.found = 0, []
+        self.depth = 0
+        self.found: list[str] = []
 
     def put(self, line: str) -> None:
         self.found.append(line if line.startswith("#") else "    " * self.depth + line)
@@ -262,7 +263,8 @@ class Body:
             for line in self.prologue.statements(self.functions, ["plane", *at], "v"):
                 self.put(line)
             return
-        where, step = [], 1
+        where: list[str] = []
+        step = 1
         for axis in range(2, 2 - window.rank, -1):
             where.insert(0, f"{AXES[axis]}_at" + (f" * {step}" if step > 1 else ""))
             step *= window.size[axis]

@@ -75,6 +75,8 @@ template <class How, int THREADS, int GROUPS> __device__ __forceinline__ void be
     total = of_warp[COUNT];
 }
 """
+# Of a match: its members, its value, what it reads, whether it runs from the last element, whether each result leaves out its own element.
+Around = tuple[tuple[str, ...], str, str, bool, bool]
 
 
 @dataclass(frozen=True)
@@ -137,7 +139,7 @@ class Scan:
         raise Refused("running sums on the CPU are kernels of the IR")
 
 
-def turned(network: Network, node: Node, axis: int) -> tuple | None:
+def turned(network: Network, node: Node, axis: int) -> Around | None:
     """flip(cumsum(flip(x))) along the same axis: from the last element to the first."""
     first = network.nodes.get(node.args[0]["ref"])
     last = network.nodes[network.users[node.name][0]] if len(network.users[node.name]) == 1 and node.name not in network.results else None
@@ -149,7 +151,7 @@ def turned(network: Network, node: Node, axis: int) -> tuple | None:
     return (first.name, node.name, last.name), last.name, first.args[0]["ref"], True, False
 
 
-def shifted(network: Network, node: Node, axis: int) -> tuple | None:
+def shifted(network: Network, node: Node, axis: int) -> Around | None:
     """What begins with nothing and leaves out the last element: cat((zeros, cumsum(x[..., :-1])))."""
     cut = network.nodes.get(node.args[0]["ref"])
     users = network.users[node.name]

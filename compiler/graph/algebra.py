@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from compiler.graph.layout import contiguous_strides
-from compiler.graph.values import plain, refs
+from compiler.graph.values import new_node, plain, refs
 from verifier.graph import Node
 from verifier.task import TensorSpec
 
@@ -107,12 +107,11 @@ def through(node: Node, chain: list[Node], specs: Specs) -> list[Node]:
     """The product with summed columns, then the scalings and summed vectors, then the shape of the sum. Names of values in between are new."""
     product, steps = chain[0], chain[1:]
     shape = (*specs[product.name].shape[:-1], 1)
-    origin = {"module": node.module, "module_class": node.module_class, "line": node.line}
     made: list[Node] = []
 
     def make(suffix: str, op: str, args: list[Any], size: tuple[int, ...]) -> dict[str, str]:
         spec = TensorSpec(shape=size, dtype="float32", stride=contiguous_strides(size))
-        made.append(Node(name=f"{node.name}_{suffix}", op=op, args=args, outputs=[spec], **origin))
+        made.append(new_node(node, f"{node.name}_{suffix}", op, args, spec))
         return {"ref": made[-1].name}
 
     depth, linear = specs[product.args[0]["ref"]].shape[-1], product.op == "aten.linear.default"

@@ -19,7 +19,7 @@ from typing import Any
 from compiler.graph.algebra import Specs, dims_of, is_scaling
 from compiler.graph.ir import HALVES
 from compiler.graph.layout import contiguous_strides
-from compiler.graph.values import plain, refs
+from compiler.graph.values import new_node, plain, refs
 from verifier.graph import Node
 from verifier.task import TensorSpec
 
@@ -71,11 +71,11 @@ def averages(nodes: list[Node], results: set[str], specs: Specs, weights: set[st
     found: list[Node] = []
     notes: dict[str, None] = {}
     for node in nodes:
-        made = None
+        made: list[Node] | None = None
         if node.op == "aten.mean.dim" or node.op in POOLS:
             chain = steps_from(node, by_name, readers, results, specs)
-            convolution = read(chain[0], specs, weights, node.outputs[0].dtype) if chain else None
-            if convolution is not None:
+            convolution = read(chain[0], specs, weights, node.outputs[0].dtype) if chain is not None else None
+            if chain is not None and convolution is not None:
                 made = (means if node.op == "aten.mean.dim" else windows)(node, convolution, chain[1:], specs)
         if made is None:
             found.append(node)
@@ -126,10 +126,9 @@ def read(node: Node, specs: Specs, weights: set[str], dtype: str = "float32") ->
     values = [image["ref"], weight["ref"], *([bias["ref"]] if bias else [])]
     if any(specs[name].dtype != dtype for name in values):
         return None
-    along = (_each(value, rank, least) for value, least in ((stride, 1), (padding, 0), (dilation, 1)))
-    spread = zip(shape[2:], out[2:], taps[2:], *along, strict=True)
-    extra = _each(numbers[2] if transposed else 0, rank, 0)
-    axes = tuple(Window(*sizes, more) for sizes, more in zip(spread, extra, strict=True))
+    extra = numbers[2] if transposed else 0
+    along = [_each(value, rank, least) for value, least in ((stride, 1), (padding, 0), (dilation, 1), (extra, 0))]
+    axes = tuple(Window(*sizes) for sizes in zip(shape[2:], out[2:], taps[2:], *along, strict=True))
     return Convolution(node, transposed, image, weight["ref"], bias, axes, out[1])
 
 
@@ -142,12 +141,12 @@ class Nodes:
     """New nodes in place of `node` and of its type, by suffixes of its name."""
 
     def __init__(self, node: Node):
-        self.node, self.made = node, []
+        self.node = node
+        self.made: list[Node] = []
 
     def make(self, suffix: str, op: str, args: list[Any], shape: tuple[int, ...], **kwargs: Any) -> dict[str, str]:
         spec = TensorSpec(shape=shape, dtype=self.node.outputs[0].dtype, stride=contiguous_strides(shape))
-        origin = {"module": self.node.module, "module_class": self.node.module_class, "line": self.node.line}
-        self.made.append(Node(name=f"{self.node.name}_{suffix}", op=op, args=args, kwargs=kwargs, outputs=[spec], **origin))
+        self.made.append(new_node(self.node, f"{self.node.name}_{suffix}", op, args, spec, kwargs))
         return {"ref": self.made[-1].name}
 
     def end(self, at: dict[str, str], steps: list[Node], shape: tuple[int, ...]) -> list[Node]:
@@ -167,15 +166,15 @@ def means(node: Node, found: Convolution, steps: list[Node], specs: Specs) -> li
     if not dims or min(dims) < 2:
         return None
     whole = [dim - 2 for dim in dims]
-    parts = [blocks(found.axes[axis], found.transposed) for axis in whole]
-    if any(part is None for part in parts) or prod(len(part) for part in parts) > MOST_BLOCKS:
+    parts = [part for axis in whole if (part := blocks(found.axes[axis], found.transposed)) is not None]
+    if len(parts) < len(whole) or prod(len(part) for part in parts) > MOST_BLOCKS:
         return None
     rest = [axis for axis in range(found.rank) if axis not in whole]
     count = prod(found.axes[axis].out for axis in whole)
     nodes = Nodes(node)
     images, channels = specs[found.image["ref"]].shape[:2]
     shape = (images, found.outputs, *(found.axes[axis].out for axis in rest))
-    total = None
+    total: dict[str, str] | None = None
     for number, chosen in enumerate(combinations(*(part.items() for part in parts)), start=1):
         ranges = {axis: where for axis, (where, _) in zip(whole, chosen, strict=True)}
         taps = {axis: kept for axis, (_, kept) in zip(whole, chosen, strict=True)}
@@ -192,7 +191,8 @@ def means(node: Node, found: Convolution, steps: list[Node], specs: Specs) -> li
             at = nodes.make(f"part_{number}", "aten.linear.default", [seen, weight, *([bias] if bias else [])], shape)
         total = at if total is None else nodes.make(f"with_{number}", "aten.add.Tensor", [total, at], shape)
     kept = (images, found.outputs, *(1 if axis in whole else found.axes[axis].out for axis in range(found.rank)))
-    if total is not None and steps and any(len(specs[a["ref"]].shape) > len(shape) for step in steps for a in step.args[1:] if isinstance(a, dict)):
+    assert total is not None, "each axis has the whole of it among its blocks"
+    if steps and any(len(specs[a["ref"]].shape) > len(shape) for step in steps for a in step.args[1:] if isinstance(a, dict)):
         total = nodes.make("kept", "aten.view.default", [total, list(kept)], kept)
         shape = kept
     return nodes.end(total, steps, shape)
@@ -225,7 +225,8 @@ def blocks(axis: Window, transposed: bool) -> dict[Range, list[int]] | None:
 def sums(nodes: Nodes, number: int, found: Convolution, ranges: dict[int, Range], rest: list[int], specs: Specs) -> dict[str, str]:
     """The image summed over a block of positions: (images, channels, what is left of the axes)."""
     shape = list(specs[found.image["ref"]].shape)
-    at, reduced = found.image, []
+    at = found.image
+    reduced: list[int] = []
     for axis in sorted(ranges, reverse=True):
         begin, end = ranges[axis]
         dim = axis + 2
@@ -275,8 +276,9 @@ def windows(node: Node, found: Convolution, steps: list[Node], specs: Specs) -> 
     if any(_each(args[2], found.rank, 0)) or args[3] or args[5] or POOLS[node.op] != found.rank:  # padded, ceil mode, another divisor
         return None
     out = tuple(node.outputs[0].shape[2:])
-    merged = [merge(axis, *numbers, found.transposed) for axis, *numbers in zip(found.axes, kernel, stride, out, strict=True)]
-    if any(one is None for one in merged):
+    along = zip(found.axes, kernel, stride, out, strict=True)
+    merged = [one for axis, taps, step, size in along if (one := merge(axis, taps, step, size, found.transposed)) is not None]
+    if len(merged) < found.rank:
         return None
     axes = [axis for axis, _ in merged]
     before = prod(axis.kernel * (axis.size if found.transposed else axis.out) for axis in found.axes)

@@ -53,7 +53,7 @@ class Op:
     dtype: str
     level: Level
     attr: Any = None  # the value of a const, the axis of a coord, "sum", "max", "argmax" (of a value and its place), the 16 bit type of a round
-    access: Access | None = None
+    access: Access = field(default_factory=lambda: Access("", ()))  # of a load or a gather; any other has an empty one, of no argument
 
 
 @dataclass
@@ -96,7 +96,7 @@ class Kernel:
         return any(op.kind == "scan" for op in self.ops.values())
 
     def accesses(self) -> list[Access]:
-        return [op.access for op in self.ops.values() if op.access] + [store.access for store in self.stores]
+        return [op.access for op in self.ops.values() if op.access.argument] + [store.access for store in self.stores]
 
 
 def shift_pointers(kernel: Kernel) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 VIEWS = frozenset(
     [
@@ -56,7 +57,7 @@ def dense(base: str, shape: tuple[int, ...]) -> Layout:
     return Layout(base, tuple(shape), contiguous_strides(tuple(shape)))
 
 
-def view(op: str, source: Layout, args: list, shape: tuple[int, ...]) -> Layout | None:
+def view(op: str, source: Layout, args: list[Any], shape: tuple[int, ...]) -> Layout | None:
     """The layout of `op(source, *args)`, whose result has `shape`; None where it cannot be a view of the same elements."""
     name = op.split(".")[1]
     rank = len(source.shape)
@@ -96,12 +97,12 @@ def view(op: str, source: Layout, args: list, shape: tuple[int, ...]) -> Layout 
         index = args[1] % source.shape[axis]
         return Layout(source.base, shape, source.strides[:axis] + source.strides[axis + 1 :], source.offset + index * source.strides[axis])
     if name in ("view", "_unsafe_view", "reshape", "flatten", "unflatten"):
-        strides = reshape_strides(source.shape, source.strides, shape)
-        return None if strides is None else Layout(source.base, shape, strides, source.offset)
+        reshaped = reshape_strides(source.shape, source.strides, shape)
+        return None if reshaped is None else Layout(source.base, shape, reshaped, source.offset)
     return None
 
 
-def split(op: str, source: Layout, args: list, item: int, shape: tuple[int, ...]) -> Layout | None:
+def split(op: str, source: Layout, args: list[Any], item: int, shape: tuple[int, ...]) -> Layout | None:
     """The layout of result `item` of a split, chunk or unbind; `shape` is that result's."""
     name, rank = op.split(".")[1], len(source.shape)
     if name == "unbind":

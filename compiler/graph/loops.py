@@ -9,6 +9,7 @@ together at the end, become one product.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -155,10 +156,10 @@ class Roller:
         if chain[0].joined:
             weight, bias = product.args[1], product.args[2] if len(product.args) > 2 else None
             x, inputs = chain[0].source, self.specs[chain[0].source].shape[-1]
-            whole = contiguous_strides((hidden, inputs + hidden))
+            gaps = contiguous_strides((hidden, inputs + hidden))
             cut = [0, inputs] if chain[0].key[-1] == 0 else [hidden, 0]
-            own = make(f"{name}_input", "aten.slice.Tensor", [weight, 1, cut[0], cut[0] + inputs], spec(hidden, inputs, stride=whole))
-            recurrent = make(f"{name}_hidden", "aten.slice.Tensor", [weight, 1, cut[1], cut[1] + hidden], spec(hidden, hidden, stride=whole))
+            own = make(f"{name}_input", "aten.slice.Tensor", [weight, 1, cut[0], cut[0] + inputs], spec(hidden, inputs, stride=gaps))
+            recurrent = make(f"{name}_hidden", "aten.slice.Tensor", [weight, 1, cut[1], cut[1] + hidden], spec(hidden, hidden, stride=gaps))
             biases = [bias, None]
         else:
             source = self.by_name[chain[0].source]
@@ -198,14 +199,15 @@ def gathered(nodes: list[Node], specs: dict[str, TensorSpec]) -> list[Node]:
     by_name = {node.name: node for node in nodes}
     found: list[Node] = []
     for node in nodes:
-        parts = [by_name.get(value["ref"]) for value in node.args[0]] if node.op == CAT else []
+        names = [value["ref"] for value in node.args[0]] if node.op == CAT else []
+        parts = [by_name[name] for name in names if name in by_name]
         shape = node.outputs[0].shape if node.outputs else ()
         along = plain(node.args[1]) if len(node.args) > 1 else 0
-        if len(parts) < LEAST_STEPS or along % max(len(shape), 1) or any(part is None for part in parts):
+        if len(parts) < LEAST_STEPS or along % max(len(shape), 1) or len(parts) < len(names):
             found.append(node)
             continue
         weights = parts[0].args[1:] if all(part.op == LINEAR and part.args[1:] == parts[0].args[1:] for part in parts) else None
-        pieces = [by_name.get(part.args[0]["ref"]) for part in parts] if weights is not None else parts
+        pieces: Sequence[Node | None] = [by_name.get(part.args[0]["ref"]) for part in parts] if weights is not None else parts
         whole = steps_of(pieces, specs)
         if whole is None:
             found.append(node)
@@ -229,15 +231,16 @@ def gathered(nodes: list[Node], specs: dict[str, TensorSpec]) -> list[Node]:
     return found
 
 
-def steps_of(pieces: list[Node | None], specs: dict[str, TensorSpec]) -> str | None:
+def steps_of(pieces: Sequence[Node | None], specs: dict[str, TensorSpec]) -> str | None:
     """The value of which the pieces are all positions along the first axis, in order."""
-    if any(piece is None or piece.op not in ("aten.select.int", "aten.slice.Tensor") or len(piece.args) < 3 for piece in pieces):
+    cut = [piece for piece in pieces if piece is not None and piece.op in ("aten.select.int", "aten.slice.Tensor") and len(piece.args) >= 3]
+    if len(cut) < len(pieces):
         return None
-    whole = pieces[0].args[0]["ref"]
+    whole: str = cut[0].args[0]["ref"]
     shape = specs[whole].shape
-    if len(shape) != 3 or len(pieces) != shape[0]:
+    if len(shape) != 3 or len(cut) != shape[0]:
         return None
-    for at, piece in enumerate(pieces):
+    for at, piece in enumerate(cut):
         single = piece.op == "aten.select.int" or piece.args[3:] == [at + 1]
         if piece.args[0]["ref"] != whole or plain(piece.args[1]) != 0 or plain(piece.args[2]) != at or not single:
             return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from compiler.graph import channels_last
 from compiler.graph.algebra import simplify
@@ -12,7 +13,7 @@ from compiler.graph.layout import SPLITS, VIEWS, Layout, dense, split, view
 from compiler.graph.loops import roll
 from compiler.graph.rewrites import rewrite
 from compiler.graph.unshuffled import unshuffle
-from compiler.graph.values import plain, refs
+from compiler.graph.values import new_node, plain, refs
 from verifier.graph import Graph, GraphInput, Node
 from verifier.task import TensorSpec
 
@@ -133,10 +134,9 @@ class Network:
         if weight is not None or args[5] or len(shape) != 2 or index.dtype != "int64" or index.shape != shape[:1]:
             return [node]
         name, rows = node.name, (shape[0],)
-        origin = {"module": node.module, "module_class": node.module_class, "line": node.line}
 
-        def make(suffix: str, op: str, args: list, spec: TensorSpec) -> Node:
-            return Node(name=name + suffix, op=op, args=args, outputs=[spec], **origin)
+        def make(suffix: str, op: str, args: list[Any], spec: TensorSpec) -> Node:
+            return new_node(node, name + suffix, op, args, spec)
 
         row_spec, scalar = (TensorSpec(shape=size, dtype=node.outputs[0].dtype) for size in (rows, ()))
         if reduction == 0:

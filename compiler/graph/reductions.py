@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from compiler.graph.network import Network, plain
@@ -64,7 +65,7 @@ def reduction(network: Network, node: Node) -> Reduction | None:
     return None
 
 
-def over(shape: tuple[int, ...], dims) -> Reduction | None:
+def over(shape: tuple[int, ...], dims: Iterable[int]) -> Reduction | None:
     rank = len(shape)
     return Reduction(shape, frozenset((dim % rank, 0) for dim in dims)) if rank else None
 
@@ -101,6 +102,6 @@ def pool(node: Node, shape: tuple[int, ...]) -> Reduction | None:
     return Reduction(shape, frozenset({(2, 1), (3, 1)}), splits)
 
 
-def pair(value) -> tuple[int, int]:
+def pair(value: int | Sequence[int]) -> tuple[int, int]:
     values = [value, value] if isinstance(value, int) else list(value) * (2 if len(value) == 1 else 1)
     return values[0], values[1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from compiler.graph.layout import SPLITS, VIEWS, contiguous_strides
@@ -41,7 +42,7 @@ def _new(node: Node, op: str, args: list[Any], spec: TensorSpec, name: str = "",
     return node.model_copy(update={"name": name or node.name, "op": op, "args": args, "kwargs": {}, "outputs": [spec], **changes})
 
 
-def _spec(shape, dtype: str = "float32") -> TensorSpec:
+def _spec(shape: Iterable[int], dtype: str = "float32") -> TensorSpec:
     return TensorSpec(shape=tuple(shape), dtype=dtype)
 
 
@@ -76,7 +77,7 @@ def einsum(node: Node, specs: Specs) -> list[Node]:
     operands = match.group(1).split(",") if match else []
     if match is None or len(operands) < 2 or any(len(set(letters)) != len(letters) for letters in (*operands, match.group(2))):
         return [node]
-    whole = _whole_product(node, specs, *operands, match.group(2)) if len(operands) == 2 else []
+    whole = _whole_product(node, specs, operands[0], operands[1], match.group(2)) if len(operands) == 2 else []
     return whole or contracted(node, specs, operands, match.group(2)) or [node]
 
 

@@ -6,7 +6,7 @@ import math
 import struct
 from typing import Any
 
-from compiler.graph.ir import FLOATS, HALVES, Access, Argument, Kernel, Op, Store, in_registers, product
+from compiler.graph.ir import FLOATS, HALVES, Access, Argument, Kernel, Level, Op, Store, in_registers, product
 from compiler.graph.layout import SPLITS, contiguous_strides
 from compiler.graph.network import Network, count, plain
 from compiler.graph.reductions import Reduction, reduction, short
@@ -32,7 +32,7 @@ class Builder:
         self.values: dict[str, str] = {}  # value of the graph -> operation
         self.maps: dict[str, Map] = {}
         self._names: dict[str, int] = {}
-        self._loads: dict[tuple, str] = {}
+        self._loads: dict[tuple[Any, ...], str] = {}
 
     def _domain(self) -> None:
         distinct = set(self.reductions.values())
@@ -48,7 +48,10 @@ class Builder:
             splits, inner = {}, None
         if product(self.shape) == 0:
             raise Refused("a tensor is empty")
-        self.sizes, self.parts, self.outer, self.inner = [], [], [], []
+        self.sizes: list[int] = []
+        self.parts: list[tuple[int, ...]] = []
+        self.outer: list[int] = []
+        self.inner: list[int] = []
         for axis, size in enumerate(self.shape):
             sizes = splits.get(axis, [size])
             self.parts.append(tuple(range(len(self.sizes), len(self.sizes) + len(sizes))))
@@ -102,7 +105,8 @@ class Builder:
                     if entries[axis + lead] not in (None, (), entry):
                         raise Refused(f"{node.name} lines up with two different axes")
                     entries[axis + lead] = entry
-        return tuple(entries) if all(entry is not None for entry in entries) else None
+        lined_up = [entry for entry in entries if entry is not None]
+        return tuple(lined_up) if len(lined_up) == len(entries) else None
 
     def _backward_map(self, node: Node) -> Map | None:
         """From the first user here, directly or through views that add, repeat or drop axes of size 1."""
@@ -171,7 +175,7 @@ class Builder:
         return hint if self._names[hint] == 1 else f"{hint}_{self._names[hint]}"
 
     def op(self, kind: str, *args: str, dtype: str = "float32", hint: str = "", attr: Any = None, access: Access | None = None) -> str:
-        level = "full" if any(self.kernel.ops[a].level == "full" for a in args) else "row"
+        level: Level = "full" if any(self.kernel.ops[a].level == "full" for a in args) else "row"
         if kind == "reduce":
             level = "row"
         elif kind == "scan":
@@ -185,7 +189,7 @@ class Builder:
                 if (other.kind, other.args, other.dtype, other.attr) == (kind, args, dtype, attr):
                     return other.name
         name = self.fresh(hint or {"reduce": attr, "load": "x"}.get(kind, kind))
-        self.kernel.ops[name] = Op(name, kind, tuple(args), dtype, level, attr, access)
+        self.kernel.ops[name] = Op(name, kind, tuple(args), dtype, level, attr, access or Access("", ()))
         return name
 
     def const(self, value: Any, dtype: str = "float32") -> str:
@@ -245,6 +249,7 @@ class Builder:
         """The operation that gives value `name` aligned to `at`, loading it where it comes from outside."""
         if self.computed_here(name):
             known = self.operand_map(name)
+            assert known is not None, f"{name} is computed here: `infer_maps` refuses a kernel that leaves it without a map"
             for size, entry, wanted in zip(self.network.spec(name).shape, known, at, strict=True):
                 if entry and entry != wanted and size != 1:
                     raise Refused(f"{name} would be read along another axis")
@@ -336,6 +341,7 @@ class Builder:
         op = self.cast(op, in_registers(dtype))
         if self.kernel.ops[op].kind == "round" and self.kernel.ops[op].attr == dtype:
             op = self.kernel.ops[op].args[0]  # the store rounds
+        level: Level
         if covered & needed == needed and (self.inner or not self.kernel.reduces):
             level = "full"
         elif covered & needed == rows and self.kernel.ops[op].level == "row" and self.outer_only(covered):
@@ -381,12 +387,14 @@ def rounded(value: float, dtype: str) -> float:
     """`value` as a 16 bit type holds it (to nearest, ties to even)."""
     try:
         if dtype == "float16":
-            return struct.unpack("e", struct.pack("e", value))[0]
+            half: float = struct.unpack("e", struct.pack("e", value))[0]
+            return half
         bits = struct.unpack("I", struct.pack("f", value))[0]
     except OverflowError:
         return math.copysign(math.inf, value)
     bits += 0x7FFF + (bits >> 16 & 1) if math.isfinite(value) else 0
-    return struct.unpack("f", struct.pack("I", bits & 0xFFFF0000))[0]
+    found: float = struct.unpack("f", struct.pack("I", bits & 0xFFFF0000))[0]
+    return found
 
 
 def identifier(text: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Set
 
 from compiler.graph.ir import Kernel
 from compiler.graph.network import Network
@@ -49,7 +49,7 @@ def parameters(names: list[str], taken: Collection[str]) -> list[str]:
     return found
 
 
-def rename_arguments(kernel: Kernel, network: Network, reserved: set[str] = frozenset()) -> tuple[dict[str, str], dict[str, str]]:
+def rename_arguments(kernel: Kernel, network: Network, reserved: Set[str] = frozenset()) -> tuple[dict[str, str], dict[str, str]]:
     """Short names for pointers and loads, none of them in `reserved`; returns (old pointer -> new, old operation -> new)."""
     read, written = iter("xyzuvw"), 0
     taken: set[str] = set(reserved)
@@ -76,7 +76,7 @@ def rename_arguments(kernel: Kernel, network: Network, reserved: set[str] = froz
     return names, rename_ops(kernel, wanted, reserved)
 
 
-def rename_ops(kernel: Kernel, renames: dict[str, str], reserved: set[str] = frozenset()) -> dict[str, str]:
+def rename_ops(kernel: Kernel, renames: dict[str, str], reserved: Set[str] = frozenset()) -> dict[str, str]:
     taken = set(kernel.ops) - set(renames) | set(kernel.arguments) | set(reserved)
     final: dict[str, str] = {}
     for old, new in renames.items():
@@ -88,7 +88,7 @@ def rename_ops(kernel: Kernel, renames: dict[str, str], reserved: set[str] = fro
     ops = {}
     for op in kernel.ops.values():
         op.args = tuple(final.get(a, a) for a in op.args)
-        if op.access is not None and op.access.index:
+        if op.access.index:
             op.access.index = final.get(op.access.index, op.access.index)
         op.name = final.get(op.name, op.name)
         ops[op.name] = op

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from compiler.graph.ir import FLOATS, HALVES, in_registers
 from compiler.graph.network import plain
@@ -158,9 +159,11 @@ def power(builder: Builder, node: Node, out: str) -> str:
     if exponent in (2, 3, 4):
         squared = builder.op("mul", x, x)
         return squared if exponent == 2 else builder.op("mul", squared, x if exponent == 3 else squared)
-    named = {1: None, 0.5: "sqrt", -0.5: "rsqrt", -1: "reciprocal"}
+    if exponent == 1:
+        return x
+    named = {0.5: "sqrt", -0.5: "rsqrt", -1: "reciprocal"}
     if exponent in named:
-        return builder.op(named[exponent], x) if named[exponent] else x
+        return builder.op(named[exponent], x)
     return builder.op("pow", x, builder.const(exponent))
 
 
@@ -220,13 +223,15 @@ def frozen_batch_norm(builder: Builder, node: Node) -> str:
         raise Refused("batch norm in train mode is a reduction")
     eps = args[7] if len(args) == 8 else args[6]
     x, (weight, bias, mean, var) = builder.operands(node, "float32", args[0])[0], [channel(builder, node, a) for a in args[1:5]]
+    if mean is None or var is None:
+        raise Refused("batch norm without running statistics")
     scale = builder.op("rsqrt", builder.op("add", var, builder.const(eps)))
     y = builder.op("mul", builder.op("sub", x, mean), scale)
     y = builder.op("mul", y, weight) if weight else y
     return builder.op("add", y, bias) if bias else y
 
 
-def channel(builder: Builder, node: Node, argument) -> str | None:
+def channel(builder: Builder, node: Node, argument: dict[str, Any] | None) -> str | None:
     """A vector over axis 1 of `node`."""
     return None if argument is None else builder.cast(builder.value(argument["ref"], (builder.maps[node.name][1],)), "float32")
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from compiler.graph.ir import FLOATS, Access
 from compiler.graph.layout import contiguous_strides
 from compiler.graph.network import plain
@@ -129,7 +132,7 @@ def rms_norm(builder: Builder, node: Node, x: str) -> str:
     return affine(builder, builder.op("mul", x, scale, hint="normalised"), weight, None)
 
 
-def trailing(builder: Builder, argument, rank: int) -> str | None:
+def trailing(builder: Builder, argument: dict[str, Any] | None, rank: int) -> str | None:
     return None if argument is None else builder.value(argument["ref"], builder.full[len(builder.full) - rank :])
 
 
@@ -155,6 +158,8 @@ def batch_norm(builder: Builder, node: Node, x: str) -> None:
             builder.values[user] = affine(builder, normalised, channel_row(builder, weight), channel_row(builder, bias))
         elif item in (3, 4):
             old = channel_row(builder, statistics[0 if item == 3 else 1])
+            if old is None:
+                raise Refused("batch norm without running statistics")
             new = average if item == 3 else builder.op("mul", variance, builder.const(n / max(n - 1, 1)))
             kept = builder.op("mul", old, builder.const(1 - momentum))
             builder.values[user] = builder.op("add", kept, builder.op("mul", new, builder.const(momentum)))
@@ -162,7 +167,7 @@ def batch_norm(builder: Builder, node: Node, x: str) -> None:
             raise Refused("the saved statistics of batch norm are read")
 
 
-def channel_row(builder: Builder, argument) -> str | None:
+def channel_row(builder: Builder, argument: dict[str, Any] | None) -> str | None:
     return None if argument is None else builder.value(argument["ref"], (builder.full[1],))
 
 
@@ -203,7 +208,7 @@ def pool(builder: Builder, node: Node, x: str) -> str:
     return builder.reduce("amax", x, hint="best") if short(node) == "max_pool2d" else mean(builder, node, x)
 
 
-EMIT = {
+EMIT: dict[str, Callable[[Builder, Node, str], str]] = {
     "softmax": softmax, "_softmax": softmax, "log_softmax": log_softmax, "_log_softmax": log_softmax, "logsumexp": logsumexp,
     "layer_norm": layer_norm, "rms_norm": rms_norm, "group_norm": group_norm, "mean": mean, "var": variance, "std": variance,
     "sum": lambda builder, node, x: builder.reduce("sum", x), "amax": lambda builder, node, x: builder.reduce("amax", x, hint="top"),

@@ -36,7 +36,7 @@ class Schedule:
         """How often operation `name` is used in pass `at`."""
         step = self.passes[at]
         names = [arg for op in [*step.elements, *step.reduces] for arg in op.args]
-        names += [op.access.index for op in step.elements if op.access is not None and op.access.index]
+        names += [op.access.index for op in step.elements if op.access.index]
         return names.count(name) + sum(store.op == name for store in step.stores) + step.keeps.count(name)
 
     def named(self, at: int, name: str) -> bool:
@@ -69,7 +69,7 @@ def schedule(kernel: Kernel, cache: bool = True) -> Schedule:
     for at, step in enumerate(passes):
         needed: dict[str, None] = {}
 
-        def visit(name: str, at: int = at, step: Pass = step, needed: dict = needed) -> None:
+        def visit(name: str, at: int = at, step: Pass = step, needed: dict[str, None] = needed) -> None:
             op = ops[name]
             if name in needed or op.level == "row":
                 return
@@ -94,7 +94,7 @@ def schedule(kernel: Kernel, cache: bool = True) -> Schedule:
         if name not in {op.name for op in home.elements}:  # it was needed later only
             missing: dict[str, None] = {}
 
-            def collect(name: str, missing: dict = missing, home: Pass = home) -> None:
+            def collect(name: str, missing: dict[str, None] = missing, home: Pass = home) -> None:
                 if ops[name].level == "full" and name not in home.cached:
                     for argument in ops[name].args:
                         collect(argument)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from compiler.figures import DeviceFigures
 from compiler.graph.ir import Kernel, product
@@ -88,7 +88,7 @@ NUMBERS = {  # knob: field of Shape
 
 def _numbers(shape: Shape, options: Options, group: str) -> Shape:
     """The shape with the numbers that the options ask for; each is correct for every kernel, whatever it does to its speed."""
-    chosen = {field: options.knob(name, group, getattr(shape, field)) for name, field in NUMBERS.items()}
+    chosen: dict[str, Any] = {field: options.knob(name, group, getattr(shape, field)) for name, field in NUMBERS.items()}
     if shape.threads * chosen["resident"] > 2048:  # more threads than a multiprocessor holds
         chosen["resident"] = 0
     return replace(shape, **chosen)

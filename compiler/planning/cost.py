@@ -148,9 +148,10 @@ def kernel_times(report: Report, profile: Profile | None) -> dict[str, float]:
     for kernel in report.kernels:
         if kernel.own:
             seen[kernel.name] = seen.get(kernel.name, 0.0) + kernel.ms
-    for entry in profile.kernels if profile is not None and not seen else ():
-        if entry.own:
-            seen[entry.name] = seen.get(entry.name, 0.0) + entry.total_us / 1e3 / max(profile.iterations, 1)
+    if profile is not None and not seen:
+        for entry in profile.kernels:
+            if entry.own:
+                seen[entry.name] = seen.get(entry.name, 0.0) + entry.total_us / 1e3 / max(profile.iterations, 1)
     return seen
 
 

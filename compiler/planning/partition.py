@@ -37,7 +37,7 @@ def partition(network: Network, setting: families.Setting | None = None) -> list
         if name in owner or network.is_view(name) or node.op in SPLITS or short(node) in CONSTANTS or network.of_weights(name):
             continue
         match, declined = families.find(network, node, setting)
-        if match is not None:
+        if match is not None and setting is not None:
             _anchor(network, owner, order, match, setting)
             continue
         if fusible(network, name):
@@ -104,7 +104,7 @@ def _anchor(network: Network, owner: dict[str, Cluster], order: dict[str, int], 
 
 def _join(network: Network, owner: dict[str, Cluster], order: dict[str, int], a: Cluster, b: Cluster, setting: families.Setting | None) -> bool:
     """Takes the pointwise cluster `b` into the kernel of a family, as a prologue or as a part of its tail."""
-    if b.kernel is None or b.kernel.reduces:
+    if setting is None or a.match is None or b.kernel is None or b.kernel.reduces:
         return False
     members = sorted([*a.members, *b.members], key=order.__getitem__)
     try:
@@ -128,9 +128,10 @@ def _merge(network: Network, owner: dict[str, Cluster], order: dict[str, int], a
         return False
     if a.match or b.match:
         return _join(network, owner, order, a if a.match else b, b if a.match else a, setting)
+    assert a.kernel is not None and b.kernel is not None, "what is ours without a match has a kernel"
     small, large = sorted((_work(a.kernel), _work(b.kernel)))
-    smaller = a if _work(a.kernel) == small else b
-    if small * 4 <= large and not smaller.kernel.reduces and any(op.kind in DEAR for op in smaller.kernel.ops.values()):
+    smaller = a.kernel if _work(a.kernel) == small else b.kernel
+    if small * 4 <= large and not smaller.reduces and any(op.kind in DEAR for op in smaller.ops.values()):
         return False  # would be computed again for every element that it is broadcast to
     members = sorted([*a.members, *b.members], key=order.__getitem__)
     try:
@@ -143,13 +144,13 @@ def _merge(network: Network, owner: dict[str, Cluster], order: dict[str, int], a
 def _siblings(network: Network, owner: dict[str, Cluster], order: dict[str, int], setting: families.Setting | None) -> None:
     """Kernels over the same domain that read the same large tensor share one pass over it."""
     while True:
-        clusters = [c for c in _distinct(owner) if c.kernel is not None]
-        for at, a in enumerate(clusters):
-            read = {arg.value for arg in a.kernel.arguments.values() if arg.read and arg.elements * 2 >= _work(a.kernel)}
+        clusters = [(c, c.kernel) for c in _distinct(owner) if c.kernel is not None]
+        for at, (a, kernel) in enumerate(clusters):
+            read = {arg.value for arg in kernel.arguments.values() if arg.read and arg.elements * 2 >= _work(kernel)}
             partners = [
                 b
-                for b in clusters[at + 1 :]
-                if _work(b.kernel) == _work(a.kernel) and read & {arg.value for arg in b.kernel.arguments.values() if arg.read}
+                for b, other in clusters[at + 1 :]
+                if _work(other) == _work(kernel) and read & {arg.value for arg in other.arguments.values() if arg.read}
             ]
             if any(_merge(network, owner, order, a, b, setting) for b in partners):
                 break

@@ -67,6 +67,12 @@ class CompilerPlan(BaseModel):
         return self.model_dump(mode="json", exclude={"graph"})
 
     @property
+    def captured(self) -> Graph:
+        """The graph of a plan that has one; `reason` says why another has none."""
+        assert self.graph is not None, self.reason
+        return self.graph
+
+    @property
     def own(self) -> list[Group]:
         return [group for group in self.groups if group.space == "own kernel"]
 
@@ -112,7 +118,7 @@ def _group(network: Network, cluster: Cluster, setting: families.Setting, identi
     eager = sum(node_bytes(network, node) for node in nodes)
     kernel = cluster.kernel
     if cluster.match is not None:
-        return _family_group(network, cluster, setting, identity, nodes, kinds, eager)
+        return _family_group(network, cluster, cluster.match, setting, identity, nodes, kinds, eager)
     if kernel is None:
         name = short(nodes[-1])
         space: Space = "library" if name in LIBRARY else "pytorch"
@@ -141,17 +147,24 @@ def _group(network: Network, cluster: Cluster, setting: families.Setting, identi
 
 
 def _family_group(
-    network: Network, cluster: Cluster, setting: families.Setting, identity: str, nodes: list[Node], kinds: list[str], eager: int
+    network: Network,
+    cluster: Cluster,
+    match: families.Match,
+    setting: families.Setting,
+    identity: str,
+    nodes: list[Node],
+    kinds: list[str],
+    eager: int,
 ) -> Group:
-    family = families.by_name(cluster.match.family)
-    cost = family.cost(families.make_work(network, cluster.match, cluster.members, setting))
+    family = families.by_name(match.family)
+    cost = family.cost(families.make_work(network, match, cluster.members, setting))
     distinct = list(dict.fromkeys(kinds))
-    anchor = word(network.nodes[cluster.match.anchor])
+    anchor = word(network.nodes[match.anchor])
     rest = [kind for kind in distinct if kind != anchor]
     reason = f"{anchor} by a kernel of our own" + (f", {', '.join(rest[:4])}{', ...' if len(rest) > 4 else ''} with it" if rest else "")
     return Group(
         id=identity, title=", ".join(distinct[:5]) + (", ..." if len(distinct) > 5 else ""), operators=cluster.members, kinds=kinds,
-        space="own kernel", family=family.name, anchor=cluster.match.anchor, strategies=list(family.strategies), line=nodes[-1].line,
+        space="own kernel", family=family.name, anchor=match.anchor, strategies=list(family.strategies), line=nodes[-1].line,
         bytes=cost.bytes, flops=cost.flops, floor_ms=cost.floor_ms, eager_bytes=eager, reason=reason,
         expected=cost.expected or f"{eager / max(cost.bytes, 1):.1f}x less memory traffic than {len(nodes)} operator(s) one by one",
     )  # fmt: skip

@@ -42,7 +42,7 @@ class Place:
         if work.match.family not in FAMILIES:
             return False
         argument, access = work.tail.kernel.arguments[stores[0].access.argument], stores[0].access
-        loads = [op.name for op in work.tail.kernel.ops.values() if op.access is not None and op.access.argument == argument.name]
+        loads = [op.name for op in work.tail.kernel.ops.values() if op.access.argument == argument.name]
         if loads not in ([], [work.tail.load]) or access.offset or access.strides[image[0]] not in (0, product(shape[1:])):
             return False
         access.strides = tuple(product(whole.shape[1:]) if axis == image[0] else stride for axis, stride in enumerate(access.strides))

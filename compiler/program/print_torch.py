@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from compiler.graph.network import Network, plain
@@ -20,7 +21,7 @@ INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "eq": "==", "ne": "!=",
 FRESH = {"linear", "matmul", "bmm", "mm", "addmm", "baddbmm", "conv1d", "conv2d", "conv3d", "convolution"}
 
 
-def expression(network: Network, node: Node, value) -> str:
+def expression(network: Network, node: Node, value: Callable[[str], str]) -> str:
     """`value(name)` is the Python expression of another value."""
     name = short(node)
     args = [literal(a, value) for a in node.args]
@@ -81,7 +82,7 @@ def method(network: Network, node: Node, args: list[str]) -> str:
     return ""
 
 
-def literal(argument: Any, value) -> str:
+def literal(argument: Any, value: Callable[[str], str]) -> str:
     if isinstance(argument, dict) and "ref" in argument:
         return value(argument["ref"])
     if isinstance(argument, dict) and "float" in argument:

@@ -26,7 +26,7 @@ def reuse(
         for source in list(kernel.arguments.values()):
             if source is out or source.written or source.dtype != out.dtype or source.elements != out.elements:
                 continue
-            reads = [op for op in kernel.ops.values() if op.access is not None and op.access.argument == source.name]
+            reads = [op for op in kernel.ops.values() if op.access.argument == source.name]
             if any(op.kind != "load" or (op.access.strides, op.access.offset) != (store.access.strides, 0) for op in reads):
                 continue
             if not statements.network.readers(source.value) <= inside | done or _read_after(plan, store, {op.name for op in reads}):

@@ -28,10 +28,10 @@ class Statements:
         self.turned: dict[str, str] = {}  # state that lies with gaps or turned around -> variable of a copy that does not
         self.taken: set[str] = {*arguments, *reserved}
         first = self._first_tensor()
-        self.packing = Packing(f"{arguments[first.index]}.device" if first else '"cuda"' if cuda else '"cpu"')
+        self.packing = Packing(f"{arguments[first.position]}.device" if first else '"cuda"' if cuda else '"cpu"')
         for entry in network.inputs.values():
             if entry.kind == "user":
-                self.variables[entry.name] = arguments[entry.index]
+                self.variables[entry.name] = arguments[entry.position]
             elif entry.kind == "constant":
                 self.variables[entry.name] = self._constant_tensor(entry)
             else:
@@ -44,7 +44,7 @@ class Statements:
         """Made or moved once: a kernel that reads it only has its address, so it must stay."""
         if entry.value is None:
             return self.packed(f"{attribute(entry.target)}.to(device)") if self.cuda else attribute(entry.target)
-        return self.packed(f"torch.tensor({entry.value!r}, dtype=torch.{entry.spec.dtype}, device=device)")
+        return self.packed(f"torch.tensor({entry.value!r}, dtype=torch.{entry.tensor.dtype}, device=device)")
 
     def packed(self, code: str) -> str:
         """The variable of a tensor that is made once, at the first forward."""
@@ -122,8 +122,11 @@ class Statements:
         """Memory of its own for a value that a kernel writes."""
         variable = self.variables[name] = self.fresh(name)
         spec, first = self.network.spec(name), self._first_tensor()
-        alike = first is not None and (tuple(spec.shape), spec.dtype) == (tuple(first.spec.shape), first.spec.dtype)
-        if alike and not {name, first.name} & self.network.last:
+        if (
+            first is not None
+            and (tuple(spec.shape), spec.dtype) == (tuple(first.tensor.shape), first.tensor.dtype)
+            and not {name, first.name} & self.network.last
+        ):
             self.put(f"{variable} = torch.empty_like({self.variables[first.name]})")
             return
         extras = "" if spec.dtype == "float32" else f", dtype=torch.{spec.dtype}"

@@ -49,7 +49,8 @@ def dependencies(sections: list[Section], shared: list[str]) -> list[list[int]]:
     touched: dict[str, int] = {}
     found = []
     for at, section in enumerate(sections):
-        own, needed = set(), set()
+        own: set[str] = set()
+        needed: set[int] = set()
         for line in section.lines:
             match = DEFINED.match(line)
             read = line[match.end() :] if match else line

@@ -19,7 +19,10 @@ class TaskText:
     def __init__(self, source: str, keep_forward: bool = False):
         self.source, self.lines, self.tree = source, source.splitlines(), parse(source)
         self.names = top_level(self.tree)
-        self.model = self.names["Model"]
+        model = self.names["Model"]
+        if not isinstance(model, ast.ClassDef):
+            raise ValueError("Model is no class statement")
+        self.model = model
         self.methods = {item.name: item for item in self.model.body if isinstance(item, ast.FunctionDef)}
         self.kept = self._kept_methods(keep_forward)
 
@@ -108,7 +111,7 @@ class TaskText:
     def _used_names(self) -> set[str]:
         """Names that the kept members reach, through module-level definitions."""
         used: set[str] = set()
-        waiting: list[ast.AST] = [self.methods[name] for name in self.kept] + list(self.model.bases)
+        waiting: list[ast.AST] = [*(self.methods[name] for name in self.kept), *self.model.bases]
         waiting += [item for item in self.model.body if not isinstance(item, ast.FunctionDef)]
         if "forward" in self.methods:
             waiting += [annotation for a in self.methods["forward"].args.args if (annotation := a.annotation)]
@@ -138,8 +141,8 @@ def free_names(tree: ast.AST, bound: frozenset[str] = frozenset()) -> set[str]:
         body = tree.body if isinstance(tree.body, list) else [tree.body]
         stored = {n.id for part in body for n in ast.walk(part) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
         inner = bound | stored | {a.arg for a in arguments}
-        for part in body:
-            found |= free_names(part, frozenset(inner))
+        for statement in body:
+            found |= free_names(statement, frozenset(inner))
         return found
     if isinstance(tree, ast.Name):
         return {tree.id} - bound if isinstance(tree.ctx, ast.Load) else set()

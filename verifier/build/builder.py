@@ -43,9 +43,9 @@ class Builder:
         names: list[tuple[str, int]] = []
         parts = []
         for parent, _, files in sorted(os.walk(folder)):
-            for file in sorted(files):
-                path = os.path.join(parent, file)
-                if file.endswith(".so") and not os.path.islink(path) and len(names) < MAX_LIBRARIES:
+            for entry in sorted(files):
+                path = os.path.join(parent, entry)
+                if entry.endswith(".so") and not os.path.islink(path) and len(names) < MAX_LIBRARIES:
                     with open(path, "rb") as library:
                         parts.append(library.read())
                     names.append((os.path.relpath(path, folder), len(parts[-1])))

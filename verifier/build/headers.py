@@ -31,7 +31,7 @@ SHOWN = f"{INSIDE}/headers"
 _FLAG = re.compile(
     r"-O([0-3sg]|fast)?|-std=[\w+]+|-f(?!plugin)[\w=-]+|-m[\w=.-]+|-W[\w=+-]*|-w|-pthread|-g[0-3]?|-[DU]\w+(=[\w.\"]*)?|-isystem|/[\w./+-]+"
 )
-USUAL = ([], ["-O2"], ["-O3"])  # `extra_cflags` of most programs
+USUAL: tuple[list[str], ...] = ([], ["-O2"], ["-O3"])  # `extra_cflags` of most programs
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,7 @@ def install_lookup(folder: str, wrap: Callable[[ModuleType], ModuleType] = lambd
         return found[0]
 
     def replace(extension: ModuleType) -> None:
-        extension.load_inline = extension.load = find  # type: ignore[attr-defined]
+        vars(extension).update(load_inline=find, load=find)
 
     _with_extension(replace)
 
@@ -110,5 +110,5 @@ class OnImport(importlib.abc.MetaPathFinder):
             execute(module)
             self.then(module)
 
-        spec.loader.exec_module = executed  # type: ignore[method-assign]
+        spec.loader.exec_module = executed  # type: ignore[method-assign]  # of this one loader
         return spec

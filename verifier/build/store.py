@@ -113,7 +113,7 @@ def trimmed(text: str) -> str:
 def compiler_problems(text: str, program_source: str) -> list[Problem]:
     """The first errors, with the line of the program in which the kernel's source stands, where it can be found."""
     literals = [
-        node
+        (node.lineno, node.value)
         for node in ast.walk(ast.parse(program_source))
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.count("\n") > 1
     ]
@@ -125,9 +125,9 @@ def compiler_problems(text: str, program_source: str) -> list[Problem]:
             continue
         number = int(match["line"])
         line = None
-        for node in literals:
-            inner = node.value.splitlines()
-            at = node.lineno + number - 1
+        for begin, literal in literals:
+            inner = literal.splitlines()
+            at = begin + number - 1
             if number <= len(inner) and at <= len(lines) and inner[number - 1].strip() and lines[at - 1].strip().endswith(inner[number - 1].strip()):
                 line = at
                 break

@@ -34,7 +34,8 @@ _OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEVICE
 @cache
 def abi() -> int:
     """The kernel's interface number; 0 where it has no Landlock, or has it switched off."""
-    return max(_libc().syscall(_CREATE, None, ctypes.c_size_t(0), ctypes.c_uint(_VERSION_FLAG)), 0)
+    version: int = _libc().syscall(_CREATE, None, ctypes.c_size_t(0), ctypes.c_uint(_VERSION_FLAG))
+    return max(version, 0)
 
 
 def supported() -> bool:

@@ -47,7 +47,7 @@ def spawn(
     binds = [*binds, *bytecode.bind()]
     ours, theirs = pair()
     wrap = bubblewrap()
-    group = cgroup.Cgroup.create(cgroup.version(), limits.memory, limits.processes) if cgroup.version() else None  # type: ignore[arg-type]
+    group = cgroup.Cgroup.create(version, limits.memory, limits.processes) if (version := cgroup.version()) else None
     folder = "" if wrap else tempfile.mkdtemp(prefix="stitch-party-")
     home = "/tmp" if wrap else folder
     environment = _environment(home, variables)

@@ -266,8 +266,8 @@ def judge(value: torch.Tensor, expected: torch.Tensor, limit: float, share: floa
     found = survey(value, expected, limit)
     if found.share <= share:
         return Judgement(True, found.rest, limit)
-    a, b, index = _element(value, expected, found.first)
-    detail = f"{found.share:.1%} of the elements are off; first at {index}: {a:.9g} instead of {b:.9g}"
+    a, b, place = _element(value, expected, found.first)
+    detail = f"{found.share:.1%} of the elements are off; first at {place}: {a:.9g} instead of {b:.9g}"
     return Judgement(False, error if math.isfinite(error) else None, limit, detail)
 
 

@@ -10,7 +10,8 @@ import torch
 from verifier.passes import native
 
 CHUNK = 1 << 25  # numbers at a time: a quarter of a GiB as int64
-_KEYS = tuple(random.SystemRandom().getrandbits(61) | 1 for _ in range(2))  # of this process: a program cannot know what would go unseen
+_RANDOM = random.SystemRandom()
+_KEYS = (_RANDOM.getrandbits(61) | 1, _RANDOM.getrandbits(61) | 1)  # of this process: a program cannot know what would go unseen
 
 
 @dataclass(frozen=True)

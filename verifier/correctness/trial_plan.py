@@ -126,7 +126,8 @@ def one_element(values: Values, seed: int) -> Values | None:
 
 
 def _by_stride(tensor: torch.Tensor) -> list[int]:
-    return sorted(range(tensor.dim()), key=lambda d: -tensor.stride(d))
+    strides = tensor.stride()
+    return sorted(range(tensor.dim()), key=lambda d: -strides[d])
 
 
 def constant(tensor: torch.Tensor) -> bool:

@@ -23,7 +23,7 @@ from verifier.judge.memory import EASE, Ledger, large
 from verifier.judge.party_failure import PartyFailure
 from verifier.judge.session import ReferenceSession, Values, give, release
 from verifier.layout import place
-from verifier.report import Finding, Trial
+from verifier.report import Finding, Trial, WeightsFrom
 from verifier.task import Flag
 from verifier.timing.blocks import Call, Caller, kept
 
@@ -41,7 +41,7 @@ class Subject:
 @dataclass
 class Verdict:
     wrong: str = ""
-    weights: str = "loaded"
+    weights: WeightsFrom = "loaded"
     flags: list[Flag] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
 
@@ -153,7 +153,8 @@ class Trials:
             verdict.weights = "seeded"
             message = f"results are right only with the weights that the constructor makes; after another state dict is loaded: {trial.detail}"
             verdict.findings.append(Finding(rule="weights", severity="downgrade", message=message, source="runtime"))
-        verdict.flags = [*self.flags, *(["trivial"] if self.expectations.noise and "trivial" not in self.flags else [])]
+        noise: list[Flag] = ["trivial"] if self.expectations.noise and "trivial" not in self.flags else []
+        verdict.flags = [*self.flags, *noise]
         return verdict
 
     def _one(self, step: Step, subject: Subject) -> Trial | None:

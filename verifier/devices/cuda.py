@@ -95,11 +95,11 @@ class CudaDevice(Device):
         return mine
 
     @cached_property
-    def timed_on(self) -> list[int]:  # type: ignore[override]
+    def timed_on(self) -> list[int]:
         return [processor for core in timed_cores(self._share) for processor in core]
 
     @cached_property
-    def wide_on(self) -> list[int]:  # type: ignore[override]
+    def wide_on(self) -> list[int]:
         return [processor for core in self._share for processor in core if processor not in self.timed_on] if self.timed_on else []
 
     def take_processors(self) -> None:

@@ -39,7 +39,7 @@ class CudaArena(Arena):
                 free, total = cuda_driver.free_memory()
                 figures = f", and {free / 2**30:.1f} of {total / 2**30:.1f} GiB are free"
             raise NoRoom(f"{nbytes / 2**30:.1f} GiB of GPU memory are needed{figures} ({error.name})") from None
-        self._view = torch.as_tensor(self._owner, device=torch_device)
+        self._view: torch.Tensor | None = torch.as_tensor(self._owner, device=torch_device)
 
     def _allocated(self, device: int) -> DeviceBytes:
         """Sets `handle`, and `fds` where there are any."""

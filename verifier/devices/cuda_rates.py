@@ -49,7 +49,7 @@ def best_seconds(torch: Any, call: Any) -> float:
     """Of one call, by events around several; the best of a few times."""
     for _ in range(2):
         call()
-    found = []
+    found: list[float] = []
     for _ in range(TIMES):
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         begin.record()

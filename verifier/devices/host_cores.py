@@ -29,7 +29,7 @@ def cores(processors: Iterable[int], topology: Path = TOPOLOGY) -> list[list[int
 
 def numbers(text: str) -> list[int]:
     """Of a list as Linux writes it: "0-2,8" is 0, 1, 2 and 8. Raises `ValueError`."""
-    found = []
+    found: list[int] = []
     for part in text.strip().split(","):
         first, _, last = part.partition("-")
         found += range(int(first), int(last or first) + 1)

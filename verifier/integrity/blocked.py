@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import torch
+from torch._compile import _disable_dynamo
 from torch.utils._python_dispatch import TorchDispatchMode
 
 MAX_OPERATORS = 48
@@ -43,11 +45,11 @@ def is_compute(function: Any) -> bool:
 
 def program_line() -> int | None:
     """The innermost line of the program below the present call."""
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if frame.f_code.co_filename.endswith("program.py"):
             return frame.f_lineno
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return None
 
 
@@ -55,7 +57,7 @@ class Watch(TorchDispatchMode):
     """Counts compute operators by name, with the first line that asks for each; with `block` the operator raises instead."""
 
     def __init__(self, block: bool):
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]  # torch leaves it untyped
         self.block = block
         self.seen: dict[str, list[Any]] = {}
 
@@ -77,7 +79,7 @@ class Watch(TorchDispatchMode):
                 raise ComputeBlocked(f"{name} is blocked")
         return function(*args, **kwargs)
 
-    _look_beside_dynamo = torch._disable_dynamo(_look, recursive=True)  # a program's torch.compile never traces it
+    _look_beside_dynamo = _disable_dynamo(_look, recursive=True)  # a program's torch.compile never traces it
 
 
 class Exceptions:

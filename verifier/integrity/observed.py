@@ -92,11 +92,11 @@ def _on_gpu(device: Any, forward: Callable[[], Any], seed: Callable[[], None]) -
     for launch in seen.launches:
         name = launch.name if launch.kind == "kernel" else launch.name.split(" (")[0]
         table.setdefault((name, launch.via), []).append(launch)
-    kernels = [
+    kernels: list[dict[str, Any]] = [
         {"name": name, "calls": len(found) / CALLS, "ms": sum(launch.ms for launch in found) / CALLS, "share": 0.0, "own": False, "via": via[:200]}
         for (name, via), found in table.items()
     ]
-    kernels.sort(key=lambda kernel: -float(kernel["ms"]))  # type: ignore[arg-type]
+    kernels.sort(key=lambda kernel: -kernel["ms"])
     return {
         "kernels": kernels[:MAX_KERNELS],
         "busy_ms": seen.busy_ms,

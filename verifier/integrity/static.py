@@ -9,7 +9,7 @@ import ast
 import re
 from pathlib import Path
 
-from verifier.report import Finding
+from verifier.report import Finding, Severity
 
 _PROCESS = {
     "os": {
@@ -117,8 +117,8 @@ def _dotted(node: ast.expr, names: dict[str, str]) -> str:
     return ".".join([names.get(node.id, node.id), *reversed(parts)])
 
 
-def _node_findings(node: ast.AST, names: dict[str, str]) -> list[tuple[str, str, str]]:
-    found: list[tuple[str, str, str]] = []
+def _node_findings(node: ast.AST, names: dict[str, str]) -> list[tuple[str, Severity, str]]:
+    found: list[tuple[str, Severity, str]] = []
     if isinstance(node, (ast.Import, ast.ImportFrom)):
         modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
         for module in modules:
@@ -151,7 +151,7 @@ def _node_findings(node: ast.AST, names: dict[str, str]) -> list[tuple[str, str,
     return found
 
 
-def _call_findings(node: ast.Call, names: dict[str, str]) -> list[tuple[str, str, str]]:
+def _call_findings(node: ast.Call, names: dict[str, str]) -> list[tuple[str, Severity, str]]:
     called = _dotted(node.func, names)
     owner, _, name = called.rpartition(".")
     if called in ("exec", "eval", "compile", "__import__", "builtins.exec", "builtins.eval") and not _plain(node):

@@ -35,7 +35,7 @@ from verifier.judge.rival import ready_rival
 from verifier.judge.session import ReferenceSession, load_baseline
 from verifier.layout import LayoutError
 from verifier.program import Program
-from verifier.report import Finding, Report, Stage
+from verifier.report import Finding, Report, Stage, StageName
 from verifier.source import SourceError, parse
 from verifier.task import Task
 from verifier.timing.host_repeatability import repeatability
@@ -150,10 +150,10 @@ class Evaluation:
             stage.detail = self.report.program_class or ""
 
     @contextlib.contextmanager
-    def _stage(self, name: str, before: float = 0.0) -> Iterator[Stage]:
+    def _stage(self, name: StageName, before: float = 0.0) -> Iterator[Stage]:
         """`before`: seconds of its work that were done while another stage went on."""
         begin = time.monotonic() - before
-        stage = Stage(name=name, status="passed", seconds=0)  # type: ignore[arg-type]
+        stage = Stage(name=name, status="passed", seconds=0)
         self.on_stage(StageEvent(stage=name, status="started"))
         try:
             yield stage

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -167,7 +167,7 @@ class Pool:
             return self.take(role, precision, mode)  # a spare may have died while it waited
         return party
 
-    def take_all(self, wanted: list[tuple[Role, str, str]]) -> list[Party]:
+    def take_all(self, wanted: Sequence[tuple[Role, str, str]]) -> list[Party]:
         """Parties for (role, precision, mode), all started before any is waited for. On a failure none stays."""
         if self.cancelled:
             raise Cancelled

@@ -114,7 +114,8 @@ def capture(model: torch.nn.Module, inputs: list[Any], task_source: str, mode: s
 def export(model: torch.nn.Module, inputs: list[Any]) -> torch.export.ExportedProgram:
     def once() -> torch.export.ExportedProgram:
         with recurrent_layers_by_shape():
-            return torch.export.export(model, tuple(inputs), strict=False).run_decompositions(decompositions())
+            exported: torch.export.ExportedProgram = torch.export.export(model, tuple(inputs), strict=False).run_decompositions(decompositions())
+            return exported
 
     try:
         return once()
@@ -137,14 +138,14 @@ def recurrent_layers_by_shape() -> Iterator[None]:
         torch_decompositions.one_layer_lstm, torch_decompositions.one_layer_rnn = before
 
 
-def _lstm_layer(inputs: torch.Tensor, hidden: Sequence[torch.Tensor], *args: Any, **kwargs: Any) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
-    """`inputs` (steps, batch, features); of `hidden` each (batch, units)."""
-    out = hidden[0].new_empty((inputs.shape[0], *hidden[0].shape))
+def _lstm_layer(inp: torch.Tensor, hidden: Sequence[torch.Tensor], *args: Any, **kwargs: Any) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
+    """`inp` (steps, batch, features); of `hidden` each (batch, units)."""
+    out = hidden[0].new_empty((inp.shape[0], *hidden[0].shape))
     return out, tuple(state.new_empty(state.shape) for state in hidden[:2])
 
 
-def _rnn_layer(inputs: torch.Tensor, hidden: torch.Tensor, *args: Any, **kwargs: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    return hidden.new_empty((inputs.shape[0], *hidden.shape)), hidden.new_empty(hidden.shape)
+def _rnn_layer(inp: torch.Tensor, hidden: torch.Tensor, *args: Any, **kwargs: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    return hidden.new_empty((inp.shape[0], *hidden.shape)), hidden.new_empty(hidden.shape)
 
 
 @contextlib.contextmanager
@@ -167,7 +168,7 @@ def attributes_as_buffers(model: torch.nn.Module) -> Iterator[None]:
             setattr(module, name, value)
 
 
-def decompositions() -> dict:
+def decompositions() -> dict[Any, Any]:
     """Torch's own table, less the operators that are kept whole."""
     table = torch.export.default_decompositions()
     for overload in list(table):

@@ -67,7 +67,7 @@ _EXACT = frozenset(  # they move, choose or cut, without rounding
 )
 _SUMS = ("sum", "mean", "cumsum")
 # Elements that one result sums up, from the operator's arguments and its result.
-_LENGTHS: dict[str, Callable[[tuple, torch.Tensor], float]] = {
+_LENGTHS: dict[str, Callable[[tuple[Any, ...], torch.Tensor], float]] = {
     "_softmax": lambda a, y: a[0].shape[a[1]] if a[0].dim() else 1,
     "_log_softmax": lambda a, y: a[0].shape[a[1]] if a[0].dim() else 1,
     "native_layer_norm": lambda a, y: math.prod(a[1]),
@@ -128,6 +128,9 @@ ABSORBED = 1 / 8  # of the halves that could be lost: a naive softmax of 512 hea
 class Wide(TorchDispatchMode):
     """fp32 becomes fp64 wherever forward names it or mixes it in. 16 bit types that a task asks for by name are what it means."""
 
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
         """Nothing is compiled here; without this PyTorch wraps the mode against its compiler, and the first use imports that: 2.4 s, 800 modules."""
@@ -146,7 +149,7 @@ class Wide(TorchDispatchMode):
             args, kwargs = _alike(name, args, kwargs)
         return self.result(func, name, args, kwargs)
 
-    def result(self, func: Any, name: str, args: tuple, kwargs: dict[str, Any]) -> Any:
+    def result(self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return func(*args, **kwargs)
 
 
@@ -162,7 +165,7 @@ class Rough(Wide):
         self.sum = min(self.store, torch.finfo(torch.float32).eps / 2)
         self.tf32 = tf32
 
-    def result(self, func: Any, name: str, args: tuple, kwargs: dict[str, Any]) -> Any:
+    def result(self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if name in _CONTRACTIONS and self.tf32:
             args = tuple(_tf32(a) if i in _CONTRACTIONS[name] else a for i, a in enumerate(args))
         output = func(*args, **kwargs)
@@ -181,7 +184,7 @@ class Rough(Wide):
         self.seed += 1
         return torch.randn(like.shape, generator=generator, device=like.device, dtype=torch.float32)
 
-    def _spread(self, func: Any, name: str, args: tuple, kwargs: dict[str, Any], output: Any) -> list[torch.Tensor | None] | None:
+    def _spread(self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> list[torch.Tensor | None] | None:
         """Standard deviation of each result's error; null for an operator that only moves or compares."""
         first = output[0] if isinstance(output, (list, tuple)) and output else output
         if not isinstance(first, torch.Tensor) or first.dtype not in (torch.float64, torch.complex128):
@@ -211,34 +214,36 @@ class Rough(Wide):
         lost = ABSORBED * self.sum * min(length, LONGEST) if uneven else 0.0
         return (grown * (y.square() / 3 + squares / 2) + (self.store**2 + lost**2) * y.square()).sqrt_()
 
-    def _contracted(self, func: Any, name: str, args: tuple, kwargs: dict[str, Any], y: torch.Tensor) -> torch.Tensor:
+    def _contracted(self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], y: torch.Tensor) -> torch.Tensor:
         left, right = _CONTRACTIONS[name]
-        a, b = args[left], args[right]
+        a: torch.Tensor = args[left]
+        b: torch.Tensor = args[right]
         if y.is_complex():
             return self._plain(y, a.shape[-1])
         if name == "convolution":
             transposed = bool(args[6])
-            length = b.numel() / max(b.shape[1] * args[8] if transposed else b.shape[0], 1)
-            squares = func(a.square(), b.square(), None, *args[3:], **kwargs)
+            length: float = b.numel() / max(b.shape[1] * args[8] if transposed else b.shape[0], 1)
+            squares: torch.Tensor = func(a.square(), b.square(), None, *args[3:], **kwargs)
         else:
             length = a.shape[-1]
             squares = torch.matmul(a.square(), b.square())
         return (self.sum**2 / 3 * min(length, LONGEST) * (y.square() / 3 + squares.clamp_min(0) / 2) + (self.store * y).square()).sqrt_()
 
-    def _summed(self, func: Any, name: str, args: tuple, kwargs: dict[str, Any], y: torch.Tensor) -> torch.Tensor:
-        x = args[0]
-        length = x.shape[args[1]] if name == "cumsum" and x.dim() else max(x.numel() / max(y.numel(), 1), 1)
-        squares = func(x.square(), *args[1:], **kwargs)
+    def _summed(self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], y: torch.Tensor) -> torch.Tensor:
+        x: torch.Tensor = args[0]
+        length: float = x.shape[args[1]] if name == "cumsum" and x.dim() else max(x.numel() / max(y.numel(), 1), 1)
+        squares: torch.Tensor = func(x.square(), *args[1:], **kwargs)
         if name == "mean":
             squares = squares / length
         return (self.sum**2 / 3 * min(length, LONGEST) * (y.square() / 3 + squares / 2) + (self.store * y).square()).sqrt_()
 
 
-def _length(name: str, args: tuple, y: torch.Tensor) -> float | None:
+def _length(name: str, args: tuple[Any, ...], y: torch.Tensor) -> float | None:
     if name in _LENGTHS:
         return _LENGTHS[name](args, y)
     if name in _NORMS:
-        return args[0].numel() / max(args[0].shape[1], 1)
+        normed: torch.Tensor = args[0]
+        return normed.numel() / max(normed.shape[1], 1)
     whole = [a for a in args if isinstance(a, torch.Tensor)]
     if name in _REDUCTIONS or name.endswith("_backward"):
         ratio = max((a.numel() for a in whole), default=1) / max(y.numel(), 1)
@@ -263,7 +268,7 @@ def _tf32(tensor: torch.Tensor) -> torch.Tensor:
     return scaled - (scaled - tensor)
 
 
-def _alike(name: str, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+def _alike(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """fp32 operands beside fp64 ones are widened; a tensor that is written in place stays."""
     leaves = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
     kinds = {leaf.dtype for leaf in leaves if leaf.is_floating_point() or leaf.is_complex()}
@@ -278,7 +283,7 @@ def _alike(name: str, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[
     return pytree.tree_map(widen, args), pytree.tree_map(widen, kwargs)
 
 
-def _draw(func: Any, name: str, args: tuple, kwargs: dict[str, Any]) -> Any:
+def _draw(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The numbers that the same call draws for fp32, widened."""
     if name.endswith("_"):
         narrow = torch.empty_like(args[0], dtype=NARROWER.get(args[0].dtype, args[0].dtype))
@@ -291,17 +296,18 @@ def _draw(func: Any, name: str, args: tuple, kwargs: dict[str, Any]) -> Any:
     return output.to(WIDER[output.dtype]) if output.dtype in WIDER else output
 
 
-def _dropout(func: Any, args: tuple) -> Any:
+def _dropout(func: Any, args: tuple[Any, ...]) -> Any:
     x, p, train = args
     ones, mask = func(torch.ones_like(x, dtype=NARROWER.get(x.dtype, x.dtype)), p, train)
     return (x * mask / (1 - p) if train and p < 1 else x * ones), mask
 
 
-def _narrow(args: tuple) -> tuple:
+def _narrow(args: tuple[Any, ...]) -> tuple[Any, ...]:
     def narrow(value: Any) -> Any:
         return value.to(NARROWER[value.dtype]) if isinstance(value, torch.Tensor) and value.dtype in NARROWER else value
 
-    return pytree.tree_map(narrow, args)
+    narrowed: tuple[Any, ...] = pytree.tree_map(narrow, args)
+    return narrowed
 
 
 def widen(tensor: torch.Tensor) -> torch.Tensor:

@@ -11,7 +11,8 @@ import io
 import os
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any
+from types import FrameType
+from typing import Any, TextIO
 
 import torch
 
@@ -303,7 +304,7 @@ def same(left: torch.Tensor, right: torch.Tensor) -> bool:
 class LimitedWriter(io.TextIOBase):
     """Standard output that fails, on the line that prints, beyond a limit."""
 
-    def __init__(self, stream: io.TextIOBase):
+    def __init__(self, stream: TextIO):
         self.stream = stream
         self.written = 0
 
@@ -323,8 +324,8 @@ _WRITING_EVENTS = ("os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", 
 
 def watch(home: str) -> None:
     """Friendly errors, with a line, for what the sandbox would refuse or contain anyway; not itself a protection."""
-    sys.stdout = LimitedWriter(sys.stdout)  # type: ignore[assignment]
-    sys.stderr = LimitedWriter(sys.stderr)  # type: ignore[assignment]
+    sys.stdout = LimitedWriter(sys.stdout)
+    sys.stderr = LimitedWriter(sys.stderr)
     task = os.path.join(home, "task.py")
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
@@ -343,9 +344,9 @@ def watch(home: str) -> None:
 
 def called_by(path: str, depth: int = 12) -> bool:
     """Whether one of the innermost Python frames belongs to `path`."""
-    frame = sys._getframe(2)
+    frame: FrameType | None = sys._getframe(2)
     while frame is not None and depth:
         if frame.f_code.co_filename == path:
             return True
-        frame, depth = frame.f_back, depth - 1  # type: ignore[assignment]
+        frame, depth = frame.f_back, depth - 1
     return False

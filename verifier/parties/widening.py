@@ -23,7 +23,7 @@ class _Kept:
     source: torch.nn.Parameter
     address: int
     version: int
-    copy: torch.nn.Parameter
+    copy: torch.Tensor
     copy_version: int
 
     def good(self) -> bool:

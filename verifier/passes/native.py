@@ -13,6 +13,7 @@ import os
 import subprocess
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -51,7 +52,7 @@ class Passes:
     def __init__(self, library: Path, kind: str = "cuda", least: int = LEAST):
         self._library, self._kind, self._least = ctypes.CDLL(str(library)), kind, least
         pointer, count, whole = ctypes.c_void_p, ctypes.c_longlong, ctypes.c_int
-        end = [whole, pointer]  # blocks, stream
+        end: list[type[ctypes._SimpleCData[Any]]] = [whole, pointer]  # blocks, stream
         self._library.squares.argtypes = [whole, pointer, count, pointer, pointer, *end]
         self._library.farthest.argtypes = [whole, whole, pointer, pointer, count, ctypes.c_double, pointer, *end]
         self._library.differ.argtypes = [pointer, pointer, count, pointer, *end]

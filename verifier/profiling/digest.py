@@ -76,7 +76,7 @@ def _owner(begins: np.ndarray, ends: np.ndarray, when: np.ndarray) -> np.ndarray
 
 def _digest_device(timeline: Timeline, is_own: Callable[[str], bool], begins: np.ndarray, ends: np.ndarray, warnings: list[str]) -> Digest:
     columns = timeline.columns
-    launched_at = {}
+    launched_at: dict[int, float] = {}
     api = (columns["kind"] == _API) & (columns["correlation"] > 0)
     for correlation, when in zip(columns["correlation"][api].tolist(), columns["start"][api].tolist(), strict=True):
         launched_at[correlation] = min(when, launched_at.get(correlation, math.inf))

@@ -29,7 +29,7 @@ from verifier.profiling.host_calls import host_calls
 from verifier.profiling.kineto import import_kineto
 from verifier.profiling.nsight.counting import count
 from verifier.profiling.nsight.nsys import Nsys, find_nsys
-from verifier.profiling.nsight.nsys_import import ImportProblem
+from verifier.profiling.nsight.nsys_schema import ImportProblem
 from verifier.profiling.own_kernels import is_own, own_kernel_names
 from verifier.profiling.redact import last_lines, redacted
 from verifier.profiling.subject import MAX_TRACE, Subject
@@ -203,5 +203,5 @@ def _roofline(job: ProfileJob, pool: Pool, data_dir: Path, subject: Subject) -> 
     flops = capture.flops if capture else None
     memory = nbytes / ceiling.bytes_per_second * 1e3 if nbytes and ceiling.bytes_per_second else None
     compute = flops / ceiling.flops_per_second * 1e3 if flops and ceiling.flops_per_second else None
-    bound = None if memory is None or compute is None else "memory" if memory >= compute else "compute"
+    bound: Literal["memory", "compute"] | None = None if memory is None or compute is None else "memory" if memory >= compute else "compute"
     return Roofline(bytes=nbytes, flops=flops, memory_ms=memory, compute_ms=compute, bound=bound, ceilings=ceiling.source)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from verifier.profiling.nsight.nsys_import import ImportProblem
+from verifier.profiling.nsight.nsys_schema import ImportProblem
 from verifier.profiling.own_calls import PREFIX
 from verifier.profiling.recording import Recording
-from verifier.profiling.timeline import Timeline
+from verifier.profiling.timeline import RowKey, Timeline
 
 _DEVICE_KINDS = {"kernel": "kernel", "gpu_memcpy": "memcpy", "gpu_memset": "memset"}
 _API = ("cuda_runtime", "cuda_driver")
@@ -53,7 +53,7 @@ def _add(recording: Recording, event: dict[str, Any], devices: dict[Any, str], t
     if category in _DEVICE_KINDS:
         device = arguments.get("device", event.get("pid"))
         group = devices.get(device, "GPU") + (f" {device}" if len(devices) > 1 else "")
-        row = ("gpu", f"Stream {arguments.get('stream', event.get('tid'))}", group)
+        row: RowKey = ("gpu", f"Stream {arguments.get('stream', event.get('tid'))}", group)
         recording.add(row, _DEVICE_KINDS[category], _device_name(category, name), start, duration, correlation, _detail(arguments))
     elif category in _API and name not in _KINETO_NOISE:
         recording.add(("api", f"CUDA API, thread {_thread(threads, event)}", "CUDA"), "api", name, start, duration, correlation)

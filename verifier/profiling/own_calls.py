@@ -25,14 +25,16 @@ def traced_library(folder: str, base: type[ctypes.CDLL] = ctypes.CDLL) -> type[c
     `restype` and `byref` work as before. Functions of any other library are not the program's own."""
     from torch._C._profiler import _RecordFunctionFast as Range
 
-    class TracedLibrary(base):  # type: ignore[misc, valid-type]
+    class TracedLibrary(base):  # type: ignore[misc, valid-type]  # a base that is known at run time
+        _FuncPtr: Any
+
         def __init__(self, *args: Any, **kwargs: Any):
             super().__init__(*args, **kwargs)
             if not made_by_builder(self._name, folder):
                 return
             plain = self._FuncPtr
 
-            class TracedFunction(plain):  # type: ignore[misc, valid-type]
+            class TracedFunction(plain):  # type: ignore[misc, valid-type]  # a base that is known at run time
                 _flags_ = plain._flags_
                 _restype_ = plain._restype_
 
@@ -53,11 +55,11 @@ def made_by_builder(file: object, folder: str) -> bool:
 def traced_calls(folder: str) -> Iterator[None]:
     """While this is open, libraries below `folder` that `ctypes.CDLL` loads are traced. Import the program inside it."""
     plain = ctypes.CDLL
-    ctypes.CDLL = traced_library(folder, plain)  # type: ignore[misc]
+    ctypes.CDLL = traced_library(folder, plain)  # type: ignore[misc]  # a class is replaced
     try:
         yield
     finally:
-        ctypes.CDLL = plain  # type: ignore[misc]
+        ctypes.CDLL = plain  # type: ignore[misc]  # a class is replaced
 
 
 def trace_module(module: ModuleType) -> ModuleType:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from array import array
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from verifier.profiling.timeline import COLUMNS, KINDS, Row, Timeline
+from verifier.profiling.timeline import COLUMNS, KINDS, Row, RowKey, Timeline
 
 MAX_EVENTS = 1_000_000  # 33 bytes each; the page draws this many smoothly
 MAX_NAME = 2000  # characters; template names of CUDA kernels run to several thousand
@@ -26,16 +27,16 @@ class Recording:
         self.device = device
         self.warnings: list[str] = []
         self.end = 0.0  # of the latest event so far
-        self._rows: dict[tuple[str, str, str], int] = {}
+        self._rows: dict[RowKey, int] = {}
         self._names: dict[str, int] = {}
-        self._details: dict[tuple, int] = {}
+        self._details: dict[tuple[Any, ...], int] = {}
         self._correlations: dict[tuple[Any, int], int] = {}
-        self._columns = {name: array(code) for name, code in _CODES}
-        self._append = [column.append for column in self._columns.values()]
+        self._columns: dict[str, array[Any]] = {name: array(code) for name, code in _CODES}
+        self._append: list[Callable[[float], None]] = [column.append for column in self._columns.values()]
 
     def add(
         self,
-        row: tuple[str, str, str],
+        row: RowKey,
         kind: str,
         name: str,
         start: float,
@@ -43,7 +44,7 @@ class Recording:
         correlation: tuple[Any, int] | None = None,
         detail: dict[str, Any] | None = None,
     ) -> None:
-        """`row` is (kind, name, group). `correlation` is (process, id): ids of two processes never meet."""
+        """`correlation` is (process, id): ids of two processes never meet."""
         if row not in self._rows and len(self._rows) >= MAX_ROWS:
             row = (row[0], "Other", row[2])
         duration = max(float(duration), 0.0)
@@ -91,7 +92,7 @@ class Recording:
         """The rows that are used, in the order of the page, and by each row's number the place that it gets."""
         keys = list(self._rows)
         wanted = sorted(used, key=lambda i: (_ROW_ORDER[keys[i][0]], keys[i][2], _natural(keys[i][1])))
-        rows = [Row(name=keys[i][1], kind=keys[i][0], group=keys[i][2]) for i in wanted]  # type: ignore[arg-type]
+        rows = [Row(name=keys[i][1], kind=keys[i][0], group=keys[i][2]) for i in wanted]
         places = np.zeros(len(keys), dtype=np.int64)
         places[wanted] = np.arange(len(wanted))
         return rows, places
@@ -101,7 +102,7 @@ class Recording:
         return table.setdefault(key, len(table))
 
 
-def _frozen(detail: dict[str, Any]) -> tuple:
+def _frozen(detail: dict[str, Any]) -> tuple[Any, ...]:
     return tuple((key, tuple(value) if isinstance(value, list) else value) for key, value in sorted(detail.items()))
 
 

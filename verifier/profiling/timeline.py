@@ -32,12 +32,14 @@ COLUMNS = (
     ("depth", "<u2"),
     ("detail", "<u4"),
 )
+RowKind = Literal["gpu", "api", "nvtx", "thread"]
+RowKey = tuple[RowKind, str, str]  # kind, name, group
 
 
 @dataclass
 class Row:
     name: str  # "Stream 7", "CUDA API", "NVTX", "Thread 1"
-    kind: Literal["gpu", "api", "nvtx", "thread"]
+    kind: RowKind
     group: str = ""  # "NVIDIA H200", "Process", ...
 
 

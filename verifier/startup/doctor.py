@@ -20,7 +20,7 @@ from verifier.confinement.layers import protection
 from verifier.confinement.visible import bubblewrap
 from verifier.devices import cuda_driver
 from verifier.devices.base import Device, DeviceError
-from verifier.devices.cuda import nvcc_version
+from verifier.devices.cuda import CudaDevice, nvcc_version
 from verifier.devices.opening import open_device
 from verifier.profiling.nsight.ncu import find_ncu
 from verifier.profiling.nsight.nsys import find_nsys
@@ -143,8 +143,8 @@ def _figures(device: Device) -> dict[str, float]:
         figures["bandwidth_gbs"] = round(ceiling.bytes_per_second / 1e9, 2)
     if ceiling.flops_per_second:
         figures["fp32_gflops"] = figures["gflops"] = round(ceiling.flops_per_second / 1e9, 1)
-    if device.kind == "cuda":
-        facts = device.facts  # type: ignore[attr-defined]
+    if isinstance(device, CudaDevice):
+        facts = device.facts
         free, total = cuda_driver.free_memory()
         figures |= {"multiprocessors": facts.multiprocessors, "l2_bytes": facts.l2_bytes, "memory_bytes": total, "free_bytes": free}
         figures |= device.reached()

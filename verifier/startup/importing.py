@@ -26,7 +26,7 @@ def swift_imports() -> Iterator[None]:
         return plain(object, _filename)
 
     gc.disable()
-    inspect.getmodule = getmodule  # type: ignore[assignment]
+    inspect.getmodule = getmodule
     try:
         yield
     finally:

@@ -7,6 +7,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -56,7 +57,7 @@ class Caller:
     limit: float
     slot: int = 0
     need: int = 0  # bytes of the device that a program's process takes which needs no more than PyTorch; zero: not known
-    backward: dict | None = None  # what `gradients.forward_backward` wants; null: forward alone
+    backward: dict[str, Any] | None = None  # what `gradients.forward_backward` wants; null: forward alone
     previous: list[Spec] = field(default_factory=list)
     watches: list[Watch] = field(default_factory=list)  # of a baseline: on the programs
     processor: int | None = None  # of those on which sides are timed
@@ -254,7 +255,8 @@ def unsteady(eager: Side) -> float:
 def _doubt(values: Sequence[float]) -> float:
     """Three standard errors of a median, by the median deviation."""
     at = statistics.median(values)
-    return 3 * 1.25 * 1.4826 * statistics.median(abs(value - at) for value in values) / max(len(values), 1) ** 0.5
+    root: float = max(len(values), 1) ** 0.5
+    return 3 * 1.25 * 1.4826 * statistics.median(abs(value - at) for value in values) / root
 
 
 def measure(

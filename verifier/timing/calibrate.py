@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from verifier.jobs import CalibrateJob, StageEvent
 from verifier.judge.asking import Party
 from verifier.judge.pool import Pool
-from verifier.judge.session import ReferenceSession
+from verifier.judge.session import ReferenceSession, Values
 from verifier.timing.blocks import Caller, Side, measure
 from verifier.timing.host_repeatability import keep
 from verifier.timing.intervals import DEFAULTS, Repeatability, between_processes, bootstrapped, variations, without_turns
@@ -107,7 +107,7 @@ def _task(name: str, source: str, pool: Pool, seconds: float) -> CalibratedTask:
         sides = [Side("eager", Caller(party, specs, pool.limits.call)) for party in parties]
         rng, draws = random.Random(7), random.Random(8)
 
-        def draw(number: int):
+        def draw(number: int) -> tuple[Values, int]:
             return reference.inputs(draws.getrandbits(32)), 1
 
         with pool.gate.alone():  # what other judges' processes add would be taken for this host's for ever

@@ -63,11 +63,13 @@ def without_turns(samples: Sequence[np.ndarray]) -> np.ndarray:
     """
     logs = _logs(samples)
     turns, _ = _polished(logs, np.median(logs, axis=-2, keepdims=True), POLISHES)
-    return logs - turns
+    levels: np.ndarray = logs - turns
+    return levels
 
 
 def _logs(samples: Sequence[np.ndarray]) -> np.ndarray:
-    return np.log(np.maximum(np.asarray(samples, dtype=float), 1e-9))
+    logs: np.ndarray = np.log(np.maximum(np.asarray(samples, dtype=float), 1e-9))
+    return logs
 
 
 def _polished(logs: np.ndarray, level: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
@@ -87,7 +89,8 @@ def variations(logs: np.ndarray) -> np.ndarray:
     """Of each process (processes, blocks, calls of a block), without turns: its relative standard deviation from call to call at one place, by the
     quartiles, as a few disturbed calls do not count."""
     low, high = np.quantile(logs - np.median(logs, axis=1, keepdims=True), [0.25, 0.75], axis=(1, 2))
-    return (high - low) / 1.349 * own_share(len(logs))
+    deviations: np.ndarray = (high - low) / 1.349 * own_share(len(logs))
+    return deviations
 
 
 def own_share(processes: int) -> float:

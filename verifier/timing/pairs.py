@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
@@ -14,6 +15,8 @@ from verifier.timing.idleness import Watch
 from verifier.timing.intervals import Estimate, Repeatability, estimate
 
 USELESS = 8.0  # high / low beyond which an interval around 1 is no verdict: the machine is too busy to measure on
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 @dataclass
@@ -63,7 +66,7 @@ def compare(pairs: list[Pair], name: Baseline | Rival, known: Repeatability, see
     )
 
 
-def shuffled(together: Callable[[list], list], items: list, seed: int) -> list:
+def shuffled(together: Callable[[list[Item]], list[Result]], items: list[Item], seed: int) -> list[Result]:
     """`together`'s results for `items`, in their order, while it gets them in a random one. So it is left to chance which of the processes that wait
     become the program's: the oldest had the host's memory to choose from."""
     order = random.Random(seed).sample(range(len(items)), len(items))

@@ -26,6 +26,8 @@ from verifier.timing.pairs import Pair, shuffled
 PAIRS = {"quick": 1, "full": 3}  # fresh processes of the program, and as many of eager
 TRITON = "triton"  # in the source of a program whose kernels are compiled when they are called
 COSTLY = 60.0  # seconds, after which a baseline that failed is not tried again when the program is measured once more
+_RUNNER: list[Role] = ["runner"]
+_BASELINE: list[Role] = ["baseline"]
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ class Processes:
                 calls = roomy and (self.pool.host_goes_on or name not in STAND_INS)
                 self.ahead[name] = Ahead(self.pool, terms, partial(self._first_call if calls else self._importing, name), calls)
         if roomy:
-            taken: list[Role] = ["runner", "baseline"] * len(rounds[0]) + ["baseline"] * (len(others) - len(self.ahead))
+            taken = [*_RUNNER, *_BASELINE] * len(rounds[0]) + _BASELINE * (len(others) - len(self.ahead))
             random.Random(self.trials.draws.getrandbits(64)).shuffle(taken)  # as `_bring_up` leaves it to chance who becomes what
             self.pool.anticipate([(role, self.job.precision, self.job.mode) for role in taken])
         else:
@@ -134,7 +136,7 @@ class Processes:
         others = [name for name in others if name not in self.prepared]
         begun = {name: self.ahead.pop(name) for name in others if name in self.ahead}
         count = len(members) - (kept is not None) + len(others) - len(begun)
-        roles: list[Role] = ["runner"] * (own + rivals) + ["baseline"] * count
+        roles = _RUNNER * (own + rivals) + _BASELINE * count
         terms = [(role, self.job.precision, self.job.mode) for role in roles]
         parties = shuffled(self.pool.take_all, terms, self.trials.draws.getrandbits(64))
         self.pool.stock(round_.after)
@@ -177,6 +179,11 @@ class Processes:
         wanted = [STAND_INS.get(name, name) if name in self.given_up else name for name in (all_of_them if self.others is None else self.others)]
         return [name for name in wanted if name not in self.given_up]
 
+    def _spread(self, rounds: int) -> list[list[Baseline]]:
+        """The baselines beyond eager of each round: all in the first, or as evenly as it goes where each round holds no more than a pair."""
+        others = self._others()
+        return [others[at::rounds] for at in range(rounds)] if rounds == PAIRS[self.job.tier] else [others, *[[]] * (rounds - 1)]
+
     def _program(self, runner: Party) -> Side:
         return Side(None, self._constructed(self.enlist(runner), self.job.program_source))
 
@@ -189,6 +196,7 @@ class Processes:
             if not last:
                 with self.pool.gate.idle():
                     self.trials.first_call(subject.caller)
+        assert subject.caller is not None, "the last round of the loop constructs it"
         return subject.caller
 
     def _rival(self, runner: Party) -> Side:

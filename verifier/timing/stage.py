@@ -7,7 +7,7 @@ from collections.abc import Callable
 from verifier.correctness.trials import Subject, Trials
 from verifier.integrity.excess import excess
 from verifier.judge.endings import Ended
-from verifier.report import Finding, Report, Timing
+from verifier.report import Finding, Report, Severity, Timing
 from verifier.timing.tournament import Tournament
 
 ATTEMPTS = (1, 2)
@@ -16,8 +16,8 @@ ATTEMPTS = (1, 2)
 def measure(tournament: Tournament, trials: Trials, report: Report, floor: float | None, fresh: Callable[[], Subject]) -> Timing:
     """`fresh` makes a runner with the program imported; `floor` is the least that the device needs, in ms. Raises `Ended`."""
 
-    def find(rule: str, message: str, severity: str = "note") -> None:
-        report.findings.append(Finding(rule=rule, severity=severity, message=message, source="runtime"))  # type: ignore[arg-type]
+    def find(rule: str, message: str, severity: Severity = "note") -> None:
+        report.findings.append(Finding(rule=rule, severity=severity, message=message, source="runtime"))
 
     for attempt in ATTEMPTS:
         assert trials.subject is not None

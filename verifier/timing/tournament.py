@@ -12,7 +12,7 @@ from verifier.correctness.moved_state import state_off
 from verifier.correctness.trials import Subject
 from verifier.judge.party_failure import PartyFailure
 from verifier.judge.session import Values
-from verifier.report import Baseline, Timing, Trial
+from verifier.report import Timing, Trial
 from verifier.timing.blocks import Side, measure, median_ms
 from verifier.timing.intervals import Estimate
 from verifier.timing.judges_clock import clocks
@@ -116,8 +116,8 @@ class Tournament(Processes):
             self._tell(f"the interval is {half:.1%} wide on either side: {more} more fresh processes of program and eager")
             self._close_but(self.prepared)  # the others' memory is the further ones'
             rounds = self._rounds(more, 0)
-            for members, later in zip(rounds, [*rounds[1:], range(0)], strict=True):
-                yield Round(members, [], further=True, after=self._takes(later, []))
+            for members, following in zip(rounds, [*rounds[1:], range(0)], strict=True):
+                yield Round(members, [], further=True, after=self._takes(following, []))
 
     def _estimate(self, pairs: list[Pair]) -> Estimate:
         return estimate_of(pairs, "eager" if self.rival is None else "rival", self.known, self.seed)
@@ -152,11 +152,6 @@ class Tournament(Processes):
         first = pairs[0]
         most = SOUND * median_ms(first.baselines[0])
         return {str(side.name): side for side in first.baselines[1:] if side.name != "rival" and side.blocks and median_ms(side) <= most}
-
-    def _spread(self, rounds: int) -> list[list[Baseline]]:
-        """The baselines beyond eager of each round: all in the first, or as evenly as it goes where each round holds no more than a pair."""
-        others = self._others()
-        return [others[at::rounds] for at in range(rounds)] if rounds == PAIRS[self.job.tier] else [others, *[[]] * (rounds - 1)]
 
     def _measure(self, these: list[Pair], before: list[Pair], rng: random.Random, share: float) -> None:
         """Blocks over all sides of these pairs, until more calls would not make the interval narrower, or the budget is spent."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from compiler.families.attention import attention_cuda, half_attention_cuda
 from compiler.families.attention.attention_cuda import Heads
@@ -117,12 +118,12 @@ def of_operator(network: Network, node: Node) -> tuple[Heads, tuple[str, ...], t
 
 
 def of_products(network: Network, written: Written) -> tuple[Heads, tuple[str, ...], tuple[str, ...], str]:
-    layouts = tuple(network.layouts[name] for name in written.operands)
+    q, k, v = (network.layouts[name] for name in written.operands)
     shape = network.spec(written.result).shape
     if network.spec(written.scores).shape[:-2] != shape[:-2]:
         raise Refused("attention whose values have other batches than its scores is left to the library")
     between = (written.scores, written.between)
-    heads = heads_of(network, written.operands, layouts, shape, softmax=written.softmax, between=between)
+    heads = heads_of(network, written.operands, (q, k, v), shape, softmax=written.softmax, between=between)
     tail = score_tail(network, heads)
     if any(op.kind not in ARITHMETIC for op in tail.kernel.ops.values()):
         raise Refused("attention with functions between its products is left to the library")
@@ -130,7 +131,7 @@ def of_products(network: Network, written: Written) -> tuple[Heads, tuple[str, .
     return heads, tuple(dict.fromkeys([*written.operands, *masks])), written.members, written.result
 
 
-def heads_of(network: Network, names, layouts: tuple[Layout, Layout, Layout], shape: tuple[int, ...], **rest) -> Heads:
+def heads_of(network: Network, names: tuple[str, ...], layouts: tuple[Layout, Layout, Layout], shape: tuple[int, ...], **rest: Any) -> Heads:
     q, k, v = layouts
     dtypes = {network.spec(name).dtype for name in names}
     dtype = next(iter(dtypes))
@@ -192,6 +193,7 @@ def follow(network: Network, node: Node) -> Written | None:
 
 def score_tail(network: Network, heads: Heads) -> Tail:
     """What becomes of a score before softmax or ReLU, over (batch, query, key). Raises `Refused`."""
+    assert heads.between is not None, "attention as one operator has no operators between its products"
     scores, between = heads.between
     rank = len(network.spec(scores).shape)
     return build_tail(network, scores, list(between), {*between, scores}, (rank - 2, 1, 1), RESERVED)

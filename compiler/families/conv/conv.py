@@ -178,10 +178,10 @@ class Conv:
 
     def knobs(self, work: Work) -> dict[str, tuple[tuple[int, ...], int]]:
         found: dict[str, tuple[tuple[int, ...], int]] = {}
-        if (plan := windowed.plan_of(work, work.detail)) is not None:
-            found["windowed"] = ((0, 1), windowed.chosen(work, plan))
+        if (wide := windowed.plan_of(work, work.detail)) is not None:
+            found["windowed"] = ((0, 1), windowed.chosen(work, wide))
             if found["windowed"][1]:
-                return found | windowed.knobs_of(work, plan)
+                return found | windowed.knobs_of(work, wide)
         if (plan := direct_conv.plan_of(work, work.detail)) is not None:
             found["direct"] = ((0, 1), direct_conv.chosen(work, plan))
             if found["direct"][1]:
@@ -210,8 +210,8 @@ class Conv:
         accumulator = "(value + bias[channel])" if found.bias else "value"
         tail = work.tail.statements(CUDA, ["image", "channel", "position"], accumulator)
         total = shape.rows * shape.columns * shape.batches
-        wide = "(long)" if total >= 2**31 else ""
-        at = f"{wide}(batch * {shape.rows} + row)" if shape.batches > 1 else f"{wide}row"
+        cast = "(long)" if total >= 2**31 else ""
+        at = f"{cast}(batch * {shape.rows} + row)" if shape.batches > 1 else f"{cast}row"
         printing = Printing(
             parameters=parameters([*arguments, Argument("a", "", "float32", 0, read=True)], "__restrict__"),
             names=", ".join([*(argument.name for argument in arguments), "a"]), setup=setup, load_a=loads, load_b=gather, columns=columns,
@@ -246,7 +246,8 @@ def read_convolution(network: Network, node: Node, transposed: bool, rank: int) 
     groups = numbers[3] or 1
     sizes, outs, kernels = (three(values, rank) for values in (layout.shape[2:], node.outputs[0].shape[2:], weights[2:]))
     make = transposed_axis if transposed else plain_axis
-    axes = tuple(make(*numbers) for numbers in zip(sizes, outs, kernels, stride, padding, dilation, strict=True))
+    depth, height, width = (make(*numbers) for numbers in zip(sizes, outs, kernels, stride, padding, dilation, strict=True))
+    axes = depth, height, width
     seen = product(layout.shape) * node.outputs[0].shape[1] if transposed else product(node.outputs[0].shape) * layout.shape[1]
     flops = 2 * seen // groups * product(kernels)
     return Convolution(

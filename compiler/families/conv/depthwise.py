@@ -86,7 +86,7 @@ class DepthwiseConv:
         return plain_cost(work, 2 * found.images * found.channels * found.each * product(found.out) * product(found.kernel))
 
     def knobs(self, work: Work) -> dict[str, tuple[tuple[int, ...], int]]:
-        found = {"block": ((64, 128, 256, 512), work.knob("block", 256))}
+        found: dict[str, tuple[tuple[int, ...], int]] = {"block": ((64, 128, 256, 512), work.knob("block", 256))}
         if work.detail.out[1] > 1:
             found["strip"] = ((1, 2, 4, 8), strip_of(work))
         return found

@@ -56,7 +56,8 @@ class HalfConvolution:
     @property
     def taps(self) -> tuple[int, int, int]:
         """Of every phase: those that a phase has not are outside the image, and zeros among the weights."""
-        return tuple(max(max(axis.taps), 1) for axis in self.plain.axes)
+        depth, height, width = (max(max(axis.taps), 1) for axis in self.plain.axes)
+        return depth, height, width
 
     @property
     def depth(self) -> int:
@@ -154,7 +155,8 @@ def read_half_convolution(network: Network, node: Node, transposed: bool, rank: 
     groups = numbers[3] or 1
     sizes, outs, kernels = (three(values, rank) for values in (source.shape[2:], node.outputs[0].shape[2:], weights[2:]))
     make = transposed_axis if transposed else plain_axis
-    axes = tuple(make(*own) for own in zip(sizes, outs, kernels, stride, padding, dilation, strict=True))
+    depth, height, width = (make(*own) for own in zip(sizes, outs, kernels, stride, padding, dilation, strict=True))
+    axes = depth, height, width
     outputs, channels = node.outputs[0].shape[1], source.shape[1]
     seen = product(source.shape) * outputs if transposed else product(node.outputs[0].shape) * channels
     own = Convolution(
@@ -285,7 +287,8 @@ def packed_weights(found: HalfConvolution) -> str:
     for phase in own.every_phase():
         text = "{0}"
         if own.transposed:
-            cuts, ends = [], []
+            cuts: list[str] = []
+            ends: list[int] = []
             for axis, p, most in zip(axes, phase[3 - rank :], taps, strict=True):
                 cuts.append(f"{axis.first[p]}:{axis.first[p] + axis.every * (axis.taps[p] - 1) + 1}:{axis.every}")
                 ends = [0, most - axis.taps[p], *ends]

@@ -6,8 +6,9 @@ there is nothing to gather. A product's second operand may have its columns side
 
 from __future__ import annotations
 
-from compiler.families.conv.conv import NAMES, three
+from compiler.families.conv.conv import NAMES
 from compiler.families.family import Match, Setting
+from compiler.families.pool import three
 from compiler.families.product.half_product import LEAST_DEPTH, MOST_BATCHES, RESERVED_HERE, HalfProduct, half_of, worthwhile
 from compiler.families.product.matmul import Multiplication, Operand, flops
 from compiler.families.product.tensor_cores import Product

@@ -91,8 +91,9 @@ class Matmul:
         return plain_cost(work, int(flops(product) * kept), work.setting.figures.gflops(own_arithmetic(work.setting.precision)))
 
     def knobs(self, work: Work) -> dict[str, tuple[tuple[int, ...], int]]:
-        printer = triton_product if work.setting.language == "triton" else tensor_cores
-        return printer.knobs_of(work, work.detail.product)
+        if work.setting.language == "triton":
+            return triton_product.knobs_of(work, work.detail.product)
+        return tensor_cores.knobs_of(work, work.detail.product)
 
     def print_cuda(self, work: Work) -> Printed:
         found: Multiplication = work.detail

@@ -12,6 +12,7 @@ ahead; each warp has a part of the tile in registers; finished sums go through s
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from compiler.families.family import Setting, Work
 from compiler.families.product import warpgroup
@@ -23,6 +24,19 @@ SHARED_BYTES = 227 << 10  # of a multiprocessor, compute capability 9.0
 FINISH, FINISH_EACH = 1e6, 0.5  # a second kernel over the parts of a cut depth, and each of their elements, in multiplications of a tile of speed 1
 SLOW_LOAD = 75  # the same for an element that finds its own place in an image
 GROUPED = 8  # rows of tiles that blocks walk through together
+
+
+class Threaded(Protocol):
+    """What a block computes of a result: this module's `Tile`, or that of 16 bit products."""
+
+    @property
+    def rows(self) -> int: ...
+
+    @property
+    def columns(self) -> int: ...
+
+    @property
+    def threads(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -201,7 +215,7 @@ def tile_type(work: Work, product: Product, tile: Tile) -> str:
     return f"Tile<{', '.join(map(str, numbers))}, {flags}>"
 
 
-def tile_position(product: Product, tile: Tile) -> list[str]:
+def tile_position(product: Product, tile: Threaded) -> list[str]:
     """Declares `row0` and `column0`. Blocks that run at the same time share rows and columns: they find operands in the second-level cache."""
     down, across = -(-product.rows // tile.rows), -(-product.columns // tile.columns)
     at = product.tile_number

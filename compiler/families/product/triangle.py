@@ -7,7 +7,7 @@ whether the operands are triangles themselves.
 from __future__ import annotations
 
 from compiler.families.family import Work
-from compiler.families.product.tensor_cores import Product, Tile
+from compiler.families.product.tensor_cores import Product, Threaded
 from compiler.graph.network import plain
 from compiler.graph.reductions import short
 from verifier.graph import Node
@@ -33,7 +33,7 @@ def kept_share(work: Work, rows: int, columns: int) -> float:
     return kept / (rows * columns) if short(node) == "triu" else 1 - (kept - _on(diagonal, rows, columns)) / (rows * columns)
 
 
-def zeros(work: Work, product: Product, tile: Tile, columns: list[str], tail: list[str]) -> list[str]:
+def zeros(work: Work, product: Product, tile: Threaded, columns: list[str], tail: list[str]) -> list[str]:
     """Statements that finish a tile of zeros at (`row0`, `column0`) before anything is loaded; none where there is no such tile."""
     node = triangle_of(work, product.rows)
     if node is None:
@@ -56,7 +56,8 @@ def zeros(work: Work, product: Product, tile: Tile, columns: list[str], tail: li
 
 
 def _diagonal(node: Node) -> int:
-    return plain(node.args[1]) if len(node.args) > 1 else 0
+    diagonal: int = plain(node.args[1]) if len(node.args) > 1 else 0
+    return diagonal
 
 
 def _on(diagonal: int, rows: int, columns: int) -> int:

@@ -11,7 +11,6 @@ layers takes T + L - 1 steps in place of L * T; where there are two directions, 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from compiler.families.family import Cost, Match, Printed, Setting, Work, plain_cost
 from compiler.families.recurrent import recurrent_cuda
@@ -125,7 +124,7 @@ def read_layer(network: Network, node: Node, kind: str) -> tuple[Recurrence, lis
     found = Recurrence(
         kind=kind, steps=steps, batch=batch, inputs=shape[2], hidden=hidden, layers=layers, directions=directions, batch_first=bool(batch_first),
         x=Strided((*outer, layout.strides[2]), layout.offset), states=tuple(strided(network.layouts[state]) for state in states),
-        weights=weights, matrices=tuple(tuple(strided(network.layouts[name]) for name in row[:2]) for row in weights),
+        weights=weights, matrices=tuple((strided(network.layouts[row[0]]), strided(network.layouts[row[1]])) for row in weights),
         names=(x, *states), dtype=dtype,
     )  # fmt: skip
     if max(count(network.spec(layout.base)), found.exchange_bytes // 4) >= 2**31:
@@ -210,7 +209,8 @@ def library_ms(recurrence: Recurrence) -> float:
 
 def cells_of(work: Work) -> Cells:
     recurrence, units = work.detail.recurrence, work.setting.figures.units
-    usual: Any = choose(recurrence, units, {})
+    usual = choose(recurrence, units, {})
+    assert usual is not None, "a recurrence that fits in no way is declined"
     wanted = {
         "units": work.knob("units", usual.units), "warp-units": work.knob("warp-units", usual.warp_units),
         "batch-parts": work.knob("batch-parts", usual.parts),

@@ -20,7 +20,7 @@ def confined(rules: dict, body: str) -> dict:
     """What `body` leaves in `seen`, in a process that put `rules` on itself. `tried(action)` is None where it worked, else the error's name."""
     source = f"""
 import json, os, socket, signal, subprocess, sys
-from verifier import landlock
+from verifier.confinement import landlock
 landlock.restrict(json.loads(sys.argv[1]))
 seen = {{}}
 def tried(action):

@@ -164,7 +164,8 @@ class _Section:
 
 
 def _machine(data: bytes) -> int:
-    return struct.unpack_from("<H", data, 18)[0]
+    machine: int = struct.unpack_from("<H", data, 18)[0]
+    return machine
 
 
 def _sections(data: bytes) -> list[_Section]:
@@ -233,7 +234,7 @@ def _kernels(cubin: bytes) -> list[Kernel]:
 
 def _arch(cubin: bytes) -> int:
     """From e_flags: the low byte under the ABI that CUDA had until 12, the second byte under that of 13 (its version stands in e_ident)."""
-    (flags,) = struct.unpack_from("<I", cubin, 48)
+    flags: int = struct.unpack_from("<I", cubin, 48)[0]
     return flags >> 8 & 0xFF if cubin[8] >= 8 else flags & 0xFF
 
 

@@ -87,7 +87,7 @@ def diagnose(
     if worst is not None:
         bottleneck = FAULT_CLASS[worst.name]
     evidence = [_time(report, time_us)]
-    if headroom is not None:
+    if floor_ms and headroom is not None:
         evidence.append(_floor(floor_ms, headroom))
     if worst is not None:
         evidence += worst.evidence[:3]

@@ -132,11 +132,12 @@ def _whose(kernels: list[KernelProfile], launch: Launch) -> int | None:
     """By function name; among instances of one template by its arguments, then by grid and block, then the longest."""
     name = short(launch.kernel)
     same = [index for index, kernel in enumerate(kernels) if short(kernel.name) == name]
-    for matches in (
+    ways: tuple[Callable[[KernelProfile], bool], ...] = (
         lambda kernel: _spelled(kernel.name) == _spelled(launch.kernel) and (kernel.grid, kernel.block) == (launch.grid, launch.block),
         lambda kernel: (kernel.grid, kernel.block) == (launch.grid, launch.block),
         lambda kernel: _spelled(kernel.name) == _spelled(launch.kernel),
-    ):
+    )
+    for matches in ways:
         narrowed = [index for index in same if matches(kernels[index])]
         if narrowed:
             return narrowed[0]

@@ -13,7 +13,7 @@ from typing import Any
 
 from verifier.profiling.nsight.nsys_schema import Export, ImportProblem
 from verifier.profiling.recording import Recording
-from verifier.profiling.timeline import Timeline
+from verifier.profiling.timeline import RowKey, Timeline
 
 COPY_KINDS = {1: "HtoD", 2: "DtoH", 3: "HtoA", 4: "AtoH", 5: "AtoA", 6: "AtoD", 7: "DtoA", 8: "DtoD", 9: "HtoH", 10: "PtoP"}
 SYNC_TYPES = {1: "Event sync", 2: "Stream wait", 3: "Stream sync", 4: "Context sync"}
@@ -69,7 +69,7 @@ class _Reader:
         older = {identity: str(name or "GPU") for identity, name in self.export.rows("TARGET_INFO_CUDA_GPU", "deviceId|id", "name")}
         self.gpus = self.gpus or names or older
 
-    def _device_row(self, device: Any, stream: Any) -> tuple[str, str, str]:
+    def _device_row(self, device: Any, stream: Any) -> RowKey:
         name = self.gpus.get(device if device is not None else 0, "GPU")
         group = name if len(self.gpus) <= 1 else f"{name} {device}"
         return ("gpu", f"Stream {stream}" if stream not in (None, NO_STREAM) else "All streams", group)

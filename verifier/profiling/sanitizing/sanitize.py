@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from verifier.build.artefacts import Artefacts, checked_index
 from verifier.channel import MAX_ARTEFACTS
@@ -143,7 +143,7 @@ def _rebuilt(subject: Subject, variables: dict[str, str], binds: list[Bind], pre
         pool.busy.append(party)
     try:
         party.become("builder", subject.job.precision, subject.job.mode)
-        message = {
+        message: dict[str, Any] = {
             "source": subject.job.program_source,
             "variables": {**pool.device.variables("builder"), **variables},
             "headers": "",
