@@ -254,7 +254,7 @@ class Forward:
         family = families.by_name(group.family)
         placed = self.joins.taken(group.operators, work)
         try:
-            printed = family.print_triton(work) if self.triton else family.print_cuda(work) if self.cuda else family.print_cpp(work)
+            printed = family.printers[self.plan.language](work)
         except Refused as refusal:
             self.refused[group.id] = str(refusal)
             self._library(group)
