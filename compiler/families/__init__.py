@@ -33,8 +33,10 @@ FAMILIES: tuple[Family, ...] = (
 
 def find(network: Network, node: Node, setting: Setting | None) -> tuple[Match | None, str]:
     """The first family that takes `node` and speaks the language, or why those that know it decline."""
+    if setting is None:
+        return None, ""
     why = ""
-    for family in FAMILIES if setting is not None else ():
+    for family in FAMILIES:
         if setting.language not in family.printers:
             continue
         try:

@@ -133,8 +133,11 @@ Printers = Mapping[str, Callable[[Work], Printed]]
 class Family(Protocol):
     """`strategies`: names of the catalogue; the first is the gate, without which the anchor is left to the library."""
 
-    name: str
-    strategies: tuple[str, ...]
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def strategies(self) -> tuple[str, ...]: ...
 
     def match(self, network: Network, node: Node, setting: Setting) -> Match | None:
         """None where the operator is none of this family's; raises `Refused` with the reason where it is, but is declined."""
