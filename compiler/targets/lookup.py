@@ -7,11 +7,10 @@ from typing import Any
 from compiler.figures import DeviceFigures
 from compiler.targets.cpp.target import Cpp
 from compiler.targets.cuda.target import Cuda
-from compiler.targets.hip.target import Hip
 from compiler.targets.target import Target
 from compiler.targets.triton.target import Triton
 
-TARGETS: dict[str, Target[Any]] = {target.language: target for target in (Cuda(), Cpp(), Hip(), Triton())}
+TARGETS: dict[str, Target[Any]] = {target.language: target for target in (Cuda(), Cpp(), Triton())}
 OWN = {"cuda": "cuda", "cpu": "cpp"}  # kind of device -> language that is taken where nobody asks for another
 
 
