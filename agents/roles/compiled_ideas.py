@@ -16,10 +16,8 @@ from compiler import Options
 from compiler.graph.network import Network
 from compiler.kernel.builder import Refused
 from compiler.kernel.fuse import build
-from compiler.kernel.shape import shape_of, streams
 from compiler.planning.knobs import numbers
 from compiler.planning.moves import moves
-from compiler.targets.triton.shape import triton_shape_of
 
 Choices = dict[str, int]
 STRATEGIES = ("row-cache", "parallel-split", "non-temporal-stores", "leave-to-library", "cuda-graph")
@@ -146,24 +144,23 @@ def _singles(compiled: Compiled, situation: Situation) -> Iterator[tuple[str, in
     plan = compiled.plan
     network = Network(plan.graph)
     own = sorted(compiled.own_groups, key=lambda group: -group.bytes)[:MOST_GROUPS]
-    if compiled.figures.kind == "cuda" and not plan.graph.mutated_inputs:
+    if plan.target.on_gpu and not plan.graph.mutated_inputs:
         yield " cuda-graph", 1
     for group in own:
         try:
             kernel = build(network, group.operators)
         except Refused:
             continue
-        triton = plan.language == "triton"
-        shape = (triton_shape_of if triton else shape_of)(kernel, compiled.figures, Options(), group.id)
+        shape = plan.target.shape_of(kernel, compiled.figures, Options(), group.id)
         if shape.style == "rows":
             yield f"{group.id} parallel-split", 1
-        if shape.style == "rows" and not triton:  # whose rows are in registers, or are read again
+        if shape.style == "rows" and shape.cache:  # whose rows are in registers, or are read again
             yield f"{group.id} row-cache", 0
-        if compiled.figures.kind == "cpu" and shape.style in ("rows", "elements") and streams(kernel):
+        if plan.target.could_stream(kernel, shape):
             yield f"{group.id} non-temporal-stores", 1
     for number in numbers(plan, situation.task_source, Options()):
         for value in number.values:
             if value != number.value:
                 yield f"{','.join(number.groups)} {number.name.rpartition('.')[2]}", value
-    for group in own if plan.language != "triton" or len(own) > 1 else ():  # Triton was asked for: one kernel stays
+    for group in own if not plan.asked_for or len(own) > 1 else ():  # of a language that was asked for one kernel stays
         yield f"{group.id} leave-to-library", 1

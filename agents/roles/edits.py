@@ -14,7 +14,7 @@ from functools import cache
 
 from agents.llm.messages import Reply
 from agents.roles.replies import Refused, cut_off
-from compiler.program.program import HELPER
+from compiler.targets.library import BUILDER
 from verifier.program import Program
 from verifier.source import SourceError
 
@@ -55,7 +55,7 @@ class Swap:
 
 @cache
 def helper() -> str:
-    return HELPER.read_text().strip()
+    return BUILDER.read_text().strip()
 
 
 def folded(source: str) -> str:

@@ -13,7 +13,7 @@ from compiler.families.conv.depthwise import DepthwiseConv
 from compiler.families.conv.half_conv import HalfConv
 from compiler.families.conv.half_pointwise import HalfPointwise
 from compiler.families.epilogue import Prologue, Tail, build_prologue, build_tail
-from compiler.families.family import NAME, Cost, Family, Match, Packed, Printed, Setting, Work, plain_cost, traffic
+from compiler.families.family import NAME, Cost, Family, Match, Packed, Printed, Printers, Setting, Work, plain_cost, traffic
 from compiler.families.pool import Pool
 from compiler.families.product.half_product import HalfProduct
 from compiler.families.product.matmul import Matmul
@@ -32,10 +32,12 @@ FAMILIES: tuple[Family, ...] = (
 
 
 def find(network: Network, node: Node, setting: Setting | None) -> tuple[Match | None, str]:
-    """The first family that takes `node` on this device, or why those that know it decline."""
+    """The first family that takes `node` and speaks the language, or why those that know it decline."""
+    if setting is None:
+        return None, ""
     why = ""
-    for family in FAMILIES if setting is not None else ():
-        if setting.figures.kind not in family.devices or (setting.language == "triton" and not hasattr(family, "print_triton")):
+    for family in FAMILIES:
+        if setting.language not in family.printers:
             continue
         try:
             found = family.match(network, node, setting)
@@ -112,6 +114,6 @@ def _apart(tail: Tail, prologues: dict[str, Prologue]) -> None:
 
 
 __all__ = [
-    "FAMILIES", "NAME", "Cost", "Family", "Match", "Packed", "Printed", "Prologue", "Refused", "Setting", "Tail", "Work", "build_prologue",
-    "build_tail", "by_name", "find", "make_work", "plain_cost", "traffic",
+    "FAMILIES", "NAME", "Cost", "Family", "Match", "Packed", "Printed", "Printers", "Prologue", "Refused", "Setting", "Tail", "Work",
+    "build_prologue", "build_tail", "by_name", "find", "make_work", "plain_cost", "traffic",
 ]  # fmt: skip

@@ -1,14 +1,16 @@
 """What a family of kernels is: loops that the fused-loop IR cannot express (windows, products, scans over time), with a pointwise tail.
 
-A family recognises an operator of the graph (its *anchor*), says what one kernel of it costs, and prints that kernel. What stands around the
-anchor is not its business: partition.py absorbs pointwise consumers (the *tail*) and cheap pointwise producers of an input (a *prologue*),
-epilogue.py prints both as statements over the family's own index variables, forward.py allocates, launches and shares equal kernels.
+A family recognises an operator of the graph (its *anchor*), says what one kernel of it costs, and has a printer of that kernel for each language
+that it speaks; where it has none for the target's, the operator is the library's. What stands around the anchor is not its business: partition.py
+absorbs pointwise consumers (the *tail*) and cheap pointwise producers of an input (a *prologue*), epilogue.py prints both as statements over the
+family's own index variables, forward.py allocates, launches and shares equal kernels.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 from compiler.families.epilogue import Prologue, Tail
 from compiler.figures import DeviceFigures
@@ -27,7 +29,7 @@ class Setting:
 
     figures: DeviceFigures
     precision: str = "fp32-strict"  # "fp32-strict", "tf32" or "bf16"
-    language: str = "cuda"  # "cuda", "triton" or "cpp"
+    language: str = "cuda"  # that the kernel is printed in: a key of `Family.printers`
 
 
 @dataclass(frozen=True)
@@ -125,6 +127,9 @@ class Work:
         return found + self.tail.arguments
 
 
+Printers = Mapping[str, Callable[[Work], Printed]]
+
+
 class Family(Protocol):
     """`strategies`: names of the catalogue; the first is the gate, without which the anchor is left to the library."""
 
@@ -134,10 +139,6 @@ class Family(Protocol):
     @property
     def strategies(self) -> tuple[str, ...]: ...
 
-    @property
-    def devices(self) -> tuple[str, ...]:
-        """ "cuda", "cpu"."""
-
     def match(self, network: Network, node: Node, setting: Setting) -> Match | None:
         """None where the operator is none of this family's; raises `Refused` with the reason where it is, but is declined."""
 
@@ -146,16 +147,9 @@ class Family(Protocol):
     def knobs(self, work: Work) -> dict[str, tuple[tuple[int, ...], int]]:
         """Numbers that change nothing but the speed: name -> (values worth trying, value now)."""
 
-    def print_cuda(self, work: Work) -> Printed: ...
-
-    def print_cpp(self, work: Work) -> Printed: ...
-
-
-@runtime_checkable
-class TritonFamily(Protocol):
-    """A family that prints Triton too; the others leave their operators to the library there."""
-
-    def print_triton(self, work: Work) -> Printed: ...
+    @property
+    def printers(self) -> Printers:
+        """Language -> what prints the kernel in it; it may raise `Refused`."""
 
 
 def traffic(work: Work) -> int:
@@ -182,4 +176,4 @@ def plain_cost(work: Work, flops: int, gflops: float | None = None) -> Cost:
     return Cost(moved, flops, max(figures.memory_ms(moved), flops / (gflops or figures.fp32_gflops) / 1e6))
 
 
-__all__ = ["NAME", "Cost", "Family", "Match", "Packed", "Printed", "Refused", "Setting", "TritonFamily", "Work", "plain_cost", "traffic"]
+__all__ = ["NAME", "Cost", "Family", "Match", "Packed", "Printed", "Printers", "Refused", "Setting", "Work", "plain_cost", "traffic"]

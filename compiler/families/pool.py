@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from compiler.families.family import NAME, Cost, Match, Printed, Setting, Work, plain_cost
+from compiler.families.family import NAME, Cost, Match, Printed, Printers, Setting, Work, plain_cost
 from compiler.graph.ir import FLOATS, Argument, product
 from compiler.graph.network import Network, plain
 from compiler.graph.reductions import reduction, short
@@ -55,7 +55,6 @@ class Window:
 class Pool:
     name = "pool"
     strategies = ("own-pool", "fuse-pointwise")
-    devices = ("cuda", "cpu")
 
     def match(self, network: Network, node: Node, setting: Setting) -> Match | None:
         found = KINDS.get(short(node))
@@ -87,6 +86,10 @@ class Pool:
         if not work.detail.adaptive and work.detail.out[1] > 1:
             found["strip"] = ((1, 2, 4, 8), strip_of(work))
         return found
+
+    @property
+    def printers(self) -> Printers:
+        return {"cuda": self.print_cuda, "cpp": self.print_cpp}
 
     def print_cuda(self, work: Work) -> Printed:
         window: Window = work.detail

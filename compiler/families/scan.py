@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from compiler.families.family import Cost, Match, Printed, Setting, Work, plain_cost
+from compiler.families.family import Cost, Match, Printed, Printers, Setting, Work, plain_cost
 from compiler.families.pool import one_kernel
 from compiler.graph.ir import product
 from compiler.graph.network import Network, plain
@@ -92,7 +92,6 @@ class Along:
 class Scan:
     name = "scan"
     strategies = ("own-scan", "fuse-pointwise")
-    devices = ("cuda",)
 
     def match(self, network: Network, node: Node, setting: Setting) -> Match | None:
         kind = short(node)
@@ -132,11 +131,12 @@ class Scan:
         threads, groups = tile_of(work)
         return {"block": ((128, 256, 512), threads), "groups": ((1, 2, 4, 8), groups)}
 
+    @property
+    def printers(self) -> Printers:
+        return {"cuda": self.print_cuda}
+
     def print_cuda(self, work: Work) -> Printed:
         return down(work) if work.detail.inner > 1 else across(work)
-
-    def print_cpp(self, work: Work) -> Printed:
-        raise Refused("running sums on the CPU are kernels of the IR")
 
 
 def turned(network: Network, node: Node, axis: int) -> Around | None:

@@ -7,18 +7,15 @@ from compiler.graph.ir import Kernel
 from compiler.graph.network import Network
 from compiler.kernel.builder import Refused
 from compiler.kernel.fuse import build
-from compiler.kernel.shape import Shape, shape_of, streams
 from compiler.options import Move, Options
 from compiler.planning.cost import NEAR_FLOOR, left_alone, library_ms, times
 from compiler.planning.plan import CompilerPlan, Group, work_of
 from compiler.program.streams import LEAST_GAIN, promised
-from compiler.targets.triton.shape import TritonShape, triton_shape_of
-from compiler.targets.triton.shape import knobs_of as triton_knobs
+from compiler.targets.target import KernelShape, Step, neighbours
 from verifier.jobs import Profile
 from verifier.report import Report
 
 SLOWER = 1.2  # times what the library is expected to take
-BLOCKS = (128, 256, 512, 1024)
 
 
 def moves(plan: CompilerPlan, options: Options, report: Report | None, profile: Profile | None, source: str = "") -> list[Move]:
@@ -29,9 +26,8 @@ def moves(plan: CompilerPlan, options: Options, report: Report | None, profile: 
     total = report.timing.program_ms
     if plan.floor_ms and total <= plan.floor_ms * NEAR_FLOOR:
         return []
-    found = _graph(plan, options, report, profile)
     network = Network(plan.graph)
-    found += _streams(plan, network, options)
+    found = [*_graph(plan, options, total, profile), *_streams(plan, network, options)] if not plan.graph.mutated_inputs else []
     found += _channels(plan, options, total)
     measured = times(plan, options, report, profile, source)
     for group in plan.own:
@@ -45,18 +41,13 @@ def moves(plan: CompilerPlan, options: Options, report: Report | None, profile: 
             kernel = build(network, group.operators)
         except Refused:
             continue
-        if plan.language == "triton":
-            tiled = triton_shape_of(kernel, plan.figures, options, group.id)
-            found += _split(plan, options, group, kernel, tiled, total, ms)
-            found += _neighbours(options, group, triton_knobs(kernel, tiled), total, ms)
-        else:
-            shape = shape_of(kernel, plan.figures, options, group.id)
-            found += _split(plan, options, group, kernel, shape, total, ms)
-            found += _stores(plan, options, group, kernel, shape, total, ms)
-            found += _blocks(plan, options, group, kernel, shape, total, ms)
+        shape = plan.target.shape_of(kernel, plan.figures, options, group.id)
+        found += _split(plan, options, group, kernel, shape, total, ms)
+        found += _stores(plan, options, group, kernel, shape, total, ms)
+        found += _steps(options, group, plan.target.steps(kernel, shape), total, ms)
         found += _give_back(options, group, report, total, ms)
-    if plan.language == "triton" and sum(not options.on("leave-to-library", group.id) for group in plan.own) <= 1:
-        found = [move for move in found if move.strategy != "leave-to-library"]  # Triton was asked for: one kernel stays
+    if plan.asked_for and sum(not options.on("leave-to-library", group.id) for group in plan.own) <= 1:
+        found = [move for move in found if move.strategy != "leave-to-library"]  # of a language that was asked for one kernel stays
     return sorted(found, key=lambda move: -move.expected_speedup)
 
 
@@ -66,10 +57,10 @@ def gain(total: float, ms: float | None, target: float, share: float = 0.2) -> f
     return round(total / max(total - max(saved, 0.0), 0.05 * total), 3) if total else 1.0
 
 
-def _graph(plan: CompilerPlan, options: Options, report: Report, profile: Profile | None) -> list[Move]:
-    if plan.figures.kind != "cuda" or options.on("cuda-graph") or plan.graph.mutated_inputs:
+def _graph(plan: CompilerPlan, options: Options, total: float, profile: Profile | None) -> list[Move]:
+    if not plan.target.on_gpu or options.on("cuda-graph"):
         return []
-    total_us = report.timing.program_ms * 1e3
+    total_us = total * 1e3
     launches = profile.launches_per_iteration if profile and profile.launches_per_iteration else float(len(plan.groups))
     busy = profile.device_busy if profile else None
     idle = (1 - busy) * total_us if busy is not None else max(0.0, launches * plan.figures.launch_us * 2 - total_us * 0.5)
@@ -91,7 +82,7 @@ def _graph(plan: CompilerPlan, options: Options, report: Report, profile: Profil
 
 def _streams(plan: CompilerPlan, network: Network, options: Options) -> list[Move]:
     """Branches side by side, once launches are recorded: before that the host sets the pace."""
-    if plan.figures.kind != "cuda" or not options.on("cuda-graph") or options.on("overlap-streams") or plan.graph.mutated_inputs:
+    if not plan.target.on_gpu or not options.on("cuda-graph") or options.on("overlap-streams"):
         return []
     schedule = promised(network, [(group.operators, group.floor_ms) for group in plan.groups])
     if schedule.gain < LEAST_GAIN:
@@ -109,7 +100,7 @@ def _streams(plan: CompilerPlan, network: Network, options: Options) -> list[Mov
 
 def _channels(plan: CompilerPlan, options: Options, total: float) -> list[Move]:
     """Channels innermost, where convolutions on tensor cores, the library's and ours, turn every image around: it is read and written once more."""
-    if plan.language != "cuda" or plan.precision == "fp32-strict" or options.on("channels-last"):
+    if not plan.target.supports(families.by_name("half-conv")) or plan.precision == "fp32-strict" or options.on("channels-last"):
         return []
     turned = [group for group in plan.groups if group.family == "half-conv" or (group.space == "library" and group.title == "convolution")]
     if len(turned) < 2:
@@ -127,8 +118,8 @@ def _channels(plan: CompilerPlan, options: Options, total: float) -> list[Move]:
     ]
 
 
-def _split(plan, options: Options, group: Group, kernel: Kernel, shape: Shape | TritonShape, total: float, ms: float | None) -> list[Move]:
-    few = plan.figures.units * (2 if plan.figures.kind == "cuda" else 1)
+def _split(plan: CompilerPlan, options: Options, group: Group, kernel: Kernel, shape: KernelShape, total: float, ms: float | None) -> list[Move]:
+    few = plan.figures.units * (2 if plan.target.on_gpu else 1)
     if shape.style != "rows" or kernel.rows >= few or kernel.length < 4096:
         return []
     busy = min(1.0, kernel.rows / few)
@@ -145,8 +136,8 @@ def _split(plan, options: Options, group: Group, kernel: Kernel, shape: Shape | 
     ]
 
 
-def _stores(plan, options: Options, group: Group, kernel: Kernel, shape: Shape, total: float, ms: float | None) -> list[Move]:
-    if plan.figures.kind != "cpu" or shape.stream or not streams(kernel) or shape.style not in ("rows", "elements"):
+def _stores(plan: CompilerPlan, options: Options, group: Group, kernel: Kernel, shape: KernelShape, total: float, ms: float | None) -> list[Move]:
+    if not plan.target.could_stream(kernel, shape):
         return []
     written = max((a.elements * 4 for a in kernel.arguments.values() if a.written), default=0)
     if written < plan.figures.unit_cache_bytes * 2:
@@ -164,30 +155,7 @@ def _stores(plan, options: Options, group: Group, kernel: Kernel, shape: Shape, 
     ]
 
 
-def _blocks(plan, options: Options, group: Group, kernel: Kernel, shape: Shape, total: float, ms: float | None) -> list[Move]:
-    """Numbers last: threads of a block, or rows whose running sums advance together."""
-    if plan.figures.kind == "cpu":
-        if shape.style != "scan":
-            return []
-        name, now, others = "scan-rows", shape.lanes, [n for n in (4, 16) if kernel.rows % n == 0]
-    else:
-        name, now = "block", shape.threads
-        others = [n for n in BLOCKS if n in (now // 2, now * 2) and kernel.length >= (n if shape.style == "rows" and not shape.warp_rows else 1)]
-    return [
-        Move(
-            strategy="block-size",
-            group=group.id,
-            options=options.with_knob(name, value, group.id),
-            expected_speedup=gain(total, ms, (ms or 0) * 0.95, 0.02),
-            expectation=f"{group.title}: {value} instead of {now} {'threads a block' if name == 'block' else 'rows at a time'}",
-            why=f"{group.title} is {ms / group.floor_ms:.1f} times its floor" if ms and group.floor_ms else "the structure stays, a number changes",
-        )
-        for value in others
-        if value != now and value != options.knob(name, group.id, now)
-    ]  # fmt: skip
-
-
-def _family(plan, network: Network, options: Options, group: Group, report: Report, total: float, ms: float | None) -> list[Move]:
+def _family(plan: CompilerPlan, network: Network, options: Options, group: Group, report: Report, total: float, ms: float | None) -> list[Move]:
     """The neighbours of each of a family's numbers; the library instead of it where the program is not faster."""
     gate = group.strategies[0]
     if not options.on(gate, group.id):
@@ -199,7 +167,7 @@ def _family(plan, network: Network, options: Options, group: Group, report: Repo
     speedup, library = report.speedup, library_ms(group, plan.figures, plan.precision)
     behind = ms is not None and ms > library * SLOWER
     kernels = offered.pop("direct", None)
-    found = _neighbours(options, group, offered, total, ms)
+    found = _steps(options, group, neighbours(offered), total, ms)
     if kernels is not None and options.knob("direct", group.id, -1) < 0:
         found.append(
             Move(
@@ -211,8 +179,8 @@ def _family(plan, network: Network, options: Options, group: Group, report: Repo
                 why=f"its kernel takes {ms:.3g} ms, the library's about {library:.3g} ms" if behind else "which of the two is faster is close",
             )
         )
-    if behind or (speedup is not None and speedup.low <= 1.0):
-        taken = f"its kernel takes {ms:.3g} ms, the library's about {library:.3g} ms" if behind else ""
+    slow = f"the program is not faster than eager ({speedup.ratio:.2f}x)" if speedup is not None and speedup.low <= 1.0 else ""
+    if why := f"its kernel takes {ms:.3g} ms, the library's about {library:.3g} ms" if behind else slow:
         found.append(
             Move(
                 strategy="leave-to-library",
@@ -220,29 +188,27 @@ def _family(plan, network: Network, options: Options, group: Group, report: Repo
                 options=options.choose(gate, group.id, False),
                 expected_speedup=gain(total, ms, library) if behind else 1.01,
                 expectation=f"{group.title} at the library's speed, what stood around it in a kernel of its own",
-                why=taken or f"the program is not faster than eager ({speedup.ratio:.2f}x)",
+                why=why,
             )
         )
     return found
 
 
-def _neighbours(options: Options, group: Group, offered: dict[str, tuple[tuple[int, ...], int]], total: float, ms: float | None) -> list[Move]:
-    """Each number one step up and down."""
-    found = []
-    for name, (values, now) in offered.items():
-        at = values.index(now) if now in values else 0
-        for value in {*values[max(at - 1, 0) : at + 2]} - {now}:
-            found.append(
-                Move(
-                    strategy="block-size",
-                    group=group.id,
-                    options=options.with_knob(name, value, group.id),
-                    expected_speedup=gain(total, ms, (ms or 0) * 0.95, 0.02),
-                    expectation=f"{group.title}: {name} {value} instead of {now}",
-                    why=f"{group.title} is {ms / group.floor_ms:.1f} times its floor" if ms and group.floor_ms else "only a number changes",
-                )
-            )
-    return found
+def _steps(options: Options, group: Group, steps: list[Step], total: float, ms: float | None) -> list[Move]:
+    """Numbers, last of all: each of them at the values next to the one it has."""
+    return [
+        Move(
+            strategy="block-size",
+            group=group.id,
+            options=options.with_knob(step.knob, value, group.id),
+            expected_speedup=gain(total, ms, (ms or 0) * 0.95, 0.02),
+            expectation=f"{group.title}: {step.told.format(value=value, now=step.now)}",
+            why=f"{group.title} is {ms / group.floor_ms:.1f} times its floor" if ms and group.floor_ms else step.why,
+        )
+        for step in steps
+        for value in step.others
+        if value not in (step.now, options.knob(step.knob, group.id, step.now))
+    ]  # fmt: skip
 
 
 def _give_back(options: Options, group: Group, report: Report, total: float, ms: float | None) -> list[Move]:

@@ -15,10 +15,11 @@ from compiler.options import Options
 from compiler.planning.cost import task_floor
 from compiler.planning.partition import Cluster, partition
 from compiler.program.task_text import TaskText
+from compiler.targets.lookup import own_language, target_of
+from compiler.targets.target import Target
 from verifier.graph import Capture, Graph, Node
 
 Space = Literal["own kernel", "library", "pytorch"]
-Language = Literal["cuda", "triton", "cpp"]
 LIBRARY = {"linear", "matmul", "mm", "bmm", "addmm", "baddbmm", "conv1d", "conv2d", "conv3d", "convolution", "scaled_dot_product_attention",
            "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "einsum", "lstm", "gru"}  # fmt: skip
 WORDS = {
@@ -54,7 +55,7 @@ class CompilerPlan(BaseModel):
     task: str
     mode: str
     precision: str = "fp32-strict"
-    language: Language = "cpp"  # that kernels are printed in
+    language: str = "cpp"  # that kernels are printed in: a key of the targets
     figures: DeviceFigures
     groups: list[Group]
     graph: Graph | None
@@ -78,15 +79,24 @@ class CompilerPlan(BaseModel):
 
     @property
     def setting(self) -> families.Setting:
-        return families.Setting(self.figures, self.precision, self.language)
+        return families.Setting(self.figures, self.precision, self.target.dialect)
+
+    @property
+    def target(self) -> Target[Any]:
+        return target_of(self.language)
+
+    @property
+    def asked_for(self) -> bool:
+        """Whether the language was asked for: it is not what the device would be given."""
+        return self.language != own_language(self.figures)
 
 
 def make_plan(
-    capture: Capture, task_source: str, figures: DeviceFigures, precision: str = "fp32-strict", language: Language | None = None
+    capture: Capture, task_source: str, figures: DeviceFigures, precision: str = "fp32-strict", language: str | None = None
 ) -> CompilerPlan:
     """Pure: reads the graph and the text of the task, runs nothing. `language`: the device's own where none is given."""
     plan = CompilerPlan(
-        task=capture.task, mode=capture.mode, precision=precision, language=language or ("cuda" if figures.kind == "cuda" else "cpp"),
+        task=capture.task, mode=capture.mode, precision=precision, language=language or own_language(figures),
         figures=figures, groups=[], graph=capture.graph, floor_ms=0.0,
     )  # fmt: skip
     plan.floor_ms = max(figures.memory_ms(capture.bytes_min or 0), figures.product_ms(capture.flops or 0, precision))

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from compiler import families
-from compiler.graph.ir import Argument, Kernel, product, shift_pointers
-from compiler.graph.network import SIZES, Network, refs, size_bytes
+from compiler.graph.ir import SIZES, Argument, Kernel, product, shift_pointers
+from compiler.graph.network import Network, refs, size_bytes
 from compiler.graph.reductions import short
 from compiler.kernel.builder import Refused
 from compiler.kernel.fuse import build
-from compiler.kernel.naming import HELPERS, IN_FORWARD, RESERVED_IN_C, free, kernel_base, parameters, rename_arguments, unused
+from compiler.kernel.naming import HELPERS, IN_FORWARD, free, kernel_base, parameters, rename_arguments, unused
 from compiler.kernel.schedule import schedule
-from compiler.kernel.shape import Shape, shape_of
 from compiler.options import Options
 from compiler.planning.plan import CompilerPlan, Group, kernel_bytes, word, work_of
 from compiler.program import cuda_graph, joined, streams, support
@@ -19,11 +18,7 @@ from compiler.program.reuse import reuse
 from compiler.program.state import State
 from compiler.program.statements import Statements
 from compiler.program.task_text import TaskText
-from compiler.targets.cpp import printing as print_cpp
-from compiler.targets.cuda import printing as print_cuda
-from compiler.targets.triton import printing as print_triton
-from compiler.targets.triton.expressions import RESERVED, check_covered
-from compiler.targets.triton.shape import TritonShape, triton_shape_of
+from compiler.targets.target import KernelShape, Names
 from verifier.graph import GraphInput
 
 DISCRETE = ("bool", "uint8", "int8", "int16", "int32", "int64")
@@ -32,19 +27,21 @@ MODAL = {"_native_batch_norm_legit_functional", "_native_batch_norm_legit_no_tra
 
 class Forward:
     def __init__(self, plan: CompilerPlan, text: TaskText, options: Options):
-        self.plan, self.task, self.options = plan, text, options
-        self.network = Network(plan.graph, images_last=options.on("channels-last"))
-        self.cuda = plan.figures.kind == "cuda"
-        self.triton = plan.language == "triton"
+        if plan.graph is None:
+            raise ValueError(f"there is no forward without a graph: {plan.reason}")
+        self.plan, self.graph, self.task, self.options = plan, plan.graph, text, options
+        self.network = Network(self.graph, images_last=options.on("channels-last"))
+        self.target = plan.target
         self.refused: dict[str, str] = {}
         self.groups = [part for group in plan.groups for part in self._parts(group)]
         own = IN_FORWARD | (streams.names(len(self.groups)) if options.on("overlap-streams") else set())
         self.arguments = parameters(text.arguments(), own)
         self.helpers = {word: free(word, {*text.bound, *self.arguments}) for word in HELPERS}
-        self.statements = Statements(plan.graph, self.network, self.arguments, {*own, *self.helpers.values()}, self.cuda)
+        self.names = Names(self.helpers, text.bound)
+        self.statements = Statements(self.graph, self.network, self.arguments, {*own, *self.helpers.values()}, self.target.on_gpu)
         self.state = State(self.statements)
         self.joins = self._joins()
-        self.kernels: list[tuple[Kernel, Shape | TritonShape, list[str]]] = []
+        self.kernels: list[tuple[Kernel, KernelShape, list[str]]] = []
         self.printed: dict[str, tuple[families.Printed, families.Work, list[str]]] = {}  # kernels of families by name, with comment lines
         self.bodies: dict[str, str] = {}  # printed kernel without its name -> its name
         self.groups_of: dict[str, list[str]] = {}  # kernel -> groups that launch it
@@ -56,7 +53,7 @@ class Forward:
     def _joins(self) -> joined.Joins:
         """Concatenations whose parts kernels write where they belong; on side streams another stream would have to wait for their memory."""
         maker = {name: group for group in self.groups for name in group.operators}
-        apart = self.triton or not self.cuda or self.options.on("channels-last") or self.options.on("overlap-streams")
+        apart = self.options.on("channels-last") or self.options.on("overlap-streams")
         libraries = [] if apart else [name for name, group in maker.items() if group.space != "own kernel"]
 
         def written(part: str) -> bool:
@@ -73,7 +70,7 @@ class Forward:
     def text(self) -> str:
         """`forward` as a method; fills `kernels` on the way."""
         read = {name for node in self.network.nodes.values() for name in refs([node.args, list(node.kwargs.values())])}
-        outside = [e for e in self.network.inputs.values() if not e.persistent and (e.name in read or e.target in self.plan.graph.mutations)]
+        outside = [e for e in self.network.inputs.values() if not e.persistent and (e.name in read or e.target in self.graph.mutations)]
         moved = [f"{attribute(e.target)} = {attribute(e.target)}.to({self.statements.packing.device})" for e in outside]
         self._checks()
         begins = []  # statements before each group
@@ -86,16 +83,16 @@ class Forward:
             else:
                 self._library(group)
             self.done.update(group.operators)
-        if self.cuda and self.options.on("overlap-streams"):
+        if self.target.on_gpu and self.options.on("overlap-streams"):
             self._overlap(begins)
         if self.network.last:
             self.applied.append("channels-last")
         self.state.put()
-        self.statements.put(f"return {self.statements.tree(self.plan.graph.output_tree)}")
-        graph, signature = self.plan.graph, self.task.signature(self.arguments)
-        if self.cuda and self.options.on("cuda-graph") and not graph.mutated_inputs:
+        self.statements.put(f"return {self.statements.tree(self.graph.output_tree)}")
+        graph, signature = self.graph, self.task.signature(self.arguments)
+        if self.target.on_gpu and self.options.on("cuda-graph") and not graph.mutated_inputs:
             self.applied.append("cuda-graph")
-            tensors = [self.arguments[e.index] for e in graph.inputs if e.kind == "user" and e.spec is not None]
+            tensors = [self.arguments[e.index] for e in graph.inputs if e.kind == "user" and e.index is not None and e.spec is not None]
             mutated = [attribute(target) for target in graph.mutations]
             packing, lines = self.statements.packing, self.statements.lines
             wrapped = cuda_graph.wrap(signature, self.arguments, tensors, mutated, lines, graph.output_tree, graph.outputs, bool(packing.code), moved)
@@ -120,14 +117,14 @@ class Forward:
             sections.append(streams.Section(own, streams.estimate_us(group.floor_ms)))
         first = [*lines[: begins[0]], *(line for line in lines[begins[0] :] if line.startswith("packed = "))] if begins else lines
         device = self.statements.packing.device
-        together = streams.overlapped(sections, device, [attribute(target) for target in self.plan.graph.mutations])
+        together = streams.overlapped(sections, device, [attribute(target) for target in self.graph.mutations])
         if any(line.startswith("with torch.cuda.stream") for line in together):
             self.applied.append("overlap-streams")
         self.statements.lines = [*first, *together]
 
     def source(self) -> str:
-        printer = print_triton if self.triton else print_cuda if self.cuda else print_cpp
-        return printer.print_source(self.kernels, {name: (printed, work.kernels(), lines) for name, (printed, work, lines) in self.printed.items()})
+        """The text of all kernels."""
+        return self.target.print(self.kernels, {name: (printed, work.kernels(), lines) for name, (printed, work, lines) in self.printed.items()})
 
     @property
     def has_kernels(self) -> bool:
@@ -137,43 +134,39 @@ class Forward:
         """Of the compiler, beyond those that every program has."""
         return tuple(dict.fromkeys(flag for printed, _, _ in self.printed.values() for flag in printed.flags))
 
-    def signatures(self) -> dict[str, int]:
-        """Pointers that each kernel takes, the stream among them."""
+    def pointers(self) -> dict[str, int]:
+        """How many each kernel's launcher takes, that of scratch memory among them."""
         counts = {kernel.name: len(kernel.arguments) for kernel, _, _ in self.kernels}
         counts |= {name: len(printed.arguments) + len(printed.packed) for name, (printed, _, _) in self.printed.items()}
-        return {name: count + self.cuda + bool(self.scratch.get(name)) for name, count in counts.items()}
+        return {name: count + bool(self.scratch.get(name)) for name, count in counts.items()}
 
     def support(self) -> str:
         """Module-level functions that forward calls."""
-        checked = self.cuda and self.has_kernels and not self.triton
-        return support.functions(self.helpers, aligned=self.cuda, checked=checked, exact=any(discrete(entry) for entry in self.plan.graph.inputs))
+        check = self.target.check if self.has_kernels else ""
+        return support.functions(self.helpers, self.target.on_gpu, check, exact=any(discrete(entry) for entry in self.graph.inputs))
 
     # -- inputs -------------------------------------------------------------------------------------------------------------
 
     def _checks(self) -> None:
         put, variables = self.statements.put, self.statements.variables
-        users = [entry for entry in self.plan.graph.inputs if entry.kind == "user"]
+        users = [entry for entry in self.graph.inputs if entry.kind == "user"]
         if self.task.has_variants:
             terms = [f"{variables[e.name]}.shape != {tuple(e.spec.shape)}" for e in users if e.spec is not None]
             call = ", ".join(self.arguments)
             put(f"if {' or '.join(terms)}:", f"    return self.forward_eager({call})  # another of the task's shapes")
-        if any(short(node) in MODAL for node in self.plan.graph.nodes):
+        if any(short(node) in MODAL for node in self.graph.nodes):
             wanted = self.plan.mode == "train"
             put(f"if self.training is not {wanted}:", f'    raise ValueError("made for {self.plan.mode} mode")')
         for entry in users:
             name = variables[entry.name]
             if entry.spec is not None:
-                if entry.name in self.plan.graph.mutated_inputs:
+                if entry.name in self.graph.mutated_inputs:
                     put(f"original_{name} = {name}")
                 given = f'{self.helpers["exact"]}("{name}", {name}, torch.{entry.spec.dtype})' if discrete(entry) else name
                 put(f'{name} = {self.helpers["dense"]}("{name}", {given}, {tuple(entry.spec.shape)}, torch.{entry.spec.dtype})')
             else:
                 put(f"if {name} != {entry.value!r}:", f'    raise ValueError("made for {name} = {entry.value!r}")')
-        if self.cuda and not self.triton:
-            tensor = next((variables[e.name] for e in users if e.spec is not None), None)
-            # As PyTorch's own compiler asks for it: torch.cuda.current_stream makes an object for it.
-            raw = f"torch._C._cuda_getCurrentRawStream({tensor}.get_device())"
-            put(f"stream = {raw if tensor else 'torch.cuda.current_stream().cuda_stream'}")
+        put(*self.target.begin(next((variables[e.name] for e in users if e.spec is not None), None)))
 
     # -- groups -------------------------------------------------------------------------------------------------------------
 
@@ -220,19 +213,18 @@ class Forward:
     def _launch(self, group: Group) -> None:
         try:
             kernel = build(self.network, group.operators, "kernel", group.title)
-            if self.triton:
-                check_covered(kernel)
+            self.target.check_covered(kernel)
         except Refused as refusal:
             self.refused[group.id] = str(refusal)
             self._library(group)
             return
         self.joins.restride(kernel)
-        shape = (triton_shape_of if self.triton else shape_of)(kernel, self.plan.figures, self.options, group.id)
+        shape = self.target.shape_of(kernel, self.plan.figures, self.options, group.id)
         moved = kernel_bytes(self.network, kernel) + self._read_again(kernel, shape)
         passes = schedule(kernel, shape.cache)
         if not self.options.on("overlap-streams"):  # another stream might still read it
             reuse(kernel, passes, group, self.done, lambda name: self._may_overwrite(name, group.id), self.statements, self.state)
-        if not self.triton:
+        if not self.target.in_module:
             shift_pointers(kernel)
         self.own_groups.add(group.id)
         self.applied += [s for s in (*group.strategies, *self._extra(shape)) if s not in self.applied]
@@ -241,20 +233,17 @@ class Forward:
         self.groups_of.setdefault(name, []).append(group.id)
         self._call(name, [self._pointer(argument) for argument in kernel.arguments.values()])
 
-    def _read_again(self, kernel: Kernel, shape: Shape | TritonShape) -> int:
+    def _read_again(self, kernel: Kernel, shape: KernelShape) -> int:
         """Bytes that the passes of a kernel after the first read from memory: of tensors that no cache holds."""
-        if not self.cuda or self.triton:
-            return 0
         sizes = {name: size_bytes(self.network.spec(kernel.arguments[name].value)) for name in kernel.arguments}
-        again = print_cuda.CudaKernel(kernel, shape).read_again()
+        again = self.target.read_again(kernel, shape)
         return sum(times * sizes[name] for name, times in again.items() if sizes[name] > self.plan.figures.cache_bytes)
 
     def _launch_family(self, group: Group) -> None:
         work = work_of(self.plan, self.network, group, self.options)
-        family = families.by_name(group.family)
         placed = self.joins.taken(group.operators, work)
         try:
-            printed = family.print_triton(work) if self.triton else family.print_cuda(work) if self.cuda else family.print_cpp(work)
+            printed = self.target.print_family(work)
         except Refused as refusal:
             self.refused[group.id] = str(refusal)
             self._library(group)
@@ -269,7 +258,7 @@ class Forward:
         pointers = [self._pointer(argument) for argument in printed.arguments]
         for packed in printed.packed:
             variable = self.statements.packed(packed.code.format(*map(self.statements.made_of, packed.values)))
-            pointers.append(variable if self.triton else f"{variable}.data_ptr()")
+            pointers.append(self.target.pointer(variable))
         self._call(name, pointers)
 
     def _memory(self, arguments: list[Argument]) -> None:
@@ -284,12 +273,8 @@ class Forward:
     def _call(self, name: str, pointers: list[str]) -> None:
         if floats := self.scratch.get(name):
             self.statements.put(f"scratch = torch.empty({floats}, device={self.statements.device()})")
-            pointers = [*pointers, "scratch" if self.triton else "scratch.data_ptr()"]
-        if self.triton:
-            self.statements.put(f"launch_{name}({', '.join(pointers)})")
-            return
-        call = f"{self.helpers['kernels']}.{name}({', '.join([*pointers, *(['stream'] if self.cuda else [])])})"
-        self.statements.put(f"{self.helpers['check']}({call})" if self.cuda else call)
+            pointers = [*pointers, self.target.pointer("scratch")]
+        self.statements.put(self.target.call(name, pointers, self.names))
 
     def _family_name(self, group: Group, printed: families.Printed, work: families.Work) -> str:
         """As `_kernel_name`, for a kernel of a family."""
@@ -303,37 +288,31 @@ class Forward:
         return name
 
     def _pointer(self, argument: Argument) -> str:
-        variable = self.statements.dense(argument.value)
-        if self.triton:
-            return variable
-        text = f"{variable}.data_ptr()"
-        return f"{text} + {argument.shift * SIZES[argument.dtype]}" if argument.shift else text
+        return self.target.pointer(self.statements.dense(argument.value), argument.shift * SIZES[argument.dtype])
 
-    def _extra(self, shape: Shape | TritonShape) -> list[str]:
-        return (["non-temporal-stores"] if isinstance(shape, Shape) and shape.stream else []) + (["parallel-split"] if shape.style == "split" else [])
+    def _extra(self, shape: KernelShape) -> list[str]:
+        return (["non-temporal-stores"] if shape.stream else []) + (["parallel-split"] if shape.style == "split" else [])
 
-    def _kernel_name(self, group: Group, kernel: Kernel, shape: Shape | TritonShape, moved: int) -> str:
+    def _kernel_name(self, group: Group, kernel: Kernel, shape: KernelShape, moved: int) -> str:
         """Prints the kernel once; a group whose kernel is the same text shares it."""
         base = kernel_base(group.kinds)
-        rename_arguments(kernel, self.network, RESERVED if self.triton else RESERVED_IN_C)
+        rename_arguments(kernel, self.network, self.target.reserved)
         kernel.name = "NAME"
-        printer = print_triton.TritonKernel if self.triton else print_cuda.CudaKernel if self.cuda else print_cpp.CppKernel
-        body = printer(kernel, shape).text([])
+        body = self.target.body(kernel, shape)
         if body in self.bodies:
             return self.bodies[body]
         name = self._unused(base)
         self.bodies[body] = kernel.name = name
-        if self.cuda:
-            self.scratch[name] = printer(kernel, shape).scratch_floats()
+        self.scratch[name] = self.target.scratch_floats(kernel, shape)
         self.kernels.append((kernel, shape, self._comment(group, kernel, shape, moved)))
         return name
 
     def _unused(self, base: str) -> str:
-        return unused(base, {*self.bodies.values(), *(self.task.bound if self.triton else ())})
+        return unused(base, {*self.bodies.values(), *(self.task.bound if self.target.in_module else ())})
 
-    def _comment(self, group: Group, kernel: Kernel, shape: Shape | TritonShape, moved: int) -> list[str]:
+    def _comment(self, group: Group, kernel: Kernel, shape: KernelShape, moved: int) -> list[str]:
         work = f"{kernel.rows} rows of {kernel.length}" if kernel.reduces else f"{product(kernel.sizes)} elements"
-        return [*self._title(group), f"{work}; {shape.describe(self.cuda)}.", self._traffic(group, moved)]
+        return [*self._title(group), f"{work}; {shape.describe(self.target.on_gpu)}.", self._traffic(group, moved)]
 
     def _title(self, group: Group) -> list[str]:
         return [f"{', '.join(dict.fromkeys(group.kinds))}" + (f" (line {group.line} of the task)" if group.line else "")]

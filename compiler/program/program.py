@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
 from compiler.kernel.builder import Refused
-from compiler.kernel.naming import free
 from compiler.options import Options
 from compiler.planning.plan import CompilerPlan
 from compiler.program.forward import Forward
 from compiler.program.task_text import TaskText
-from compiler.targets.triton.source import IMPORTS, LIBDEVICE
 
-HELPER = Path(__file__).resolve().parents[2] / "verifier" / "build" / "inline_helper.py"
 NUMBER = re.compile(r"\b\d+\b")
 
 
@@ -30,32 +26,21 @@ def print_program(plan: CompilerPlan, task_source: str, options: Options) -> str
     if not forward.has_kernels and not options.on("cuda-graph"):
         return _unchanged(plan, task_source, "every group was given back to PyTorch, which was faster here")
     parts = [f'"""{_header(plan, forward)}"""\n']
-    parts.append("\n".join(_imports(text, forward)) + "\n")
-    if forward.has_kernels and not forward.triton:
-        parts.append("\n" + HELPER.read_text().rstrip("\n") + "\n")
+    target, source = plan.target, forward.source() if forward.has_kernels else ""
+    parts.append("\n".join(target.imports(text.imports(), source) if source else text.imports()) + "\n")
+    if source and target.builder:
+        parts.append("\n" + target.builder.rstrip("\n") + "\n")
     if definitions := text.definitions():
         parts.append("\n" + "\n\n\n".join(definitions) + "\n")
-    if forward.has_kernels:
-        parts.append(f"\n{forward.source()}\n{forward.support()}" if forward.triton else _kernels(forward, plan.language))
-    else:
-        parts.append(forward.support())
+    kernels = target.module(source, forward.pointers(), forward.flags(), forward.names) + "\n" if source else ""
+    parts.append(kernels + forward.support())
     methods = text.methods_text()
     parts.append(f"\nclass ModelNew({text.bases()}):\n" + (methods + "\n\n" if methods else "") + body)
     return "\n".join(parts)
 
 
-def _imports(text: TaskText, forward: Forward) -> list[str]:
-    if forward.triton and forward.has_kernels:
-        wanted = [*IMPORTS, *([LIBDEVICE] if "libdevice." in forward.source() else [])]
-        return [*text.imports(), *(line for line in wanted if line not in text.imports())]
-    own = [] if any(re.match(r"import ctypes\b", line) for line in text.imports()) or not forward.has_kernels else ["import ctypes", ""]
-    future = [line for line in text.imports() if line.startswith("from __future__")]
-    return [*future, *own, *(line for line in text.imports() if line not in future)]
-
-
 def _header(plan: CompilerPlan, forward: Forward) -> str:
-    device = {"cuda": "CUDA", "triton": "Triton", "cpp": "C++ with OpenMP"}[plan.language]
-    lines = [f"Kernels in {device} for this task, printed by Stitchwork's built-in compiler.", ""]
+    lines = [f"Kernels in {plan.target.title} for this task, printed by Stitchwork's built-in compiler.", ""]
     own = [g for g in plan.groups if g.id in forward.own_groups]
     rest = [g for g in plan.groups if g.id not in forward.own_groups]
 
@@ -96,20 +81,6 @@ def _ranges(texts: list[str]) -> str:
         return values[0] if values[0] == values[-1] else f"{values[0]} to {values[-1]}"
 
     return NUMBER.sub(told, texts[0])
-
-
-def _kernels(forward: Forward, language: str) -> str:
-    source = forward.source()
-    counts = ", ".join(f'"{name}": {count}' for name, count in forward.signatures().items())
-    result = "ctypes.c_int" if language == "cuda" else "None"
-    flags = f", {forward.flags()!r}" if forward.flags() else ""
-    kernels, (text, name, pointers) = forward.helpers["kernels"], (free(word, forward.task.bound) for word in ("SOURCE", "name", "pointers"))
-    return (
-        f'\n{text} = r"""\n{source}"""\n\n{kernels} = stitch_build("{language}", {text}{flags})\n'
-        f"for {name}, {pointers} in {{{counts}}}.items():\n"
-        f"    getattr({kernels}, {name}).argtypes = [ctypes.c_void_p] * {pointers}\n"
-        f"    getattr({kernels}, {name}).restype = {result}\n\n" + forward.support()
-    )
 
 
 def _unchanged(plan: CompilerPlan, task_source: str, why: str = "") -> str:

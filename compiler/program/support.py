@@ -24,17 +24,10 @@ def exact(name, value, dtype):
 '''
 AS_IT_IS = "    return value\n"
 ALIGNED = "    return value.clone() if value.data_ptr() % 16 else value  # kernels load four floats at once\n"
-CHECK = '''
-
-def check(status):
-    """A launch reports its error as a number; 0 is none."""
-    if status != 0:
-        raise RuntimeError(f"a kernel could not be launched: CUDA error {status}")
-'''
 
 
-def functions(names: dict[str, str], aligned: bool, checked: bool, exact: bool) -> str:
-    """`names`: what they are called; `aligned`: kernels load 16 bytes at once; `checked`: launches return their error; `exact`: inputs of whole
-    numbers or truth values may come as floating point."""
-    text = DENSE + (ALIGNED if aligned else AS_IT_IS) + (EXACT if exact else "") + (CHECK if checked else "")
+def functions(names: dict[str, str], aligned: bool, check: str, exact: bool) -> str:
+    """`names`: what they are called; `aligned`: kernels load 16 bytes at once; `check`: the function that takes what a launch returns; `exact`:
+    inputs of whole numbers or truth values may come as floating point."""
+    text = DENSE + (ALIGNED if aligned else AS_IT_IS) + (EXACT if exact else "") + check
     return re.sub(r"\bdef (\w+)", lambda match: f"def {names[match[1]]}", text)

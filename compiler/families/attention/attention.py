@@ -16,7 +16,7 @@ from compiler.families.attention import attention_cuda, half_attention_cuda
 from compiler.families.attention.attention_cuda import Heads
 from compiler.families.attention.half_attention_cuda import RESERVED
 from compiler.families.epilogue import Tail, build_tail
-from compiler.families.family import Cost, Match, Printed, Setting, Work, plain_cost
+from compiler.families.family import Cost, Match, Printed, Printers, Setting, Work, plain_cost
 from compiler.families.product.matmul import MOST_BATCHES, lead_strides
 from compiler.graph.ir import FLOATS, HALVES, SIZES, product
 from compiler.graph.layout import Layout
@@ -49,7 +49,6 @@ class Written:
 class Attention:
     name = "attention"
     strategies = ("stream-through-softmax",)
-    devices = ("cuda",)
 
     def match(self, network: Network, node: Node, setting: Setting) -> Match | None:
         if node.op == "aten.scaled_dot_product_attention.default":
@@ -86,14 +85,15 @@ class Attention:
     def knobs(self, work: Work) -> dict[str, tuple[tuple[int, ...], int]]:
         return half_attention_cuda.knobs_of(work) if halves(work) else {"warps": ((2, 4, 8), attention_cuda.warps_of(work))}
 
+    @property
+    def printers(self) -> Printers:
+        return {"cuda": self.print_cuda}
+
     def print_cuda(self, work: Work) -> Printed:
         heads: Heads = work.detail
         if halves(work):
             return half_attention_cuda.printed(work, score_tail(work.network, heads))
         return attention_cuda.printed(work, score_tail(work.network, heads) if heads.between is not None else None)
-
-    def print_cpp(self, work: Work) -> Printed:
-        raise Refused("attention on the CPU is the library's")
 
 
 def halves(work: Work) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 
 from compiler.families.conv import direct_conv, windowed
 from compiler.families.conv.conv_gather import AXES, image_loads, image_setup, output_position
-from compiler.families.family import NAME, Cost, Match, Packed, Printed, Setting, Work, plain_cost
+from compiler.families.family import NAME, Cost, Match, Packed, Printed, Printers, Setting, Work, plain_cost
 from compiler.families.pool import parameters, three
 from compiler.families.product import tensor_cores
 from compiler.families.product.matmul import LEAST_SIDE, MOST_BATCHES, RESERVED, Operand, operand_loads, refuse_unless_fp32
@@ -156,7 +156,6 @@ class Convolution:
 class Conv:
     name = "conv"
     strategies = ("split-product", "fuse-matmul-tail")
-    devices = ("cuda",)
 
     def match(self, network: Network, node: Node, setting: Setting) -> Match | None:
         kind = NAMES.get(short(node))
@@ -187,6 +186,10 @@ class Conv:
             if found["direct"][1]:
                 return found | direct_conv.knobs_of(work, plan)
         return found | tensor_cores.knobs_of(work, work.detail.product)
+
+    @property
+    def printers(self) -> Printers:
+        return {"cuda": self.print_cuda}
 
     def print_cuda(self, work: Work) -> Printed:
         found: Convolution = work.detail
@@ -223,9 +226,6 @@ class Conv:
             scratch=tensor_cores.scratch_bytes(work, shape), comment=[f"{describe(found)}: {tensor_cores.describe(work, shape)}"],
         )  # fmt: skip
         return printed
-
-    def print_cpp(self, work: Work) -> Printed:
-        raise Refused("convolutions on the CPU are the library's")
 
 
 def read_convolution(network: Network, node: Node, transposed: bool, rank: int) -> Convolution:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from compiler.families.family import Cost, Match, Printed, Setting, Work, plain_cost
+from compiler.families.family import Cost, Match, Printed, Printers, Setting, Work, plain_cost
 from compiler.families.pool import AXES, one_kernel, three
 from compiler.families.product.matmul import LEAST_SIDE
 from compiler.graph.ir import FLOATS, product
@@ -50,7 +50,6 @@ class Depthwise:
 class DepthwiseConv:
     name = "depthwise"
     strategies = ("own-depthwise", "fuse-pointwise")
-    devices = ("cuda",)
 
     def match(self, network: Network, node: Node, setting: Setting) -> Match | None:
         rank = NAMES.get(short(node))
@@ -90,6 +89,10 @@ class DepthwiseConv:
         if work.detail.out[1] > 1:
             found["strip"] = ((1, 2, 4, 8), strip_of(work))
         return found
+
+    @property
+    def printers(self) -> Printers:
+        return {"cuda": self.print_cuda}
 
     def print_cuda(self, work: Work) -> Printed:
         found: Depthwise = work.detail
@@ -181,9 +184,6 @@ class DepthwiseConv:
         for line in work.tail.statements(CUDA, ["image", "channel", *(names[AXES[at]] for at in range(3 - found.rank, 3))], "value"):
             put(line)
         return [*lines, *(["}"] if strip > 1 else [])]
-
-    def print_cpp(self, work: Work) -> Printed:
-        raise Refused("convolutions on the CPU are the library's")
 
 
 def strip_of(work: Work) -> int:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from compiler.families.conv.conv import NAMES, Convolution, describe, plain_axis, transposed_axis
 from compiler.families.conv.conv_gather import choose, phase_lines
-from compiler.families.family import NAME, Cost, Match, Packed, Printed, Setting, Work, plain_cost
+from compiler.families.family import NAME, Cost, Match, Packed, Printed, Printers, Setting, Work, plain_cost
 from compiler.families.pool import parameters, three
 from compiler.families.product import half_cuda, half_tile
 from compiler.families.product.half_kernel import Printing, kernel_source, widest
@@ -78,11 +78,10 @@ class HalfConvolution:
 class HalfConv:
     name = "half-conv"
     strategies = ("half-product", "fuse-matmul-tail")
-    devices = ("cuda",)
 
     def match(self, network: Network, node: Node, setting: Setting) -> Match | None:
         kind = NAMES.get(short(node))
-        if kind is None or setting.language != "cuda" or half_of(network, node) is None:
+        if kind is None or half_of(network, node) is None:
             return None
         found = read_half_convolution(network, node, *kind)
         own = found.plain
@@ -102,6 +101,10 @@ class HalfConv:
 
     def knobs(self, work: Work) -> dict[str, tuple[tuple[int, ...], int]]:
         return half_tile.knobs_of(work, work.detail.product)
+
+    @property
+    def printers(self) -> Printers:
+        return {"cuda": self.print_cuda}
 
     def print_cuda(self, work: Work) -> Printed:
         found: HalfConvolution = work.detail
@@ -134,9 +137,6 @@ class HalfConv:
             scratch=scratch + (2 * own.images * own.plane * found.image.pitch if found.image.turned else 0),
             comment=[f"{describe(own)}: {half_tile.describe(work, shape)}{note}"],
         )  # fmt: skip
-
-    def print_cpp(self, work: Work) -> Printed:
-        raise Refused("convolutions on the CPU are the library's")
 
 
 def read_half_convolution(network: Network, node: Node, transposed: bool, rank: int) -> HalfConvolution:

@@ -26,7 +26,7 @@ class HalfPointwise(HalfProduct):
 
     def match(self, network: Network, node: Node, setting: Setting) -> Match | None:
         transposed, rank = NAMES.get(short(node), (True, 0))
-        if transposed or setting.language != "cuda" or half_of(network, node) is None:
+        if transposed or half_of(network, node) is None:
             return None
         found = read_pointwise(network, node, rank)
         if found is None:

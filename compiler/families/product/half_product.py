@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from compiler.families.family import NAME, Cost, Match, Printed, Setting, Work, plain_cost
+from compiler.families.family import NAME, Cost, Match, Printed, Printers, Setting, Work, plain_cost
 from compiler.families.pool import parameters
 from compiler.families.product import half_tile, triangle
 from compiler.families.product.half_kernel import Printing, kernel_source, widest
@@ -30,11 +30,10 @@ RESERVED_HERE = (*RESERVED, "stages", "j", "own", "bias_of", "sum", "of_a", "of_
 class HalfProduct:
     name = "half-product"
     strategies = ("half-product", "fuse-matmul-tail")
-    devices = ("cuda",)
 
     def match(self, network: Network, node: Node, setting: Setting) -> Match | None:
         name = short(node)
-        if name not in ("linear", "mm", "matmul", "bmm", "addmm") or setting.language != "cuda" or half_of(network, node) is None:
+        if name not in ("linear", "mm", "matmul", "bmm", "addmm") or half_of(network, node) is None:
             return None
         found = read_product(network, node, name)
         product = found.product
@@ -58,6 +57,10 @@ class HalfProduct:
 
     def knobs(self, work: Work) -> dict[str, tuple[tuple[int, ...], int]]:
         return half_tile.knobs_of(work, work.detail.product)
+
+    @property
+    def printers(self) -> Printers:
+        return {"cuda": self.print_cuda}
 
     def print_cuda(self, work: Work) -> Printed:
         found: Multiplication = work.detail
@@ -86,9 +89,6 @@ class HalfProduct:
             kernel_source(NAME, work, product, printing), arguments, shared=half_tile.shared_sources(tile, dtype), flags=half_tile.flags(tile),
             scratch=half_tile.scratch_bytes(work, product), comment=[f"{shape}: {half_tile.describe(work, product)}"],
         )  # fmt: skip
-
-    def print_cpp(self, work: Work) -> Printed:
-        raise Refused("products on the CPU are the library's")
 
 
 def half_of(network: Network, node: Node) -> str | None:

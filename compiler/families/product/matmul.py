@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from compiler.families.family import NAME, Cost, Match, Printed, Setting, Work, plain_cost
+from compiler.families.family import NAME, Cost, Match, Printed, Printers, Setting, Work, plain_cost
 from compiler.families.pool import parameters
 from compiler.families.product import tensor_cores, triangle, triton_product
 from compiler.families.product.product_kernel import Printing, kernel_source
@@ -25,6 +25,8 @@ LEAST_SIDE, LEAST_DEPTH = 16, 16
 MOST_BATCHES = 65535  # blocks of a grid along its second axis
 RESERVED = ("a", "b", "bias", "memory", "tile", "row0", "column0", "group", "within", "height", "batch", "first", "last", "to_a", "to_b", "step",
             "at", "line", "k", "inside", "column", "row", "end", "value", "scratch", "part")  # fmt: skip
+RESERVED_BY = {"cuda": RESERVED, "triton": triton_product.RESERVED}
+KNOBS_BY = {"cuda": tensor_cores.knobs_of, "triton": triton_product.knobs_of}
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,6 @@ class Multiplication:
 class Matmul:
     name = "matmul"
     strategies = ("split-product", "fuse-matmul-tail")
-    devices = ("cuda",)
 
     def match(self, network: Network, node: Node, setting: Setting) -> Match | None:
         name = short(node)
@@ -81,7 +82,7 @@ class Matmul:
         groups = (rank - 2, 1, 1) if product.batches > 1 else (rank - 1, 1)
         return Match(
             family=self.name, anchor=node.name, members=(node.name,), value=node.name, groups=groups, detail=found,
-            reserved=triton_product.RESERVED if setting.language == "triton" else RESERVED,
+            reserved=RESERVED_BY[setting.language],
             reads=(*found.names, *([found.bias] if found.bias else [])),
         )  # fmt: skip
 
@@ -91,9 +92,11 @@ class Matmul:
         return plain_cost(work, int(flops(product) * kept), work.setting.figures.gflops(own_arithmetic(work.setting.precision)))
 
     def knobs(self, work: Work) -> dict[str, tuple[tuple[int, ...], int]]:
-        if work.setting.language == "triton":
-            return triton_product.knobs_of(work, work.detail.product)
-        return tensor_cores.knobs_of(work, work.detail.product)
+        return KNOBS_BY[work.setting.language](work, work.detail.product)
+
+    @property
+    def printers(self) -> Printers:
+        return {"cuda": self.print_cuda, "triton": self.print_triton}
 
     def print_cuda(self, work: Work) -> Printed:
         found: Multiplication = work.detail
@@ -127,9 +130,6 @@ class Matmul:
 
     def print_triton(self, work: Work) -> Printed:
         return triton_product.print_product(work)
-
-    def print_cpp(self, work: Work) -> Printed:
-        raise Refused("products on the CPU are the library's")
 
 
 def refuse_unless_fp32(node: Node, setting: Setting, dtypes: list[str]) -> None:

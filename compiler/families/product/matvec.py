@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from compiler.families.family import NAME, Cost, Match, Printed, Setting, Work, plain_cost
+from compiler.families.family import NAME, Cost, Match, Printed, Printers, Setting, Work, plain_cost
 from compiler.families.pool import parameters
 from compiler.graph.ir import product
 from compiler.graph.layout import Layout
@@ -52,7 +52,6 @@ class Rows:
 class Matvec:
     name = "matvec"
     strategies = ("own-matvec", "fuse-pointwise")
-    devices = ("cuda",)
 
     def match(self, network: Network, node: Node, setting: Setting) -> Match | None:
         kind = short(node)
@@ -97,6 +96,10 @@ class Matvec:
         threads, together, chunks = launch_of(work)
         return {"block": ((128, 256, 512), threads), "rows": ((1, 2, 4, 8), together), "row-blocks": ((1, 2, 4, 8, 16, 32), chunks)}
 
+    @property
+    def printers(self) -> Printers:
+        return {"cuda": self.print_cuda}
+
     def print_cuda(self, work: Work) -> Printed:
         found: Rows = work.detail
         threads, together, chunks = launch_of(work)
@@ -139,9 +142,6 @@ class Matvec:
         source += ["    return (int)cudaGetLastError();", "}", ""]
         comment = f"{found.rows} rows of {found.depth}; {blocks} times {chunks} blocks of {threads} threads, {together} rows a block."
         return Printed("\n".join(source), arguments, shared=[SHARED], scratch=4 * found.rows * chunks if chunks > 1 else 0, comment=[comment])
-
-    def print_cpp(self, work: Work) -> Printed:
-        raise Refused("products on the CPU are the library's")
 
 
 def launch_of(work: Work) -> tuple[int, int, int]:

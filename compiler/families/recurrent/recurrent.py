@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from compiler.families.family import Cost, Match, Printed, Setting, Work, plain_cost
+from compiler.families.family import Cost, Match, Printed, Printers, Setting, Work, plain_cost
 from compiler.families.recurrent import recurrent_cuda
 from compiler.families.recurrent.recurrent_cuda import RESERVED
 from compiler.families.recurrent.recurrent_shape import Cells, Recurrence, Strided
@@ -44,7 +44,6 @@ class Layer:
 class Recurrent:
     name = "recurrent"
     strategies = ("persistent-recurrence",)
-    devices = ("cuda",)
 
     def match(self, network: Network, node: Node, setting: Setting) -> Match | None:
         kind = KINDS.get(node.op)
@@ -88,11 +87,12 @@ class Recurrent:
             found[name] = (tuple(sorted({*fitting, chosen[name]})), chosen[name])
         return found
 
+    @property
+    def printers(self) -> Printers:
+        return {"cuda": self.print_cuda}
+
     def print_cuda(self, work: Work) -> Printed:
         return recurrent_cuda.printed(work, work.detail.recurrence, work.detail.results, cells_of(work))
-
-    def print_cpp(self, work: Work) -> Printed:
-        raise Refused("recurrences on the CPU are the library's")
 
 
 def read_layer(network: Network, node: Node, kind: str) -> tuple[Recurrence, list[str]]:

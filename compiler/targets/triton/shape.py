@@ -29,6 +29,7 @@ class TritonShape:
     unroll: int = 1  # blocks of a loop over a row that are in flight together
     chunks: int = 1
     cache: bool = False  # what is dear is computed anew in each pass over a long row; a whole row stays in registers anyway
+    stream: bool = False  # no store goes past the cache
 
     @property
     def flat(self) -> bool:
@@ -81,8 +82,8 @@ def triton_shape_of(kernel: Kernel, figures: DeviceFigures, options: Options, gr
 def knobs_of(kernel: Kernel, shape: TritonShape) -> dict[str, tuple[tuple[int, ...], int]]:
     """Numbers that change nothing but the speed: name -> (values worth trying, value now)."""
     if shape.style == "elements":
-        blocks = tuple(n for n in (256, 512, 1024, 2048, 4096) if n <= ceiling(product(kernel.sizes)))
-        return {"block": (blocks, shape.block), "warps": ((2, 4, 8), shape.warps)}
+        sizes = tuple(n for n in (256, 512, 1024, 2048, 4096) if n <= ceiling(product(kernel.sizes)))
+        return {"block": (sizes, shape.block), "warps": ((2, 4, 8), shape.warps)}
     whole = ceiling(kernel.length)
     blocks = {n for n in (shape.block // 4, shape.block // 2, shape.block, shape.block * 2, shape.block * 4) if 1 <= n <= min(whole, LARGEST)}
     if shape.flat:
