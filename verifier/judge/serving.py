@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import time
 
 from verifier.devices.base import DeviceError
 from verifier.judge.judge import Judge
+from verifier.judge.party_failure import PartyFailure
+from verifier.judge.pool import Cancelled
 from verifier.startup import bytecode
 
 SESSION_BYTES = 8 << 30  # of device memory that a waiting reference may hold: context, task, cached blocks
@@ -39,7 +42,8 @@ def serve(judge: Judge) -> None:
             pool.anticipate([judge.observer])
         pool.refill()
         if wanted and inbox.empty:
-            judge.headers.begin(pool)
+            with contextlib.suppress(PartyFailure, Cancelled):  # the client has just gone; or else a build makes them when it wants them
+                judge.headers.begin(pool)
             bytecode.begin(judge.data_dir)
             device.rest()
     judge.close()
