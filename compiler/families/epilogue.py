@@ -15,6 +15,8 @@ from compiler.kernel.builder import Builder, Refused
 from compiler.kernel.expressions import C_TYPES, Expressions, address, constant
 from compiler.kernel.fuse import emit_members, read_outside
 from compiler.kernel.naming import rename_arguments
+from compiler.kernel.text import known as constant_size
+from compiler.kernel.text import width
 
 LONG = 2**31  # elements from which an index needs 64 bits
 
@@ -53,8 +55,8 @@ class Pointwise:
             left = product(self.kernel.sizes[axis] for axis in axes)
             for at, axis in enumerate(axes):
                 left //= self.kernel.sizes[axis]
-                part = text if left == 1 else f"{text} / {left}"
-                part = part if at == 0 else f"{part} % {self.kernel.sizes[axis]}"
+                part = text if left == 1 else f"{text} / {constant_size(left)}"
+                part = part if at == 0 else f"{part} % {constant_size(self.kernel.sizes[axis])}"
                 part = f"({part})" if " " in part and not _wrapped(part) else part
                 found[axis] = f"(long){part}" if wide and part != "0" else part
         return found
@@ -71,7 +73,7 @@ class Pointwise:
             text = printer.expression(op)
             if op.kind == "const":
                 printer.known[op.name] = constant(op.attr, op.dtype)
-            elif uses.get(op.name, 0) > 1 or len(text) > 72:
+            elif uses.get(op.name, 0) > 1 or width(text) > 72:
                 lines.append(f"const {C_TYPES[op.dtype]} {op.name} = {text};")
                 printer.known[op.name] = op.name
         return lines

@@ -240,7 +240,7 @@ def print_cuda(work: Work, plan: Plan) -> Printed:
     source += [f"    {NAME}_kernel<<<{grid}, {plan.threads}, {plan.shared}, (cudaStream_t)stream>>>({names});"]
     source += ["    return (int)cudaGetLastError();", "}", ""]
     return Printed(
-        "\n".join(source), arguments, packed=[weights(plan)], shared=[tensor_cores.COPIES, tensor_cores.MULTIPLY, MULTIPLY],
+        ["\n".join(source)], arguments, packed=[weights(plan)], shared=[tensor_cores.COPIES, tensor_cores.MULTIPLY, MULTIPLY],
         comment=[describe(plan, blocks)],
     )  # fmt: skip
 

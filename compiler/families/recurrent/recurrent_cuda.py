@@ -46,7 +46,7 @@ class Kernel:
 
     def printed(self) -> Printed:
         found, cells = self.found, self.cells
-        source = "\n".join([*self.weights_type(), *self.kernel(), *self.launcher(), ""])
+        source = "\n".join([*self.weights_type(), *self.kernel(), *self.launcher(), ""])  # its kernel is launched as no other is
         layers = f"{cells.layers} layers at once" if cells.layers > 1 else "one layer after the other" if found.layers > 1 else "one layer"
         comment = [
             f"{found.steps} steps of {found.batch} sequences, {found.inputs} inputs, {found.layers} layers of {found.hidden} units"
@@ -54,7 +54,7 @@ class Kernel:
             f"{cells.blocks(found)} blocks of {cells.threads} threads, all at once, {cells.units} units a block; weights stay in registers, hidden "
             f"states go through {found.exchange_bytes / 2**20:.1f} MiB of scratch memory.",
         ]  # fmt: skip
-        return Printed(source, self.arguments, shared=shared(found.kind, found.dtype), scratch=found.exchange_bytes, comment=comment)
+        return Printed([source], self.arguments, shared=shared(found.kind, found.dtype), scratch=found.exchange_bytes, comment=comment)
 
     def weights_type(self) -> list[str]:
         biases = [f"*input_bias[{self.sets}], *hidden_bias[{self.sets}]"] if len(self.found.weights[0]) == 4 else []
