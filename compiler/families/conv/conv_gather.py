@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from compiler.families.product.tensor_cores import DEPTH, Tile
 from compiler.graph.ir import product
-from compiler.kernel.text import below, beyond, end, known, stride, times
+from compiler.kernel.text import below, beyond, end, known, shift, stride, times
 
 if TYPE_CHECKING:
     from compiler.families.conv.conv import Convolution
@@ -26,8 +26,8 @@ def image_setup(found: Convolution, tile: Tile) -> list[str]:
         lines += [f"const int phase = batch / {found.groups};" if found.groups > 1 else "const int phase = batch;", *phase_lines(found)]
         for at, axis in found.real:
             own = found.axes[at]
-            taps, shift = (choose(values, f"phase_{axis}") for values in (own.taps, own.shift))
-            lines.append(f"const int taps_{axis} = {taps}, shift_{axis} = {shift};")
+            taps, moved = (choose(values, f"phase_{axis}") for values in (own.taps, own.shift))
+            lines.append(f"const int taps_{axis} = {taps}, shift_{axis} = {moved};")
         taps = " * ".join(f"taps_{axis}" for _, axis in found.real)
         lines.append(f"const int steps = ({times(taps, found.each)} + {DEPTH - 1}) / {DEPTH}, depth = steps * {DEPTH};")
         starts, at = [], 0

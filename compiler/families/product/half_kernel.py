@@ -210,8 +210,8 @@ def finish(name: str, work: Work, product: Product, printing: Printing, split: i
         body += [f"    alignas(16) float own[{width}];", *(f"    {line}" for line in taken), "#pragma unroll"]
         body.append(f"    for (int j = 0; j < {width}; ++j) value[j] += own[j];")
     body += ["}", *tail_lines(work.tail, printing, "value")]
-    taken = f"{printing.parameters}, const float* __restrict__ scratch"
-    return KernelText.of(name, "finish", "__launch_bounds__(256) ", taken, indented([flush(line) for line in body]))
+    pointers = f"{printing.parameters}, const float* __restrict__ scratch"
+    return KernelText.of(name, "finish", "__launch_bounds__(256) ", pointers, indented([flush(line) for line in body]))
 
 
 def flush(line: str) -> str:

@@ -46,7 +46,7 @@ class Kernel:
 
     def printed(self) -> Printed:
         found, cells = self.found, self.cells
-        source = "\n".join([*self.weights_type(), *self.kernel(), *self.launcher(), ""])  # its kernel is launched as no other is
+        source = "\n".join([*self.weights_type(), *self.kernel(), *self.launcher(), ""])
         layers = f"{cells.layers} layers at once" if cells.layers > 1 else "one layer after the other" if found.layers > 1 else "one layer"
         comment = [
             f"{found.steps} steps of {found.batch} sequences, {found.inputs} inputs, {found.layers} layers of {found.hidden} units"
