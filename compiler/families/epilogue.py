@@ -15,8 +15,7 @@ from compiler.kernel.builder import Builder, Refused
 from compiler.kernel.expressions import C_TYPES, Expressions, address, constant
 from compiler.kernel.fuse import emit_members, read_outside
 from compiler.kernel.naming import rename_arguments
-from compiler.kernel.text import known as constant_size
-from compiler.kernel.text import width
+from compiler.kernel.text import known, width
 
 LONG = 2**31  # elements from which an index needs 64 bits
 
@@ -55,8 +54,8 @@ class Pointwise:
             left = product(self.kernel.sizes[axis] for axis in axes)
             for at, axis in enumerate(axes):
                 left //= self.kernel.sizes[axis]
-                part = text if left == 1 else f"{text} / {constant_size(left)}"
-                part = part if at == 0 else f"{part} % {constant_size(self.kernel.sizes[axis])}"
+                part = text if left == 1 else f"{text} / {known(left)}"
+                part = part if at == 0 else f"{part} % {known(self.kernel.sizes[axis])}"
                 part = f"({part})" if " " in part and not _wrapped(part) else part
                 found[axis] = f"(long){part}" if wide and part != "0" else part
         return found
