@@ -6,6 +6,7 @@ strides, or of one input. A family prints them over index variables of its own; 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from compiler.graph.ir import FLOATS, Access, Argument, Kernel, Op, Store, product
@@ -126,7 +127,13 @@ class Prologue(Pointwise):
 
 
 def build_tail(
-    network: Network, value: str, members: list[str], covered: set[str], groups: tuple[int, ...] = (), reserved=(), any_layout: bool = False
+    network: Network,
+    value: str,
+    members: list[str],
+    covered: set[str],
+    groups: tuple[int, ...] = (),
+    reserved: Iterable[str] = (),
+    any_layout: bool = False,
 ) -> Tail:
     """The tail `members` (topologically sorted, may be empty) of the anchor's `value`. `covered`: all operators of the kernel.
     `groups` counts the axes of each index variable (default: one each); `any_layout`: the value may have its channels innermost. Raises `Refused`."""
@@ -162,7 +169,7 @@ def build_tail(
     return found
 
 
-def build_prologue(network: Network, value: str, members: list[str], groups: tuple[int, ...] = (), reserved=()) -> Prologue:
+def build_prologue(network: Network, value: str, members: list[str], groups: tuple[int, ...] = (), reserved: Iterable[str] = ()) -> Prologue:
     """What computes `value`, an input of the anchor that nothing else reads, from `members`, the last of which it is. Raises `Refused`."""
     spec = network.spec(value)
     builder = ShapedBuilder(network, members, tuple(spec.shape))

@@ -95,10 +95,10 @@ class CppKernel:
     def elements(self) -> None:
         kernel = self.kernel
         step = self.plan.passes[0]
-        *rest, last = kernel.inner or [None]
-        if last is None:  # a single number
+        if not kernel.inner:  # a single number
             self.statements(step, {})
             return
+        *rest, last = kernel.inner
         if self.shape.stream:
             self.streamed_elements(rest, last, step)
             return

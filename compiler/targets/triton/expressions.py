@@ -39,7 +39,7 @@ def check_covered(kernel: Kernel) -> None:
             raise Refused(f"a {op.kind} of {op.dtype} is not printed in Triton")
 
 
-def constant(value, dtype: str) -> str:
+def constant(value: float, dtype: str) -> str:
     if dtype == "bool":
         return "True" if value else "False"
     if dtype != "float32":

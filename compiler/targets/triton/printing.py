@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from compiler.families import NAME, Printed
-from compiler.graph.ir import INNER, Access, Kernel, Op, product
+from compiler.graph.ir import INNER, Access, Kernel, Op, Store, product
 from compiler.kernel.schedule import Pass, schedule
 from compiler.targets.triton.expressions import LONG, Expressions, constant, uses
 from compiler.targets.triton.shape import TritonShape
@@ -290,7 +290,7 @@ class TritonKernel:
             return f"tl.reduce({value}, {axis}, {JOIN[op.attr]}{keep})"
         return f"{REDUCE[op.attr]}({value}, axis={axis}{keep})"
 
-    def store(self, printer: Expressions, stores: list) -> None:
+    def store(self, printer: Expressions, stores: list[Store]) -> None:
         self.put(*(printer.store(store.access, printer.text(store.op)) for store in stores))
 
 
