@@ -6,6 +6,7 @@ strides, or of one input. A family prints them over index variables of its own; 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from compiler.graph.ir import FLOATS, Access, Argument, Kernel, Op, Store, product
@@ -15,6 +16,7 @@ from compiler.kernel.builder import Builder, Refused
 from compiler.kernel.expressions import C_TYPES, Expressions, address, constant
 from compiler.kernel.fuse import emit_members, read_outside
 from compiler.kernel.naming import rename_arguments
+from compiler.kernel.text import known, width
 
 LONG = 2**31  # elements from which an index needs 64 bits
 
@@ -53,8 +55,8 @@ class Pointwise:
             left = product(self.kernel.sizes[axis] for axis in axes)
             for at, axis in enumerate(axes):
                 left //= self.kernel.sizes[axis]
-                part = text if left == 1 else f"{text} / {left}"
-                part = part if at == 0 else f"{part} % {self.kernel.sizes[axis]}"
+                part = text if left == 1 else f"{text} / {known(left)}"
+                part = part if at == 0 else f"{part} % {known(self.kernel.sizes[axis])}"
                 part = f"({part})" if " " in part and not _wrapped(part) else part
                 found[axis] = f"(long){part}" if wide and part != "0" else part
         return found
@@ -71,7 +73,7 @@ class Pointwise:
             text = printer.expression(op)
             if op.kind == "const":
                 printer.known[op.name] = constant(op.attr, op.dtype)
-            elif uses.get(op.name, 0) > 1 or len(text) > 72:
+            elif uses.get(op.name, 0) > 1 or width(text) > 72:
                 lines.append(f"const {C_TYPES[op.dtype]} {op.name} = {text};")
                 printer.known[op.name] = op.name
         return lines
@@ -125,7 +127,13 @@ class Prologue(Pointwise):
 
 
 def build_tail(
-    network: Network, value: str, members: list[str], covered: set[str], groups: tuple[int, ...] = (), reserved=(), any_layout: bool = False
+    network: Network,
+    value: str,
+    members: list[str],
+    covered: set[str],
+    groups: tuple[int, ...] = (),
+    reserved: Iterable[str] = (),
+    any_layout: bool = False,
 ) -> Tail:
     """The tail `members` (topologically sorted, may be empty) of the anchor's `value`. `covered`: all operators of the kernel.
     `groups` counts the axes of each index variable (default: one each); `any_layout`: the value may have its channels innermost. Raises `Refused`."""
@@ -161,7 +169,7 @@ def build_tail(
     return found
 
 
-def build_prologue(network: Network, value: str, members: list[str], groups: tuple[int, ...] = (), reserved=()) -> Prologue:
+def build_prologue(network: Network, value: str, members: list[str], groups: tuple[int, ...] = (), reserved: Iterable[str] = ()) -> Prologue:
     """What computes `value`, an input of the anchor that nothing else reads, from `members`, the last of which it is. Raises `Refused`."""
     spec = network.spec(value)
     builder = ShapedBuilder(network, members, tuple(spec.shape))

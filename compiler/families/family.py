@@ -8,7 +8,7 @@ family's own index variables, forward.py allocates, launches and shares equal ke
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -17,6 +17,7 @@ from compiler.figures import DeviceFigures
 from compiler.graph.ir import Argument, Kernel
 from compiler.graph.network import Network, count, size_bytes
 from compiler.kernel.builder import Refused
+from compiler.kernel.text import Part, text_of
 from compiler.options import Options
 from verifier.graph import Node
 
@@ -71,14 +72,14 @@ class Packed:
 
 @dataclass
 class Printed:
-    """`source` holds device functions of this kernel only, the __global__ kernels and the launcher
+    """`parts` hold device functions of this kernel only, the __global__ kernels and the launcher
 
         extern "C" int NAME(POINTERS..., [void* scratch,] void* stream)
 
     which returns the launch error (C++: `extern "C" void NAME(POINTERS...)`). Pointers are in the order of `arguments` (of the graph: the tail's
     are among them), then of `packed`. `shared` are texts that several kernels need: each is printed once, in front of all kernels."""
 
-    source: str
+    parts: Sequence[Part]
     arguments: list[Argument]
     packed: list[Packed] = field(default_factory=list)
     shared: list[str] = field(default_factory=list)
@@ -86,6 +87,10 @@ class Printed:
     flags: tuple[str, ...] = ()  # of the compiler, for the whole program
     scratch: int = 0  # bytes of scratch memory, whose contents are undefined
     comment: list[str] = field(default_factory=list)  # launch shape; forward.py adds title and traffic
+
+    @property
+    def source(self) -> str:
+        return text_of(self.parts)
 
 
 @dataclass

@@ -6,15 +6,18 @@ part of. Reads along a row are coalesced, overlap between threads is left to the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from compiler.families.family import NAME, Cost, Match, Printed, Printers, Setting, Work, plain_cost
+from compiler.families.text import indented
 from compiler.graph.ir import FLOATS, Argument, product
 from compiler.graph.network import Network, plain
 from compiler.graph.reductions import reduction, short
 from compiler.kernel.builder import Refused
 from compiler.kernel.expressions import CPP, CUDA, POINTED, widened
+from compiler.kernel.text import KernelText, Launch, Launcher, Part, below, beyond, end, shift, stride, times
 from verifier.graph import Node
 
 AXES = ("d", "h", "w")
@@ -99,13 +102,13 @@ class Pool:
         kind = "long" if total >= 2**31 - threads else "int"
         body = Body(work, CUDA, strip)
         lines = [
-            f"const {kind} at = ({kind})blockIdx.x * {threads} + threadIdx.x;",
-            *([f"if (at >= {total}) return;"] if total % threads else []),
+            f"const {kind} at = {times(f'({kind})blockIdx.x', threads)} + threadIdx.x;",
+            *([f"if ({beyond('at', total)}) return;"] if total % threads else []),
             f"const int w = at % {window.out[2]};" if window.out[1] * window.out[0] > 1 or window.planes > 1 else "const int w = at;",
         ]
         step = window.out[2]
         if window.rank > 1:
-            lines.append(f"const int h = at / {step} % {strips}{f' * {strip}' if strip > 1 else ''};")
+            lines.append(f"const int h = at / {step} % {strips}{f' * {stride(strip)}' if strip > 1 else ''};")
             step *= strips
         if window.rank > 2:
             lines.append(f"const int d = at / {step} % {window.out[0]};")
@@ -141,7 +144,7 @@ class Pool:
                 "",
             ]
         )
-        return Printed(source, arguments, comment=[f"{describe(window)}; rows of outputs over threads."])
+        return Printed([source], arguments, comment=[f"{describe(window)}; rows of outputs over threads."])
 
 
 RESERVED = ("x", "image", "plane", "at", "row", "begin", "d", "h", "w", "z", "y", "v", "best", "across", "mean", "counted", "below", "o",
@@ -175,11 +178,12 @@ class Body:
         window, strip = self.window, self.strip
         start = "0.0f" if window.mean else "-INFINITY"
         if self.prologue is None:
-            self.put(f"const {POINTED[self.stored]}* image = x + (long)plane * {product(window.size)};")
+            self.put(f"const {POINTED[self.stored]}* image = x + {times('(long)plane', product(window.size))};")
         for axis in range(3 - window.rank, 3) if window.adaptive else ():
             name, size, out = AXES[axis], window.size[axis], window.out[axis]
             wide = "(long)" if (size + 1) * out >= 2**31 else ""
-            self.put(f"const int {name}_first = {wide}{name} * {size} / {out}, {name}_end = ({wide}({name} + 1) * {size} + {out - 1}) / {out};")
+            last = f"({wide}({name} + 1) * {stride(size)} + {shift(out - 1)}) / {out}"
+            self.put(f"const int {name}_first = {times(f'{wide}{name}', size)} / {out}, {name}_end = {last};")
         if window.rank > 1:
             self.put(f"float best[{strip}];" if strip > 1 else f"float best = {start};")
         if strip > 1:
@@ -190,7 +194,7 @@ class Body:
         self.put(f"float {row} = {start};")
         if window.rank == 1 and self.functions is CUDA and self.tests(2):  # almost every window lies within its line: no element of it is tested
             self.put(f"const int begin = {self.begin(2)};")
-            self.open(f"if (begin >= 0 && begin <= {window.size[2] - window.reach(2)})")
+            self.open(f"if (begin >= 0 && begin <= {end(window.size[2] - window.reach(2), 'begin')})")
             self.walk(row, guarded=False)
             self.depth -= 1
             self.open("} else")
@@ -206,9 +210,9 @@ class Body:
             self.put("#pragma unroll")
             self.open(f"for (int o = 0; o < {strip}; ++o)")
             step = window.stride[1]
-            self.put(f"const int below = h_k - o * {step};" if step > 1 else "const int below = h_k - o;")
+            self.put(f"const int below = h_k - {times('o', step)};" if step > 1 else "const int below = h_k - o;")
             dilated = f" && below % {window.dilation[1]} == 0" if window.dilation[1] > 1 else ""
-            self.open(f"if (below >= 0 && below < {window.reach(1)}{dilated})")
+            self.open(f"if (below >= 0 && {below('below', window.reach(1))}{dilated})")
             self.join("best[o]", "across")
             self.close()
             self.close()
@@ -228,7 +232,7 @@ class Body:
     def begin(self, axis: int) -> str:
         """Where the window begins."""
         window, name = self.window, AXES[axis]
-        scaled = f"{name} * {window.stride[axis]}" if window.stride[axis] > 1 else name
+        scaled = times(name, window.stride[axis]) if window.stride[axis] > 1 else name
         return scaled + (f" - {window.padding[axis]}" if window.padding[axis] else "")
 
     def tests(self, axis: int, strip: int = 1) -> list[str]:
@@ -237,8 +241,8 @@ class Body:
         if window.adaptive:
             return []
         furthest = (-(-window.out[axis] // strip) * strip - 1) * window.stride[axis] - window.padding[axis] + window.reach(axis)
-        below, beyond = bool(window.padding[axis]), furthest > window.size[axis]
-        return [f"{name}_at >= 0"] * below + [f"{name}_at < {window.size[axis]}"] * beyond
+        before, behind = bool(window.padding[axis]), furthest > window.size[axis]
+        return [f"{name}_at >= 0"] * before + [below(f"{name}_at", window.size[axis])] * behind
 
     def axis(self, axis: int, strip: int = 1, guarded: bool = True) -> int:
         """Opens the loop over the window along `axis`; returns how many braces it opened."""
@@ -252,7 +256,7 @@ class Body:
         if total <= UNROLLED:
             self.put("#pragma unroll")
         self.open(f"for (int {name}_k = 0; {name}_k < {steps}; ++{name}_k)")
-        along = f"{name}_k * {dilation}" if dilation > 1 and strip == 1 else f"{name}_k"
+        along = times(f"{name}_k", dilation) if dilation > 1 and strip == 1 else f"{name}_k"
         self.put(f"const int {name}_at = {self.begin(axis)} + {along};")
         tests = self.tests(axis, strip) if guarded else []
         if tests:
@@ -269,7 +273,7 @@ class Body:
         where: list[str] = []
         step = 1
         for axis in range(2, 2 - window.rank, -1):
-            where.insert(0, f"{AXES[axis]}_at" + (f" * {step}" if step > 1 else ""))
+            where.insert(0, times(f"{AXES[axis]}_at", step) if step > 1 else f"{AXES[axis]}_at")
             step *= window.size[axis]
         wide = "(long)" if product(window.size) >= 2**31 else ""
         element = f"image[{wide}{' + '.join(where)}]"
@@ -288,7 +292,7 @@ class Body:
             self.put("#pragma unroll")
             self.open(f"for (int o = 0; o < {strip}; ++o)")
             if window.out[1] % strip:
-                self.put(f"if (h + o >= {window.out[1]}) break;")
+                self.put(f"if ({beyond('h + o', window.out[1])}) break;")
         best = "best[o]" if strip > 1 else "best"
         row = "(h + o)" if strip > 1 else "h"
         if window.mean:
@@ -315,17 +319,17 @@ class Body:
             return f"const float counted = {' * '.join(f'(float)({AXES[a]}_end - {AXES[a]}_first)' for a in axes)};"
         terms = []
         for axis in axes:
-            kernel, stride, padding, size = window.kernel[axis], window.stride[axis], window.padding[axis], window.size[axis]
+            kernel, step, padding, size = window.kernel[axis], window.stride[axis], window.padding[axis], window.size[axis]
             pads = padding if window.counts_padding else 0
-            last = (window.out[axis] - 1) * stride - padding + kernel
+            last = (window.out[axis] - 1) * step - padding + kernel
             if (window.counts_padding or padding == 0) and last <= size + pads:
                 terms.append(str(kernel))
                 continue
             name = row if axis == 1 else AXES[axis]
-            first = f"{name} * {stride}" + (f" - {padding}" if padding else "")
+            first = times(name, step) + (f" - {padding}" if padding else "")
             first = first if window.counts_padding or padding == 0 else f"({first} > 0 ? {first} : 0)"
-            until = f"{name} * {stride} + {kernel - padding}"
-            terms.append(f"(({until} < {size + pads} ? {until} : {size + pads}) - ({first}))")
+            until = f"{times(name, step)} + {shift(kernel - padding)}"
+            terms.append(f"(({below(until, size + pads)} ? {until} : {end(size + pads)}) - ({first}))")
         if all(term.isdigit() for term in terms):
             return f"{product(int(term) for term in terms)}.0f"
         return f"const float counted = (float)({' * '.join(terms)});"
@@ -379,18 +383,12 @@ def parameters(arguments: list[Argument], restrict: str) -> str:
     return ", ".join(f"{'' if a.written else 'const '}{POINTED[a.dtype]}* {restrict} {a.name}" for a in arguments)
 
 
-def one_kernel(lines: list[str], arguments: list[Argument], grid: int, threads: int) -> str:
+def one_kernel(lines: list[str], arguments: list[Argument], grid: int, threads: int) -> list[Part]:
     """A kernel of `lines` and its launcher."""
     taken = parameters(arguments, "__restrict__")
-    return "\n".join(
-        [
-            f"__global__ void __launch_bounds__({threads}) {NAME}_kernel({taken}) {{",
-            *(line if line.startswith("#") else f"    {line}" for line in lines),
-            "}",
-            f'extern "C" int {NAME}({taken}, void* stream) {{',
-            f"    {NAME}_kernel<<<{grid}, {threads}, 0, (cudaStream_t)stream>>>({', '.join(a.name for a in arguments)});",
-            "    return (int)cudaGetLastError();",
-            "}",
-            "",
-        ]
-    )
+    kernel = KernelText.of(NAME, "kernel", f"__launch_bounds__({threads}) ", taken, indented(lines))
+    return [kernel, launcher(taken, [Launch(kernel.name, str(grid), threads, ", ".join(a.name for a in arguments))])]
+
+
+def launcher(taken: str, statements: Sequence[str | Launch]) -> Launcher:
+    return Launcher(NAME, f"{taken}, void* stream", tuple(statements))

@@ -16,6 +16,7 @@ from compiler.graph.network import Network, plain
 from compiler.graph.reductions import short
 from compiler.kernel.builder import CONSTANTS, Refused
 from compiler.kernel.expressions import CUDA
+from compiler.kernel.text import below, beyond, free, shift, times
 from verifier.graph import Node
 
 HOW = {"cumsum": ("Adds", "+="), "cumprod": ("Multiplies", "*=")}
@@ -187,32 +188,33 @@ def across(work: Work) -> Printed:
     tile, n, prologue = threads * groups * 4, along.length, work.prologues.get(work.match.reads[0])
     how, step = HOW[along.kind]
     neutral = f"{float(NEUTRAL[along.kind])}f"
+    inside, count = below("at", n), free(n - 1, "count")
     tiled, wide = n > tile, n % 4 == 0
     lines = ["const int thread = threadIdx.x;", *(["const long row = blockIdx.x;"] if along.outer > 1 else [])]
-    base = f"row * {n} + " if along.outer > 1 else ""
+    base = f"{times('row', n)} + " if along.outer > 1 else ""
     texts = (["row" if along.outer > 1 else "0"] if len(work.match.groups) > 1 else []) + ["place"]
     pad = "    " if tiled else ""
     if tiled:
         lines += [f"double carry = {how}::none();", f"for (int tile = 0; tile < {n}; tile += {tile}) {{"]
-    begin = f"{'tile + ' if tiled else ''}(group * {threads} + thread) * 4"
+    begin = f"{'tile + ' if tiled else ''}({times('group', threads)} + thread) * 4"
     load = [f"float elements[{groups}][4];", f"double before[{groups}], total;"]
     load += ["#pragma unroll", f"for (int group = 0; group < {groups}; ++group) {{", f"    const int at = {begin};"]
     guarded = n % tile != 0
     if wide and prologue is None:
         load.append("    alignas(16) float four[4] = {};" if guarded else "    alignas(16) float four[4];")
-        first = f"{n - 4} - at" if along.reverse else "at"
-        load.append(f"    {f'if (at < {n}) ' if guarded else ''}*(float4*)four = *(const float4*)(x + {base}{first});")
+        first = f"{shift(n - 4)} - at" if along.reverse else "at"
+        load.append(f"    {f'if ({inside}) ' if guarded else ''}*(float4*)four = *(const float4*)(x + {base}{first});")
         load.append("#pragma unroll")
         taken = "four[3 - lane]" if along.reverse else "four[lane]"
-        taken = f"at < {n} ? {taken} : {neutral}" if guarded and NEUTRAL[along.kind] else taken
+        taken = f"{inside} ? {taken} : {neutral}" if guarded and NEUTRAL[along.kind] else taken
         load.append(f"    for (int lane = 0; lane < 4; ++lane) elements[group][lane] = {taken};")
     else:
         load += ["#pragma unroll", "    for (int lane = 0; lane < 4; ++lane) {"]
-        load.append(f"        const int place = {f'{n - 1} - at - lane' if along.reverse else 'at + lane'};")
+        load.append(f"        const int place = {f'{count} - at - lane' if along.reverse else 'at + lane'};")
         load.append(f"        elements[group][lane] = {neutral};" if guarded else "")
-        inside = f"if (at + lane < {n}) {{" if guarded else "{"
+        opened = f"if ({below('at + lane', n)}) {{" if guarded else "{"
         found = ["const float value = x[" + base + "place];"] if prologue is None else prologue.statements(CUDA, texts, "value")
-        load += [f"        {inside}", *(f"            {line}" for line in found), "            elements[group][lane] = value;", "        }", "    }"]
+        load += [f"        {opened}", *(f"            {line}" for line in found), "            elements[group][lane] = value;", "        }", "    }"]
     load.append(f"    before[group] = {how}::none();")
     load += ["#pragma unroll", f"    for (int lane = 0; lane < 4; ++lane) before[group] {step} (double)elements[group][lane];", "}"]
     load.append(f"before_in_tile<{how}, {threads}, {groups}>(before, total);")
@@ -225,13 +227,13 @@ def across(work: Work) -> Printed:
         stored = [f"{to} = (float)running;", update] if along.exclusive else [update, f"{to} = (float)running;"]
         load += ["    alignas(16) float four[4];", "#pragma unroll", "    for (int lane = 0; lane < 4; ++lane) {"]
         out = work.tail.kernel.stores[0].access.argument
-        first = f"{n - 4} - at" if along.reverse else "at"
+        first = f"{shift(n - 4)} - at" if along.reverse else "at"
         load += [*(f"        {line}" for line in stored), "    }"]
-        load.append(f"    {f'if (at < {n}) ' if guarded else ''}*(float4*)({out} + {base}{first}) = *(const float4*)four;")
+        load.append(f"    {f'if ({inside}) ' if guarded else ''}*(float4*)({out} + {base}{first}) = *(const float4*)four;")
     else:
         load += ["#pragma unroll", "    for (int lane = 0; lane < 4; ++lane) {"]
-        load += [f"        if (at + lane >= {n}) break;"] if guarded else []
-        load.append(f"        const int place = {f'{n - 1} - at - lane' if along.reverse else 'at + lane'};")
+        load += [f"        if ({beyond('at + lane', n)}) break;"] if guarded else []
+        load.append(f"        const int place = {f'{count} - at - lane' if along.reverse else 'at + lane'};")
         declared = "const float found = (float)running;"
         body = [declared, update] if along.exclusive else [update, declared]
         load += [f"        {line}" for line in [*body, *work.tail.statements(CUDA, texts, "found")]]
@@ -250,16 +252,17 @@ def down(work: Work) -> Printed:
     along: Along = work.detail
     threads, columns, n = work.knob("block", 128), along.outer * along.inner, along.length
     how, step = HOW[along.kind]
-    prologue = work.prologues.get(work.match.reads[0])
-    lines = [f"const int column = blockIdx.x * {threads} + threadIdx.x;", *([f"if (column >= {columns}) return;"] if columns % threads else [])]
+    prologue, count = work.prologues.get(work.match.reads[0]), free(n - 1, "count")
+    lines = [f"const int column = {times('blockIdx.x', threads)} + threadIdx.x;"]
+    lines += [f"if ({beyond('column', columns)}) return;"] if columns % threads else []
     lines.append(f"const int inner = column % {along.inner};" if along.outer > 1 else "const int inner = column;")
     lines += [f"const long outer = column / {along.inner};"] if along.outer > 1 else []
     texts = (["outer" if along.outer > 1 else "0"] if len(work.match.groups) > 2 else []) + ["place", "inner"]
-    place = f"(outer * {n} + place)" if along.outer > 1 else "(long)place"
-    found = [f"const float value = x[{place} * {along.inner} + inner];"] if prologue is None else prologue.statements(CUDA, texts, "value")
+    place = f"({times('outer', n)} + place)" if along.outer > 1 else "(long)place"
+    found = [f"const float value = x[{times(place, along.inner)} + inner];"] if prologue is None else prologue.statements(CUDA, texts, "value")
     update, declared = f"running {step} (double)value;", "const float found = (float)running;"
     lines += [f"double running = {float(NEUTRAL[along.kind])};", f"#pragma unroll {work.knob('unroll', 8)}"]
-    lines += [f"for (int step = 0; step < {n}; ++step) {{", f"    const int place = {f'{n - 1} - step' if along.reverse else 'step'};"]
+    lines += [f"for (int step = 0; step < {n}; ++step) {{", f"    const int place = {f'{count} - step' if along.reverse else 'step'};"]
     body = [*found, *([declared, update] if along.exclusive else [update, declared]), *work.tail.statements(CUDA, texts, "found")]
     lines += [*(f"    {line}" for line in body), "}"]
     arguments = work.arguments(("x", work.match.reads[0]))

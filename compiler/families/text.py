@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from compiler.kernel.text import shift, times
+
 
 def indented(lines: list[str]) -> list[str]:
     """A level deeper, but for the preprocessor's lines."""
@@ -10,8 +12,8 @@ def indented(lines: list[str]) -> list[str]:
 
 def signed(number: int) -> str:
     """What is added to an expression: " + 2", " - 2", or nothing."""
-    return f" + {number}" if number > 0 else f" - {-number}" if number else ""
+    return f" + {shift(number)}" if number > 0 else f" - {-number}" if number else ""
 
 
 def scaled(text: str, factor: int) -> str:
-    return f"{text} * {factor}" if factor > 1 else text
+    return times(text, factor) if factor > 1 else text

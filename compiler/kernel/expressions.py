@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 
 from compiler.graph.ir import HALVES, Access, Argument, Kernel, Op
+from compiler.kernel.text import shift, times
 
 C_TYPES = {
     "float32": "float",
@@ -48,14 +49,14 @@ def constant(value, dtype: str) -> str:
 
 
 def product_term(variable: str, stride: int) -> str:
-    return variable if stride == 1 else f"{variable} * {stride}"
+    return variable if stride == 1 else times(variable, stride)
 
 
 def address(kernel: Kernel, access: Access, variables: dict[int, str]) -> str:
-    """Index of an access, given the loop variable of each axis."""
+    """Index of an access, given the loop variable of each axis. Its sizes are marked (text.py)."""
     terms = [product_term(variables[axis], stride) for axis, stride in enumerate(access.strides) if stride and variables[axis] != "0"]
     if access.offset:
-        terms.append(str(access.offset))
+        terms.append(shift(access.offset) if terms else str(access.offset))
     return " + ".join(terms) or "0"
 
 
@@ -94,7 +95,9 @@ class Expressions:
         if kind == "gather":
             picked, access = self.text(args[0]), op.access
             rest = address(self.kernel, access, self.variables)
-            where = product_term(picked, access.index_stride) + (f" + {rest}" if rest != "0" else "")
+            where = product_term(picked, access.index_stride)
+            if rest != "0":
+                where = f"{where} + {shift(access.offset) if rest == str(access.offset) else rest}"
             return self.widened(access, f"{access.argument}[{where}]")
         if kind in INFIX:
             return f"{self.inner(args[0])} {INFIX[kind]} {self.inner(args[1])}"

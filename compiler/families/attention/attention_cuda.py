@@ -7,9 +7,12 @@ from typing import Any
 
 from compiler.families.epilogue import Tail
 from compiler.families.family import NAME, Printed, Work
-from compiler.families.pool import parameters
+from compiler.families.pool import launcher, parameters
 from compiler.families.product import tensor_cores
+from compiler.families.text import indented
 from compiler.kernel.expressions import CUDA, Expressions
+from compiler.kernel.text import KernelText, Launch, below, beyond, end, known, shift, times
+from compiler.kernel.text import stride as step
 
 RESERVED = ("q", "k", "v", "memory", "rows", "batch", "row", "column", "row0", "fetch", "tile", "to", "at", "key", "value", "inside", "first",
             "changed", "limit", "last", "score", "i", "j", "r")  # fmt: skip
@@ -215,44 +218,48 @@ def printed(work: Work, score: Tail | None) -> Printed:
     (q_stride, _, _), (k_stride, _, _), (v_stride, _, _) = heads.places
     tail = work.tail.statements(CUDA, ["batch", "row", "column"] if heads.batches > 1 else ["0", "row", "column"], "value")
     short = heads.keys % heads.tile
-    inside = f"tile * {heads.tile} + key < {heads.keys}" if short else "true"
-    sources = [f"{name} + ({'(long)' if heads.keys * stride >= 2**31 else ''}tile * {heads.tile} + key) * {stride} + at"
+
+    def wide(stride: int) -> str:
+        return "(long)" if heads.keys * stride >= 2**31 else ""
+
+    inside = below(f"{times('tile', heads.tile)} + key", heads.keys) if short else "true"
+    sources = [f"{name} + ({times(f'{wide(stride)}tile', heads.tile)} + key) * {step(stride)} + at"
                for name, stride in (("k", k_stride), ("v", v_stride))]  # fmt: skip
     sources = [f"inside ? {source} : {source[0]}" if short else source for source in sources]
     body = [
         "extern __shared__ __align__(16) float memory[];  // two tiles of keys and two of values",
         f"Rows<{heads.width}, {heads.tile}> rows;",
         *(["const int batch = blockIdx.y;"] if heads.batches > 1 else []),
-        f"const int row0 = blockIdx.x * {rows} + threadIdx.x / 32 * 16;",
+        f"const int row0 = {times('blockIdx.x', rows)} + threadIdx.x / 32 * 16;",
         *(line for name, place in zip("qkv", heads.places, strict=True) for line in moved(name, place)),
         f"rows.read_queries(q, row0, {q_stride}, {heads.queries});",
         "const auto fetch = [&](int tile) {",
-        f"    float* const to = memory + tile % 2 * {heads.stage};",
+        f"    float* const to = memory + tile % 2 * {step(heads.stage)};",
         "#pragma unroll",
         f"    for (int i = threadIdx.x; i < {heads.tile * groups}; i += {32 * warps}) {{",
         f"        const int key = i / {groups}, at = i % {groups} * 4;",
         *([f"        const bool inside = {inside};"] if short else []),
-        f"        copy_async16(to + key * {pitch} + at, {sources[0]}, {'inside' if short else 'true'});",
-        f"        copy_async16(to + {heads.tile * pitch} + key * {pitch} + at, {sources[1]}, {'inside' if short else 'true'});",
+        f"        copy_async16(to + {times('key', pitch)} + at, {sources[0]}, {'inside' if short else 'true'});",
+        f"        copy_async16(to + {shift(heads.tile * pitch)} + {times('key', pitch)} + at, {sources[1]}, {'inside' if short else 'true'});",
         "    }",
         "};",
         "const auto changed = [&](float value, int row, int column) -> float {",
-        *([f"    if (column >= {heads.keys}) return {'-INFINITY' if heads.softmax else '0.0f'};"] if short else []),
-        *([f"    if (row >= {heads.queries}) return 0.0f;"] if heads.queries % rows else []),
+        *([f"    if ({beyond('column', heads.keys)}) return {'-INFINITY' if heads.softmax else '0.0f'};"] if short else []),
+        *([f"    if ({beyond('row', heads.queries)}) return 0.0f;"] if heads.queries % rows else []),
         *(f"    {line}" for line in change),
         "};",
         *limit(heads, rows),
         "fetch(0);",
         "copies_commit();",
         f"for (int tile = 0; tile < {'limit' if heads.causal else heads.tiles}; ++tile) {{",
-        f"    if (tile + 1 < {'limit' if heads.causal else heads.tiles}) fetch(tile + 1);",
+        f"    if (tile + 1 < {'limit' if heads.causal else end(heads.tiles)}) fetch(tile + 1);",
         "    copies_commit();",
         "    copies_wait<1>();",
         "    __syncthreads();",
-        f"    rows.multiply_keys(memory + tile % 2 * {heads.stage});",
-        f"    rows.change(row0, tile * {heads.tile}, changed);",
+        f"    rows.multiply_keys(memory + tile % 2 * {step(heads.stage)});",
+        f"    rows.change(row0, {times('tile', heads.tile)}, changed);",
         *(["    rows.weigh();"] if heads.softmax else []),
-        f"    rows.multiply_values(memory + tile % 2 * {heads.stage} + {heads.tile * pitch});",
+        f"    rows.multiply_values(memory + tile % 2 * {step(heads.stage)} + {shift(heads.tile * pitch)});",
         "    __syncthreads();  // before the tile after the next takes its place",
         "}",
         *(["rows.divide();"] if heads.softmax else []),
@@ -261,38 +268,27 @@ def printed(work: Work, score: Tail | None) -> Printed:
         "#pragma unroll",
         "    for (int r = 0; r < 4; ++r) {",
         "        const int row = row0 + rows.group + r / 2 * 8, column = j * 8 + rows.within * 2 + r % 2;",
-        *([f"        if (row >= {heads.queries}) continue;"] if heads.queries % rows else []),
+        *([f"        if ({beyond('row', heads.queries)}) continue;"] if heads.queries % rows else []),
         "        const float value = rows.sum[j][r];",
         *(f"        {line}" for line in tail),
         "    }",
     ]
-    source = "\n".join(
-        [
-            f"__global__ void __launch_bounds__({32 * warps}, {resident}) {NAME}_kernel({taken}) {{",
-            *(line if line.startswith("#") else f"    {line}" for line in body),
-            "}",
-            f'extern "C" int {NAME}({taken}, void* stream) {{',
-            f"    cudaFuncSetAttribute({NAME}_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, {shared});",
-            f"    {NAME}_kernel<<<dim3({blocks}, {heads.batches}), {32 * warps}, {shared}, (cudaStream_t)stream>>>"
-            f"({', '.join(a.name for a in arguments)});",
-            "    return (int)cudaGetLastError();",
-            "}",
-            "",
-        ]
-    )
+    kernel = KernelText.of(NAME, "kernel", f"__launch_bounds__({32 * warps}, {resident}) ", taken, indented(body))
+    names = ", ".join(argument.name for argument in arguments)
+    launch = Launch(kernel.name, f"dim3({blocks}, {heads.batches})", 32 * warps, names, shared, asks=True)
     comment = [
         f"{heads.batches} heads of {heads.queries} queries and {heads.keys} keys, {heads.width} wide"
         + (", causal" if heads.causal else "") + f"; {blocks * heads.batches} blocks of {32 * warps} threads, {rows} queries a block, "
         f"keys by {heads.tile}. Each fp32 product is three TF32 products; infinities give NaN.",
     ]  # fmt: skip
-    return Printed(source, arguments, shared=[tensor_cores.COPIES, SHARED], comment=comment)
+    return Printed([kernel, launcher(taken, [launch])], arguments, shared=[tensor_cores.COPIES, SHARED], comment=comment)
 
 
 def moved(name: str, place: Place) -> list[str]:
     """Moves a pointer to the batch."""
     _, offset, batch = place
-    parts = [f"(long)(batch{f' / {after}' if after > 1 else ''} % {size}) * {stride}" for after, size, stride in batch]
-    parts += [str(offset)] if offset else []
+    parts = [f"(long)(batch{f' / {known(after)}' if after > 1 else ''} % {known(size)}) * {step(stride)}" for after, size, stride in batch]
+    parts += [shift(offset) if parts else str(offset)] if offset else []
     return [f"{name} += {' + '.join(parts)};"] if parts else []
 
 
@@ -300,8 +296,9 @@ def limit(heads: Heads, rows: int) -> list[str]:
     """Tiles behind the last query of a block are masked."""
     if not heads.causal:
         return []
-    return [f"const int last = (blockIdx.x + 1) * {rows} < {heads.keys} ? (blockIdx.x + 1) * {rows} : {heads.keys};",
-            f"const int limit = (last + {heads.tile - 1}) / {heads.tile};"]  # fmt: skip
+    behind = times("(blockIdx.x + 1)", rows)
+    return [f"const int last = {below(behind, heads.keys)} ? {behind} : {end(heads.keys)};",
+            f"const int limit = (last + {shift(heads.tile - 1)}) / {heads.tile};"]  # fmt: skip
 
 
 def plain_change(heads: Heads) -> tuple[list[str], str]:

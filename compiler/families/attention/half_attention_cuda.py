@@ -13,12 +13,14 @@ from compiler.families.attention import attention_cuda
 from compiler.families.attention.attention_cuda import Heads, change_of, moved
 from compiler.families.epilogue import Tail
 from compiler.families.family import NAME, Printed, Work
-from compiler.families.pool import parameters
+from compiler.families.pool import launcher, parameters
 from compiler.families.product import half_cuda
 from compiler.families.product.half_kernel import Printing, flush, sums, tail_lines, widest
 from compiler.families.product.tensor_cores import SHARED_BYTES
+from compiler.families.text import indented
 from compiler.graph.ir import FLOATS, SIZES
 from compiler.kernel.expressions import C_TYPES, CUDA, Expressions, address, widened
+from compiler.kernel.text import KernelText, Launch, below, beyond, end, shift, stride, times
 
 RESERVED = (*attention_cuda.RESERVED, "held", "mine", "values", "n")  # of attention of every type
 REGISTERS = 65536  # of a multiprocessor
@@ -274,17 +276,18 @@ def printed(work: Work, score: Tail) -> Printed:
     changes = factor is None or not whole  # beyond the keys there is no weight
     last = f"if (tile == {tiles - 1}) " if factor is not None else ""
     (q_stride, _, _), (k_stride, _, _), (v_stride, _, _) = heads.places
-    copies = [f"copy_rows<{heads.width}, {keys}, {threads}, {stride}, {str(whole).lower()}>(to{place}, {name} + tile * {keys * stride}LL, "
-              f"{heads.keys} - tile * {keys});" for name, stride, place in (("k", k_stride, ""), ("v", v_stride, f" + {keys * pitch}"))]  # fmt: skip
+    copies = [f"copy_rows<{heads.width}, {keys}, {threads}, {each}, {str(whole).lower()}>(to{place}, {name} + tile * {keys * each}LL, "
+              f"{heads.keys} - {times('tile', keys)});"
+              for name, each, place in (("k", k_stride, ""), ("v", v_stride, f" + {shift(keys * pitch)}"))]  # fmt: skip
     body = [
         "extern __shared__ __align__(16) char held[];  // two tiles of keys and two of values, at last the results",
         f"{kind}* const memory = ({kind}*)held;",
         f"HalfRows<{kind}, {heads.width}, {keys}, {down}, {weights}> rows;",
         *(["const int batch = blockIdx.y;"] if heads.batches > 1 else []),
-        f"const int row0 = (blockIdx.x * {warps} + threadIdx.x / 32) * {rows};",
+        f"const int row0 = ({times('blockIdx.x', warps)} + threadIdx.x / 32) * {stride(rows)};",
         *(line for name, place in zip("qkv", heads.places, strict=True) for line in moved(name, place)),
         "const auto fetch = [&](int tile) {",
-        f"    {kind}* const to = memory + tile % 2 * {stage};",
+        f"    {kind}* const to = memory + tile % 2 * {stride(stage)};",
         *(f"    {line}" for line in copies),
         "    stage_commit();",
         "};",
@@ -294,37 +297,26 @@ def printed(work: Work, score: Tail) -> Printed:
         f"for (int tile = 0; tile < {tiles}; ++tile) {{",
         "    stage_copied<0>();",
         "    __syncthreads();  // the tile is there, and everyone has left the one before",
-        f"    if (tile + 1 < {tiles}) fetch(tile + 1);",
-        f"    const {kind}* const at = memory + tile % 2 * {stage};",
+        f"    if (tile + 1 < {end(tiles)}) fetch(tile + 1);",
+        f"    const {kind}* const at = memory + tile % 2 * {stride(stage)};",
         "    rows.multiply_keys(at);",
-        *([f"    {last}rows.change(row0, tile * {keys}, changed);"] if changes else []),
+        *([f"    {last}rows.change(row0, {times('tile', keys)}, changed);"] if changes else []),
         *([f"    rows.follow({scale});"] if heads.softmax else []),
-        f"    rows.multiply_values(at + {keys * pitch}, {scale});",
+        f"    rows.multiply_values(at + {shift(keys * pitch)}, {scale});",
         "}",
         "__syncthreads();  // no tile is read any more",
-        f"float* const mine = (float*)held + threadIdx.x / 32 * {rows * pitch};",
+        f"float* const mine = (float*)held + threadIdx.x / 32 * {stride(rows * pitch)};",
         "rows.put(mine);",
         *finished(work, heads, dtype, taken, names, rows, warps),
     ]
-    source = "\n".join(
-        [
-            f"__global__ void __launch_bounds__({threads}, {resident}) {NAME}_kernel({taken}) {{",
-            *(line if line.startswith("#") else f"    {line}" for line in map(flush, body)),
-            "}",
-            f'extern "C" int {NAME}({taken}, void* stream) {{',
-            f"    cudaFuncSetAttribute({NAME}_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, {shared});",
-            f"    {NAME}_kernel<<<dim3({blocks}, {heads.batches}), {threads}, {shared}, (cudaStream_t)stream>>>({names});",
-            "    return (int)cudaGetLastError();",
-            "}",
-            "",
-        ]
-    )
+    kernel = KernelText.of(NAME, "kernel", f"__launch_bounds__({threads}, {resident}) ", taken, indented([flush(line) for line in body]))
+    launch = Launch(kernel.name, f"dim3({blocks}, {heads.batches})", threads, names, shared, asks=True)
     comment = [
         f"{heads.batches} heads of {heads.queries} queries and {heads.keys} keys, {heads.width} wide; {blocks * heads.batches} blocks of {threads} "
         f"threads, {rows * warps} queries a block, keys by {keys}. Products of {kind}, sums in fp32; infinities give NaN.",
     ]  # fmt: skip
     rows_text = ROWS.replace("TYPE", kind).replace("PTX", ptx)
-    return Printed(source, arguments, shared=[half_cuda.COPIES, half_cuda.warp_tile(dtype), rows_text], comment=comment)
+    return Printed([kernel, launcher(taken, [launch])], arguments, shared=[half_cuda.COPIES, half_cuda.warp_tile(dtype), rows_text], comment=comment)
 
 
 def change_lines(score: Tail, heads: Heads, block: int, whole: bool, lines: list[str], changed: str) -> list[str]:
@@ -335,14 +327,14 @@ def change_lines(score: Tail, heads: Heads, block: int, whole: bool, lines: list
         printer = Expressions(score.kernel, CUDA, score.variables(texts_of(heads)), {score.load: "value", **known})
         lines, changed = score.declare(printer), printer.text(score.kernel.stores[-1].op)
     end = [f"values[n] = {changed};"] if heads.softmax else [f"const float score = {changed};", "values[n] = score < 0.0f ? 0.0f : score;"]
-    beyond = [] if whole else [f"if (column >= {heads.keys}) {{", f"    values[n] = {none};", "    continue;", "}"]
+    outside = [] if whole else [f"if ({beyond('column', heads.keys)}) {{", f"    values[n] = {none};", "    continue;", "}"]
     return [
         "const auto changed = [&](float* values, int row, int first) {",
-        *([f"    if (row >= {heads.queries}) return;"] if heads.queries % block else []),
+        *([f"    if ({beyond('row', heads.queries)}) return;"] if heads.queries % block else []),
         *(f"    {line}" for line in head),
         "#pragma unroll",
         "    for (int n = 0; n < 2; ++n) {",
-        *(f"        {line}" for line in ["const int column = first + n;", *beyond, "const float value = values[n];", *lines, *end]),
+        *(f"        {line}" for line in ["const int column = first + n;", *outside, "const float value = values[n];", *lines, *end]),
         "    }",
         "};",
     ]
@@ -362,7 +354,7 @@ def pairs(score: Tail, heads: Heads, whole: bool) -> tuple[list[str], dict[str, 
         word = "float2" if dtype == "float32" else "unsigned"
         at = address(kernel, op.access, score.variables([*texts_of(heads)[:2], "first"]))
         lines.append(f"alignas({2 * SIZES[dtype]}) {C_TYPES[dtype]} {op.name}_pair[2];")
-        inside = "" if whole else f"if (first < {heads.keys}) "
+        inside = "" if whole else f"if ({below('first', heads.keys)}) "
         lines.append(f"{inside}*({word}*){op.name}_pair = *(const {word}*)({op.access.argument} + {at});")
         known[op.name] = widened(f"{op.name}_pair[n]", dtype)
     return lines, known
@@ -382,9 +374,9 @@ def finished(work: Work, heads: Heads, dtype: str, taken: str, names: str, rows:
     )  # fmt: skip
     across = heads.width // width
     body = [
-        f"const int row = row0 + i / {across}, column = i % {across}{f' * {width}' if width > 1 else ''};",
-        *([f"if (row >= {heads.queries}) return;"] if heads.queries % (rows * warps) else []),
-        *sums(width, f"mine + (row - row0) * {heads.width + 8} + column"),
+        f"const int row = row0 + i / {across}, column = i % {across}{f' * {stride(width)}' if width > 1 else ''};",
+        *([f"if ({beyond('row', heads.queries)}) return;"] if heads.queries % (rows * warps) else []),
+        *sums(width, f"mine + {times('(row - row0)', heads.width + 8)} + column"),
         *tail_lines(work.tail, printing, "value"),
     ]
     return [f"for (int i = threadIdx.x % 32; i < {rows * across}; i += 32) {{", *(f"    {line}" for line in body), "}"]

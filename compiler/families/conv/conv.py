@@ -16,7 +16,7 @@ from compiler.families.family import NAME, Cost, Match, Packed, Printed, Printer
 from compiler.families.pool import parameters, three
 from compiler.families.product import tensor_cores
 from compiler.families.product.matmul import LEAST_SIDE, MOST_BATCHES, RESERVED, Operand, operand_loads, refuse_unless_fp32
-from compiler.families.product.product_kernel import Printing, kernel_source
+from compiler.families.product.product_kernel import Printing, kernel_parts
 from compiler.families.product.tensor_cores import DEPTH, Product
 from compiler.figures import own_arithmetic
 from compiler.graph.ir import Argument, product
@@ -24,6 +24,7 @@ from compiler.graph.network import Network, plain
 from compiler.graph.reductions import short
 from compiler.kernel.builder import Refused
 from compiler.kernel.expressions import CUDA
+from compiler.kernel.text import stride, times
 from verifier.graph import Node
 
 LEAST_FLOPS = 1 << 27
@@ -99,7 +100,7 @@ class Convolution:
         """The flat position of `prefix`_d, _h and _w in a plane of these sizes."""
         text = ""
         for at, name in self.real:
-            text = f"{prefix}_{name}" if not text else f"{f'({text})' if ' ' in text else text} * {sizes[at]} + {prefix}_{name}"
+            text = f"{prefix}_{name}" if not text else f"{times(f'({text})' if ' ' in text else text, sizes[at])} + {prefix}_{name}"
         return text
 
     @property
@@ -204,24 +205,23 @@ class Conv:
         weights = packed_weights(found)
         setup, gather = image_setup(found, tile), image_loads(found, tile, tensor_cores.pitches(shape, tile)[1])
         a = Operand(shape.rows, shape.depth, shape.depth, 1, (), 0)
-        loads = operand_loads("a", a, "row0", tile.rows, tensor_cores.pitches(shape, tile)[0], tile)
-        if found.phases > 1:  # rows are as long as their phase is deep
-            loads = [line.replace(f"(row0 + line) * {shape.depth}", "(row0 + line) * depth") for line in loads]
+        deep = "depth" if found.phases > 1 else ""  # rows are as long as their phase is deep
+        loads = operand_loads("a", a, "row0", tile.rows, tensor_cores.pitches(shape, tile)[0], tile, deep)
         columns = output_position(found)
-        row = f"batch % {found.groups} * {shape.rows} + row" if found.groups > 1 else "row"
+        row = f"batch % {found.groups} * {stride(shape.rows)} + row" if found.groups > 1 else "row"
         rows = [f"const int channel = {row};"]
         accumulator = "(value + bias[channel])" if found.bias else "value"
         tail = work.tail.statements(CUDA, ["image", "channel", "position"], accumulator)
         total = shape.rows * shape.columns * shape.batches
         cast = "(long)" if total >= 2**31 else ""
-        at = f"{cast}(batch * {shape.rows} + row)" if shape.batches > 1 else f"{cast}row"
+        at = f"{cast}({times('batch', shape.rows)} + row)" if shape.batches > 1 else f"{cast}row"
         printing = Printing(
             parameters=parameters([*arguments, Argument("a", "", "float32", 0, read=True)], "__restrict__"),
             names=", ".join([*(argument.name for argument in arguments), "a"]), setup=setup, load_a=loads, load_b=gather, columns=columns,
-            rows=rows, tail=tail, elements=f"{at} * {shape.columns} + column", steps="steps" if found.phases > 1 else "",
+            rows=rows, tail=tail, elements=f"{times(at, shape.columns)} + column", steps="steps" if found.phases > 1 else "",
         )  # fmt: skip
         printed = Printed(
-            kernel_source(NAME, work, shape, printing), arguments, packed=[weights],
+            kernel_parts(NAME, work, shape, printing), arguments, packed=[weights],
             shared=tensor_cores.shared_sources(work, shape), flags=tensor_cores.flags(work, shape),
             scratch=tensor_cores.scratch_bytes(work, shape), comment=[f"{describe(found)}: {tensor_cores.describe(work, shape)}"],
         )  # fmt: skip

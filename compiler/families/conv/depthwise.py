@@ -18,6 +18,7 @@ from compiler.graph.network import Network, plain
 from compiler.graph.reductions import short
 from compiler.kernel.builder import Refused
 from compiler.kernel.expressions import CUDA, POINTED, widened
+from compiler.kernel.text import below, beyond, stride, times
 from verifier.graph import Node
 
 NAMES = {f"conv{rank}d": rank for rank in (1, 2, 3)}
@@ -101,11 +102,12 @@ class DepthwiseConv:
         channels = found.channels * found.each
         total = found.images * channels * found.out[0] * strips * found.out[2]
         kind = "long" if total >= 2**31 - threads else "int"
-        lines = [f"const {kind} at = ({kind})blockIdx.x * {threads} + threadIdx.x;", *([f"if (at >= {total}) return;"] if total % threads else [])]
+        lines = [f"const {kind} at = {times(f'({kind})blockIdx.x', threads)} + threadIdx.x;"]
+        lines += [f"if ({beyond('at', total)}) return;"] if total % threads else []
         lines.append(f"const int w = at % {found.out[2]};")
         step = found.out[2]
         if found.rank > 1:
-            lines.append(f"const int h = at / {step} % {strips}{f' * {strip}' if strip > 1 else ''};")
+            lines.append(f"const int h = at / {step} % {strips}{f' * {stride(strip)}' if strip > 1 else ''};")
             step *= strips
         if found.rank > 2:
             lines.append(f"const int d = at / {step} % {found.out[0]};")
@@ -117,20 +119,21 @@ class DepthwiseConv:
         grid = -(-total // threads)
         source = one_kernel(lines, arguments, grid, threads)
         over = "x".join(map(str, found.kernel[3 - found.rank :]))
-        below = f"{strip} outputs below one another a thread" if strip > 1 else "one output a thread"
+        each = f"{strip} outputs below one another a thread" if strip > 1 else "one output a thread"
         return Printed(
-            source, arguments, comment=[f"windows of {over} of each of {found.channels} channels; {grid} blocks of {threads} threads, {below}."]
+            source, arguments, comment=[f"windows of {over} of each of {found.channels} channels; {grid} blocks of {threads} threads, {each}."]
         )
 
     def body(self, work: Work, strip: int) -> list[str]:
         found: Depthwise = work.detail
         stored = work.network.spec(found.names[0]).dtype
         taps, prologue = product(found.kernel), work.prologues.get(found.names[0])
+        first = times("channel", taps)
         lines = [f"float taps[{taps}], sums[{strip}] = {{}};", "#pragma unroll"]
-        lines.append(f"for (int tap = 0; tap < {taps}; ++tap) taps[tap] = {widened(f'weight[channel * {taps} + tap]', stored)};")
-        source = f"(image * {found.channels} + channel{f' / {found.each}' if found.each > 1 else ''})"
+        lines.append(f"for (int tap = 0; tap < {taps}; ++tap) taps[tap] = {widened(f'weight[{first} + tap]', stored)};")
+        source = f"({times('image', found.channels)} + channel{f' / {found.each}' if found.each > 1 else ''})"
         if prologue is None:
-            lines.append(f"const {POINTED[stored]}* source = x + (long){source} * {product(found.size)};")
+            lines.append(f"const {POINTED[stored]}* source = x + {times(f'(long){source}', product(found.size))};")
         else:
             lines.append(f"const int z = {source[1:-1]};")
         depth = 0
@@ -145,31 +148,31 @@ class DepthwiseConv:
             put("#pragma unroll")
             put(f"for (int {axis}_k = 0; {axis}_k < {steps}; ++{axis}_k) {{")
             depth += 1
-            along = f"{axis}_k" if rows or dilation == 1 else f"{axis}_k * {dilation}"
-            scaled = f"{axis} * {found.stride[at]}" if found.stride[at] > 1 else axis
+            along = f"{axis}_k" if rows or dilation == 1 else times(f"{axis}_k", dilation)
+            scaled = times(axis, found.stride[at]) if found.stride[at] > 1 else axis
             put(f"const int {axis}_at = {scaled}{f' - {found.padding[at]}' if found.padding[at] else ''} + {along};")
             last = (-(-found.out[at] // strip) * strip if rows else found.out[at]) - 1
             if found.padding[at] or last * found.stride[at] + found.reach(at) > size:
-                put(f"if ((unsigned){axis}_at >= {size}) continue;")
+                put(f"if ({beyond(f'(unsigned){axis}_at', size)}) continue;")
         where = ""
         for at in range(3 - found.rank, 3):
-            where = f"{AXES[at]}_at" if not where else f"{f'({where})' if ' ' in where else where} * {found.size[at]} + {AXES[at]}_at"
+            where = f"{AXES[at]}_at" if not where else f"{times(f'({where})' if ' ' in where else where, found.size[at])} + {AXES[at]}_at"
         if prologue is None:
             put(f"const float v = {widened(f'source[{where}]', stored)};")
         else:
             for line in prologue.statements(CUDA, ["z", *(f"{AXES[at]}_at" for at in range(3 - found.rank, 3))], "v"):
                 put(line)
-        outer = f"d_k * {product(found.kernel[1:])} + " if found.rank > 2 else ""
+        outer = f"{times('d_k', product(found.kernel[1:]))} + " if found.rank > 2 else ""
         if strip > 1:
             put("#pragma unroll")
             put(f"for (int o = 0; o < {strip}; ++o) {{")
-            put(f"    const int below = h_k - o{f' * {found.stride[1]}' if found.stride[1] > 1 else ''};")
+            put(f"    const int below = h_k - {times('o', found.stride[1]) if found.stride[1] > 1 else 'o'};")
             dilation = found.dilation[1]
             row, test = ("below", "") if dilation == 1 else (f"below / {dilation}", f" && below % {dilation} == 0")
-            put(f"    if (below >= 0 && below < {found.reach(1)}{test}) sums[o] += v * taps[{outer}{row} * {found.kernel[2]} + w_k];")
+            put(f"    if (below >= 0 && {below('below', found.reach(1))}{test}) sums[o] += v * taps[{outer}{times(row, found.kernel[2])} + w_k];")
             put("}")
         else:
-            row = f"h_k * {found.kernel[2]} + " if found.rank > 1 else ""
+            row = f"{times('h_k', found.kernel[2])} + " if found.rank > 1 else ""
             put(f"sums[0] += v * taps[{outer}{row}w_k];")
         while depth:
             depth -= 1
@@ -177,7 +180,7 @@ class DepthwiseConv:
         lines += ["#pragma unroll", f"for (int o = 0; o < {strip}; ++o) {{"] if strip > 1 else []
         depth = int(strip > 1)
         if strip > 1 and found.out[1] % strip:
-            put(f"if (h + o >= {found.out[1]}) break;")
+            put(f"if ({beyond('h + o', found.out[1])}) break;")
         bias = f" + {widened('bias[channel]', stored)}" if found.bias else ""
         put(f"const float value = sums[{'o' if strip > 1 else '0'}]{bias};")
         names = {"d": "d", "h": "(h + o)" if strip > 1 else "h", "w": "w"}

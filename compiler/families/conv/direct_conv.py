@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 
 from compiler.families.conv.direct_conv_cuda import MULTIPLY
 from compiler.families.family import NAME, Packed, Printed, Work
-from compiler.families.pool import parameters
+from compiler.families.pool import launcher, parameters
 from compiler.families.product import tensor_cores
 from compiler.families.text import indented, scaled, signed
 from compiler.graph.ir import Argument
 from compiler.kernel.expressions import CUDA
+from compiler.kernel.text import KernelText, Launch
 
 if TYPE_CHECKING:
     from compiler.families.conv.conv import Convolution
@@ -232,16 +233,13 @@ def print_cuda(work: Work, plan: Plan) -> Printed:
     lines += [f"for (int tile = blockIdx.x; tile < {plan.tiles}; tile += gridDim.x) {{", *indented(body[:-1])]
     lines += [*indented(results(work, plan, down)), *indented(body[-1:]), "}"]
     blocks = min(plan.tiles, max(1, work.setting.figures.units * plan.resident // plan.row_blocks))
-    source = [f"__constant__ int4 {NAME}_places[{plan.steps // 2}] = {{{places}}};  // of two steps and their halves, in the patch"]
-    source += [f"__global__ void __launch_bounds__({plan.threads}, {plan.resident}) {NAME}_kernel({taken}) {{", *indented(lines), "}"]
+    constant = f"__constant__ int4 {NAME}_places[{plan.steps // 2}] = {{{places}}};  // of two steps and their halves, in the patch\n"
+    kernel = KernelText.of(NAME, "kernel", f"__launch_bounds__({plan.threads}, {plan.resident}) ", taken, indented(lines))
     grid = f"dim3({blocks}, {plan.row_blocks})" if plan.row_blocks > 1 else str(blocks)
-    source += [f'extern "C" int {NAME}({taken}, void* stream) {{']
-    source += [f"    cudaFuncSetAttribute({NAME}_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, {plan.shared});"]
-    source += [f"    {NAME}_kernel<<<{grid}, {plan.threads}, {plan.shared}, (cudaStream_t)stream>>>({names});"]
-    source += ["    return (int)cudaGetLastError();", "}", ""]
+    launch = Launch(kernel.name, grid, plan.threads, names, plan.shared, asks=True)
     return Printed(
-        "\n".join(source), arguments, packed=[weights(plan)], shared=[tensor_cores.COPIES, tensor_cores.MULTIPLY, MULTIPLY],
-        comment=[describe(plan, blocks)],
+        [constant, kernel, launcher(taken, [launch])], arguments, packed=[weights(plan)], comment=[describe(plan, blocks)],
+        shared=[tensor_cores.COPIES, tensor_cores.MULTIPLY, MULTIPLY],
     )  # fmt: skip
 
 

@@ -15,10 +15,11 @@ from compiler.families.conv.conv_gather import choose, phase_lines
 from compiler.families.family import NAME, Cost, Match, Packed, Printed, Printers, Setting, Work, plain_cost
 from compiler.families.pool import parameters, three
 from compiler.families.product import half_cuda, half_tile
-from compiler.families.product.half_kernel import Printing, kernel_source, widest
+from compiler.families.product.half_kernel import Printing, kernel_parts, widest
 from compiler.families.product.half_product import MOST_BATCHES, RESERVED_HERE, half_of, operand_load, worthwhile
 from compiler.families.product.matmul import Operand
 from compiler.families.product.tensor_cores import Product
+from compiler.families.text import indented
 from compiler.figures import own_arithmetic
 from compiler.graph.ir import Argument, product
 from compiler.graph.layout import Layout
@@ -26,6 +27,7 @@ from compiler.graph.network import Network, plain
 from compiler.graph.reductions import short
 from compiler.kernel.builder import Refused
 from compiler.kernel.expressions import POINTED
+from compiler.kernel.text import WINDOW, KernelText, Launch, Part, Window, beyond, free, known, shift, stride, times
 from verifier.graph import Node
 
 LEAST_CHANNELS = 3  # of a group, where there are several
@@ -115,24 +117,26 @@ class HalfConv:
         of_kernel = [*(argument for argument in arguments if argument.name != "x"), weights, turned] if found.image.turned else [*arguments, weights]
         gather, operand = operands(found, tile)
         along, each = (1 if found.last else 2), own.outputs // own.groups
-        channel = f"const int channel = {f'batch % {own.groups} * {each} + ' if own.groups > 1 else ''}{'column' if found.last else 'row'};"
+        group = f"batch % {known(own.groups)} * {stride(each)} + " if own.groups > 1 else ""
+        channel = f"const int channel = {group}{'column' if found.last else 'row'};"
         position, skip = output_position(found, "row" if found.last else "column")
         columns, rows = ([channel], position) if found.last else (position, [channel])
         width = widest(work.tail, along, each if found.last else found.positions, 8 if found.last or own.phases == 1 else 1)
         scratch = half_tile.scratch_bytes(work, shape)
         wide = "(long long)" if shape.rows * shape.columns * shape.batches >= 2**31 else ""
-        at = f"{wide}(batch * {shape.rows} + row)" if shape.batches > 1 else f"{wide}row"
+        at = f"{wide}({times('batch', shape.rows)} + row)" if shape.batches > 1 else f"{wide}row"
         printing = Printing(
             dtype=found.dtype, parameters=parameters(of_kernel, "__restrict__"), names=", ".join(argument.name for argument in of_kernel),
             setup=setup(found), loader=[gather[0]], loads=[gather[1], operand] if found.last else [operand, gather[1]], columns=columns, rows=rows,
             texts=["image", "channel", "position"], along=along, width=width, bias="channel" if own.bias else "", bias_along=found.last,
-            elements=f"{at} * {shape.columns} + column", skip=skip, scratch=found.image.turned,
+            elements=f"{times(at, shape.columns)} + column", window=window(found), skip=skip, scratch=found.image.turned,
             launches=turn_launch(found, scratch // 4) if found.image.turned else [], launcher=parameters([*arguments, weights], "__restrict__"),
         )  # fmt: skip
-        texts = [window(found), *([turn_kernel(found)] if found.image.turned else []), kernel_source(NAME, work, shape, printing)]
+        first: list[Part] = [window(found).text(), *([turn_kernel(found)] if found.image.turned else [])]
         note = " The image is turned first." if found.image.turned else ""
         return Printed(
-            "\n".join(texts), arguments, packed=[Packed("weights", (own.names[1],), packed_weights(found), dtype=found.dtype)],
+            [*first, *kernel_parts(NAME, work, shape, printing)], arguments,
+            packed=[Packed("weights", (own.names[1],), packed_weights(found), dtype=found.dtype)],
             shared=[*half_tile.shared_sources(tile, found.dtype), half_cuda.GATHERED], flags=half_tile.flags(tile),
             scratch=scratch + (2 * own.images * own.plane * found.image.pitch if found.image.turned else 0),
             comment=[f"{describe(own)}: {half_tile.describe(work, shape)}{note}"],
@@ -190,10 +194,10 @@ def operands(found: HalfConvolution, tile: half_tile.Tile) -> tuple[tuple[str, s
     own, each = found.plain, found.plain.outputs // found.plain.groups
     lines = ("row0", tile.rows, "to_a"), ("column0", tile.columns, "to_b")
     (start, height, to), (other, width, to_weights) = lines if found.last else lines[::-1]
-    shifts = ", ".join(f"shift_{name}" if own.phases > 1 else str(axis.shift[0]) for name, axis in zip("dhw", own.axes, strict=True))
-    group = f" + batch % {own.groups} * {found.image.channels}" if own.groups > 1 else ""
-    place = ("turned" if found.image.turned else "x") + (f" + {found.image.offset}" if found.image.offset else "") + group
-    declared = f"const Gathered<{NAME}_window, {height}, {tile.loaders}> gathered({start}, {shifts});"
+    shifts = ", ".join(f"shift_{name}" if own.phases > 1 else known(axis.shift[0]) for name, axis in zip("dhw", own.axes, strict=True))
+    group = f" + batch % {known(own.groups)} * {stride(found.image.channels)}" if own.groups > 1 else ""
+    place = ("turned" if found.image.turned else "x") + (f" + {shift(found.image.offset)}" if found.image.offset else "") + group
+    declared = f"const Gathered<{WINDOW}, {known(height)}, {tile.loaders}> gathered({start}, {shifts});"
     weights = operand_load("weights", Operand(each, found.depth, found.depth, 1, (), 0), other, width, tile.loaders)
     return (declared, f"gathered.load({to}, {place}, step);"), weights.replace("to_weights", to_weights)
 
@@ -201,14 +205,14 @@ def operands(found: HalfConvolution, tile: half_tile.Tile) -> tuple[tuple[str, s
 def setup(found: HalfConvolution) -> list[str]:
     """The phase and where its windows begin; the weights of phase and group."""
     own, each = found.plain, found.plain.outputs // found.plain.groups
-    lines = [f"weights += (long long)batch * {each * found.depth};"] if found.product.batches > 1 else []
+    lines = [f"weights += {times('(long long)batch', each * found.depth)};"] if found.product.batches > 1 else []
     if own.phases > 1:
-        lines += [f"const int phase = batch{f' / {own.groups}' if own.groups > 1 else ''};", *phase_lines(own)]
+        lines += [f"const int phase = batch{f' / {known(own.groups)}' if own.groups > 1 else ''};", *phase_lines(own)]
         lines += [f"const int shift_{name} = {choose(axis.shift, f'phase_{name}')};" for name, axis in zip("dhw", own.axes, strict=True)]
     return lines
 
 
-def window(found: HalfConvolution) -> str:
+def window(found: HalfConvolution) -> Window:
     """The sizes of the gathered operand."""
     own, image = found.plain, found.image
     numbers = {"LINES": own.images * found.positions, "POSITIONS": found.positions, "DEPTH": found.depth}
@@ -218,16 +222,14 @@ def window(found: HalfConvolution) -> str:
         numbers |= {f"{name}_SIZE": axis.size, f"{name}_OUT": axis.positions, f"{name}_STEP": axis.step, f"{name}_DELTA": axis.delta}
         numbers |= {f"{name}_TAPS": taps, f"{name}_STRIDE": stride}
         stride *= axis.size
-    listed = [f"{name} = {value}" for name, value in numbers.items()]
-    rows = [", ".join(listed[at : at + 6]) for at in range(0, len(listed), 6)]
-    return "\n".join([f"struct {NAME}_window {{", *(f"    static constexpr int {row};" for row in rows), "};"])
+    return Window(f"{NAME}_window", tuple(numbers.items()))
 
 
 def output_position(found: HalfConvolution, line: str) -> tuple[list[str], str]:
     """Declares `image` and `position` of a row or column; a condition under which a phase has no such position."""
     own, positions = found.plain, found.positions
-    lines = [f"const int image = {line} / {positions};" if own.images > 1 else "const int image = 0;"]
-    q = f"{line} % {positions}" if own.images > 1 else line
+    lines = [f"const int image = {line} / {known(positions)};" if own.images > 1 else "const int image = 0;"]
+    q = f"{line} % {known(positions)}" if own.images > 1 else line
     if own.phases == 1:
         return [*lines, f"const int position = {q};"], ""
     lines.append(f"const int q = {q};")
@@ -236,38 +238,42 @@ def output_position(found: HalfConvolution, line: str) -> tuple[list[str], str]:
         axis = own.axes[at]
         step //= axis.positions
         above //= axis.up
-        text = f"q / {step} % {axis.positions}" if axis.positions > 1 else "0"
-        phase = f"batch / {own.groups * above} % {axis.up}"
-        lines.append(f"const int o_{name} = {text}{f' * {axis.up} + {phase}' if axis.up > 1 else ''};")
-        tests += [f"o_{name} >= {axis.out}"] if axis.out % axis.up else []
+        text = f"q / {known(step)} % {known(axis.positions)}" if axis.positions > 1 else "0"
+        phase = f"batch / {known(own.groups * above)} % {known(axis.up)}"
+        lines.append(f"const int o_{name} = {text}{f' * {stride(axis.up)} + {phase}' if axis.up > 1 else ''};")
+        tests += [beyond(f"o_{name}", axis.out)] if axis.out % axis.up else []
     height, width = own.axes[1].out, own.axes[2].out
-    return [*lines, f"const int position = (o_d * {height} + o_h) * {width} + o_w;"], " || ".join(tests)
+    return [*lines, f"const int position = ({times('o_d', height)} + o_h) * {stride(width)} + o_w;"], " || ".join(tests)
 
 
-def turn_kernel(found: HalfConvolution) -> str:
+def turn_kernel(found: HalfConvolution) -> KernelText:
     """The kernel that brings the image into the layout in which it is gathered."""
     own, name, source, parts = found.plain, POINTED[found.dtype], found.source, found.image.pitch // 8
     across = next(n for n in (8, 4, 2, 1) if n <= parts)
     each, per_group = own.each, found.image.channels // 8
     lanes = 256 // across
-    channel = f"part / {per_group} * {each} + part % {per_group} * 8" if own.groups > 1 else "part * 8"
-    left = f"{each} - part % {per_group} * 8" if own.groups > 1 else f"{each} - part * 8"
-    offset = f" + {source.offset}" if source.offset else ""
-    return f"""// The image with its channels innermost, those of a group filled up with zeros to whole parts of 16 bytes: a thread takes one part, a
+    channel = f"part / {known(per_group)} * {stride(each)} + part % {known(per_group)} * 8" if own.groups > 1 else "part * 8"
+    left = f"part % {known(per_group)} * 8" if own.groups > 1 else "part * 8"
+    offset = f" + {shift(source.offset)}" if source.offset else ""
+    plane, image, line = known(own.plane), stride(source.strides[0]), stride(source.strides[-1])
+    lines = [
+        f"const int place = {times('blockIdx.x', lanes)} + threadIdx.x % {lanes}, part = {times('blockIdx.y', across)} + threadIdx.x / {lanes};",
+        f"if ({beyond('place', own.images * own.plane)} || {beyond('part', parts)}) return;",
+        f"const int channel = {channel}, left = {free(each, 'count')} - {left};",
+        f"const {name}* const from = x + (long long)(place / {plane}) * {image} + place % {plane} * {line}{offset};",
+        f"alignas(16) {name} found[8];",
+        "#pragma unroll",
+        f"for (int at = 0; at < 8; ++at) found[at] = at < left ? from[(long long)(channel + at) * {source.strides[1]}] : {name}(0.0f);",
+        f"*(int4*)(turned + ({times('(long long)place', parts)} + part) * 8) = *(const int4*)found;",
+    ]
+    note = f"""// The image with its channels innermost, those of a group filled up with zeros to whole parts of 16 bytes: a thread takes one part, a
 // block {lanes} positions by {across} parts.
-__global__ void __launch_bounds__(256) {NAME}_turn(const {name}* __restrict__ x, {name}* __restrict__ turned) {{
-    const int place = blockIdx.x * {lanes} + threadIdx.x % {lanes}, part = blockIdx.y * {across} + threadIdx.x / {lanes};
-    if (place >= {own.images * own.plane} || part >= {parts}) return;
-    const int channel = {channel}, left = {left};
-    const {name}* const from = x + (long long)(place / {own.plane}) * {source.strides[0]} + place % {own.plane} * {source.strides[-1]}{offset};
-    alignas(16) {name} found[8];
-#pragma unroll
-    for (int at = 0; at < 8; ++at) found[at] = at < left ? from[(long long)(channel + at) * {source.strides[1]}] : {name}(0.0f);
-    *(int4*)(turned + ((long long)place * {parts} + part) * 8) = *(const int4*)found;
-}}"""
+"""
+    taken = f"const {name}* __restrict__ x, {name}* __restrict__ turned"
+    return KernelText.of(NAME, "turn", "__launch_bounds__(256) ", taken, indented(lines), note)
 
 
-def turn_launch(found: HalfConvolution, floats: int) -> list[str]:
+def turn_launch(found: HalfConvolution, floats: int) -> list[str | Launch]:
     """`floats` of scratch memory come before the image."""
     own, name, parts = found.plain, POINTED[found.dtype], found.image.pitch // 8
     across = next(n for n in (8, 4, 2, 1) if n <= parts)
@@ -275,7 +281,7 @@ def turn_launch(found: HalfConvolution, floats: int) -> list[str]:
     at = -(-floats // 4) * 4
     return [
         f"{name}* const turned = ({name}*)(scratch{f' + {at}' if at else ''});",
-        f"{NAME}_turn<<<{blocks}, 256, 0, (cudaStream_t)stream>>>(x, turned);",
+        Launch(f"{NAME}_turn", blocks, 256, "x, turned"),
     ]
 
 

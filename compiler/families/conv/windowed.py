@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING
 from compiler.families.conv import direct_conv
 from compiler.families.conv.windowed_cuda import TILE
 from compiler.families.family import NAME, Packed, Printed, Work
-from compiler.families.pool import parameters
+from compiler.families.pool import launcher, parameters
 from compiler.families.product import tensor_cores, warpgroup
 from compiler.families.text import indented, scaled, signed
 from compiler.graph.ir import Argument
 from compiler.kernel.expressions import CUDA
+from compiler.kernel.text import KernelText, Launch, below, beyond, free, shift, stride, times
 
 if TYPE_CHECKING:
     from compiler.families.conv.conv import Convolution
@@ -163,13 +164,10 @@ def print_cuda(work: Work, plan: Plan) -> Printed:
     lines += [f"if (threadIdx.x < {LOADERS}) {{", *indented(bring(plan)), f"    registers_take<{REGISTERS[2]}>();", "} else {"]
     lines += [f"    registers_take<{REGISTERS[1]}>();", f"    tile.multiply(memory, {plan.steps});", "    tile.put(memory);"]
     lines += [f"    registers_give<{REGISTERS[2]}>();", "}", "__syncthreads();", *results(work, plan)]
-    source = [f"__global__ void __launch_bounds__({2 * LOADERS}, {RESIDENT}) {NAME}_kernel({taken}) {{", *indented(lines), "}"]
-    source += [f'extern "C" int {NAME}({taken}, void* stream) {{']
-    source += [f"    cudaFuncSetAttribute({NAME}_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, {plan.shared});"]
-    source += [f"    {NAME}_kernel<<<{plan.blocks}, {2 * LOADERS}, {plan.shared}, (cudaStream_t)stream>>>({names});"]
-    source += ["    return (int)cudaGetLastError();", "}", ""]
+    kernel = KernelText.of(NAME, "kernel", f"__launch_bounds__({2 * LOADERS}, {RESIDENT}) ", taken, indented(lines))
+    launch = Launch(kernel.name, str(plan.blocks), 2 * LOADERS, names, plan.shared, asks=True)
     return Printed(
-        "\n".join(source), arguments, packed=[weights(plan)], shared=shared_sources(plan), flags=warpgroup.FLAGS,
+        [kernel, launcher(taken, [launch])], arguments, packed=[weights(plan)], shared=shared_sources(plan), flags=warpgroup.FLAGS,
         comment=[describe(plan)],
     )  # fmt: skip
 
@@ -197,11 +195,11 @@ def place(plan: Plan) -> list[str]:
     """Declares which channels, image and positions are the block's. Blocks of the same positions follow each other: they find the image in the
     second-level cache."""
     _, depth, high, wide = plan.tiles
-    lines = [f"const int row0 = blockIdx.x % {plan.row_blocks} * {ROWS};"] if plan.row_blocks > 1 else []
+    lines = [f"const int row0 = blockIdx.x % {plan.row_blocks} * {stride(ROWS)};"] if plan.row_blocks > 1 else []
     block = f"blockIdx.x / {plan.row_blocks}" if plan.row_blocks > 1 else "blockIdx.x"
     lines.append(f"const int of_block = {block}, image = of_block / {depth * high * wide};")
     lines += [f"const int o_d = of_block / {high * wide} % {depth};"] if depth > 1 else []
-    return [*lines, f"const int tile_h = of_block / {wide} % {high} * {plan.lines}, tile_w = of_block % {wide} * {WIDTH};"]
+    return [*lines, f"const int tile_h = of_block / {wide} % {high} * {stride(plan.lines)}, tile_w = of_block % {wide} * {stride(WIDTH)};"]
 
 
 def bring(plan: Plan) -> list[str]:
@@ -209,16 +207,16 @@ def bring(plan: Plan) -> list[str]:
     depth, height, width = found.axes
     deep = depth.kernel
     stage = plan.taps * ROWS * CHANNELS  # floats of weights
-    of_rows = f"row0 / {ROWS} * {plan.steps * stage}" if plan.row_blocks > 1 else ""
-    offset = f" + {found.offset}" if found.offset else ""
+    of_rows = f"row0 / {ROWS} * {stride(plan.steps * stage)}" if plan.row_blocks > 1 else ""
+    offset = f" + {shift(found.offset)}" if found.offset else ""
     lines = [f"registers_give<{REGISTERS[0]}>();"]
-    lines.append(f"const float* const from = x + (long)image * {found.channels * found.plane}{offset};")
+    lines.append(f"const float* const from = x + {times('(long)image', found.channels * found.plane)}{offset};")
     lines += [f"a += {of_rows};"] if of_rows else []
     begins = [f"tile_{name}{signed(axis.begin)}" for name, axis in (("h", height), ("w", width))]
     lines.append(f"tile.bring(memory, {plan.steps}, {found.plane}, {', '.join(begins)}, {height.size}, {width.size}, [&](int step) {{")
-    lines += [f"    return a + step * {stage};", "}, [&](int step) -> const float* {"]
+    lines += [f"    return a + {times('step', stage)};", "}, [&](int step) -> const float* {"]
     stages = deep * plan.parts  # of the same channels
-    channel = f"(long)({'step' if stages == 1 else f'step / {stages}'}) * {CHANNELS * found.plane}"
+    channel = times(f"(long)({'step' if stages == 1 else f'step / {stages}'})", CHANNELS * found.plane)
     of_tap = f"step % {stages}" if stages > 1 else ""
     if deep == 1 and depth.size == 1 and not depth.shift[0]:
         lines.append(f"    return from + {channel};")
@@ -227,9 +225,9 @@ def bring(plan: Plan) -> list[str]:
         tap = f"{of_tap} / {plan.parts}" if plan.parts > 1 else of_tap
         here += f" + {scaled(tap, abs(depth.delta))}" if deep > 1 else ""
         lines.append(f"    const int at_d = {here}{signed(depth.begin)};")
-        lines.append(f"    return (unsigned)at_d < {depth.size} ? from + {channel} + at_d * {height.size * width.size} : nullptr;")
-    below = f"step % {plan.parts} * {plan.tap_lines * abs(height.delta)}" if plan.parts > 1 else "0"
-    return [*lines, f"}}, [&](int step) {{ return {below}; }});"]
+        lines.append(f"    return {below('(unsigned)at_d', depth.size)} ? from + {channel} + {times('at_d', height.size * width.size)} : nullptr;")
+    lower = f"step % {plan.parts} * {stride(plan.tap_lines * abs(height.delta))}" if plan.parts > 1 else "0"
+    return [*lines, f"}}, [&](int step) {{ return {lower}; }});"]
 
 
 def results(work: Work, plan: Plan) -> list[str]:
@@ -237,16 +235,17 @@ def results(work: Work, plan: Plan) -> list[str]:
     found = plan.found
     depth, height, width = found.axes
     lines = [f"const int place = threadIdx.x % 128, o_h = tile_h + place / {WIDTH}, o_w = tile_w + place % {WIDTH};"]
-    tests = [f"place >= {plan.columns}"] * (plan.columns < LOADERS)
-    tests += [f"o_h >= {height.out}"] * bool(height.out % plan.lines) + [f"o_w >= {width.out}"] * bool(width.out % WIDTH)
+    tests = [beyond("place", plan.columns)] * (plan.columns < LOADERS)
+    tests += [beyond("o_h", height.out)] * bool(height.out % plan.lines) + [beyond("o_w", width.out)] * bool(width.out % WIDTH)
     lines += [f"if ({' || '.join(tests)}) return;"] if tests else []
-    where = f"o_h * {width.out} + o_w"
-    lines.append(f"const int position = {f'(o_d * {height.out} + o_h) * {width.out} + o_w' if depth.out > 1 else where};")
+    where = f"{times('o_h', width.out)} + o_w"
+    deep = times("o_d", height.out)
+    lines.append(f"const int position = {f'({deep} + o_h) * {stride(width.out)} + o_w' if depth.out > 1 else where};")
     rows = str(min(ROWS, found.outputs))
     if found.outputs % ROWS and plan.row_blocks > 1:
-        lines.append(f"const int rows = {found.outputs} - row0 < {ROWS} ? {found.outputs} - row0 : {ROWS};")
+        lines.append(f"const int rows = {free(found.outputs, 'count')} - row0 < {ROWS} ? {found.outputs} - row0 : {ROWS};")
         rows = "rows"
     inner = [f"const int channel = {'row0 + ' if plan.row_blocks > 1 else ''}row;"]
-    inner.append(f"const float value = memory[row * {plan.pitch} + place]{' + bias[channel]' if found.bias else ''};")
+    inner.append(f"const float value = memory[{times('row', plan.pitch)} + place]{' + bias[channel]' if found.bias else ''};")
     inner += work.tail.statements(CUDA, ["image", "channel", "position"], "value")
     return [*lines, "#pragma unroll 4", f"for (int row = threadIdx.x / 128; row < {rows}; row += 2) {{", *indented(inner), "}"]

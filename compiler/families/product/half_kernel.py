@@ -6,10 +6,13 @@ from dataclasses import dataclass, field
 
 from compiler.families.epilogue import Tail
 from compiler.families.family import Work
+from compiler.families.pool import launcher
 from compiler.families.product import half_cuda, half_tile
 from compiler.families.product.tensor_cores import Product, tile_position
+from compiler.families.text import indented
 from compiler.graph.ir import SIZES, Access, Op
 from compiler.kernel.expressions import CUDA, POINTED, Expressions, address
+from compiler.kernel.text import KernelText, Launch, Part, Window, beyond, end, free, known, shift, stride, times
 from compiler.kernel.vectors import copy_vector, store_vector
 
 
@@ -33,9 +36,10 @@ class Printing:
     elements: str = ""  # the position of an element in scratch memory
     loader: list[str] = field(default_factory=list)  # declarations that only the loads need
     skip: str = ""  # a condition under which there is no such element
-    launches: list[str] = field(default_factory=list)  # statements of the launcher before the kernel's own launch
+    launches: list[str | Launch] = field(default_factory=list)  # statements of the launcher before the kernel's own launch
     launcher: str = ""  # its parameters, where they are not the kernel's
     scratch: bool = False  # whether it needs scratch memory anyhow
+    window: Window | None = None  # that the loads name
 
 
 def widest(tail: Tail, along: int, columns: int, limit: int = 8) -> int:
@@ -107,7 +111,7 @@ def sums(width: int, source: str) -> list[str]:
     return [f"alignas(16) float value[{width}];", *copy_vector("float32", width, "value", f"({source})")]
 
 
-def kernel_source(name: str, work: Work, product: Product, printing: Printing) -> str:
+def kernel_parts(name: str, work: Work, product: Product, printing: Printing) -> list[Part]:
     """The kernel, its finishing kernel where the depth is cut, and the launcher."""
     tile, split = half_tile.tile_of(work, product), half_tile.split_of(work, product)
     down, across = -(-product.rows // tile.rows), -(-product.columns // tile.columns)
@@ -115,15 +119,15 @@ def kernel_source(name: str, work: Work, product: Product, printing: Printing) -
     each = -(-steps // split)
     split = -(-steps // each)
     scratch = ", float* __restrict__ scratch" if split > 1 else ""
-    lines = [f"__global__ void __launch_bounds__({tile.threads}, {tile.resident}) {name}_kernel({printing.parameters}{scratch}) {{"]
     kind = half_tile.tile_type(work, product, tile, printing.dtype)
-    barriers = f"((unsigned long long*)(stages + {shared - half_tile.BARRIERS}))" if tile.group else ""
+    barriers = f"((unsigned long long*)(stages + {shift(shared - half_tile.BARRIERS)}))" if tile.group else ""
     body = ["extern __shared__ __align__(1024) char stages[];", f"{kind} tile{barriers};", *tile_position(product, tile)]
     body += [*product.batch(), *printing.setup]
-    count = str(steps)
+    count = known(steps, "STEPS")
     if split > 1:
-        count = f"(first + {each} < {steps} ? {each} : {steps} - first)" if steps % each else str(each)
-        body.append(f"const int first = blockIdx.z * {each};")
+        own = known(each, "EACH")
+        count = f"(first + {own} < {count} ? {own} : {count} - first)" if steps % each else own
+        body.append(f"const int first = blockIdx.z * {free(each, 'z_stride', 'EACH')};")
     claimed = tile.group and tile.rows == 128
     load = [f"{'tile.bring' if tile.group else 'tile.run'}(stages, {count}, [&](char* to_a, char* to_b, int step) {{"]
     load += ["    step += first;"] if split > 1 else []
@@ -138,20 +142,18 @@ def kernel_source(name: str, work: Work, product: Product, printing: Printing) -
         body += load
     body.append("tile.put((float*)stages);")
     body += rows_and_columns(work, product, printing, tile, split)
-    lines += [*(line if line.startswith("#") else f"    {line}" for line in map(flush, body)), "}"]
+    bounds = f"__launch_bounds__({tile.threads}, {tile.resident}) "
+    kernel = KernelText.of(name, "kernel", bounds, printing.parameters + scratch, indented([flush(line) for line in body]), window=printing.window)
     grid = product.grid(down * across, split)
-    launch = [
-        *printing.launches,
-        f"cudaFuncSetAttribute({name}_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, {shared});",
-        f"{name}_kernel<<<{grid}, {tile.threads}, {shared}, (cudaStream_t)stream>>>({printing.names}{', scratch' if split > 1 else ''});",
-    ]
+    kernels = [kernel]
+    arguments = f"{printing.names}{', scratch' if split > 1 else ''}"
+    launches = [*printing.launches, Launch(kernel.name, grid, tile.threads, arguments, shared, asks=True)]
     if split > 1:
-        lines += finish(name, work, product, printing, split)
+        kernels.append(finish(name, work, product, printing, split))
         total = product.rows * product.columns * product.batches // printing.width
-        launch.append(f"{name}_finish<<<{-(-total // 256)}, 256, 0, (cudaStream_t)stream>>>({printing.names}, scratch);")
+        launches.append(Launch(kernels[1].name, str(-(-total // 256)), 256, f"{printing.names}, scratch"))
     scratch = ", float* __restrict__ scratch" if split > 1 or printing.scratch else ""
-    lines.append(f'extern "C" int {name}({printing.launcher or printing.parameters}{scratch}, void* stream) {{')
-    return "\n".join([*lines, *(f"    {line}" for line in launch), "    return (int)cudaGetLastError();", "}", ""])
+    return [*kernels, launcher(f"{printing.launcher or printing.parameters}{scratch}", launches)]
 
 
 def rows_and_columns(work: Work, product: Product, printing: Printing, tile: half_tile.Tile, split: int) -> list[str]:
@@ -159,20 +161,21 @@ def rows_and_columns(work: Work, product: Product, printing: Printing, tile: hal
     width = printing.width
     lanes = min(tile.columns // width, tile.writers)
     thread = f"(threadIdx.x - {tile.loaders})" if tile.group else "threadIdx.x"
-    at = f"{thread} % {lanes}" + (f" * {width}" if width > 1 else "")
-    end = f"row0 + {tile.rows}"
+    at = f"{thread} % {known(lanes)}" + (f" * {stride(width)}" if width > 1 else "")
+    last = f"row0 + {known(tile.rows)}"
     lines = []
     if product.rows % tile.rows:
-        lines.append(f"const int end = {end} < {product.rows} ? {end} : {product.rows};")
-        end = "end"
+        most = f"row0 + {shift(tile.rows)}"
+        lines.append(f"const int end = {most} < {end(product.rows)} ? {most} : {end(product.rows)};")
+        last = "end"
     inside = [*printing.columns] if split == 1 else []
-    inside.append(f"for (int row = row0 + {thread} / {lanes}; row < {end}; row += {tile.writers // lanes}) {{")
-    source = f"(const float*)stages + (row - row0) * {tile.columns + 8} + column - column0"
+    inside.append(f"for (int row = row0 + {thread} / {known(lanes)}; row < {last}; row += {known(tile.writers // lanes)}) {{")
+    source = f"(const float*)stages + {times('(row - row0)', tile.columns + 8)} + column - column0"
     if split > 1:
         total = product.rows * product.columns * product.batches
         wide = "(long long)" if total * split >= 2**31 else ""
         inside += [f"    {line}" for line in sums(width, source)]
-        place = f"{wide}blockIdx.z * {total} + {printing.elements}"
+        place = f"{wide}blockIdx.z * {stride(total, 'blockIdx.z', 'EACH')} + {printing.elements}"
         stored = store_vector("float32", width, "scratch", place, "value") if width > 1 else [f"scratch[{place}] = value[0];"]
         inside += [f"    {line}" for line in stored]
     else:
@@ -180,26 +183,26 @@ def rows_and_columns(work: Work, product: Product, printing: Printing, tile: hal
         inside += [f"    {line}" for line in [*printing.rows, *missing, *sums(width, source), *tail_lines(work.tail, printing, "value")]]
     inside.append("}")
     if lanes * width < tile.columns:
-        last = f"column0 + {tile.columns}"
-        test = f"column < {last}" + (f" && column < {product.columns}" if product.columns % tile.columns else "")
-        loop = f"for (int column = column0 + {at}; {test}; column += {lanes * width}) {{"
+        last = f"column0 + {known(tile.columns)}"
+        test = f"column < {last}" + (f" && column < {known(product.columns)}" if product.columns % tile.columns else "")
+        loop = f"for (int column = column0 + {at}; {test}; column += {known(lanes * width)}) {{"
         return [*lines, loop, *(f"    {line}" for line in inside), "}"]
     lines.append(f"const int column = column0 + {at};")
-    lines += [f"if (column >= {product.columns}) return;"] if product.columns % tile.columns else []
+    lines += [f"if ({beyond('column', product.columns)}) return;"] if product.columns % tile.columns else []
     return lines + inside
 
 
-def finish(name: str, work: Work, product: Product, printing: Printing, split: int) -> list[str]:
+def finish(name: str, work: Work, product: Product, printing: Printing, split: int) -> KernelText:
     """The kernel that adds up the parts of the depth, in their order, and goes on with the tail."""
     total, width = product.rows * product.columns * product.batches, printing.width
     kind = "long long" if total * split >= 2**31 else "int"
-    body = [f"const {kind} at = (({kind})blockIdx.x * 256 + threadIdx.x){f' * {width}' if width > 1 else ''};"]
-    body += [f"if (at >= {total}) return;"] if total // width % 256 else []
+    body = [f"const {kind} at = (({kind})blockIdx.x * 256 + threadIdx.x){f' * {stride(width)}' if width > 1 else ''};"]
+    body += [f"if ({beyond('at', total)}) return;"] if total // width % 256 else []
     body.append(f"const int column = at % {product.columns}, row = at / {product.columns}{f' % {product.rows}' if product.batches > 1 else ''};")
     body += [f"const int batch = at / {product.rows * product.columns};"] if product.batches > 1 else []
     body += [*printing.columns, *printing.rows, *([f"if ({printing.skip}) return;"] if printing.skip else [])]
-    body += [f"float value[{width}] = {{}};", "#pragma unroll 4", f"for (int part = 0; part < {split}; ++part) {{"]
-    source = f"scratch + part * ({kind}){total} + at"
+    body += [f"float value[{width}] = {{}};", "#pragma unroll 4", f"for (int part = 0; part < {end(split, 'part')}; ++part) {{"]
+    source = f"scratch + part * ({kind}){stride(total) if kind == 'int' else total} + at"
     if width == 1:
         body.append(f"    value[0] += *({source});")
     else:
@@ -207,8 +210,8 @@ def finish(name: str, work: Work, product: Product, printing: Printing, split: i
         body += [f"    alignas(16) float own[{width}];", *(f"    {line}" for line in taken), "#pragma unroll"]
         body.append(f"    for (int j = 0; j < {width}; ++j) value[j] += own[j];")
     body += ["}", *tail_lines(work.tail, printing, "value")]
-    return [f"__global__ void __launch_bounds__(256) {name}_finish({printing.parameters}, const float* __restrict__ scratch) {{",
-            *(line if line.startswith("#") else f"    {line}" for line in map(flush, body)), "}"]  # fmt: skip
+    pointers = f"{printing.parameters}, const float* __restrict__ scratch"
+    return KernelText.of(name, "finish", "__launch_bounds__(256) ", pointers, indented([flush(line) for line in body]))
 
 
 def flush(line: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from compiler.families.family import NAME, Cost, Match, Printed, Printers, Setting, Work, plain_cost
 from compiler.families.pool import parameters
 from compiler.families.product import half_tile, triangle
-from compiler.families.product.half_kernel import Printing, kernel_source, widest
+from compiler.families.product.half_kernel import Printing, kernel_parts, widest
 from compiler.families.product.matmul import RESERVED, Multiplication, Operand, flops, operand_setup, read_product
 from compiler.families.product.tensor_cores import Product
 from compiler.figures import own_arithmetic
@@ -15,6 +15,7 @@ from compiler.graph.reductions import short
 from compiler.kernel.builder import Refused
 from compiler.kernel.expressions import CUDA
 from compiler.kernel.fuse import fusible
+from compiler.kernel.text import known, times
 from verifier.graph import Node
 
 DEPTH = half_tile.DEPTH
@@ -76,17 +77,17 @@ class HalfProduct:
         if half_tile.split_of(work, product) == 1 and not found.bias:
             setup = triangle.zeros(work, product, tile, [], work.tail.statements(CUDA, texts, "value")) + setup
         wide = "(long long)" if product.rows * product.columns * product.batches >= 2**31 else ""
-        at = f"{wide}(batch * {product.rows} + row)" if product.batches > 1 else f"{wide}row"
+        at = f"{wide}({times('batch', product.rows)} + row)" if product.batches > 1 else f"{wide}row"
         printing = Printing(
             dtype=dtype, parameters=parameters(arguments, "__restrict__"), names=", ".join(a.name for a in arguments), setup=setup, loads=loads,
             columns=[], rows=[], texts=texts, along=len(texts) - 1, width=widest(work.tail, len(texts) - 1, product.columns),
             bias=("row" if found.of_rows else "column") if found.bias else "", bias_along=not found.of_rows,
-            elements=f"{at} * {product.columns} + column",
+            elements=f"{times(at, product.columns)} + column",
         )  # fmt: skip
-        times = f", {product.batches} times" if product.batches > 1 else ""
-        shape = f"{product.rows} x {product.depth} by {product.depth} x {product.columns}{times}"
+        repeated = f", {product.batches} times" if product.batches > 1 else ""
+        shape = f"{product.rows} x {product.depth} by {product.depth} x {product.columns}{repeated}"
         return Printed(
-            kernel_source(NAME, work, product, printing), arguments, shared=half_tile.shared_sources(tile, dtype), flags=half_tile.flags(tile),
+            kernel_parts(NAME, work, product, printing), arguments, shared=half_tile.shared_sources(tile, dtype), flags=half_tile.flags(tile),
             scratch=half_tile.scratch_bytes(work, product), comment=[f"{shape}: {half_tile.describe(work, product)}"],
         )  # fmt: skip
 
@@ -127,7 +128,7 @@ def operand_load(name: str, operand: Operand, start: str, height: int, threads: 
     stride = operand.stride if inner else operand.depth_stride
     whole = operand.lines % height == 0 and operand.depth % DEPTH == 0
     wide = "(long long)" if (operand.lines + height) * operand.stride + (operand.depth + DEPTH) * operand.depth_stride >= 2**31 else ""
-    lines = f"{wide}{start} * {operand.stride}" if operand.stride != 1 else start
-    along = f"{wide}step * {DEPTH * operand.depth_stride}"
-    kinds = f"{height}, {threads}, {alignment(operand)}, {str(inner).lower()}, {stride}, {str(whole).lower()}"
-    return f"load_stage<{kinds}>(to_{name}, {name} + {lines} + {along}, {operand.lines} - {start}, {operand.depth} - step * {DEPTH});"
+    lines = times(f"{wide}{start}", operand.stride) if operand.stride != 1 else start
+    along = times(f"{wide}step", DEPTH * operand.depth_stride)
+    kinds = f"{known(height)}, {threads}, {known(alignment(operand))}, {str(inner).lower()}, {known(stride)}, {known(whole, 'WHOLE')}"
+    return f"load_stage<{kinds}>(to_{name}, {name} + {lines} + {along}, {known(operand.lines)} - {start}, {known(operand.depth)} - step * {DEPTH});"

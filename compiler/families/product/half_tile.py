@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from compiler.families.family import Setting, Work
 from compiler.families.product import half_cuda
 from compiler.families.product.tensor_cores import SHARED_BYTES, Product
+from compiler.kernel.text import known
 
 DEPTH = 64  # elements of depth a stage: 128 bytes
 ARCHITECTURE = (9, 0)  # whose warpgroups multiply
@@ -163,9 +164,9 @@ def shared_sources(tile: Tile, dtype: str) -> list[str]:
 def tile_type(work: Work, product: Product, tile: Tile, dtype: str) -> str:
     inner = ", ".join(str(flag).lower() for flag in (product.a_depth_inner, product.b_depth_inner))
     name, stages = half_cuda.TYPES[dtype][0], stages_of(work, product, tile)
-    if tile.group:
-        return f"HalfGroupTile<{name}, {tile.rows}, {tile.columns}, {stages}, {inner}>"
-    return f"HalfTile<{name}, {tile.rows}, {tile.columns}, {tile.warp_rows}, {tile.warp_columns}, {stages}, {inner}>"
+    sides = (tile.rows, tile.columns, *(() if tile.group else (tile.warp_rows, tile.warp_columns)))
+    numbers = ", ".join(known(number) for number in (*sides, stages))
+    return f"{'HalfGroupTile' if tile.group else 'HalfTile'}<{name}, {numbers}, {inner}>"
 
 
 def describe(work: Work, product: Product) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from compiler.families.family import NAME, Cost, Match, Printed, Printers, Setting, Work, plain_cost
 from compiler.families.pool import parameters
 from compiler.families.product import tensor_cores, triangle, triton_product
-from compiler.families.product.product_kernel import Printing, kernel_source
+from compiler.families.product.product_kernel import Printing, kernel_parts
 from compiler.families.product.tensor_cores import DEPTH, Product, Tile
 from compiler.figures import own_arithmetic
 from compiler.graph.ir import HALVES
@@ -17,7 +17,9 @@ from compiler.graph.layout import Layout
 from compiler.graph.network import Network, plain
 from compiler.graph.reductions import short
 from compiler.kernel.builder import Refused
-from compiler.kernel.expressions import CUDA
+from compiler.kernel.expressions import CUDA, product_term
+from compiler.kernel.text import below, known, shift, times
+from compiler.kernel.text import stride as step
 from verifier.graph import Node
 
 LEAST_FLOPS = 1 << 26  # below it a launch costs more than the product, and the library's small kernels are good
@@ -114,16 +116,16 @@ class Matmul:
         if tensor_cores.split_of(work, product) == 1:
             setup = triangle.zeros(work, product, tile, columns, tail) + setup
         wide = "(long)" if product.rows * product.columns * product.batches >= 2**31 else ""
-        at = f"{wide}(batch * {product.rows} + row)" if product.batches > 1 else f"{wide}row"
+        at = f"{wide}({times('batch', product.rows)} + row)" if product.batches > 1 else f"{wide}row"
         printing = Printing(
             parameters=parameters(arguments, "__restrict__"), names=", ".join(a.name for a in arguments), setup=setup, load_a=load_a, load_b=load_b,
-            columns=columns, rows=[], tail=tail, elements=f"{at} * {product.columns} + column",
+            columns=columns, rows=[], tail=tail, elements=f"{times(at, product.columns)} + column",
         )  # fmt: skip
         shape = f"{product.rows} x {product.depth} by {product.depth} x {product.columns}" + (
             f", {product.batches} times" if product.batches > 1 else ""
         )
         return Printed(
-            kernel_source(NAME, work, product, printing), arguments,
+            kernel_parts(NAME, work, product, printing), arguments,
             shared=tensor_cores.shared_sources(work, product), flags=tensor_cores.flags(work, product),
             scratch=tensor_cores.scratch_bytes(work, product), comment=[f"{shape}: {tensor_cores.describe(work, product)}"],
         )  # fmt: skip
@@ -194,24 +196,26 @@ def lead_strides(layout: Layout, lead: tuple[int, ...]) -> tuple[tuple[int, int,
 
 def operand_setup(name: str, operand: Operand, start: str) -> list[str]:
     """Moves the pointer to the batch, in whose tensor `start` counts lines."""
-    parts = [f"(long)(batch{f' / {after}' if after > 1 else ''} % {size}) * {stride}" for after, size, stride in operand.batch]
-    parts += [str(operand.offset)] if operand.offset else []
+    parts = [f"(long)(batch{f' / {known(after)}' if after > 1 else ''} % {known(size)}) * {step(stride)}" for after, size, stride in operand.batch]
+    parts += [shift(operand.offset) if parts else str(operand.offset)] if operand.offset else []
     return [f"{name} += {' + '.join(parts)};"] if parts else []
 
 
-def operand_loads(name: str, operand: Operand, start: str, height: int, pitch: int, tile: Tile) -> list[str]:
-    """Statements that copy `height` lines of a stage from the operand, whose tile begins at `start`; outside it zeros."""
+def operand_loads(name: str, operand: Operand, start: str, height: int, pitch: int, tile: Tile, line_stride: str = "") -> list[str]:
+    """Statements that copy `height` lines of a stage from the operand, whose tile begins at `start`; outside it zeros.
+    `line_stride`: of its lines, where they differ from block to block."""
     width, threads = operand.width, tile.loaders
     across = DEPTH if operand.depth_inner else height  # elements of the tile that lie side by side
     per_line = across // width
     inner = f"at % {per_line}" + (f" * {width}" if width > 1 else "")
     line, k = (f"at / {per_line}", inner) if operand.depth_inner else (inner, f"at / {per_line}")
     wide = (operand.lines - 1) * operand.stride + (operand.depth - 1) * operand.depth_stride >= 2**31
-    terms = [f"{'(long)' if wide else ''}({start} + line)" + (f" * {operand.stride}" if operand.stride != 1 else "")]
-    terms.append(f"({'(long)' if wide else ''}step * {DEPTH} + k)" + (f" * {operand.depth_stride}" if operand.depth_stride != 1 else ""))
-    tests = [f"{start} + line < {operand.lines}"] if operand.lines % height else []
-    tests += [f"step * {DEPTH} + k < {operand.depth}"] if operand.depth % DEPTH else []
-    place = f"line * {pitch} + k" if operand.depth_inner else f"k * {pitch} + line"
+    terms = [f"{'(long)' if wide else ''}({start} + line)"]
+    terms[0] = f"{terms[0]} * {line_stride}" if line_stride else product_term(terms[0], operand.stride)
+    terms.append(product_term(f"({'(long)' if wide else ''}step * {DEPTH} + k)", operand.depth_stride))
+    tests = [below(f"{start} + line", operand.lines)] if operand.lines % height else []
+    tests += [below(f"step * {DEPTH} + k", operand.depth)] if operand.depth % DEPTH else []
+    place = f"{times('line', pitch)} + k" if operand.depth_inner else f"{times('k', pitch)} + line"
     inside = " && ".join(tests) or "true"
     source = f"{name} + {' + '.join(terms)}" if not tests else f"inside ? {name} + {' + '.join(terms)} : {name}"
     return [

@@ -6,13 +6,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from compiler.families.family import NAME, Cost, Match, Printed, Printers, Setting, Work, plain_cost
-from compiler.families.pool import parameters
+from compiler.families.pool import launcher, parameters
+from compiler.families.text import indented
 from compiler.graph.ir import product
 from compiler.graph.layout import Layout
 from compiler.graph.network import Network
 from compiler.graph.reductions import short
 from compiler.kernel.builder import Refused
 from compiler.kernel.expressions import CUDA
+from compiler.kernel.text import KernelText, Launch, Part, below, beyond, end, shift, times
 from verifier.graph import Node
 
 LEAST = 1 << 18  # elements of the matrix below which a launch costs more than the product
@@ -108,40 +110,41 @@ class Matvec:
         arguments = work.arguments(*own)
         taken, names = parameters(arguments, "__restrict__"), ", ".join(argument.name for argument in arguments)
         first = "blockIdx.x" if chunks == 1 else f"blockIdx.x / {chunks}"
-        lines = ["const int thread = threadIdx.x;", f"const long row0 = (long)({first}) * {together};"]
+        lines = ["const int thread = threadIdx.x;", f"const long row0 = {times(f'(long)({first})', together)};"]
         lines += [f"const int chunk = blockIdx.x % {chunks};"] if chunks > 1 else []
         lines.append(f"float sums[{together}] = {{}};")
-        start = "thread" if chunks == 1 else f"(chunk * {threads} + thread)"
+        start = "thread" if chunks == 1 else f"({times('chunk', threads)} + thread)"
         lines.append(f"for (int k = {start}{' * 4' if width == 4 else ''}; k < {found.depth}; k += {threads * chunks * width}) {{")
         kind = "float4" if width == 4 else "float"
         lines.append("    const float4 y = *(const float4*)(b + k);" if width == 4 else "    const float y = b[k];")
-        row = f"row0 + row < {found.rows} ? row0 + row : {found.rows - 1}" if found.rows % together else "row0 + row"
+        row = f"{below('row0 + row', found.rows)} ? row0 + row : {end(found.rows - 1)}" if found.rows % together else "row0 + row"
         lines += ["#pragma unroll", f"    for (int row = 0; row < {together}; ++row) {{"]
-        offset = f"a + {found.offset}" if found.offset else "a"
-        lines.append(f"        const {kind} x = *(const {kind}*)({offset} + ({row}) * {found.stride} + k);")
+        offset = f"a + {shift(found.offset)}" if found.offset else "a"
+        lines.append(f"        const {kind} x = *(const {kind}*)({offset} + {times(f'({row})', found.stride)} + k);")
         lines.append("        sums[row] += x.x * y.x + x.y * y.y + x.z * y.z + x.w * y.w;" if width == 4 else "        sums[row] += x * y;")
         lines += ["    }", "}", "#pragma unroll", f"for (int group = 0; group < {together}; ++group) {{"]
         lines += ["    const long row = row0 + group;", f"    const float total = sum_of_block<{threads}>(sums[group]);"]
-        inside = f"thread == 0{f' && row < {found.rows}' if found.rows % together else ''}"
+        inside = below("row", found.rows)
+        inside = f"thread == 0{f' && {inside}' if found.rows % together else ''}"
         if chunks > 1:
-            lines.append(f"    if ({inside}) parts[row * {chunks} + chunk] = total;")
+            lines.append(f"    if ({inside}) parts[{times('row', chunks)} + chunk] = total;")
         else:
             lines += [f"    if ({inside}) {{", *(f"        {line}" for line in finish(work, "total")), "    }"]
         lines.append("}")
-        source = [f"__global__ void __launch_bounds__({threads}) {NAME}_kernel({taken}{', float* __restrict__ parts' if chunks > 1 else ''}) {{"]
-        source += [line if line.startswith("#") else f"    {line}" for line in lines] + ["}"]
-        launches = [f"{NAME}_kernel<<<{blocks * chunks}, {threads}, 0, (cudaStream_t)stream>>>({names}{', parts' if chunks > 1 else ''});"]
-        if chunks > 1:
-            source += ["", f"__global__ void __launch_bounds__(128) {NAME}_parts({taken}, const float* __restrict__ parts) {{"]
-            source += ["    const long row = blockIdx.x * 128 + threadIdx.x;", f"    if (row >= {found.rows}) return;", "    double total = 0.0;"]
-            source += [f"    for (int chunk = 0; chunk < {chunks}; ++chunk) total += parts[row * {chunks} + chunk];"]
-            source += [*(f"    {line}" for line in finish(work, "(float)total")), "}"]
-            launches.append(f"{NAME}_parts<<<{-(-found.rows // 128)}, 128, 0, (cudaStream_t)stream>>>({names}, parts);")
         scratch = ", float* __restrict__ parts" if chunks > 1 else ""
-        source += ["", f'extern "C" int {NAME}({taken}{scratch}, void* stream) {{', *(f"    {line}" for line in launches)]
-        source += ["    return (int)cudaGetLastError();", "}", ""]
+        kernel = KernelText.of(NAME, "kernel", f"__launch_bounds__({threads}) ", f"{taken}{scratch}", indented(lines))
+        source: list[Part] = [kernel, "\n"]
+        launches = [Launch(kernel.name, str(blocks * chunks), threads, f"{names}{', parts' if chunks > 1 else ''}")]
+        if chunks > 1:
+            lines = ["const long row = blockIdx.x * 128 + threadIdx.x;", f"if ({beyond('row', found.rows)}) return;", "double total = 0.0;"]
+            lines.append(f"for (int chunk = 0; chunk < {chunks}; ++chunk) total += parts[{times('row', chunks)} + chunk];")
+            lines += finish(work, "(float)total")
+            joined = KernelText.of(NAME, "parts", "__launch_bounds__(128) ", f"{taken}, const float* __restrict__ parts", indented(lines))
+            source += [joined, "\n"]
+            launches.append(Launch(joined.name, str(-(-found.rows // 128)), 128, f"{names}, parts"))
+        source.append(launcher(f"{taken}{scratch}", launches))
         comment = f"{found.rows} rows of {found.depth}; {blocks} times {chunks} blocks of {threads} threads, {together} rows a block."
-        return Printed("\n".join(source), arguments, shared=[SHARED], scratch=4 * found.rows * chunks if chunks > 1 else 0, comment=[comment])
+        return Printed(source, arguments, shared=[SHARED], scratch=4 * found.rows * chunks if chunks > 1 else 0, comment=[comment])
 
 
 def launch_of(work: Work) -> tuple[int, int, int]:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from compiler.families.family import Work
+from compiler.families.pool import launcher
 from compiler.families.product import warpgroup
 from compiler.families.product.tensor_cores import Product, shared_bytes, split_of, tile_of, tile_position, tile_type
+from compiler.families.text import indented
+from compiler.kernel.text import KernelText, Launch, Part, beyond, end, free, known, shift, stride, times
 
 RESIDENT = 2  # blocks that can share a multiprocessor where registers allow it
 
@@ -29,7 +32,7 @@ class Printing:
     elements: str = ""  # the position of an element in scratch memory: "(batch * 64 + row) * 32 + column", of type long if there are that many
 
 
-def kernel_source(name: str, work: Work, product: Product, printing: Printing) -> str:
+def kernel_parts(name: str, work: Work, product: Product, printing: Printing) -> list[Part]:
     """The kernel, its finishing kernel where the depth is cut, and the launcher."""
     tile, split = tile_of(work, product), split_of(work, product)
     down, across = -(-product.rows // tile.rows), -(-product.columns // tile.columns)
@@ -37,12 +40,12 @@ def kernel_source(name: str, work: Work, product: Product, printing: Printing) -
     kind = tile_type(work, product, tile)
     scratch = ", float* __restrict__ scratch" if split > 1 else ""
     resident = 1 if tile.group or tile.warp_rows * tile.warp_columns > 1024 else RESIDENT  # without a number the compiler may aim at more, and spill
-    lines = [f"__global__ void __launch_bounds__({tile.threads}, {resident}) {name}_kernel({printing.parameters}{scratch}) {{"]
-    lines += ["    extern __shared__ __align__(16) float memory[];", f"    {kind} tile;"]
-    body = [*tile_position(product, tile), *product.batch(), *printing.setup]
-    count = printing.steps or str(product.steps)
+    body = ["extern __shared__ __align__(16) float memory[];", f"{kind} tile;", *tile_position(product, tile), *product.batch(), *printing.setup]
+    count = printing.steps or (known(product.steps) if tile.group else free(product.steps, "steps"))
     if split > 1:
-        body.append(f"const int first = blockIdx.z * {steps}, last = first + {steps} < {count} ? first + {steps} : {count};")
+        most = printing.steps or end(product.steps)
+        own = f"first + {shift(steps)}"
+        body.append(f"const int first = {times('blockIdx.z', steps)}, last = {own} < {most} ? {own} : {most};")
     count = "last - first" if split > 1 else count
     moved = ["    step += first;"] if split > 1 else []
     load_a, load_b = ([f"    {line}" for line in lines] for lines in (printing.load_a, printing.load_b))
@@ -63,43 +66,41 @@ def kernel_source(name: str, work: Work, product: Product, printing: Printing) -
         body += [f"tile.run(memory, {count}, [&](float* to_a, float* to_b, int step) {{", *moved, *load_a, *load_b, "});"]
     body += ["tile.put(memory);", f"const int column = column0 + threadIdx.x % {tile.columns};"]
     if product.columns % tile.columns:
-        body.append(f"if (column >= {product.columns}) return;")
+        body.append(f"if ({beyond('column', product.columns)}) return;")
     body += printing.columns if split == 1 else []
-    end = f"row0 + {tile.rows}"
+    last = f"row0 + {tile.rows}"
     if product.rows % tile.rows:
-        body.append(f"const int end = {end} < {product.rows} ? {end} : {product.rows};")
-        end = "end"
+        most = f"row0 + {shift(tile.rows)}"
+        body.append(f"const int end = {most} < {end(product.rows)} ? {most} : {end(product.rows)};")
+        last = "end"
     thread = f"(threadIdx.x - {tile.loaders})" if tile.group else "threadIdx.x"
-    body.append(f"for (int row = row0 + {thread} / {tile.columns}; row < {end}; row += {tile.writers // tile.columns or 1}) {{")
-    body.append(f"    const float value = memory[(row - row0) * {tile.columns + 8} + threadIdx.x % {tile.columns}];")
+    body.append(f"for (int row = row0 + {thread} / {tile.columns}; row < {last}; row += {tile.writers // tile.columns or 1}) {{")
+    body.append(f"    const float value = memory[{times('(row - row0)', tile.columns + 8)} + threadIdx.x % {tile.columns}];")
     total = product.rows * product.columns * product.batches
     if split > 1:
         wide = "(long)" if total * split >= 2**31 else ""
-        body.append(f"    scratch[{wide}blockIdx.z * {total} + {printing.elements}] = value;")
+        body.append(f"    scratch[{times(f'{wide}blockIdx.z', total)} + {printing.elements}] = value;")
     else:
         body += [f"    {line}" for line in [*printing.rows, *printing.tail]]
     body.append("}")
-    lines += [*(f"    {line}" for line in body), "}"]
+    kernel = KernelText.of(name, "kernel", f"__launch_bounds__({tile.threads}, {resident}) ", f"{printing.parameters}{scratch}", indented(body))
     grid, shared = product.grid(down * across, split), shared_bytes(work, product, tile)
-    launch = [
-        f"cudaFuncSetAttribute({name}_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, {shared});",
-        f"{name}_kernel<<<{grid}, {tile.threads}, {shared}, (cudaStream_t)stream>>>({printing.names}{', scratch' if split > 1 else ''});",
-    ]
+    kernels = [kernel]
+    launches = [Launch(kernel.name, grid, tile.threads, f"{printing.names}{', scratch' if split > 1 else ''}", shared, asks=True)]
     if split > 1:
-        lines += finish(name, product, printing, split)
-        launch.append(f"{name}_finish<<<{-(-total // 256)}, 256, 0, (cudaStream_t)stream>>>({printing.names}, scratch);")
-    lines.append(f'extern "C" int {name}({printing.parameters}{scratch}, void* stream) {{')
-    return "\n".join([*lines, *(f"    {line}" for line in launch), "    return (int)cudaGetLastError();", "}", ""])
+        kernels.append(finish(name, product, printing, split))
+        launches.append(Launch(kernels[1].name, str(-(-total // 256)), 256, f"{printing.names}, scratch"))
+    return [*kernels, launcher(f"{printing.parameters}{scratch}", launches)]
 
 
-def finish(name: str, product: Product, printing: Printing, split: int) -> list[str]:
+def finish(name: str, product: Product, printing: Printing, split: int) -> KernelText:
     """The kernel that adds up the parts of the depth, in their order, and goes on with the tail."""
     total = product.rows * product.columns * product.batches
     kind = "long" if total * split >= 2**31 else "int"
-    body = [f"const {kind} at = ({kind})blockIdx.x * 256 + threadIdx.x;", *([f"if (at >= {total}) return;"] if total % 256 else [])]
+    body = [f"const {kind} at = ({kind})blockIdx.x * 256 + threadIdx.x;", *([f"if ({beyond('at', total)}) return;"] if total % 256 else [])]
     body.append(f"const int column = at % {product.columns}, row = at / {product.columns}{f' % {product.rows}' if product.batches > 1 else ''};")
     body += [f"const int batch = at / {product.rows * product.columns};"] if product.batches > 1 else []
     body += [*printing.columns, *printing.rows, "float value = 0.0f;"]
-    body += [f"for (int part = 0; part < {split}; ++part) value += scratch[part * ({kind}){total} + at];", *printing.tail]
-    return [f"__global__ void __launch_bounds__(256) {name}_finish({printing.parameters}, const float* __restrict__ scratch) {{",
-            *(f"    {line}" for line in body), "}"]  # fmt: skip
+    partial = f"({kind}){stride(total) if kind == 'int' else total}"
+    body += [f"for (int part = 0; part < {end(split, 'part')}; ++part) value += scratch[part * {partial} + at];", *printing.tail]
+    return KernelText.of(name, "finish", "__launch_bounds__(256) ", f"{printing.parameters}, const float* __restrict__ scratch", indented(body))

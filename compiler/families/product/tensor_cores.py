@@ -16,6 +16,7 @@ from typing import Protocol
 
 from compiler.families.family import Setting, Work
 from compiler.families.product import warpgroup
+from compiler.kernel.text import known, times
 
 DEPTH = 32  # elements of depth a stage
 PROMOTED = 16  # elements of depth whose sums stay in the tensor core: 8 costs 4 to 8 % more time, 32 some 15 (bench/results/products-h200.json)
@@ -135,12 +136,12 @@ class Product:
         """Declares `batch`, where there are several."""
         if self.batches == 1:
             return []
-        return [f"const int batch = {f'blockIdx.x % {self.batches}' if self.interleaved else 'blockIdx.y'};"]
+        return [f"const int batch = {f'blockIdx.x % {known(self.batches)}' if self.interleaved else 'blockIdx.y'};"]
 
     @property
     def tile_number(self) -> str:
         """Of a block, among those of its batch: left of `%`, `*` and `/`."""
-        return f"blockIdx.x / {self.batches}" if self.interleaved and self.batches > 1 else "blockIdx.x"
+        return f"blockIdx.x / {known(self.batches)}" if self.interleaved and self.batches > 1 else "blockIdx.x"
 
 
 def tile_of(work: Work, product: Product) -> Tile:
@@ -220,17 +221,19 @@ def tile_position(product: Product, tile: Threaded) -> list[str]:
     down, across = -(-product.rows // tile.rows), -(-product.columns // tile.columns)
     at = product.tile_number
     if down == 1:
-        return ["const int row0 = 0;", f"const int column0 = {at} * {tile.columns};"]
+        return ["const int row0 = 0;", f"const int column0 = {times(at, tile.columns)};"]
     if across == 1:
-        return [f"const int row0 = {at} * {tile.rows};", "const int column0 = 0;"]
+        return [f"const int row0 = {times(at, tile.rows)};", "const int column0 = 0;"]
     if down <= GROUPED:
-        return [f"const int row0 = {at} % {down} * {tile.rows};", f"const int column0 = {at} / {down} * {tile.columns};"]
+        row, column = f"{at} % {known(down)}", f"{at} / {known(down)}"
+        return [f"const int row0 = {times(row, tile.rows)};", f"const int column0 = {times(column, tile.columns)};"]
     height = str(GROUPED)
-    lines = [f"const int group = {at} / {GROUPED * across} * {GROUPED}, within = {at} % {GROUPED * across};"]
+    lines = [f"const int group = {at} / {known(GROUPED * across)} * {GROUPED}, within = {at} % {known(GROUPED * across)};"]
     if down % GROUPED:
-        lines.append(f"const int height = {down} - group < {GROUPED} ? {down} - group : {GROUPED};")
+        lines.append(f"const int height = {known(down)} - group < {GROUPED} ? {known(down)} - group : {GROUPED};")
         height = "height"
-    return [*lines, f"const int row0 = (group + within % {height}) * {tile.rows};", f"const int column0 = within / {height} * {tile.columns};"]
+    row, column = f"(group + within % {height})", f"within / {height}"
+    return [*lines, f"const int row0 = {times(row, tile.rows)};", f"const int column0 = {times(column, tile.columns)};"]
 
 
 def shared_sources(work: Work, product: Product) -> list[str]:

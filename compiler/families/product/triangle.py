@@ -10,6 +10,7 @@ from compiler.families.family import Work
 from compiler.families.product.tensor_cores import Product, Threaded
 from compiler.graph.network import plain
 from compiler.graph.reductions import short
+from compiler.kernel.text import below, beyond, end, shift
 from verifier.graph import Node
 
 
@@ -39,11 +40,11 @@ def zeros(work: Work, product: Product, tile: Threaded, columns: list[str], tail
     if node is None:
         return []
     diagonal = _diagonal(node)
-    above = f"column0 + {tile.columns - 1} - row0 < {diagonal}"  # kept where column - row >= diagonal
-    nothing = above if short(node) == "triu" else f"column0 - row0 - {tile.rows - 1} > {diagonal}"
+    above = f"column0 + {shift(tile.columns - 1)} - {below('row0', diagonal)}"  # kept where column - row >= diagonal
+    nothing = above if short(node) == "triu" else f"column0 - row0 - {tile.rows - 1} > {end(diagonal)}"
     partly = product.rows % tile.rows or product.columns % tile.columns
     lines = [f"const int row = row0 + at / {tile.columns}, column = column0 + at % {tile.columns};"]
-    lines += [f"if (row >= {product.rows} || column >= {product.columns}) continue;"] if partly else []
+    lines += [f"if ({beyond('row', product.rows)} || {beyond('column', product.columns)}) continue;"] if partly else []
     lines += [*columns, "const float value = 0.0f;", *tail]
     return [
         f"if ({nothing}) {{  // a tile of zeros",

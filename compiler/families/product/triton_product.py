@@ -158,7 +158,7 @@ def print_product(work: Work) -> Printed:
         launches.append(f"{NAME}_finish[({-(-total // FINISH_BLOCK)},)]({', '.join(read)}, BLOCK={FINISH_BLOCK}, num_warps=4)")
     lines += launcher(NAME, pointers, launches)
     return Printed(
-        "\n".join([*lines, ""]), arguments, shared=[SHARED] if promoted else [],
+        ["\n".join([*lines, ""])], arguments, shared=[SHARED] if promoted else [],
         scratch=4 * split * product.rows * product.columns * product.batches if split > 1 else 0, comment=describe(work, found),
     )  # fmt: skip
 

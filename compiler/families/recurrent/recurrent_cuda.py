@@ -54,7 +54,7 @@ class Kernel:
             f"{cells.blocks(found)} blocks of {cells.threads} threads, all at once, {cells.units} units a block; weights stay in registers, hidden "
             f"states go through {found.exchange_bytes / 2**20:.1f} MiB of scratch memory.",
         ]  # fmt: skip
-        return Printed(source, self.arguments, shared=shared(found.kind, found.dtype), scratch=found.exchange_bytes, comment=comment)
+        return Printed([source], self.arguments, shared=shared(found.kind, found.dtype), scratch=found.exchange_bytes, comment=comment)
 
     def weights_type(self) -> list[str]:
         biases = [f"*input_bias[{self.sets}], *hidden_bias[{self.sets}]"] if len(self.found.weights[0]) == 4 else []

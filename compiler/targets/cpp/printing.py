@@ -9,6 +9,7 @@ from compiler.graph.ir import INNER, Kernel, Op, Store, product
 from compiler.kernel.expressions import C_TYPES, CPP, POINTED, Expressions, address, constant, functions_used, halves_used
 from compiler.kernel.schedule import Pass, Schedule, schedule
 from compiler.kernel.shape import Shape
+from compiler.kernel.text import plain, width
 from compiler.targets.cpp.math_text import STREAM, TYPES, sources
 from compiler.targets.cuda.printing import print_families
 
@@ -63,7 +64,7 @@ class CppKernel:
             parameters.append(f"{const}{POINTED[argument.dtype]}* __restrict {argument.name}")
         head = [f"// {line}" for line in comment] + [f'extern "C" void {self.kernel.name}({", ".join(parameters)}) {{']
         {"elements": self.elements, "rows": self.rows, "lanes": self.lanes, "split": self.split, "scan": self.scan}[self.shape.style]()
-        return "\n".join([*head, *self.lines, "}", ""])
+        return plain("\n".join([*head, *self.lines, "}", ""]))
 
     # -- loops --------------------------------------------------------------------------------------------------------------
 
@@ -332,7 +333,7 @@ class CppKernel:
             text = printer.expression(op)
             if op.kind == "const":
                 local[op.name] = text
-            elif uses > 1 or len(text) > 72 or self.plan.named(at, op.name):
+            elif uses > 1 or width(text) > 72 or self.plan.named(at, op.name):
                 self.put(f"const {C_TYPES[op.dtype]} {op.name} = {text};")
                 local[op.name] = op.name
         for name in step.keeps:

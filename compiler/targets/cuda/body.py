@@ -8,6 +8,7 @@ from compiler.graph.ir import FLOATS, HALVES, INNER, SIZES, Access, Kernel, Op, 
 from compiler.kernel.expressions import C_TYPES, CUDA, Expressions, address, constant, widened
 from compiler.kernel.schedule import Pass, Schedule, schedule
 from compiler.kernel.shape import Shape
+from compiler.kernel.text import below, beyond, times, width
 from compiler.kernel.vectors import COUNTS, copy_vector, index_type, store_vector, vector_access, vector_width
 
 HOW = {"sum": "Sum", "max": "Max", "min": "Min", "amax": "Max", "amin": "Min"}
@@ -72,9 +73,9 @@ class Body:
         kernel = self.kernel
         if self.shape.warp_rows:
             per_block = self.shape.threads // 32
-            self.put(f"const long row = (long)blockIdx.x * {per_block} + threadIdx.x / 32;")
+            self.put(f"const long row = {times('(long)blockIdx.x', per_block)} + threadIdx.x / 32;")
             if kernel.rows % per_block:
-                self.put(f"if (row >= {kernel.rows}) return;")
+                self.put(f"if ({beyond('row', kernel.rows)}) return;")
             self.put("const int thread = threadIdx.x % 32;")
         else:
             if kernel.outer:
@@ -134,17 +135,17 @@ class Body:
             return
         stride = team * self.width
         kind = index_type(self.kernel, self.kernel.inner, length + stride)
-        first = thread if self.width == 1 else f"{thread} * {self.width}"
+        first = thread if self.width == 1 else times(thread, self.width)
         if self.resident or self.shared:
             self.put("#pragma unroll" if self.resident else f"#pragma unroll {self.shape.unroll or 4}")
             self.open(f"for (int item = 0; item < {self.items}; ++item)")
             begin = len(self.lines)
-            self.put(f"const {kind} at = {first} + item * {stride};")
+            self.put(f"const {kind} at = {first} + {times('item', stride)};")
             guarded = length % stride != 0
             if guarded:
-                self.open(f"if (at < {length})")
+                self.open(f"if ({below('at', length)})")
             if self.shared:
-                self.put(f"const int slot = item * {self.shape.threads} + thread;")
+                self.put(f"const int slot = {times('item', self.shape.threads)} + thread;")
             self.vector_body(step, known, "at", kind)
             self.close(1 + guarded)
             self.drop_unused(begin)
@@ -174,8 +175,8 @@ class Body:
             self.put("#pragma unroll")
             self.open(f"for (int item = 0; item < {count}; ++item)")
             begin = len(self.lines)
-            self.put(f"const {kind} at = start + item * {stride};")
-            self.open(f"if (at < {length})")
+            self.put(f"const {kind} at = start + {times('item', stride)};")
+            self.open(f"if ({below('at', length)})")
             if len(kernel.inner) > 1 or self.variables[kernel.inner[-1]] != "at":
                 self.unravel("at", kernel.inner, kind)
             if storing:
@@ -334,7 +335,7 @@ class Body:
             text = printer.expression(op)
             if op.kind == "const":
                 local[op.name] = text
-            elif self.plan.uses(at, op.name) > 1 or len(text) > 72 or self.plan.named(at, op.name):
+            elif self.plan.uses(at, op.name) > 1 or width(text) > 72 or self.plan.named(at, op.name):
                 self.put(f"const {C_TYPES[op.dtype]} {op.name} = {text};")
                 local[op.name] = op.name
         lane = "[item][lane]" if self.width > 1 else "[item]"

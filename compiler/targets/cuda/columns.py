@@ -10,6 +10,7 @@ from __future__ import annotations
 from compiler.graph.ir import Kernel, Op
 from compiler.kernel.schedule import Pass
 from compiler.kernel.shape import Shape
+from compiler.kernel.text import below, end, shift, times
 from compiler.targets.cuda.body import HOW, START, Body
 
 MOST_JOINED = 64  # parts of a row that every block of the next pass joins by itself: 512 bytes a row, of each reduction
@@ -29,7 +30,7 @@ def passes(kernel: Kernel, shape: Shape, body: Body) -> list[tuple[list[str], in
     for at in range(len(steps) + last):
         step = steps[at] if at < len(steps) else Pass()
         elements = bool(step.elements or step.stores or step.reduces)
-        inside = f"mine < {rows}" if ragged else ""
+        inside = below("mine", rows) if ragged else ""
         if elements and chunks > MOST_JOINED and (fresh := [op for op in finished if op not in joined]):
             begin("blockIdx.x", wide, rows, body)
             for op in fresh:
@@ -60,9 +61,9 @@ def passes(kernel: Kernel, shape: Shape, body: Body) -> list[tuple[list[str], in
             walk(step, kernel, shape, body, known, inside)
         for op in step.reduces:
             slots[op.name] = len(slots)
-            first = f"({slots[op.name] * chunks} + chunk)" if slots[op.name] else "chunk"
+            first = f"({shift(slots[op.name] * chunks)} + chunk)" if slots[op.name] else "chunk"
             body.put(f"const double {op.name} = over_groups<{HOW[op.attr]}, {wide}, {groups}>({op.name}_part);")
-            body.put(f"if ({' && '.join(filter(None, ['group == 0', inside]))}) scratch[{first} * {rows} + row] = {op.name};")
+            body.put(f"if ({' && '.join(filter(None, ['group == 0', inside]))}) scratch[{times(first, rows)} + row] = {op.name};")
         finished += step.reduces
         if at == len(steps) + last - 1:
             if not elements:
@@ -78,9 +79,9 @@ def begin(tile: str, wide: int, rows: int, body: Body, chunk: str = "") -> None:
     if chunk:
         body.put(chunk)
     ragged = bool(rows % wide)
-    body.put(f"const long {'mine' if ragged else 'row'} = (long)({tile}) * {wide} + threadIdx.x % {wide};")
+    body.put(f"const long {'mine' if ragged else 'row'} = {times(f'(long)({tile})', wide)} + threadIdx.x % {wide};")
     if ragged:
-        body.put(f"const long row = mine < {rows} ? mine : {rows - 1};")
+        body.put(f"const long row = {below('mine', rows)} ? mine : {end(rows - 1)};")
 
 
 def whole(kernel: Kernel, shape: Shape, body: Body, slot: int) -> str:
@@ -91,11 +92,11 @@ def whole(kernel: Kernel, shape: Shape, body: Body, slot: int) -> str:
 def join_chunks(op: Op, slot: int, rows: int, shape: Shape, wide: int, body: Body) -> None:
     """Declares a row's result out of what the blocks have found; the groups share the work."""
     kind, start = ("double" if op.dtype == "float64" else "float"), ("0.0" if op.attr == "sum" else f"(double){START[op.attr]}")
-    part = f"({slot * shape.chunks} + part)" if slot else "part"
+    part = f"({shift(slot * shape.chunks)} + part)" if slot else "part"
     body.put(f"double {op.name}_joined = {start};")
     body.put("#pragma unroll 4")
     body.open(f"for (int part = group; part < {shape.chunks}; part += {shape.groups})")
-    body.put(f"{op.name}_joined = {HOW[op.attr]}::join({op.name}_joined, scratch[{part} * {rows} + row]);")
+    body.put(f"{op.name}_joined = {HOW[op.attr]}::join({op.name}_joined, scratch[{times(part, rows)} + row]);")
     body.close()
     joined = f"over_groups<{HOW[op.attr]}, {wide}, {shape.groups}>({op.name}_joined)"
     body.put(f"const {kind} {op.name} = {joined if kind == 'double' else f'(float){joined}'};")

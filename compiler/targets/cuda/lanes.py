@@ -10,6 +10,7 @@ from compiler.graph.ir import Kernel, Op
 from compiler.kernel.expressions import CUDA, Expressions
 from compiler.kernel.schedule import Pass
 from compiler.kernel.shape import Shape
+from compiler.kernel.text import below, beyond, end, stride, times
 from compiler.targets.cuda.body import HOW, START, Body
 
 
@@ -24,13 +25,13 @@ class Lanes:
     def lines(self) -> list[str]:
         kernel, body = self.kernel, self.body
         if self.groups == 1:
-            body.put(f"const long row = (long)blockIdx.x * {self.wide} + threadIdx.x;")
-            body.put(f"if (row >= {kernel.rows}) return;")
+            body.put(f"const long row = {times('(long)blockIdx.x', self.wide)} + threadIdx.x;")
+            body.put(f"if ({beyond('row', kernel.rows)}) return;")
         else:
-            last = f"{kernel.rows - 1}" if kernel.rows % self.wide else ""
+            last = end(kernel.rows - 1) if kernel.rows % self.wide else ""
             body.put(f"const int group = threadIdx.x / {self.wide};")
-            body.put(f"const long mine = (long)blockIdx.x * {self.wide} + threadIdx.x % {self.wide};")
-            body.put(f"const long row = mine < {kernel.rows} ? mine : {last};" if last else "const long row = mine;")
+            body.put(f"const long mine = {times('(long)blockIdx.x', self.wide)} + threadIdx.x % {self.wide};")
+            body.put(f"const long row = {below('mine', kernel.rows)} ? mine : {last};" if last else "const long row = mine;")
         if len(kernel.outer) > 1:
             body.unravel("row", kernel.outer, "long")
         for name in self.held:
@@ -53,7 +54,7 @@ class Lanes:
         """The condition under which a thread writes what is one a row."""
         if self.groups == 1:
             return ""
-        return "group == 0" + (f" && mine < {self.kernel.rows}" if self.kernel.rows % self.wide else "")
+        return "group == 0" + (f" && {below('mine', self.kernel.rows)}" if self.kernel.rows % self.wide else "")
 
     def parts(self, step: Pass) -> int:
         """Sums and maxima that a thread keeps apart, so that one need not wait for the other."""
@@ -79,7 +80,7 @@ class Lanes:
         local = dict(known)
         first = {name: min(n for n, s in enumerate(body.plan.passes) if any(op.name == name for op in s.elements)) for name in self.held}
         if self.held or self.groups > 1 or parts > 1:
-            apart = f" * {self.groups} + group" if self.groups > 1 else ""
+            apart = f" * {stride(self.groups, '' if parts > 1 else 'item')} + group" if self.groups > 1 else ""
             flat = body.variables[kernel.inner[0]] if len(kernel.inner) == 1 else "at"
             if parts > 1:
                 body.open(f"for (int item = 0; item < {self.each}; item += {parts})")
@@ -94,7 +95,7 @@ class Lanes:
                 body.open(f"for (int item = 0; item < {self.each}; ++item)")
                 body.put(f"const long {flat} = item{apart};")
                 if size % self.groups:
-                    body.put(f"if ({flat} >= {size}) break;" if not self.held else f"if ({flat} < {size})")
+                    body.put(f"if ({beyond(flat, size)}) break;" if not self.held else f"if ({below(flat, size)})")
                     if self.held:
                         body.lines[-1] += " {"
                         body.depth += 1
@@ -104,7 +105,7 @@ class Lanes:
                 if first[name] == at:
                     body.put(f"{name}_row[item] = {Expressions(kernel, CUDA, body.variables, {}).expression(kernel.ops[name])};")
             guard = step.stores and self.groups > 1 and kernel.rows % self.wide
-            body.statements(step, local, {}, suffix="_parts[part]" if parts > 1 else "_part", stored=f"mine < {kernel.rows}" if guard else "")
+            body.statements(step, local, {}, suffix="_parts[part]" if parts > 1 else "_part", stored=below("mine", kernel.rows) if guard else "")
             body.close(1 + (parts > 1) + bool(self.held and size % self.groups))
             return
         for axis in kernel.inner:

@@ -10,6 +10,7 @@ from compiler.kernel.expressions import CUDA, POINTED, Expressions, functions_us
 from compiler.kernel.one_pass import one_pass
 from compiler.kernel.shape import Shape
 from compiler.kernel.stripes import stages_bytes
+from compiler.kernel.text import KernelText, Launch, Launcher, Part, below, beyond, named, shift, text_of, times, without_gaps
 from compiler.kernel.vectors import index_type
 from compiler.targets.cuda import columns as cuda_columns
 from compiler.targets.cuda import split as cuda_split
@@ -30,19 +31,24 @@ def print_source(kernels: list[tuple[Kernel, Shape, list[str]]], printed: Mappin
     every = [kernel for kernel, _, _ in kernels] + [kernel for _, inside, _ in printed.values() for kernel in inside]
     used = set().union(*(functions_used(kernel) for kernel in every))
     types = [TYPES[dtype] for dtype in halves_used(every, [a for found, _, _ in printed.values() for a in found.arguments])]
-    texts = [CudaKernel(kernel, shape).text(comment) for kernel, shape, comment in kernels]
+    own = [part for kernel, shape, comment in kernels for part in ("\n", *CudaKernel(kernel, shape).parts(comment))]
     includes = dict.fromkeys(["cmath", *(header for header, _ in types), *(name for found, _, _ in printed.values() for name in found.includes)])
-    parts = [
-        "\n".join(f"#include <{name}>" for name in includes) + "\n",
-        *(name for _, name in types),
-        *sources(used, "\n".join(texts)),
-        *texts,
-    ]
-    return windowed(merged("\n".join([*parts, *print_families(printed)])))
+    first = ["\n".join(f"#include <{name}>" for name in includes) + "\n", *(name for _, name in types), *sources(used, text_of(own))]
+    parts = ["\n".join(first), *own, *family_parts(printed)]
+    fewer = windowed(merged(parts))
+    return without_gaps(text_of(fewer)) if len(fewer) < len(parts) else text_of(parts)
+
+
+def family_parts(printed: Mapping[str, tuple[Printed, list[Kernel], list[str]]]) -> list[Part]:
+    """What several kernels of families share, then each of them under its comment."""
+    parts: list[Part] = [f"\n{text}" for text in dict.fromkeys(text for found, _, _ in printed.values() for text in found.shared)]
+    for name, (found, _, comment) in printed.items():
+        parts += ["\n", *(f"// {line}\n" for line in comment), *named(found.parts, NAME, name)]
+    return parts
 
 
 def print_families(printed: Mapping[str, tuple[Printed, list[Kernel], list[str]]]) -> list[str]:
-    """What several kernels of families share, then each of them under its comment; the same for C++."""
+    """As `family_parts`, in C++, which keeps every kernel as it is."""
     parts = list(dict.fromkeys(text for found, _, _ in printed.values() for text in found.shared))
     for name, (found, _, comment) in printed.items():
         parts.append("\n".join([*(f"// {line}" for line in comment), found.source.replace(NAME, name)]))
@@ -60,9 +66,13 @@ class CudaKernel:
         self.kernel, self.shape, self.body = kernel, shape, body
 
     def text(self, comment: list[str]) -> str:
-        head = [f"// {line}" for line in comment]
-        if self.shape.style in PASSES:
-            return "\n".join([*head, *self.split(), ""])
+        return text_of(self.parts(comment))
+
+    def parts(self, comment: list[str]) -> list[Part]:
+        return ["".join(f"// {line}\n" for line in comment), *(self.split() if self.shape.style in PASSES else self.whole())]
+
+    def whole(self) -> list[Part]:
+        """One kernel and its launcher."""
         {"elements": self.elements, "rows": self.rows, "lanes": self.lanes, "stripes": self.stripes, "scan": self.scan}[self.shape.style]()
         grid = {
             "elements": max(1, -(-product(self.kernel.sizes) // (self.body.width * self.shape.work * self.shape.threads))),
@@ -71,23 +81,21 @@ class CudaKernel:
             "stripes": self.kernel.rows // self.kernel.sizes[self.kernel.outer[-1]] if self.kernel.outer else 1,
             "scan": self.kernel.rows,
         }[self.shape.style]
-        lines = self.function(f"{self.kernel.name}_kernel", self.parameters(), self.body.take())
-        return "\n".join([*head, *lines, *self.launcher([(f"{self.kernel.name}_kernel", grid)]), ""])
+        kernel = self.function("kernel", self.parameters(), self.body.take())
+        return [kernel, self.launcher([(kernel, grid)])]
 
-    def function(self, name: str, parameters: list[str], lines: list[str]) -> list[str]:
+    def function(self, part: str, parameters: list[str], lines: list[str]) -> KernelText:
         bounds = f"{self.shape.threads}, {self.shape.resident}" if self.shape.resident else f"{self.shape.threads}"
         cluster = f"__cluster_dims__({self.shape.cluster}) " if self.shape.cluster > 1 else ""
-        return [f"__global__ void {cluster}__launch_bounds__({bounds}) {name}({', '.join(parameters)}) {{", *lines, "}"]
+        return KernelText.of(self.kernel.name, part, f"{cluster}__launch_bounds__({bounds}) ", ", ".join(parameters), lines)
 
-    def launcher(self, launches: list[tuple[str, int]], scratch: bool = False) -> list[str]:
+    def launcher(self, launches: list[tuple[KernelText, int]], scratch: bool = False) -> Launcher:
         parameters = [*self.parameters(), *(["double* __restrict__ scratch"] if scratch else []), "void* stream"]
         names = ", ".join([*self.kernel.arguments, *(["scratch"] if scratch else [])])
-        lines = [f'extern "C" int {self.kernel.name}({", ".join(parameters)}) {{']
         shared = stages_bytes(self.kernel) if self.shape.style == "stripes" else shared_bytes(self.shape, self.body)
-        if shared > UNASKED_SHARED:
-            lines.append(f"    cudaFuncSetAttribute({launches[0][0]}, cudaFuncAttributeMaxDynamicSharedMemorySize, {shared});")
-        lines += [f"    {name}<<<{grid}, {self.shape.threads}, {shared}, (cudaStream_t)stream>>>({names});" for name, grid in launches]
-        return [*lines, "    return (int)cudaGetLastError();", "}"]
+        asks = shared > UNASKED_SHARED
+        statements = [Launch(kernel.name, str(grid), self.shape.threads, names, shared, asks) for kernel, grid in launches]
+        return Launcher(self.kernel.name, ", ".join(parameters), tuple(statements))
 
     def parameters(self) -> list[str]:
         return [
@@ -105,18 +113,18 @@ class CudaKernel:
             body.close()
             return
         work = product(kernel.sizes) // body.width
-        beyond = self.shape.threads if self.shape.work == 1 else self.shape.threads * -(-work // (self.shape.work * self.shape.threads))  # a step
-        kind = index_type(kernel, list(range(len(kernel.sizes))), body.width * (work + beyond))
+        furthest = self.shape.threads if self.shape.work == 1 else self.shape.threads * -(-work // (self.shape.work * self.shape.threads))  # a step
+        kind = index_type(kernel, list(range(len(kernel.sizes))), body.width * (work + furthest))
         wide = f"({kind})" if kind == "long" else ""
-        first = f"{wide}blockIdx.x * {self.shape.threads} + threadIdx.x"
+        first = f"{times(f'{wide}blockIdx.x', self.shape.threads)} + threadIdx.x"
         if self.shape.work > 1:
             body.put(f"#pragma unroll {self.shape.work}")
             body.open(f"for ({kind} at = {first}; at < {work}; at += {wide}gridDim.x * {self.shape.threads})")
         else:
             body.put(f"const {kind} at = {first};")
             if work % self.shape.threads:
-                body.put(f"if (at >= {work}) return;")
-        body.vector_body(step, {}, f"at * {body.width}" if body.width > 1 else "at", kind)
+                body.put(f"if ({beyond('at', work)}) return;")
+        body.vector_body(step, {}, times("at", body.width) if body.width > 1 else "at", kind)
         if self.shape.work > 1:
             body.close()
 
@@ -133,7 +141,7 @@ class CudaKernel:
         for step in body.plan.passes:
             body.row_values(step.rows, known)
             body.declare(step)
-            thread = f"(block * {self.shape.threads} + thread)" if self.shape.cluster > 1 else "thread"
+            thread = f"({times('block', self.shape.threads)} + thread)" if self.shape.cluster > 1 else "thread"
             body.items_loop(step, known, body.team, kernel.length, thread)
             for op in step.reduces:
                 body.combine(op, known)
@@ -152,18 +160,18 @@ class CudaKernel:
         for name in body.row_arrays():
             kind = body.kept_type(name)
             pointer = f"{kind} (*{name}_row)[{body.width}] = ({kind} (*)[{body.width}])" if body.width > 1 else f"{kind}* {name}_row = ({kind}*)"
-            body.put(f"{pointer}{f'(held + {offset})' if offset else 'held'};")
+            body.put(f"{pointer}{f'(held + {shift(offset)})' if offset else 'held'};")
             offset += array_bytes(self.shape, body, name)
 
-    def split(self) -> list[str]:
+    def split(self) -> list[Part]:
         """Each pass is a kernel; what blocks have found of a row lies in `scratch` between them."""
         parameters = [*self.parameters(), "double* __restrict__ scratch"]
-        lines, launches = [], []
+        parts: list[Part] = []
+        launches: list[tuple[KernelText, int]] = []
         for number, (body, grid) in enumerate(PASSES[self.shape.style].passes(self.kernel, self.shape, self.body), start=1):
-            name = f"{self.kernel.name}_pass{number}"
-            launches.append((name, grid))
-            lines += [*self.function(name, parameters, body), ""]
-        return [*lines, *self.launcher(launches, scratch=True)]
+            launches.append((self.function(f"pass{number}", parameters, body), grid))
+            parts += [launches[-1][0], "\n"]
+        return [*parts, self.launcher(launches, scratch=True)]
 
     def read_again(self) -> dict[str, int]:
         """For each tensor, by how many passes more than one it is read from memory."""
@@ -196,10 +204,10 @@ class CudaKernel:
             body.put(f"double {op.name}_part[{each}], {op.name}_total, {op.name}_sum = 0.0;")
         body.put("#pragma unroll")
         body.open(f"for (int lane = 0; lane < {each}; ++lane)")
-        body.put(f"const long at = tile + thread * {each} + lane;")
+        body.put(f"const long at = tile + {times('thread', each)} + lane;")
         guard = size % tile != 0
         if guard:
-            body.open(f"if (at < {size})")
+            body.open(f"if ({below('at', size)})")
         body.unravel("at", kernel.inner, "long")
         printer = Expressions(kernel, CUDA, body.variables, dict(known))
         for op in scans:
@@ -214,9 +222,9 @@ class CudaKernel:
             body.put(f"{op.name}_carry += {op.name}_total;")
         body.put("#pragma unroll")
         body.open(f"for (int lane = 0; lane < {each}; ++lane)")
-        body.put(f"const long at = tile + thread * {each} + lane;")
+        body.put(f"const long at = tile + {times('thread', each)} + lane;")
         if guard:
-            body.put(f"if (at >= {size}) break;")
+            body.put(f"if ({beyond('at', size)}) break;")
         body.unravel("at", kernel.inner, "long")
         local = dict(known) | {op.name: f"(float)({op.name}_before + {op.name}_part[lane])" for op in scans}
         body.statements(step, local, {})

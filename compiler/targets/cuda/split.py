@@ -5,6 +5,7 @@ from __future__ import annotations
 from compiler.graph.ir import Kernel, Op
 from compiler.kernel.schedule import Pass
 from compiler.kernel.shape import Shape
+from compiler.kernel.text import shift, times
 from compiler.targets.cuda.body import HOW, START, Body
 
 
@@ -37,7 +38,7 @@ def passes(kernel: Kernel, shape: Shape, body: Body) -> list[tuple[list[str], in
             for earlier in steps[: at + 1]:
                 body.row_values(earlier.rows, known)
             body.declare(step)
-            body.items_loop(step, known, shape.threads * chunks, kernel.length, f"(chunk * {shape.threads} + thread)")
+            body.items_loop(step, known, shape.threads * chunks, kernel.length, f"({times('chunk', shape.threads)} + thread)")
         for op in step.reduces:
             slots[op.name] = len(slots)
             body.combine(op, known, keep=True)
@@ -53,8 +54,8 @@ def passes(kernel: Kernel, shape: Shape, body: Body) -> list[tuple[list[str], in
 
 def part(kernel: Kernel, chunks: int, slot: int, row: str) -> str:
     """Where the parts of a row begin in `scratch`."""
-    first = f"({slot * kernel.rows} + {row})" if slot else row
-    return f"{first} * {chunks}" if first != "0" else "0"
+    first = f"({shift(slot * kernel.rows)} + {row})" if slot else row
+    return times(first, chunks) if first != "0" else "0"
 
 
 def scratch_floats(kernel: Kernel, shape: Shape, body: Body) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from compiler.graph.ir import Kernel
 from compiler.kernel.shape import Shape
 from compiler.kernel.stripes import STAGES, stage_lines
+from compiler.kernel.text import below, end, shift, stride, times
 from compiler.targets.cuda.body import START, Body
 
 
@@ -24,13 +25,13 @@ def lines(kernel: Kernel, shape: Shape, body: Body) -> list[str]:
     plane = body.variables[kernel.outer[0]] if len(kernel.outer) == 2 else "plane"
     body.put(f"const long {plane} = blockIdx.x;")
     body.unravel(plane, kernel.outer[:-1], "long")
-    terms = [f"{body.variables[axis]} * {load.access.strides[axis]}" for axis in kernel.outer[:-1]] + [f"{load.access.offset}"] * bool(
+    terms = [times(body.variables[axis], load.access.strides[axis]) for axis in kernel.outer[:-1]] + [shift(load.access.offset)] * bool(
         load.access.offset
     )
     body.put(f"const float* const from = {load.access.argument} + {' + '.join(terms)};")
     body.open("const auto bring = [&](int step)")
     where, bytes_of_stage = f"step % {STAGES}", floats * 4
-    body.put(f"bulk_start(ready + {where}, memory + {where} * {floats}, from + (long)step * {floats}, {bytes_of_stage});")
+    body.put(f"bulk_start(ready + {where}, memory + {where} * {stride(floats)}, from + {times('(long)step', floats)}, {bytes_of_stage});")
     body.depth -= 1
     body.put("};")
     body.open("if (thread == 0)")
@@ -46,15 +47,15 @@ def lines(kernel: Kernel, shape: Shape, body: Body) -> list[str]:
             start = "" if op.attr == "sum" else ", ".join([START[op.attr]] * parts)
             body.put(f"{'double' if op.attr == 'sum' else 'float'} {op.name}_part[{parts}] = {{{start}}};")
     body.open(f"for (int step = 0; step < {steps}; ++step)")
-    body.put(f"if (thread == 0 && step + {STAGES - 1} < {steps}) bring(step + {STAGES - 1});")
+    body.put(f"if (thread == 0 && step + {STAGES - 1} < {end(steps)}) bring(step + {STAGES - 1});")
     body.put(f"bulk_wait(ready + step % {STAGES}, step / {STAGES} % 2);")
-    body.put(f"const float* const stage = memory + step % {STAGES} * {floats};")
+    body.put(f"const float* const stage = memory + step % {STAGES} * {stride(floats)};")
     ragged = open_columns(body, shape, parts, width)
     body.put("#pragma unroll")
     body.open(f"for (int down = 0; down < {count}; ++down)")
     begin = len(body.lines)
-    body.put(f"const int {body.variables[kernel.inner[0]]} = step * {count} + down;")
-    body.put(f"const float {load.name} = stage[down * {width} + across];")
+    body.put(f"const int {body.variables[kernel.inner[0]]} = {times('step', count)} + down;")
+    body.put(f"const float {load.name} = stage[{times('down', width)} + across];")
     body.statements(step, {load.name: load.name}, {}, suffix="_part[part]")
     body.drop_unused(begin)
     body.close(2 + ragged)
@@ -74,7 +75,7 @@ def open_columns(body: Body, shape: Shape, parts: int, width: int) -> bool:
     """Opens the loop over the columns of a thread; true where a condition is opened with it."""
     body.put("#pragma unroll")
     body.open(f"for (int part = 0; part < {parts}; ++part)")
-    body.put(f"const int across = part * {shape.threads} + thread;")
+    body.put(f"const int across = {times('part', shape.threads)} + thread;")
     if width % shape.threads:
-        body.open(f"if (across < {width})")
+        body.open(f"if ({below('across', width)})")
     return bool(width % shape.threads)

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from compiler.graph.ir import Access, Kernel, Op
 from compiler.kernel.builder import Refused
 from compiler.kernel.expressions import INFIX, address
+from compiler.kernel.text import plain
 
 TYPES = {"float32": "tl.float32", "int64": "tl.int64", "int32": "tl.int32", "int16": "tl.int16", "int8": "tl.int8", "uint8": "tl.uint8",
          "bool": "tl.int1"}  # fmt: skip
@@ -80,7 +81,7 @@ class Expressions:
         return f"tl.store({where}, {value}{self.mask(axis for axis, stride in enumerate(access.strides) if stride)})"
 
     def place(self, access: Access, index: str = "") -> str:
-        rest = address(self.kernel, access, self.variables)
+        rest = plain(address(self.kernel, access, self.variables))
         terms = [access.argument, *([index] if index else []), *([rest] if rest != "0" else [])]
         return " + ".join(terms)
 

@@ -85,13 +85,13 @@ def knobs_of(kernel: Kernel, shape: TritonShape) -> dict[str, tuple[tuple[int, .
         sizes = tuple(n for n in (256, 512, 1024, 2048, 4096) if n <= ceiling(product(kernel.sizes)))
         return {"block": (sizes, shape.block), "warps": ((2, 4, 8), shape.warps)}
     whole = ceiling(kernel.length)
-    blocks = {n for n in (shape.block // 4, shape.block // 2, shape.block, shape.block * 2, shape.block * 4) if 1 <= n <= min(whole, LARGEST)}
+    sizes = {n for n in (shape.block // 4, shape.block // 2, shape.block, shape.block * 2, shape.block * 4) if 1 <= n <= min(whole, LARGEST)}
     if shape.flat:
-        blocks |= {n for n in (1024, 2048, 4096, 8192) if n <= whole} | ({whole} if whole <= LARGEST else set())
+        sizes |= {n for n in (1024, 2048, 4096, 8192) if n <= whole} | ({whole} if whole <= LARGEST else set())
     if shape.style == "split":
-        blocks = {n for n in blocks if n * shape.rows <= 4096}
+        sizes = {n for n in sizes if n * shape.rows <= 4096}
     warps = tuple(n for n in (1, 2, 4, 8, 16, 32) if shape.rows * shape.block <= n * 32 * MOST_EACH) or (32,)
-    found = {"block": (tuple(sorted(blocks)), shape.block), "warps": (warps, shape.warps)}
+    found = {"block": (tuple(sorted(sizes)), shape.block), "warps": (warps, shape.warps)}
     if kernel.outer and shape.style != "split":
         room = max(shape.rows, shape.warps * 32 * MOST_EACH // shape.block)
         found["rows"] = (tuple(n for n in (1, 2, 4, 8, 16, 32, 64, 128) if n <= min(room, ceiling(kernel.rows))), shape.rows)

@@ -1,11 +1,31 @@
 """Kernels that differ in a few sizes are printed once."""
 
 import re
+from collections.abc import Callable
 
 import pytest
 
-from compiler import DeviceFigures
+from compiler import DeviceFigures, Options
+from compiler.kernel.text import (
+    HOLE,
+    WINDOW,
+    KernelText,
+    Launch,
+    Launcher,
+    Part,
+    Window,
+    below,
+    beyond,
+    free,
+    known,
+    named,
+    plain,
+    shift,
+    text_of,
+    times,
+)
 from compiler.program.launched import launches
+from compiler.targets.cuda import printing
 from compiler.targets.cuda.merged import merged
 from compiler.targets.cuda.windows import windowed
 from tests.emulator import as_cpp
@@ -33,16 +53,15 @@ def get_init_inputs():
 """
 
 
-def two(first: str, second: str | None = None, launch: str = "{name}<<<3, 64, 0, (cudaStream_t)stream>>>(x, out);") -> str:
-    """Two launchers with a kernel each, of these bodies."""
-    parts = []
+def two(first: list[str], second: list[str] | None = None, launched: bool = True) -> list[Part]:
+    """Two launchers with a kernel each, of these bodies; `launched`: by a statement whose kernel may become another."""
+    parts: list[Part] = []
     for number, body in ((1, first), (2, second if second is not None else first)):
-        name = f"scale_{number}_kernel"
-        parts.append(
-            f"// scale {number}\n__global__ void __launch_bounds__(64) {name}(const float* x, float* out) {{\n{body}\n}}\n"
-            f'extern "C" int scale_{number}(const float* x, float* out, void* stream) {{\n    {launch.format(name=name)}\n    return 0;\n}}\n'
-        )
-    return "\n".join(parts)
+        name = f"scale_{number}"
+        kernel = KernelText.of(name, "kernel", "__launch_bounds__(64) ", "const float* x, float* out", body)
+        launch = Launch(kernel.name, "3", 64, "x, out") if launched else f"cudaLaunchKernelEx(&config, {kernel.name}, x, out);"
+        parts += [f"// scale {number}\n", kernel, Launcher(name, "const float* x, float* out, void* stream", (launch,)), "\n"]
+    return parts
 
 
 def kernels(text: str) -> list[str]:
@@ -60,58 +79,130 @@ def test_a_dense_block_has_one_kernel_for_each_kind(compiled):
 
 
 def test_factors_terms_and_bounds_become_parameters():
-    body = "    const int at = blockIdx.x * {0} + threadIdx.x;\n    if (at < {1}) out[at] = x[at + {2}] * 2.0f;"
-    text = merged(two(body.format(64, 150, 7), body.format(128, 300, 9)))
+    def body(threads: int, size: int, first: int) -> list[str]:
+        return [
+            f"    const int at = {times('blockIdx.x', threads)} + threadIdx.x;",
+            f"    if ({below('at', size)}) out[at] = x[at + {shift(first)}] * 2.0f;",
+        ]
+
+    text = text_of(merged(two(body(64, 150, 7), body(128, 300, 9))))
     assert kernels(text) == ["scale_1_kernel"]
     assert "(const float* x, float* out, const int x_stride, const int at_end, const int shift) {" in text
+    assert "const int at = blockIdx.x * x_stride + threadIdx.x;\n    if (at < at_end) out[at] = x[at + shift] * 2.0f;" in text
     assert "scale_1_kernel<<<3, 64, 0, (cudaStream_t)stream>>>(x, out, 64, 150, 7);" in text
     assert "scale_1_kernel<<<3, 64, 0, (cudaStream_t)stream>>>(x, out, 128, 300, 9);" in text
-    assert "// scale 2\nextern" in text.replace("\n\n", "\n")
+    assert "// scale 2\nextern" in text
 
 
 def test_parameters_are_named_by_what_they_do():
-    body = "    const int left = {0} - threadIdx.x;\n    if (threadIdx.x >= {1}) return;\n    out[threadIdx.x] = x[left];"
-    assert "const int count, const int x_end) {" in merged(two(body.format(10, 40), body.format(20, 50)))
+    def body(left: int, size: int) -> list[str]:
+        return [
+            f"    const int left = {free(left, 'count')} - threadIdx.x;",
+            f"    if ({beyond('threadIdx.x', size)}) return;",
+            "    out[0] = x[left];",
+        ]
+
+    assert "const int count, const int x_end) {" in text_of(merged(two(body(10, 40), body(20, 50))))
 
 
 def test_one_value_in_several_places_is_one_parameter_and_names_are_free():
-    body = "    const int z_stride = 1;\n    const long z = 1;\n    out[z * {0}] = x[z * {0} + z_stride];"
-    text = merged(two(body.format(10), body.format(20)))
+    def body(size: int) -> list[str]:
+        return ["    const int z_stride = 1;", "    const long z = 1;", f"    out[{times('z', size)}] = x[{times('z', size)} + z_stride];"]
+
+    text = text_of(merged(two(body(10), body(20))))
     assert "const int z_stride_2) {" in text and "out[z * z_stride_2] = x[z * z_stride_2 + z_stride];" in text
 
 
 @pytest.mark.parametrize(
     "body",
     [
-        "    out[threadIdx.x / {0}] = x[0];",
-        "    out[threadIdx.x % {0}] = x[0];",
-        "    out[0] = x[0] * {0}.0f;",
-        "    out[0] = x[0] * {0}u;",
-        "    float held[2 * {0}];",
-        "    __shared__ float held[4][1 + {0}];",
-        "    out[0] = total<Sum, 2 * {0}>(x[0]);",
-        "#pragma unroll\n    for (int part = 0; part < {0}; ++part) out[part] = x[part];",
-        "    for (int k = 0; k < {0}; ++k) out[k] = x[k];",
-        "#pragma unroll 2 * {0}",
-        '    asm("mma {{%0 + {0}}}" : : "f"(x[0] * {0}));',
-        "    out[0] = x[3000000000 + threadIdx.x * {0}000000000];",
+        lambda size: [f"    out[threadIdx.x / {known(size)}] = x[0];"],
+        lambda size: [f"    out[threadIdx.x / {size}] = x[0];"],
+        lambda size: [f"    out[{times('threadIdx.x', size * 500_000_000)}] = x[3000000000];"],
+        lambda size: [f"    out[threadIdx.x * {free(size, 'stride')}] = x[{known(size)}];"],
     ],
 )
-def test_what_the_compiler_must_know_stays(body):
-    text = two(body.format(4), body.format(8))
-    assert merged(text) == text
+def test_what_is_not_free_stays(body):
+    parts = two(body(5), body(8))
+    assert merged(parts) == parts
 
 
-def test_kernels_that_a_launcher_names_otherwise_stay():
-    body = "    out[threadIdx.x * {0}] = x[0];"
-    text = two(body.format(4), body.format(8), "cudaLaunchKernelEx(&config, {name}, x, out);")
-    assert merged(text) == text
+NETWORK = """
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Conv2d(3, 48, 3, padding=1)
+        self.norm = nn.BatchNorm2d(48)
+        self.apart = nn.Conv2d(48, 48, 3, padding=1, groups=48)
+        self.grouped = nn.Conv2d(48, 64, 3, stride=2, groups=2)
+        self.wide = nn.Conv2d(64, 64, 3, padding=1)
+        self.up = nn.ConvTranspose2d(48, 36, 3, stride=2, padding=1, output_padding=1)
+        self.rows = nn.LayerNorm(100)
+        self.linear = nn.Linear(100, 1000)
+
+    def forward(self, x, heads):
+        x = self.apart(F.relu(self.norm(self.first(x[:, 2:]))))
+        y = self.wide(self.grouped(x[1:]))
+        z = self.rows(F.adaptive_avg_pool2d(self.up(F.max_pool2d(x, 3, 2, 1)), (10, 10)).flatten(2))
+        sums = torch.cumsum(heads.float(), 3), torch.cumsum(heads.float(), 1)
+        heads = torch.softmax(heads @ heads.transpose(2, 3) * 0.125, -1) @ heads
+        return y, torch.softmax(self.linear(z), -1), torch.argmax(z, 1), z.mean((0, 2)), heads, sums
+
+
+def get_inputs():
+    return [torch.rand(3, 5, 132, 134), torch.rand(2, 4, 1030, 64)]
+
+
+def get_init_inputs():
+    return []
+"""
+CONSTANT = (
+    r"[/%] ?$",
+    r"\w<[^<>;()]*$",
+    r"^#",
+    r"^ *(?:for|while) \([^;]*;(?:[^()]|\([^()]*\))*$",
+    r"\basm\b",
+    r"^ *(?:alignas\(\d+\) |__shared__ |const )*[a-z]\w* \w+\[[^=]*$",
+)
+
+
+@pytest.mark.parametrize("precision", ["fp32-strict", "bf16"])
+@pytest.mark.parametrize("knobs", [{}, {"split": 2, "groups": 4, "row-blocks": 4, "work": 2}])
+def test_what_the_compiler_must_know_is_never_free(compiled, monkeypatch, precision, knobs):
+    """Divisors, arguments of templates, pragmas, ends and steps of loops, instructions, lengths of arrays."""
+    seen: list[Part] = []
+    monkeypatch.setattr(printing, "merged", lambda parts: seen.extend(parts) or merged(parts))
+    source = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n" + NETWORK
+    plan = compiled(source, figures=DeviceFigures.h200(), precision=precision, options=Options(knobs=knobs)).plan
+    convolutions = {"half-conv"} if precision == "bf16" else {"conv"}
+    assert {group.family for group in plan.own} >= {"", "pool", "depthwise", "attention", "scan", *convolutions}
+    found = [part for part in seen if isinstance(part, KernelText)]
+    assert len(found) > 8 and sum(bool(size.name) for kernel in found for size in kernel.sizes) > 40
+    for kernel in found:
+        before = ""
+        for piece, size in zip(kernel.template.split(HOLE), kernel.sizes, strict=False):
+            before += piece
+            line = before[before.rfind("\n") + 1 :]
+            of_parts = re.match(r" *for \(int part = 0; ", line) and not before[: -len(line)].endswith("#pragma unroll\n")
+            if size.name and not of_parts:  # what several blocks have found of a sum is added up in a loop whose end may be free
+                assert not any(re.search(pattern, line) for pattern in CONSTANT), (line, size)
+            before += size.value
+
+
+def test_kernels_that_a_launcher_starts_otherwise_stay():
+    parts = two([f"    out[{times('threadIdx.x', 4)}] = x[0];"], [f"    out[{times('threadIdx.x', 8)}] = x[0];"], launched=False)
+    assert merged(parts) == parts
 
 
 def test_kernels_of_other_names_stay():
-    body = "    out[threadIdx.x * {0}] = x[0];"
-    text = two(body.format(4), body.format(8)).replace("scale_2", "shift_2")
-    assert merged(text) == text
+    parts = two([f"    out[{times('threadIdx.x', 4)}] = x[0];"], [f"    out[{times('threadIdx.x', 8)}] = x[0];"])
+    parts = [*parts[:4], *named(parts[4:], "scale_2", "shift_2")]
+    assert merged(parts) == parts
+
+
+def test_marks_are_dropped_where_nobody_has_use_for_them():
+    assert plain(f"x[{times('i', 12)} + {known(-3)}] < {known(True)}") == "x[i * 12 + -3] < true"
+    assert text_of(two([f"    out[{times('i', 4)}] = {known(7)};"])[1:2]).endswith(" {\n    out[i * 4] = 7;\n}\n")
 
 
 def test_convolutions_of_16_bits_that_differ_by_their_window_are_one_template(compiled):
@@ -125,41 +216,57 @@ def test_convolutions_of_16_bits_that_differ_by_their_window_are_one_template(co
     found.check()
 
 
-def windows(*bodies: str, depths: tuple[int, ...] = (96, 128)) -> str:
-    parts = []
+def windows(*bodies: Callable[[int, int], list[str]], depths: tuple[int, ...] = (96, 128), window: bool = True) -> list[Part]:
+    """Kernels of these bodies, which take a depth and how many steps it has."""
+    parts: list[Part] = []
     for number, (body, depth) in enumerate(zip(bodies, depths, strict=True), 1):
-        parts.append(
-            f"// conv {number}\nstruct conv_{number}_window {{\n    static constexpr int LINES = 7, DEPTH = {depth};\n}};\n"
-            f"__global__ void conv_{number}_kernel(float* out) {{\n{body.format(depth=depth, steps=depth // 32, name=f'conv_{number}')}\n}}\n"
-            f'extern "C" int conv_{number}(float* out, void* stream) {{\n    allow(conv_{number}_kernel, 9);\n'
-            f"    conv_{number}_kernel<<<3, 64, 0, (cudaStream_t)stream>>>(out);\n    return 0;\n}}\n"
-        )
-    return "\n".join(parts)
+        name = f"conv_{number}"
+        own = Window(f"{name}_window", (("LINES", 7), ("DEPTH", depth)))
+        kernel = KernelText.of(name, "kernel", "", "float* out", body(depth, depth // 32), window=own if window else None)
+        launch = Launch(kernel.name, "3", 64, "out", shared=9, asks=True)
+        parts += [f"// conv {number}\n", own.text(), kernel, Launcher(name, "float* out, void* stream", (launch,)), "\n"]
+    return parts
 
 
 def test_sizes_of_a_window_are_read_from_it_and_others_are_parameters_of_the_template():
-    body = "    const Gathered<{name}_window> gathered;\n    float held[{depth}];\n"
-    body += "    tile.run(stages, {steps}, held);\n    if ({steps} < 9) out[7] = {depth};"
-    text = windowed(windows(body, body))
+    def body(depth: int, steps: int) -> list[str]:
+        return [
+            f"    const Gathered<{WINDOW}> gathered;",
+            f"    float held[{known(depth)}];",
+            f"    tile.run(stages, {known(steps, 'STEPS')}, held);",
+            f"    if ({known(steps)} < 9) out[7] = {known(depth)};",
+        ]
+
+    parts = windowed(windows(body, body))
+    text = text_of(parts)
     assert "template <class Window, int STEPS>\n__global__ void conv_1_kernel(float* out) {\n    const Gathered<Window> gathered;\n" in text
     assert "float held[Window::DEPTH];\n    tile.run(stages, STEPS, held);\n    if (STEPS < 9) out[7] = Window::DEPTH;\n}" in text
-    assert "allow(conv_1_kernel<conv_1_window, 3>, 9);\n    conv_1_kernel<conv_1_window, 3><<<3, 64" in text
-    assert "allow(conv_1_kernel<conv_2_window, 4>, 9);\n    conv_1_kernel<conv_2_window, 4><<<3, 64" in text
-    assert "conv_2_kernel" not in text and text.count("struct conv_") == 2 and windowed(text) == text
+    for number, steps in ((1, 3), (2, 4)):
+        instance = f"conv_1_kernel<conv_{number}_window, {steps}>"
+        assert f"cudaFuncSetAttribute({instance}, cudaFuncAttributeMaxDynamicSharedMemorySize, 9);\n    {instance}<<<3, 64" in text
+    assert "conv_2_kernel" not in text and text.count("struct conv_") == 2 and windowed(parts) == parts
     assert [launch.kernels for launch in launches(text + "\nclass ModelNew:\n    kernels.conv_1(\n    kernels.conv_2(\n")] == [
         ("conv_1_kernel<conv_1_window, 3>",), ("conv_1_kernel<conv_2_window, 4>",),
     ]  # fmt: skip
 
 
+GATHERED = f"    Gathered<{WINDOW}> g;"
+
+
 @pytest.mark.parametrize(
-    ("first", "second"),
+    ("first", "second", "window"),
     [
-        ("    Gathered<{name}_window> g;\n    out[0] = {steps};", "    Gathered<{name}_window> g;\n    out[1] = {steps} + 1;"),
-        ('    Gathered<{name}_window> g;\n    asm("mma {steps}");', '    Gathered<{name}_window> g;\n    asm("mma {steps}");'),
-        ("    Gathered<{name}_window> g;\n#pragma unroll {steps}", "    Gathered<{name}_window> g;\n#pragma unroll {steps}"),
-        ("    out[0] = {steps};", "    out[0] = {steps};"),
+        (lambda _, steps: [GATHERED, f"    out[0] = {known(steps)};"], lambda _, steps: [GATHERED, f"    out[1] = {known(steps)} + 1;"], True),
+        (lambda _, steps: [GATHERED, f'    asm("mma {steps}");'], lambda _, steps: [GATHERED, f'    asm("mma {steps}");'], True),
+        (lambda _, steps: [GATHERED, f"#pragma unroll {steps}"], lambda _, steps: [GATHERED, f"#pragma unroll {steps}"], True),
+        (lambda _, steps: [f"    out[0] = {known(steps)};"], lambda _, steps: [f"    out[0] = {known(steps)};"], False),
     ],
 )
-def test_windows_of_other_kernels_and_what_is_no_matter_of_templates_stay(first, second):
-    text = windows(first, second)
-    assert windowed(text) == text
+def test_windows_of_other_kernels_and_what_is_no_matter_of_templates_stay(first, second, window):
+    parts = windows(first, second, window=window)
+    assert windowed(parts) == parts
+
+
+def test_kernels_of_windows_are_no_kernels_that_take_sizes():
+    body = [lambda depth, _: [GATHERED, f"    out[{times('threadIdx.x', depth)}] = 0;"]] * 2
+    assert merged(windows(*body)) == windows(*body)
