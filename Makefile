@@ -3,15 +3,17 @@ PORT ?= 8000
 DATA_DIR ?= .data
 PYTHON := .venv/bin/python
 PYTEST := $(PYTHON) -m pytest
-# Unit tests, those in a browser and those of whole installations, which mostly wait, share the processors; those of the verifier do not, they time
-# programs.
+# Tests share the processors, but for those that time programs (`timed`) and those of the browser that have programs verified (`alone`).
 WORKERS ?= 2
 VERIFYING := tests/integrity tests/integration/verifier tests/integration/diffs tests/gpu
 INSTALLED := $(filter-out $(VERIFYING) %/__pycache__,$(patsubst %/,%,$(wildcard tests/integration/*/)))
 BROWSER := env DJANGO_ALLOW_ASYNC_UNSAFE=1 $(PYTEST) tests/browser
 BESIDE := -n $(WORKERS) --maxschedchunk 1
+BY_FILE := -n $(WORKERS) --dist loadfile
+BY_GROUP := -n $(WORKERS) --dist loadgroup
+CORPUS_RESULT ?= bench/results/verifier-corpus-cpu.json
 
-.PHONY: run dev setup assets test test-all lint setup-dev browser-packages bench-solve bench-kernelbench bench-pages bench-stream screenshots clean
+.PHONY: run dev setup assets test test-all test-corpus lint setup-dev browser-packages bench-solve bench-kernelbench bench-pages bench-stream screenshots clean
 
 run: setup
 	@exec env PORT=$(PORT) DATA_DIR=$(DATA_DIR) STITCHWORK_DIE_WITH_PARENT=1 $(PYTHON) -m webapp.supervisor
@@ -33,22 +35,32 @@ assets:
 
 test: setup-dev browser-packages
 	$(PYTEST) tests/unit -n $(WORKERS) -m "not slow"
-	$(PYTEST) $(INSTALLED) $(BESIDE) -m "not slow"
-	$(PYTEST) $(VERIFYING) -m "not slow"
+	$(PYTEST) $(INSTALLED) $(BY_GROUP) -m "not slow"
+	$(PYTEST) $(VERIFYING) $(BY_FILE) -m "not timed and not slow"
+	$(PYTEST) $(VERIFYING) -m "timed and not slow"
 	$(BROWSER) $(BESIDE) -m "not alone and not slow"
 	$(BROWSER) -m "alone and not slow"
 
 test-all: setup-dev browser-packages
 	$(PYTEST) tests/unit -n $(WORKERS) --durations=15
-	$(PYTEST) $(INSTALLED) $(BESIDE) --durations=15
-	$(PYTEST) $(VERIFYING) --durations=25
+	$(PYTEST) $(INSTALLED) $(BY_GROUP) --durations=15
+	$(PYTEST) $(VERIFYING) $(BY_FILE) -m "not timed" --durations=15
+	$(PYTEST) $(VERIFYING) -m timed --durations=15
 	$(BROWSER) $(BESIDE) -m "not alone" --durations=15
 	$(BROWSER) -m alone --durations=5
+
+# All cheats and honest programs of the CPU: before a change of verifier/ lands, its result committed. A commit's own run takes those that it may have broken.
+test-corpus: export CORPUS = all
+test-corpus: export CORPUS_RESULT := $(CORPUS_RESULT)
+test-corpus: setup-dev browser-packages
+	$(PYTEST) tests/integrity/test_corpus.py $(BY_FILE) -m "not timed and not gpu"
+	$(PYTEST) tests/integrity/test_corpus.py -m "timed and not gpu"
 
 lint: setup-dev
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/lint-imports
+	.venv/bin/mypy
 
 browser-packages:
 	@scripts/test-packages

@@ -34,7 +34,7 @@ CPP = {
 CUDA = {**CPP, "exp": "expf", "tanh": "tanhf", "erf": "erff", "log": "logf", "log1p": "log1pf", "expm1": "expm1f", "isnan": "isnan", "isinf": "isinf"}
 
 
-def constant(value, dtype: str) -> str:
+def constant(value: bool | int | float, dtype: str) -> str:
     if dtype == "bool":
         return "true" if value else "false"
     if dtype != "float32":

@@ -82,8 +82,8 @@ def triton_shape_of(kernel: Kernel, figures: DeviceFigures, options: Options, gr
 def knobs_of(kernel: Kernel, shape: TritonShape) -> dict[str, tuple[tuple[int, ...], int]]:
     """Numbers that change nothing but the speed: name -> (values worth trying, value now)."""
     if shape.style == "elements":
-        sizes = tuple(n for n in (256, 512, 1024, 2048, 4096) if n <= ceiling(product(kernel.sizes)))
-        return {"block": (sizes, shape.block), "warps": ((2, 4, 8), shape.warps)}
+        blocks = tuple(n for n in (256, 512, 1024, 2048, 4096) if n <= ceiling(product(kernel.sizes)))
+        return {"block": (blocks, shape.block), "warps": ((2, 4, 8), shape.warps)}
     whole = ceiling(kernel.length)
     sizes = {n for n in (shape.block // 4, shape.block // 2, shape.block, shape.block * 2, shape.block * 4) if 1 <= n <= min(whole, LARGEST)}
     if shape.flat:
