@@ -1,1 +1,22 @@
-"""Evaluates one program against one task on one device, and can be trusted."""
+"""Evaluates one program against one task on one device, and can be trusted.
+
+`from verifier import check; report = check(task, program, device="cuda:0")`; the same on the command line: `python -m verifier check`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from verifier.checking import CannotCheck, check
+
+__all__ = ["CannotCheck", "check"]
+
+
+def __getattr__(name: str) -> Any:
+    """Imported when they are asked for: confined processes import this package too, and need neither."""
+    if name in __all__:
+        from verifier import checking
+
+        return getattr(checking, name)
+    raise AttributeError(f"module 'verifier' has no attribute {name!r}")

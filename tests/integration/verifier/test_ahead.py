@@ -26,9 +26,11 @@ class Watched(Tournament):
 
 
 @pytest.fixture
-def tournament(tmp_path, monkeypatch, nursery):
-    """Makes one whose program has been tried; at the end no process is left."""
-    bench = Semantics(tmp_path, limits=LIMITS, nursery=nursery)
+def tournament(request, tmp_path, monkeypatch):
+    """Makes one whose program has been tried; at the end no process is left. Only processes of a judge's own can be timed."""
+    timed = request.node.get_closest_marker("timed") is not None
+    bench = Semantics(tmp_path, limits=LIMITS, nursery=None if timed else request.getfixturevalue("nursery"))
+    bench.pool.spares = 0
     monkeypatch.setattr(bench.device, "begins_ahead", True)
     sessions = []
 
