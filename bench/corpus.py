@@ -57,7 +57,7 @@ def main() -> int:
     known = {(row["kind"], row["name"], row["form"]) for row in rows}
     begin = time.monotonic()
     left = 0
-    with tempfile.TemporaryDirectory(prefix="corpus-") as folder:
+    with tempfile.TemporaryDirectory(prefix="corpus-", ignore_cleanup_errors=True) as folder:
         desk = Desk(arguments.device, Path(folder))
         try:
             for entry, form in wanted:

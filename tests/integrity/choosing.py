@@ -38,15 +38,11 @@ ROOMS: dict[str, set[Group]] = {
     "timing": {"clock", "state"},
 }
 STEMS: dict[str, set[Group]] = {
-    **dict.fromkeys(("cgroup", "landlock", "layers", "limits", "permit", "sandbox", "seccomp", "spawned", "visible"), {"confinement"}),
-    **dict.fromkeys(("comparison", "expectation", "fingerprint", "oracle", "repeatability", "widening"), {"numbers", "honest"}),
-    **dict.fromkeys(("correctness", "trials"), {"numbers", "memory", "state", "honest"}),
-    **dict.fromkeys(("binding", "idleness", "intervals", "judges_clock", "noise", "pairs", "still", "timing", "turns"), {"clock"}),
-    **dict.fromkeys(("timed_outputs", "timing_stage", "tournament"), {"clock", "state"}),
-    **dict.fromkeys(("batches", "chance", "triviality"), {"numbers"}),
+    **dict.fromkeys(("limits", "permit"), {"confinement"}),
+    **dict.fromkeys(("oracle", "widening"), {"numbers", "honest"}),
+    **dict.fromkeys(("still", "turns"), {"clock"}),
     **dict.fromkeys(("channel", "layout", "party_failure"), {"channel"}),
-    **dict.fromkeys(("moved_state",), {"state"}),
-    **dict.fromkeys(("bytecode", "calibrate", "cli", "doctor", "prepare", "roofline"), set()),
+    **dict.fromkeys(("bytecode", "checking", "cli", "doctor", "prepare"), set()),
     **dict.fromkeys(("cuda", "cuda_arena", "cuda_driver", "cuda_early", "cuda_graph", "cuda_party", "cuda_rates", "cuda_shared"), set()),
 }
 
