@@ -26,6 +26,15 @@ KERNEL_AT = """box => {  // where a kernel of the device stands on the canvas, i
 }"""
 
 
+AXIS = 24  # its height (static/js/timeline/rows.js)
+AXIS_LINE = """(c, axis) => {  // colours of the line below the axis from end to end, and of what lies above and below its right end
+  const ratio = c.width / c.clientWidth, context = c.getContext("2d");
+  const row = y => Array.from(new Uint32Array(context.getImageData(0, Math.floor(y * ratio), c.width, 1).data.buffer));
+  // the last pixel may be covered in part
+  return { line: [...new Set(row(axis - 0.5).slice(0, -1))], above: row(axis - 9).at(-2), below: row(axis + 1).at(-2) };
+}"""
+
+
 def attach(run: Run, data: bytes, candidate: int | None = 1, name: str = "timeline.stwtl") -> str:
     """A timeline that an event of the run names; its hash."""
     stored = artefacts.put(run.team_id, data, MEDIA_TYPE, name)
@@ -72,6 +81,14 @@ def drag(page: Page, canvas, begin: tuple[float, float], end: tuple[float, float
     page.mouse.down()
     page.mouse.move(box["x"] + end[0], box["y"] + end[1], steps=4)
     page.mouse.up()
+
+
+@pytest.mark.parametrize("ratio", [pytest.param(ratio, marks=pytest.mark.browser_context_args(device_scale_factor=ratio)) for ratio in (1, 1.5, 2)])
+def test_the_axis_spans_the_canvas_whatever_the_pixels(page: Page, drawn, ratio):
+    drawn(real())
+    assert page.evaluate("devicePixelRatio") == ratio
+    seen = page.locator(".timeline-canvas").evaluate(AXIS_LINE, AXIS)
+    assert len(seen["line"]) == 1 and seen["line"][0] not in (seen["above"], seen["below"]) and seen["above"] != seen["below"]
 
 
 def test_keys_search_selection_and_arrows_on_a_real_export(page: Page, drawn):

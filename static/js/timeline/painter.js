@@ -99,9 +99,9 @@ export class Painter {
       }
       this.stripContext.putImageData(this.image, 0, 0, 0, 0, pixels, tracks);
     }
+    context.save(); // what comes after the boxes is drawn in CSS pixels again
     context.setTransform(1, 0, 0, 1, 0, 0);
     context.imageSmoothingEnabled = false;
-    context.save();
     context.beginPath();
     context.rect(0, AXIS * ratio, pixels, this.height * ratio);
     context.clip();
