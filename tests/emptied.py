@@ -32,7 +32,7 @@ def quick_flush() -> Iterator[None]:
 
 
 def _may_leave_triggers_out() -> bool:
-    """Of foreign keys, too: a superuser may."""
+    """Includes foreign keys: a superuser may."""
     from django.db import connection
 
     with connection.cursor() as cursor:

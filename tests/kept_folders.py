@@ -48,7 +48,7 @@ def _home() -> Path:
 
 
 def _hash(paths: Iterable[Path]) -> str:
-    """Of where the checkout is and of what its files hold."""
+    """Covers where the checkout is and what its files hold."""
     found = hashlib.sha256(os.fsencode(ROOT))
     for file in sorted(file for path in paths for file in (path.rglob("*.*") if path.is_dir() else [path])):
         if file.is_file() and file.suffix != ".pyc":

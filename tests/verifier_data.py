@@ -89,7 +89,7 @@ def _forget(top: Path, newest: Path) -> None:
 
 
 def _key() -> str:
-    """Of all that decides what is in it."""
+    """Covers all that decides what is in it."""
     compiler = shutil.which("g++") or shutil.which("gcc")
     version = subprocess.run([compiler, "-v"], capture_output=True, text=True).stderr if compiler else ""
     text = [importlib.metadata.version("torch"), sys.version, sys.prefix, version, str(ROOT), str(sorted(os.sched_getaffinity(0)))]

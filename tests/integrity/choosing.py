@@ -46,7 +46,7 @@ STEMS: dict[str, set[Group]] = {
     **dict.fromkeys(("cuda", "cuda_arena", "cuda_driver", "cuda_early", "cuda_graph", "cuda_party", "cuda_rates", "cuda_shared"), set()),
 }
 
-# Of the taxonomy, by number. An attack on the design is one on the clock where its task is long enough to be worth it, else one on the channel.
+# Groups by number of the taxonomy. An attack on the design is one on the clock where its task is long enough to be worth it, else one on the channel.
 TAXONOMY: tuple[tuple[range, Group], ...] = (
     (range(1, 11), "class"),
     (range(11, 17), "memory"),

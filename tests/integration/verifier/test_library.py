@@ -37,7 +37,7 @@ WRONG = PROGRAM.replace("* self.scale", "* self.scale * 1.01")
 
 @pytest.fixture(scope="module")
 def interpreter(tmp_path_factory) -> Path:
-    """Of a fresh virtual environment with this checkout's verifier, built and installed by pip; torch, numpy and pydantic are those of this one."""
+    """Python of a fresh virtual environment that holds this verifier, built and installed by pip. It borrows torch, numpy and pydantic."""
     folder = tmp_path_factory.mktemp("library")
     source = folder / "source"
     shutil.copytree(ROOT / "verifier", source / "verifier", ignore=shutil.ignore_patterns("__pycache__"))
