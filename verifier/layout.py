@@ -129,11 +129,11 @@ def encode(value: Any, tensors: list[torch.Tensor], depth: int = 0) -> Any:
     if isinstance(value, torch.dtype):
         return {"dtype": str(value).removeprefix("torch.")}
     if isinstance(value, list):
-        return {"l": [encode(item, tensors, depth + 1) for item in value]}
+        return {"l": [encode(item, tensors, depth + 1) for item in list.__iter__(value)]}  # a subclass's own iterator is never called
     if isinstance(value, tuple):
-        return {"u": [encode(item, tensors, depth + 1) for item in value]}
-    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
-        return {"d": {key: encode(item, tensors, depth + 1) for key, item in value.items()}}
+        return {"u": [encode(item, tensors, depth + 1) for item in tuple.__iter__(value)]}
+    if isinstance(value, dict) and all(isinstance(key, str) for key in dict.keys(value)):
+        return {"d": {key: encode(item, tensors, depth + 1) for key, item in dict.items(value)}}
     if hasattr(value, "to_tuple"):  # an output class of a model library
         return encode(value.to_tuple(), tensors, depth + 1)
     raise LayoutError(f"a value of type {type(value).__name__!r} cannot be passed on; use tensors, numbers, strings, lists, tuples and dicts")

@@ -106,7 +106,12 @@ class Timing(BaseModel):
     program_ms: float
     bounded: bool  # below 1 ms the wall clock bounds the score instead of proving it
     clock_agrees: bool
-    round_trip_ms: float  # calibrated empty round trip
+    clock: int = 1  # version of the clock (`verifier/timing/series.py`): times of another are not comparable
+    lead_in: int | None = None  # calls before the counted ones of each series; null: calls were timed one by one
+    counted: int | None = None  # calls of a series that count
+    round_trip_ms: float  # what an exchange without a call costs on this host
+    charged_ms: float = 0.0  # added to each call of the program for what it needs outside its interval beyond eager's; mean over pairs
+    charged_for: str = ""  # where it needs that
     by_judge: Interval | None = None  # the speedup over eager by the judge's own clock; null: it is too unsteady for calls this short
     comparisons: list[Comparison]
     rival: Comparison | None = None  # against the job's other program, in the same blocks: no baseline, so it counts in no ranking

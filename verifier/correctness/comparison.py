@@ -10,7 +10,7 @@ from verifier.correctness.bounds import NORM, Judgement, judge, same_form
 from verifier.judge.session import Values
 from verifier.layout import describe, leaf_names
 from verifier.report import Trial
-from verifier.timing.blocks import Call
+from verifier.timing.call import Call
 
 
 def compare_outputs(

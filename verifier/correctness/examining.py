@@ -15,7 +15,8 @@ from verifier.judge.asking import Party
 from verifier.judge.session import ReferenceSession, fetch
 from verifier.layout import leaf_names, read_specs
 from verifier.report import Trial
-from verifier.timing.blocks import Call, kept
+from verifier.timing.blocks import kept
+from verifier.timing.call import Call
 
 
 class Examiner:

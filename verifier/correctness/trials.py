@@ -25,7 +25,8 @@ from verifier.judge.session import ReferenceSession, Values, give, release
 from verifier.layout import place
 from verifier.report import Finding, Trial, WeightsFrom
 from verifier.task import Flag
-from verifier.timing.blocks import Call, Caller, kept
+from verifier.timing.blocks import Caller, kept
+from verifier.timing.call import Call
 
 LEAST_TRIALS = 8  # however slow they are
 

@@ -9,6 +9,9 @@ judge write the call's inputs, so that nothing works on them ahead; then it writ
 same state as before every call and answers ``f``. The judge writes ``G``; the party's `go` returns on it with the clock started; forward
 runs; `done` syncs the device, stops the clock and writes ``i64`` little-endian nanoseconds. So the judge's own wall time of the same
 exchange differs from the shim's by one round trip. On the CPU the judge then writes ``S`` when it has read its clock, for which `done` waits.
+
+What is scored is timed in a *series* of calls wherever memory allows: one request, after whose ``ready`` judge and party meet in a shared page
+(`verifier/shim/series.c`).
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:  # the first parties of a judge are started before it has pydantic
     from verifier.report import Environment
+    from verifier.shim.clock import Clock, Leader
 
 GO = b"G"
 REFRESH, REFRESHED, SEEN = b"F", b"f", b"S"
@@ -137,6 +141,10 @@ class Device(ABC):
     def trim(self, need: int = 0) -> None:  # noqa: B027  only a device whose allocator keeps what others need has something to give back
         """Gives back memory that is kept, but not used, where it is gigabytes and little is free: less than the `need` bytes of what comes next."""
 
+    def leader(self) -> Leader | None:
+        """The judge's half of a series of calls; null where there is no native clock: calls are then timed one by one."""
+        return None
+
     @abstractmethod
     def flush_caches(self) -> None:
         """So that a timed call finds its inputs in memory: L2 flushed, persisting lines reset."""
@@ -248,6 +256,15 @@ class PartyDevice(ABC):
     @abstractmethod
     def done(self, fd: int) -> int:
         """Device-wide sync, stops the clock, writes the nanoseconds to `fd` as i64; returns them."""
+
+    def failure(self, error: Exception) -> Exception:
+        """What a failure of the clock means, for the author of a program."""
+        return error
+
+    @property
+    def series(self) -> Clock | None:
+        """The clock of a series of calls; null where this device has none."""
+        return None
 
     def peak_bytes(self, reset: bool = False) -> int | None:
         """Peak device memory of this process since the last reset, where the device counts it."""

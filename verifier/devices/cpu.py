@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from verifier.devices.base import Arena, Bind, Ceiling, Device, NoRoom
-from verifier.shim.clock import ClockError, build_clock
+from verifier.shim.clock import ClockError, Leader, Native, build_clock
 
 if TYPE_CHECKING:  # importing it takes a second, in which parties are already started
     import torch
@@ -86,6 +86,7 @@ class CpuDevice(Device):
         self.data_dir = data_dir
         self.threads = len(os.sched_getaffinity(0))
         self._flush: torch.Tensor | None = None
+        self._leader: Leader | None = None
         self._ceiling: Ceiling | None = None
         self._repeat_ceiling = False
         self.shim = self._build_shim()
@@ -126,11 +127,18 @@ class CpuDevice(Device):
     def sync(self) -> None:
         """Nothing is asynchronous on the CPU."""
 
+    def leader(self) -> Leader | None:
+        if self._leader is None and self.shim is not None:
+            native = Native(self.shim)
+            native.use_threads(self.threads)
+            self._leader = Leader(native, spins=False)  # a judge that spins takes a processor from the program
+        return self._leader
+
     def flush_caches(self) -> None:
         if self._flush is None:
             import torch
 
-            self._flush = torch.zeros(min(2 * _last_level_cache(), 64 << 20), dtype=torch.uint8)
+            self._flush = torch.zeros(_flush_bytes(), dtype=torch.uint8)
         self._flush.add_(1)
 
     def settle(self) -> None:
@@ -176,7 +184,7 @@ class CpuDevice(Device):
 
     def config(self) -> dict[str, Any]:
         shim = {"shim": self._shim_target(), "shim_host": str(self.shim)} if self.shim else {}
-        return {"kind": "cpu", "threads": self.threads, **shim}
+        return {"kind": "cpu", "threads": self.threads, "flush_bytes": _flush_bytes(), **shim}
 
     def _shim_target(self) -> str:
         return "/opt/stitchwork/clock.so"
@@ -247,6 +255,11 @@ def _last_level_cache() -> int:
         except (OSError, ValueError):
             continue
     return largest or 32 << 20
+
+
+@cache
+def _flush_bytes() -> int:
+    return min(2 * _last_level_cache(), 64 << 20)
 
 
 def _measure_ceiling() -> dict[str, float]:

@@ -22,7 +22,7 @@ from verifier.devices.base import Arena, Bind, Ceiling, Device, DeviceError
 from verifier.devices.cuda_arena import arena, sharing
 from verifier.devices.cuda_driver import CudaError, GpuFacts, GpuIdentity, Nvml
 from verifier.devices.host_cores import cores
-from verifier.shim.clock import ClockError, build_clock
+from verifier.shim.clock import ClockError, Leader, Native, build_clock
 
 if TYPE_CHECKING:  # the first parties of a judge are started before it has pydantic
     from verifier.report import Environment
@@ -137,6 +137,7 @@ class CudaDevice(Device):
         cuda_driver.use_primary_context(self.index)
         self._torch = torch
         self._flush: Any = None
+        self._leader: Leader | None = None
         self._slowed: bool | None = None
         self._probe = torch.zeros(32, device=self.torch_device)
         self._waits: deque[int] = deque(maxlen=64)
@@ -234,6 +235,11 @@ class CudaDevice(Device):
         free, total = cuda_driver.free_memory()
         if free < max(SHORT * total, need) and torch.cuda.memory_reserved(self.index) - torch.cuda.memory_allocated(self.index) > KEPT_BYTES:
             torch.cuda.empty_cache()
+
+    def leader(self) -> Leader | None:
+        if self._leader is None:
+            self._leader = Leader(Native(self.clock).on_cuda(cuda_driver.use_primary_context(self.index)), spins=True)
+        return self._leader if self._leader.works else None
 
     def flush_caches(self) -> None:
         """Writes three times the L2, and waits: what a party left in the cache is out of it. (The party's clock does the same, just before a call, in

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,7 +10,7 @@ import torch
 from verifier.devices import cuda_driver, cuda_shared
 from verifier.devices.base import PartyDevice
 from verifier.devices.cuda_driver import DeviceBytes
-from verifier.shim.clock import Clock, ClockError
+from verifier.shim.clock import Clock, ClockError, Native
 
 DISPATCHES = 3  # a host that slept since the last call has torch's launch path out of its caches: 100 us of the first launch
 WARM_MS = 3.0  # an idle GPU lowers its clocks, and between two calls the host draws new inputs
@@ -41,7 +40,7 @@ class CudaPartyDevice(PartyDevice):
         self._tiny = torch.zeros(64, device=self.torch_device)
         context = cuda_driver.use_primary_context(0)
         path = next(config[key] for key in ("clock", "clock_host") if os.path.exists(config[key]))
-        self._clock = Clock(Path(path), context, flush_bytes=int(config["flush_bytes"]), warm_ms=WARM_MS)
+        self._clock = Clock(Native(path).on_cuda(context, flush_bytes=int(config["flush_bytes"]), warm_ms=WARM_MS))
 
     def attach(self, handle: dict[str, Any], fds: list[int]) -> torch.Tensor:
         try:
@@ -92,6 +91,13 @@ class CudaPartyDevice(PartyDevice):
         for _ in range(DISPATCHES):
             torch.add(self._tiny, 1)
         self._clock.sync()
+
+    def failure(self, error: Exception) -> Exception:
+        return device_failure(error) if isinstance(error, ClockError) else error
+
+    @property
+    def series(self) -> Clock | None:
+        return self._clock if self._clock.series else None
 
     def go(self, fd: int) -> None:
         self._clock.go(fd)

@@ -8,7 +8,7 @@ import signal
 import statistics
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -23,6 +23,7 @@ from verifier.judge.party_failure import PartyFailure, death, fatal_line, hang_l
 from verifier.judge.still import Still
 from verifier.limits import Limits
 from verifier.parties.permit import Permit
+from verifier.shim.clock import SeriesFailed, SharedPage, Stamped
 
 FREEZABLE = ("start", "role", "load", "import", "capture", "compile")  # requests that take long without the device
 LEAST_SECONDS = 0.01  # that a request may take when its time is up
@@ -63,6 +64,7 @@ class Party:
         self.loaded: tuple[str, int] | None = None  # of a baseline: source and seed of the model that it holds
         self.still = Still(self)
         self.binding = Binding(spawned, device)
+        self.page: SharedPage | None = None  # in which series of calls are timed
         self.on_device = True  # or it never sees the device: a builder
         self.side = ""  # what it is in a measurement, where its role does not say: the name of a baseline, or "rival"
 
@@ -165,6 +167,33 @@ class Party:
         """Nanoseconds of a round trip without a call, as the judge sees it, less what the shim counts: the median."""
         exchanges = [self._exchange("empty", {}, self.limits.call, lambda: None, first=not number) for number in range(rounds)]
         return int(statistics.median(max(exchange.wall - exchange.inner, 0) for exchange in exchanges))
+
+    def series(
+        self, message: dict[str, Any], keys: Sequence[tuple[int, int]], limit: float, hand_over: Callable[[], None]
+    ) -> tuple[list[Stamped], Frame]:
+        """As many timed calls as there are keys, without a message between them, within `limit` seconds. `hand_over` writes the masked inputs of all
+        of them, once the party is ready. The device has a `leader`."""
+        leader = self.device.leader()
+        assert leader is not None
+        if self.page is None:
+            page = SharedPage()
+            self.ask("page", {}, self.limits.call, fds=(page.descriptor,))
+            self.page = page
+        limit = self._left(limit)
+        self.device.settle()
+        leader.begin(self.page.address)
+        if self.ask("series", message, limit).message.get("type") != "ready":
+            raise self.failure("series", ChannelError("an answer out of turn"), limit)
+        hand_over()
+        try:
+            stamped = leader.lead(self.page.address, self.channel.fileno(), keys, limit)
+        except SeriesFailed as failed:
+            if failed.cause == "time":
+                raise self.failure("series", ChannelTimeout("no answer in time"), limit) from None
+            if failed.cause == "message":
+                self.receive(limit, 0, "series")  # raises, where the party says or shows what went wrong
+            raise self.failure("series", ChannelError("an answer out of turn"), limit) from None
+        return stamped, self.receive(limit, 0, "series")
 
     def _exchange(self, kind: str, message: dict[str, Any], limit: float, hand_over: Callable[[], None], first: bool = True) -> Exchange:
         """`first`: another party may have worked on the device just now."""
@@ -271,6 +300,8 @@ class Party:
         self.spawned.end()
         if self.permit is not None:
             self.permit.close()
+        if self.page is not None:
+            self.page.close()
         for arena in self.arenas.values():
             arena.close()
         self.arenas = {}

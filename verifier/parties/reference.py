@@ -24,7 +24,8 @@ from verifier.parties.initialising import constructed
 from verifier.parties.loading import load_source
 from verifier.parties.oracle import Rough, Wide, default_double, widen
 from verifier.parties.permit import Permit
-from verifier.parties.role import Role, generators, map_tensors, seed_everything
+from verifier.parties.role import Role, map_tensors
+from verifier.parties.seeding import generators, seed_everything
 from verifier.parties.widening import WideCopies
 
 CPU_FLOPS = 500_000_000_000  # of an fp64 run that a CPU does within the oracle's limit, convolutions included
@@ -267,10 +268,13 @@ class Reference(Role):
         return {"type": "ok"}
 
     def do_call(self, frame: Frame) -> dict[str, Any]:
+        self.before_call()
+        return super().do_call(frame)
+
+    def before_call(self) -> None:
         self.step = "forward"
         if self.replays:
             torch.compiler.cudagraph_mark_step_begin()  # its CUDA graphs may overwrite what the call before returned
-        return super().do_call(frame)
 
     def do_capture(self, frame: Frame) -> dict[str, Any]:
         from verifier.parties.capture import capture

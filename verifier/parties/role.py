@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import random
 import sys
 from typing import Any
 
@@ -14,11 +13,13 @@ import torch
 
 from verifier.channel import Channel, Frame
 from verifier.devices.base import PartyDevice
-from verifier.layout import LayoutError, Spec, decode, encode, read_specs, view
+from verifier.layout import Spec, decode, encode, read_specs, view
 from verifier.parties.gradients import forward_backward
+from verifier.parties.seeding import seed_everything
+from verifier.parties.series import SeriesRole, delivered
 
 
-class Role:
+class Role(SeriesRole):
     """`held` keeps tensors by name until the judge has made room for them and says `put`."""
 
     graphed = False  # the model replays a CUDA graph, which holds the gradients as well
@@ -100,13 +101,7 @@ class Role:
         gc.enable()
         if failure is not None:
             raise failure
-        tensors: list[torch.Tensor] = []
-        tree = encode(output, tensors)
-        for tensor in _leaves(output):
-            if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
-                raise LayoutError(f"an output is a {type(tensor).__name__}; it must be a plain torch.Tensor")
-            if tensor.device.type != torch.device(self.device.torch_device).type:
-                raise LayoutError(f"an output is on {tensor.device}; it must be on the device {self.device.torch_device}")
+        tree, tensors = delivered(output, self.device.torch_device)
         specs = [Spec.of(tensor) for tensor in tensors]
         slot = frame.message["slot"]
         offsets = slot["offsets"]
@@ -239,35 +234,6 @@ def extent(tensor: torch.Tensor) -> tuple[int, int]:
     """Addresses from the first byte of its elements to behind the last."""
     last = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
     return tensor.data_ptr(), tensor.data_ptr() + (last + 1) * tensor.element_size()
-
-
-def _leaves(value: Any) -> list[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, dict):
-        value = list(value.values())
-    return [leaf for item in value for leaf in _leaves(item)] if isinstance(value, (list, tuple)) else []
-
-
-def seed_everything(seed: int) -> None:
-    torch.manual_seed(seed)
-    random.seed(seed)
-    try:
-        import numpy
-    except ImportError:
-        return
-    numpy.random.seed(seed % 2**32)
-
-
-def generators() -> list[Any]:
-    """The states of the generators that `seed_everything` sets: other ones after a call mean that the call drew random numbers."""
-    states: list[Any] = [torch.get_rng_state().tolist(), random.getstate()]
-    if torch.cuda.is_initialized():
-        states.append(torch.cuda.get_rng_state().tolist())
-    if "numpy" in sys.modules:
-        name, keys, *rest = sys.modules["numpy"].random.get_state()
-        states.append((name, keys.tolist(), rest))
-    return states
 
 
 def map_tensors(value: Any, change: Any) -> Any:

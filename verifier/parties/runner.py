@@ -16,7 +16,8 @@ from verifier.integrity.observed import foreign_libraries, mapped_libraries, obs
 from verifier.layout import decode
 from verifier.parties.initialising import constructed
 from verifier.parties.loading import load_source
-from verifier.parties.role import Role, map_tensors, seed_everything
+from verifier.parties.role import Role, map_tensors
+from verifier.parties.seeding import seed_everything
 
 
 class Runner(Role):

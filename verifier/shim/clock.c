@@ -7,67 +7,70 @@
  * device, stops the clock and writes the nanoseconds as a little-endian i64. A device that failed is a negative number: minus the driver's code.
  * On the CPU there is nothing to wait for: a call has returned when its work is done. There it waits for one byte more, by which the judge says that it
  * has read its own clock: threads that spin on every processor would keep the judge waiting until the outputs are copied.
+ *
+ * Calls that are worth more than one exchange go through `series.c`.
  */
+#include "clock.h"
+
 #include <dlfcn.h>
 #include <errno.h>
-#include <stdint.h>
-#include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
-typedef int (*driver_call)(void);
-typedef int (*driver_set)(void *);
-typedef int (*driver_fill)(uint64_t, unsigned, size_t);
-typedef int (*driver_allocate)(uint64_t *, size_t);
-
-static driver_call device_sync;
-static driver_call reset_persisting;
-static driver_set make_current;
-static driver_fill fill;
-static void *context;
-static uint64_t scratch;
-static size_t scratch_words;
+struct driver driver;
+void *context;
+uint64_t scratch;
+size_t scratch_words;
 static int64_t warm_ns;
 static const int64_t spin_ns = 20 * 1000 * 1000;
-static struct timespec began;
+static int64_t began;
 
-static int64_t nanoseconds(struct timespec from, struct timespec to) {
-    return (int64_t)(to.tv_sec - from.tv_sec) * 1000000000LL + (to.tv_nsec - from.tv_nsec);
+int64_t now_ns(void) {
+    struct timespec at;
+    clock_gettime(CLOCK_MONOTONIC_RAW, &at);
+    return (int64_t)at.tv_sec * 1000000000LL + at.tv_nsec;
 }
 
-/* Looks up the driver; `current` is the primary context that torch uses, `flush_bytes` the size of the scratch buffer, `warm` how many nanoseconds
- * `stitch_prepare` keeps the GPU busy at least. 0, or -1 where the driver lacks a function or the memory. */
+/* Looks up the driver; `current` is the primary context that torch uses, `flush_bytes` the size of the scratch buffer (0: this process times nothing,
+ * it only masks inputs), `warm` how many nanoseconds `stitch_prepare` keeps the GPU busy at least. 0, or -1 where the driver lacks a function or the
+ * memory. */
 int stitch_use_cuda(void *current, size_t flush_bytes, int64_t warm) {
-    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (!driver) return -1;
-    device_sync = (driver_call)dlsym(driver, "cuCtxSynchronize");
-    reset_persisting = (driver_call)dlsym(driver, "cuCtxResetPersistingL2Cache");
-    make_current = (driver_set)dlsym(driver, "cuCtxSetCurrent");
-    fill = (driver_fill)dlsym(driver, "cuMemsetD32_v2");
-    driver_allocate allocate = (driver_allocate)dlsym(driver, "cuMemAlloc_v2");
+    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (!library) return -1;
+    *(void **)&driver.sync = dlsym(library, "cuCtxSynchronize");
+    *(void **)&driver.reset_persisting = dlsym(library, "cuCtxResetPersistingL2Cache");
+    *(void **)&driver.set_current = dlsym(library, "cuCtxSetCurrent");
+    *(void **)&driver.fill = dlsym(library, "cuMemsetD32_v2");
+    *(void **)&driver.allocate = dlsym(library, "cuMemAlloc_v2");
+    *(void **)&driver.load_module = dlsym(library, "cuModuleLoadData");
+    *(void **)&driver.get_function = dlsym(library, "cuModuleGetFunction");
+    *(void **)&driver.launch = dlsym(library, "cuLaunchKernel");
     context = current;
     warm_ns = warm;
-    if (!device_sync || !make_current || !fill || !allocate || make_current(context)) return -1;
+    if (!driver.sync || !driver.set_current || !driver.fill || !driver.allocate || driver.set_current(context)) return -1;
+    load_masks();
     scratch_words = flush_bytes / 4;
-    return scratch_words && allocate(&scratch, scratch_words * 4) ? -1 : 0;
+    return scratch_words && driver.allocate(&scratch, scratch_words * 4) ? -1 : 0;
 }
 
 int stitch_sync(void) {
-    if (!device_sync) return 0;
-    int code = make_current(context);
-    return code ? code : device_sync();
+    if (!driver.sync) return 0;
+    int code = driver.set_current(context);
+    return code ? code : driver.sync();
+}
+
+int flush_device(void) {
+    int code = scratch_words ? driver.fill(scratch, 0, scratch_words) : 0;
+    return code ? code : driver.sync();
 }
 
 void stitch_prepare(void) {
-    struct timespec from, to;
-    if (!device_sync || stitch_sync()) return;
-    if (reset_persisting) reset_persisting();
-    clock_gettime(CLOCK_MONOTONIC_RAW, &from);
+    if (!driver.sync || stitch_sync()) return;
+    if (driver.reset_persisting) driver.reset_persisting();
+    int64_t from = now_ns();
     do {
-        if (!scratch_words || fill(scratch, 0, scratch_words) || device_sync()) return;
-        clock_gettime(CLOCK_MONOTONIC_RAW, &to);
-    } while (nanoseconds(from, to) < warm_ns);
+        if (!scratch_words || flush_device()) return;
+    } while (now_ns() - from < warm_ns);
 }
 
 /* The judge's next byte, or -1 where it is gone. With a GPU this polls for `spin_ns` before it sleeps: a processor that slept has lost its speed and its
@@ -75,13 +78,11 @@ void stitch_prepare(void) {
 static int next_byte(int fd) {
     unsigned char byte;
     ssize_t got = -1;
-    struct timespec from, to;
-    if (device_sync) {
-        clock_gettime(CLOCK_MONOTONIC_RAW, &from);
+    if (driver.sync) {
+        int64_t from = now_ns();
         do {
             got = recv(fd, &byte, 1, MSG_DONTWAIT);
-            clock_gettime(CLOCK_MONOTONIC_RAW, &to);
-        } while (got < 0 && (errno == EINTR || errno == EAGAIN || errno == EWOULDBLOCK) && nanoseconds(from, to) < spin_ns);
+        } while (got < 0 && (errno == EINTR || errno == EAGAIN || errno == EWOULDBLOCK) && now_ns() - from < spin_ns);
     }
     while (got < 0) {
         got = read(fd, &byte, 1);
@@ -94,7 +95,7 @@ static int next_byte(int fd) {
  * GPU works in; work of the program's own that still ran would delay the answer. 0, or -1 where the judge is gone. */
 int stitch_inputs(int fd) {
     if (next_byte(fd) != 'F') return -1;
-    if (device_sync && scratch_words && !fill(scratch, 0, scratch_words)) device_sync();
+    if (driver.sync && scratch_words) flush_device();
     return 0;
 }
 
@@ -110,17 +111,16 @@ int stitch_refreshed(int fd) {
 /* 0 with the clock started, or -1 where the judge is gone. */
 int stitch_go(int fd) {
     if (next_byte(fd) != 'G') return -1;
-    clock_gettime(CLOCK_MONOTONIC_RAW, &began);
+    began = now_ns();
     return 0;
 }
 
 int64_t stitch_done(int fd) {
-    struct timespec ended;
     unsigned char wire[8];
     size_t sent = 0;
     int code = stitch_sync();
-    clock_gettime(CLOCK_MONOTONIC_RAW, &ended);
-    int64_t value = code ? -(int64_t)code : nanoseconds(began, ended);
+    int64_t ended = now_ns();
+    int64_t value = code ? -(int64_t)code : ended - began;
     for (int i = 0; i < 8; i++) wire[i] = (unsigned char)((uint64_t)value >> (8 * i));
     while (sent < sizeof wire) {
         ssize_t put = write(fd, wire + sent, sizeof wire - sent);
@@ -128,6 +128,6 @@ int64_t stitch_done(int fd) {
         if (put <= 0) break;
         sent += (size_t)put;
     }
-    if (!device_sync) next_byte(fd);
+    if (!driver.sync) next_byte(fd);
     return value;
 }

@@ -1,17 +1,25 @@
-"""Builds and drives the native clock (`clock.c`)."""
+"""Builds the native clock (`clock.c`, `series.c`) and drives it: a party's half, and the judge's half of a series of calls."""
 
 from __future__ import annotations
 
 import ctypes
+import mmap
 import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from verifier.hashes import sha256
 
-SOURCE = Path(__file__).with_name("clock.c")
+HERE = Path(__file__).parent
+SOURCES, HEADERS = ("clock.c", "series.c"), ("clock.h",)
+PAGE_BYTES = 4096
+STAMPS = 7
+AWAKE_NS = 500_000  # no longer: a program that rewrites this process could compute meanwhile; the judge's flush has kept processors awake
 
 
 class ClockError(RuntimeError):
@@ -24,8 +32,8 @@ class ClockError(RuntimeError):
 
 def build_clock(folder: Path) -> Path:
     """The shared library, compiled where it is not there yet. Raises `ClockError` with what to install."""
-    source = SOURCE.read_text()
-    library = folder / f"clock-{sha256(source)[:16]}.so"
+    text = "".join((HERE / name).read_text() for name in (*SOURCES, *HEADERS))
+    library = folder / f"clock-{sha256(text)[:16]}.so"
     if library.exists():
         return library
     compiler = shutil.which("gcc") or shutil.which("g++") or shutil.which("cc")
@@ -34,7 +42,7 @@ def build_clock(folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         built = Path(scratch) / "clock.so"
-        command = [compiler, "-x", "c", "-O2", "-shared", "-fPIC", str(SOURCE), "-o", str(built), "-ldl"]
+        command = [compiler, "-x", "c", "-O2", "-shared", "-fPIC", *(str(HERE / name) for name in SOURCES), "-o", str(built), "-ldl"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
         if done.returncode != 0:
             raise ClockError(f"the native clock does not compile: {done.stderr[-2000:]}")
@@ -42,44 +50,170 @@ def build_clock(folder: Path) -> Path:
     return library
 
 
-class Clock:
-    """`prepare`, then `go` and `done` around a timed call; see `clock.c`. `context` is the CUDA context that torch uses, null on the CPU;
-    `flush_bytes` at least twice its L2, `warm_ms` how long `prepare` keeps the GPU busy."""
+class Native:
+    """The library's functions with their types. Those that wait for the judge keep the interpreter's lock (`PyDLL`), so that no thread that a program
+    left behind runs Python meanwhile. `stitch_ended` and `stitch_sync` wait for the program's own work and release it."""
 
-    def __init__(self, library: Path, context: int | None = None, flush_bytes: int = 0, warm_ms: float = 0.0):
-        # PyDLL keeps the interpreter's lock: no thread that a program left behind runs Python while the party waits for the judge.
-        waiting = ctypes.PyDLL(str(library))
-        running = ctypes.CDLL(str(library))
-        self._inputs, self._refreshed, self._go = waiting.stitch_inputs, waiting.stitch_refreshed, waiting.stitch_go
-        for function in (self._inputs, self._refreshed, self._go):
-            function.argtypes, function.restype = [ctypes.c_int], ctypes.c_int
-        self._prepare = running.stitch_prepare
-        self._prepare.argtypes, self._prepare.restype = [], None
-        self._done = running.stitch_done
-        self._done.argtypes, self._done.restype = [ctypes.c_int], ctypes.c_int64
-        self._sync = running.stitch_sync
-        self._sync.argtypes, self._sync.restype = [], ctypes.c_int
-        if context is not None:
-            running.stitch_use_cuda.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int64]
-            if running.stitch_use_cuda(context, flush_bytes, int(warm_ms * 1e6)) != 0:
-                raise ClockError("the CUDA driver (libcuda.so.1) lacks a function of the clock, or there is no memory to flush the L2")
+    def __init__(self, library: Path | str):
+        waiting, running = ctypes.PyDLL(str(library)), ctypes.CDLL(str(library))
+
+        def take(dll: Any, name: str, result: Any, *arguments: Any) -> Any:
+            function = getattr(dll, name)
+            function.restype, function.argtypes = result, list(arguments)
+            return function
+
+        size, word, fd = ctypes.c_size_t, ctypes.c_uint64, ctypes.c_int
+        self.inputs, self.refreshed, self.go = (take(waiting, name, ctypes.c_int, fd) for name in ("stitch_inputs", "stitch_refreshed", "stitch_go"))
+        self.prepare = take(running, "stitch_prepare", None)
+        self.done = take(running, "stitch_done", ctypes.c_int64, fd)
+        self.sync = take(running, "stitch_sync", ctypes.c_int)
+        self.use_cuda = take(running, "stitch_use_cuda", ctypes.c_int, ctypes.c_void_p, size, ctypes.c_int64)
+        self.use_threads = take(running, "stitch_use_threads", None, ctypes.c_uint)
+        self.use_flush = take(running, "stitch_use_flush", ctypes.c_int, size)
+        self.awake = take(waiting, "stitch_awake", None, ctypes.c_int64)
+        self.has_masks = take(running, "stitch_has_masks", ctypes.c_int)
+        self.mask = take(running, "stitch_mask", ctypes.c_int, word, size, word, word)
+        self.page = take(running, "stitch_page", ctypes.c_int, fd)
+        self.wait = take(waiting, "stitch_await", ctypes.c_int, fd, ctypes.c_uint32, word, size)
+        self.ended = take(running, "stitch_ended", ctypes.c_int64)
+        self.copied, self.abort = (take(waiting, name, None) for name in ("stitch_copied", "stitch_abort"))
+        self.begin = take(running, "stitch_begin", None, ctypes.c_void_p)
+        self.lead = take(
+            running, "stitch_lead", ctypes.c_int, ctypes.c_void_p, fd, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_void_p, fd, ctypes.c_int64
+        )
+
+    def on_cuda(self, context: int, flush_bytes: int = 0, warm_ms: float = 0.0) -> Native:
+        """`context` is the CUDA context that torch uses; `flush_bytes` at least twice its L2 (0: this process times nothing), `warm_ms` how long
+        `prepare` keeps the GPU busy. Raises `ClockError`."""
+        if self.use_cuda(context, flush_bytes, int(warm_ms * 1e6)) != 0:
+            raise ClockError("the CUDA driver (libcuda.so.1) lacks a function of the clock, or there is no memory to flush the L2")
+        return self
+
+
+class Clock:
+    """A party's half. A single call: `prepare`, then `go` and `done` around it. A series: `open_page` once, then for each call `wait`, the call,
+    `ended`, `copied`; `abort` where one raises. See `clock.c` and `series.c`."""
+
+    def __init__(self, native: Native):
+        self._native = native
+        self.series = bool(native.has_masks())  # whether the judge may ask for one
 
     def prepare(self) -> None:
         """The same state of the device before every call: idle, this process's, at speed, nothing of the last call in its L2."""
-        self._prepare()
+        self._native.prepare()
 
-    def go(self, fd: int) -> None:
-        if self._inputs(fd) != 0 or self._refreshed(fd) != 0 or self._go(fd) != 0:
+    def go(self, fd: int, awake: bool = False) -> None:
+        """`awake`: all processors work for a moment before the call."""
+        if self._native.inputs(fd) != 0:
+            raise ClockError("the judge is gone")
+        if awake:
+            self._native.awake(AWAKE_NS)
+        if self._native.refreshed(fd) != 0 or self._native.go(fd) != 0:
             raise ClockError("the judge is gone")
 
     def done(self, fd: int) -> int:
         """Nanoseconds since `go`. Raises `ClockError` where the device failed; the judge has been told by a negative number."""
-        value = int(self._done(fd))
+        return self._checked(int(self._native.done(fd)))
+
+    def open_page(self, descriptor: int) -> None:
+        if self._native.page(descriptor) != 0:
+            raise ClockError("the page of a series cannot be mapped")
+
+    def wait(self, fd: int, number: int, place: int, nbytes: int) -> None:
+        """Returns with the clock of the series' call `number` started, its inputs (`nbytes` from address `place`) readable, and caches cold."""
+        code = int(self._native.wait(fd, number, place, nbytes))
+        if code:
+            raise ClockError("the judge is gone" if code < 0 else f"the device failed before the call (CUDA error {code})", max(code, 0))
+
+    def ended(self) -> int:
+        """Waits for the device and stops the clock: nanoseconds."""
+        return self._checked(int(self._native.ended()))
+
+    def copied(self) -> None:
+        self._native.copied()
+
+    def abort(self) -> None:
+        self._native.abort()
+
+    def sync(self) -> None:
+        code = int(self._native.sync())
+        if code:
+            raise ClockError(f"the device failed (CUDA error {code})", code)
+
+    @staticmethod
+    def _checked(value: int) -> int:
         if value < 0:
             raise ClockError(f"the device failed during the call (CUDA error {-value})", -value)
         return value
 
-    def sync(self) -> None:
-        code = int(self._sync())
+
+class SharedPage:
+    """The page of one party, judge's side: `address`, and `descriptor` to hand over."""
+
+    def __init__(self) -> None:
+        self.descriptor = os.memfd_create("series", os.MFD_CLOEXEC)
+        os.ftruncate(self.descriptor, PAGE_BYTES)
+        self._memory = mmap.mmap(self.descriptor, PAGE_BYTES, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
+        self.address = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
+
+    def close(self) -> None:
+        """The mapping goes with this object."""
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+
+
+@dataclass(frozen=True)
+class Stamped:
+    """One call of a series. Nanoseconds."""
+
+    judged: int  # from go to the end, by the judge
+    own: int  # the same by the party's clock
+    ahead: int  # from the key until the inputs were unmasked and the caches flushed
+    copied: int  # from the end until the outputs were copied
+    between: int  # from the copy of the call before until the party waited for the key; 0 for the first
+
+
+class SeriesFailed(RuntimeError):
+    """A series that did not come to its end. `cause`: "message" (the party says why on its socket, or has ended), "time", "turn"."""
+
+    def __init__(self, cause: str):
+        super().__init__(cause)
+        self.cause = cause
+
+
+_CAUSES = {1: "message", 2: "time", 3: "turn"}
+
+
+class Leader:
+    """The judge's half of a series."""
+
+    def __init__(self, native: Native, spins: bool):
+        self._native = native
+        self.spins = spins
+
+    @property
+    def works(self) -> bool:
+        return bool(self._native.has_masks())
+
+    def mask(self, place: int, nbytes: int, key: tuple[int, int]) -> None:
+        """Masks bytes at an address of the device, in the order of torch's default stream. Raises `ClockError`."""
+        code = int(self._native.mask(place, nbytes, *key))
         if code:
-            raise ClockError(f"the device failed (CUDA error {code})", code)
+            raise ClockError(f"inputs cannot be masked (CUDA error {code})", code)
+
+    def begin(self, page: int) -> None:
+        """Before the party is asked for a series."""
+        self._native.begin(page)
+
+    def lead(self, page: int, fd: int, keys: Sequence[tuple[int, int]], seconds: float) -> list[Stamped]:
+        """Leads the party behind socket `fd` through as many calls as there are keys, within `seconds`. Raises `SeriesFailed`."""
+        count = len(keys)
+        words = (ctypes.c_uint64 * (2 * count))(*(word for key in keys for word in key))
+        stamps = (ctypes.c_int64 * (STAMPS * count))()
+        code = self._native.lead(page, fd, count, ctypes.addressof(words), ctypes.addressof(stamps), int(self.spins), int(seconds * 1e9))
+        if code:
+            raise SeriesFailed(_CAUSES[int(code)])
+        rows = [stamps[at : at + STAMPS] for at in range(0, STAMPS * count, STAMPS)]
+        before = [rows[0][0], *(row[5] for row in rows[:-1])]
+        return [Stamped(row[4] - row[3], row[6], row[2] - row[1], row[5] - row[4], row[0] - last) for row, last in zip(rows, before, strict=True)]

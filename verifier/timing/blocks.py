@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,32 +20,12 @@ from verifier.judge.party_failure import PartyFailure
 from verifier.judge.session import Values, reserve, views, write
 from verifier.layout import Spec, place, read_specs, view
 from verifier.report import Baseline, Rival
+from verifier.timing.call import POISON, Call
 from verifier.timing.idleness import Watch, ending, pause
+from verifier.timing.outside import Charge, Laps
+from verifier.timing.series import Form, Line, Use, Uses, single
 
-POISON = 0xA5
-CLOCK_SHARE, CLOCK_SLACK_NS = 0.10, 10_000
-BUSY, COPY_SLACK_NS, AHEAD_SLACK_NS = 1.5, 500_000, 100_000
 GIVEN_BACK_SECONDS = 5.0
-MOVED = 0.5  # share of what is saved within the interval that may come back outside it
-LEAST_NS = 1_000  # of a call: the shim calls a Python function, which makes a tensor
-SIDES = 2**0.5  # times the doubt about one side, for the difference of two
-CLAIM = 2.0  # times as fast as eager, from which on the judge's clock must be steady enough to see what is saved
-
-
-@dataclass
-class Call:
-    """One timed call. Nanoseconds."""
-
-    inner: int  # by the shim
-    wall: int  # by the judge
-    copied: int  # from the end of the interval until the outputs were in the judge's memory
-    ahead: int  # from when the inputs were written until the interval began
-    tree: object
-    specs: list[Spec]
-    outputs: list[torch.Tensor]  # private copies; a baseline's of gigabytes lie where its next call will write
-    again: list[torch.Tensor | Fingerprint] | None  # outputs of the call before, read once more; see `kept`
-    inputs_intact: list[bool]
-    shared: list[str] = field(default_factory=list)  # whose memory each output is, by the party's word
 
 
 @dataclass
@@ -79,9 +59,7 @@ class Caller:
 
         def hand_over() -> None:
             nonlocal handing
-            waited = device.wait_ns()  # before every side's call: it makes the GPU change to the judge's context, and that is in the time ahead
-            for watch in self.watches:
-                watch.waited(waited)
+            self._waited()
             begin = time.monotonic_ns()
             write(party, message, values.tensors, values.specs)
             if flush:
@@ -128,6 +106,36 @@ class Caller:
         shared = [name for name in described.get("shared", []) if isinstance(name, str)]
         return Call(exchange.inner, exchange.wall, exchange.copied, ahead, described.get("tree"), specs, outputs, before, intact, shared)
 
+    def turn(self, uses: list[Use], in_series: bool) -> list[Call]:
+        """The counted calls of these uses: of a series, or one by one."""
+        if not in_series:
+            return [self.call(use.values, use.rng) for use in uses]
+        if self.processor is not None:
+            self.party.binding.stand_on(self.processor)
+        self.previous = []  # what it returned last lies where the series writes
+        try:
+            calls = self._line().calls(uses, self._waited)
+        except PartyFailure as failure:
+            if failure.error_class == "OutOfMemoryError":
+                self._short(failure)
+            raise
+        return [call for use, call in zip(uses, calls, strict=True) if use.counted]
+
+    def empty(self, rounds: int) -> int:
+        """Nanoseconds of an exchange without a call: as a user's loop would show it, where calls are timed in series; else a round trip."""
+        if self.party.device.leader() is None:
+            return self.party.empty(rounds)
+        return int(statistics.median(stamped.judged for stamped in self._line().empty(rounds)))
+
+    def _line(self) -> Line:
+        return Line(self.party, self.expected, self.limit, self.backward)
+
+    def _waited(self) -> None:
+        """Before every side's turn: it makes the GPU change to the judge's context, and that is in the time ahead."""
+        waited = self.party.device.wait_ns()
+        for watch in self.watches:
+            watch.waited(waited)
+
     def _short(self, failure: PartyFailure) -> None:
         """A program that runs out of memory is to blame where its process could have had what PyTorch's call needs; this is looked at when it has
         ended, so that nothing depends on what it says. Else it is the device that is too small, as for a baseline always."""
@@ -155,108 +163,30 @@ def kept(tensor: torch.Tensor, copy: bool = False) -> torch.Tensor | Fingerprint
 
 @dataclass
 class Side:
-    """The program, or a baseline, with its samples: milliseconds, one list a block."""
+    """The program, or a baseline, with its samples: milliseconds, one list a block. A sample is a call, or the median of a series' counted calls."""
 
     name: Baseline | Rival | None
     caller: Caller
     blocks: list[list[float]] = field(default_factory=list)
-    inner: list[int] = field(default_factory=list)
-    wall: list[int] = field(default_factory=list)
-    copied: list[int] = field(default_factory=list)
-    ahead: list[int] = field(default_factory=list)
+    laps: Laps = field(default_factory=Laps)
     round_trip: int = 0  # ns
+    charged: Charge = Charge()
+
+    def samples(self) -> np.ndarray:
+        """Milliseconds, with what is charged: (blocks, calls of a block)."""
+        return np.array(self.blocks) + self.charged.ns / 1e6
 
     def calibrate(self, rounds: int = 9) -> None:
-        """Before the blocks and after them, and the shorter counts: a machine busy at one of the two (4 ms more, a turn of its scheduler, were
-        seen on an H200's host) would make the judge's clock seem to run ahead of the program's, and a slow answer would buy time for work."""
-        found = self.caller.party.empty(rounds)
+        """What an empty exchange costs: before the blocks and after them, and the shorter counts, as the machine may be busy at one of the two."""
+        found = self.caller.empty(rounds)
         self.round_trip = min(self.round_trip or found, found)
 
-    def add(self, call: Call) -> float:
-        """Its milliseconds."""
-        self.inner.append(call.inner)
-        self.wall.append(call.wall)
-        self.copied.append(call.copied)
-        self.ahead.append(call.ahead)
-        return call.inner / 1e6
-
-    @property
-    def within(self) -> list[int]:
-        """Of each call what the judge's clock counts beyond the shim's: a round trip, where both are right."""
-        return [wall - inner for wall, inner in zip(self.wall, self.inner, strict=True)]
-
-    def outside(self, copies: float = 1.0) -> list[float]:
-        """Of each call all that the shim does not count, by the judge's clock."""
-        return [a + copies * c + w for a, c, w in zip(self.ahead, self.copied, self.within, strict=True)]
-
-
-def middle(values: Sequence[float]) -> float:
-    """As the score takes the middle of calls (`intervals.bootstrapped`): of the two places where inputs and outputs lie, each by itself."""
-    return (statistics.median(values[0::2]) + statistics.median(values[1::2])) / 2
-
-
-def clock_finding(program: Side, eager: Side) -> str:
-    """Empty, or how the program's clock disagrees with the judge's. Eager, timed in turn with it, is the yardstick for what a busy machine adds
-    to a round trip and to a copy of outputs; what the program answers while nothing is timed is none."""
-    inner, round_trip = middle(program.inner), min(program.round_trip, eager.round_trip)
-    slack = CLOCK_SHARE * inner + CLOCK_SLACK_NS
-    off, usual = middle(program.within) - round_trip, max(middle(eager.within) - round_trip, 0.0)
-    least = min(program.inner)
-    if least < LEAST_NS or off > usual * BUSY + slack or -off > slack:
-        counts = least if least < LEAST_NS else inner
-        return f"the clock beside the program counts {counts / 1e6:.3f} ms a call, the judge's {off / 1e6:.3f} ms more (eager: {usual / 1e6:.3f} ms)"
-    late, usual = middle(program.copied), middle(eager.copied)
-    if late > usual * BUSY + slack + COPY_SLACK_NS:
-        return f"fetching the program's outputs takes {late / 1e6:.3f} ms, eager's {usual / 1e6:.3f} ms: work goes on after the clock has stopped"
-    early, usual = middle(program.ahead), middle(eager.ahead)
-    if early > usual * BUSY + slack + AHEAD_SLACK_NS:
-        return f"from its inputs to its start the program takes {early / 1e6:.3f} ms, eager {usual / 1e6:.3f} ms: work begins before the clock"
-    return _moved_work(program, eager)
-
-
-def _moved_work(program: Side, eager: Side) -> str:
-    """Empty, or how much of what the program saves a call it needs outside of its interval by the judge's clock. The allowances above are made for a
-    busy machine; a call shorter than they are could hide in them whole. All of a call is added up first, as work may hide in another place each time,
-    and how unsteady the machine is eager tells alone."""
-    inner = middle(program.inner)
-    gain = middle(eager.inner) - inner
-    if gain <= 0:
-        return ""
-    share, most = CLOCK_SHARE * inner, MOVED * gain + CLOCK_SLACK_NS
-    saves = f"of {gain / 1e6:.3f} ms that the program saves a call"
-    within = middle(program.within) - middle(eager.within) - share
-    parts = {
-        "begins before the clock": middle(program.ahead) - middle(eager.ahead),
-        "goes on after the clock has stopped": middle(program.copied) - BUSY * middle(eager.copied),  # outputs may lie colder than eager's
-        "is done of which the clock beside the program counts nothing": within,
-    }
-    moved = max(middle(program.outside()) - middle(eager.outside(BUSY)) - share, sum(max(part, 0.0) for part in parts.values()))
-    if moved > most + SIDES * sum(_doubt(values) for values in (eager.ahead, eager.copied, eager.within)):
-        return f"{saves}, {moved / 1e6:.3f} ms are spent outside the interval: work {max(parts, key=parts.__getitem__)}"
-    unseen = unsteady(eager)
-    if within > most + unseen:
-        return f"{saves}, the judge's clock misses {within / 1e6:.3f} ms: the clock beside the program counts too little"
-    if claims(program, eager) and unseen > gain:
-        return f"{saves}, the judge's clock sees nothing: it is unsteady by {unseen / 1e6:.3f} ms"
-    return ""
-
-
-def claims(program: Side, eager: Side) -> bool:
-    """Whether the program seems so much faster that the judge's clock must be steady enough to see it."""
-    inner, usual = middle(program.inner), middle(eager.inner)
-    return usual >= CLAIM * inner and usual - inner > 2 * CLOCK_SLACK_NS
-
-
-def unsteady(eager: Side) -> float:
-    """How far the judge's clock may be wrong about what a program saves. Nanoseconds."""
-    return SIDES * _doubt(eager.within)
-
-
-def _doubt(values: Sequence[float]) -> float:
-    """Three standard errors of a median, by the median deviation."""
-    at = statistics.median(values)
-    root: float = max(len(values), 1) ** 0.5
-    return 3 * 1.25 * 1.4826 * statistics.median(abs(value - at) for value in values) / root
+    def add(self, calls: list[Call]) -> float:
+        """Takes counted calls of one turn; its milliseconds."""
+        laps = self.laps
+        for name in ("inner", "wall", "ahead", "copied", *(("between",) if calls[0].in_series else ())):
+            getattr(laps, name).append(int(statistics.median(getattr(call, name) for call in calls)))
+        return laps.inner[-1] / 1e6
 
 
 def measure(
@@ -266,13 +196,16 @@ def measure(
     rng: random.Random,
     first: int,
     blocks: int,
+    form: Form | None = None,
 ) -> int:
-    """Runs `blocks` ABBA blocks from input number `first`: a random order of the sides for one input, the reverse for the next. Every side sees
-    every input once and in the same sequence, so that state moves on alike; all sides of a block call from the same processor, each block from the
-    next. The programs' turns, which are watched, lie side by side: while the others are timed they stand still, and each change begins with the same
-    pause (`idleness.pause`). `check` gets each call. Returns the next input's number."""
+    """Runs `blocks` ABBA blocks from input number `first`: a random order of the sides for one turn, the reverse for the next. A turn is one call of
+    each side, or a series of the given form. Every side sees every input once and in the same sequence, lead-ins included, so that state moves on
+    alike; all sides of a block call from the same processor, each block from the next. The programs' turns, which are watched, lie side by side:
+    while the others are timed they stand still, and each change begins with the same pause (`idleness.pause`). `check` gets each counted call.
+    Returns the next input's number."""
     device = sides[0].caller.party.device
     watches = list({id(watch): watch for side in sides for watch in side.caller.watches}.values())
+    uses = Uses(draw, random.Random(rng.getrandbits(64)), form) if form is not None else None
     with ending(watches):
         watched, last = {id(watch.party) for watch in watches}, None
         for _ in range(blocks):
@@ -282,17 +215,21 @@ def measure(
             block: dict[int, list[float]] = {id(side): [] for side in sides}
             device.sample_clocks()
             for turn in (order, order[::-1]):
-                values, seed = draw(first)
+                given = uses.next(first) if uses is not None else single(draw, first)
+                counted = sum(use.counted for use in given)
                 for side in turn:
                     if watches and (mine := id(side.caller.party) in watched) is not last:
                         pause(watches, looks=not mine)
                         last = mine
-                    call = side.caller.call(values, seed)
-                    block[id(side)].append(side.add(call))
-                    check(first, side, call)
-                    del call
-                del values  # gigabytes, perhaps, for which the next draw has no room
-                first += 1
+                    calls = side.caller.turn(given, in_series=uses is not None)
+                    block[id(side)].append(side.add(calls))
+                    for number, call in enumerate(calls, first):
+                        check(number, side, call)
+                    del calls
+                    if uses is None:
+                        call = None  # type: ignore[assignment]  # gigabytes, perhaps, for which the next call has no room
+                del given  # nor has the next draw
+                first += counted
             device.sample_clocks()
             for side in sides:
                 side.blocks.append(block[id(side)])

@@ -19,9 +19,11 @@ from verifier.jobs import CalibrateJob, StageEvent
 from verifier.judge.asking import Party
 from verifier.judge.pool import Pool
 from verifier.judge.session import ReferenceSession, Values
+from verifier.layout import place
 from verifier.timing.blocks import Caller, Side, measure
 from verifier.timing.host_repeatability import keep
 from verifier.timing.intervals import DEFAULTS, Repeatability, between_processes, bootstrapped, variations, without_turns
+from verifier.timing.series import form
 
 _TASK = """import torch
 import torch.nn as nn
@@ -115,12 +117,12 @@ def _task(name: str, source: str, pool: Pool, seconds: float) -> CalibratedTask:
                 party.rest(anew=True)  # on the processors on which programs are timed
             warm, _ = draw(0)
             for _ in range(WARM_UP):
-                for side in sides:
-                    side.caller.call(warm, 1)
+                last = [side.caller.call(warm, 1).inner / 1e6 for side in sides]
+            shape = form(warm.nbytes + place(specs)[1], min(last), max(last)) if pool.device.leader() is not None else None
             begin = time.monotonic()
-            first = measure(sides, draw, lambda *_: None, rng, 0, 4)
+            first = measure(sides, draw, lambda *_: None, rng, 0, 4, shape)
             while time.monotonic() - begin < seconds and len(sides[0].blocks) < 100:
-                first = measure(sides, draw, lambda *_: None, rng, first, 4)
+                first = measure(sides, draw, lambda *_: None, rng, first, 4, shape)
     finally:
         reference.close()
         for party in parties:

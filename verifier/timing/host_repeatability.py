@@ -9,11 +9,12 @@ from pydantic import ValidationError
 
 from verifier.devices.base import Device
 from verifier.timing.intervals import DEFAULTS, Repeatability
+from verifier.timing.series import CLOCK
 
 
 def _path(data_dir: Path, model: str) -> Path:
-    """Not the folder "calibration": figures there are of calls with all that disturbed their turns."""
-    return data_dir / "repeatability" / f"{model}.json"
+    """By the clock that it was learnt with. (Not the folders "calibration" and "repeatability": their figures are of other clocks.)"""
+    return data_dir / "native" / f"repeatability-{CLOCK}-{model}.json"
 
 
 def repeatability(data_dir: Path, device: Device) -> Repeatability:

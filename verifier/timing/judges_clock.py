@@ -12,8 +12,9 @@ import math
 import numpy as np
 
 from verifier.report import Interval
-from verifier.timing.blocks import CLOCK_SLACK_NS, LEAST_NS, Side, clock_finding, middle
+from verifier.timing.blocks import Side
 from verifier.timing.intervals import Estimate, Repeatability, estimate
+from verifier.timing.outside import CLOCK_SLACK_NS, LEAST_NS, clock_finding, middle
 from verifier.timing.pairs import Pair, estimate_of
 
 ERRORS = 3.0  # standard errors of their difference that both clocks may lie apart
@@ -46,7 +47,7 @@ def by_judge(pairs: list[Pair], known: Repeatability, seed: int) -> tuple[Interv
 
 
 def _estimated(pairs: list[Pair], known: Repeatability, seed: int) -> Estimate:
-    usual = [middle(pair.baselines[0].within) for pair in pairs]
+    usual = [middle(pair.baselines[0].laps.within) for pair in pairs]
     program, eager = (
         [_milliseconds(side, overhead) for side, overhead in zip(sides, usual, strict=True)]
         for sides in ([pair.program for pair in pairs], [pair.baselines[0] for pair in pairs])
@@ -55,5 +56,5 @@ def _estimated(pairs: list[Pair], known: Repeatability, seed: int) -> Estimate:
 
 
 def _milliseconds(side: Side, overhead: float) -> np.ndarray:
-    """(blocks, calls of a block), by the judge's clock less a usual round trip; nanoseconds in."""
-    return np.maximum(np.reshape(side.wall, np.shape(side.blocks)) - overhead, LEAST_NS) / 1e6
+    """(blocks, calls of a block), by the judge's clock less a usual round trip, with what is charged outside of it; nanoseconds in."""
+    return np.maximum(np.reshape(side.laps.wall, np.shape(side.blocks)) - overhead, LEAST_NS) / 1e6 + side.charged.ns / 1e6

@@ -7,12 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-import numpy as np
-
 from verifier.report import Baseline, Comparison, Interval, Rival
-from verifier.timing.blocks import Side, claims, middle, unsteady
+from verifier.timing.blocks import Side
 from verifier.timing.idleness import Watch
 from verifier.timing.intervals import Estimate, Repeatability, estimate
+from verifier.timing.outside import charge, claims, middle, unsteady
 
 USELESS = 8.0  # high / low beyond which an interval around 1 is no verdict: the machine is too busy to measure on
 Item = TypeVar("Item")
@@ -35,7 +34,13 @@ class Pair:
     def claim_unseen(self) -> bool:
         """Whether the program seems so much faster that the judge's clock must see it, and is too unsteady for that: more calls make it steadier."""
         program, eager = self.program, self.baselines[0]
-        return claims(program, eager) and unsteady(eager) > middle(eager.inner) - middle(program.inner)
+        return claims(program, eager) and unsteady(eager) > middle(eager.laps.inner) - middle(program.laps.inner)
+
+    def charge(self) -> None:
+        """Adds to the program's calls, and to a rival's, what they need outside their intervals beyond eager's."""
+        eager = self.baselines[0]
+        for side in (self.program, *(side for side in self.baselines if side.name == "rival")):
+            side.charged = charge(side, eager)
 
 
 def useless(speedup: Interval) -> bool:
@@ -46,7 +51,7 @@ def useless(speedup: Interval) -> bool:
 def estimate_of(pairs: list[Pair], name: Baseline | Rival, known: Repeatability, seed: int) -> Estimate:
     """Of the program against one baseline, over the pairs that have it."""
     found = [(pair, side) for pair in pairs for side in pair.baselines if side.name == name]
-    program, baseline = ([np.array(side.blocks) for side in sides] for sides in ([pair.program for pair, _ in found], [side for _, side in found]))
+    program, baseline = ([side.samples() for side in sides] for sides in ([pair.program for pair, _ in found], [side for _, side in found]))
     return estimate(program, baseline, known, seed, [pair.round for pair, _ in found])
 
 
@@ -59,8 +64,8 @@ def compare(pairs: list[Pair], name: Baseline | Rival, known: Repeatability, see
         program_ms=said.program_ms,
         baseline_ms=said.baseline_ms,
         blocks=sum(len(program.blocks) for program, _ in found),
-        program_samples_ms=[block for program, _ in found for block in program.blocks],
-        baseline_samples_ms=[block for _, side in found for block in side.blocks],
+        program_samples_ms=[block for program, _ in found for block in program.samples().tolist()],
+        baseline_samples_ms=[block for _, side in found for block in side.samples().tolist()],
         processes=[index for index, (program, _) in enumerate(found) for _ in program.blocks],
         rounds=[pair.round for pair in pairs for side in pair.baselines if side.name == name],
     )

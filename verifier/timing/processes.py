@@ -22,6 +22,7 @@ from verifier.timing.blocks import Caller, Side
 from verifier.timing.idleness import Watch
 from verifier.timing.intervals import Repeatability
 from verifier.timing.pairs import Pair, shuffled
+from verifier.timing.series import series_bytes
 
 PAIRS = {"quick": 1, "full": 3}  # fresh processes of the program, and as many of eager
 TRITON = "triton"  # in the source of a program whose kernels are compiled when they are called
@@ -99,7 +100,7 @@ class Processes:
         """Pairs that are measured together: all, where the memory of the device holds them and `beside` more processes at once."""
         room = self.pool.device.free_bytes()
         # Each process has its own tensors, PyTorch's perhaps more than the program's, and arenas of which the judge keeps copies.
-        arenas = 3 * self.trials.input_bytes + 2 * place(self.trials.expected_specs)[1]
+        arenas = 3 * self.trials.input_bytes + 2 * place(self.trials.expected_specs)[1] + series_bytes(self.trials.ledger().exchanged)
         ledger = self.trials.ledger()
         need = max(self.trials.peak_bytes() or 0, ledger.state + ledger.eager) + arenas + self.pool.device.process_bytes
         if room is None or need <= 0:

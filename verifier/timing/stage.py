@@ -54,4 +54,6 @@ def measure(tournament: Tournament, trials: Trials, report: Report, floor: float
             find("measured-again", f"{flagged[0][1]}: measured again in a fresh process with fresh seeds")
         trials.reconstruct(fresh())
     report.trials += outputs.checked
+    if timing.charged_ms:
+        find("charged", f"{timing.charged_ms:.4f} ms are added to each call of the program: {timing.charged_for}, beyond what eager needs there")
     return timing

@@ -10,7 +10,8 @@ from verifier.correctness.comparison import compare_outputs
 from verifier.correctness.trials import Trials
 from verifier.judge.session import Values
 from verifier.report import Trial
-from verifier.timing.blocks import Call, Side
+from verifier.timing.blocks import Side
+from verifier.timing.call import Call
 from verifier.timing.pairs import Pair
 
 KEPT = 8  # of the trials that passed, in the report

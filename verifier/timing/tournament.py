@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from verifier.correctness.moved_state import state_off
@@ -16,8 +16,10 @@ from verifier.report import Timing, Trial
 from verifier.timing.blocks import Side, measure, median_ms
 from verifier.timing.intervals import Estimate
 from verifier.timing.judges_clock import clocks
+from verifier.timing.outside import PARTS
 from verifier.timing.pairs import Pair, compare, estimate_of, useless
 from verifier.timing.processes import PAIRS, Processes, Round
+from verifier.timing.series import CLOCK, Form, form
 from verifier.timing.timed_outputs import TimedOutputs
 
 MORE_PAIRS = {"quick": 0, "full": 3}  # once, where half the interval is `WIDE` of the ratio
@@ -48,6 +50,8 @@ class Tournament(Processes):
     wide: str = ""
     burning: str = ""  # how the program kept the machine busy while others were timed
     crowded: str = ""  # how somebody else did
+    _warm: dict[int, int] = field(default_factory=dict)  # ns of each side's last call of the warm-up
+    form: Form | None = None  # of the series of the last round; null: calls were timed one by one
 
     def run(self, subject: Subject) -> tuple[Timing, str]:
         """The timing, and how the clocks disagree, if they do. Wrong outputs are in `outputs`. Raises `PartyFailure` for whoever fails; but where a
@@ -172,12 +176,13 @@ class Tournament(Processes):
         check = self.outputs.of(these)
         turns.mark("ready")
         begin = time.monotonic()
-        first = measure(sides, self._draw, check, rng, first, 2)
+        self.form = shape = self._form(sides)
+        first = measure(sides, self._draw, check, rng, first, 2, shape)
         a_block = (time.monotonic() - begin) / 2
         least = MIN_BLOCKS[tier]
         if least * a_block > 3 * budget:
             least = max(FEW_BLOCKS, int(3 * budget / a_block))
-        first = measure(sides, self._draw, check, rng, first, least - 2)
+        first = measure(sides, self._draw, check, rng, first, least - 2, shape)
         while not self.outputs.failed and len(these[0].program.blocks) < MAX_BLOCKS[tier]:
             found = self._estimate(before + these)
             spent = time.monotonic() - begin
@@ -186,7 +191,7 @@ class Tournament(Processes):
             patience = STUBBORN if dim or useless(found.interval) else EXTRA if found.half > COARSE else 1
             if (found.within <= enough and not dim) or spent > budget * patience:
                 break
-            first = measure(sides, self._draw, check, rng, first, FEW_BLOCKS)
+            first = measure(sides, self._draw, check, rng, first, FEW_BLOCKS, shape)
         turns.mark("timed", sides=len(sides), draws=first, blocks=len(sides[0].blocks), ms=sum(median_ms(side) for side in sides))
         for side in sides if not self.outputs.failed else []:
             side.calibrate()
@@ -196,6 +201,8 @@ class Tournament(Processes):
                 self.outputs.failed = [Trial(name="state after the timed calls", seed=0, ok=False, detail=off)]
 
     def _result(self, pairs: list[Pair]) -> tuple[Timing, str]:
+        for pair in pairs:
+            pair.charge()
         named = dict.fromkeys(side.name for pair in pairs for side in pair.baselines)
         names = [name for name in ["eager", *self._others()] if name in named]
         comparisons = [compare(pairs, name, self.known, self.seed) for name in names]
@@ -205,11 +212,17 @@ class Tournament(Processes):
         judged, problem = clocks(pairs, self.known, self.seed)
         self.burning = next(filter(None, (pair.watch.finding() for pair in pairs)), "")
         self.crowded = next(filter(None, (pair.watch.crowded() for pair in pairs)), "")
+        charges = [pair.program.charged.ns for pair in pairs]
         timing = Timing(
             program_ms=comparisons[0].program_ms,
             bounded=comparisons[0].program_ms < 1,
             clock_agrees=not problem,
+            clock=CLOCK,
+            lead_in=self.form.lead if self.form else None,
+            counted=self.form.counted if self.form else None,
             round_trip_ms=pairs[0].program.round_trip / 1e6,
+            charged_ms=sum(charges) / len(charges) / 1e6,
+            charged_for=next((PARTS[pair.program.charged.part] for pair in pairs if pair.program.charged.ns), ""),
             by_judge=judged,
             comparisons=comparisons,
             rival=compare(pairs, "rival", self.known, self.seed) if self.rival is not None else None,
@@ -222,16 +235,26 @@ class Tournament(Processes):
         )
         return timing, problem
 
+    def _form(self, sides: list[Side]) -> Form | None:
+        """By the calls of the warm-up, the last of which are warm."""
+        if self.pool.device.leader() is None:
+            return None
+        shortest, longest = min(self._warm.values()), max(self._warm.values())
+        return form(self.trials.ledger().exchanged, shortest / 1e6, longest / 1e6)
+
     def _warm_up(self, pairs: list[Pair]) -> int:
         """The same calls on every side, in the same sequence, also checked, until a sensible time has passed."""
         check = self.outputs.of(pairs)
         begin = time.monotonic()
-        number = 0
+        number, self._warm = 0, {}
         while number < WARM_UP or (number < MOST_WARM_UP[self.job.tier] and time.monotonic() - begin < WARM_UP_SECONDS * len(pairs)):
             values, seed = self._draw(number)
             for pair in pairs:
                 for side in pair.sides:
-                    check(number, side, side.caller.call(values, seed))
+                    call = side.caller.call(values, seed)
+                    self._warm[id(side)] = call.inner
+                    check(number, side, call)
+                    del call
             del values  # gigabytes, perhaps, for which the next draw has no room
             number += 1
         return number

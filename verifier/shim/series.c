@@ -1,0 +1,320 @@
+/* The clock of a series of calls, one after the other, without a message between them: judge and party meet in a page that both map.
+ *
+ * The inputs of all calls lie masked in the party's memory before the first one begins. For call c, numbered from 0:
+ *
+ *   party: 4c+1  waits with nothing running       judge: 4c+1  releases the key of this call's inputs
+ *   party: 4c+2  inputs unmasked, caches flushed  judge: 4c+2  go
+ *   party: 4c+3  the call has ended, device and all  judge: 4c+3  has read its clock
+ *   party: 4c+4  outputs copied                   judge: 4c+4  has read its clock; then the next call
+ *
+ * So no call can do another's work: what it would need is readable only when the judge has seen the call before it end and its outputs copied. Lead-in
+ * calls look the same as counted ones, and the party is told of neither.
+ *
+ * With a GPU both sides spin, and the judge's own stamps are the time. On the CPU device they sleep on a futex, since a judge that spins takes a
+ * processor from the program; there the party's clock is the finer one and the judge's bears it out.
+ */
+#define _GNU_SOURCE
+#include "clock.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <link.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { PAGE_BYTES = 4096, LINE = 64, STAMPS = 7 };
+enum outcome { ENDED = 0, SOCKET = 1, TIMED_OUT = 2, OUT_OF_TURN = 3 };
+static const uint32_t ABORTED = 0xFFFFFFFFu;
+static const int64_t SPIN_NS = 20 * 1000 * 1000, LOOK_NS = 1000 * 1000;
+
+/* Every word on a cache line of its own. */
+struct word {
+    _Atomic uint32_t value;
+    _Atomic uint32_t awaited; /* somebody may sleep until it changes */
+    char rest[LINE - 8];
+};
+struct page {
+    struct word judge, party;
+    uint64_t key[2];
+    char rest[LINE - 16];
+    int64_t inner; /* ns of the last call by the party's clock, or minus the driver's code */
+};
+
+static void put(struct word *word, uint32_t value) {
+    atomic_store(&word->value, value);
+    if (atomic_load(&word->awaited)) syscall(SYS_futex, &word->value, FUTEX_WAKE, 1, NULL, NULL, 0);
+}
+
+static void nap(struct word *word, uint32_t seen, int64_t ns) {
+    struct timespec most = {0, ns};
+    atomic_store(&word->awaited, 1);
+    syscall(SYS_futex, &word->value, FUTEX_WAIT, seen, &most, NULL, 0);
+    atomic_store(&word->awaited, 0);
+}
+
+static inline void breathe(void) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+/* Until `word` is `wanted`; anything but that and `before` is a party out of turn, or one that has aborted. */
+static enum outcome await(struct word *word, uint32_t before, uint32_t wanted, int fd, int spins, int64_t deadline) {
+    int64_t from = 0, look = 0;
+    for (unsigned turn = 0;; turn++) {
+        uint32_t seen = atomic_load_explicit(&word->value, memory_order_acquire);
+        if (seen == wanted) return ENDED;
+        if (seen == ABORTED) return SOCKET;
+        if (seen != before) return OUT_OF_TURN;
+        if (spins && turn % 64) {
+            breathe();
+            continue;
+        }
+        int64_t now = now_ns();
+        if (!from) from = look = now;
+        if (now - look > LOOK_NS || !spins) {
+            struct pollfd peer = {fd, POLLIN, 0};
+            look = now;
+            if (poll(&peer, 1, 0) > 0) /* a message out of turn, or the other side has ended; or the last step and the answer after it */
+                return atomic_load_explicit(&word->value, memory_order_acquire) == wanted ? ENDED : SOCKET;
+            if (deadline && now > deadline) return TIMED_OUT;
+        }
+        if (!spins || now - from > SPIN_NS) nap(word, seen, spins ? 50 * 1000 : 20 * 1000 * 1000);
+    }
+}
+
+/* Masks: a stream of 64-bit words under a 128-bit key, made of two rounds of splitmix64's finaliser (Steele, Lea, Flood, 2014), XORed in place. */
+
+#define GOLDEN 0x9E3779B97F4A7C15ull
+static inline uint64_t mixed(uint64_t z) {
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
+    return z ^ (z >> 31);
+}
+
+#define MIX "shr.u64 %t, %z, 30; xor.b64 %z, %z, %t; mul.lo.u64 %z, %z, %m1; shr.u64 %t, %z, 27; xor.b64 %z, %z, %t; mul.lo.u64 %z, %z, %m2;" \
+            "shr.u64 %t, %z, 31; xor.b64 %z, %z, %t;\n"
+static const char MASK[] =
+    ".version 7.0\n.target sm_75\n.address_size 64\n"
+    ".visible .entry stitch_mask(.param .u64 place, .param .u64 words, .param .u64 first, .param .u64 second) {\n"
+    ".reg .pred %end; .reg .b32 %block, %threads, %thread, %blocks;\n"
+    ".reg .b64 %p, %n, %a, %b, %i, %step, %z, %t, %m1, %m2, %g, %at, %x;\n"
+    "ld.param.u64 %p, [place]; ld.param.u64 %n, [words]; ld.param.u64 %a, [first]; ld.param.u64 %b, [second];\n"
+    "cvta.to.global.u64 %p, %p;\n"
+    "mov.u64 %m1, 0xBF58476D1CE4E5B9; mov.u64 %m2, 0x94D049BB133111EB; mov.u64 %g, 0x9E3779B97F4A7C15;\n"
+    "mov.u32 %block, %ctaid.x; mov.u32 %threads, %ntid.x; mov.u32 %thread, %tid.x; mov.u32 %blocks, %nctaid.x;\n"
+    "mul.wide.u32 %i, %block, %threads; cvt.u64.u32 %t, %thread; add.u64 %i, %i, %t; mul.wide.u32 %step, %blocks, %threads;\n"
+    "NEXT:\n"
+    "setp.ge.u64 %end, %i, %n;\n"
+    "@%end bra DONE;\n"
+    "mul.lo.u64 %z, %i, %g; add.u64 %z, %z, %a;\n" MIX
+    "xor.b64 %z, %z, %b;\n" MIX
+    "shl.b64 %at, %i, 3; add.u64 %at, %at, %p; ld.global.u64 %x, [%at]; xor.b64 %x, %x, %z; st.global.u64 [%at], %x;\n"
+    "add.u64 %i, %i, %step;\n"
+    "bra NEXT;\n"
+    "DONE:\n"
+    "ret;\n"
+    "}\n";
+static void *mask_kernel;
+
+void load_masks(void) {
+    void *module = NULL;
+    if (!driver.load_module || !driver.get_function || !driver.launch) return;
+    if (driver.load_module(&module, MASK) || driver.get_function(&mask_kernel, module, "stitch_mask")) mask_kernel = NULL;
+}
+
+/* Whether inputs can be masked here: a driver without its compiler for PTX cannot. */
+int stitch_has_masks(void) { return !driver.sync || mask_kernel; }
+
+/* OpenMP's threads that torch itself works with, called natively: no operator that a program could have put its own code into. */
+
+static void (*gomp_parallel)(void (*)(void *), void *, unsigned, unsigned);
+static int (*gomp_number)(void);
+static unsigned workers = 1;
+
+static int find_gomp(struct dl_phdr_info *info, size_t size, void *found) {
+    (void)size;
+    if (!info->dlpi_name || !strstr(info->dlpi_name, "libgomp")) return 0;
+    void *library = dlopen(info->dlpi_name, RTLD_NOW | RTLD_NOLOAD);
+    if (!library) return 0;
+    *(void **)found = library;
+    return strstr(info->dlpi_name, "torch") != NULL; /* torch's own before another */
+}
+
+/* Once torch is loaded; `threads` as many as it computes with. */
+void stitch_use_threads(unsigned threads) {
+    void *library = NULL;
+    dl_iterate_phdr(find_gomp, &library);
+    if (!library) return;
+    *(void **)&gomp_parallel = dlsym(library, "GOMP_parallel");
+    *(void **)&gomp_number = dlsym(library, "omp_get_thread_num");
+    workers = gomp_parallel && gomp_number && threads > 1 ? threads : 1;
+}
+
+struct work {
+    void (*part)(struct work *, size_t, size_t);
+    unsigned char *place;
+    size_t count;
+    uint64_t key[2];
+    int64_t until;
+};
+
+static void share(void *data) {
+    struct work *work = data;
+    size_t number = (size_t)gomp_number(), each = (work->count + workers - 1) / workers;
+    size_t from = number * each, to = from + each < work->count ? from + each : work->count;
+    if (from < to) work->part(work, from, to);
+}
+
+static void shared(struct work *work) {
+    if (workers > 1)
+        gomp_parallel(share, work, workers, 0);
+    else
+        work->part(work, 0, work->count);
+}
+
+static void mask_words(struct work *work, size_t from, size_t to) {
+    uint64_t *words = (uint64_t *)work->place;
+    for (size_t i = from; i < to; i++) words[i] ^= mixed(mixed(work->key[0] + i * GOLDEN) ^ work->key[1]);
+}
+
+static void touch_lines(struct work *work, size_t from, size_t to) {
+    volatile unsigned char *lines = work->place;
+    for (size_t i = from; i < to; i++) lines[i * LINE] += 1;
+}
+
+static void spin_until(struct work *work, size_t from, size_t to) {
+    (void)from, (void)to;
+    while (now_ns() < work->until) breathe();
+}
+
+/* Masks or unmasks `nbytes` (a multiple of 8) at `place`, on the device where there is one. 0, or the driver's code. */
+int stitch_mask(uint64_t place, size_t nbytes, uint64_t first, uint64_t second) {
+    uint64_t words = nbytes / 8;
+    if (!words) return 0;
+    if (driver.sync) {
+        void *arguments[] = {&place, &words, &first, &second};
+        uint64_t blocks = (words + 255) / 256;
+        return driver.launch(mask_kernel, blocks < 2048 ? (unsigned)blocks : 2048, 1, 1, 256, 1, 1, 0, NULL, arguments, NULL);
+    }
+    struct work work = {mask_words, (unsigned char *)(uintptr_t)place, words, {first, second}, 0};
+    shared(&work);
+    return 0;
+}
+
+static unsigned char *host_scratch;
+static size_t host_scratch_bytes;
+
+/* The buffer by which a CPU's caches are flushed. 0, or -1 where there is no memory for it. */
+int stitch_use_flush(size_t nbytes) {
+    void *place = mmap(NULL, nbytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (place == MAP_FAILED) return -1;
+    host_scratch = place;
+    host_scratch_bytes = nbytes;
+    return 0;
+}
+
+/* All processors at work for `ns`: one that slept, above all a virtual one, takes up to 8 ms to come back, and a call would be charged with that. */
+void stitch_awake(int64_t ns) {
+    struct work work = {spin_until, NULL, workers, {0, 0}, now_ns() + ns};
+    shared(&work);
+}
+
+/* The party's half */
+
+static struct page *mine;
+static uint32_t at;  /* the step before the call that is under way */
+static int socket_of_judge;
+static int64_t went;
+
+/* Maps the page that the judge shares by a descriptor, which the caller closes. 0, or -1. */
+int stitch_page(int descriptor) {
+    void *place = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+    if (place == MAP_FAILED) return -1;
+    if (mine) munmap(mine, PAGE_BYTES);
+    mine = place;
+    return 0;
+}
+
+/* Waits until the inputs of call `number` at `place` may be read, unmasks them, flushes the caches, and returns on the judge's go with the clock
+ * started: 0, a driver's code, or -1 where the judge is gone. */
+int stitch_await(int fd, uint32_t number, uint64_t place, size_t nbytes) {
+    int code = stitch_sync(), spins = driver.sync != NULL;
+    if (code) return code;
+    at = 4 * number;
+    socket_of_judge = fd;
+    if (at && await(&mine->judge, at - 1, at, fd, spins, 0)) return -1; /* the judge has seen the copy of the call before */
+    put(&mine->party, at + 1);
+    if (await(&mine->judge, at, at + 1, fd, spins, 0)) return -1;
+    code = stitch_mask(place, nbytes, mine->key[0], mine->key[1]);
+    if (!code && driver.sync) code = flush_device();
+    if (code) return code;
+    if (!driver.sync && host_scratch) {
+        struct work work = {touch_lines, host_scratch, host_scratch_bytes / LINE, {0, 0}, 0};
+        shared(&work);
+    }
+    put(&mine->party, at + 2);
+    if (await(&mine->judge, at + 1, at + 2, fd, spins, 0)) return -1;
+    went = now_ns();
+    return 0;
+}
+
+/* Waits for the whole device and stops the clock: its nanoseconds, or minus the driver's code. */
+int64_t stitch_ended(void) {
+    int code = stitch_sync();
+    int64_t ended = now_ns();
+    mine->inner = code ? -(int64_t)code : ended - went;
+    put(&mine->party, at + 3);
+    if (!driver.sync) await(&mine->judge, at + 2, at + 3, socket_of_judge, 0, 0);
+    return mine->inner;
+}
+
+/* The outputs are where the judge reads them. */
+void stitch_copied(void) { put(&mine->party, at + 4); }
+
+/* The series ends here; why, the next message says. */
+void stitch_abort(void) {
+    if (mine) put(&mine->party, ABORTED);
+}
+
+/* The judge's half */
+
+/* Leads a party through `count` calls. `keys`: two words a call. `stamps`, seven a call, ns: the party waits, key, unmasked, go, ended, copied, and the
+ * call by the party's clock. `spins`: 1 where a processor can be spared for that. */
+int stitch_lead(void *shared_page, int fd, uint32_t count, const uint64_t *keys, int64_t *stamps, int spins, int64_t limit_ns) {
+    struct page *page = shared_page;
+    int64_t deadline = now_ns() + limit_ns;
+    enum outcome outcome;
+    uint32_t last = 0;
+    for (uint32_t call = 0; call < count; call++, stamps += STAMPS) {
+        uint32_t step = 4 * call;
+        if ((outcome = await(&page->party, last, step + 1, fd, spins, deadline))) return outcome;
+        stamps[0] = now_ns();
+        memcpy(page->key, keys + 2 * call, sizeof page->key);
+        stamps[1] = now_ns();
+        put(&page->judge, step + 1);
+        if ((outcome = await(&page->party, step + 1, step + 2, fd, spins, deadline))) return outcome;
+        stamps[2] = now_ns();
+        stamps[3] = now_ns();
+        put(&page->judge, step + 2);
+        if ((outcome = await(&page->party, step + 2, step + 3, fd, spins, deadline))) return outcome;
+        stamps[4] = now_ns();
+        stamps[6] = page->inner;
+        put(&page->judge, step + 3);
+        if ((outcome = await(&page->party, step + 3, step + 4, fd, spins, deadline))) return outcome;
+        stamps[5] = now_ns();
+        put(&page->judge, step + 4);
+        last = step + 4;
+    }
+    return ENDED;
+}
+
+/* Before each series. */
+void stitch_begin(void *shared_page) { memset(shared_page, 0, PAGE_BYTES); }

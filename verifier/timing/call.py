@@ -1,0 +1,30 @@
+"""One timed call, as the judge saw it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+
+from verifier.correctness.fingerprint import Fingerprint
+from verifier.layout import Spec
+
+POISON = 0xA5  # every byte of the outputs' memory before a call
+
+
+@dataclass
+class Call:
+    """One timed call. Nanoseconds."""
+
+    inner: int  # by the shim
+    wall: int  # by the judge
+    copied: int  # from the end of the interval until the outputs were in the judge's memory
+    ahead: int  # from when the inputs were written until the interval began
+    tree: object
+    specs: list[Spec]
+    outputs: list[torch.Tensor]  # private copies; a baseline's of gigabytes lie where its next call will write
+    again: list[torch.Tensor | Fingerprint] | None  # outputs of the call before, read once more; see `kept`
+    inputs_intact: list[bool]
+    shared: list[str] = field(default_factory=list)  # whose memory each output is, by the party's word
+    between: int = 0  # in a series: from the copy of the outputs before until the party waited for this call
+    in_series: bool = False

@@ -1,0 +1,129 @@
+"""What a program needs outside its interval, beyond what eager needs there, is charged to it: work is not made shorter by being moved.
+
+Outside are the time from the key of the inputs until the party is ready for the go (`ahead`), from the end until the outputs are copied
+(`copied`), in a series from there until the party waits for its next key (`between`), and, where the clock beside the program is the finer one, what
+the judge's counts beyond it (`within`). Eager, timed in turn with the program, has all of them too; only what is beyond three standard errors counts.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from verifier.timing.blocks import Side
+
+CLOCK_SHARE, CLOCK_SLACK_NS = 0.10, 10_000
+COPIES = 1.1  # times eager's: pages and caches of two processes are not the same
+MOVED = 0.5  # share of what is saved within the interval from which on what is moved out of it is no accident
+LEAST_NS = 1_000  # of a call: the shim calls a Python function, which makes a tensor
+SIDES = 2**0.5  # times the doubt about one side, for the difference of two
+CLAIM = 2.0  # times as fast as eager, from which on the judge's clock must be steady enough to see what is saved
+PARTS = {
+    "ahead": "work begins before the clock",
+    "copied": "work goes on after the clock has stopped",
+    "between": "work is done between calls",
+    "within": "the clock beside the program counts too little",
+}
+
+
+@dataclass
+class Laps:
+    """What the clocks say of a side, sample by sample (of a series: the median of its counted calls). Nanoseconds."""
+
+    inner: list[int] = field(default_factory=list)  # what is scored
+    wall: list[int] = field(default_factory=list)  # the interval by the judge's clock
+    ahead: list[int] = field(default_factory=list)
+    copied: list[int] = field(default_factory=list)
+    between: list[int] = field(default_factory=list)
+
+    @property
+    def within(self) -> list[int]:
+        """What the judge's clock counts beyond the shim's: a round trip, where both are right."""
+        return [wall - inner for wall, inner in zip(self.wall, self.inner, strict=True)]
+
+    def outside(self, copies: float = 1.0) -> list[float]:
+        """All that is not scored. `between` is as long as the list of samples, or empty: single calls have none."""
+        between = self.between or [0] * len(self.inner)
+        return [a + copies * c + b + w for a, c, b, w in zip(self.ahead, self.copied, between, self.within, strict=True)]
+
+
+@dataclass(frozen=True)
+class Charge:
+    """Nanoseconds that are added to each of the program's calls, and for what."""
+
+    ns: float = 0.0
+    part: str = ""  # a key of `PARTS`
+
+    def message(self) -> str:
+        return f"{self.ns / 1e6:.4f} ms are added to each call of the program: {PARTS[self.part]}, beyond what eager needs there" if self.ns else ""
+
+
+def charge(program: Side, eager: Side) -> Charge:
+    """What the program's calls need outside their interval beyond eager's: the sum of the parts, as one may be shorter than eager's by nature, or all
+    of a call together, as work may hide in another place each time; whichever is more."""
+    found = {}
+    for name in PARTS:
+        ours, theirs = getattr(program.laps, name), getattr(eager.laps, name)
+        if ours and theirs:
+            usual = middle(theirs) * (COPIES if name == "copied" else 1.0)
+            found[name] = max(middle(ours) - usual - _doubts(ours, theirs), 0.0)
+    ours, theirs = program.laps.outside(), eager.laps.outside(COPIES)
+    together = middle(ours) - middle(theirs) - _doubts(ours, theirs)
+    most = max(sum(found.values()), together)
+    if most <= 0:
+        return Charge()
+    return Charge(most, max(found, key=lambda name: found[name] or middle(getattr(program.laps, name) or [0])))
+
+
+def _doubts(ours: Sequence[float], theirs: Sequence[float]) -> float:
+    return float((doubt(ours) ** 2 + doubt(theirs) ** 2) ** 0.5)
+
+
+def middle(values: Sequence[float]) -> float:
+    """As the score takes the middle of calls (`intervals.bootstrapped`): of the two places where inputs and outputs lie, each by itself."""
+    return (statistics.median(values[0::2]) + statistics.median(values[1::2])) / 2
+
+
+def doubt(values: Sequence[float]) -> float:
+    """Three standard errors of a median, by the median deviation."""
+    at = statistics.median(values)
+    root: float = max(len(values), 1) ** 0.5
+    return 3 * 1.25 * 1.4826 * statistics.median(abs(value - at) for value in values) / root
+
+
+def clock_finding(program: Side, eager: Side) -> str:
+    """Empty, or why the times are not believed: a clock that cannot be right, or a call most of which was moved out of its interval."""
+    laps = program.laps
+    inner, least = middle(laps.inner), min(laps.inner)
+    if least < LEAST_NS:
+        return f"the clock beside the program counts {least / 1e6:.3f} ms a call, the judge's {middle(laps.within) / 1e6:.3f} ms more"
+    found = charge(program, eager)
+    gain = middle(eager.laps.inner) - inner
+    if found.part == "within" and found.ns > CLOCK_SHARE * inner + CLOCK_SLACK_NS:
+        usual = middle(eager.laps.within)
+        return (
+            f"the clock beside the program counts {inner / 1e6:.3f} ms a call, the judge's {middle(laps.within) / 1e6:.3f} ms more "
+            f"(eager: {usual / 1e6:.3f} ms)"
+        )
+    if gain > 0 and found.ns > max(MOVED * gain, CLOCK_SHARE * inner) + CLOCK_SLACK_NS + 2 * _doubts(laps.outside(), eager.laps.outside()):
+        return f"of {gain / 1e6:.3f} ms that the program saves a call, {found.ns / 1e6:.3f} ms are spent outside the interval: {PARTS[found.part]}"
+    if claims(program, eager) and unsteady(eager) > gain:
+        return (
+            f"this host is busy: the program seems to save {gain / 1e6:.3f} ms a call, and the judge's clock is unsteady by "
+            f"{unsteady(eager) / 1e6:.3f} ms"
+        )
+    return ""
+
+
+def claims(program: Side, eager: Side) -> bool:
+    """Whether the program seems so much faster that the judge's clock must be steady enough to see it."""
+    inner, usual = middle(program.laps.inner), middle(eager.laps.inner)
+    return usual >= CLAIM * inner and usual - inner > 2 * CLOCK_SLACK_NS
+
+
+def unsteady(eager: Side) -> float:
+    """How far the judge's clock may be wrong about what a program saves. Nanoseconds."""
+    return SIDES * doubt(eager.laps.within)

@@ -1,0 +1,220 @@
+"""A series of timed calls of one party: lead-in calls, then counted ones, without a message between them (`verifier/shim/series.c`).
+
+A single call that an exchange of messages wakes carries 110 to 200 us of waking on a GPU host, whoever is timed, so that short calls look alike. In a
+series the call before has just run the same code, as in a user's loop; caches of the device are as cold as ever, and no call can do another's work.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import secrets
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from verifier.correctness.bounds import same_values
+from verifier.judge.asking import Party
+from verifier.judge.session import Values, dump, views, write
+from verifier.layout import Spec, place, read_specs, view
+from verifier.shim.clock import Stamped
+from verifier.timing.call import POISON, Call
+
+MOST_BYTES = 512 << 20  # of the inputs and outputs of all calls of a series
+LEAD, COUNTED = 2, 6  # calls at most
+LONG_MS, WHOLE_MS = 10.0, 60.0  # of a call that waking is nothing beside; of the longest side's calls of a series together
+KEPT_DRAWS, KEPT_BYTES = 3, 64 << 20
+CLOCK = 2  # version of the clock: results of another are not comparable
+
+
+@dataclass(frozen=True)
+class Form:
+    """How many calls a series has."""
+
+    lead: int
+    counted: int
+
+    @property
+    def calls(self) -> int:
+        return self.lead + self.counted
+
+
+def form(exchanged: int, shortest_ms: float, longest_ms: float) -> Form | None:
+    """For calls that exchange `exchanged` bytes and take from `shortest_ms` to `longest_ms` on the sides that are timed in turn; null where memory
+    holds no series."""
+    room = MOST_BYTES // max(exchanged, 1)
+    if room < 1:
+        return None
+    lead = 0 if shortest_ms > LONG_MS else 1 if shortest_ms > LONG_MS / 5 else LEAD
+    room = max(min(room, int(WHOLE_MS / max(longest_ms, 1e-3))), 1)
+    lead = min(lead, max(room - 1, 0))
+    counted = min(COUNTED, 1 + int(LONG_MS / 2 / max(shortest_ms, 1e-3)), max(room - lead, 1))
+    return Form(lead, counted)
+
+
+def series_bytes(exchanged: int) -> int:
+    """What the calls of a series that exchange so much take at most beyond a single call's, in the party and in the judge's copies."""
+    return 2 * min((LEAD + COUNTED) * exchanged, MOST_BYTES) if exchanged <= MOST_BYTES else 0
+
+
+@dataclass
+class Use:
+    """One call's inputs: a draw, of which one element of each floating tensor is another's value, so that no two uses are the same."""
+
+    values: Values
+    rng: int
+    counted: bool
+    changes: list[tuple[torch.Tensor, tuple[int, ...], tuple[int, ...]]] = field(default_factory=list)  # a tensor, the element, whose value it takes
+
+    @contextlib.contextmanager
+    def applied(self) -> Iterator[list[torch.Tensor]]:
+        """The tensors with their changes, while the block runs."""
+        before = [tensor[to].clone() for tensor, to, _ in self.changes]
+        for tensor, to, source in self.changes:
+            tensor[to] = tensor[source].clone()
+        try:
+            yield self.values.tensors
+        finally:
+            for (tensor, to, _), value in zip(self.changes, before, strict=True):
+                tensor[to] = value
+
+
+@dataclass
+class Uses:
+    """Makes each turn's uses, the same for all its sides: which draw, which element and which random seed is drawn by chance."""
+
+    draw: Callable[[int], tuple[Values, int]]
+    rng: random.Random
+    form: Form
+    _kept: list[Values] = field(default_factory=list)
+
+    def next(self, first: int) -> list[Use]:
+        """The uses of one turn, whose first counted call is input number `first`."""
+        values, seed = self.draw(first)
+        pool = [kept for kept in self._kept if kept.specs == values.specs and kept.tree == values.tree]
+        seeds = random.Random(seed)
+        chosen = [values] + [self.rng.choice([values, *pool]) for _ in range(self.form.calls - 1)]
+        self.rng.shuffle(chosen)
+        if values.nbytes <= KEPT_BYTES:
+            self._kept = [values, *self._kept][:KEPT_DRAWS]
+        return [
+            Use(one, seeds.getrandbits(32), number >= self.form.lead, [change for tensor in one.tensors if (change := self._change(tensor))])
+            for number, one in enumerate(chosen)
+        ]
+
+    def _change(self, tensor: torch.Tensor) -> tuple[torch.Tensor, tuple[int, ...], tuple[int, ...]] | None:
+        """Integers and booleans stay: as offsets or permutations they would no longer be inputs that the task can take."""
+        if not tensor.is_floating_point() or tensor.numel() < 2:
+            return None
+        to, source = (tuple(self.rng.randrange(size) for size in tensor.shape) for _ in range(2))
+        return tensor, to, source
+
+
+def single(draw: Callable[[int], tuple[Values, int]], first: int) -> list[Use]:
+    """A turn of one call."""
+    values, seed = draw(first)
+    return [Use(values, seed, counted=True)]
+
+
+@dataclass
+class Line:
+    """Calls of a party in series: where their inputs and outputs lie."""
+
+    party: Party
+    expected: list[Spec]
+    limit: float
+    backward: dict[str, Any] | None = None
+
+    def calls(self, uses: list[Use], before: Callable[[], None]) -> list[Call]:
+        """One call a use, lead-ins included. `before` is called when the party is ready, before the judge writes. Raises `PartyFailure`."""
+        party, device = self.party, self.party.device
+        specs = uses[0].values.specs
+        size, half = place(specs)[1], place(self.expected)[1]
+        keys = [(secrets.randbits(64), secrets.randbits(64)) for _ in uses]
+        begins = [number * size for number in range(len(uses))]
+        message = self._request(uses, specs, begins, size, half)
+        party.arena("in", len(uses) * size)
+        out = party.arena("out", len(uses) * half).bytes
+        out.fill_(POISON)
+        device.sync()
+
+        def hand_over() -> None:
+            before()
+            leader, flat = device.leader(), party.arenas["in"].bytes
+            assert leader is not None
+            for use, call, key, begin in zip(uses, message["calls"], keys, begins, strict=True):
+                with use.applied() as tensors:
+                    write(party, {"arena": "in", "offsets": call["offsets"]}, tensors, specs)
+                device.sync()
+                leader.mask(flat.data_ptr() + begin, size, key)
+            device.flush_caches()
+            device.sync()
+
+        stamped, frame = party.series(message, keys, self.limit * len(uses), hand_over)
+        answers = frame.message.get("calls", [])
+        calls = [self._call(number, use, stamped[number], answers[number], message["calls"][number]) for number, use in enumerate(uses)]
+        device.sync()  # what was copied above is, before the party is asked to write there
+        return calls
+
+    def empty(self, count: int) -> list[Stamped]:
+        """A series in which nothing is called: what the exchange costs."""
+        party, device = self.party, self.party.device
+        party.arena("in", 256), party.arena("out", 256)
+        calls = [{"begin": 0, "offsets": [], "rng": 1, "room": []}] * count
+        message = {"tree": {"l": []}, "specs": [], "arena": "in", "nbytes": 0, "calls": calls, "empty": True}
+        return party.series(message, [(1, 2)] * count, self.limit, device.sync)[0]
+
+    def _request(self, uses: list[Use], specs: list[Spec], begins: list[int], size: int, half: int) -> dict[str, Any]:
+        calls = [
+            {
+                "begin": begin,
+                "offsets": place(specs, begin)[0],
+                "rng": use.rng,
+                "room": [
+                    {"offset": offset, "nbytes": spec.nbytes}
+                    for offset, spec in zip(place(self.expected, number * half)[0], self.expected, strict=True)
+                ],
+            }
+            for number, (use, begin) in enumerate(zip(uses, begins, strict=True))
+        ]
+        tree = uses[0].values.tree
+        return {"tree": tree, "specs": dump(specs), "arena": "in", "nbytes": size, "calls": calls, "backward": self.backward}
+
+    def _call(self, number: int, use: Use, stamped: Stamped, answer: Any, request: dict[str, Any]) -> Call:
+        party, answer = self.party, answer if isinstance(answer, dict) else {}
+        specs = read_specs(answer.get("specs", []))
+        room = request["room"]
+        fits = (
+            bool(answer.get("copied"))
+            and len(specs) == len(room)
+            and all(spec.nbytes <= where["nbytes"] for spec, where in zip(specs, room, strict=True))
+        )
+        outputs: list[torch.Tensor] = []
+        intact: list[bool] = []
+        if use.counted:
+            if fits and room:
+                begin, end = room[0]["offset"], room[-1]["offset"] + room[-1]["nbytes"]
+                outputs = views(party.arenas["out"].bytes[begin:end].clone(), specs, [where["offset"] - begin for where in room])
+            flat = party.arenas["in"].bytes
+            with use.applied() as tensors:
+                intact = [
+                    same_values(view(flat, spec, offset), tensor)
+                    for tensor, spec, offset in zip(tensors, use.values.specs, request["offsets"], strict=True)
+                ]
+        own = self.party.device.leader()
+        inner = stamped.judged if own is not None and own.spins else stamped.own
+        return Call(
+            inner,
+            stamped.judged,
+            stamped.copied,
+            stamped.ahead,
+            answer.get("tree"),
+            specs,
+            outputs,
+            None,
+            intact,
+            between=stamped.between,
+            in_series=True,
+        )
