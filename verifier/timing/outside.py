@@ -64,18 +64,20 @@ class Charge:
 def charge(program: Side, eager: Side) -> Charge:
     """What the program's calls need outside their interval beyond eager's: the sum of the parts, as one may be shorter than eager's by nature, or all
     of a call together, as work may hide in another place each time; whichever is more."""
-    found = {}
-    for name in PARTS:
-        ours, theirs = getattr(program.laps, name), getattr(eager.laps, name)
-        if ours and theirs:
-            usual = middle(theirs) * (COPIES if name == "copied" else 1.0)
-            found[name] = max(middle(ours) - usual - _doubts(ours, theirs), 0.0)
-    ours, theirs = program.laps.outside(), eager.laps.outside(COPIES)
-    together = middle(ours) - middle(theirs) - _doubts(ours, theirs)
+    pairs = {name: (getattr(program.laps, name), getattr(eager.laps, name)) for name in PARTS}
+    pairs = {name: (ours, theirs) for name, (ours, theirs) in pairs.items() if ours and theirs}
+    found = {name: _beyond(*pair, COPIES if name == "copied" else 1.0) for name, pair in pairs.items()}
+    together = _beyond(program.laps.outside(), eager.laps.outside(COPIES))
     most = max(sum(found.values()), together)
     if most <= 0:
         return Charge()
-    return Charge(most, max(found, key=lambda name: found[name] or middle(getattr(program.laps, name) or [0])))
+    return Charge(most, max(pairs, key=lambda name: (found[name], middle(pairs[name][0]) - middle(pairs[name][1]))))
+
+
+def _beyond(ours: Sequence[float], theirs: Sequence[float], times: float = 1.0) -> float:
+    """All that ours take longer, where that is no chance."""
+    more = middle(ours) - times * middle(theirs)
+    return more if more > _doubts(ours, theirs) else 0.0
 
 
 def _doubts(ours: Sequence[float], theirs: Sequence[float]) -> float:
@@ -108,7 +110,7 @@ def clock_finding(program: Side, eager: Side) -> str:
             f"the clock beside the program counts {inner / 1e6:.3f} ms a call, the judge's {middle(laps.within) / 1e6:.3f} ms more "
             f"(eager: {usual / 1e6:.3f} ms)"
         )
-    if gain > 0 and found.ns > max(MOVED * gain, CLOCK_SHARE * inner) + CLOCK_SLACK_NS + 2 * _doubts(laps.outside(), eager.laps.outside()):
+    if gain > 0 and found.ns > max(MOVED * gain, CLOCK_SHARE * inner) + CLOCK_SLACK_NS + _doubts(laps.outside(), eager.laps.outside()):
         return f"of {gain / 1e6:.3f} ms that the program saves a call, {found.ns / 1e6:.3f} ms are spent outside the interval: {PARTS[found.part]}"
     if claims(program, eager) and unsteady(eager) > gain:
         return (

@@ -100,7 +100,9 @@ class Processes:
         """Pairs that are measured together: all, where the memory of the device holds them and `beside` more processes at once."""
         room = self.pool.device.free_bytes()
         # Each process has its own tensors, PyTorch's perhaps more than the program's, and arenas of which the judge keeps copies.
-        arenas = 3 * self.trials.input_bytes + 2 * place(self.trials.expected_specs)[1] + series_bytes(self.trials.ledger().exchanged)
+        outputs = place(self.trials.expected_specs)[1]
+        series = series_bytes(self.trials.input_bytes + outputs) if self.pool.device.leader() is not None else 0
+        arenas = 3 * self.trials.input_bytes + 2 * outputs + series
         ledger = self.trials.ledger()
         need = max(self.trials.peak_bytes() or 0, ledger.state + ledger.eager) + arenas + self.pool.device.process_bytes
         if room is None or need <= 0:

@@ -1,8 +1,8 @@
 # hack: 37
 # task: tasks/softmax.py
 # device: cpu
-# verdict: inconclusive
-# because: the clock beside the program counts
+# verdict: inconclusive | timed_out
+# because: the clock beside the program counts|did not finish
 # defence: runtime
 # says: stops the clock for good, so that its calls take no time
 import torch

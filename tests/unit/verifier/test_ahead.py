@@ -125,7 +125,7 @@ def test_who_begins_ahead(monkeypatch, shared, autotune, free, expected):
     """A search by timing only where the device is shared anyway. Where the device has no memory for all at once nobody makes a first call, and nobody
     takes a role: the processes of the first round, three of them, import torch."""
     monkeypatch.setattr("verifier.timing.processes.Ahead", lambda pool, terms, bring_up, calls: (terms, bring_up.func.__name__, calls))
-    device = SimpleNamespace(kind="cuda", begins_ahead=True, process_bytes=10, free_bytes=lambda: free)
+    device = SimpleNamespace(kind="cuda", begins_ahead=True, process_bytes=10, leader=lambda: None, free_bytes=lambda: free)
     trials = SimpleNamespace(
         limits=Limits(autotune=autotune), keeps_inputs=True, input_bytes=0, expected_specs=[], peak_bytes=lambda: None,
         ledger=lambda: SimpleNamespace(state=0, eager=0),

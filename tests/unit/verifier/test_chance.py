@@ -2,7 +2,7 @@ import torch
 
 from verifier.correctness.chance import near, stochastic
 from verifier.correctness.fingerprint import fingerprint
-from verifier.parties.role import generators, seed_everything
+from verifier.parties.seeding import generators, seed_everything
 
 
 def test_last_bits_are_no_chance():

@@ -26,8 +26,8 @@ def pairs_of(program_us, eager_us, noise=0.02, turn=0.1, overhead_us=15, blocks=
         made = Side(name, None)  # type: ignore[arg-type]
         true = middle * US * turns * np.exp(noise * draws.standard_normal((blocks, 2)))
         inner = true - (draws.random((blocks, 2)) < of_calls) * lies * middle * US
-        made.wall = (true + (30 + draws.exponential(overhead_us, (blocks, 2))) * US).ravel().tolist()
-        made.inner = inner.ravel().tolist()
+        made.laps.wall = (true + (30 + draws.exponential(overhead_us, (blocks, 2))) * US).ravel().tolist()
+        made.laps.inner = inner.ravel().tolist()
         made.blocks = (inner / 1e6).tolist()
         return made
 

@@ -1,4 +1,4 @@
-"""Work that a program does outside its interval is seen, also where a call is shorter than what a busy machine is allowed."""
+"""Work that a program does outside its interval is charged to it, and where it is most of the call, the measurement is not believed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from verifier.timing.blocks import Side, clock_finding
+from verifier.timing.blocks import Side
+from verifier.timing.outside import charge, clock_finding
 
 US = 1000
 
@@ -19,21 +20,27 @@ def side(inner: int, ahead: int, copied: int, jitter: int = 20 * US, extra: int 
     made = Side(None, None)  # type: ignore[arg-type]
     for _ in range(calls):
         noise = [draws.randrange(jitter) for _ in range(3)]
-        made.inner.append(inner * US + noise[0])
-        made.wall.append(made.inner[-1] + (40 + extra + draws.randrange(unsteady)) * US)
-        made.ahead.append(ahead * US + noise[1])
-        made.copied.append(copied * US + noise[2])
+        made.laps.inner.append(inner * US + noise[0])
+        made.laps.wall.append(made.laps.inner[-1] + (40 + extra + draws.randrange(unsteady)) * US)
+        made.laps.ahead.append(ahead * US + noise[1])
+        made.laps.copied.append(copied * US + noise[2])
     made.round_trip = 40 * US
     return made
 
 
 def lying(side: Side, count: Callable[[int], int], ahead: Callable[[int], int] = lambda at: 0, after: Callable[[int], int] = lambda at: 0) -> Side:
     """The same calls, of which the clock beside the program counts `count` microseconds less, and others begin ahead or end after it."""
-    for at in range(len(side.inner)):
-        side.inner[at] -= (count(at) + ahead(at) + after(at)) * US
-        side.wall[at] -= (ahead(at) + after(at)) * US
-        side.ahead[at] += ahead(at) * US
-        side.copied[at] += after(at) * US
+    for at in range(len(side.laps.inner)):
+        side.laps.inner[at] -= (count(at) + ahead(at) + after(at)) * US
+        side.laps.wall[at] -= (ahead(at) + after(at)) * US
+        side.laps.ahead[at] += ahead(at) * US
+        side.laps.copied[at] += after(at) * US
+    return side
+
+
+def in_series(side: Side, between: int) -> Side:
+    draws = random.Random(between)
+    side.laps.between = [between * US + draws.randrange(5 * US) for _ in side.laps.inner]
     return side
 
 
@@ -46,6 +53,19 @@ def test_a_program_that_is_faster_is_believed():
     assert clock_finding(side(1600, 12_400, 300), EAGER) == ""  # slower, and nothing gained
 
 
+@pytest.mark.parametrize(("ahead", "copied", "between"), [(200, 0, 0), (0, 200, 0), (0, 0, 200), (70, 70, 70)])
+def test_what_is_needed_outside_is_added_to_the_call(ahead, copied, between):
+    """A quarter of eager's time, hidden: less than what would be called moved."""
+    eager = in_series(side(800, 100, 300), 50)
+    found = charge(in_series(side(200, 100 + ahead, 300 + copied), 50 + between), eager)
+    assert 0.8 * 200 < found.ns / US < 1.2 * 210 and found.part
+
+
+def test_an_honest_program_is_charged_nothing_most_of_the_time():
+    charged = [charge(side(400, 12_000 - seed, 300), side(800, 12_000 + seed, 300)).ns for seed in range(40)]
+    assert sum(ns > 0 for ns in charged) <= 2
+
+
 @pytest.mark.parametrize(
     ("program", "words"), [(side(2, 12_800, 300), "begins before the clock"), (side(2, 12_000, 1_100), "goes on after the clock")]
 )
@@ -56,7 +76,7 @@ def test_a_call_that_was_only_moved_is_not(program, words):
 def test_a_clock_that_counts_too_little_is_seen_on_a_busy_machine():
     """What a busy machine adds to eager's round trip is allowed to the program half as much again: here a clock that counts half would be within."""
     busy = side(800, 12_000, 300, extra=1000)
-    assert "counts nothing" in clock_finding(side(400, 12_000, 300, extra=1400), busy)
+    assert "counts" in clock_finding(side(400, 12_000, 300, extra=1400), busy)
     assert clock_finding(side(400, 12_000, 300, extra=1010), busy) == ""
 
 
@@ -96,11 +116,11 @@ def test_work_that_hides_in_another_place_each_time(calls):
 def test_a_busy_machine_hides_no_lie_that_the_judges_clock_could_see():
     """What is unsteady before a call, where caches are flushed, says nothing of the interval itself."""
     eager = side(300, 12_000, 300, jitter=900 * US, extra=1_000, unsteady=30, calls=16)
-    eager.inner = [300 * US] * 16
-    eager.wall = [inner + (1_040 + at % 7) * US for at, inner in enumerate(eager.inner)]
+    eager.laps.inner = [300 * US] * 16
+    eager.laps.wall = [inner + (1_040 + at % 7) * US for at, inner in enumerate(eager.laps.inner)]
     program = side(300, 12_000, 300, jitter=900 * US, calls=16)
-    program.inner, program.wall = [100 * US] * 16, list(eager.wall)
-    assert "counts too little" in clock_finding(program, eager)
+    program.laps.inner, program.laps.wall = [100 * US] * 16, list(eager.laps.wall)
+    assert "the clock beside the program counts" in clock_finding(program, eager)
 
 
 @pytest.mark.parametrize(("slow", "fast"), [(20, 8), (60, 20), (300, 100)])

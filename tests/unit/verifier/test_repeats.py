@@ -49,7 +49,7 @@ class Gate:
 
 class Pool:
     def __init__(self, free: int | None = None):
-        self.device = SimpleNamespace(kind="cuda", process_bytes=1, free_bytes=self.free_bytes, throttled=lambda: None)
+        self.device = SimpleNamespace(kind="cuda", process_bytes=1, leader=lambda: None, free_bytes=self.free_bytes, throttled=lambda: None)
         self.gate, self.free, self.parties, self.spares = Gate(), free, [], 0
 
     def free_bytes(self) -> int | None:
@@ -122,8 +122,9 @@ class Timed(Tournament):
                     milliseconds *= self.luck[0]
                     self.luck.append(self.luck.pop(0))
                 side.blocks += [[milliseconds, milliseconds]] * 8
-                side.inner += [int(milliseconds * 1e6)] * 16
-                side.wall, side.copied, side.ahead = list(side.inner), [0] * 16, [0] * 16
+                laps = side.laps
+                laps.inner += [int(milliseconds * 1e6)] * 16
+                laps.wall, laps.copied, laps.ahead = list(laps.inner), [0] * 16, [0] * 16
 
 
 @pytest.fixture

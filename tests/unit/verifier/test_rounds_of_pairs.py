@@ -9,7 +9,7 @@ from verifier.timing.tournament import Tournament
 
 
 def tournament(free: int | None, others: list[str] | None = None, tier: str = "full", peak: int = 9, eager: int = 0, spares: int = 0) -> Tournament:
-    device = SimpleNamespace(kind="cuda", process_bytes=1, free_bytes=lambda: free)
+    device = SimpleNamespace(kind="cuda", process_bytes=1, leader=lambda: None, free_bytes=lambda: free)
     ledger = SimpleNamespace(state=2, eager=eager)
     trials = SimpleNamespace(limits=Limits(), input_bytes=0, expected_specs=[], peak_bytes=lambda: peak, ledger=lambda: ledger)
     return Tournament(SimpleNamespace(device=device, spares=spares), trials, SimpleNamespace(tier=tier), 1, None, None, others=others)

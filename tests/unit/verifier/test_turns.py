@@ -9,6 +9,7 @@ import pytest
 
 from verifier.timing import blocks as timing
 from verifier.timing import idleness, pairs
+from verifier.timing.call import Call
 
 
 def sides_of(count, processors, programs=0, fails=None):
@@ -33,9 +34,12 @@ def sides_of(count, processors, programs=0, fails=None):
             calls.append((name, values, caller.processor, frozenset(still)))
             if fails == len(calls):
                 raise RuntimeError("a party failed")
-            return timing.Call(inner=1, wall=1, copied=0, ahead=0, tree=None, specs=[], outputs=[], again=None, inputs_intact=[])
+            return Call(inner=1, wall=1, copied=0, ahead=0, tree=None, specs=[], outputs=[], again=None, inputs_intact=[])
 
-        caller = SimpleNamespace(party=parties[name], call=call, processor=None, watches=watches if name >= programs else [])
+        def turn(uses, in_series):
+            return [call(use.values, use.rng) for use in uses]
+
+        caller = SimpleNamespace(party=parties[name], turn=turn, processor=None, watches=watches if name >= programs else [])
         return timing.Side(None, caller)
 
     return [side(name) for name in range(count)], calls, still, pauses

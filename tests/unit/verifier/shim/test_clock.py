@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from verifier.shim.clock import Clock, ClockError, build_clock
+from verifier.shim.clock import Clock, ClockError, Native, build_clock
 
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None and shutil.which("g++") is None, reason="no C compiler")
 
@@ -17,7 +17,7 @@ def library(tmp_path_factory):
 
 def test_the_clock_runs_from_the_judges_byte_to_done(library):
     judge, party = socket.socketpair()
-    clock = Clock(library)
+    clock = Clock(Native(library))
     judge.sendall(b"FGS")  # beforehand: `go` and `done` keep the interpreter's lock while they wait
     clock.go(party.fileno())
     time.sleep(0.01)
@@ -31,7 +31,7 @@ def test_a_judge_that_is_gone_is_an_error(library):
     judge, party = socket.socketpair()
     judge.close()
     with pytest.raises(ClockError, match="judge is gone"):
-        Clock(library).go(party.fileno())
+        Clock(Native(library)).go(party.fileno())
 
 
 def test_it_is_built_once(library):
@@ -46,6 +46,6 @@ def test_without_a_driver_cuda_is_refused(library):
         ctypes.CDLL("libcuda.so.1")
     except OSError:
         with pytest.raises(ClockError, match="libcuda"):
-            Clock(library, context=1)
+            Native(library).on_cuda(1)
     else:
         pytest.skip("this host has a CUDA driver")

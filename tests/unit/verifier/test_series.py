@@ -1,0 +1,140 @@
+"""A series: its form, the inputs of its calls, and the steps in the page that judge and party share."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import socket
+import time
+
+import pytest
+import torch
+
+from verifier.judge.session import Values
+from verifier.layout import Spec
+from verifier.shim.clock import Clock, Leader, Native, SeriesFailed, SharedPage, build_clock
+from verifier.timing.series import COUNTED, LEAD, MOST_BYTES, Form, Uses, form
+
+MIB = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    return build_clock(tmp_path_factory.mktemp("clock"))
+
+
+@pytest.mark.parametrize(
+    ("exchanged", "shortest", "longest", "expected"),
+    [
+        (1 * MIB, 0.02, 0.1, Form(LEAD, COUNTED)),
+        (300 * MIB, 0.02, 0.1, Form(0, 1)),  # memory holds no second call
+        (200 * MIB, 0.02, 0.1, Form(1, 1)),
+        (1 * MIB, 5.0, 8.0, Form(1, 2)),
+        (1 * MIB, 50.0, 80.0, Form(0, 1)),  # waking is nothing beside it
+        (1 * MIB, 0.3, 30.0, Form(1, 1)),  # a slow baseline sets how many there are
+        (MOST_BYTES + 1, 0.02, 0.1, None),
+    ],
+)
+def test_how_many_calls_a_series_has(exchanged, shortest, longest, expected):
+    assert form(exchanged, shortest, longest) == expected
+
+
+def drawn(number):
+    generator = torch.Generator().manual_seed(number)
+    tensors = [torch.rand(4, 8, generator=generator), torch.randint(0, 9, (6,), generator=generator)]
+    return Values({"l": [{"t": 0}, {"t": 1}]}, [Spec.of(tensor) for tensor in tensors], tensors), number
+
+
+def test_no_two_uses_have_the_same_inputs_and_draws_stay_as_they_were():
+    uses = Uses(drawn, random.Random(1), Form(2, 6))
+    uses.next(0)
+    given = uses.next(1)
+    assert [use.counted for use in given] == [False] * 2 + [True] * 6
+    seen = set()
+    for use in given:
+        with use.applied() as tensors:
+            seen.add(tuple(tensors[0].flatten().tolist()))
+    assert len(seen) >= 7  # an element may be given its own value
+    assert len({use.rng for use in given}) == len(given)
+    fresh = {tuple(drawn(number)[0].tensors[0].flatten().tolist()) for number in (0, 1)}
+    assert {tuple(use.values.tensors[0].flatten().tolist()) for use in given} <= fresh
+    assert all(change[0].is_floating_point() for use in given for change in use.changes)
+
+
+def led(library, party, count=3, seconds=20.0):
+    """The judge's side of a series, with `party(clock, fd, inputs)` in a process of its own; inputs lie masked. What the judge stamped."""
+    native = Native(library)
+    leader, page = Leader(native, spins=False), SharedPage()
+    leader.begin(page.address)
+    mine, theirs = socket.socketpair()
+    inputs = torch.arange(count * 64, dtype=torch.float32).view(count, 64).clone().share_memory_()
+    plain, keys = inputs.clone(), [(7 + number, 9) for number in range(count)]
+    for number, key in enumerate(keys):
+        leader.mask(inputs[number].data_ptr(), 256, key)
+    assert not torch.equal(inputs, plain)
+    child = os.fork()
+    if not child:
+        clock = Clock(native)
+        clock.open_page(page.descriptor)
+        party(clock, theirs.fileno(), inputs)
+        time.sleep(60)
+    try:
+        return leader.lead(page.address, mine.fileno(), keys, seconds), inputs, plain
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        mine.close(), theirs.close()
+
+
+def serve(clock, fd, inputs, call, count):
+    for number in range(count):
+        clock.wait(fd, number, inputs[number].data_ptr(), 256)
+        call(number, inputs)
+        clock.ended()
+        clock.copied()
+
+
+def test_inputs_can_be_read_in_their_turn_and_not_before(library):
+    seen = torch.zeros(3, 3, 64).share_memory_()
+
+    def call(number, inputs):
+        seen[number].copy_(inputs)
+        time.sleep(0.01)
+
+    stamped, _, plain = led(library, lambda clock, fd, inputs: serve(clock, fd, inputs, call, 3))
+    assert len(stamped) == 3 and all(0.009e9 < one.own <= one.judged < 1e9 and one.ahead > 0 and one.copied > 0 for one in stamped)
+    for number, inputs in enumerate(seen):
+        assert torch.equal(inputs[: number + 1], plain[: number + 1])
+        assert not any(torch.equal(inputs[later], plain[later]) for later in range(number + 1, 3))
+
+
+def test_what_is_done_after_the_clock_is_in_the_time_of_the_copy(library):
+    def party(clock, fd, inputs):
+        for number in range(3):
+            clock.wait(fd, number, inputs[number].data_ptr(), 256)
+            clock.ended()
+            time.sleep(0.02)
+            clock.copied()
+
+    stamped, *_ = led(library, party)
+    assert all(one.copied > 0.019e9 > one.judged for one in stamped)
+
+
+def test_a_series_that_ends_early_says_how(library):
+    def aborts(clock, fd, inputs):
+        clock.wait(fd, 0, inputs[0].data_ptr(), 256)
+        clock.abort()
+
+    def speaks(clock, fd, inputs):
+        clock.wait(fd, 0, inputs[0].data_ptr(), 256)
+        os.write(fd, b"x")
+
+    def copies_first(clock, fd, inputs):
+        clock.wait(fd, 0, inputs[0].data_ptr(), 256)
+        clock.copied()
+
+    for party, cause in ((aborts, "message"), (speaks, "message"), (copies_first, "turn"), (lambda *_: None, "time")):
+        with pytest.raises(SeriesFailed) as failed:
+            led(library, party, seconds=0.5)
+        assert failed.value.cause == cause
