@@ -128,6 +128,7 @@ def _leaves(value: Any) -> list[torch.Tensor]:
     if not isinstance(value, (list, tuple)):
         return []
     kind: Any = list if isinstance(value, list) else tuple
-    if type(value).__iter__ is not kind.__iter__:
+    own: Any = type(value).__iter__
+    if own is not kind.__iter__:
         raise LayoutError(f"outputs are held by a {type(value).__name__} with an iterator of its own; return a plain {kind.__name__}")
-    return [leaf for item in kind.__iter__(value) for leaf in _leaves(item)]
+    return [leaf for item in own(value) for leaf in _leaves(item)]
