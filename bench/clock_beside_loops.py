@@ -1,7 +1,8 @@
 """The verifier's clock beside plain loops, in one run on one device: `python bench/clock_beside_loops.py FOLDER --device cuda:0 --out FILE.json`.
 
-FOLDER holds pairs NAME.task.py and NAME.program.py. Each pair is timed by plain loops in fresh processes (synchronised call by call; the same with the
-L2 flushed before each call; back to back) and verified once in tier quick. Microseconds; `off` is the verifier's time over the cold loop's, less one.
+FOLDER holds pairs NAME.task.py and NAME.program.py. Each pair is timed by plain loops in fresh processes (synchronised call by call; the same with
+the L2 flushed before each call; back to back) and verified once in tier quick. Microseconds; `off` is the verifier's time over the cold loop's, less
+one.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def loops(task: Path, program: Path, device: str) -> dict[str, dict[str, float]]
 def verified(task: Path, program: Path, device: str) -> dict[str, Any]:
     from verifier import check
 
-    report = check(task.read_text(), program.read_text(), device=device, tier="quick")
+    report = check(task, program, device=device, tier="quick")
     timing = report.timing
     if timing is None:
         return {"status": report.status, "message": report.message}
