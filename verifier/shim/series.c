@@ -272,7 +272,7 @@ int64_t stitch_ended(void) {
     int64_t ended = now_ns();
     mine->inner = code ? -(int64_t)code : ended - went;
     put(&mine->party, at + 3);
-    if (!driver.sync) await(&mine->judge, at + 2, at + 3, socket_of_judge, 0, 0);
+    await(&mine->judge, at + 2, at + 3, socket_of_judge, driver.sync != NULL, 0); /* it has seen the end, so no step can be missed */
     return mine->inner;
 }
 

@@ -109,7 +109,7 @@ class Caller:
     def turn(self, uses: list[Use], in_series: bool) -> list[Call]:
         """The counted calls of these uses: of a series, or one by one."""
         if not in_series:
-            return [self.call(use.values, use.rng) for use in uses]
+            return [self.call(use.values, use.rng or 0) for use in uses]
         if self.processor is not None:
             self.party.binding.stand_on(self.processor)
         self.previous = []  # what it returned last lies where the series writes

@@ -35,13 +35,14 @@ class Form:
 
     lead: int
     counted: int
+    seeded: bool = False  # each call draws random numbers, from a seed of its own
 
     @property
     def calls(self) -> int:
         return self.lead + self.counted
 
 
-def form(exchanged: int, shortest_ms: float, longest_ms: float) -> Form | None:
+def form(exchanged: int, shortest_ms: float, longest_ms: float, seeded: bool = False) -> Form | None:
     """For calls that exchange `exchanged` bytes and take from `shortest_ms` to `longest_ms` on the sides that are timed in turn; null where memory
     holds no series."""
     room = MOST_BYTES // max(exchanged, 1)
@@ -51,7 +52,7 @@ def form(exchanged: int, shortest_ms: float, longest_ms: float) -> Form | None:
     room = max(min(room, int(WHOLE_MS / max(longest_ms, 1e-3))), 1)
     lead = min(lead, max(room - 1, 0))
     counted = min(COUNTED, 1 + int(LONG_MS / 2 / max(shortest_ms, 1e-3)), max(room - lead, 1))
-    return Form(lead, counted)
+    return Form(lead, counted, seeded)
 
 
 def series_bytes(exchanged: int) -> int:
@@ -64,7 +65,7 @@ class Use:
     """One call's inputs: a draw, of which one element of each floating tensor is another's value, so that no two uses are the same."""
 
     values: Values
-    rng: int
+    rng: int | None  # null: the call draws no random numbers, and is not seeded
     counted: bool
     changes: list[tuple[torch.Tensor, tuple[int, ...], tuple[int, ...]]] = field(default_factory=list)  # a tensor, the element, whose value it takes
 
@@ -100,7 +101,12 @@ class Uses:
         if values.nbytes <= KEPT_BYTES:
             self._kept = [values, *self._kept][:KEPT_DRAWS]
         return [
-            Use(one, seeds.getrandbits(32), number >= self.form.lead, [change for tensor in one.tensors if (change := self._change(tensor))])
+            Use(
+                one,
+                seeds.getrandbits(32) if self.form.seeded else None,
+                number >= self.form.lead,
+                [change for tensor in one.tensors if (change := self._change(tensor))],
+            )
             for number, one in enumerate(chosen)
         ]
 
@@ -162,8 +168,8 @@ class Line:
         """A series in which nothing is called: what the exchange costs."""
         party, device = self.party, self.party.device
         party.arena("in", 256), party.arena("out", 256)
-        calls = [{"begin": 0, "offsets": [], "rng": 1, "room": []}] * count
-        message = {"tree": {"l": []}, "specs": [], "arena": "in", "nbytes": 0, "calls": calls, "empty": True}
+        calls = [{"begin": 0, "offsets": [], "rng": None, "room": []}] * count
+        message = {"tree": {"l": []}, "specs": [], "expected": [], "arena": "in", "nbytes": 0, "calls": calls, "empty": True}
         return party.series(message, [(1, 2)] * count, self.limit, device.sync)[0]
 
     def _request(self, uses: list[Use], specs: list[Spec], begins: list[int], size: int, half: int) -> dict[str, Any]:
@@ -180,7 +186,15 @@ class Line:
             for number, (use, begin) in enumerate(zip(uses, begins, strict=True))
         ]
         tree = uses[0].values.tree
-        return {"tree": tree, "specs": dump(specs), "arena": "in", "nbytes": size, "calls": calls, "backward": self.backward}
+        return {
+            "tree": tree,
+            "specs": dump(specs),
+            "arena": "in",
+            "nbytes": size,
+            "expected": dump(self.expected),
+            "calls": calls,
+            "backward": self.backward,
+        }
 
     def _call(self, number: int, use: Use, stamped: Stamped, answer: Any, request: dict[str, Any]) -> Call:
         party, answer = self.party, answer if isinstance(answer, dict) else {}

@@ -240,7 +240,7 @@ class Tournament(Processes):
         if self.pool.device.leader() is None:
             return None
         shortest, longest = min(self._warm.values()), max(self._warm.values())
-        return form(self.trials.ledger().exchanged, shortest / 1e6, longest / 1e6)
+        return form(self.trials.ledger().exchanged, shortest / 1e6, longest / 1e6, self.trials.stochastic)
 
     def _warm_up(self, pairs: list[Pair]) -> int:
         """The same calls on every side, in the same sequence, also checked, until a sensible time has passed."""
