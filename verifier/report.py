@@ -112,6 +112,7 @@ class Timing(BaseModel):
     round_trip_ms: float  # what an exchange without a call costs on this host
     charged_ms: float = 0.0  # added to each call of the program for what it needs outside its interval beyond eager's; mean over pairs
     charged_for: str = ""  # where it needs that
+    preempted: float | None = None  # share of counted calls during which other work on the host had the processors; they are left out
     by_judge: Interval | None = None  # the speedup over eager by the judge's own clock; null: it is too unsteady for calls this short
     comparisons: list[Comparison]
     rival: Comparison | None = None  # against the job's other program, in the same blocks: no baseline, so it counts in no ranking

@@ -16,6 +16,7 @@ from typing import Any, Literal
 from verifier.channel import ChannelClosed, ChannelError, ChannelTimeout, Frame
 from verifier.confinement.binding import Binding
 from verifier.confinement.layers import layer_failed
+from verifier.confinement.queueing import queueing
 from verifier.confinement.spawned import Spawned
 from verifier.devices.base import GO, REFRESH, REFRESHED, SEEN, Arena, Device
 from verifier.judge.gate import Gate
@@ -186,7 +187,8 @@ class Party:
             raise self.failure("series", ChannelError("an answer out of turn"), limit)
         hand_over()
         try:
-            stamped = leader.lead(self.page.address, self.channel.fileno(), keys, limit)
+            with queueing(self.spawned) as threads:
+                stamped = leader.lead(self.page.address, self.channel.fileno(), keys, limit, threads)
         except SeriesFailed as failed:
             if failed.cause == "time":
                 raise self.failure("series", ChannelTimeout("no answer in time"), limit) from None

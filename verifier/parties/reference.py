@@ -102,8 +102,9 @@ class Reference(Role):
                 Compiling(self.permit, self.device.sync)
         with self.permit.away() if self.permit is not None else contextlib.nullcontext(), contextlib.suppress(ImportError):
             importlib.import_module("torch._inductor.compile_fx")  # seconds, which its first call would take
-        self.model = torch.compile(self.model, mode=mode)
         self.replays = mode is not None and self.device.torch_device != "cpu"
+        compiled = torch.compile(self.model, mode=mode)
+        self.model = Owning(compiled, self.model) if self.replays else compiled
         return {"type": "ok"}
 
     def do_take_state(self, frame: Frame) -> dict[str, Any]:
@@ -286,6 +287,18 @@ class Reference(Role):
 
     def do_step(self, frame: Frame) -> dict[str, Any]:
         return {"type": "ok", "step": getattr(self, "step", "")}
+
+
+class Owning:
+    """A compiled model that replays CUDA graphs, with its outputs copied to memory of their own. The next replay overwrites what it returned, which
+    no program may do, so the copy belongs to what its use costs."""
+
+    def __init__(self, compiled: Any, model: torch.nn.Module):
+        self._compiled = compiled
+        self._orig_mod = model
+
+    def __call__(self, *inputs: Any) -> Any:
+        return map_tensors(self._compiled(*inputs), lambda tensor: tensor.clone())
 
 
 def rehearse_kernels(device: PartyDevice) -> None:

@@ -18,7 +18,7 @@ from verifier.hashes import sha256
 HERE = Path(__file__).parent
 SOURCES, HEADERS = ("clock.c", "series.c"), ("clock.h",)
 PAGE_BYTES = 4096
-STAMPS = 7
+STAMPS = 8
 AWAKE_NS = 500_000  # no longer: a program that rewrites this process could compute meanwhile; the judge's flush has kept processors awake
 
 
@@ -78,9 +78,9 @@ class Native:
         self.ended = take(running, "stitch_ended", ctypes.c_int64)
         self.copied, self.abort = (take(waiting, name, None) for name in ("stitch_copied", "stitch_abort"))
         self.begin = take(running, "stitch_begin", None, ctypes.c_void_p)
-        self.lead = take(
-            running, "stitch_lead", ctypes.c_int, ctypes.c_void_p, fd, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_void_p, fd, ctypes.c_int64
-        )
+        pointer, count = ctypes.c_void_p, ctypes.c_int
+        arguments = (pointer, fd, ctypes.c_uint32, pointer, pointer, count, pointer, ctypes.c_int, ctypes.c_int64)
+        self.lead = take(running, "stitch_lead", ctypes.c_int, *arguments)
 
     def on_cuda(self, context: int, flush_bytes: int = 0, warm_ms: float = 0.0) -> Native:
         """`context` is the CUDA context that torch uses; `flush_bytes` at least twice its L2 (0: this process times nothing), `warm_ms` how long
@@ -172,6 +172,7 @@ class Stamped:
     ahead: int  # from the key until the inputs were unmasked and the caches flushed
     copied: int  # from the end until the outputs were copied
     between: int  # from the copy of the call before until the party waited for the key; 0 for the first
+    queued: int  # for how long the party's threads waited for a processor meanwhile
 
 
 class SeriesFailed(RuntimeError):
@@ -206,14 +207,19 @@ class Leader:
         """Before the party is asked for a series."""
         self._native.begin(page)
 
-    def lead(self, page: int, fd: int, keys: Sequence[tuple[int, int]], seconds: float) -> list[Stamped]:
-        """Leads the party behind socket `fd` through as many calls as there are keys, within `seconds`. Raises `SeriesFailed`."""
+    def lead(self, page: int, fd: int, keys: Sequence[tuple[int, int]], seconds: float, threads: Sequence[int] = ()) -> list[Stamped]:
+        """Leads the party behind socket `fd` through as many calls as there are keys, within `seconds`. `threads`: open `schedstat` files of the
+        party's threads. Raises `SeriesFailed`."""
         count = len(keys)
         words = (ctypes.c_uint64 * (2 * count))(*(word for key in keys for word in key))
         stamps = (ctypes.c_int64 * (STAMPS * count))()
-        code = self._native.lead(page, fd, count, ctypes.addressof(words), ctypes.addressof(stamps), int(self.spins), int(seconds * 1e9))
+        files = (ctypes.c_int * len(threads))(*threads)
+        addresses = (ctypes.addressof(words), ctypes.addressof(files), len(threads), ctypes.addressof(stamps))
+        code = self._native.lead(page, fd, count, *addresses, int(self.spins), int(seconds * 1e9))
         if code:
             raise SeriesFailed(_CAUSES[int(code)])
         rows = [stamps[at : at + STAMPS] for at in range(0, STAMPS * count, STAMPS)]
         before = [rows[0][0], *(row[5] for row in rows[:-1])]
-        return [Stamped(row[4] - row[3], row[6], row[2] - row[1], row[5] - row[4], row[0] - last) for row, last in zip(rows, before, strict=True)]
+        return [
+            Stamped(row[4] - row[3], row[6], row[2] - row[1], row[5] - row[4], row[0] - last, row[7]) for row, last in zip(rows, before, strict=True)
+        ]

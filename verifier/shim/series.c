@@ -22,12 +22,13 @@
 #include <linux/futex.h>
 #include <poll.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { PAGE_BYTES = 4096, LINE = 64, STAMPS = 7 };
+enum { PAGE_BYTES = 4096, LINE = 64, STAMPS = 8 };
 enum outcome { ENDED = 0, SOCKET = 1, TIMED_OUT = 2, OUT_OF_TURN = 3 };
 static const uint32_t ABORTED = 0xFFFFFFFFu;
 static const int64_t SPIN_NS = 20 * 1000 * 1000, LOOK_NS = 1000 * 1000;
@@ -286,9 +287,25 @@ void stitch_abort(void) {
 
 /* The judge's half */
 
-/* Leads a party through `count` calls. `keys`: two words a call. `stamps`, seven a call, ns: the party waits, key, unmasked, go, ended, copied, and the
- * call by the party's clock. `spins`: 1 where a processor can be spared for that. */
-int stitch_lead(void *shared_page, int fd, uint32_t count, const uint64_t *keys, int64_t *stamps, int spins, int64_t limit_ns) {
+/* For how long the threads behind these open files (/proc/PID/task/TID/schedstat) have been ready to run without a processor, ns. */
+static int64_t queued(const int *threads, int count) {
+    int64_t total = 0;
+    for (int i = 0; i < count; i++) {
+        char text[96];
+        ssize_t got = pread(threads[i], text, sizeof text - 1, 0);
+        if (got <= 0) continue; /* it has ended */
+        text[got] = 0;
+        char *second = strchr(text, ' ');
+        if (second) total += strtoll(second, NULL, 10);
+    }
+    return total;
+}
+
+/* Leads a party through `count` calls. `keys`: two words a call. `threads`: open files by which the kernel tells how long the party's threads wait for a
+ * processor. `stamps`, eight a call, ns: the party waits, key, unmasked, go, ended, copied, the call by the party's clock, and for how long its threads
+ * waited for a processor meanwhile. `spins`: 1 where a processor can be spared for that. */
+int stitch_lead(void *shared_page, int fd, uint32_t count, const uint64_t *keys, const int *threads, int thread_count, int64_t *stamps, int spins,
+                int64_t limit_ns) {
     struct page *page = shared_page;
     int64_t deadline = now_ns() + limit_ns;
     enum outcome outcome;
@@ -302,11 +319,13 @@ int stitch_lead(void *shared_page, int fd, uint32_t count, const uint64_t *keys,
         put(&page->judge, step + 1);
         if ((outcome = await(&page->party, step + 1, step + 2, fd, spins, deadline))) return outcome;
         stamps[2] = now_ns();
+        int64_t waited = queued(threads, thread_count);
         stamps[3] = now_ns();
         put(&page->judge, step + 2);
         if ((outcome = await(&page->party, step + 2, step + 3, fd, spins, deadline))) return outcome;
         stamps[4] = now_ns();
         stamps[6] = page->inner;
+        stamps[7] = queued(threads, thread_count) - waited;
         put(&page->judge, step + 3);
         if ((outcome = await(&page->party, step + 3, step + 4, fd, spins, deadline))) return outcome;
         stamps[5] = now_ns();

@@ -182,8 +182,11 @@ class Side:
         self.round_trip = min(self.round_trip or found, found)
 
     def add(self, calls: list[Call]) -> float:
-        """Takes counted calls of one turn; its milliseconds."""
+        """Takes counted calls of one turn, without those that were preempted where others were not; its milliseconds."""
         laps = self.laps
+        calm = [call for call in calls if not call.preempted]
+        laps.made, laps.preempted = laps.made + len(calls), laps.preempted + len(calls) - len(calm)
+        calls = calm or calls
         for name in ("inner", "wall", "ahead", "copied", *(("between",) if calls[0].in_series else ())):
             getattr(laps, name).append(int(statistics.median(getattr(call, name) for call in calls)))
         return laps.inner[-1] / 1e6

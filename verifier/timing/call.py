@@ -9,6 +9,7 @@ import torch
 from verifier.correctness.fingerprint import Fingerprint
 from verifier.layout import Spec
 
+PREEMPTED, PREEMPTED_NS = 0.1, 100_000  # share of a call that its threads may wait for a processor, and what waking them takes at most
 POISON = 0xA5  # every byte of the outputs' memory before a call
 
 
@@ -28,3 +29,9 @@ class Call:
     shared: list[str] = field(default_factory=list)  # whose memory each output is, by the party's word
     between: int = 0  # in a series: from the copy of the outputs before until the party waited for this call
     in_series: bool = False
+    queued: int = 0  # for how long its threads waited for a processor meanwhile
+
+    @property
+    def preempted(self) -> bool:
+        """Whether other work on the host had the processors while it ran: then its time says nothing about the program."""
+        return self.queued > max(PREEMPTED * self.inner, PREEMPTED_NS)

@@ -20,6 +20,7 @@ COPIES = 1.1  # times eager's: pages and caches of two processes are not the sam
 MOVED = 0.5  # share of what is saved within the interval from which on what is moved out of it is no accident
 LEAST_NS = 1_000  # of a call: the shim calls a Python function, which makes a tensor
 SIDES = 2**0.5  # times the doubt about one side, for the difference of two
+BUSY = 0.2  # share of calls that were preempted, beyond which nothing is concluded
 CLAIM = 2.0  # times as fast as eager, from which on the judge's clock must be steady enough to see what is saved
 PARTS = {
     "ahead": "work begins before the clock",
@@ -38,6 +39,8 @@ class Laps:
     ahead: list[int] = field(default_factory=list)
     copied: list[int] = field(default_factory=list)
     between: list[int] = field(default_factory=list)
+    made: int = 0  # counted calls
+    preempted: int = 0  # of them, while other work on the host had the processors
 
     @property
     def within(self) -> list[int]:
@@ -118,6 +121,25 @@ def clock_finding(program: Side, eager: Side) -> str:
             f"{unsteady(eager) / 1e6:.3f} ms"
         )
     return ""
+
+
+def busy(pairs: Sequence[tuple[Side, Side]], ratio: float) -> str:
+    """Empty, or why a program that seems `ratio` times as fast as eager is not called faster on this host: calls of each program and its eager were
+    preempted, or the quieter ones of them do not say the same as the middle ones."""
+    sides = [side.laps for pair in pairs for side in pair]
+    share = sum(laps.preempted for laps in sides) / max(sum(laps.made for laps in sides), 1)
+    if share > BUSY:
+        return f"this host is busy: other work took the processors in {share:.0%} of the calls"
+    quiet = [_low(eager.laps.inner) / max(_low(program.laps.inner) + program.charged.ns, 1.0) for program, eager in pairs]
+    middle_of_them = statistics.median(quiet)
+    if ratio > 1 > middle_of_them:
+        quiet_ratio = f"by the quickest quarter {middle_of_them:.2f}"
+        return f"this host is busy: by the middle of all calls the program is {ratio:.2f} times as fast as eager, {quiet_ratio}"
+    return ""
+
+
+def _low(values: Sequence[float]) -> float:
+    return statistics.quantiles(values, n=4)[0] if len(values) > 1 else float(values[0])
 
 
 def claims(program: Side, eager: Side) -> bool:

@@ -231,4 +231,5 @@ class Line:
             intact,
             between=stamped.between,
             in_series=True,
+            queued=stamped.queued,
         )

@@ -41,6 +41,10 @@ def measure(tournament: Tournament, trials: Trials, report: Report, floor: float
             find("clock", problem, "downgrade")
             if last:
                 raise Ended("inconclusive", problem)
+        elif tournament.busy:
+            if last:
+                raise Ended("inconclusive", tournament.busy)
+            find("measured-again", f"{tournament.busy}: measured again in a fresh process")
         elif tournament.wide:
             if last:
                 raise Ended("inconclusive", tournament.wide)

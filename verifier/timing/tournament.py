@@ -16,7 +16,7 @@ from verifier.report import Timing, Trial
 from verifier.timing.blocks import Side, measure, median_ms
 from verifier.timing.intervals import Estimate
 from verifier.timing.judges_clock import clocks
-from verifier.timing.outside import PARTS
+from verifier.timing.outside import PARTS, busy
 from verifier.timing.pairs import Pair, compare, estimate_of, useless
 from verifier.timing.processes import PAIRS, Processes, Round
 from verifier.timing.series import CLOCK, Form, form
@@ -51,6 +51,7 @@ class Tournament(Processes):
     burning: str = ""  # how the program kept the machine busy while others were timed
     crowded: str = ""  # how somebody else did
     _warm: dict[int, int] = field(default_factory=dict)  # ns of each side's last call of the warm-up
+    busy: str = ""  # why a program that seems faster is not called so on this host
     form: Form | None = None  # of the series of the last round; null: calls were timed one by one
 
     def run(self, subject: Subject) -> tuple[Timing, str]:
@@ -209,6 +210,8 @@ class Tournament(Processes):
         speedup = comparisons[0].speedup
         if useless(speedup):
             self.wide = f"the interval of the speedup, {speedup.low:.2f} to {speedup.high:.2f}, is too wide to say anything: the machine is too busy"
+        of_pairs = [(pair.program, pair.baselines[0]) for pair in pairs]
+        self.busy = busy(of_pairs, speedup.ratio) if speedup.low > 1 else ""
         judged, problem = clocks(pairs, self.known, self.seed)
         self.burning = next(filter(None, (pair.watch.finding() for pair in pairs)), "")
         self.crowded = next(filter(None, (pair.watch.crowded() for pair in pairs)), "")
@@ -222,6 +225,8 @@ class Tournament(Processes):
             counted=self.form.counted if self.form else None,
             round_trip_ms=pairs[0].program.round_trip / 1e6,
             charged_ms=sum(charges) / len(charges) / 1e6,
+            preempted=sum(side.laps.preempted for pair in pairs for side in pair.sides)
+            / max(sum(side.laps.made for pair in pairs for side in pair.sides), 1),
             charged_for=next((PARTS[pair.program.charged.part] for pair in pairs if pair.program.charged.ns), ""),
             by_judge=judged,
             comparisons=comparisons,

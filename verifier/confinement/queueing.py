@@ -1,0 +1,25 @@
+"""How long a party's threads wait for a processor, by the kernel's own count: a call that was preempted says nothing about the program."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+
+from verifier.confinement.binding import threads_of
+from verifier.confinement.spawned import Spawned
+
+
+@contextlib.contextmanager
+def queueing(spawned: Spawned) -> Iterator[list[int]]:
+    """Open files, one for each thread of the party's interpreter, of which the second figure is the nanoseconds it was ready to run and did not; none
+    where the kernel does not count them."""
+    main, files = spawned.main_pid(), []
+    try:
+        for thread in threads_of(main) if main is not None else []:
+            with contextlib.suppress(OSError):
+                files.append(os.open(f"/proc/{main}/task/{thread}/schedstat", os.O_RDONLY | os.O_CLOEXEC))
+        yield files
+    finally:
+        for file in files:
+            os.close(file)
