@@ -1,4 +1,4 @@
-"""Is an output right? A bound that follows PyTorch's own error and plain arithmetic's, both against fp64; input distributions; random weights.
+"""Is an output right? A bound that follows PyTorch's own error and plain arithmetic's, both against fp64.
 
 The norm is ``max |a-b| / (|b| + rms(b))``: relative for large elements, and relative to the tensor's size for small ones, so that neither an
 absolute tolerance lets tiny outputs pass nor a cancelled element fails a sound program.
@@ -37,8 +37,6 @@ CHUNK = 1 << 18  # elements that are widened to fp64 at a time: they stay in the
 GPU_CHUNK = 1 << 26  # on a GPU: few enough launches, and 0.5 GiB each instead of twice a tensor of any size
 LEAST = 1e-30  # of what an error is relative to
 SQUARABLE = 1e-12  # root mean square from which on what is lost of squares below fp32's range says nothing
-DISTRIBUTIONS = ("heavy-tailed", "spiked", "negative", "tiny", "large")  # the most telling first: time may be short
-SPIKES = (-1.5, 6.0, -0.25)  # in units of the input's root mean square
 
 
 @dataclass
@@ -288,12 +286,12 @@ def _mask_difference(value: torch.Tensor, expected: torch.Tensor) -> str:
 def _element(value: torch.Tensor, expected: torch.Tensor, number: int) -> tuple[float, float, list[int]]:
     """Both at the element that is `number`-th in the order of the shape, and where that is; a complex number is two elements."""
     a, b = (torch.view_as_real(tensor) if tensor.is_complex() else tensor for tensor in (value, expected))
-    index = _position(number, tuple(b.shape))
+    index = position(number, tuple(b.shape))
     return float(a[index]), float(b[index]), list(index)
 
 
 def _first(mask: torch.Tensor, shape: tuple[int, ...]) -> tuple[int, ...]:
-    return _position(int(mask.to(torch.uint8).argmax()), shape)
+    return position(int(mask.to(torch.uint8).argmax()), shape)
 
 
 def same_form(value: Spec, expected: Spec, name: str) -> str:
@@ -305,60 +303,10 @@ def same_form(value: Spec, expected: Spec, name: str) -> str:
     return ""
 
 
-def reshape_distribution(name: str, tensor: torch.Tensor, generator: torch.Generator) -> None:
-    """Turns a floating input, in place, into one of the same shape from another distribution."""
-    if name == "negative":
-        tensor.abs_().neg_()
-        return
-    if name == "tiny":
-        tensor.mul_(1e-4)
-        return
-    scale = _scale(tensor)
-    if name == "spiked":
-        # The task's own inputs but for a few elements: a program that looks at part of its input to tell a test from a measurement sees no test.
-        if tensor.numel() >= 16:
-            at = torch.randint(tensor.numel() // 2, tensor.numel(), (len(SPIKES),), generator=generator, device=generator.device).tolist()
-            for index, spike in zip(at, SPIKES, strict=True):
-                tensor[_position(index, tensor.shape)] = spike * scale
-        return
-    noise = torch.randn(tensor.shape, generator=generator, dtype=torch.float32, device=generator.device).to(tensor.device)
-    if name == "heavy-tailed":
-        noise.mul_(noise.abs().clamp_max_(4.0).mul_(0.75).exp_())
-        tensor.copy_(noise.mul_(scale))
-    elif name == "large":
-        tensor.copy_(noise.mul_(64 * scale))
-
-
-def _position(index: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+def position(index: int, shape: tuple[int, ...]) -> tuple[int, ...]:
     """The coordinates of the element that is `index`-th in the order of the shape."""
     place = []
     for size in reversed(shape):
         place.append(index % size)
         index //= size
     return tuple(reversed(place))
-
-
-def _scale(tensor: torch.Tensor) -> float:
-    """Root mean square of the task's own input, so that units stay what they are."""
-    scale = root_mean_square(tensor) if tensor.numel() else 1.0
-    return scale if math.isfinite(scale) and scale > 0 else 1.0
-
-
-def randomise_state(name: str, tensor: torch.Tensor, parameter: bool, generator: torch.Generator) -> bool:
-    """Gives a floating parameter, or a norm's running statistic, other values of its own size, in place. Other buffers (masks, tables, counters)
-    stay as the task makes them. Returns whether it changed."""
-    if not tensor.is_floating_point() or not tensor.numel():
-        return False
-    uniform = torch.rand(tensor.shape, generator=generator, dtype=torch.float32, device=generator.device).to(tensor.device)
-    if name.endswith("running_var"):
-        tensor.copy_((0.5 + uniform).to(tensor.dtype))
-    elif name.endswith("running_mean"):
-        tensor.copy_((uniform - 0.5).to(tensor.dtype))
-    elif parameter:
-        rms = root_mean_square(tensor)
-        if not math.isfinite(rms):
-            return False
-        tensor.copy_((tensor.float() * (0.5 + uniform) + 0.2 * (rms or 0.5) * (uniform - 0.5)).to(tensor.dtype))
-    else:
-        return False
-    return True

@@ -29,8 +29,8 @@ class Examiner:
         """The call was right: the next one is held to its outputs."""
         self.last = ([kept(output) for output in call.outputs], expected.run.aliased)
 
-    def examine(self, name: str, seed: int, call: Call, expected: Expected, runner: Party, state: bool) -> Trial:
-        """`state`: whether the runner's is compared with what the task makes of its own."""
+    def examine(self, name: str, seed: int, call: Call, expected: Expected, runner: Party, state: list[str]) -> Trial:
+        """`state`: what the program calls the entries that the task changes."""
         trial = compared(name, seed, call, expected)
         if not trial.ok:
             return trial
@@ -41,7 +41,7 @@ class Examiner:
         detail = shared(call, expected) or self._stale(call)
         if detail:
             return trial.model_copy(update={"ok": False, "detail": detail})
-        off = self._state(expected, runner) if state and self.reference.mutated else None
+        off = self._state(expected, runner, state) if self.reference.mutated else None
         return trial if off is None else trial.model_copy(update=off)
 
     def _stale(self, call: Call) -> str:
@@ -53,10 +53,10 @@ class Examiner:
                 return "the outputs of a call change when the program is called again"
         return ""
 
-    def _state(self, expected: Expected, runner: Party) -> dict[str, Any] | None:
-        """Null, or what is off, as the fields of a `Trial`."""
+    def _state(self, expected: Expected, runner: Party, theirs: list[str]) -> dict[str, Any] | None:
+        """Null, or what is off, as the fields of a `Trial`. `theirs`: the program's names."""
         names = self.reference.mutated
-        answer = runner.ask("state", {"names": names}, self.reference.limits.call).message
+        answer = runner.ask("state", {"names": theirs}, self.reference.limits.call).message
         if answer.get("specs") is None:
             return {"ok": False, "output": names[0], "detail": f"the state dict has no {names[0]!r}, which the task changes"}
         specs = read_specs(answer["specs"])

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from verifier.correctness.bounds import reshape_distribution
+from verifier.correctness.inputs import Domain, vary
 from verifier.devices.base import Arena
 from verifier.judge.asking import Party
 from verifier.judge.memory import EASE, large
@@ -251,15 +251,20 @@ class ReferenceSession:
             self.party.drop("in")
             self.party.ask("trim", {"need": need}, self.limits.call)
 
-    def reshaped(self, values: Values, distribution: str, seed: int) -> Values | None:
-        """The same inputs, changed in place, with floating tensors from another distribution; null where there is none."""
-        if not any(spec.floating for spec in values.specs):
+    def reshaped(self, values: Values, distribution: str, domain: Domain, seed: int) -> Values | None:
+        """The same inputs, changed in place into ones from another distribution; null where that leaves them as they were."""
+        if not values.tensors:
             return None
         generator = torch.Generator(device=values.tensors[0].device).manual_seed(seed)
-        for tensor in values.tensors:
-            if tensor.is_floating_point():
-                reshape_distribution(distribution, tensor, generator)
-        return values
+        return values if vary(distribution, values.tensors, domain, generator) else None
+
+    def redraw(self, seed: int, vary: int | None = None) -> list[torch.Tensor]:
+        """Constructs the task's model anew, with other weights, which are returned. `vary`: as for
+        `verifier.parties.initialising.constructed`."""
+        self._check()
+        self.exact = None
+        answer = self.party.ask("redraw", {"seed": seed, "vary": vary}, self.limits.load).message
+        return fetch(self.party, "state", read_specs(answer["specs"]), "state")
 
     def eager(self, values: Values, rng: int) -> Run:
         """One call, which moves the model's state on."""

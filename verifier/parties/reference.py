@@ -35,6 +35,7 @@ class Reference(Role):
     module: Any = None
     mutated: list[str] | None = None  # state-dict names that forward changes, known after the first run
     before: dict[str, torch.Tensor] = {}
+    init: Any = ()  # what the constructor gets
     replays = False  # torch.compile's own CUDA graphs
 
     def __init__(self, channel: Channel, home: str, device: PartyDevice, frame: Frame, permit: Permit | None = None):
@@ -66,13 +67,8 @@ class Reference(Role):
             raise LayoutError(f"get_init_inputs returns {type(init).__name__!r}; it must return a list")
         described = self.hold("init", list(init))
         self.step = "constructor"
-        seed = frame.integer("seed")
-        model = constructed(lambda: self.module.Model(*init), self.device.torch_device, lambda: seed_everything(seed))
-        if not isinstance(model, torch.nn.Module):
-            raise LayoutError("`Model` must be a subclass of torch.nn.Module")
-        model = self.cast_model(model)
-        model.train(self.mode == "train")
-        self.model = model
+        self.init = init
+        model = self.model = self._constructed(frame.integer("seed"))
         parameters = {name for name, _ in model.named_parameters(remove_duplicate=False)}
         state = {name: value for name, value in model.state_dict().items() if isinstance(value, torch.Tensor)}
         self.names = list(state)
@@ -84,6 +80,24 @@ class Reference(Role):
             entries.append({"name": name, "parameter": name in parameters, "alias": alias if alias != name else None})
         specs = [Spec.of(value).model_dump(exclude_none=True) for value in state.values()]
         return {"type": "ok", "init": described, "state": entries, "specs": specs}
+
+    def _constructed(self, seed: int, vary: int | None = None) -> torch.nn.Module:
+        model = constructed(lambda: self.module.Model(*self.init), self.device.torch_device, lambda: seed_everything(seed), vary)
+        if not isinstance(model, torch.nn.Module):
+            raise LayoutError("`Model` must be a subclass of torch.nn.Module")
+        cast: torch.nn.Module = self.cast_model(model)
+        cast.train(self.mode == "train")
+        return cast
+
+    def do_redraw(self, frame: Frame) -> dict[str, Any]:
+        """Constructs `Model` once more, under another seed. With `vary`, what initialisers set to fixed values is random too. Holds its state."""
+        self.step = "constructor"
+        self.model = self._constructed(frame.integer("seed"), frame.message.get("vary"))
+        self.wide.clear()
+        state = self.model.state_dict()
+        self.held["state"] = [state[name].detach() for name in self.names]
+        self.device.sync()
+        return {"type": "ok", "specs": [Spec.of(value).model_dump(exclude_none=True) for value in self.held["state"]]}
 
     def do_compile(self, frame: Frame) -> dict[str, Any]:
         """Baselines beyond eager: the first timed call pays for the compilation, which is never in a score."""
