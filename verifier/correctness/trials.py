@@ -23,11 +23,14 @@ from verifier.judge.memory import EASE, Ledger, large
 from verifier.judge.party_failure import PartyFailure
 from verifier.judge.session import ReferenceSession, Values
 from verifier.layout import place
+from verifier.parties.owning import HELD_CALLS
 from verifier.report import Finding, Trial, WeightsFrom
 from verifier.task import Flag
 from verifier.timing.blocks import Call, Caller, kept
 
 LEAST_TRIALS = 8  # however slow they are
+AGAIN_SECONDS = 1.0  # for calls that are made to see whether they overwrite what earlier ones returned
+RANDOM_NUMBERS = "the task draws random numbers: a program has to take torch's, from the same calls of its generator"
 SEEDS = 3  # of constructions, where weights cannot be loaded
 PATIENCE = 10  # times the trials' own time, for all of the program's calls
 
@@ -70,6 +73,7 @@ class Trials:
         self.original: list[torch.Tensor] = []
         self.constructions = Constructions(reference, self.weight_seed)
         self.program_seconds = 0.0
+        self.laid = False  # whether an output of the program lay otherwise than the task's
         self._first: Values | None = None
 
     def prepare(self) -> None:
@@ -91,7 +95,7 @@ class Trials:
         other = self.reference.inputs(self.draws.getrandbits(32))
         three = self.reference.eager(other, 1)
         self.reference.rollback()
-        self.input_specs, self.expected_specs, self.tree = first.specs, one.outputs.specs, one.outputs.tree
+        self.input_specs, self.expected_specs, self.layout = first.specs, one.outputs.specs, one.layout
         if self.stochastic:
             self.flags.append("stochastic")
         if trivial_guess(first, one.outputs, other, three.outputs):
@@ -139,6 +143,10 @@ class Trials:
             verdict.wrong = self._wrong(step, plan, subject, verdict)
             if verdict.wrong:
                 break
+        verdict.wrong = verdict.wrong or self._overwritten()
+        if self.laid:
+            message = "outputs lie otherwise than the task's: they are laid out as those are before the clock stops"
+            verdict.findings.append(Finding(rule="layout", severity="note", message=message, source="runtime"))
         self._flag(verdict)
         return verdict
 
@@ -159,11 +167,14 @@ class Trials:
     def _wrong(self, step: Step, plan: Plan, subject: Subject, verdict: Verdict) -> str:
         """Empty, or how the program is wrong in this step."""
         seeded = self.constructions.binding.how == "seeded"
+        if step.kind == "weights" and (stale := self._overwritten()):
+            return stale
         trial = self._several(step, subject) if seeded and step.kind == "weights" else self._one(step, plan, subject, verdict)
         if trial is None or trial.ok:
             return ""
         if step.kind != "weights" or not all(earlier.ok for earlier in self.done[:-1]):
-            return f"{trial.name}: {trial.detail}"
+            drawn = f" ({RANDOM_NUMBERS})" if self.stochastic and trial.bound is not None else ""
+            return f"{trial.name}: {trial.detail}{drawn}"
         if seeded:
             return f"{DIFFER}: {trial.name}: {trial.detail}"
         assumed = self._assumed(step, plan, subject, verdict)
@@ -206,6 +217,28 @@ class Trials:
         verdict.untried.append(f"{step.name}: {reason}")
         self.on_progress(f"{step.name}: skipped, {reason}")
         return None
+
+    def _overwritten(self) -> str:
+        """Empty, or how outputs of earlier calls have changed: after as many calls of the present object as are held, of which the last ones are made
+        for that alone. The state that they move on belongs to an object that nobody asks any more."""
+        caller, first = self.subject.caller if self.subject is not None else None, self.expectations.first
+        if caller is None or not self.examiner.calls or not caller.party.alive:
+            return ""
+        if first is not None and caller.expected == first.outputs.specs:
+            begin = time.monotonic()
+            while len(self.examiner.calls) <= HELD_CALLS and time.monotonic() - begin < AGAIN_SECONDS:
+                self._held_call(caller, first.values, first.rng, True, first.run.aliased)
+        found = self.examiner.overwritten(caller)
+        self.examiner.begin()
+        caller.previous = []
+        return found
+
+    def _held_call(self, caller: Caller, values: Values, rng: int, fresh: bool, aliased: list[str]) -> Call:
+        call = self._timed_call(caller, values, rng, fresh)
+        self.laid = self.laid or call.laid
+        if not large(sum(spec.nbytes for spec in caller.expected)):
+            self.examiner.note(call, aliased)
+        return call
 
     def _several(self, step: Step, subject: Subject) -> Trial:
         """Other weights for sides that are only constructed: under several seeds, up to the first that is wrong."""
@@ -275,7 +308,6 @@ class Trials:
     def reconstruct(self, subject: Subject, stay: bool = True) -> None:
         """The program in another runner, as it was when the trials ended; with `stay`, later questions go to that runner."""
         if stay:
-            self.examiner.last = None
             self.reference.take_state(self.original)
         self._construct(subject, self.original, stay)
 
@@ -288,8 +320,10 @@ class Trials:
     def _call_anew(self, subject: Subject, stay: bool = True) -> None:
         if stay:
             self.subject = subject
+            self.examiner.begin()
         wanted = self.constructions.binding.backward(self.reference.backward)
-        subject.caller = Caller(subject.runner, self.expected_specs, self.limits.call, backward=wanted, need=self.ledger().program())
+        room, need = self.expected_specs, self.ledger().program()
+        subject.caller = Caller(subject.runner, room, self.limits.call, backward=wanted, need=need, layout=self.layout)
 
     def state_names(self) -> list[str]:
         """What the program calls the entries that the task changes."""
@@ -313,10 +347,11 @@ class Trials:
         caller = self.subject.caller
         if [spec.nbytes for spec in caller.expected] != [spec.nbytes for spec in expected.outputs.specs]:  # another shape
             caller.expected, caller.previous = expected.outputs.specs, []
+        caller.layout = expected.run.layout
         self.reference.rest(EASE * (values.nbytes + expected.outputs.nbytes))
         name = f"{step.name} ({way.detail})" if way.detail else step.name
         try:
-            call = self._timed_call(caller, values, rng, step.fresh)
+            call = self._held_call(caller, values, rng, step.fresh, expected.run.aliased)
         except PartyFailure as failure:
             if failure.error_class != "NoGradient":
                 raise

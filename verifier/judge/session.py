@@ -41,7 +41,8 @@ class Run:
 
     outputs: Values
     state: list[torch.Tensor]  # entries that it changed, afterwards
-    aliased: list[bool] = field(default_factory=list)
+    aliased: list[str] = field(default_factory=list)  # what each output shares memory with (`verifier.parties.owning.owners`); empty: nothing
+    layout: list[list[int] | None] = field(default_factory=list)  # strides of each output; null: any
     changed_inputs: list[int] = field(default_factory=list)
     drew: bool = False  # random numbers, from a generator that the call was seeded with
 
@@ -275,7 +276,8 @@ class ReferenceSession:
             self.party.device.learn_wait()
         run = self._run(answer, "outputs", "state_after")
         self._counted(values, len(run.outputs.tensors))
-        run.aliased = [bool(flag) for flag in answer.get("aliased", [])]
+        run.aliased = [str(words) for words in answer.get("aliased", [])]
+        run.layout = [[int(step) for step in steps] if steps is not None else None for steps in answer.get("layout", [])]
         run.changed_inputs = [int(index) for index in answer.get("changed_inputs", [])]
         run.drew = bool(answer.get("drew"))
         self.mutated = [str(name) for name in answer.get("mutated", [])]

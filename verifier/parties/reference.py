@@ -23,6 +23,7 @@ from verifier.parties.gradients import reachable
 from verifier.parties.initialising import constructed
 from verifier.parties.loading import load_source
 from verifier.parties.oracle import Rough, Wide, default_double, widen
+from verifier.parties.owning import owners, strides
 from verifier.parties.permit import Permit
 from verifier.parties.role import Role, generators, map_tensors, seed_everything
 from verifier.parties.widening import WideCopies
@@ -172,11 +173,13 @@ class Reference(Role):
             self.mutated = [name for name, value in self.before.items() if not same(value, state[name])]
             self.before = {name: self.before[name] for name in self.mutated}
         described = self.hold("outputs", output)
+        kept = dict([*self.model.named_parameters(), *self.model.named_buffers()])
         self.held["state_after"] = [state[name].detach() for name in self.mutated]
         return {
             "type": "ok",
             **described,
-            "aliased": [bool(self.owner(tensor, given)) for tensor in self.held["outputs"]],
+            "aliased": owners(self.held["outputs"], given, kept),
+            "layout": strides(self.held["outputs"]),
             "changed_inputs": [index for index, (now, then) in enumerate(zip(given, copies, strict=True)) if not same(now, then)],
             "mutated": self.mutated,
             "drew": drew,

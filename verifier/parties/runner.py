@@ -51,6 +51,7 @@ class Runner(Role):
         the names, and the rest is what the constructor made."""
         self.construction = frame.message
         self.previous, self.earlier, self.model = [], [], None
+        self.last.clear()
         self.model, refused = self._construct(self.module)
         self.device.sync()  # weights are taken out of the arena before the judge writes there again
         self.device.trim(frame.integer("need"))

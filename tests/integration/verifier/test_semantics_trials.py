@@ -127,3 +127,53 @@ def test_what_a_slow_task_leaves_out_is_listed(semantics):
     outcome = semantics.same(slow, full=True)
     assert not outcome.wrong and "task inputs 5: the task is slow" in outcome.verdict.untried
     assert {"heavy-tailed", "negative", "random weights", "one element changed"} <= {trial.name for trial in outcome.trials}
+
+
+PLAIN = task("return torch.relu(x) * 1.5", "torch.randn(32, 64)")
+RING = "if not hasattr(self, 'ring'):\n            self.ring, self.turn = [torch.zeros_like(x) for _ in range({count})], 0\n        "
+RING += "self.turn = (self.turn + 1) % {count}\n        return torch.mul(torch.relu(x), 1.5, out=self.ring[self.turn]){view}"
+
+
+@pytest.mark.parametrize("count", [2, 5, 15])
+def test_a_ring_of_output_buffers_is_found_and_told_what_to_do(semantics, count):
+    for view in ("", ".view(-1).view(32, 64)"):
+        outcome = semantics.changed(PLAIN, "return torch.relu(x) * 1.5", RING.format(count=count, view=view))
+        assert "`clone()`" in outcome.wrong, outcome.wrong
+    assert not semantics.changed(PLAIN, "return torch.relu(x) * 1.5", RING.format(count=count, view=".clone()")).wrong
+
+
+def test_memory_that_is_not_seen_as_one_is_read_again(semantics):
+    """A buffer whose memory each call wraps anew: only its contents tell."""
+    wrapped = (
+        "import ctypes\n        if not hasattr(self, 'room'):\n            self.room, self.turn = [(ctypes.c_float * 2048)() for _ in range(3)], 0\n"
+    )
+    wrapped += "        self.turn = (self.turn + 1) % 3\n        y = torch.frombuffer(self.room[self.turn], dtype=torch.float32).view(32, 64)\n"
+    wrapped += "        return y.copy_(torch.relu(x) * 1.5)"
+    assert "`clone()`" in semantics.changed(PLAIN, "return torch.relu(x) * 1.5", wrapped).wrong
+
+
+TWO = task("h = torch.relu(x)\nreturn h * 1.5, h + 1", "torch.randn(32, 64)")
+
+
+def test_outputs_share_no_element_with_each_other_or_with_themselves(semantics):
+    columns = semantics.changed(TWO, "return h * 1.5, h + 1", "y = torch.cat([h * 1.5, h + 1], -1)\n        return y[:, :64], y[:, 64:]")
+    assert not columns.wrong, columns.wrong  # of one allocation, with nothing in common
+    copied = task("h = torch.relu(x) * 1.5\nreturn h, h.clone()", "torch.randn(32, 64)")
+    assert "shares its memory with out[" in semantics.changed(copied, "h.clone()", "h").wrong
+    assert not semantics.same(task("h = torch.relu(x) * 1.5\nreturn h, h.t()", "torch.randn(32, 64)")).wrong
+    repeated = task("return (x * 0.5).unsqueeze(1).repeat(1, 4, 1)", "torch.randn(32, 64)")
+    assert "zero strides" in semantics.changed(repeated, "repeat(1, 4, 1)", "expand(-1, 4, -1)").wrong
+    assert not semantics.same(repeated.replace("repeat(1, 4, 1)", "expand(-1, 4, -1)")).wrong
+
+
+def test_outputs_are_laid_out_as_the_tasks_are(semantics):
+    first = task("return {'y': (x * 0.5).permute(0, 2, 1).contiguous(), 's': x.sum()}", "torch.randn(8, 16, 32)")
+    outcome = semantics.changed(first, ".contiguous()", "")
+    assert not outcome.wrong and [finding.rule for finding in outcome.verdict.findings] == ["layout"]
+    assert not semantics.same(first).verdict.findings
+
+
+def test_other_random_numbers_are_named(semantics):
+    drop = task("return F.dropout(x, 0.25, training=True)")
+    own = "return x * (torch.rand(x.shape, generator=torch.Generator().manual_seed(int(torch.randint(99, ())))) > 0.25) / 0.75"
+    assert "torch's" in semantics.changed(drop, "return F.dropout(x, 0.25, training=True)", own).wrong
