@@ -160,6 +160,7 @@ class Survey:
     """Which elements are further off than a limit."""
 
     share: float
+    wrong: int  # the share as a count
     rest: float  # the largest error of the others
     first: int  # in the order of the shape; -1 where there is none
 
@@ -174,7 +175,7 @@ def survey(value: torch.Tensor, expected: torch.Tensor, limit: float) -> Survey:
         part = part[part.isfinite()]
         total, count = total + float(part.square().sum()), count + part.numel()
     rms = math.sqrt(total / count) if count else 0.0
-    found = Survey(0.0, 0.0, -1)
+    found = Survey(0.0, 0, 0.0, -1)
     wrong = 0
     for begin in range(0, b.numel(), size):
         off = relative(a[begin : begin + size], b[begin : begin + size], rms)
@@ -185,7 +186,7 @@ def survey(value: torch.Tensor, expected: torch.Tensor, limit: float) -> Survey:
         wrong += here
         if here < off.numel():
             found.rest = max(found.rest, float(off.masked_fill_(far, 0.0).max()))
-    found.share = wrong / max(b.numel(), 1)
+    found.share, found.wrong = wrong / max(b.numel(), 1), wrong
     return found
 
 
@@ -251,7 +252,8 @@ def judge(value: torch.Tensor, expected: torch.Tensor, limit: float, share: floa
         if float(wrong.double().mean()) <= share:
             return Judgement(True, 0.0, 0.0)
         index = _first(wrong.flatten(), tuple(value.shape))
-        return Judgement(False, None, None, f"at {list(index)}: {value[index].item()} instead of {expected[index].item()}")
+        said = f"first at {list(index)}: {value[index].item()} instead of {expected[index].item()}"
+        return Judgement(False, None, None, f"{counted(int(wrong.sum()), value)}; {said}")
     near = _finite_distance(_flat(value), _flat(expected))
     if near is not None and near <= limit:
         return Judgement(True, near, limit)
@@ -265,8 +267,14 @@ def judge(value: torch.Tensor, expected: torch.Tensor, limit: float, share: floa
     if found.share <= share:
         return Judgement(True, found.rest, limit)
     a, b, place = _element(value, expected, found.first)
-    detail = f"{found.share:.1%} of the elements are off; first at {place}: {a:.9g} instead of {b:.9g}"
+    detail = f"{counted(found.wrong, value)}; first at {place}: {a:.9g} instead of {b:.9g}"
     return Judgement(False, error if math.isfinite(error) else None, limit, detail)
+
+
+def counted(wrong: int, value: torch.Tensor) -> str:
+    """A complex number is two elements."""
+    numel = value.numel() * (2 if value.is_complex() else 1)
+    return f"{wrong:,} of {numel:,} {'element is' if numel == 1 else 'elements are'} off"
 
 
 def _mask_difference(value: torch.Tensor, expected: torch.Tensor) -> str:

@@ -17,6 +17,7 @@ from verifier.judge.session import ReferenceSession, fetch
 from verifier.layout import Spec, leaf_names, read_specs
 from verifier.parties.owning import EARLIER, HELD_BYTES, HELD_CALLS, ITSELF
 from verifier.report import Trial
+from verifier.task import Precision
 from verifier.timing.blocks import Call, Caller, kept
 
 OVERWRITTEN = "the outputs of a call change when the program is called again"
@@ -71,7 +72,7 @@ class Examiner:
 
     def examine(self, name: str, seed: int, call: Call, expected: Expected, runner: Party, state: list[str]) -> Trial:
         """`state`: what the program calls the entries that the task changes."""
-        trial = compared(name, seed, call, expected)
+        trial = compared(name, seed, call, expected, self.reference.precision)
         if not trial.ok:
             return trial
         trial.norm = NORM
@@ -112,11 +113,18 @@ class Examiner:
         return None
 
 
-def compared(name: str, seed: int, call: Call, expected: Expected) -> Trial:
+def compared(name: str, seed: int, call: Call, expected: Expected, precision: Precision) -> Trial:
     leaves = expected.leaves
     references, alternatives = [leaf.reference for leaf in leaves], [leaf.alternative for leaf in leaves]
     limits, shares = [leaf.limit for leaf in leaves], [leaf.tolerated for leaf in leaves]
-    return compare_outputs(name, seed, call, expected.outputs, references, alternatives, limits, shares)
+    trial = compare_outputs(name, seed, call, expected.outputs, references, alternatives, limits, shares)
+    if not trial.ok:
+        return trial
+    for output, leaf, value in zip(leaf_names(expected.outputs.tree), leaves, call.outputs, strict=False):
+        said = leaf.finer(value, precision)
+        if said:
+            return trial.model_copy(update={"ok": False, "output": output, "detail": f"{output}: {said}"})
+    return trial
 
 
 def shared(call: Call, expected: Expected) -> str:

@@ -403,10 +403,10 @@ class Trials:
 
     def _beside_fp64(self, call: Call, values: Values) -> Trial:
         expected = self.expectations.recall(values)
-        trial = compared("baseline", 0, call, expected)
+        trial = compared("baseline", 0, call, expected, self.reference.precision)
         if not trial.ok and trial.bound is not None and expected.in_reach(trial.error):
             self.expectations.appeal(expected)
-            trial = compared("baseline", 0, call, expected)
+            trial = compared("baseline", 0, call, expected, self.reference.precision)
         return trial
 
     def _beside_eager(self, call: Call, values: Values, rng: int) -> Trial:
