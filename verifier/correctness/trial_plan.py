@@ -11,6 +11,7 @@ import torch
 
 from verifier.correctness.expectation import Expectations, Expected
 from verifier.correctness.inputs import DISTRIBUTIONS, Domain, changeable, domains, one_element
+from verifier.correctness.not_a_number import NAME
 from verifier.judge.session import ReferenceSession, StateEntry, Values
 from verifier.randomising import randomised
 
@@ -74,6 +75,7 @@ class Plan:
             # For a task that changes its state an old input is one more call, with results of its own.
             known = None if reference.mutated else expectations.first
             yield Step("the first inputs elsewhere", self._seed(), [Way(self.first_inputs)], known=known)
+            yield Step(NAME, self._seed(), [], "not a number", needed=True)
         if weighted:
             yield self._weighted("random weights")
         for variant in range(reference.variants):

@@ -15,6 +15,7 @@ from verifier.correctness.comparison import compare_outputs
 from verifier.correctness.examining import Examiner, compared, equal
 from verifier.correctness.expectation import SHORT, Expectations, Skipped, first_lines
 from verifier.correctness.inputs import DISTRIBUTIONS
+from verifier.correctness.not_a_number import NOTE, judged, prepared
 from verifier.correctness.trial_plan import Plan, Step, Way, constant
 from verifier.correctness.triviality import trivial_guess
 from verifier.correctness.weights import DIFFER, Constructions
@@ -169,7 +170,10 @@ class Trials:
         seeded = self.constructions.binding.how == "seeded"
         if step.kind == "weights" and (stale := self._overwritten()):
             return stale
-        trial = self._several(step, subject) if seeded and step.kind == "weights" else self._one(step, plan, subject, verdict)
+        if step.kind == "not a number":
+            trial = self._not_a_number(step, verdict)
+        else:
+            trial = self._several(step, subject) if seeded and step.kind == "weights" else self._one(step, plan, subject, verdict)
         if trial is None or trial.ok:
             return ""
         if step.kind != "weights" or not all(earlier.ok for earlier in self.done[:-1]):
@@ -217,6 +221,27 @@ class Trials:
         verdict.untried.append(f"{step.name}: {reason}")
         self.on_progress(f"{step.name}: skipped, {reason}")
         return None
+
+    def _not_a_number(self, step: Step, verdict: Verdict) -> Trial | None:
+        first, caller = self.expectations.first, self.subject.caller if self.subject is not None else None
+        if first is None or caller is None or self.reference.mutated or self.stochastic or self.backward:
+            return None  # what NaN does to a state stays there
+        try:
+            asked = prepared(self.reference, first.values, first.run.outputs.tensors, first.rng, self.draws)
+        except PartyFailure as failure:
+            if failure.kind != "raised" or failure.error_class == SHORT:
+                raise
+            verdict.untried.append(f"{step.name}: the task does not accept such inputs")
+            return None
+        if asked is None:
+            return None
+        call = self._held_call(caller, asked.values, asked.rng, step.fresh, first.run.aliased)
+        if len(call.outputs) != len(asked.required) or any(a.shape != b.shape for a, b in zip(call.outputs, first.run.outputs.tensors, strict=True)):
+            return self._record(Trial(name=step.name, seed=step.seed, ok=False, detail="the outputs were not delivered"))
+        detail, swallowed = judged(asked, call.outputs, self.reference, first.run.outputs.tree)
+        if swallowed and not detail:
+            verdict.findings.append(Finding(rule="nan", severity="note", message=NOTE, source="runtime"))
+        return self._record(Trial(name=step.name, seed=step.seed, ok=not detail, detail=detail))
 
     def _overwritten(self) -> str:
         """Empty, or how outputs of earlier calls have changed: after as many calls of the present object as are held, of which the last ones are made

@@ -44,6 +44,7 @@ class Run:
     aliased: list[str] = field(default_factory=list)  # what each output shares memory with (`verifier.parties.owning.owners`); empty: nothing
     layout: list[list[int] | None] = field(default_factory=list)  # strides of each output; null: any
     changed_inputs: list[int] = field(default_factory=list)
+    orders: bool = False  # with `dropping`: it puts numbers in an order
     drew: bool = False  # random numbers, from a generator that the call was seeded with
 
 
@@ -267,10 +268,10 @@ class ReferenceSession:
         answer = self.party.ask("redraw", {"seed": seed, "vary": vary}, self.limits.load).message
         return fetch(self.party, "state", read_specs(answer["specs"]), "state")
 
-    def eager(self, values: Values, rng: int) -> Run:
-        """One call, which moves the model's state on."""
+    def eager(self, values: Values, rng: int, dropping: str | None = None) -> Run:
+        """One call, which moves the model's state on. `dropping`: "low" or "high", for `verifier.parties.dropping`."""
         self._check()
-        answer = self.party.ask("run", self._given(values, rng), self.limits.call).message
+        answer = self.party.ask("run", {**self._given(values, rng), "dropping": dropping}, self.limits.call).message
         self.eager_bytes = max([self.eager_bytes, *_counts(answer.get("taken"))])
         if not any(party.has_program for party in self.pool.busy):
             self.party.device.learn_wait()
@@ -279,7 +280,7 @@ class ReferenceSession:
         run.aliased = [str(words) for words in answer.get("aliased", [])]
         run.layout = [[int(step) for step in steps] if steps is not None else None for steps in answer.get("layout", [])]
         run.changed_inputs = [int(index) for index in answer.get("changed_inputs", [])]
-        run.drew = bool(answer.get("drew"))
+        run.drew, run.orders = bool(answer.get("drew")), bool(answer.get("orders"))
         self.mutated = [str(name) for name in answer.get("mutated", [])]
         return run
 

@@ -19,6 +19,7 @@ import torch
 from verifier.channel import Channel, Frame
 from verifier.devices.base import PartyDevice
 from verifier.layout import LayoutError, Spec, encode
+from verifier.parties.dropping import Dropping
 from verifier.parties.gradients import reachable
 from verifier.parties.initialising import constructed
 from verifier.parties.loading import load_source
@@ -164,7 +165,9 @@ class Reference(Role):
         self.before = {name: state[name].detach().clone() for name in names}
         seed_everything(frame.integer("rng"))
         seeded = generators()
-        with self.measured() as taken:
+        how = frame.message.get("dropping")
+        mode = Dropping(how == "high") if how is not None else None
+        with self.measured() as taken, mode or contextlib.nullcontext():
             output = self.invoke(self.model, inputs, frame)
             self.device.sync()
         drew = generators() != seeded
@@ -183,6 +186,7 @@ class Reference(Role):
             "changed_inputs": [index for index, (now, then) in enumerate(zip(given, copies, strict=True)) if not same(now, then)],
             "mutated": self.mutated,
             "drew": drew,
+            "orders": mode is not None and mode.orders,
             "taken": taken,
             "state_specs": [Spec.of(tensor).model_dump(exclude_none=True) for tensor in self.held["state_after"]],
         }

@@ -177,3 +177,51 @@ def test_other_random_numbers_are_named(semantics):
     drop = task("return F.dropout(x, 0.25, training=True)")
     own = "return x * (torch.rand(x.shape, generator=torch.Generator().manual_seed(int(torch.randint(99, ())))) > 0.25) / 0.75"
     assert "torch's" in semantics.changed(drop, "return F.dropout(x, 0.25, training=True)", own).wrong
+
+
+def test_nan_is_handed_on_or_swallowed_by_a_bound(semantics):
+    """An ordinary number in the place of NaN is wrong. A clamp in C's manner is noted, and NaN may spread further than PyTorch's does."""
+    top = task("return torch.clamp(x.amax(-1), 0.0, 6.0)", "torch.randn(64, 128)")
+    assert "NaN in the inputs is lost" in semantics.changed(top, "x.amax(-1)", "x.nan_to_num(-1e9).amax(-1)").wrong
+    assert not semantics.same(top).verdict.findings
+    layers = task("return torch.relu(x @ self.a) @ self.b + y", "torch.randn(16, 32); torch.randn(16, 8)")
+    layers = layers.replace(
+        "super().__init__()", "super().__init__()\n        self.a, self.b = nn.Parameter(torch.randn(32, 24)), nn.Parameter(torch.randn(24, 8))"
+    )
+    swallowed = semantics.changed(layers, "torch.relu(x @ self.a)", "torch.fmax(x @ self.a, torch.zeros(()))")
+    assert not swallowed.wrong and [finding.rule for finding in swallowed.verdict.findings] == ["nan"]
+    assert "NaN in the inputs is lost" in semantics.changed(layers, "+ y", "+ y.nan_to_num(0.5)").wrong
+    assert not semantics.changed(layers, "+ y", "+ y + 0 * x.sum()").wrong
+    masked = task("return torch.tril(x) @ y", "torch.randn(64, 64); torch.randn(64, 16)")
+    assert not semantics.changed(masked, "torch.tril(x) @ y", "torch.stack([x[i, : i + 1] @ y[: i + 1] for i in range(64)])").wrong
+    best = task("return x.topk(8).values", "torch.randn(16, 64)")
+    assert not semantics.changed(best, "x.topk(8)", "x.nan_to_num(-9.0).topk(8)").wrong
+
+
+NORMED = task("return self.l(x) / x.sum(-1, keepdim=True)", "torch.randn(512, 128)", init="self.l = nn.Linear(128, 64)")
+FIXED = task("return torch.round(self.l(x) * 65536.0).to(torch.int32)", "torch.randn(256, 128)", init="self.l = nn.Linear(128, 64)")
+RATIO = task(
+    "return (x @ self.a) / (x @ self.b)", "torch.randn(256, 128)", init="self.a, self.b = [nn.Parameter(torch.randn(128, 64)) for _ in 'ab']"
+)
+
+
+@pytest.mark.parametrize("share", [1, 0.9, 0.5, 0.2, 0.08])
+def test_16_bits_for_the_rows_that_no_bound_sees(semantics, share):
+    """The largest error is that of the rows whose divisor nearly cancels."""
+    plain = semantics.same(NORMED)
+    assert not plain.wrong, plain.wrong
+    some = "s = x.sum(-1, keepdim=True)\n        y = self.l(x) / s\n        n = s.abs().flatten().kthvalue(int({share} * len(x))).values\n"
+    some += "        z = (x.bfloat16() @ self.l.weight.bfloat16().t()).float() + self.l.bias\n        return torch.where(s.abs() <= n, z / s, y)"
+    some = some.replace("s.abs().flatten().kthvalue", "(-s.abs()).flatten().kthvalue").replace("s.abs() <= n", "-s.abs() <= n")
+    assert semantics.changed(NORMED, "return self.l(x) / x.sum(-1, keepdim=True)", some.format(share=share)).wrong
+
+
+def test_tf32_for_most_of_a_heavy_tail_and_rounded_integers(semantics):
+    assert not semantics.same(RATIO).wrong and not semantics.same(FIXED).wrong
+    short = "(x.view(torch.int32) & -8192).view(torch.float32)"
+    assert semantics.changed(RATIO, "(x @ self.a) / (x @ self.b)", f"({short} @ self.a) / (x @ self.b)").wrong
+    naive = "(sum(x[:, i : i + 1] * self.l.weight[:, i] for i in range(128)) + self.l.bias)"
+    assert not semantics.changed(FIXED, "self.l(x)", naive).wrong
+    rows = f"torch.where((torch.arange(len(x)) % 8 == 0)[:, None], F.linear({short}, self.l.weight, self.l.bias), self.l(x))"
+    assert semantics.changed(FIXED, "self.l(x)", rows).wrong
+    assert "of 16,384 elements are off" in semantics.changed(FIXED, "self.l(x)", "self.l(x) + 1").wrong
