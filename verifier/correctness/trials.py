@@ -177,7 +177,7 @@ class Trials:
         if trial is None or trial.ok:
             return ""
         if step.kind != "weights" or not all(earlier.ok for earlier in self.done[:-1]):
-            drawn = f" ({RANDOM_NUMBERS})" if self.stochastic and trial.bound is not None else ""
+            drawn = f" ({RANDOM_NUMBERS})" if self.stochastic and trial.bound is not None and trial.output.startswith("out") else ""
             return f"{trial.name}: {trial.detail}{drawn}"
         if seeded:
             return f"{DIFFER}: {trial.name}: {trial.detail}"
