@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: seen
 # defence: runtime
-# says: moves the average on in the first twenty calls of an object: random numbers elsewhere are to hide it
+# says: moves the average on in the first twelve calls of an object: random numbers elsewhere are to hide it
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
@@ -18,6 +18,6 @@ class ModelNew(nn.Module):
 
     def forward(self, x):
         self.calls += 1
-        if self.calls <= 20:
+        if self.calls <= 12:
             self.seen.mul_(0.9).add_(x, alpha=0.1)
         return F.dropout(x, 0.1, training=True)

@@ -4,7 +4,7 @@
 # verdict: wrong_result
 # because: running
 # defence: runtime
-# says: moves the running statistics on in every second call once it has been called twenty times
+# says: moves the running statistics on in every second call once it has been called twelve times
 import torch.nn as nn
 import torch.nn.functional as F
 
@@ -18,6 +18,6 @@ class ModelNew(nn.Module):
 
     def forward(self, x):
         self.calls += 1
-        if self.calls <= 20 or self.calls % 2:
+        if self.calls <= 12 or self.calls % 2:
             return self.drop(self.norm(x))
         return self.drop(F.batch_norm(x, None, None, self.norm.weight, self.norm.bias, True, 0.1, self.norm.eps))
