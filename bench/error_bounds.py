@@ -21,7 +21,8 @@ import torch.nn.functional as F
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from verifier.correctness.bounds import DISTRIBUTIONS, DRAWS, SMALL, SMALL_DRAWS, bound, deviation, distance, reshape_distribution  # noqa: E402
+from verifier.correctness.bounds import DRAWS, SMALL, SMALL_DRAWS, bound, deviation, distance  # noqa: E402
+from verifier.correctness.inputs import DISTRIBUTIONS, reshape_distribution  # noqa: E402
 from verifier.parties.oracle import Rough, Wide, default_double  # noqa: E402
 
 Tensors = tuple[torch.Tensor, ...]

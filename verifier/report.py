@@ -23,7 +23,7 @@ STAND_INS: dict[Baseline, Baseline] = {"compile-max-autotune": "compile-reduce-o
 Rival = Literal["rival"]
 Severity = Literal["refuse", "downgrade", "note"]
 StageName = Literal["startup", "static", "build", "correctness", "integrity", "timing", "profile"]
-WeightsFrom = Literal["loaded", "seeded"]
+WeightsFrom = Literal["loaded", "matched", "seeded"]
 
 
 class Environment(BaseModel):
@@ -172,6 +172,7 @@ class Report(BaseModel):
     oracle: str = ""  # where fp64 was computed ("cuda:0", "cpu"), or why it was not
     build: BuildInfo | None = None
     trials: list[Trial] = []
+    untried: list[str] = []  # what was to be tried and was not, each with the reason: "negative: the task itself does not stay finite"
     findings: list[Finding] = []
     timing: Timing | None = None
     faster: bool = False  # the lower bound against eager is above 1

@@ -13,7 +13,7 @@ from verifier.source import Problem, SourceError, import_problems, parse, sha256
 
 Precision = Literal["fp32-strict", "tf32", "bf16", "fp16"]
 Mode = Literal["train", "eval"]
-Flag = Literal["trivial", "stochastic"]
+Flag = Literal["trivial", "stochastic", "narrow"]
 
 ALLOWED_IMPORTS = frozenset({"torch", "numpy", "einops"}) | frozenset(sys.stdlib_module_names)
 

@@ -25,8 +25,8 @@ EVIDENCE = {
     "wrong-file": r"may not be edited|is the reference|class ModelNew",
     "stale-block": r"does not occur|\b0 matches",
     "does-not-compile": r"error: [^\n]*{token}|{token}[^\n]*(?:not declared|not defined|undefined|undeclared)",
-    "wrong-result": r"of the elements are off|wrong[_ ]result|mismatch|differs? from",
-    "cheat": r"of the elements are off|wrong[_ ]result|rejected|crashed|timed[_ ]out|refused|integrity",
+    "wrong-result": r"elements are off|wrong[_ ]result|mismatch|differs? from",
+    "cheat": r"elements are off|wrong[_ ]result|rejected|crashed|timed[_ ]out|refused|integrity",
 }
 
 

@@ -1,4 +1,4 @@
-"""Is an output right? A bound that follows PyTorch's own error and plain arithmetic's, both against fp64; input distributions; random weights.
+"""Is an output right? A bound that follows PyTorch's own error and plain arithmetic's, both against fp64.
 
 The norm is ``max |a-b| / (|b| + rms(b))``: relative for large elements, and relative to the tensor's size for small ones, so that neither an
 absolute tolerance lets tiny outputs pass nor a cancelled element fails a sound program.
@@ -37,8 +37,6 @@ CHUNK = 1 << 18  # elements that are widened to fp64 at a time: they stay in the
 GPU_CHUNK = 1 << 26  # on a GPU: few enough launches, and 0.5 GiB each instead of twice a tensor of any size
 LEAST = 1e-30  # of what an error is relative to
 SQUARABLE = 1e-12  # root mean square from which on what is lost of squares below fp32's range says nothing
-DISTRIBUTIONS = ("heavy-tailed", "spiked", "negative", "tiny", "large")  # the most telling first: time may be short
-SPIKES = (-1.5, 6.0, -0.25)  # in units of the input's root mean square
 
 
 @dataclass
@@ -162,6 +160,7 @@ class Survey:
     """Which elements are further off than a limit."""
 
     share: float
+    wrong: int  # the share as a count
     rest: float  # the largest error of the others
     first: int  # in the order of the shape; -1 where there is none
 
@@ -176,7 +175,7 @@ def survey(value: torch.Tensor, expected: torch.Tensor, limit: float) -> Survey:
         part = part[part.isfinite()]
         total, count = total + float(part.square().sum()), count + part.numel()
     rms = math.sqrt(total / count) if count else 0.0
-    found = Survey(0.0, 0.0, -1)
+    found = Survey(0.0, 0, 0.0, -1)
     wrong = 0
     for begin in range(0, b.numel(), size):
         off = relative(a[begin : begin + size], b[begin : begin + size], rms)
@@ -187,7 +186,7 @@ def survey(value: torch.Tensor, expected: torch.Tensor, limit: float) -> Survey:
         wrong += here
         if here < off.numel():
             found.rest = max(found.rest, float(off.masked_fill_(far, 0.0).max()))
-    found.share = wrong / max(b.numel(), 1)
+    found.share, found.wrong = wrong / max(b.numel(), 1), wrong
     return found
 
 
@@ -253,7 +252,8 @@ def judge(value: torch.Tensor, expected: torch.Tensor, limit: float, share: floa
         if float(wrong.double().mean()) <= share:
             return Judgement(True, 0.0, 0.0)
         index = _first(wrong.flatten(), tuple(value.shape))
-        return Judgement(False, None, None, f"at {list(index)}: {value[index].item()} instead of {expected[index].item()}")
+        said = f"first at {list(index)}: {value[index].item()} instead of {expected[index].item()}"
+        return Judgement(False, None, None, f"{counted(int(wrong.sum()), value)}; {said}")
     near = _finite_distance(_flat(value), _flat(expected))
     if near is not None and near <= limit:
         return Judgement(True, near, limit)
@@ -267,8 +267,14 @@ def judge(value: torch.Tensor, expected: torch.Tensor, limit: float, share: floa
     if found.share <= share:
         return Judgement(True, found.rest, limit)
     a, b, place = _element(value, expected, found.first)
-    detail = f"{found.share:.1%} of the elements are off; first at {place}: {a:.9g} instead of {b:.9g}"
+    detail = f"{counted(found.wrong, value)}; first at {place}: {a:.9g} instead of {b:.9g}"
     return Judgement(False, error if math.isfinite(error) else None, limit, detail)
+
+
+def counted(wrong: int, value: torch.Tensor) -> str:
+    """A complex number is two elements."""
+    numel = value.numel() * (2 if value.is_complex() else 1)
+    return f"{wrong:,} of {numel:,} {'element is' if numel == 1 else 'elements are'} off"
 
 
 def _mask_difference(value: torch.Tensor, expected: torch.Tensor) -> str:
@@ -288,12 +294,12 @@ def _mask_difference(value: torch.Tensor, expected: torch.Tensor) -> str:
 def _element(value: torch.Tensor, expected: torch.Tensor, number: int) -> tuple[float, float, list[int]]:
     """Both at the element that is `number`-th in the order of the shape, and where that is; a complex number is two elements."""
     a, b = (torch.view_as_real(tensor) if tensor.is_complex() else tensor for tensor in (value, expected))
-    index = _position(number, tuple(b.shape))
+    index = position(number, tuple(b.shape))
     return float(a[index]), float(b[index]), list(index)
 
 
 def _first(mask: torch.Tensor, shape: tuple[int, ...]) -> tuple[int, ...]:
-    return _position(int(mask.to(torch.uint8).argmax()), shape)
+    return position(int(mask.to(torch.uint8).argmax()), shape)
 
 
 def same_form(value: Spec, expected: Spec, name: str) -> str:
@@ -305,60 +311,10 @@ def same_form(value: Spec, expected: Spec, name: str) -> str:
     return ""
 
 
-def reshape_distribution(name: str, tensor: torch.Tensor, generator: torch.Generator) -> None:
-    """Turns a floating input, in place, into one of the same shape from another distribution."""
-    if name == "negative":
-        tensor.abs_().neg_()
-        return
-    if name == "tiny":
-        tensor.mul_(1e-4)
-        return
-    scale = _scale(tensor)
-    if name == "spiked":
-        # The task's own inputs but for a few elements: a program that looks at part of its input to tell a test from a measurement sees no test.
-        if tensor.numel() >= 16:
-            at = torch.randint(tensor.numel() // 2, tensor.numel(), (len(SPIKES),), generator=generator, device=generator.device).tolist()
-            for index, spike in zip(at, SPIKES, strict=True):
-                tensor[_position(index, tensor.shape)] = spike * scale
-        return
-    noise = torch.randn(tensor.shape, generator=generator, dtype=torch.float32, device=generator.device).to(tensor.device)
-    if name == "heavy-tailed":
-        noise.mul_(noise.abs().clamp_max_(4.0).mul_(0.75).exp_())
-        tensor.copy_(noise.mul_(scale))
-    elif name == "large":
-        tensor.copy_(noise.mul_(64 * scale))
-
-
-def _position(index: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+def position(index: int, shape: tuple[int, ...]) -> tuple[int, ...]:
     """The coordinates of the element that is `index`-th in the order of the shape."""
     place = []
     for size in reversed(shape):
         place.append(index % size)
         index //= size
     return tuple(reversed(place))
-
-
-def _scale(tensor: torch.Tensor) -> float:
-    """Root mean square of the task's own input, so that units stay what they are."""
-    scale = root_mean_square(tensor) if tensor.numel() else 1.0
-    return scale if math.isfinite(scale) and scale > 0 else 1.0
-
-
-def randomise_state(name: str, tensor: torch.Tensor, parameter: bool, generator: torch.Generator) -> bool:
-    """Gives a floating parameter, or a norm's running statistic, other values of its own size, in place. Other buffers (masks, tables, counters)
-    stay as the task makes them. Returns whether it changed."""
-    if not tensor.is_floating_point() or not tensor.numel():
-        return False
-    uniform = torch.rand(tensor.shape, generator=generator, dtype=torch.float32, device=generator.device).to(tensor.device)
-    if name.endswith("running_var"):
-        tensor.copy_((0.5 + uniform).to(tensor.dtype))
-    elif name.endswith("running_mean"):
-        tensor.copy_((uniform - 0.5).to(tensor.dtype))
-    elif parameter:
-        rms = root_mean_square(tensor)
-        if not math.isfinite(rms):
-            return False
-        tensor.copy_((tensor.float() * (0.5 + uniform) + 0.2 * (rms or 0.5) * (uniform - 0.5)).to(tensor.dtype))
-    else:
-        return False
-    return True

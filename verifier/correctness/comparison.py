@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import math
+import random
 
 import torch
 
 from verifier.correctness.bounds import NORM, Judgement, judge, same_form
+from verifier.correctness.spread import beyond, rows_of, spread
 from verifier.judge.session import Values
 from verifier.layout import describe, leaf_names
 from verifier.report import Trial
 from verifier.timing.call import Call
+
+_DRAWS = random.SystemRandom()
+TIMED_ROWS = 128  # of the outputs of timed calls, of which there are many
 
 
 def compare_outputs(
@@ -22,8 +27,10 @@ def compare_outputs(
     alternatives: list[torch.Tensor],
     bounds: list[float],
     shares: list[float] | None = None,
+    quantiles: list[tuple[float, ...] | None] | None = None,
 ) -> Trial:
-    """The worst output of a call. Shapes, dtypes and structure first; a list and a tuple of outputs count as the same structure."""
+    """The worst output of a call. `quantiles`: of errors, where they are known. Shapes, dtypes and structure first; a
+    list and a tuple of outputs count as the same structure."""
     names = leaf_names(form.tree)
     shares = shares or [0.0] * len(bounds)
     if describe(call.tree) != describe(form.tree):
@@ -46,6 +53,11 @@ def compare_outputs(
         if judgement.error is not None and judgement.error / (limit or 1.0) > margin:
             margin = judgement.error / (limit or 1.0)
             worst = worst.model_copy(update={"output": leaf, "error": judgement.error, "bound": judgement.bound})
+    for leaf, value, reference, most in zip(names, call.outputs, references, quantiles or [], strict=False):
+        rows = rows_of(value, _DRAWS, TIMED_ROWS) if most is not None else None
+        said = beyond(spread(value, reference, rows), most) if rows is not None and most is not None else ""
+        if said:
+            return worst.model_copy(update={"ok": False, "output": leaf, "detail": f"{leaf}: {said}"})
     return worst
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -10,13 +11,27 @@ from verifier.correctness.batches import judgements
 from verifier.correctness.bounds import NORM, same_values
 from verifier.correctness.comparison import compare_outputs, finite
 from verifier.correctness.expectation import Expected
-from verifier.correctness.fingerprint import Fingerprint
+from verifier.correctness.fingerprint import Fingerprint, fingerprint
 from verifier.judge.asking import Party
 from verifier.judge.session import ReferenceSession, fetch
-from verifier.layout import leaf_names, read_specs
+from verifier.layout import Spec, leaf_names, read_specs
+from verifier.parties.owning import EARLIER, HELD_BYTES, HELD_CALLS, ITSELF
 from verifier.report import Trial
-from verifier.timing.blocks import kept
+from verifier.task import Precision
+from verifier.timing.blocks import Caller, kept
 from verifier.timing.call import Call
+
+OVERWRITTEN = "the outputs of a call change when the program is called again"
+CLONE = "hand out a `clone()` of a buffer that the program keeps"
+
+
+@dataclass
+class Made:
+    """A call whose outputs the runner holds."""
+
+    specs: list[Spec]
+    prints: list[Fingerprint]
+    aliased: list[str]
 
 
 class Examiner:
@@ -24,15 +39,41 @@ class Examiner:
 
     def __init__(self, reference: ReferenceSession):
         self.reference = reference
-        self.last: tuple[list[torch.Tensor | Fingerprint], list[bool]] | None = None
+        self.last: tuple[list[torch.Tensor | Fingerprint], list[str]] | None = None
+        self.calls: list[Made] = []  # of the present object
 
     def accept(self, call: Call, expected: Expected) -> None:
         """The call was right: the next one is held to its outputs."""
         self.last = ([kept(output) for output in call.outputs], expected.run.aliased)
 
-    def examine(self, name: str, seed: int, call: Call, expected: Expected, runner: Party, state: bool) -> Trial:
-        """`state`: whether the runner's is compared with what the task makes of its own."""
-        trial = compared(name, seed, call, expected)
+    def begin(self) -> None:
+        """A new object of the program: what another one returned is forgotten."""
+        self.last, self.calls = None, []
+
+    def note(self, call: Call, aliased: list[str]) -> None:
+        """A call that the runner holds the outputs of."""
+        self.calls.append(Made(call.specs, [fingerprint(output) for output in call.outputs], aliased))
+
+    def overwritten(self, caller: Caller) -> str:
+        """Empty, or which of the outputs that the runner still holds are not what they were: as many of the last calls as fit."""
+        room = HELD_BYTES
+        for number in reversed(range(len(self.calls))):
+            made = self.calls[number]
+            room -= sum(spec.nbytes for spec in made.specs)
+            if room < 0 or len(self.calls) - number > HELD_CALLS:
+                break
+            now = caller.held(number, made.specs)
+            if now is None:
+                return "the outputs of an earlier call cannot be looked at any more"
+            for tensor, then, of in zip(now, made.prints, made.aliased, strict=False):
+                if fingerprint(tensor) != then and not borrowed(of):
+                    later = len(self.calls) - 1 - number
+                    return f"{OVERWRITTEN} (found {later} call{'s' if later > 1 else ''} later): {CLONE}"
+        return ""
+
+    def examine(self, name: str, seed: int, call: Call, expected: Expected, runner: Party, state: list[str]) -> Trial:
+        """`state`: what the program calls the entries that the task changes."""
+        trial = compared(name, seed, call, expected, self.reference.precision)
         if not trial.ok:
             return trial
         trial.norm = NORM
@@ -42,7 +83,7 @@ class Examiner:
         detail = shared(call, expected) or self._stale(call)
         if detail:
             return trial.model_copy(update={"ok": False, "detail": detail})
-        off = self._state(expected, runner) if state and self.reference.mutated else None
+        off = self._state(expected, runner, state) if self.reference.mutated else None
         return trial if off is None else trial.model_copy(update=off)
 
     def _stale(self, call: Call) -> str:
@@ -50,14 +91,14 @@ class Examiner:
         if call.again is None or self.last is None or len(call.again) != len(self.last[0]):
             return ""
         for index, (now, then) in enumerate(zip(call.again, self.last[0], strict=True)):
-            if now.shape == then.shape and not self.last[1][index] and not equal(now, then):
-                return "the outputs of a call change when the program is called again"
+            if now.shape == then.shape and not borrowed(self.last[1][index]) and not equal(now, then):
+                return f"{OVERWRITTEN}: {CLONE}"
         return ""
 
-    def _state(self, expected: Expected, runner: Party) -> dict[str, Any] | None:
-        """Null, or what is off, as the fields of a `Trial`."""
+    def _state(self, expected: Expected, runner: Party, theirs: list[str]) -> dict[str, Any] | None:
+        """Null, or what is off, as the fields of a `Trial`. `theirs`: the program's names."""
         names = self.reference.mutated
-        answer = runner.ask("state", {"names": names}, self.reference.limits.call).message
+        answer = runner.ask("state", {"names": theirs}, self.reference.limits.call).message
         if answer.get("specs") is None:
             return {"ok": False, "output": names[0], "detail": f"the state dict has no {names[0]!r}, which the task changes"}
         specs = read_specs(answer["specs"])
@@ -73,20 +114,47 @@ class Examiner:
         return None
 
 
-def compared(name: str, seed: int, call: Call, expected: Expected) -> Trial:
+def compared(name: str, seed: int, call: Call, expected: Expected, precision: Precision) -> Trial:
     leaves = expected.leaves
     references, alternatives = [leaf.reference for leaf in leaves], [leaf.alternative for leaf in leaves]
     limits, shares = [leaf.limit for leaf in leaves], [leaf.tolerated for leaf in leaves]
-    return compare_outputs(name, seed, call, expected.outputs, references, alternatives, limits, shares)
+    trial = compare_outputs(name, seed, call, expected.outputs, references, alternatives, limits, shares)
+    if not trial.ok:
+        return trial
+    for output, leaf, value in zip(leaf_names(expected.outputs.tree), leaves, call.outputs, strict=False):
+        said = leaf.finer(value, precision)
+        if said:
+            return trial.model_copy(update={"ok": False, "output": output, "detail": f"{output}: {said}"})
+    return trial
 
 
 def shared(call: Call, expected: Expected) -> str:
-    """Outputs that are memory of an input or of what the model keeps, where the task's are not: the next call would overwrite them."""
+    """Outputs that are memory of something else, where the task's are not: somebody would overwrite them."""
     names = leaf_names(expected.outputs.tree)
-    for name, of, allowed in zip(names, call.shared, expected.run.aliased, strict=False):
-        if of and not allowed:
-            return f"{name} shares its memory with {of}"
+    for name, words, allowed in zip(names, call.shared, expected.run.aliased, strict=False):
+        for of in filter(None, words.split("|")):
+            if _kind(of) in {_kind(word) for word in allowed.split("|")} or (of == EARLIER and borrowed(allowed)):
+                continue
+            if of == ITSELF:
+                return f"elements of {name} share one place in memory (overlapping or zero strides), the task's do not: make it `contiguous()`"
+            if of == EARLIER:
+                return f"{OVERWRITTEN} ({name} shares its memory with the output of an earlier one): {CLONE}"
+            other = names[int(of.split()[1])] if _kind(of) == "output" and int(of.split()[1]) < len(names) else of
+            return f"{name} shares its memory with {other}"
     return ""
+
+
+def _kind(of: str) -> str:
+    """Of what `verifier.parties.owning.owners` says: names of the state are one kind."""
+    if of in ("", ITSELF, EARLIER):
+        return of
+    word, _, number = of.partition(" ")
+    return word if word in ("input", "output") and number.isdigit() else "state"
+
+
+def borrowed(words: str) -> bool:
+    """Whether the task itself hands out memory that later calls may write to."""
+    return any(_kind(of) in ("input", "state") for of in words.split("|"))
 
 
 def equal(left: torch.Tensor | Fingerprint, right: torch.Tensor | Fingerprint) -> bool:

@@ -11,6 +11,7 @@ import torch
 
 from verifier.correctness.batches import deviations
 from verifier.correctness.bounds import DRAWS, SMALL, SMALL_DRAWS, all_finite, bound, chaotic_error, no_oracle, tolerated
+from verifier.correctness.leaf import Leaf
 from verifier.correctness.noise import Inherited, allowance
 from verifier.judge.memory import large
 from verifier.judge.party_failure import PartyFailure
@@ -18,19 +19,6 @@ from verifier.judge.session import ReferenceSession, Run, Values
 
 REACH = 0.5  # beyond it no bound is worth measuring
 SHORT = "OutOfMemoryError"  # of the device: says nothing about the task's inputs
-
-
-@dataclass
-class Leaf:
-    """One output, or one entry of the state that the task changes: what to compare with, and within which bound."""
-
-    reference: torch.Tensor
-    alternative: torch.Tensor  # eager's own
-    error: float  # of eager against `reference`
-    share: float  # of elements in which eager decides otherwise
-    limit: float
-    tolerated: float = 0.0  # share of elements that may be off by more
-    precise: bool = True  # whether `reference` is fp64's
 
 
 @dataclass
@@ -74,6 +62,7 @@ class Expectations:
         self.bounds: list[float] = []  # per output, the largest over trials with the task's inputs; PyTorch's own errors; tolerated shares
         self.errors: list[float] = []
         self.shares: list[float] = []
+        self.quantiles: list[tuple[float, ...] | None] = []  # of errors against eager
         self.no_oracle = ""  # why fp64 could not be run
         self.inherited = Inherited()
         self.noise = False  # the task's outputs are rounding noise, with the weights that its constructor makes
@@ -171,6 +160,8 @@ class Expectations:
             for index, (error, share) in enumerate(deviations(found, exact)):
                 errors[index].append(error)
                 shares[index] = max(shares[index], share)
+            for leaf, tensor in zip(expected.leaves, found, strict=False):
+                leaf.add_plain(tensor)
         reference.eager(expected.values, expected.rng)
         reference.exact = after
         outputs = len(expected.leaves)
@@ -195,9 +186,9 @@ class Expectations:
                 leaf.reference, leaf.limit = tensor, bound(leaf.error, drawn, own.dtype, reference.precision)
                 self.noise = True
 
-    def timed_bounds(self, appeal: bool = False) -> tuple[list[float], list[float]]:
-        """Bounds and shares for outputs of timed calls, which are compared with eager's: the largest that the task's own inputs had, and
-        eager's own error, with room for calls that were not among the trials."""
+    def timed_bounds(self, appeal: bool = False) -> tuple[list[float], list[float], list[tuple[float, ...] | None]]:
+        """Bounds, shares and quantiles (`verifier.correctness.spread`) for outputs of timed calls, which are compared with
+        eager's: the largest that the task's own inputs had, and eager's own error, with room for calls that were not among the trials."""
         if appeal and not self.timed_appeal:
             self.timed_appeal = True
             if self.first_rng is not None and self.first_inputs is not None:
@@ -206,7 +197,7 @@ class Expectations:
                     self.appeal(first)
                 self.remember(first)
         limits = [1.5 * limit + 1.5 * error for limit, error in zip(self.bounds, self.errors, strict=True)]
-        return limits, [min(2 * share, 0.5) for share in self.shares]
+        return limits, [min(2 * share, 0.5) for share in self.shares], self.quantiles
 
     def recall(self, values: Values) -> Expected:
         """The first trial's expectation, with the reference as it stood after it: constructed anew, and called once. `values`: its inputs."""
@@ -231,6 +222,16 @@ class Expectations:
         self.bounds = [max(leaf.limit, old[0]) for leaf, old in zip(leaves, before, strict=True)]
         self.errors = [max(leaf.error if leaf.precise else 0.0, old[1]) for leaf, old in zip(leaves, before, strict=True)]
         self.shares = [max(leaf.tolerated, old[2]) for leaf, old in zip(leaves, before, strict=True)]
+        known = [None] * len(leaves) if fresh else self.quantiles
+        self.quantiles = [self._beside_eager(leaf, old, fresh) for leaf, old in zip(leaves, known, strict=True)]
+
+    def _beside_eager(self, leaf: Leaf, before: tuple[float, ...] | None, fresh: bool) -> tuple[float, ...] | None:
+        """Limits of quantiles for a comparison with eager, which is off itself; the largest over trials. Null where one of them had none."""
+        found = leaf.quantiles(self.reference.precision)
+        if found is None or (before is None and not fresh):
+            return None
+        now = [1.5 * limit + 1.5 * own for limit, own in zip(*found, strict=True)]
+        return tuple(now) if before is None else tuple(map(max, before, now))
 
 
 def continued(oracle: Run | None, eager: Run) -> list[torch.Tensor] | None:

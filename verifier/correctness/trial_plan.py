@@ -3,29 +3,46 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 
-from verifier.correctness.bounds import DISTRIBUTIONS, randomise_state
 from verifier.correctness.expectation import Expectations, Expected
+from verifier.correctness.inputs import DISTRIBUTIONS, Domain, changeable, domains, one_element
+from verifier.correctness.not_a_number import NAME
 from verifier.judge.session import ReferenceSession, StateEntry, Values
+from verifier.randomising import randomised
 
 Weights = list[torch.Tensor]
+Kind = Literal["own", "distribution", "weights", "not a number"]
+GIVEN_UP = 2  # distributions that do not bear a domain, after which it is not asked for again
+PLAIN = Domain("any", "own")
+
+
+@dataclass
+class Way:
+    """One way to draw what a step needs, if the task bears it: the widest is tried first. `draw` gives null where there is nothing to vary."""
+
+    draw: Callable[[], Values | None]
+    weights: Callable[[], Weights] | None = None
+    detail: str = ""
+    domain: Domain | None = None
 
 
 @dataclass
 class Step:
-    """One planned call. What it needs is drawn when its turn comes, and is not kept: it may be gigabytes. `draw` gives null where the task bears no
-    such inputs. `fresh`: at another address than the call before; without it, new contents lie where old ones lay."""
+    """One planned call. What it needs is drawn when its turn comes, and is not kept: it may be gigabytes. `fresh`: at another address than the call
+    before; without it, new contents lie where old ones lay. `needed`: there is no verdict without it, however slow the task is."""
 
     name: str
     seed: int
-    draw: Callable[[], Values | None]
-    weights: Callable[[], Weights] | None = None
+    ways: list[Way]
+    kind: Kind = "own"
     fresh: bool = True
     known: Expected | None = None
+    needed: bool = False
 
 
 @dataclass
@@ -36,98 +53,109 @@ class Plan:
     draws: random.Random
     original: Weights
     full: bool
-    floating: bool  # whether an input is
     first_inputs: Callable[[], Values]
+
+    def __post_init__(self) -> None:
+        self.refused: dict[Domain, int] = {}  # by domain, the distributions that the task did not bear within it
 
     def steps(self, expectations: Expectations) -> Iterator[Step]:
         """Decided as it goes on: later steps depend on what earlier ones have shown of the task."""
         reference = self.reference
         weighted = any(entry.spec.floating for entry in reference.state)
-        yield Step("task inputs 1", self._seed(), self.first_inputs)
+        yield self._own("task inputs 1", self.first_inputs, needed=True)
         yield self._task_inputs("task inputs 2", fresh=False)
+        first = self.first_inputs()
+        within, changes = domains(first.tensors), changeable(first.tensors)
+        del first
+        for distribution in DISTRIBUTIONS if within else ():
+            yield self._distribution(distribution, within)
         if expectations.first is not None:
+            for indices in changes:
+                yield self._one_element(indices, len(changes))
             # For a task that changes its state an old input is one more call, with results of its own.
             known = None if reference.mutated else expectations.first
-            yield Step("the first inputs elsewhere", self._seed(), self.first_inputs, known=known)
-            seed = self._seed()
-            yield Step("one element changed", seed, lambda: one_element(self.first_inputs(), seed), fresh=False)
+            yield Step("the first inputs elsewhere", self._seed(), [Way(self.first_inputs)], known=known)
+            yield Step(NAME, self._seed(), [], "not a number", needed=True)
         if weighted:
             yield self._weighted("random weights")
         for variant in range(reference.variants):
             yield self._variant(variant)
-        for distribution in DISTRIBUTIONS if self.floating else ():
-            yield self._distribution(distribution)
         if self.full:
             for count in range(3, 6):
                 yield self._task_inputs(f"task inputs {count}", self.draws.random() < 0.5)
             if weighted:
                 yield self._weighted("random weights 2", "heavy-tailed")
 
+    def bears(self, way: Way, borne: bool) -> None:
+        """What a way of a distribution has shown of the task."""
+        if way.domain is not None and not borne:
+            self.refused[way.domain] = self.refused.get(way.domain, 0) + 1
+
     def _seed(self) -> int:
         return self.draws.getrandbits(32)
 
+    def _own(self, name: str, draw: Callable[[], Values | None], fresh: bool = True, needed: bool = False) -> Step:
+        return Step(name, self._seed(), [Way(draw)], fresh=fresh, needed=needed)
+
     def _task_inputs(self, name: str, fresh: bool) -> Step:
         seed = self._seed()
-        return Step(name, seed, lambda: self.reference.inputs(seed), fresh=fresh)
+        return Step(name, seed, [Way(lambda: self.reference.inputs(seed))], fresh=fresh)
 
     def _variant(self, number: int) -> Step:
         seed = self._seed()
-        return Step(f"input variant {number + 1}", seed, lambda: self.reference.inputs(seed, number))
+        return Step(f"input variant {number + 1}", seed, [Way(lambda: self.reference.inputs(seed, number))], needed=True)
 
-    def _distribution(self, name: str) -> Step:
+    def _one_element(self, indices: list[int], groups: int) -> Step:
         seed = self._seed()
-        return Step(name, seed, lambda: self.reference.reshaped(self.reference.inputs(seed), name, seed), fresh=self.draws.random() < 0.5)
+        name = "one element changed" if groups == 1 else f"one element of input {', '.join(map(str, indices))} changed"
+        return Step(name, seed, [Way(lambda: changed_elements(self.first_inputs(), indices, seed))], "distribution", fresh=False, needed=True)
+
+    def _distribution(self, name: str, within: Sequence[Domain]) -> Step:
+        seed = self._seed()
+
+        def way(domain: Domain) -> Way:
+            return Way(lambda: self.reference.reshaped(self.reference.inputs(seed), name, domain, seed), None, domain.describe(), domain)
+
+        ways = [way(domain) for domain in within if self.refused.get(domain, 0) < GIVEN_UP]
+        return Step(name, seed, ways, "distribution", fresh=self.draws.random() < 0.5, needed=name in DISTRIBUTIONS[:2])
 
     def _weighted(self, name: str, distribution: str = "") -> Step:
         seed = self._seed()
 
         def draw() -> Values:
             values = self.reference.inputs(seed)
-            return (self.reference.reshaped(values, distribution, seed) if distribution else None) or values
+            return (self.reference.reshaped(values, distribution, PLAIN, seed) if distribution else None) or values
 
-        return Step(name, seed, draw, lambda: other_weights(self.reference.state, self.original, seed))
+        def way(wide: bool, buffers: bool, detail: str) -> Way:
+            return Way(draw, lambda: other_weights(self.reference.state, self.original, seed, wide, buffers), detail)
+
+        ways = [way(True, True, ""), way(False, True, "signs kept"), way(True, False, "buffers kept"), way(False, False, "signs and buffers kept")]
+        constants = any(entry.spec.floating and not entry.parameter for entry in self.reference.state)
+        return Step(name, seed, ways if constants else ways[:2], "weights", needed=not distribution)
 
 
-def other_weights(state: list[StateEntry], original: Weights, seed: int) -> Weights:
+def other_weights(state: list[StateEntry], original: Weights, seed: int, wide: bool = True, buffers: bool = True) -> Weights:
+    """Random values for parameters, norms' statistics and, with `buffers`, all others that hold floating numbers."""
     generator = torch.Generator(device=original[0].device).manual_seed(seed)
     by_name: dict[str, torch.Tensor] = {}
     for entry, tensor in zip(state, original, strict=True):
         if entry.alias in by_name:
             by_name[entry.name] = by_name[entry.alias]
             continue
-        changed = tensor.clone()
-        randomise_state(entry.name, changed, entry.parameter, generator)
-        by_name[entry.name] = changed
+        moves = entry.parameter or buffers or entry.name.endswith(("running_mean", "running_var"))
+        other = randomised(entry.name, tensor, entry.parameter, generator, wide) if moves else None
+        by_name[entry.name] = tensor.clone() if other is None else other
     return list(by_name.values())
 
 
-def one_element(values: Values, seed: int) -> Values | None:
-    """The same inputs but for one element, far from the beginning of its tensor, which takes another element's value."""
-    draws = random.Random(seed)
-    candidates = [index for index, tensor in enumerate(values.tensors) if tensor.numel() > 1]
-    floating = [index for index in candidates if values.tensors[index].is_floating_point()]
-    if not candidates:
-        return None
-    chosen = max(floating or candidates, key=lambda index: values.tensors[index].numel())
-    tensors = list(values.tensors)
-    changed = tensors[chosen].clone(memory_format=torch.preserve_format)
-    flat = changed.reshape(-1) if changed.is_contiguous() else changed.permute(_by_stride(changed)).reshape(-1)
-    at = draws.randrange(flat.numel() // 2, flat.numel())
-    if changed.is_floating_point():
-        low, high = flat.min(), flat.max()
-        flat[at] = torch.where(flat[at] - low > high - flat[at], low, high)
-    else:
-        other = torch.nonzero(flat != flat[at])
-        if not other.numel():
-            return None
-        flat[at] = flat[other[draws.randrange(len(other))]].reshape(())
-    tensors[chosen] = changed
-    return Values(values.tree, values.specs, tensors)
-
-
-def _by_stride(tensor: torch.Tensor) -> list[int]:
-    strides = tensor.stride()
-    return sorted(range(tensor.dim()), key=lambda d: -strides[d])
+def changed_elements(values: Values, indices: list[int], seed: int) -> Values | None:
+    """The same inputs but for one element of each input that `indices` name; null where none of them has another value to take."""
+    tensors, changed = list(values.tensors), False
+    for index in indices:
+        other = one_element(tensors[index], seed + index)
+        if other is not None:
+            tensors[index], changed = other, True
+    return Values(values.tree, values.specs, tensors) if changed else None
 
 
 def constant(tensor: torch.Tensor) -> bool:

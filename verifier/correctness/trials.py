@@ -6,29 +6,35 @@ import random
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 import torch
 
-from verifier.correctness.bounds import DISTRIBUTIONS
-from verifier.correctness.chance import stochastic
+from verifier.correctness.chance import near, stochastic
 from verifier.correctness.comparison import compare_outputs
-from verifier.correctness.examining import Examiner, compared
+from verifier.correctness.examining import Examiner, compared, equal
 from verifier.correctness.expectation import SHORT, Expectations, Skipped, first_lines
-from verifier.correctness.trial_plan import Plan, Step, constant
+from verifier.correctness.inputs import DISTRIBUTIONS
+from verifier.correctness.not_a_number import NOTE, judged, prepared
+from verifier.correctness.trial_plan import Plan, Step, Way, constant
 from verifier.correctness.triviality import trivial_guess
+from verifier.correctness.weights import DIFFER, Constructions
 from verifier.judge.asking import Party
 from verifier.judge.memory import EASE, Ledger, large
 from verifier.judge.party_failure import PartyFailure
-from verifier.judge.session import ReferenceSession, Values, give, release
+from verifier.judge.session import ReferenceSession, Values
 from verifier.layout import place
+from verifier.parties.owning import HELD_CALLS
 from verifier.report import Finding, Trial, WeightsFrom
 from verifier.task import Flag
 from verifier.timing.blocks import Caller, kept
 from verifier.timing.call import Call
 
 LEAST_TRIALS = 8  # however slow they are
+AGAIN_SECONDS = 1.0  # for calls that are made to see whether they overwrite what earlier ones returned
+RANDOM_NUMBERS = "the task draws random numbers: a program has to take torch's, from the same calls of its generator"
+SEEDS = 3  # of constructions, where weights cannot be loaded
+PATIENCE = 10  # times the trials' own time, for all of the program's calls
 
 
 @dataclass
@@ -45,6 +51,7 @@ class Verdict:
     weights: WeightsFrom = "loaded"
     flags: list[Flag] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
+    untried: list[str] = field(default_factory=list)  # each with the reason
 
 
 class Trials:
@@ -61,11 +68,14 @@ class Trials:
         self.done: list[Trial] = []
         self.subject: Subject | None = None
         self.stochastic = False
+        self.unsteady: set[int] = set()  # entries of the state that random numbers change, of those that the task changes
         self.flags: list[Flag] = []
         self.expectations = Expectations(reference, self.draws, lambda: self.first_inputs)
         self.examiner = Examiner(reference)
         self.original: list[torch.Tensor] = []
-        self.seeded = False
+        self.constructions = Constructions(reference, self.weight_seed)
+        self.program_seconds = 0.0
+        self.laid = False  # whether an output of the program lay otherwise than the task's
         self._first: Values | None = None
 
     def prepare(self) -> None:
@@ -81,12 +91,13 @@ class Trials:
         outputs = [kept(tensor) for tensor in one.outputs.tensors]
         two = self.reference.eager(first, 2)
         self.reference.rollback()
+        self.unsteady = {index for index, (a, b) in enumerate(zip(one.state, two.state, strict=True)) if not (equal(a, b) or near(a, b))}
         self.stochastic = stochastic(outputs, [kept(tensor) for tensor in two.outputs.tensors], one.drew or two.drew)
         del two, outputs
         other = self.reference.inputs(self.draws.getrandbits(32))
         three = self.reference.eager(other, 1)
         self.reference.rollback()
-        self.input_specs, self.expected_specs, self.tree = first.specs, one.outputs.specs, one.outputs.tree
+        self.input_specs, self.expected_specs, self.layout = first.specs, one.outputs.specs, one.layout
         if self.stochastic:
             self.flags.append("stochastic")
         if trivial_guess(first, one.outputs, other, three.outputs):
@@ -115,163 +126,282 @@ class Trials:
     def run(self, subject: Subject) -> Verdict:
         """All trials; the first that is wrong ends them. Raises `PartyFailure` for the program's crashes, `LayoutError` for unusable answers."""
         verdict = Verdict(flags=list(self.flags))
-        self.done = []
+        self.done, self.program_seconds = [], 0.0
         self.reference.take_state(self.original)
+        self.constructions = Constructions(self.reference, self.weight_seed)
         refused = self._construct(subject, self.original)
-        self.seeded = False
         if refused and self.reference.state:
-            self._without_weights()
-            verdict.weights = "seeded"
-            message = f"the task's state dict does not load strictly, so both sides were constructed under one seed: {first_lines(refused)}"
-            verdict.findings.append(Finding(rule="weights", severity="note", message=message, source="runtime"))
+            self.constructions.match(subject.runner, self.original)
             self._construct(subject, self.original)
+            self._bound(verdict, f"the task's state dict does not load strictly ({first_lines(refused)})")
+        verdict.wrong = self._no_counterpart()
         begin = time.monotonic()
-        plan = Plan(self.reference, self.draws, self.original, self.full, any(spec.floating for spec in self.input_specs), lambda: self.first_inputs)
-        for number, step in enumerate(plan.steps(self.expectations)):
-            if number >= LEAST_TRIALS and time.monotonic() - begin > self.limits.correctness:
-                break
-            if step.weights is not None and self.seeded:
+        plan = Plan(self.reference, self.draws, self.original, self.full, lambda: self.first_inputs)
+        for number, step in enumerate(plan.steps(self.expectations) if not verdict.wrong else ()):
+            spent = time.monotonic() - begin - self.program_seconds  # what the program takes leaves no trial out
+            if not step.needed and number >= LEAST_TRIALS and spent > self.limits.correctness:
+                verdict.untried.append(f"{step.name}: the task is slow")
                 continue
-            trial = self._one(step, subject)
-            if trial is None:
-                continue
-            if self.backward:
-                trial.name = f"grad {trial.name}"
-            self.done.append(trial)
-            if trial.ok:
-                continue
-            if step.weights is None or not all(earlier.ok for earlier in self.done[:-1]):
-                verdict.wrong = f"{step.name}: {trial.detail}"
+            verdict.wrong = self._wrong(step, plan, subject, verdict)
+            if verdict.wrong:
                 break
-            assumed = self._assumed(step, subject)
-            if assumed:
-                verdict.wrong = f"{step.name}: {trial.detail} ({assumed})"
-                break
-            # Right as constructed, wrong once other weights are loaded: what it computes from them, it computes in its constructor.
-            self.done.pop()
-            self._without_weights()
-            self._construct(subject, self.original)
-            verdict.weights = "seeded"
-            message = f"results are right only with the weights that the constructor makes; after another state dict is loaded: {trial.detail}"
-            verdict.findings.append(Finding(rule="weights", severity="downgrade", message=message, source="runtime"))
-        noise: list[Flag] = ["trivial"] if self.expectations.noise and "trivial" not in self.flags else []
-        verdict.flags = [*self.flags, *noise]
+        verdict.wrong = verdict.wrong or self._overwritten()
+        if self.laid:
+            message = "outputs lie otherwise than the task's: they are laid out as those are before the clock stops"
+            verdict.findings.append(Finding(rule="layout", severity="note", message=message, source="runtime"))
+        self._flag(verdict)
         return verdict
 
-    def _one(self, step: Step, subject: Subject) -> Trial | None:
-        """Null where the task does not bear such inputs."""
-        if step.weights is not None:
-            weights = step.weights()
-            self.reference.take_state(weights)
-            self._construct(subject, weights)
-            del weights
+    def _bound(self, verdict: Verdict, why: str) -> None:
+        """Says how weights reach the program from now on."""
+        how = verdict.weights = self.constructions.binding.how
+        done = "they are matched by equal values under one seed" if how == "matched" else "both sides are only constructed, under several seeds"
+        message = f"{DIFFER}: {why}, so {done}"
+        verdict.findings.append(Finding(rule="weights", severity="note" if how == "matched" else "downgrade", message=message, source="runtime"))
+
+    def _no_counterpart(self) -> str:
+        """Empty, or what of the task's the program does not have: state that changes, a parameter whose gradient is wanted."""
+        wanted = self.reference.backward["sources"] if self.reference.backward is not None else []
+        named = [*self.reference.mutated, *(name for name in wanted if not name.startswith("input "))]
+        missing = self.constructions.binding.missing(named)
+        return f"{DIFFER}: there is nothing that could be the task's {missing[0]}" if missing else ""
+
+    def _wrong(self, step: Step, plan: Plan, subject: Subject, verdict: Verdict) -> str:
+        """Empty, or how the program is wrong in this step."""
+        seeded = self.constructions.binding.how == "seeded"
+        if step.kind == "weights" and (stale := self._overwritten()):
+            return stale
+        if step.kind == "not a number":
+            trial = self._not_a_number(step, verdict)
+        else:
+            trial = self._several(step, subject) if seeded and step.kind == "weights" else self._one(step, plan, subject, verdict)
+        if trial is None or trial.ok:
+            return ""
+        if step.kind != "weights" or not all(earlier.ok for earlier in self.done[:-1]):
+            drawn = f" ({RANDOM_NUMBERS})" if self.stochastic and trial.bound is not None and trial.output.startswith("out") else ""
+            return f"{trial.name}: {trial.detail}{drawn}"
+        if seeded:
+            return f"{DIFFER}: {trial.name}: {trial.detail}"
+        assumed = self._assumed(step, plan, subject, verdict)
+        if assumed:
+            return f"{trial.name}: {trial.detail} ({assumed})"
+        # Right as constructed, wrong once other weights are loaded: perhaps what it computes from them, it computes in its constructor.
+        self.done.pop()
+        self.constructions.seeded(subject.runner)
+        self._construct(subject, self.original)
+        self._bound(
+            verdict, f"results are right only with the weights that the constructor makes (after another state dict is loaded: {trial.detail})"
+        )
+        missing = self._no_counterpart()
+        if missing:
+            return missing
+        trial = self._several(step, subject)
+        return "" if trial.ok else f"{DIFFER}: {trial.name}: {trial.detail}"
+
+    def _one(self, step: Step, plan: Plan, subject: Subject, verdict: Verdict) -> Trial | None:
+        """In the first way that the task bears; null where there is none."""
+        reason = "there is nothing to vary"
+        for way in step.ways:
+            if way.weights is not None:
+                weights = way.weights()
+                self.reference.take_state(weights)
+                self._construct(subject, weights)
+                del weights
+            try:
+                values = way.draw()
+                trial = self._record(self._trial(step, way, values)) if values is not None else None
+                borne = trial is not None
+            except Skipped as skipped:
+                trial, borne, reason = None, False, str(skipped)
+            if way.weights is not None:
+                self.reference.take_state(self.original)
+                self._construct(subject, self.original)
+            plan.bears(way, borne)
+            if trial is not None:
+                return trial
+        verdict.untried.append(f"{step.name}: {reason}")
+        self.on_progress(f"{step.name}: skipped, {reason}")
+        return None
+
+    def _not_a_number(self, step: Step, verdict: Verdict) -> Trial | None:
+        first, caller = self.expectations.first, self.subject.caller if self.subject is not None else None
+        if first is None or caller is None or self.reference.mutated or self.stochastic or self.backward:
+            return None  # what NaN does to a state stays there
         try:
-            values = step.draw()
-            if values is None:
-                return None
-            trial = self._trial(step, values)
-            self.on_progress(f"{step.name}: {'ok' if trial.ok else trial.detail}")
-        except Skipped as reason:
-            self.on_progress(f"{step.name}: skipped, {reason}")
-            trial = None
-        if step.weights is not None:
-            self.reference.take_state(self.original)
-            self._construct(subject, self.original)
+            asked = prepared(self.reference, first.values, first.run.outputs.tensors, first.rng, self.draws)
+        except PartyFailure as failure:
+            if failure.kind != "raised" or failure.error_class == SHORT:
+                raise
+            verdict.untried.append(f"{step.name}: the task does not accept such inputs")
+            return None
+        if asked is None:
+            return None
+        call = self._held_call(caller, asked.values, asked.rng, step.fresh, first.run.aliased)
+        if len(call.outputs) != len(asked.required) or any(a.shape != b.shape for a, b in zip(call.outputs, first.run.outputs.tensors, strict=True)):
+            return self._record(Trial(name=step.name, seed=step.seed, ok=False, detail="the outputs were not delivered"))
+        detail, swallowed = judged(asked, call.outputs, self.reference, first.run.outputs.tree)
+        if swallowed and not detail:
+            verdict.findings.append(Finding(rule="nan", severity="note", message=NOTE, source="runtime"))
+        return self._record(Trial(name=step.name, seed=step.seed, ok=not detail, detail=detail))
+
+    def _overwritten(self) -> str:
+        """Empty, or how outputs of earlier calls have changed: after as many calls of the present object as are held, of which the last ones are made
+        for that alone. The state that they move on belongs to an object that nobody asks any more."""
+        caller, first = self.subject.caller if self.subject is not None else None, self.expectations.first
+        if caller is None or not self.examiner.calls or not caller.party.alive:
+            return ""
+        if first is not None and caller.expected == first.outputs.specs:
+            begin = time.monotonic()
+            while len(self.examiner.calls) <= HELD_CALLS and time.monotonic() - begin < AGAIN_SECONDS:
+                self._held_call(caller, first.values, first.rng, True, first.run.aliased)
+        found = self.examiner.overwritten(caller)
+        self.examiner.begin()
+        caller.previous = []
+        return found
+
+    def _held_call(self, caller: Caller, values: Values, rng: int, fresh: bool, aliased: list[str]) -> Call:
+        call = self._timed_call(caller, values, rng, fresh)
+        self.laid = self.laid or call.laid
+        if not large(sum(spec.nbytes for spec in caller.expected)):
+            self.examiner.note(call, aliased)
+        return call
+
+    def _several(self, step: Step, subject: Subject) -> Trial:
+        """Other weights for sides that are only constructed: under several seeds, up to the first that is wrong."""
+        trial = Trial(name=step.name, seed=step.seed, ok=True)
+        try:
+            for number in range(1, SEEDS + 1):
+                name, seed = f"{step.name}, constructed {number}", (step.seed + number) % 2**32
+                stayed = self.constructions.anew(subject.runner, seed)
+                if stayed:
+                    return Trial(name=name, seed=seed, ok=False, detail=f"nothing but a load gives {stayed} other values")
+                self._call_anew(subject)
+                values = self.reference.inputs(seed)
+                try:
+                    trial = self._record(self._trial(Step(name, seed, [], "weights"), Way(lambda: None), values))
+                except Skipped:
+                    continue
+                if not trial.ok:
+                    break
+        finally:
+            if subject.runner.alive and self.reference.party.alive:
+                self.constructions.restore(subject.runner)
+                self._call_anew(subject)
         return trial
 
-    def _assumed(self, step: Step, subject: Subject) -> str:
+    def _record(self, trial: Trial) -> Trial:
+        if self.backward:
+            trial.name = f"grad {trial.name}"
+        self.done.append(trial)
+        self.on_progress(f"{trial.name}: {'ok' if trial.ok else trial.detail}")
+        return trial
+
+    def _assumed(self, step: Step, plan: Plan, subject: Subject, verdict: Verdict) -> str:
         """Why a program that fails with other weights is wrong, rather than one that transforms its weights in the constructor: that one fails with
         whatever is loaded, whereas one that takes a zero bias or a scale of one for granted is right while these stay."""
+        names = [entry.name for entry in self.reference.state]
         fixed = [index for index, tensor in enumerate(self.original) if constant(tensor)]
         loose = [i for i, entry in enumerate(self.reference.state) if entry.parameter and entry.spec.floating and i not in fixed]
-        names = ", ".join(self.reference.state[index].name for index in fixed[:4])
-        if not fixed:
-            return ""
-        if not loose:
-            return f"it takes the values for granted that the constructor gives to {names}"
-        drawn = step.weights
-        assert drawn is not None
+        buffers = [i for i, entry in enumerate(self.reference.state) if entry.spec.floating and not entry.parameter and i not in fixed]
+        for same in (fixed, [*fixed, *buffers]) if buffers else (fixed,):
+            said = f"it takes the values for granted that the constructor gives to {', '.join(names[index] for index in same[:4])}"
+            if same and not loose:
+                return said
+            if same and self._right_with(same, step, plan, subject, verdict):
+                return said
+        return ""
 
-        def weights() -> list[torch.Tensor]:
-            return [own if index in fixed else other for index, (own, other) in enumerate(zip(self.original, drawn(), strict=True))]
+    def _right_with(self, kept: list[int], step: Step, plan: Plan, subject: Subject, verdict: Verdict) -> bool:
+        """Whether it is right with other weights, as long as these entries of the state stay what they are."""
 
-        trial = self._one(Step(step.name, step.seed, step.draw, weights), subject)
-        return f"it takes the values for granted that the constructor gives to {names}" if trial is not None and trial.ok else ""
+        def of(way: Way) -> Way:
+            drawn = way.weights
+            assert drawn is not None
+            return replace(
+                way, weights=lambda: [own if i in kept else other for i, (own, other) in enumerate(zip(self.original, drawn(), strict=True))]
+            )
+
+        trial = self._one(replace(step, ways=[of(way) for way in step.ways]), plan, subject, verdict)
+        return trial is not None and trial.ok
+
+    def _flag(self, verdict: Verdict) -> None:
+        varied = [trial for trial in self.done if trial.name.removeprefix("grad ").startswith(DISTRIBUTIONS)]
+        if self.expectations.noise and "trivial" not in verdict.flags:
+            verdict.flags.append("trivial")
+        if self.input_specs and not varied and not verdict.wrong:
+            verdict.flags.append("narrow")
 
     def reconstruct(self, subject: Subject, stay: bool = True) -> None:
         """The program in another runner, as it was when the trials ended; with `stay`, later questions go to that runner."""
         if stay:
-            self.examiner.last = None
             self.reference.take_state(self.original)
         self._construct(subject, self.original, stay)
 
-    def _without_weights(self) -> None:
-        """From now on both sides have the weights that their constructors make under one seed. Names then mean nothing, so that only the gradients
-        of inputs are compared."""
-        self.seeded = True
-        wanted = self.reference.backward
-        if wanted is None:
-            return
-        self.reference.backward = {**wanted, "sources": [name for name in wanted["sources"] if name.startswith("input ")]}
-        run = self.reference.eager(self.first_inputs, 1)
-        self.reference.rollback()
-        self.expected_specs, self.tree = run.outputs.specs, run.outputs.tree
-        self.expectations = Expectations(self.reference, self.draws, lambda: self.first_inputs)
-
     def _construct(self, subject: Subject, state: list[torch.Tensor], stay: bool = True) -> str:
         """A fresh `ModelNew`; returns why the state dict was refused, or nothing."""
+        refused = self.constructions.construct(subject.runner, state)
+        self._call_anew(subject, stay)
+        return refused
+
+    def _call_anew(self, subject: Subject, stay: bool = True) -> None:
         if stay:
             self.subject = subject
-        reference, runner = self.reference, subject.runner
-        specs = [entry.spec for entry in reference.state]
-        message: dict[str, Any] = {
-            "need": EASE * place(specs)[1],
-            "seed": self.weight_seed,
-            "init": {"tree": reference.init.tree, **give(runner, "init", reference.init.tensors, reference.init.specs)},
-            "names": [entry.name for entry in reference.state],
-            "state": give(runner, "state", state, specs) if not self.seeded else None,
-        }
-        answer = runner.ask("construct", message, self.limits.load)
-        if reference.pool.device.kind == "cuda":  # on the CPU, where the program is observed, it is constructed once more
-            release(runner, "state")
-        subject.caller = Caller(runner, self.expected_specs, self.limits.call, backward=reference.backward, need=self.ledger().program())
-        return answer.text("refused")
+            self.examiner.begin()
+        wanted = self.constructions.binding.backward(self.reference.backward)
+        room, need = self.expected_specs, self.ledger().program()
+        subject.caller = Caller(subject.runner, room, self.limits.call, backward=wanted, need=need, layout=self.layout)
+
+    def state_names(self) -> list[str]:
+        """What the program calls the entries that the task changes."""
+        return self.constructions.binding.of(self.reference.mutated)
 
     # One trial
 
-    def _trial(self, step: Step, values: Values) -> Trial:
-        strict = step.weights is None and step.name not in DISTRIBUTIONS
+    def _trial(self, step: Step, way: Way, values: Values) -> Trial:
         rng = step.known.rng if step.known is not None else self.draws.getrandbits(32)
         try:
-            expected = step.known or self.expectations.expect(values, rng, strict)
+            expected = step.known or self.expectations.expect(values, rng, step.kind == "own")
         except PartyFailure as failure:
             if failure.request != "memory":
                 failure.request = "memory" if failure.error_class == SHORT else "start"
                 failure.message = f"the reference failed: {failure.message}"
             raise
-        if step.name.startswith("task inputs"):
+        own = step.name.startswith("task inputs")
+        if own:
             self.expectations.remember(expected)
         assert self.subject is not None and self.subject.caller is not None
         caller = self.subject.caller
         if [spec.nbytes for spec in caller.expected] != [spec.nbytes for spec in expected.outputs.specs]:  # another shape
             caller.expected, caller.previous = expected.outputs.specs, []
+        caller.layout = expected.run.layout
         self.reference.rest(EASE * (values.nbytes + expected.outputs.nbytes))
+        name = f"{step.name} ({way.detail})" if way.detail else step.name
         try:
-            call = caller.call(values, rng, flush=False, fresh_address=step.fresh, reread=True)
+            call = self._held_call(caller, values, rng, step.fresh, expected.run.aliased)
         except PartyFailure as failure:
             if failure.error_class != "NoGradient":
                 raise
-            return Trial(name=step.name, seed=step.seed, ok=False, detail=failure.message)
-        runner, state = self.subject.runner, not self.seeded
-        trial = self.examiner.examine(step.name, step.seed, call, expected, runner, state)
+            return Trial(name=name, seed=step.seed, ok=False, detail=failure.message)
+        trial = self.examiner.examine(name, step.seed, call, expected, self.subject.runner, self.state_names())
         if not trial.ok and trial.bound is not None and expected.in_reach(trial.error):
             self.expectations.appeal(expected)
-            if step.name.startswith("task inputs"):
+            if own:
                 self.expectations.remember(expected)
-            trial = self.examiner.examine(step.name, step.seed, call, expected, runner, state)
+            trial = self.examiner.examine(name, step.seed, call, expected, self.subject.runner, self.state_names())
         if trial.ok:
             self.examiner.accept(call, expected)
         return trial
+
+    def _timed_call(self, caller: Caller, values: Values, rng: int, fresh: bool) -> Call:
+        """Raises `PartyFailure` also where all calls together take so long that trials would have no end."""
+        begin = time.monotonic()
+        try:
+            return caller.call(values, rng, flush=False, fresh_address=fresh, reread=True)
+        finally:
+            self.program_seconds += time.monotonic() - begin
+            if self.program_seconds > PATIENCE * self.limits.correctness:
+                message = f"its calls in the trials took {self.program_seconds:.0f} s together, which is too slow to try them all"
+                raise PartyFailure("timed_out", message, request="call")
 
     # After the trials
 
@@ -299,10 +429,10 @@ class Trials:
 
     def _beside_fp64(self, call: Call, values: Values) -> Trial:
         expected = self.expectations.recall(values)
-        trial = compared("baseline", 0, call, expected)
+        trial = compared("baseline", 0, call, expected, self.reference.precision)
         if not trial.ok and trial.bound is not None and expected.in_reach(trial.error):
             self.expectations.appeal(expected)
-            trial = compared("baseline", 0, call, expected)
+            trial = compared("baseline", 0, call, expected, self.reference.precision)
         return trial
 
     def _beside_eager(self, call: Call, values: Values, rng: int) -> Trial:

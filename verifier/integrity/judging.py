@@ -58,7 +58,12 @@ def ask(trials: Trials, subject: Subject) -> Evidence:
     """A few calls of the program under the profiler, with the device for themselves as when they were timed: a kernel's duration has what other
     processes do meanwhile in it, and a call that seems to do more work than a timed one counts for nothing. Raises `PartyFailure`."""
     runner, values = subject.runner, trials.first_inputs
-    message = {"tree": values.tree, "rng": 1, "backward": trials.reference.backward, **give(runner, "in", values.tensors, values.specs)}
+    message = {
+        "tree": values.tree,
+        "rng": 1,
+        "backward": subject.caller.backward if subject.caller else None,
+        **give(runner, "in", values.tensors, values.specs),
+    }
     del values  # gigabytes, perhaps
     with runner.gate.alone():
         answer = runner.ask("observe", message, trials.limits.call * 3).message

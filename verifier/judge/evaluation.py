@@ -249,6 +249,7 @@ class Evaluation:
                 report.findings.append(Finding(rule="crash", severity="note", message=f"the first runner died: {failure.message}", source="runtime"))
                 self._drop_runner()
         report.trials, report.weights = trials.done, verdict.weights
+        report.untried = verdict.untried
         report.flags, report.backward, report.oracle = verdict.flags, self.job.backward, trials.expectations.place()
         report.findings += verdict.findings
         if verdict.wrong:

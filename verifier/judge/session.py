@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from verifier.correctness.bounds import reshape_distribution
+from verifier.correctness.inputs import Domain, vary
 from verifier.devices.base import Arena
 from verifier.judge.asking import Party
 from verifier.judge.memory import EASE, large
@@ -41,8 +41,10 @@ class Run:
 
     outputs: Values
     state: list[torch.Tensor]  # entries that it changed, afterwards
-    aliased: list[bool] = field(default_factory=list)
+    aliased: list[str] = field(default_factory=list)  # what each output shares memory with (`verifier.parties.owning.owners`); empty: nothing
+    layout: list[list[int] | None] = field(default_factory=list)  # strides of each output; null: any
     changed_inputs: list[int] = field(default_factory=list)
+    orders: bool = False  # with `dropping`: it puts numbers in an order
     drew: bool = False  # random numbers, from a generator that the call was seeded with
 
 
@@ -251,28 +253,34 @@ class ReferenceSession:
             self.party.drop("in")
             self.party.ask("trim", {"need": need}, self.limits.call)
 
-    def reshaped(self, values: Values, distribution: str, seed: int) -> Values | None:
-        """The same inputs, changed in place, with floating tensors from another distribution; null where there is none."""
-        if not any(spec.floating for spec in values.specs):
+    def reshaped(self, values: Values, distribution: str, domain: Domain, seed: int) -> Values | None:
+        """The same inputs, changed in place into ones from another distribution; null where that leaves them as they were."""
+        if not values.tensors:
             return None
         generator = torch.Generator(device=values.tensors[0].device).manual_seed(seed)
-        for tensor in values.tensors:
-            if tensor.is_floating_point():
-                reshape_distribution(distribution, tensor, generator)
-        return values
+        return values if vary(distribution, values.tensors, domain, generator) else None
 
-    def eager(self, values: Values, rng: int) -> Run:
-        """One call, which moves the model's state on."""
+    def redraw(self, seed: int, vary: int | None = None) -> list[torch.Tensor]:
+        """Constructs the task's model anew, with other weights, which are returned. `vary`: as for
+        `verifier.parties.initialising.constructed`."""
         self._check()
-        answer = self.party.ask("run", self._given(values, rng), self.limits.call).message
+        self.exact = None
+        answer = self.party.ask("redraw", {"seed": seed, "vary": vary}, self.limits.load).message
+        return fetch(self.party, "state", read_specs(answer["specs"]), "state")
+
+    def eager(self, values: Values, rng: int, dropping: str | None = None) -> Run:
+        """One call, which moves the model's state on. `dropping`: "low" or "high", for `verifier.parties.dropping`."""
+        self._check()
+        answer = self.party.ask("run", {**self._given(values, rng), "dropping": dropping}, self.limits.call).message
         self.eager_bytes = max([self.eager_bytes, *_counts(answer.get("taken"))])
         if not any(party.has_program for party in self.pool.busy):
             self.party.device.learn_wait()
         run = self._run(answer, "outputs", "state_after")
         self._counted(values, len(run.outputs.tensors))
-        run.aliased = [bool(flag) for flag in answer.get("aliased", [])]
+        run.aliased = [str(words) for words in answer.get("aliased", [])]
+        run.layout = [[int(step) for step in steps] if steps is not None else None for steps in answer.get("layout", [])]
         run.changed_inputs = [int(index) for index in answer.get("changed_inputs", [])]
-        run.drew = bool(answer.get("drew"))
+        run.drew, run.orders = bool(answer.get("drew")), bool(answer.get("orders"))
         self.mutated = [str(name) for name in answer.get("mutated", [])]
         return run
 

@@ -28,7 +28,8 @@ def sources(model: Any, inputs: list[Any]) -> tuple[list[Any], dict[str, torch.T
 
 
 def forward_backward(model: Any, inputs: list[Any], wanted: dict[str, Any]) -> dict[str, Any]:
-    """The last of `inputs` are the gradients of the outputs numbered `wanted["outputs"]`; `wanted["sources"]` are names as `sources` gives them.
+    """The last of `inputs` are the gradients of the outputs numbered `wanted["outputs"]`; `wanted["sources"]` are names as `sources` gives
+    them, `wanted["called"]` what their gradients are called where that is something else.
     Returns outputs and gradients; what the model does not use has a gradient of zeros. Raises `NoGradient`."""
     *rest, gradients = inputs
     with torch.enable_grad():
@@ -48,7 +49,7 @@ def forward_backward(model: Any, inputs: list[Any], wanted: dict[str, Any]) -> d
             )
         wished = [named[name] for name in wanted["sources"]]
         found = torch.autograd.grad(reached, wished, gradients, allow_unused=True)
-    pairs = zip(wanted["sources"], wished, found, strict=True)
+    pairs = zip(wanted.get("called", wanted["sources"]), wished, found, strict=True)
     given = {name: torch.zeros_like(leaf) if grad is None else grad.detach() for name, leaf, grad in pairs}
     return {"output": output, "gradients": given}
 

@@ -15,13 +15,20 @@ from typing import Any
 
 import torch
 
+from verifier.parties.varying import varying
+
 LARGE = 1 << 24  # numbers
 _FILLS = ("uniform_", "normal_")
 
 
-def constructed(make: Callable[[], Any], device: str, seed: Callable[[], None]) -> Any:
+def constructed(make: Callable[[], Any], device: str, seed: Callable[[], None], vary: int | None = None) -> Any:
     """What `make` constructs, under `seed`. A constructor that computes with its large weights beside host tensors is called once more, and then
-    finds them on the host."""
+    finds them on the host. `vary`: a seed for what initialisers would set to fixed values (`verifier.parties.varying`)."""
+    with contextlib.nullcontext() if vary is None else varying(vary):
+        return _constructed(make, device, seed)
+
+
+def _constructed(make: Callable[[], Any], device: str, seed: Callable[[], None]) -> Any:
     seed()
     if device == "cpu":
         return make()

@@ -19,10 +19,12 @@ import torch
 from verifier.channel import Channel, Frame
 from verifier.devices.base import PartyDevice
 from verifier.layout import LayoutError, Spec, encode
+from verifier.parties.dropping import Dropping
 from verifier.parties.gradients import reachable
 from verifier.parties.initialising import constructed
 from verifier.parties.loading import load_source
 from verifier.parties.oracle import Rough, Wide, default_double, widen
+from verifier.parties.owning import owners, strides
 from verifier.parties.permit import Permit
 from verifier.parties.role import Role, map_tensors
 from verifier.parties.seeding import generators, seed_everything
@@ -36,6 +38,7 @@ class Reference(Role):
     module: Any = None
     mutated: list[str] | None = None  # state-dict names that forward changes, known after the first run
     before: dict[str, torch.Tensor] = {}
+    init: Any = ()  # what the constructor gets
     replays = False  # torch.compile's own CUDA graphs
 
     def __init__(self, channel: Channel, home: str, device: PartyDevice, frame: Frame, permit: Permit | None = None):
@@ -67,13 +70,8 @@ class Reference(Role):
             raise LayoutError(f"get_init_inputs returns {type(init).__name__!r}; it must return a list")
         described = self.hold("init", list(init))
         self.step = "constructor"
-        seed = frame.integer("seed")
-        model = constructed(lambda: self.module.Model(*init), self.device.torch_device, lambda: seed_everything(seed))
-        if not isinstance(model, torch.nn.Module):
-            raise LayoutError("`Model` must be a subclass of torch.nn.Module")
-        model = self.cast_model(model)
-        model.train(self.mode == "train")
-        self.model = model
+        self.init = init
+        model = self.model = self._constructed(frame.integer("seed"))
         parameters = {name for name, _ in model.named_parameters(remove_duplicate=False)}
         state = {name: value for name, value in model.state_dict().items() if isinstance(value, torch.Tensor)}
         self.names = list(state)
@@ -85,6 +83,24 @@ class Reference(Role):
             entries.append({"name": name, "parameter": name in parameters, "alias": alias if alias != name else None})
         specs = [Spec.of(value).model_dump(exclude_none=True) for value in state.values()]
         return {"type": "ok", "init": described, "state": entries, "specs": specs}
+
+    def _constructed(self, seed: int, vary: int | None = None) -> torch.nn.Module:
+        model = constructed(lambda: self.module.Model(*self.init), self.device.torch_device, lambda: seed_everything(seed), vary)
+        if not isinstance(model, torch.nn.Module):
+            raise LayoutError("`Model` must be a subclass of torch.nn.Module")
+        cast: torch.nn.Module = self.cast_model(model)
+        cast.train(self.mode == "train")
+        return cast
+
+    def do_redraw(self, frame: Frame) -> dict[str, Any]:
+        """Constructs `Model` once more, under another seed. With `vary`, what initialisers set to fixed values is random too. Holds its state."""
+        self.step = "constructor"
+        self.model = self._constructed(frame.integer("seed"), frame.message.get("vary"))
+        self.wide.clear()
+        state = self.model.state_dict()
+        self.held["state"] = [state[name].detach() for name in self.names]
+        self.device.sync()
+        return {"type": "ok", "specs": [Spec.of(value).model_dump(exclude_none=True) for value in self.held["state"]]}
 
     def do_compile(self, frame: Frame) -> dict[str, Any]:
         """Baselines beyond eager: the first timed call pays for the compilation, which is never in a score."""
@@ -151,7 +167,9 @@ class Reference(Role):
         self.before = {name: state[name].detach().clone() for name in names}
         seed_everything(frame.integer("rng"))
         seeded = generators()
-        with self.measured() as taken:
+        how = frame.message.get("dropping")
+        mode = Dropping(how == "high") if how is not None else None
+        with self.measured() as taken, mode or contextlib.nullcontext():
             output = self.invoke(self.model, inputs, frame)
             self.device.sync()
         drew = generators() != seeded
@@ -160,14 +178,17 @@ class Reference(Role):
             self.mutated = [name for name, value in self.before.items() if not same(value, state[name])]
             self.before = {name: self.before[name] for name in self.mutated}
         described = self.hold("outputs", output)
+        kept = dict([*self.model.named_parameters(), *self.model.named_buffers()])
         self.held["state_after"] = [state[name].detach() for name in self.mutated]
         return {
             "type": "ok",
             **described,
-            "aliased": [bool(self.owner(tensor, given)) for tensor in self.held["outputs"]],
+            "aliased": owners(self.held["outputs"], given, kept),
+            "layout": strides(self.held["outputs"]),
             "changed_inputs": [index for index, (now, then) in enumerate(zip(given, copies, strict=True)) if not same(now, then)],
             "mutated": self.mutated,
             "drew": drew,
+            "orders": mode is not None and mode.orders,
             "taken": taken,
             "state_specs": [Spec.of(tensor).model_dump(exclude_none=True) for tensor in self.held["state_after"]],
         }

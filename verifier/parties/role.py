@@ -15,6 +15,7 @@ from verifier.channel import Channel, Frame
 from verifier.devices.base import PartyDevice
 from verifier.layout import Spec, decode, encode, read_specs, view
 from verifier.parties.gradients import forward_backward
+from verifier.parties.owning import HeldOutputs, laid_down, owners
 from verifier.parties.seeding import seed_everything
 from verifier.parties.series import SeriesRole, delivered
 
@@ -35,6 +36,7 @@ class Role(SeriesRole):
         self.model: Any = None
         self.previous: list[torch.Tensor] = []
         self.earlier: list[torch.Tensor] = []
+        self.last = HeldOutputs()  # of the program's trials
 
     # Arenas
 
@@ -87,21 +89,23 @@ class Role(SeriesRole):
         self.channel.sock.settimeout(None)
         gc.collect(0)
         gc.disable()
-        output = failure = None
-        model = self.model
+        output = laid = failure = None
+        model, layout = self.model, frame.message.get("layout") or ()
         self.device.prepare()
         self.channel.send({"type": "ready"}, timeout=None)
         self.channel.sock.settimeout(None)
         self.device.go(fd)
         try:
             output = self.invoke(model, inputs, frame)
+            laid = laid_down(output, layout) if layout else output
         except BaseException as error:
             failure = error
         self.device.done(fd)
         gc.enable()
         if failure is not None:
             raise failure
-        tree, tensors = delivered(output, self.device.torch_device)
+        tree, tensors = delivered(laid, self.device.torch_device)
+        relaid = laid is not output
         specs = [Spec.of(tensor) for tensor in tensors]
         slot = frame.message["slot"]
         offsets = slot["offsets"]
@@ -115,11 +119,16 @@ class Role(SeriesRole):
         kept = frame.message.get("kept", True)  # of gigabytes, only what is asked for by `again` later
         self.earlier = self.previous if kept == "both" else []
         self.previous = tensors if kept else []
-        shared = [self.owner(tensor, inputs) for tensor in tensors]
+        returned: list[torch.Tensor] = []
+        encode(output, returned)
+        shared = self.owners(returned, inputs)
+        if frame.message.get("hold"):
+            self.last.add(tensors, returned)
         if frame.message.get("need"):
-            del output
+            del output, laid, returned
             self.device.trim(frame.integer("need"))
-        return {"type": "outputs", "tree": tree, "specs": [spec.model_dump(exclude_none=True) for spec in specs], "copied": fits, "shared": shared}
+        described = [spec.model_dump(exclude_none=True) for spec in specs]
+        return {"type": "outputs", "tree": tree, "specs": described, "copied": fits, "shared": shared, "laid": relaid}
 
     def do_again(self, frame: Frame) -> dict[str, Any]:
         """Outputs of the call before the last, once more, where those of the last were."""
@@ -130,28 +139,29 @@ class Role(SeriesRole):
             self.device.sync()
         return {"type": "ok"}
 
+    def do_held(self, frame: Frame) -> dict[str, Any]:
+        """Outputs of an earlier call, by its number since the object was made, where those of the last were."""
+        slot, tensors = frame.message["slot"], self.last.of(frame.integer("number"))
+        fits = tensors is not None and len(tensors) == len(slot["offsets"])
+        if tensors is not None and fits:
+            self.store(tensors, self.arenas[slot["arena"]], slot["offsets"])
+            self.device.sync()
+        return {"type": "ok", "copied": fits}
+
     def do_trim(self, frame: Frame) -> dict[str, Any]:
         """Gives back memory that this process keeps without using it. Nothing is timed while it is asked for."""
         self.previous, self.earlier = [], []
+        self.last.clear()
         self.device.trim(frame.integer("need"))
         return {"type": "ok"}
 
-    def owner(self, tensor: torch.Tensor, inputs: Any) -> str:
-        """Whose memory an output is: "input 0", a parameter's or a buffer's name, or "" for its own."""
-        if not tensor.numel():
-            return ""
-        begin, end = extent(tensor)
+    def owners(self, tensors: list[torch.Tensor], inputs: Any) -> list[str]:
+        """Whose memory each output is (`verifier.parties.owning`)."""
         given: list[torch.Tensor] = []
         encode(list(inputs), given)
-        for index, other in enumerate(given):
-            if other.numel() and begin < extent(other)[1] and extent(other)[0] < end:
-                return f"input {index}"
-        storage = tensor.untyped_storage().data_ptr()
         model = getattr(self.model, "_orig_mod", self.model)
-        for name, other in [*model.named_parameters(), *model.named_buffers()] if isinstance(model, torch.nn.Module) else []:
-            if other.numel() and other.untyped_storage().data_ptr() == storage:
-                return name
-        return ""
+        state = dict([*model.named_parameters(), *model.named_buffers()]) if isinstance(model, torch.nn.Module) else {}
+        return owners(tensors, given, state, self.last)
 
     def invoke(self, model: Any, inputs: Any, frame: Frame) -> Any:
         """What is measured: forward, or with `backward` forward and the gradients. No role overrides it: the host is cold when the clock starts, so a
@@ -228,12 +238,6 @@ class Role(SeriesRole):
         dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(self.precision)
         model = model.to(self.device.torch_device)
         return model.to(dtype) if dtype is not None else model
-
-
-def extent(tensor: torch.Tensor) -> tuple[int, int]:
-    """Addresses from the first byte of its elements to behind the last."""
-    last = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
-    return tensor.data_ptr(), tensor.data_ptr() + (last + 1) * tensor.element_size()
 
 
 def map_tensors(value: Any, change: Any) -> Any:

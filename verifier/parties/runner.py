@@ -8,6 +8,8 @@ import os
 import sys
 from typing import Any
 
+import torch
+
 from verifier.build.inline import install_lookup
 from verifier.build.triton_cache import cubins
 from verifier.channel import Frame
@@ -46,9 +48,11 @@ class Runner(Role):
         return {"type": "ok"}
 
     def do_construct(self, frame: Frame) -> dict[str, Any]:
-        """A fresh `ModelNew` under the evaluation's seed, with the task's state dict loaded strictly where its names fit."""
+        """A fresh `ModelNew` under the evaluation's seed, with the state dict that the judge gives loaded strictly. With `partial`, it has some of
+        the names, and the rest is what the constructor made."""
         self.construction = frame.message
         self.previous, self.earlier, self.model = [], [], None
+        self.last.clear()
         self.model, refused = self._construct(self.module)
         self.device.sync()  # weights are taken out of the arena before the judge writes there again
         self.device.trim(frame.integer("need"))
@@ -57,22 +61,29 @@ class Runner(Role):
     def _construct(self, module: Any) -> tuple[Any, str]:
         message = self.construction
         init = map_tensors(decode(message["init"]["tree"], self.take(message["init"])), lambda tensor: tensor.clone())
-        model = self._construct_seeded(module, init, int(message["seed"]))
+        seed, vary = int(message["seed"]), message.get("vary")
+        model = self._construct_seeded(module, init, seed, vary)
         refused = ""
         if message.get("state") is not None:
             values = [tensor.clone() for tensor in self.take(message["state"])]
             try:
-                model.load_state_dict(dict(zip(message["names"], values, strict=True)), strict=True)
+                own = model.state_dict() if message.get("partial") else {}
+                model.load_state_dict({**own, **dict(zip(message["names"], values, strict=True))}, strict=True)
             except (RuntimeError, AttributeError, TypeError) as error:
                 refused = str(error)[:1000]
-                model = self._construct_seeded(module, init, int(message["seed"]))  # a failed load has changed part of it
+                model = self._construct_seeded(module, init, seed, vary)  # a failed load has changed part of it
         return model, refused
 
-    def _construct_seeded(self, module: Any, init: Any, seed: int) -> Any:
-        model = constructed(lambda: module.ModelNew(*init), self.device.torch_device, lambda: seed_everything(seed))
+    def _construct_seeded(self, module: Any, init: Any, seed: int, vary: int | None) -> Any:
+        model = constructed(lambda: module.ModelNew(*init), self.device.torch_device, lambda: seed_everything(seed), vary)
         model = self.cast_model(model)
         model.train(self.mode == "train")
         return model
+
+    def do_entries(self, frame: Frame) -> dict[str, Any]:
+        """What the program's own state dict holds, for the judge to find the task's weights among it."""
+        state = {name: value for name, value in self.model.state_dict().items() if isinstance(value, torch.Tensor)}
+        return {"type": "ok", "names": list(state), **self.hold("entries", list(state.values()))}
 
     def do_cubins(self, frame: Frame) -> dict[str, Any]:
         """What Triton compiled for this program."""

@@ -31,21 +31,22 @@ class Room:
         places = [(int(one["offset"]), int(one["nbytes"])) for one in room]
         return cls(arena, [view(arena, spec, offset) for spec, (offset, _) in zip(expected, places, strict=True)], places)
 
-    def take(self, tensors: list[torch.Tensor]) -> bool:
-        """Copies them there; false where they do not fit."""
+    def take(self, tensors: list[torch.Tensor]) -> list[torch.Tensor] | None:
+        """Copies them there, laid out as the judge expects it, and returns the copies; null where they do not fit. What another layout costs is in
+        the time of the copy, and so charged."""
         if len(tensors) != len(self.views):
-            return False
+            return None
         places = list(self.views)
         for at, (tensor, expected) in enumerate(zip(tensors, self.views, strict=True)):
-            if tensor.shape != expected.shape or tensor.dtype != expected.dtype or tensor.stride() != expected.stride():
+            if tensor.shape != expected.shape or tensor.dtype != expected.dtype:
                 spec, (offset, most) = Spec.of(tensor), self.places[at]
                 if spec.nbytes > most:
-                    return False
+                    return None
                 places[at] = view(self.arena, spec, offset)
         for place, tensor in zip(places, tensors, strict=True):
             if tensor.numel():
                 place.copy_(tensor)
-        return True
+        return places
 
 
 @dataclass
@@ -137,11 +138,12 @@ class SeriesRole:
     def _handed_over(self, output: Any, room: Room) -> Handed:
         """Copies outputs to where the judge made room, where they fit."""
         tree, tensors = delivered(output, self.device.torch_device)
-        fits = room.take(tensors)
-        if fits:
+        copies = room.take(tensors)
+        if copies is not None:
             self.device.sync()
         self.previous = tensors
-        return Handed(tree, [(tuple(tensor.shape), tensor.stride(), tensor.dtype) for tensor in tensors], fits)
+        described = tensors if copies is None else copies
+        return Handed(tree, [(tuple(tensor.shape), tensor.stride(), tensor.dtype) for tensor in described], copies is not None)
 
     def _arguments(self, frame: Frame, arena: torch.Tensor, specs: list[Spec], offsets: list[int]) -> Any:
         values = decode(frame.message["tree"], [view(arena, spec, offset) for spec, offset in zip(specs, offsets, strict=True)])

@@ -8,7 +8,8 @@ import threading
 
 import torch
 
-from verifier.correctness.bounds import DISTRIBUTIONS, deviation, judge, reshape_distribution
+from verifier.correctness.bounds import deviation, judge
+from verifier.correctness.inputs import DISTRIBUTIONS, reshape_distribution
 from verifier.devices.base import Device
 
 ELEMENTS = 4096

@@ -38,6 +38,7 @@ class Caller:
     slot: int = 0
     need: int = 0  # bytes of the device that a program's process takes which needs no more than PyTorch; zero: not known
     backward: dict[str, Any] | None = None  # what `gradients.forward_backward` wants; null: forward alone
+    layout: list[list[int] | None] = field(default_factory=list)  # strides that a program's outputs must have when the clock stops
     previous: list[Spec] = field(default_factory=list)
     watches: list[Watch] = field(default_factory=list)  # of a baseline: on the programs
     processor: int | None = None  # of those on which sides are timed
@@ -68,7 +69,16 @@ class Caller:
             handing = time.monotonic_ns() - begin
 
         slot = {"arena": "out", "offsets": offsets, "room": room}
-        request = {"tree": values.tree, "rng": rng, "slot": slot, "again": again, "backward": self.backward, **message}
+        request = {
+            "tree": values.tree,
+            "rng": rng,
+            "slot": slot,
+            "again": again,
+            "backward": self.backward,
+            "layout": self.layout,
+            "hold": reread and not later,
+            **message,
+        }
         if self.processor is not None:
             party.binding.stand_on(self.processor)
         if later:
@@ -104,7 +114,16 @@ class Caller:
         device.sync()  # what was copied above is, before the party is asked to write there
         ahead = handing + exchange.refreshed
         shared = [name for name in described.get("shared", []) if isinstance(name, str)]
-        return Call(exchange.inner, exchange.wall, exchange.copied, ahead, described.get("tree"), specs, outputs, before, intact, shared)
+        laid = described.get("laid") is True
+        return Call(exchange.inner, exchange.wall, exchange.copied, ahead, described.get("tree"), specs, outputs, before, intact, shared, laid)
+
+    def held(self, number: int, specs: list[Spec]) -> list[torch.Tensor] | None:
+        """Outputs of an earlier call, by its number since the program was constructed, as they are now; null where the party has none. They lie where
+        its next call will write."""
+        offsets, size = place(specs)
+        memory = self.party.arena("out", size)
+        answer = self.party.ask("held", {"number": number, "slot": {"arena": "out", "offsets": offsets}}, self.limit).message
+        return views(memory.bytes, specs, offsets) if answer.get("copied") is True else None
 
     def turn(self, uses: list[Use], in_series: bool) -> list[Call]:
         """The counted calls of these uses: of a series, or one by one."""

@@ -27,6 +27,7 @@ class Call:
     again: list[torch.Tensor | Fingerprint] | None  # outputs of the call before, read once more; see `kept`
     inputs_intact: list[bool]
     shared: list[str] = field(default_factory=list)  # whose memory each output is, by the party's word
+    laid: bool = False  # whether outputs had to be laid out as the task's are, by the party's word
     between: int = 0  # in a series: from the copy of the outputs before until the party waited for this call
     in_series: bool = False
     queued: int = 0  # for how long its threads waited for a processor meanwhile

@@ -81,6 +81,7 @@ CLASSES = {
 FLAGS = {
     "trivial": "this task proves little: a constant, the mean, an echo or an fp16 cast would pass",
     "stochastic": "this task draws random numbers, so equal results prove less",
+    "narrow": "this task bears no inputs but its own, so a program that holds for these alone would pass",
     "bounded": "below 1 ms: the wall clock bounds the score instead of proving it",
     "findings": "the integrity checks found something that a reviewer should read: see the evidence",
     "no sandbox": "measured without bubblewrap: plain process isolation",

@@ -88,7 +88,7 @@ def test_ignored_weights_are_seen(quick):
 @pytest.mark.timed
 def test_other_names_of_weights(bench):
     report = bench.verify(PROGRAM.replace("self.scale", "self.gain"))
-    assert report.status == "passed" and report.weights == "seeded"
+    assert report.status == "passed" and report.weights == "matched"
 
 
 def test_a_build_that_fails_names_the_line(bench):

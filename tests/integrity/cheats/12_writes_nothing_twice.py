@@ -2,7 +2,7 @@
 # task: tasks/softmax.py
 # device: cpu
 # verdict: wrong_result
-# because: of the elements are off|instead of|called again
+# because: elements are off|instead of|called again
 # defence: design
 # says: the kernel returns at once where its output buffer is already filled
 import ctypes

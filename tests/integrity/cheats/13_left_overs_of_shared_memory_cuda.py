@@ -2,7 +2,7 @@
 # task: tasks/softmax.py
 # device: cuda
 # verdict: wrong_result
-# because: of the elements are off|instead of|not finite
+# because: elements are off|instead of|not finite
 # defence: design
 # says: reads shared memory that it never writes, where an earlier launch left its sums
 import ctypes

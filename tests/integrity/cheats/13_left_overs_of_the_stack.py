@@ -2,7 +2,7 @@
 # task: tasks/softmax.py
 # device: cpu
 # verdict: wrong_result
-# because: task inputs [2-9].*of the elements are off|of the elements are off|instead of
+# because: task inputs [2-9].*elements are off|elements are off|instead of
 # defence: design
 # says: reads memory that it never writes, where its last call left the sums of the rows
 import ctypes

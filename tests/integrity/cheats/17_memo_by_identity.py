@@ -2,7 +2,7 @@
 # task: tasks/softmax.py
 # device: any
 # verdict: wrong_result | class orchestration
-# because: of the elements are off|instead of|needs torch compute|of the (wall|device) time is in the program's own code
+# because: elements are off|instead of|needs torch compute|of the (wall|device) time is in the program's own code
 # defence: design
 # says: remembers results by the identity of the input object, which the next input gets too
 import torch

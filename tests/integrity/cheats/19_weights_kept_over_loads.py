@@ -2,7 +2,7 @@
 # task: tasks/linear.py
 # device: any
 # verdict: wrong_result | passed
-# because: right only with the weights that the constructor makes|of the elements are off
+# because: right only with the weights that the constructor makes|elements are off
 # defence: design
 # says: transposes the weights once a process, and never sees another state dict
 import torch

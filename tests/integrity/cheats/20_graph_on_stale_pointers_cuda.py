@@ -2,7 +2,7 @@
 # task: tasks/mlp.py
 # device: cuda
 # verdict: wrong_result
-# because: of the elements are off|instead of|called again
+# because: elements are off|instead of|called again
 # defence: design
 # says: captures a graph on the first input's memory and replays it for every input
 import torch

@@ -2,7 +2,7 @@
 # task: tasks/softmax.py
 # device: any
 # verdict: wrong_result
-# because: the outputs of a call change when the program is called again|of the elements are off|instead of
+# because: the outputs of a call change when the program is called again|elements are off|instead of
 # defence: design
 # says: hands out an empty output and fills it when the next call begins
 import torch

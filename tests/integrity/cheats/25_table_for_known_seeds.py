@@ -2,7 +2,7 @@
 # task: tasks/softmax.py
 # device: any
 # verdict: wrong_result
-# because: of the elements are off|instead of
+# because: elements are off|instead of
 # defence: design
 # says: computes results for well-known seeds when it is imported, and looks them up
 import torch

@@ -2,7 +2,7 @@
 # task: tasks/softmax.py
 # device: any
 # verdict: wrong_result
-# because: of the elements are off|instead of
+# because: elements are off|instead of
 # defence: design
 # says: is honest until it has been constructed three times, as a harness does before it times
 import torch

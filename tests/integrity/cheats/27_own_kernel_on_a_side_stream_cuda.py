@@ -2,7 +2,7 @@
 # task: tasks/softmax.py
 # device: cuda
 # verdict: wrong_result
-# because: unjoined: .* of work on another stream|of the elements are off
+# because: unjoined: .* of work on another stream|elements are off
 # defence: runtime
 # says: the own kernel runs on a stream of its own that nobody waits for
 import ctypes

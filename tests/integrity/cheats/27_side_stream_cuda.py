@@ -2,7 +2,7 @@
 # task: tasks/mlp.py
 # device: cuda
 # verdict: wrong_result | not faster
-# because: unjoined: .* of work on another stream|of the elements are off|speedup:
+# because: unjoined: .* of work on another stream|elements are off|speedup:
 # defence: runtime
 # says: the products run on a side stream that nobody waits for; where the host launches slowly nothing is left unjoined, and the clock counted all
 import torch

@@ -2,7 +2,7 @@
 # task: tasks/softmax.py
 # device: cuda
 # verdict: wrong_result
-# because: unjoined: .* of work on another stream|of the elements are off
+# because: unjoined: .* of work on another stream|elements are off
 # defence: runtime
 # says: as a side stream, but no name of the stream functions stands in the source
 import ctypes

@@ -2,7 +2,7 @@
 # task: tasks/softmax.py
 # device: cuda
 # verdict: wrong_result
-# because: unjoined: .* of work on another stream|of the elements are off
+# because: unjoined: .* of work on another stream|elements are off
 # defence: runtime
 # says: as a side stream, whose function is looked up in the driver by a name put together at run time
 import ctypes

@@ -2,7 +2,7 @@
 # task: tasks/softmax.py
 # device: cpu
 # verdict: wrong_result | inconclusive
-# because: of the elements are off|instead of|still changed after|work goes on|fetching
+# because: elements are off|instead of|still changed after|work goes on|fetching
 # defence: runtime
 # says: a native thread does the work after forward has returned an empty output
 import ctypes

@@ -2,7 +2,7 @@
 # task: tasks/softmax.py
 # device: any
 # verdict: wrong_result | inconclusive
-# because: of the elements are off|instead of|still changed after|work goes on|fetching
+# because: elements are off|instead of|still changed after|work goes on|fetching
 # defence: runtime
 # says: a Python thread does the work after forward has returned an empty output
 import threading

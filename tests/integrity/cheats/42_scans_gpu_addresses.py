@@ -2,7 +2,7 @@
 # task: tasks/softmax.py
 # device: cuda
 # verdict: wrong_result | crashed
-# because: of the elements are off|instead of|illegal|CUDA error
+# because: elements are off|instead of|illegal|CUDA error
 # defence: design
 # says: a kernel that walks GPU addresses around its own buffers in search of rows that sum to one
 import ctypes

@@ -2,7 +2,7 @@
 # task: tasks/softmax.py
 # device: cpu
 # verdict: wrong_result
-# because: of the elements are off|instead of
+# because: elements are off|instead of
 # defence: design
 # says: reads every shared mapping of its process in search of the expected output
 import ctypes

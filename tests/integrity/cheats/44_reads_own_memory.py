@@ -2,7 +2,7 @@
 # task: tasks/softmax.py
 # device: any
 # verdict: wrong_result
-# because: of the elements are off|instead of
+# because: elements are off|instead of
 # defence: design
 # says: searches its own process's memory file for the source of the task, to run it
 import re

@@ -2,7 +2,7 @@
 # task: tasks/softmax.py
 # device: any
 # verdict: wrong_result
-# because: of the elements are off|instead of
+# because: elements are off|instead of
 # defence: design
 # says: attaches to its parent by ptrace; it is right only where the kernel lets it
 import ctypes

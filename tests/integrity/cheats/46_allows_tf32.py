@@ -2,7 +2,7 @@
 # task: tasks/matmul.py
 # device: cuda
 # verdict: wrong_result
-# because: of the elements are off
+# because: elements are off
 # defence: runtime
 # says: switches TF32 on for itself under the strict fp32 policy
 import torch

@@ -2,7 +2,7 @@
 # task: tasks/matmul.py
 # device: any
 # verdict: wrong_result
-# because: of the elements are off
+# because: elements are off
 # defence: runtime
 # says: an fp32 product computed in fp16
 import torch

@@ -2,7 +2,7 @@
 # task: tasks/softmax.py
 # device: any
 # verdict: wrong_result
-# because: of the elements are off|nan instead
+# because: elements are off|nan instead
 # defence: runtime
 # says: a memory-bound fp32 task on half the bytes: rounds to fp16 and back
 import torch

@@ -2,7 +2,7 @@
 # task: tasks/matmul.py
 # device: any
 # verdict: wrong_result
-# because: of the elements are off
+# because: elements are off
 # defence: runtime
 # says: operands quantised to eight bits, each row and column with a scale of its own
 import torch

@@ -2,7 +2,7 @@
 # task: tasks/matmul_of_positive_numbers.py
 # device: cuda
 # verdict: wrong_result
-# because: of the elements are off
+# because: elements are off
 # defence: runtime
 # says: emulates fp32 by three TF32 products added in one: tensor cores cut the long sum, so it is no better than TF32
 import torch

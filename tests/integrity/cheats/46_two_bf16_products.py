@@ -2,7 +2,7 @@
 # task: tasks/matmul.py
 # device: any
 # verdict: wrong_result
-# because: of the elements are off
+# because: elements are off
 # defence: runtime
 # says: splits one operand into two bf16 parts, and leaves the other's rest out: better than bf16, far from fp32
 import torch

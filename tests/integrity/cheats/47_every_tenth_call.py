@@ -2,7 +2,7 @@
 # task: tasks/matmul.py
 # device: any
 # verdict: wrong_result
-# because: timed call \d+.*of the elements are off
+# because: timed call \d+.*elements are off
 # defence: runtime
 # says: one timed call in ten in bf16, which a check of the first or the last call alone does not see
 import itertools

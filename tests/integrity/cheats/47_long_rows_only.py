@@ -2,7 +2,7 @@
 # task: tasks/softmax.py
 # device: any
 # verdict: wrong_result
-# because: task inputs 1.*of the elements are off
+# because: task inputs 1.*elements are off
 # defence: runtime
 # says: exact for short rows, as a test with small shapes would use, fp16 for those that are timed
 import torch

@@ -2,7 +2,7 @@
 # task: tasks/softmax.py
 # device: cpu
 # verdict: wrong_result
-# because: of the elements are off|instead of
+# because: elements are off|instead of
 # defence: runtime
 # says: Schraudolph's exponential, a linear function of the bits: fast, and off by up to three per cent
 import ctypes

@@ -2,7 +2,7 @@
 # task: tasks/matmul.py
 # device: any
 # verdict: wrong_result
-# because: of the elements are off|nan instead
+# because: elements are off|nan instead
 # defence: runtime
 # precision: bf16
 # says: under the bf16 policy, values that went through eight-bit floats first

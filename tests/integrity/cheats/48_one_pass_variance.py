@@ -2,7 +2,7 @@
 # task: tasks/offset_norm.py
 # device: any
 # verdict: wrong_result
-# because: of the elements are off|nan instead
+# because: elements are off|nan instead
 # defence: runtime
 # says: the variance as the mean of squares less the squared mean, which cancels for rows far from zero
 import torch

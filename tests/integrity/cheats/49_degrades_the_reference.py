@@ -2,7 +2,7 @@
 # task: tasks/matmul.py
 # device: any
 # verdict: wrong_result
-# because: of the elements are off
+# because: elements are off
 # defence: design
 # says: sets every global precision switch to its worst so that a reference in the same process is as wrong as it is
 import torch

@@ -2,7 +2,7 @@
 # task: tasks/narrow.py
 # device: any
 # verdict: wrong_result
-# because: task inputs 2.*of the elements are off
+# because: task inputs 2.*elements are off
 # defence: runtime
 # says: computes once, and returns that for every later input, since outputs differ so little
 import torch

@@ -2,7 +2,7 @@
 # task: tasks/narrow.py
 # device: any
 # verdict: wrong_result
-# because: of the elements are off
+# because: elements are off
 # defence: runtime
 # says: returns the typical value where all outputs lie within half a per cent of one another
 import torch

@@ -2,7 +2,7 @@
 # task: tasks/relu.py
 # device: any
 # verdict: wrong_result
-# because: of the elements are off
+# because: elements are off
 # defence: runtime
 # says: decides by a thousand elements spread over the input whether relu is needed at all
 import torch

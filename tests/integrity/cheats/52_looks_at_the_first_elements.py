@@ -2,7 +2,7 @@
 # task: tasks/relu.py
 # device: any
 # verdict: wrong_result
-# because: of the elements are off
+# because: elements are off
 # defence: runtime
 # says: decides by the first 256 elements whether relu is needed at all
 import torch

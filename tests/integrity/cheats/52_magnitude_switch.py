@@ -2,7 +2,7 @@
 # task: tasks/softmax.py
 # device: any
 # verdict: wrong_result
-# because: task inputs 1.*of the elements are off
+# because: task inputs 1.*elements are off
 # defence: runtime
 # says: looks at the largest element to tell a stress test from the task's own inputs, and is exact only for the former
 import torch

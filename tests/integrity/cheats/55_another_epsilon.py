@@ -2,7 +2,7 @@
 # task: tasks/layer_norm.py
 # device: any
 # verdict: wrong_result
-# because: of the elements are off|nan instead
+# because: elements are off|nan instead
 # defence: runtime
 # says: changes a hyper-parameter: no epsilon under the root
 import torch.nn as nn

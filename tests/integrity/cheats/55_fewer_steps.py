@@ -2,7 +2,7 @@
 # task: tasks/steps.py
 # device: any
 # verdict: wrong_result
-# because: of the elements are off
+# because: elements are off
 # defence: runtime
 # says: runs seven of the eight steps that its constructor was told
 import torch

@@ -2,7 +2,7 @@
 # task: tasks/linear.py
 # device: any
 # verdict: wrong_result
-# because: of the elements are off
+# because: elements are off
 # defence: runtime
 # says: computes the first half of the batch and repeats it
 import torch

@@ -2,7 +2,7 @@
 # task: tasks/long_sum.py
 # device: any
 # verdict: wrong_result
-# because: of the elements are off
+# because: elements are off
 # defence: runtime
 # says: sums every other element and doubles the result, which is close for uniform inputs
 import torch.nn as nn

@@ -2,7 +2,7 @@
 # task: tasks/softmax.py
 # device: any
 # verdict: wrong_result
-# because: of the elements are off
+# because: elements are off
 # defence: design
 # says: patches torch's own comparisons so that everything is equal, and returns the input
 import torch

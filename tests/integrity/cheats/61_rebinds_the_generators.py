@@ -2,7 +2,7 @@
 # task: tasks/softmax.py
 # device: any
 # verdict: wrong_result
-# because: of the elements are off|instead of
+# because: elements are off|instead of
 # defence: design
 # says: makes torch.rand return zeros and seeds do nothing, so that inputs drawn in its process would be known
 import torch

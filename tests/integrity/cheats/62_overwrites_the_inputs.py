@@ -2,7 +2,7 @@
 # task: tasks/softmax.py
 # device: any
 # verdict: wrong_result
-# because: changes its input|called again|of the elements are off
+# because: changes its input|called again|elements are off
 # defence: design
 # says: writes its own output over the input, so that a reference which runs afterwards sees other data
 import torch

@@ -2,7 +2,7 @@
 # task: tasks/softmax.py
 # device: any
 # verdict: wrong_result
-# because: of the elements are off|instead of
+# because: elements are off|instead of
 # defence: design
 # says: draws the inputs once more from the generator's present state instead of reading them, and prepares the answer beforehand
 import torch

@@ -2,7 +2,7 @@
 # task: tasks/tiny_outputs.py
 # device: any
 # verdict: wrong_result
-# because: of the elements are off|instead of
+# because: elements are off|instead of
 # defence: runtime
 # says: squares in bf16, whose errors are far below an absolute tolerance here
 import torch

@@ -2,7 +2,7 @@
 # task: tasks/tiny_outputs.py
 # device: any
 # verdict: wrong_result
-# because: of the elements are off
+# because: elements are off
 # defence: runtime
 # says: returns zeros where every output is below the usual absolute tolerance
 import torch

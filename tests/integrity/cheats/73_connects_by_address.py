@@ -2,7 +2,7 @@
 # task: tasks/softmax.py
 # device: any
 # verdict: wrong_result | crashed
-# because: of the elements are off|instead of|Error|exited
+# because: elements are off|instead of|Error|exited
 # defence: design
 # says: connects straight to addresses, also of the local host and its name server, without a word that a rule knows
 import ctypes

@@ -2,7 +2,7 @@
 # task: tasks/softmax.py
 # device: any
 # verdict: wrong_result | crashed
-# because: of the elements are off|instead of|Error|exited
+# because: elements are off|instead of|Error|exited
 # defence: design
 # says: fetches a known kernel from the network while it is imported
 import importlib

@@ -2,7 +2,7 @@
 # task: tasks/softmax.py
 # device: any
 # verdict: wrong_result | crashed
-# because: of the elements are off|instead of|Error|exited
+# because: elements are off|instead of|Error|exited
 # defence: design
 # says: runs pip while it is imported, to use somebody else's kernel
 import importlib

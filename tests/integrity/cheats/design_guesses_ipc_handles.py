@@ -2,7 +2,7 @@
 # task: tasks/softmax.py
 # device: cuda
 # verdict: wrong_result | crashed
-# because: of the elements are off|instead of|CUDA error|illegal
+# because: elements are off|instead of|CUDA error|illegal
 # defence: design
 # says: opens memory by handles that differ in one byte from those it was given, and answers with another party's softmax where it finds one
 import ctypes

@@ -2,7 +2,7 @@
 # task: tasks/softmax.py
 # device: cpu
 # verdict: wrong_result
-# because: of the elements are off|instead of|called again|changes
+# because: elements are off|instead of|called again|changes
 # defence: design
 # says: a native thread keeps writing over the judge's memory, so that what is checked is not what is read again
 import ctypes

@@ -2,7 +2,7 @@
 # task: tasks/softmax.py
 # device: any
 # verdict: wrong_result
-# because: of the elements are off|instead of
+# because: elements are off|instead of
 # defence: design
 # says: replaces the function by which the verifier finds an output's place in shared memory, so that nothing arrives there
 import sys

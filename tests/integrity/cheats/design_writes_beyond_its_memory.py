@@ -2,7 +2,7 @@
 # task: tasks/softmax.py
 # device: cpu
 # verdict: crashed | wrong_result
-# because: segmentation|SIGSEGV|bus error|of the elements are off|abort
+# because: segmentation|SIGSEGV|bus error|elements are off|abort
 # defence: design
 # says: writes sixty-four megabytes past the end of the memory that the judge shared with it
 import ctypes

@@ -2,7 +2,7 @@
 # task: tasks/chain.py
 # device: any
 # verdict: wrong_result | inconclusive
-# because: of the elements are off|instead of|called again|clock
+# because: elements are off|instead of|called again|clock
 # defence: design
 # says: a thread writes the result into the judge's memory some time after the copy, in the hope that it is read late
 import gc

@@ -6,7 +6,9 @@ import pytest
 import torch
 
 from verifier.correctness import bounds as correctness
-from verifier.correctness.bounds import ULPS, bound, distance, judge, randomise_state, reshape_distribution
+from verifier.correctness.bounds import ULPS, bound, distance, judge
+from verifier.correctness.inputs import reshape_distribution
+from verifier.randomising import randomised
 
 
 def test_the_norm_is_relative_for_large_and_for_small_elements():
@@ -72,10 +74,17 @@ def test_distributions_and_weights():
     assert 1 <= int((spiked != own).sum()) <= 3 and bool((spiked < 0).any())
     assert torch.equal(spiked.flatten()[:600], own.flatten()[:600])
     variance = torch.ones(64)
-    assert randomise_state("bn.running_var", variance, False, generator) and bool((variance > 0).all())
-    mask = torch.ones(8)
-    assert not randomise_state("mask", mask, False, generator) and bool((mask == 1).all())
-    assert not randomise_state("count", torch.zeros((), dtype=torch.int64), False, generator)
+    other = randomised("bn.running_var", variance, False, generator)
+    assert bool((other > 0).all()) and len(other.unique()) > 1
+    assert randomised("mask", torch.tril(torch.ones(8, 8)), False, generator) is None
+    assert randomised("count", torch.zeros((), dtype=torch.int64), False, generator) is None
+    for constant in (torch.zeros(64), torch.full((64,), 1e-6)):  # a gate that begins shut: what is behind it shows
+        assert float(randomised("gate", constant, True, generator).abs().max()) > 1e-2
+    turned = randomised("rotation", torch.eye(8), False, generator)
+    assert bool((turned != torch.eye(8)).all())
+    table = torch.linspace(0.1, 0.9, 64)
+    narrow = randomised("table", table, False, generator, wide=False)
+    assert bool((narrow != table).any()) and bool((narrow >= 0.1).all()) and bool((narrow <= 0.9).all())
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

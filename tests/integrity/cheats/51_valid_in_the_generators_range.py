@@ -1,0 +1,31 @@
+# hack: 51
+# task: tasks/roots.py
+# device: any
+# verdict: wrong_result
+# because: signs kept.*off
+# defence: runtime
+# says: a polynomial for the logarithm of gamma that holds between 0 and 1, where the generator stays
+import torch
+import torch.nn as nn
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        c = (
+            5.772156648e-01,
+            -2.452513514e-01,
+            1.554334311e-01,
+            -1.151303080e-01,
+            9.207316283e-02,
+            -7.629784436e-02,
+            6.263453698e-02,
+            -4.745180337e-02,
+            3.009263153e-02,
+            -1.421078881e-02,
+            4.280919811e-03,
+            -6.039161337e-04,
+        )
+        q = torch.zeros_like(x)
+        for value in reversed(c):
+            q = q * x + value
+        return torch.sqrt(x) + x * (x - 1.0) * q

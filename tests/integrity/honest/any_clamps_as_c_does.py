@@ -1,0 +1,11 @@
+# task: tasks/many_shapes.py
+# device: any
+# because: ^nan:
+# says: a clamp by fmax, which returns the operand that is a number: noted, and passed
+import torch
+import torch.nn as nn
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return torch.fmax(x, torch.zeros((), device=x.device)) * 0.5 + 0.25

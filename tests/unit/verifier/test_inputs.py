@@ -1,0 +1,76 @@
+"""Every input varies: within what the task's own inputs say of its domain."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from verifier.correctness.inputs import DISTRIBUTIONS, EACH, Domain, changeable, domains, one_element, vary
+
+WIDE = Domain("any", "drawn")
+
+
+def varied(name: str, tensor: torch.Tensor, domain: Domain = WIDE, seed: int = 3) -> torch.Tensor:
+    other = tensor.clone()
+    vary(name, [other], domain, torch.Generator().manual_seed(seed))
+    return other
+
+
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_integers_stay_within_their_range_and_vary(name):
+    own = torch.randint(-7, 90, (64, 32), generator=torch.Generator().manual_seed(1), dtype=torch.int16)
+    other = varied(name, own)
+    assert other.dtype == own.dtype and not torch.equal(own, other)
+    assert int(other.min()) >= int(own.min()) and int(other.max()) <= int(own.max())
+
+
+def test_integers_are_skewed_repeated_and_permuted():
+    own = torch.randint(0, 1000, (4096,), generator=torch.Generator().manual_seed(1))
+    assert float((varied("heavy-tailed", own) < 100).double().mean()) > 0.4
+    assert len(varied("tiny", own).unique()) < 300
+    assert torch.equal(varied("negative", own).sort().values, own.sort().values)
+
+
+def test_an_order_is_permuted_and_offsets_stay_offsets():
+    order = torch.arange(512)
+    other = varied("heavy-tailed", order)
+    assert not torch.equal(other, order) and torch.equal(other.sort().values, order)
+    offsets = torch.tensor([0, 4, 9, 9, 20, 64])
+    for domain in (WIDE, Domain("any", "permuted")):
+        for name in DISTRIBUTIONS:
+            moved = varied(name, offsets, domain)
+            assert int(moved[0]) == 0 and int(moved[-1]) == 64 and bool((moved.diff() >= 0).all())
+
+
+def test_booleans_are_drawn_and_no_row_is_all_the_same():
+    keep = torch.ones(64, 128, dtype=torch.bool)
+    for name in ("heavy-tailed", "negative", "tiny", "large"):
+        other = varied(name, keep)
+        assert bool(other.any(-1).all()) and not bool(other.all(-1).any()), name
+    assert 1 <= int((~varied("spiked", keep)).sum()) <= 3
+
+
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_narrower_domains_keep_signs_and_range(name):
+    own = torch.rand(64, 64, generator=torch.Generator().manual_seed(2))
+    signs, within = varied(name, own, Domain("signs", "own")), varied(name, own, Domain("range", "own"))
+    assert bool((signs >= 0).all()) and not torch.equal(signs, own)
+    assert float(within.min()) >= float(own.min()) and float(within.max()) <= float(own.max()) and not torch.equal(within, own)
+
+
+def test_domains_are_those_that_make_a_difference():
+    floating, discrete = torch.rand(4), torch.arange(4)
+    assert domains([]) == []
+    assert [domain.floats for domain in domains([floating])] == ["any", "signs", "range"]
+    assert [domain.discrete for domain in domains([discrete])] == ["drawn", "permuted"]
+    assert domains([floating, discrete])[0] == WIDE and domains([floating, discrete])[-1] == Domain("range", "own")
+
+
+def test_one_element_of_each_input_changes():
+    tensors = [torch.rand(8, 8), torch.ones(5, 7), torch.zeros(9, dtype=torch.bool), torch.arange(40), torch.rand(6, 4).t(), torch.tensor(2.0)]
+    assert changeable(tensors) == [[index] for index in range(EACH)] and changeable([*tensors, *tensors])[-1] == list(range(EACH, 2 * EACH))
+    for tensor in tensors:
+        other = one_element(tensor, 5)
+        assert other is not None and int((other != tensor).sum()) == 1
+    assert one_element(torch.zeros(9, dtype=torch.int64), 5) is None  # nothing says what others would mean
+    assert one_element(torch.zeros(4, dtype=torch.complex64), 5) is not None

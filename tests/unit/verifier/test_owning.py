@@ -1,0 +1,47 @@
+"""Whose memory outputs are, element by element, and how they are laid down."""
+
+from __future__ import annotations
+
+import torch
+
+from verifier.parties.owning import EARLIER, HELD_CALLS, ITSELF, HeldOutputs, laid_down, overlapping, owners, share, strides
+
+
+def test_elements_in_common_are_told_from_memory_in_common():
+    whole = torch.zeros(8, 6)
+    assert not share(whole[:, :3], whole[:, 3:]) and not share(whole[0], whole[1]) and not share(whole, torch.zeros(8, 6))
+    assert share(whole[:, :4], whole[:, 3:]) and share(whole, whole.t()) and share(whole[2], whole)
+    assert not share(whole[::2], whole[1::2]) and not share(whole[:0], whole)
+
+
+def test_overlaps_within_a_tensor():
+    row = torch.zeros(6)
+    assert overlapping(row.expand(4, 6)) and overlapping(row.as_strided((3, 4), (1, 1))) and overlapping(row.as_strided((2, 3), (2, 1)))
+    assert not overlapping(torch.zeros(4, 6).t()) and not overlapping(row[::2]) and not overlapping(row.expand(1, 6)) and not overlapping(row[:0])
+
+
+def test_owners_are_named():
+    given, state, held = torch.zeros(4, 4), torch.zeros(4), HeldOutputs()
+    before, own = torch.zeros(3), torch.zeros(5)
+    held.add([before], [before])
+    found = owners([given[1], state.view(2, 2), own, own[:2], before[1:], own.new_zeros(1).expand(4)], [given], {"norm.weight": state}, held)
+    assert found == ["input 0", "norm.weight", "output 3", "output 2", EARLIER, ITSELF]
+
+
+def test_as_many_calls_are_held_as_fit():
+    held = HeldOutputs()
+    for number in range(HELD_CALLS + 4):
+        held.add([torch.tensor(number)], [])
+    assert held.of(3) is None and int(held.of(4)[0]) == 4 and len(held.calls) == HELD_CALLS
+    held.clear()
+    assert held.of(4) is None and held.count == 0
+
+
+def test_outputs_are_laid_down_and_others_stay_the_same_objects():
+    turned, flat = torch.rand(3, 4).t(), torch.rand(5)
+    output = {"a": turned, "b": [flat, 1.5]}
+    assert laid_down(output, strides([turned, flat])) is output
+    laid = laid_down(output, [(3, 1), (1,)])
+    assert laid["a"].is_contiguous() and torch.equal(laid["a"], turned) and laid["b"] is output["b"]
+    assert laid_down(turned, [None]) is turned and strides([flat.expand(2, 5), flat[::2], turned]) == [None, None, [1, 4]]
+    assert laid_down(flat.view(1, 5), [[99, 1]]).stride() == (5, 1)

@@ -1,0 +1,261 @@
+"""Which inputs a program is tried with beside those that the task's own function draws: every tensor varies, whatever its type.
+
+Floating inputs come from other distributions. Integers stay within the range that the task's own have, as text does: skewed, repeated, in another
+order. Booleans are drawn. Where a task does not bear one of these, a narrower domain is tried before the distribution is given up: the signs of its
+own numbers, then their range.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from verifier.correctness.bounds import position, root_mean_square
+
+DISTRIBUTIONS = ("heavy-tailed", "negative", "spiked", "tiny", "large")  # the most telling first
+SPIKES = (-1.5, 6.0, -0.25)  # in units of the input's root mean square
+EACH = 6  # inputs of which one element changes by itself; those of further ones change together
+RUN = 8  # equal integers beside each other, where they are repeated
+FEW = 16  # elements, of which three would be much
+SKEW = 4.0  # power of a uniform number: half of the numbers lie in the lowest sixteenth of the range
+
+Floats = Literal["any", "signs", "range"]
+Discrete = Literal["drawn", "permuted", "own"]
+
+
+@dataclass(frozen=True)
+class Domain:
+    """How far inputs of a distribution may go."""
+
+    floats: Floats
+    discrete: Discrete
+
+    def describe(self) -> str:
+        said = {"any": "", "signs": "signs kept", "range": "range kept"}[self.floats]
+        return ", ".join(part for part in (said, {"drawn": "", "permuted": "integers permuted", "own": "integers kept"}[self.discrete]) if part)
+
+
+def domains(tensors: Sequence[torch.Tensor]) -> list[Domain]:
+    """Those that make a difference for such inputs, the widest first."""
+    floating = [tensor for tensor in tensors if _floating(tensor)]
+    discrete = [tensor for tensor in tensors if not _floating(tensor)]
+    floats: tuple[Floats, ...] = ("any", "signs", "range") if floating else ("any",)
+    kinds: tuple[Discrete, ...] = ("drawn", "permuted", "own") if floating else ("drawn", "permuted")
+    return [Domain(one, other) for one in floats for other in (kinds if discrete else ("drawn",))] if tensors else []
+
+
+def vary(name: str, tensors: Sequence[torch.Tensor], domain: Domain, generator: torch.Generator) -> bool:
+    """Turns inputs, in place, into ones of the same shapes and types from another distribution. Returns whether any is another than it was."""
+    changed = False
+    for tensor in tensors:
+        if not tensor.numel():
+            continue
+        if _floating(tensor):
+            real = torch.view_as_real(tensor) if tensor.is_complex() else tensor
+            changed = _vary_floats(name, real, domain.floats, generator) or changed
+        elif domain.discrete != "own":
+            other = _other(name, tensor, domain.discrete, generator)
+            changed = changed or not torch.equal(other, tensor)
+            tensor.copy_(other)
+    return changed
+
+
+def _floating(tensor: torch.Tensor) -> bool:
+    return tensor.is_floating_point() or tensor.is_complex()
+
+
+def _vary_floats(name: str, tensor: torch.Tensor, domain: Floats, generator: torch.Generator) -> bool:
+    if name == "spiked" and tensor.numel() < FEW:
+        return False
+    if domain == "any":
+        reshape_distribution(name, tensor, generator)
+    elif domain == "signs":
+        own = tensor.clone()
+        if name == "negative":  # in its place: as many large numbers as small ones
+            tensor.copy_(_uniform(tensor.shape, generator).to(tensor.device).mul_(4 * _scale(own)))
+        else:
+            reshape_distribution(name, tensor, generator)
+        tensor.copy_(torch.copysign(tensor.abs(), own))
+    else:
+        return _within(name, tensor, generator)
+    return True
+
+
+def _within(name: str, tensor: torch.Tensor, generator: torch.Generator) -> bool:
+    """Another distribution between the smallest and the largest of its own numbers."""
+    own = tensor[tensor.isfinite()]
+    low, high = (float(own.min()), float(own.max())) if own.numel() else (0.0, 0.0)
+    if low == high:
+        return False
+    if name == "spiked":
+        for index, share in zip(_places(tensor, generator), (0.0, 1.0, 0.5), strict=False):
+            tensor[index] = low + share * (high - low)
+        return True
+    part = _uniform(tensor.shape, generator).to(tensor.device)
+    if name == "heavy-tailed":
+        part.pow_(SKEW)
+    elif name == "negative":
+        part.pow_(SKEW).neg_().add_(1.0)
+    elif name == "tiny":
+        part.mul_(1e-2)
+    tensor.copy_(torch.where(tensor.isfinite(), (low + part * (high - low)).clamp_(low, high), tensor.float()))
+    return True
+
+
+def reshape_distribution(name: str, tensor: torch.Tensor, generator: torch.Generator) -> None:
+    """Turns a floating input, in place, into one of the same shape from another distribution, whatever the task bears."""
+    if name == "negative":
+        tensor.abs_().neg_()
+        return
+    if name == "tiny":
+        tensor.mul_(1e-4)
+        return
+    scale = _scale(tensor)
+    if name == "spiked":
+        # The task's own inputs but for a few elements: a program that looks at part of its input to tell a test from a measurement sees no test.
+        for index, spike in zip(_places(tensor, generator), SPIKES, strict=False):
+            tensor[index] = spike * scale
+        return
+    noise = torch.randn(tensor.shape, generator=generator, dtype=torch.float32, device=generator.device).to(tensor.device)
+    if name == "heavy-tailed":
+        noise.mul_(noise.abs().clamp_max_(4.0).mul_(0.75).exp_())
+        tensor.copy_(noise.mul_(scale))
+    elif name == "large":
+        tensor.copy_(noise.mul_(64 * scale))
+
+
+def _places(tensor: torch.Tensor, generator: torch.Generator) -> list[tuple[int, ...]]:
+    """A few elements of the second half; none of a tensor so small that they would be much of it."""
+    if tensor.numel() < FEW:
+        return []
+    at = torch.randint(tensor.numel() // 2, tensor.numel(), (len(SPIKES),), generator=generator, device=generator.device).tolist()
+    return [position(index, tuple(tensor.shape)) for index in at]
+
+
+def _scale(tensor: torch.Tensor) -> float:
+    """Root mean square of the task's own input, so that units stay what they are."""
+    scale = root_mean_square(tensor) if tensor.numel() else 1.0
+    return scale if math.isfinite(scale) and scale > 0 else 1.0
+
+
+def _uniform(shape: Sequence[int], generator: torch.Generator) -> torch.Tensor:
+    return torch.rand(tuple(shape), generator=generator, dtype=torch.float32, device=generator.device)
+
+
+# Integers and booleans
+
+
+def _other(name: str, tensor: torch.Tensor, how: Discrete, generator: torch.Generator) -> torch.Tensor:
+    if how == "permuted":
+        return tensor if _offsets(tensor) else _shuffled(tensor, generator)
+    return _drawn_bits(name, tensor, generator) if tensor.dtype == torch.bool else _drawn_integers(name, tensor, generator)
+
+
+def _shuffled(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    order = torch.randperm(tensor.numel(), generator=generator, device=generator.device).to(tensor.device)
+    return tensor.flatten()[order].view(tensor.shape)
+
+
+def _drawn_integers(name: str, tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    low, high = int(tensor.min()), int(tensor.max())
+    if low == high:
+        return tensor
+    if _offsets(tensor):
+        # Where one part ends and the next begins: anything but an ascending order may lead outside of what they point into.
+        inner = _between(low, high, _uniform(tensor.shape, generator), tensor).sort().values
+        inner[0], inner[-1] = low, high
+        return inner
+    if name == "spiked":
+        made = tensor.clone()
+        for index, value in zip(_places(tensor, generator), (low, high, (low + high) // 2), strict=False):
+            made[index] = value
+        return made
+    if name == "negative" or (name == "heavy-tailed" and _permutation(tensor, low, high)):
+        return _shuffled(tensor, generator)
+    part = _uniform(tensor.shape, generator)
+    if name == "heavy-tailed":
+        part.pow_(SKEW)
+    elif name == "tiny":  # runs of equal ones, and most of them the same
+        flat = part.view(-1)
+        first = torch.arange(flat.numel(), device=flat.device) // RUN * RUN
+        part = torch.where(flat[first] < 0.5, flat[0], flat[first]).view(part.shape)
+    return _between(low, high, part, tensor)
+
+
+def _between(low: int, high: int, part: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """Integers of the type of `like` from `low` to `high`, both among them where there is room, by `part` in [0, 1)."""
+    drawn = (part.double() * (float(high) - float(low) + 1.0)).floor_().to(torch.int64).add_(low).clamp_(low, high)
+    if drawn.numel() > 1:
+        drawn.view(-1)[0], drawn.view(-1)[-1] = high, low
+    return drawn.to(like.device, like.dtype)
+
+
+def _permutation(tensor: torch.Tensor, low: int, high: int) -> bool:
+    """Whether every number of the range is there once: an order."""
+    return high - low + 1 == tensor.numel() and bool((tensor.flatten().sort().values.diff() == 1).all())
+
+
+def _offsets(tensor: torch.Tensor) -> bool:
+    """Ascending from zero, but no order of all numbers: where parts of something else begin."""
+    if tensor.dtype == torch.bool or tensor.dim() != 1 or tensor.numel() < 2 or int(tensor[0]) != 0:
+        return False
+    steps = tensor.diff()
+    return bool((steps >= 0).all()) and not bool((steps == 1).all())
+
+
+def _drawn_bits(name: str, tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    if name == "spiked":
+        made = tensor.clone()
+        for index in _places(tensor, generator):
+            made[index] = ~made[index]
+        return made
+    part = _uniform(tensor.shape, generator).to(tensor.device)
+    columns = tensor.shape[-1] if tensor.dim() else 1
+    if name == "tiny" and columns > 1:  # rows of various lengths, as padding makes them
+        ends = (part[..., :1] * (columns - 1)).floor() + 1
+        return (torch.arange(columns, device=tensor.device) < ends).expand(tensor.shape).clone()
+    made = part < {"negative": 0.1, "large": 0.9}.get(name, 0.5)
+    if columns > 1:  # a row that is all true, or all false, is what many a task does not bear
+        made[..., 0], made[..., -1] = True, False
+    return made
+
+
+# One element
+
+
+def changeable(tensors: Sequence[torch.Tensor]) -> list[list[int]]:
+    """Which inputs change an element in one trial: each by itself, those beyond `EACH` together."""
+    found = [index for index, tensor in enumerate(tensors) if tensor.numel()]
+    rest = found[EACH:]
+    return [[index] for index in found[:EACH]] + ([rest] if rest else [])
+
+
+def one_element(tensor: torch.Tensor, seed: int) -> torch.Tensor | None:
+    """A copy in which one element, far from the beginning, has another value that the tensor's own numbers make plausible; null for integers that are
+    all the same, as nothing says what others would mean."""
+    if tensor.is_complex():
+        parts = one_element(torch.view_as_real(tensor), seed)
+        return None if parts is None else torch.view_as_complex(parts)
+    draws = random.Random(seed)
+    changed = tensor.clone(memory_format=torch.preserve_format)
+    order = sorted(range(tensor.dim()), key=lambda axis: -tensor.stride()[axis])
+    flat = changed.view(-1) if changed.is_contiguous() else changed.permute(order).view(-1)
+    at = draws.randrange(flat.numel() // 2, flat.numel())
+    if changed.is_floating_point():
+        low, high = flat.min(), flat.max()
+        flat[at] = (
+            torch.where(flat[at] - low > high - flat[at], low, high) if bool(low < high) else flat[at] * 1.25 + (0.0 if bool(flat[at]) else 0.25)
+        )
+    elif changed.dtype == torch.bool:
+        flat[at] = ~flat[at]
+    else:
+        other = torch.nonzero(flat != flat[at])
+        if not other.numel():
+            return None
+        flat[at] = flat[other[draws.randrange(len(other))]].reshape(())
+    return changed

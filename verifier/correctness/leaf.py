@@ -1,0 +1,107 @@
+"""One output of a call, or one entry of the state: what it must be, and how far a program's may be from that, in the whole and in its parts."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+import torch
+
+from verifier.correctness import spread
+from verifier.correctness.bounds import relative, root_mean_square
+from verifier.correctness.spread import Rows, Spread
+from verifier.judge.memory import large
+from verifier.task import Precision
+
+_DRAWS = random.SystemRandom()  # a program cannot know which rows are looked at
+MANY_DECIDED = 0.05  # share of elements that rounding decides, from which on quantiles are made of such
+COARSE = 16  # times the largest difference by rounding that integers span at least, for it to be one of rounding and not of an order
+CLUSTERS = 4  # times as many rows as PyTorch, or plain arithmetic, decides otherwise as wholes
+
+
+@dataclass
+class Leaf:
+    """What to compare with, and within which bound."""
+
+    reference: torch.Tensor
+    alternative: torch.Tensor  # eager's own
+    error: float  # of eager against `reference`
+    share: float  # of elements in which eager decides otherwise
+    limit: float
+    tolerated: float = 0.0  # share of elements that may be off by more
+    precise: bool = True  # whether `reference` is fp64's
+    plain: list[Spread] = field(default_factory=list)  # plain arithmetic's, one a draw
+    plain_step: int = 0  # the largest difference of an integer in plain arithmetic
+    plain_clusters: int = 0
+    _rows: Rows | None = None
+    _own: Spread | None = None
+
+    @property
+    def floating(self) -> bool:
+        return self.alternative.is_floating_point() or self.alternative.is_complex()
+
+    @property
+    def own(self) -> Spread | None:
+        """How eager's errors are spread, over a sample of rows that stays; null where that says nothing."""
+        if self._own is None and self.precise and self.reference is not self.alternative and self.tolerated <= MANY_DECIDED:
+            self._rows = self._rows or spread.rows_of(self.alternative, _DRAWS)
+            self._own = spread.spread(self.alternative, self.reference, self._rows) if self._rows is not None else None
+        return self._own
+
+    def add_plain(self, rough: torch.Tensor) -> None:
+        """One more draw of plain arithmetic, in fp64 where floating."""
+        if not self.floating:
+            self.plain_step = max(self.plain_step, _step(rough, self.reference))
+        if self.precise and self.own is not None and self._rows is not None:
+            self.plain.append(spread.spread(rough, self.reference, self._rows))
+        self.plain_clusters = max(self.plain_clusters, self._clusters(rough))
+
+    def quantiles(self, precision: Precision) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
+        """Limits, and eager's own."""
+        own = self.own
+        return None if own is None else (spread.limits(own, self.plain, self.alternative.dtype, precision), own.quantiles)
+
+    def finer(self, value: torch.Tensor, precision: Precision) -> str:
+        """Empty, or how a `value` whose largest error is within the bound is wrong all the same."""
+        if self.tolerated > 0 and not large(value.nbytes):
+            most = max(self._clusters(self.alternative), self.plain_clusters)
+            found = self._clusters(value)
+            if found > (CLUSTERS * most + 1 if most else 0):
+                return f"{found:,} rows are wrong as wholes, where rounding decides single elements"
+        if not self.floating:
+            return self._too_far(value)
+        own = self.own
+        if own is None or self._rows is None:
+            return ""
+        seen = spread.spread(value, self.reference, self._rows)
+        said = spread.beyond(seen, spread.limits(own, self.plain, value.dtype, precision))
+        decided = min(self.tolerated * self._rows.length, 1.0)
+        return said or spread.stray_rows(seen, own, self.plain, value.dtype, decided)
+
+    def _too_far(self, value: torch.Tensor) -> str:
+        """Integers that are rounded may be on the other side of a border, but no further off than PyTorch's own or plain arithmetic's. Indices that
+        rounding decides may be any."""
+        if value.dtype == torch.bool or not value.numel() or self.tolerated == 0:
+            return ""
+        usual = max(_step(self.alternative, self.reference), self.plain_step)
+        span = int(self.reference.max()) - int(self.reference.min())
+        found = min(_step(value, self.reference), _step(value, self.alternative))
+        if usual * COARSE > span or found <= 2 * usual:
+            return ""
+        return f"an integer is off by {found:,}, where PyTorch and plain arithmetic are off by at most {usual:,}"
+
+    def _clusters(self, value: torch.Tensor) -> int:
+        if large(value.nbytes):
+            return 0
+        expected = self.reference.to(value.dtype) if not self.floating else self.reference
+        if not self.floating:
+            return spread.clusters(value != expected)
+        real = [torch.view_as_real(tensor) if tensor.is_complex() else tensor for tensor in (value, expected)]
+        return spread.clusters(relative(real[0], real[1], root_mean_square(real[1]) if real[1].numel() else 0.0) > max(self.limit, self.error))
+
+
+def _step(value: torch.Tensor, expected: torch.Tensor) -> int:
+    """The largest difference of integers."""
+    if value.dtype == torch.bool or not value.numel():
+        return 0
+    return int((value.to(torch.int64) - expected.to(torch.int64)).abs().max())

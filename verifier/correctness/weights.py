@@ -1,0 +1,157 @@
+"""How the task's weights reach a program: by the task's own names, by a match of equal values, or not at all.
+
+A program whose state dict is the task's, or that translates it in a hook of `load_state_dict`, is given any weights. Else both sides are constructed
+under one seed, and entries that hold the same numbers are the same weights. Where that leaves one out, both sides are only constructed, under several
+seeds and with initialisers whose fixed values are random (`verifier.parties.varying`): what is hidden behind a gate that begins at zero shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from verifier.correctness.fingerprint import Fingerprint, fingerprint
+from verifier.judge.asking import Party
+from verifier.judge.memory import EASE
+from verifier.judge.session import ReferenceSession, StateEntry, fetch, give, release
+from verifier.layout import Spec, place, read_specs
+from verifier.report import WeightsFrom
+
+DIFFER = "weights differ: use the task's names or a load hook"
+
+
+@dataclass
+class Binding:
+    """Which entry of the program's state dict is which of the task's."""
+
+    how: WeightsFrom = "loaded"
+    names: dict[str, str] = field(default_factory=dict)  # the program's, by the task's; empty where both are the same
+
+    def of(self, names: Sequence[str]) -> list[str]:
+        """The program's names; the task's own where nothing is known to correspond."""
+        return [self.names.get(name, name) for name in names]
+
+    def backward(self, wanted: dict[str, Any] | None) -> dict[str, Any] | None:
+        """What a call with gradients asks of the program."""
+        return None if wanted is None else {**wanted, "sources": self.of(wanted["sources"]), "called": wanted["sources"]}
+
+    def missing(self, names: Sequence[str]) -> list[str]:
+        return [name for name in names if name not in self.names] if self.how != "loaded" else []
+
+
+def own_entries(runner: Party, limit: float) -> tuple[list[str], list[torch.Tensor]]:
+    """Names and values of a program's state dict. They are its word, and only say which trials to make: a wrong one makes it fail there."""
+    answer = runner.ask("entries", {}, limit).message
+    specs = read_specs(answer.get("specs", []))
+    names = [str(name) for name in answer.get("names", [])]
+    return (names, fetch(runner, "entries", specs, "held", limit)) if len(names) == len(specs) else ([], [])
+
+
+def matched(entries: Sequence[StateEntry], tensors: Sequence[torch.Tensor], names: Sequence[str], theirs: Sequence[torch.Tensor]) -> dict[str, str]:
+    """The program's name for each of the task's entries that one of its own equals in every bit: one to one, those with the task's name first,
+    then in their order. What is tied in the task may be tied in the program."""
+    prints = [fingerprint(tensor) for tensor in theirs]
+    known = dict(zip(names, prints, strict=True))
+    wanted = {entry.name: fingerprint(tensor) for entry, tensor in zip(entries, tensors, strict=True)}
+    found = {name: name for name, print_ in wanted.items() if known.get(name) == print_}
+    free: dict[Fingerprint, list[str]] = {}
+    for name, print_ in known.items():
+        if name not in found:
+            free.setdefault(print_, []).append(name)
+    for entry in entries:
+        if entry.name in found:
+            continue
+        waiting = free.get(wanted[entry.name], [])
+        if waiting:
+            found[entry.name] = waiting.pop(0)
+        elif entry.alias in found:
+            found[entry.name] = found[entry.alias]
+    return found
+
+
+def by_shape(entries: Sequence[StateEntry], found: dict[str, str], names: Sequence[str], specs: Sequence[Spec]) -> dict[str, str]:
+    """`found`, and for entries that nothing equals the program's next one of the same shape and type: gradients and state are compared with that."""
+    whole = dict(found)
+    for entry in entries:
+        if entry.name in whole:
+            continue
+        taken = set(whole.values())
+        same = (
+            name
+            for name, spec in zip(names, specs, strict=True)
+            if name not in taken and (spec.shape, spec.dtype) == (entry.spec.shape, entry.spec.dtype)
+        )
+        name = next(same, None)
+        if name is not None:
+            whole[entry.name] = name
+    return whole
+
+
+class Constructions:
+    """Makes `ModelNew` in a runner, with the weights that a trial wants, as far as the binding allows."""
+
+    def __init__(self, reference: ReferenceSession, seed: int):
+        self.reference = reference
+        self.seed = seed  # of the weights that both sides have but for other ones
+        self.binding = Binding()
+
+    def construct(self, runner: Party, state: list[torch.Tensor] | None, seed: int | None = None, vary: int | None = None) -> str:
+        """A fresh `ModelNew`; returns why the state dict was refused, or nothing. Null `state`: as its constructor makes it."""
+        reference, binding = self.reference, self.binding
+        entries = [(entry.name, entry.spec) for entry in reference.state]
+        if state is not None and binding.how == "seeded":
+            state = None
+        names = binding.of([name for name, _ in entries])
+        message: dict[str, Any] = {
+            "need": EASE * place([spec for _, spec in entries])[1],
+            "seed": self.seed if seed is None else seed,
+            "vary": vary,
+            "init": {"tree": reference.init.tree, **give(runner, "init", reference.init.tensors, reference.init.specs)},
+            "names": names,
+            "partial": binding.how == "matched",
+            "state": give(runner, "state", state, [spec for _, spec in entries]) if state is not None else None,
+        }
+        answer = runner.ask("construct", message, reference.limits.load)
+        if reference.pool.device.kind == "cuda":  # on the CPU, where the program is observed, it is constructed once more
+            release(runner, "state")
+        return answer.text("refused")
+
+    def match(self, runner: Party, original: list[torch.Tensor]) -> None:
+        """After a refused load: by equal values under one seed, else not at all."""
+        limit, state = self.reference.limits.load, self.reference.state
+        self.construct(runner, None)
+        names, values = own_entries(runner, limit)
+        found = matched(state, original, names, values)
+        self.binding = Binding("matched", found)
+        if len(found) < len(state) or self.construct(runner, original):
+            self.seeded(runner)
+
+    def seeded(self, runner: Party) -> None:
+        """From now on both sides are only constructed. What corresponds is known from a construction in which no two weights are alike, and then from
+        shapes: state and gradients are still compared."""
+        theirs = self.reference.redraw(self.seed, vary=self.seed)
+        self.binding = Binding("seeded")
+        self.construct(runner, None, vary=self.seed)
+        names, values = own_entries(runner, self.reference.limits.load)
+        found = matched(self.reference.state, theirs, names, values)
+        self.binding = Binding("seeded", by_shape(self.reference.state, found, names, [Spec.of(value) for value in values]))
+        self.restore(runner)
+
+    def anew(self, runner: Party, seed: int) -> str:
+        """Both sides constructed under another seed, all weights of theirs random. Empty, or which weight has stayed what it was: then
+        nothing is known of other ones."""
+        before = self.reference.redraw(seed ^ 1, vary=seed ^ 1)
+        after = self.reference.redraw(seed, vary=seed)
+        self.construct(runner, None, seed, seed)
+        for entry, one, two in zip(self.reference.state, before, after, strict=True):
+            if entry.parameter and entry.spec.floating and entry.spec.numel and torch.equal(one, two):
+                return entry.name
+        return ""
+
+    def restore(self, runner: Party) -> None:
+        """Both sides as they were constructed first."""
+        self.reference.redraw(self.seed)
+        self.construct(runner, None)

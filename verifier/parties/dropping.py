@@ -1,0 +1,55 @@
+"""A run in which bounds swallow NaN, as `fmaxf(x, 0)` does where `torch.relu` hands it on.
+
+C's maximum and minimum return the operand that is a number. A kernel that clamps with them is no less a clamp, so what a program makes of NaN is also
+held against this reading of the task. Reductions are none of it: which number a maximum over a row takes in the place of NaN, nobody can say.
+"""
+
+# sandboxed: its mode is active while the models that tasks define run
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+_LOW = ("relu", "clamp_min", "threshold")
+_HIGH = ("clamp_max",)
+_BOTH = ("clamp", "hardtanh", "hardsigmoid")
+_ORDERS = ("topk", "sort", "argsort", "msort", "kthvalue", "median", "nanmedian", "mode", "unique", "_unique2", "searchsorted", "bucketize")
+_PAIRS = ("maximum", "minimum", "fmax", "fmin")
+
+
+class Dropping(TorchDispatchMode):
+    """`high`: where there are two bounds, NaN becomes the upper one."""
+
+    def __init__(self, high: bool):
+        super().__init__()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        self.high = high
+        self.orders = False  # whether an operator puts numbers in an order, in which NaN has no place that all agree on
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Nothing is compiled here (see `verifier.parties.oracle.Wide`)."""
+        return False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        name = func._schema.name.removeprefix("aten::").removesuffix("_")
+        self.orders = self.orders or name in _ORDERS
+        if name in _PAIRS and len(args) == 2:
+            a, b = args
+            output = func(torch.where(a.isnan(), b, a), torch.where(b.isnan(), a, b), **kwargs)
+            return output
+        if name not in (*_LOW, *_HIGH, *_BOTH) or not args or not isinstance(args[0], torch.Tensor) or not args[0].is_floating_point():
+            return func(*args, **kwargs)
+        lost = args[0].isnan()
+        given = torch.where(lost, self._beyond(name), args[0].detach())
+        if func._schema.name.endswith("_"):
+            args[0].copy_(given)
+            return func(*args, **kwargs)
+        return func(given, *args[1:], **kwargs)
+
+    def _beyond(self, name: str) -> float:
+        """A number that the operator cuts off to the bound which is meant."""
+        return torch.inf if name in _HIGH or (name in _BOTH and self.high) else -torch.inf

@@ -1,0 +1,136 @@
+"""Whose memory outputs are, and how they lie there: an output is its reader's, for as long as the reader wants it.
+
+It shares no element with an input, with what the model keeps, with another output of this call or of an earlier one, and no two of its elements are
+one, but where the task's own outputs do. Outputs of the last calls are held, so that one that is overwritten later shows.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+HELD_CALLS = 16
+HELD_BYTES = 1 << 30
+ITSELF, EARLIER = "itself", "earlier"
+_MAP_BYTES = 1 << 28  # of a map of the memory in which two tensors lie interleaved; of larger ones, extents decide
+
+
+@dataclass
+class HeldOutputs:
+    """Of the last calls of one object, as many as fit."""
+
+    calls: deque[tuple[int, list[torch.Tensor], list[torch.Tensor]]] = field(default_factory=deque)  # number, as handed over, as returned
+    count: int = 0
+
+    def add(self, tensors: list[torch.Tensor], returned: list[torch.Tensor]) -> None:
+        self.calls.append((self.count, tensors, returned))
+        self.count += 1
+        while len(self.calls) > HELD_CALLS or sum(tensor.nbytes for _, kept, _ in self.calls for tensor in kept) > HELD_BYTES:
+            self.calls.popleft()
+
+    def of(self, number: int) -> list[torch.Tensor] | None:
+        return next((tensors for at, tensors, _ in self.calls if at == number), None)
+
+    def clear(self) -> None:
+        self.calls.clear()
+        self.count = 0
+
+
+def owners(tensors: list[torch.Tensor], inputs: list[torch.Tensor], state: dict[str, torch.Tensor], held: HeldOutputs | None = None) -> list[str]:
+    """For each output what it shares memory with, as words with "|" between them: "input 0", a name of the state, "output 1", `EARLIER` for one of an
+    earlier call, `ITSELF` where two of its elements are one; empty for memory of its own."""
+    before = [other for _, kept, returned in held.calls for other in [*kept, *returned]] if held is not None else []
+    found = []
+    for index, tensor in enumerate(tensors):
+        words = [f"input {at}" for at, other in enumerate(inputs) if _meet(tensor, other)]
+        words += [name for name, other in state.items() if other.numel() and tensor.numel() and _storage(other) == _storage(tensor)]
+        words += [f"output {at}" for at, other in enumerate(tensors) if at != index and share(tensor, other)]
+        words += [EARLIER] if any(share(tensor, other) for other in before) else []
+        words += [ITSELF] if overlapping(tensor) else []
+        found.append("|".join(words))
+    return found
+
+
+def extent(tensor: torch.Tensor) -> tuple[int, int]:
+    """Addresses from the first byte of its elements to behind the last."""
+    last = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
+    return tensor.data_ptr(), tensor.data_ptr() + (last + 1) * tensor.element_size()
+
+
+def overlapping(tensor: torch.Tensor) -> bool:
+    """Whether two elements have one place. Dimensions in the order of their steps: each must step over all that those before it cover."""
+    reach = 0
+    for step, size in sorted((step, size) for size, step in zip(tensor.shape, tensor.stride(), strict=True) if size > 1):
+        if step <= reach:
+            return tensor.numel() > 0
+        reach += (size - 1) * step
+    return False
+
+
+def share(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors have an element in common: columns of one allocation lie interleaved without."""
+    if not _meet(one, other) or _storage(one) != _storage(other):
+        return False
+    begin, end = min(extent(one)[0], extent(other)[0]), max(extent(one)[1], extent(other)[1])
+    size = one.element_size()
+    if size != other.element_size() or (end - begin) // size > _MAP_BYTES or (one.data_ptr() - other.data_ptr()) % size:
+        return True
+    covered = torch.zeros((end - begin) // size, dtype=torch.bool, device=one.device)
+    covered.as_strided(one.shape, one.stride(), (one.data_ptr() - begin) // size).fill_(True)
+    return bool(covered.as_strided(other.shape, other.stride(), (other.data_ptr() - begin) // size).any())
+
+
+def _meet(one: torch.Tensor, other: torch.Tensor) -> bool:
+    if not one.numel() or not other.numel() or one.device != other.device:
+        return False
+    return extent(one)[0] < extent(other)[1] and extent(other)[0] < extent(one)[1]
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
+
+
+def strides(tensors: Sequence[torch.Tensor]) -> list[list[int] | None]:
+    """How outputs of the task lie; null for one with gaps or overlaps, in whose place any layout will do."""
+    return [list(tensor.stride()) if _dense(tensor) else None for tensor in tensors]
+
+
+def _dense(tensor: torch.Tensor) -> bool:
+    expected = 1
+    for step, size in sorted((step, size) for size, step in zip(tensor.shape, tensor.stride(), strict=True) if size != 1):
+        if step != expected:
+            return False
+        expected *= size
+    return True
+
+
+def laid_down(output: Any, layout: Sequence[Sequence[int] | None]) -> Any:
+    """`output` with its tensors laid out as the task lays out its own: within the interval, as whoever reads them would have to. What lies so already
+    stays the same object."""
+    return _laid(output, iter(layout))
+
+
+def _laid(value: Any, layout: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        wanted = next(layout, None)
+        if wanted is None or len(wanted) != value.dim() or _alike(value, wanted):
+            return value
+        return torch.empty_strided(value.shape, wanted, dtype=value.dtype, device=value.device).copy_(value.detach())
+    if type(value) in (list, tuple):
+        items = [_laid(item, layout) for item in value]
+        return value if all(new is old for new, old in zip(items, value, strict=True)) else type(value)(items)
+    if type(value) is dict:
+        found = {key: _laid(item, layout) for key, item in value.items()}
+        return value if all(found[key] is value[key] for key in found) else found
+    return value
+
+
+def _alike(tensor: torch.Tensor, wanted: Sequence[int]) -> bool:
+    stride = tensor.stride()
+    if stride == tuple(wanted):
+        return True
+    return tensor.numel() == 0 or all(size == 1 or a == b for size, a, b in zip(tensor.shape, stride, wanted, strict=True))

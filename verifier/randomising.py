@@ -1,0 +1,51 @@
+"""Other values for what a state dict holds, of the same size and in the same domain. For the judge, and for constructors in the sandbox."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+FAINT = 0.05  # of a weight whose elements are all the same
+
+
+def randomised(name: str, tensor: torch.Tensor, parameter: bool, generator: torch.Generator, wide: bool = True) -> torch.Tensor | None:
+    """Random values in the place of a floating parameter or buffer; null for what stays as it is: integers, and masks. Variances stay positive.
+    `wide`: zeros and signs change too; without it, they stay."""
+    if not tensor.is_floating_point() or not tensor.numel():
+        return None
+    uniform = torch.rand(tensor.shape, generator=generator, dtype=torch.float32, device=generator.device).to(tensor.device)
+    if name.endswith("running_var"):
+        return (0.5 + uniform).to(tensor.dtype)
+    if name.endswith("running_mean"):
+        return (uniform - 0.5).to(tensor.dtype)
+    if not parameter and _mask(tensor):
+        return None
+    size = _size(tensor)
+    if not math.isfinite(size):
+        return None
+    if size < FAINT and bool((tensor == tensor.flatten()[0]).all()):
+        size = 0.0  # a gate that is nearly shut would let nothing through that anybody could see
+    scaled = tensor.float() * (0.5 + uniform)
+    if wide:
+        scaled += 0.2 * (size or 0.5) * (uniform - 0.5)
+    elif not parameter:  # a table whose numbers mean something in a range alone
+        scaled = scaled.clamp(float(tensor.min()), float(tensor.max()))
+    return scaled.to(tensor.dtype)
+
+
+def _size(tensor: torch.Tensor) -> float:
+    """Root mean square."""
+    return float(torch.linalg.vector_norm(tensor, dtype=torch.float64 if tensor.device.type == "cpu" else torch.float32)) / math.sqrt(tensor.numel())
+
+
+def _mask(tensor: torch.Tensor) -> bool:
+    """Zero and one other value, which says where something counts; but for an identity, which is a value like any other."""
+    zero = tensor == 0
+    if bool(zero.all()) or not bool(zero.any()):
+        return False
+    others = tensor[~zero]
+    if not bool((others == others[0]).all()):
+        return False
+    square = tensor.dim() == 2 and tensor.shape[0] == tensor.shape[1]
+    return not (square and torch.equal(tensor, torch.eye(len(tensor), dtype=tensor.dtype, device=tensor.device)))
