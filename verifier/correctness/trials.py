@@ -197,12 +197,12 @@ class Trials:
         trial = self._one(Step(step.name, step.seed, step.draw, weights), subject)
         return f"it takes the values for granted that the constructor gives to {names}" if trial is not None and trial.ok else ""
 
-    def reconstruct(self, subject: Subject, stay: bool = True) -> None:
-        """The program in another runner, as it was when the trials ended; with `stay`, later questions go to that runner."""
+    def reconstruct(self, subject: Subject, stay: bool = True, weights: list[torch.Tensor] | None = None) -> None:
+        """The program in another runner, as it was when the trials ended, or with other `weights`; with `stay`, later questions go to that runner."""
         if stay:
             self.examiner.last = None
             self.reference.take_state(self.original)
-        self._construct(subject, self.original, stay)
+        self._construct(subject, self.original if weights is None else weights, stay)
 
     def _without_weights(self) -> None:
         """From now on both sides have the weights that their constructors make under one seed. Names then mean nothing, so that only the gradients

@@ -10,6 +10,7 @@ from functools import partial
 
 from verifier.correctness.moved_state import state_off
 from verifier.correctness.trials import Subject
+from verifier.integrity.timed_process import Check, TimedProcess
 from verifier.judge.party_failure import PartyFailure
 from verifier.judge.session import Values
 from verifier.report import Timing, Trial
@@ -48,6 +49,7 @@ class Tournament(Processes):
     wide: str = ""
     burning: str = ""  # how the program kept the machine busy while others were timed
     crowded: str = ""  # how somebody else did
+    timed: TimedProcess | None = None  # the program's, of the last pairs: from it comes the program's class
 
     def run(self, subject: Subject) -> tuple[Timing, str]:
         """The timing, and how the clocks disagree, if they do. Wrong outputs are in `outputs`. Raises `PartyFailure` for whoever fails; but where a
@@ -95,6 +97,7 @@ class Tournament(Processes):
         self.pool.settle()
         for pair in these:
             pair.round = number
+        self.timed = TimedProcess(these[0].program)
         self.waiting += self.pool.gate.frozen_seconds() - frozen
         self._alone(these, before, rng, share=len(round_.members) / PAIRS[self.job.tier])
         return these
@@ -169,7 +172,7 @@ class Tournament(Processes):
             for baseline in pair.baselines:
                 baseline.caller.watches = [other.watch for other in these]
         budget = share * (limits.quick_timing if tier == "quick" else limits.full_timing)
-        check = self.outputs.of(these)
+        check = self._noting(self.outputs.of(these))
         turns.mark("ready")
         begin = time.monotonic()
         first = measure(sides, self._draw, check, rng, first, 2)
@@ -224,7 +227,7 @@ class Tournament(Processes):
 
     def _warm_up(self, pairs: list[Pair]) -> int:
         """The same calls on every side, in the same sequence, also checked, until a sensible time has passed."""
-        check = self.outputs.of(pairs)
+        check = self._noting(self.outputs.of(pairs))
         begin = time.monotonic()
         number = 0
         while number < WARM_UP or (number < MOST_WARM_UP[self.job.tier] and time.monotonic() - begin < WARM_UP_SECONDS * len(pairs)):
@@ -239,4 +242,17 @@ class Tournament(Processes):
     def _draw(self, number: int) -> tuple[Values, int]:
         seed = self.trials.draws.getrandbits(32)
         values = self.trials.reference.inputs(seed)
+        if self.timed is not None:
+            self.timed.drawn(number, seed)
         return values, seed
+
+    def _noting(self, check: Check) -> Check:
+        return check if self.timed is None else self.timed.noting(check)
+
+    def release(self) -> None:
+        """Ends all that was timed but for the program's process that is still to be looked at."""
+        party = self.timed.caller.party if self.timed is not None else None
+        stays = [one for one in self.parties if one is party]
+        self.parties = [one for one in self.parties if one is not party]
+        self.close()
+        self.parties = stays
