@@ -80,8 +80,8 @@ def ask(trials: Trials, subject: Subject) -> Evidence:
 @dataclass
 class Observed:
     """What the judge itself saw of the process that was timed. `replay_ms`: its further calls, zero where there were none; `unlike`: how their
-    outputs differ from the timed one's; `sampled`: on the CPU, whose code they spent their time in; `needless`: own functions or kernels without which the
-    outputs are the same, as `sampled` and the recorder name them; `unskipped`: why that could not be tried."""
+    outputs differ from the timed one's; `sampled`: on the CPU, whose code they spent their time in; `needless`: own functions or
+    kernels without which the outputs are the same, as `sampled` and the recorder name them; `unskipped`: why that could not be tried."""
 
     replay_ms: float = 0.0
     unlike: str = ""

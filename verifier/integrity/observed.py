@@ -63,13 +63,6 @@ def observe(device: Any, forward: Callable[[], Any], seed: Callable[[], None], b
     return seen
 
 
-def rehearse(device: Any) -> None:
-    """Starts the recorder once, before there is a program: a second start takes 1 ms."""
-    with recording(cuda=True):
-        torch.zeros(1, device=device.torch_device).add_(1)
-        device.sync()
-
-
 class Recorder:
     """CUPTI's records of the calls that go through `around`, with the operator that launched each, from its making until `end`. The tiny kernel after
     each call runs on the stream that a caller would use next."""

@@ -53,7 +53,7 @@ class Replaying:
         self.slow = call_ms > SLOW * 1e3
         big = large(trials.input_bytes)
         seeds = [] if timed.seed is None else [timed.seed]
-        fresh = 0 if self.slow and seeds else 1 if big else FRESH
+        fresh = (0 if seeds else 1) if self.slow or big else FRESH
         self.draws = [(seed, trials.reference.inputs(seed)) for seed in [*seeds, *(rng.getrandbits(32) for _ in range(fresh))]]
 
     def before(self) -> None:

@@ -34,18 +34,19 @@ class Gone(Exception):
 
 @dataclass
 class Skipping:
-    """`subject` gives the process, a fresh one where the last has not survived; `patch` makes functions in it return at once while it is open."""
+    """`subject` gives the process, a fresh one where the last has not survived; while `patch` is open functions return at once, in that process or in
+    another one, which it gives. `patch` raises `Gone` where it cannot be tried."""
 
     trials: Trials
     subject: Callable[[], Subject]
-    patch: Callable[[list[str]], contextlib.AbstractContextManager[None]]
+    patch: Callable[[list[str]], contextlib.AbstractContextManager[Subject]]
     rng: random.Random
     call_ms: float
     needless: list[str] = field(default_factory=list)
     tried: int = 0
     _weights: list[torch.Tensor] | None = None
     _moves: list[str] = field(default_factory=list)  # entries of the state that a call changes
-    _ready: Subject | None = None
+    _ready: dict[int, Subject] = field(default_factory=dict)  # those that are constructed
 
     def look(self, shares: dict[str, float]) -> list[str]:
         """Those of the functions, with their shares of the time, without which the outputs are the same."""
@@ -92,10 +93,13 @@ class Skipping:
         rng = self.rng.getrandbits(32)
         patched: Call | None = None
         state: list[torch.Tensor] = []
+        subject = self.subject()
         try:
-            subject = self._constructed(self.subject())
-            with self.patch(names):
-                patched, state = self._call(subject, values, rng)
+            self._constructed(subject)
+            with self.patch(names) as other:
+                if other is not subject:
+                    self._constructed(other)
+                patched, state = self._call(other, values, rng)
         except PartyFailure:
             if not subject.runner.alive:
                 raise Gone from None
@@ -118,9 +122,9 @@ class Skipping:
     def _constructed(self, subject: Subject) -> Subject:
         """With the weights of the test; where calls move the state, before each. What a program makes of its weights in its first call is
         made here."""
-        if subject is not self._ready or self._moves:
+        if id(subject) not in self._ready or self._moves:
             self.trials.reconstruct(subject, stay=False, weights=self._weights)
-            self._ready = subject
+            self._ready[id(subject)] = subject
             if not self._moves:
                 self._call(subject, self.trials.reference.inputs(self.rng.getrandbits(32)), 1)
         return subject

@@ -25,6 +25,7 @@ from verifier.integrity.evidence import Evidence
 from verifier.integrity.judging import Observed, judge_evidence
 from verifier.integrity.observation import Observation
 from verifier.integrity.static import inspect_source
+from verifier.integrity.variants import Variant
 from verifier.jobs import StageEvent, VerifyJob
 from verifier.judge.admission import task_failure
 from verifier.judge.asking import Party
@@ -32,7 +33,7 @@ from verifier.judge.endings import Ended, TaskUnusable, give_reasons, verdict_of
 from verifier.judge.memory import large, too_little
 from verifier.judge.opening import Opening
 from verifier.judge.party_failure import PartyFailure
-from verifier.judge.pool import Pool, data_folder
+from verifier.judge.pool import Pool, Role, data_folder
 from verifier.judge.rival import ready_rival
 from verifier.judge.session import ReferenceSession, load_baseline
 from verifier.layout import LayoutError
@@ -45,6 +46,7 @@ from verifier.timing.roofline import floor_ms
 from verifier.timing.stage import measure
 from verifier.timing.tournament import Tournament
 
+_RUNNER: list[Role] = ["runner"]
 OnStage = Callable[[StageEvent], None]
 
 
@@ -134,7 +136,10 @@ class Evaluation:
         with self._stage("build") as stage, self._building(stage) as building:
             # The reference loads the task, draws inputs and runs it while the compiler is at work; runner and baseline get ready meanwhile.
             if not self.pool.expects(("runner", self.job.precision, self.job.mode)):
-                self.pool.anticipate([("runner", self.job.precision, self.job.mode)])
+                skipper: list[Role] = (
+                    ["runner"] if self.device.kind == "cuda" and self.job.tier == "quick" else []
+                )  # in which own kernels will be skipped
+                self.pool.anticipate([(role, self.job.precision, self.job.mode) for role in [*_RUNNER, *skipper]])
             trials, prepared = self._prepare(building)
             self._built(building)
             stage.detail = "cached" if self.report.build and self.report.build.cached else ""
@@ -264,6 +269,9 @@ class Evaluation:
     def _enlist(self, runner: Party) -> Subject:
         return self._imported(runner, self.program, self.artefacts)
 
+    def _variant(self, runner: Party, variant: Variant) -> Subject:
+        return self._imported(runner, Program(variant.source, ""), variant.artefacts)
+
     def _imported(self, runner: Party, program: Program, artefacts: Artefacts) -> Subject:
         message = {"source": program.source, "artefacts": artefacts.index, "variables": self.device.variables("device")}
         runner.ask("import", message, self.limits.load, raw=artefacts.data)
@@ -336,12 +344,15 @@ class Evaluation:
         trials.make_room(ended=True)
         fresh: list[Party] = []
 
-        def another() -> Subject:
+        def another() -> Party:
             fresh.append(self.pool.take("runner", self.job.precision, self.job.mode))
-            return self._enlist(fresh[-1])
+            return fresh[-1]
 
         rng = random.Random(secrets.randbits(64))  # none of the evaluation's draws: nobody who knows its seed is to foresee what is looked at
-        observation = Observation(self.tournament.timed, trials, self.artefacts, another, data_folder(self.data_dir, "shim"), program_ms, rng)
+        observation = Observation(
+            timed=self.tournament.timed, trials=trials, source=self.program.source, artefacts=self.artefacts, fresh=another,
+            enlist=self._variant, folder=data_folder(self.data_dir, "shim"), call_ms=program_ms, rng=rng,
+        )  # fmt: skip
         try:
             return observation.look()
         finally:

@@ -148,4 +148,6 @@ def begin(opening: Opening, pool: Pool) -> None:
         requests = raw_requests(ast.parse(program))
         opening.raw = RawBuild(pool, requests) if requests else None
     roles: list[Role] = ["reference", "runner", "baseline"]
+    if pool.device.kind == "cuda" and job.get("tier") == "quick":
+        roles.append("runner")  # in which own kernels will be skipped
     pool.anticipate([(role, precision, mode) for role in roles])

@@ -25,10 +25,12 @@ class Runner(Role):
     settings: dict[str, str] = {}
     libraries: frozenset[str] = frozenset()
     recorder: Recorder | None = None
+    imported = 0
 
     def do_import(self, frame: Frame) -> dict[str, Any]:
         """Unpacks what the builder made, so that the program's build requests only look it up; then imports the program."""
-        folder = os.path.join(self.home, "build")
+        folder = os.path.join(self.home, "build" if not self.imported else f"build-{self.imported}")  # a library is loaded once from each path
+        self.imported += 1
         os.makedirs(folder, exist_ok=True)
         at = 0
         for name, size in frame.message["artefacts"]:

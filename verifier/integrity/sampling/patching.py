@@ -34,7 +34,7 @@ class Patches:
         return self._subject
 
     @contextlib.contextmanager
-    def patch(self, names: list[str]) -> Iterator[None]:
+    def patch(self, names: list[str]) -> Iterator[Subject]:
         """Raises `SamplerError` where nothing can be written into the process."""
         mapped, sampler, code = self._observing.mapped, self._observing.sampler, RETURN[platform.machine()]
         entries: set[int] = set()
@@ -45,7 +45,7 @@ class Patches:
         try:
             for entry in entries:
                 before[entry] = sampler.write(entry, code)
-            yield
+            yield self._subject
         finally:
             if self._subject.runner.alive:
                 for entry, bytes_ in before.items():
