@@ -150,6 +150,7 @@ def _sampled(
     judged.kernels += _by_library(evidence, sampled, program_ms)
     judged.kernels.sort(key=lambda kernel: -kernel.ms)
     judged.own_share, judged.reason = min(sampled.share, 1.0), ""
+    _imports(judged, built)
     ran = {kernel.name for kernel in judged.kernels if kernel.own} | (set(told) & exports if not bindings else set(told))
     defined = frozenset(name for name in _c_functions(source) if name in exports)
     return (defined, ran) if not bindings else (frozenset(), ran)
@@ -215,14 +216,18 @@ def _on_cpu(judged: Judged, evidence: Evidence, source: str, built: list[Library
         judged.kernels.append(kernel.model_copy(update={"own": own, "share": share}))
     judged.own_share = min(sum(kernel.share for kernel in judged.kernels if kernel.own), 1.0) if wall else None
     judged.reason = "" if wall else "the profiler gave no figure"
-    foreign = sorted({name for library in built for name in library.compute_imports})
-    if foreign and judged.own_share:
-        # Time in a library that native code calls cannot be told from the native code's own.
-        judged.note("library-import", "downgrade", f"the compiled code reaches for {_listed(foreign)}: its time may be a library's")
-        judged.own_share = min(judged.own_share, CUSTOM - 0.01)
+    if _imports(judged, built) and judged.own_share:
+        judged.own_share = min(judged.own_share, CUSTOM - 0.01)  # inside, a library's time cannot be told from that of the code which calls it
     ran = {kernel.name for kernel in judged.kernels if kernel.own}
     defined = frozenset(name for name in _c_functions(source) if name in exports)
     return (defined, ran) if not bindings else (frozenset(), ran)
+
+
+def _imports(judged: Judged, built: list[Library]) -> bool:
+    foreign = sorted({name for library in built for name in library.compute_imports})
+    if foreign:
+        judged.note("library-import", "downgrade", f"the compiled code reaches for {_listed(foreign)}: what is spent there is a library's")
+    return bool(foreign)
 
 
 def _c_functions(source: str) -> set[str]:
