@@ -16,7 +16,7 @@ from verifier.integrity.sampling.mapped import Kind, Mapped
 from verifier.integrity.sampling.native import Sample, Sampler, SamplerError, build_sampler
 from verifier.judge.asking import Party
 
-MOMENTS, MOST_CALLS, MOST_SECONDS, LEAST_CALLS = 300, 150, 1.0, 2  # the judge's own work between the calls is in these seconds
+MOMENTS, MOST_CALLS, MOST_SECONDS, LEAST_CALLS = 300, 150, 0.7, 2  # the judge's own work between the calls is in these seconds
 CLOSE = 0.06  # to a limit between classes: then as many again
 LIMITS = (0.5, 0.1)
 A_CALL = 40  # moments of a call, unless it is too short for them
