@@ -101,10 +101,14 @@ def judge_evidence(
     built = libraries(artefacts.index, artefacts.data)
     if kind == "cuda":
         defined, ran = _on_gpu(judged, evidence, source, built)
-    elif seen.sampled is not None and not seen.sampled.reason:
+    elif seen.sampled is not None and seen.sampled.looked:
         defined, ran = _sampled(judged, evidence, source, built, seen.sampled, program_ms)
     else:
         defined, ran = _on_cpu(judged, evidence, source, built)
+        if seen.sampled is not None:
+            judged.note(
+                "seen-inside", "note", f"the class is by what the process's own profiler tells, which work below it escapes: {seen.sampled.reason}"
+            )
     _without_needless(judged, seen)
     _class(judged, kind, compiled=evidence.compiled > 0, unlike=seen.unlike or _unlike(judged, evidence, kind, program_ms, seen))
     _coverage(judged, defined, ran, kind)
@@ -125,7 +129,7 @@ def _unlike(judged: Judged, evidence: Evidence, kind: str, program_ms: float, se
             found = f"{work:.3f} ms of work on the device and {evidence.host_ms:.3f} ms before it"
             return f"the observed calls do {found}, a timed call takes {program_ms:.3f} ms"
         return ""
-    if seen.sampled is not None and not seen.sampled.reason:
+    if seen.sampled is not None and seen.sampled.looked:
         if seen.replay_ms > program_ms * FITS[kind] + FITS_MS[kind]:
             return f"made again the calls take {seen.replay_ms:.3f} ms, a timed call {program_ms:.3f} ms"
         return ""
@@ -149,7 +153,7 @@ def _sampled(
         judged.kernels.append(Kernel(name=name[:300], calls=calls, ms=share * program_ms, share=share, own=True, via=key(library, symbol)))
     judged.kernels += _by_library(evidence, sampled, program_ms)
     judged.kernels.sort(key=lambda kernel: -kernel.ms)
-    judged.own_share, judged.reason = min(sampled.share, 1.0), ""
+    judged.own_share, judged.reason = min(sampled.share, 1.0) if sampled.moments else None, sampled.reason
     _imports(judged, built)
     ran = {kernel.name for kernel in judged.kernels if kernel.own} | (set(told) & exports if not bindings else set(told))
     defined = frozenset(name for name in _c_functions(source) if name in exports)

@@ -38,6 +38,7 @@ class Sampled:
     own: dict[Function, float] = field(default_factory=dict)
     library: dict[str, float] = field(default_factory=dict)
     moments: int = 0
+    looked: bool = False  # whether the host lets the judge look at all
     reason: str = ""  # why there are none
 
     @property
@@ -125,6 +126,6 @@ class Tally:
     def result(self) -> Sampled:
         total = float(self.moments)
         if not total:
-            return Sampled(reason="nobody was seen at work in a call")
+            return Sampled(looked=True, reason="nobody was seen at work in a call")
         own = {function: weight / total for function, weight in self._own.items()}
-        return Sampled(own, {name: weight / total for name, weight in self._library.items()}, self.moments)
+        return Sampled(own, {name: weight / total for name, weight in self._library.items()}, self.moments, looked=True)
