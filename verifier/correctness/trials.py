@@ -331,11 +331,11 @@ class Trials:
         if self.input_specs and not varied and not verdict.wrong:
             verdict.flags.append("narrow")
 
-    def reconstruct(self, subject: Subject, stay: bool = True) -> None:
-        """The program in another runner, as it was when the trials ended; with `stay`, later questions go to that runner."""
+    def reconstruct(self, subject: Subject, stay: bool = True, weights: list[torch.Tensor] | None = None) -> None:
+        """The program in another runner, as it was when the trials ended, or with other `weights`; with `stay`, later questions go to that runner."""
         if stay:
             self.reference.take_state(self.original)
-        self._construct(subject, self.original, stay)
+        self._construct(subject, self.original if weights is None else weights, stay)
 
     def _construct(self, subject: Subject, state: list[torch.Tensor], stay: bool = True) -> str:
         """A fresh `ModelNew`; returns why the state dict was refused, or nothing."""

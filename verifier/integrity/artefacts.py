@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterable
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 _SECTION = struct.Struct("<IIQQQQIIQQ")
@@ -16,6 +17,8 @@ _SYMBOL = struct.Struct("<IBBHQQ")
 _KERNEL = re.compile(rb"\.text\.([A-Za-z_$][A-Za-z0-9_$]{0,1000})\0")
 _NAME = re.compile(rb"(?<![A-Za-z0-9_$.])(_Z[A-Za-z0-9_$]{2,1000})\0")
 _SYMTAB, _DYNSYM, _DYNAMIC = 2, 11, 6
+_SEGMENT = struct.Struct("<IIQQQQQQ")
+_LOAD, _EXECUTE = 1, 1
 # Arithmetic that a library does for the program: BLAS, DNN and ATen's own implementations, past torch's dispatcher, where no profiler sees them.
 _COMPUTE = re.compile(
     r"^(?:cblas_|[sdcz]gemm|[sdcz]gemv|mkl_|vs[A-Z]|dnnl_|mkldnn_|zendnn|openblas|cublas|cudnn|cusparse|cusolver|cufft|nvrtcCompile|"
@@ -68,6 +71,74 @@ def read_library(data: bytes) -> Library:
         library.kernels = {name.decode() for part in fat for name in _KERNEL.findall(part)}
         library.kernels |= {name.decode() for part in constants for name in _NAME.findall(part)}
     return library
+
+
+class Code:
+    """The machine code of one ELF shared library: which parts of its file are executable, and where its functions begin and end there."""
+
+    def __init__(self, data: bytes, segments: list[tuple[int, int, int]], functions: list[tuple[int, int, str]]):
+        self.data = data
+        self.segments = segments  # offset, address and size of what is loaded to be executed
+        self._functions = sorted(functions)  # offset, size, name
+        self._offsets = [offset for offset, _, _ in self._functions]
+
+    def executable(self, offset: int, size: int) -> bytes:
+        """What a mapping of so many bytes from this offset of the file holds, as far as it is code; empty where it is none."""
+        for begin, _, length in self.segments:
+            if offset <= begin < offset + size or begin <= offset < begin + length:
+                return self.data[offset : min(offset + size, begin + length)]
+        return b""
+
+    def function(self, offset: int) -> str:
+        """The name of the function at an offset of the file, without the suffix of a part that the compiler has moved out of it; empty where no
+        symbol tells it."""
+        number = bisect_right(self._offsets, offset) - 1
+        if number < 0 or offset >= self._offsets[number] + max(self._functions[number][1], 1):
+            return ""
+        return self._functions[number][2].partition(".")[0]
+
+    def entries(self) -> list[tuple[str, int]]:
+        """Functions, and the parts that OpenMP runs of them, with the offsets at which they begin."""
+        return [
+            (name.partition(".")[0], offset) for offset, _, name in self._functions if "." not in name or "._omp_fn." in name or ".constprop" in name
+        ]
+
+
+def computes(name: str) -> bool:
+    """Whether a function of this name is a library's that does arithmetic, wherever its code was linked to."""
+    return bool(_COMPUTE.match(name))
+
+
+def read_code(data: bytes) -> Code:
+    """What is not a sound ELF file has no code."""
+    try:
+        segments = _segments(data)
+        sections = _sections(data)
+        wanted = [row for row in sections if row[0] == _SYMTAB] or [row for row in sections if row[0] == _DYNSYM]
+        functions = [entry for row in wanted for entry in _functions(data, row[2], row[3], sections[row[4]], segments)]
+    except (struct.error, IndexError, ValueError):
+        return Code(b"", [], [])
+    return Code(data, segments, functions)
+
+
+def _segments(data: bytes) -> list[tuple[int, int, int]]:
+    if data[:6] != b"\x7fELF\x02\x01":
+        raise ValueError("not a 64-bit ELF file")
+    (table,) = struct.unpack_from("<Q", data, 0x20)
+    entry, count = struct.unpack_from("<HH", data, 0x36)
+    rows = [_SEGMENT.unpack_from(data, table + number * entry) for number in range(count)]
+    return [(offset, address, size) for kind, flags, offset, address, _, size, _, _ in rows if kind == _LOAD and flags & _EXECUTE]
+
+
+def _functions(
+    data: bytes, offset: int, size: int, strings: tuple[int, str, int, int, int, int], segments: list[tuple[int, int, int]]
+) -> Iterator[tuple[int, int, str]]:
+    for at in range(offset, min(offset + size, len(data)) - _SYMBOL.size + 1, _SYMBOL.size):
+        name_at, info, _, section, address, length = _SYMBOL.unpack_from(data, at)
+        if name_at and section and info & 15 in (2, 10):
+            for begin, first, held in segments:
+                if first <= address < first + held:
+                    yield begin + address - first, length, _text(data, strings[2] + name_at)
 
 
 def _sections(data: bytes) -> list[tuple[int, str, int, int, int, int]]:

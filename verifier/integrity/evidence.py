@@ -21,6 +21,8 @@ class Evidence(BaseModel):
 
     kernels: list[Kernel] = Field(default=[], max_length=256)  # `own` and `share` are decided by the judge
     wall_ms: float | None = None  # CPU: of a call, under the profiler
+    recorded: int = 0  # GPU: calls of the timed form whose device work was recorded
+    host_ms: float = 0.0  # GPU: of such a call, until forward returned, with what recording adds
     busy_ms: float | None = None  # GPU: union of a call's device work
     span_ms: float | None = None  # GPU: first start to last end over all streams
     late_ms: float = 0.0  # asked for after forward had returned

@@ -18,17 +18,26 @@ from verifier.correctness.trials import Subject, Trials
 from verifier.integrity.artefacts import Library, libraries
 from verifier.integrity.evidence import Evidence
 from verifier.integrity.launches import by_library
+from verifier.integrity.sampling.observing import Sampled, key
 from verifier.judge.session import give
-from verifier.profiling.own_kernels import OwnKernels, classified
+from verifier.profiling.own_kernels import OwnKernels, classified, qualified
 from verifier.report import Class, Finding, Kernel, TorchCompute
 
 CUSTOM, MIXED = 0.5, 0.1
-FITS, FITS_MS = {"cuda": 1.3, "cpu": 10.0}, {"cuda": 0.05, "cpu": 30.0}  # observed work against the timed call; a CPU may be busy with others
+# What the observed calls of the timed process may take beyond a timed one: on a GPU their device work, with what a launch takes; on the CPU, which
+# may be busy with others, the faster ones of them as a whole.
+FITS, FITS_MS = {"cuda": 1.1, "cpu": 1.5}, {"cuda": 0.01, "cpu": 1.0}
+# Of a timed call on a GPU at least so much is device work, the host's own time, or the exchange around the call.
+EXPLAINED, EXCHANGE_MS = 0.9, 0.25
+# Where the judge cannot look at the process the profiler inside tells, and what it adds to short calls is its own.
+INSIDE, INSIDE_MS = 10.0, 30.0
 IDLE = 0.3  # processors
 # What a launch on a GPU takes whatever it does: on an H200 the smallest kernels seen took 0.8 to 1.8 us, of which moving their few numbers is the
 # least part. A kernel that is no longer shows nothing but that it was launched.
 LAUNCH_MS = 0.002
+UNNAMED = 0.01  # share of a call, below which what no operator accounts for is not listed
 NAMED = 6  # operators and kernels in a sentence
+_KEY = re.compile(r"\d+:")
 _C_FUNCTION = re.compile(r"\b([A-Za-z_]\w*)\s*\([^;{}]*\)\s*\{")
 
 
@@ -55,8 +64,8 @@ class Judged:
 
 
 def ask(trials: Trials, subject: Subject) -> Evidence:
-    """A few calls of the program under the profiler, with the device for themselves as when they were timed: a kernel's duration has what other
-    processes do meanwhile in it, and a call that seems to do more work than a timed one counts for nothing. Raises `PartyFailure`."""
+    """What calls of the program under the profiler, and beside and after them, show, with the device for themselves as when they were timed. Raises
+    `PartyFailure`."""
     runner, values = subject.runner, trials.first_inputs
     message = {
         "tree": values.tree,
@@ -73,23 +82,119 @@ def ask(trials: Trials, subject: Subject) -> Evidence:
         return Evidence(failure="the runner's observation is malformed")
 
 
-def judge_evidence(evidence: Evidence, source: str, artefacts: Artefacts, kind: Literal["cpu", "cuda"], program_ms: float) -> Judged:
+@dataclass
+class Observed:
+    """What the judge itself saw of the process that was timed. `replay_ms`: its further calls, zero where there were none; `unlike`: how their
+    outputs differ from the timed one's; `sampled`: on the CPU, whose code they spent their time in; `needless`: own functions or
+    kernels without which the outputs are the same, as `sampled` and the recorder name them; `unskipped`: why that could not be tried."""
+
+    replay_ms: float = 0.0
+    unlike: str = ""
+    sampled: Sampled | None = None
+    needless: list[str] = field(default_factory=list)
+    unskipped: str = ""
+
+
+def judge_evidence(
+    evidence: Evidence, source: str, artefacts: Artefacts, kind: Literal["cpu", "cuda"], program_ms: float, seen: Observed | None = None
+) -> Judged:
     """`program_ms`: the timed call, by the clock of the tournament."""
+    seen = seen or Observed()
     judged = Judged(reason=evidence.failure)
     if evidence.failure:
         return judged
     built = libraries(artefacts.index, artefacts.data)
     if kind == "cuda":
         defined, ran = _on_gpu(judged, evidence, source, built)
-        observed = evidence.busy_ms or 0.0
+    elif seen.sampled is not None and seen.sampled.looked:
+        defined, ran = _sampled(judged, evidence, source, built, seen.sampled, program_ms)
     else:
         defined, ran = _on_cpu(judged, evidence, source, built)
-        observed = sum(kernel.ms for kernel in judged.kernels if kernel.own)
-    _class(judged, observed, program_ms, kind, compiled=evidence.compiled > 0)
+        if seen.sampled is not None:
+            judged.note(
+                "seen-inside", "note", f"the class is by what the process's own profiler tells, which work below it escapes: {seen.sampled.reason}"
+            )
+    _without_needless(judged, seen)
+    _class(judged, kind, compiled=evidence.compiled > 0, unlike=seen.unlike or _unlike(judged, evidence, kind, program_ms, seen))
     _coverage(judged, defined, ran, kind)
     _needs(judged, evidence)
     _beside(judged, evidence, kind)
     return judged
+
+
+def _unlike(judged: Judged, evidence: Evidence, kind: str, program_ms: float, seen: Observed) -> str:
+    """Empty, or how the calls that were looked at cannot have been as the timed ones were."""
+    if not program_ms:
+        return ""
+    if kind == "cuda":
+        work = evidence.busy_ms or 0.0
+        if work > program_ms * FITS[kind] + FITS_MS[kind] * (1 + sum(kernel.calls for kernel in judged.kernels)):
+            return f"the observed calls do {work:.3f} ms of work on the device, a timed call takes {program_ms:.3f} ms"
+        if evidence.recorded and work + evidence.host_ms < program_ms * EXPLAINED - EXCHANGE_MS:
+            found = f"{work:.3f} ms of work on the device and {evidence.host_ms:.3f} ms before it"
+            return f"the observed calls do {found}, a timed call takes {program_ms:.3f} ms"
+        return ""
+    if seen.sampled is not None and seen.sampled.looked:
+        if seen.replay_ms > program_ms * FITS[kind] + FITS_MS[kind]:
+            return f"made again the calls take {seen.replay_ms:.3f} ms, a timed call {program_ms:.3f} ms"
+        return ""
+    work = sum(kernel.ms for kernel in judged.kernels if kernel.own)
+    if work > program_ms * INSIDE + INSIDE_MS:
+        return f"the observed calls do {work:.3f} ms of work, a timed call takes {program_ms:.3f} ms"
+    return ""
+
+
+def _sampled(
+    judged: Judged, evidence: Evidence, source: str, built: list[Library], sampled: Sampled, program_ms: float
+) -> tuple[frozenset[str], set[str]]:
+    """Shares as the judge saw them from outside. The profiler inside gives the library's part the names of operators, and tells how often a function
+    was called."""
+    exports = frozenset(name for library in built for name in library.exports)
+    bindings = any(name.startswith("PyInit_") for name in exports)
+    told = {kernel.name: kernel for kernel in evidence.kernels if kernel.own}
+    for (library, symbol), share in sampled.own.items():
+        name = qualified(symbol) or symbol or "(a function without a name)"
+        calls = told[name].calls if name in told else 1.0
+        judged.kernels.append(Kernel(name=name[:300], calls=calls, ms=share * program_ms, share=share, own=True, via=key(library, symbol)))
+    judged.kernels += _by_library(evidence, sampled, program_ms)
+    judged.kernels.sort(key=lambda kernel: -kernel.ms)
+    judged.own_share, judged.reason = min(sampled.share, 1.0) if sampled.moments else None, sampled.reason
+    _imports(judged, built)
+    ran = {kernel.name for kernel in judged.kernels if kernel.own} | (set(told) & exports if not bindings else set(told))
+    defined = frozenset(name for name in _c_functions(source) if name in exports)
+    return (defined, ran) if not bindings else (frozenset(), ran)
+
+
+def _by_library(evidence: Evidence, sampled: Sampled, program_ms: float) -> list[Kernel]:
+    """The library's part of the time: operators as far as the profiler inside has seen them, and for the rest the files in which it was spent."""
+    others, rest, wall = [kernel for kernel in evidence.kernels if not kernel.own], sum(sampled.library.values()), evidence.wall_ms or 0.0
+    seen = min(sum(kernel.ms for kernel in others) / wall, rest) if wall else 0.0
+    total = sum(kernel.ms for kernel in others)
+    shares = [(kernel, seen * kernel.ms / total) for kernel in others if total]
+    found = [kernel.model_copy(update={"ms": share * program_ms, "share": share}) for kernel, share in shares if share > 0]
+    for name, share in sampled.library.items():
+        left = share * (rest - seen) / rest
+        if left > UNNAMED:
+            found.append(Kernel(name=name[:300], calls=1.0, ms=left * program_ms, share=left, own=False))
+    return found
+
+
+def _without_needless(judged: Judged, seen: Observed) -> None:
+    """Own work that changes nothing does not count, and nor do its names as a library's."""
+    needless = [kernel for kernel in judged.kernels if kernel.own and not {kernel.via, kernel.name}.isdisjoint(seen.needless)]
+    if needless and judged.own_share is not None:
+        parts = [f"{kernel.name} ({kernel.share:.0%} of the time)" for kernel in needless]
+        judged.note("does-nothing", "downgrade", f"the outputs are the same without these, which do not count as own work: {_listed(parts)}")
+        judged.own_share = max(judged.own_share - sum(kernel.share for kernel in needless), 0.0)
+    if seen.unskipped:
+        judged.note("not-skipped", "note", f"whether the outputs need the program's own code was not tried: {seen.unskipped}")
+    dropped = {id(kernel) for kernel in needless}
+    judged.kernels = [
+        kernel.model_copy(
+            update={"own": kernel.own and id(kernel) not in dropped, "via": "" if kernel.own and _KEY.match(kernel.via) else kernel.via}
+        )
+        for kernel in judged.kernels
+    ]
 
 
 def _on_gpu(judged: Judged, evidence: Evidence, source: str, built: list[Library]) -> tuple[frozenset[str], set[str]]:
@@ -120,14 +225,18 @@ def _on_cpu(judged: Judged, evidence: Evidence, source: str, built: list[Library
         judged.kernels.append(kernel.model_copy(update={"own": own, "share": share}))
     judged.own_share = min(sum(kernel.share for kernel in judged.kernels if kernel.own), 1.0) if wall else None
     judged.reason = "" if wall else "the profiler gave no figure"
-    foreign = sorted({name for library in built for name in library.compute_imports})
-    if foreign and judged.own_share:
-        # Time in a library that native code calls cannot be told from the native code's own.
-        judged.note("library-import", "downgrade", f"the compiled code reaches for {_listed(foreign)}: its time may be a library's")
-        judged.own_share = min(judged.own_share, CUSTOM - 0.01)
+    if _imports(judged, built) and judged.own_share:
+        judged.own_share = min(judged.own_share, CUSTOM - 0.01)  # inside, a library's time cannot be told from that of the code which calls it
     ran = {kernel.name for kernel in judged.kernels if kernel.own}
     defined = frozenset(name for name in _c_functions(source) if name in exports)
     return (defined, ran) if not bindings else (frozenset(), ran)
+
+
+def _imports(judged: Judged, built: list[Library]) -> bool:
+    foreign = sorted({name for library in built for name in library.compute_imports})
+    if foreign:
+        judged.note("library-import", "downgrade", f"the compiled code reaches for {_listed(foreign)}: what is spent there is a library's")
+    return bool(foreign)
 
 
 def _c_functions(source: str) -> set[str]:
@@ -135,15 +244,12 @@ def _c_functions(source: str) -> set[str]:
     return {name for text in texts if 'extern "C"' in text for name in _C_FUNCTION.findall(text)}
 
 
-def _class(judged: Judged, observed: float, program_ms: float, kind: str, compiled: bool) -> None:
+def _class(judged: Judged, kind: str, compiled: bool, unlike: str) -> None:
     share = judged.own_share
     if share is None:
         return
-    if program_ms and observed > program_ms * FITS[kind] + FITS_MS[kind]:
-        message = (
-            f"the observed calls do {observed:.3f} ms of work, a timed call takes {program_ms:.3f} ms: they were not the same, so none of it counts"
-        )
-        judged.note("two-faced", "downgrade", message)
+    if unlike and share > 0:
+        judged.note("two-faced", "downgrade", f"{unlike}: they were not the same, so none of its own work counts")
         judged.own_share = share = 0.0
     elif kind == "cuda" and share >= MIXED and (compiled or any(not k.own and k.name.startswith("triton_") for k in judged.kernels)):
         judged.own_share = share = _without_launches(judged, share)

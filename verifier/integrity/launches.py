@@ -47,6 +47,7 @@ class Seen:
     busy_ms: float = 0.0
     span_ms: float = 0.0  # first start to last end, mean over calls
     streams: int = 0
+    host_ms: float = 0.0  # of a call, until forward returned: mean
 
 
 def by_library(via: str) -> bool:
@@ -95,39 +96,31 @@ def _assigned(
     thread: Any,
 ) -> Seen:
     seen = Seen(calls=len(calls))
+    if calls:
+        seen.host_ms = sum(end - begin for begin, end in calls) / 1e3 / len(calls)
     markers: dict[int, Launch] = {}
+    unasked: list[Launch] = []
     owners: list[tuple[int, Launch]] = []
     for event in device:
-        arguments = event.get("args") or {}
-        start = float(event["ts"])
-        correlation = arguments.get("correlation")
-        # Some of the driver's functions leave no record on the host: then only the device's own time is known.
-        known = hosts.get(int(correlation)) if correlation else None
-        asked, asker = known if known is not None else (start, thread)
-        external = arguments.get("External id")
-        via = operators.get(int(external), "") if external is not None else ""
-        stream = arguments.get("stream", event.get("tid"))
-        launch = Launch(
-            str(event.get("name", ""))[:300],
-            {"kernel": "kernel", "gpu_memcpy": "memcpy", "gpu_memset": "memset"}[event["cat"]],
-            start,
-            start + float(event.get("dur") or 0.0),
-            int(stream) if isinstance(stream, int) else 0,
-            via,
-            asked,
-        )
-        marker = _within(handovers, asked) if known is not None and asker == thread else None
+        launch, known, asker = _launch(event, operators, hosts, thread)
+        marker = _within(handovers, launch.launched) if known and asker == thread else None
         if marker is not None:
             markers[marker] = launch
             continue
-        call = _within(calls, asked)
-        if call is None and known is None:
-            call = max((number for number, (begin, _) in enumerate(calls) if begin <= start), default=None)
+        call = _within(calls, launch.launched)
         if call is not None:
             owners.append((call, launch))
-        elif calls and asked > calls[0][0] and asker != thread:
+        elif not known:
+            unasked.append(launch)
+        elif calls and launch.launched > calls[0][0] and asker != thread:
             seen.late_ms += launch.ms
             seen.launches.append(launch)
+    for launch in unasked:
+        # Some of the driver's functions leave no record on the host. Behind the marker of a call the party fills its own memory by one of them.
+        call = max((number for number, (begin, _) in enumerate(calls) if begin <= launch.start), default=None)
+        party = launch.kind == "memset" and call in markers and launch.start > markers[call].end
+        if call is not None and not party:
+            owners.append((call, launch))
     seen.launches += [launch for _, launch in owners]
     seen.streams = len({launch.stream for launch in seen.launches})
     for number in range(len(calls)):
@@ -141,6 +134,28 @@ def _assigned(
                 (launch.end - handed.start) / 1e3 for launch in own if launch.stream != handed.stream and launch.end > handed.start + SLACK_US
             )
     return seen
+
+
+def _launch(event: dict[str, Any], operators: dict[int, str], hosts: dict[int, tuple[float, Any]], thread: Any) -> tuple[Launch, bool, Any]:
+    """A device event, whether it is known when the host asked for it, and in which thread."""
+    arguments = event.get("args") or {}
+    start = float(event["ts"])
+    correlation = arguments.get("correlation")
+    known = hosts.get(int(correlation)) if correlation else None
+    asked, asker = known if known is not None else (start, thread)
+    external = arguments.get("External id")
+    via = operators.get(int(external), "") if external is not None else ""
+    stream = arguments.get("stream", event.get("tid"))
+    launch = Launch(
+        str(event.get("name", ""))[:300],
+        {"kernel": "kernel", "gpu_memcpy": "memcpy", "gpu_memset": "memset"}[event["cat"]],
+        start,
+        start + float(event.get("dur") or 0.0),
+        int(stream) if isinstance(stream, int) else 0,
+        via,
+        asked,
+    )
+    return launch, known is not None, asker
 
 
 def _within(ranges: list[tuple[float, float]], when: float) -> int | None:

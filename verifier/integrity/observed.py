@@ -44,7 +44,7 @@ def observe(device: Any, forward: Callable[[], Any], seed: Callable[[], None], b
     forward()
     device.sync()
     threads = threading.active_count()
-    seen = _on_gpu(device, forward, seed) if device.torch_device != "cpu" else _on_cpu(forward, seed)
+    seen = {} if device.torch_device != "cpu" else _on_cpu(forward, seed)  # a GPU's work is recorded in calls of the timed form
     with contextlib.suppress(Exception):  # what else is seen must not depend on the memory for copies
         seen |= _afterwards(device, forward, seed)
     seen["threads_left"] = max(threading.active_count() - threads, 0)
@@ -63,46 +63,58 @@ def observe(device: Any, forward: Callable[[], Any], seed: Callable[[], None], b
     return seen
 
 
-def rehearse(device: Any) -> None:
-    """Starts the recorder once, before there is a program: a second start takes 1 ms."""
-    with recording(cuda=True):
-        torch.zeros(1, device=device.torch_device).add_(1)
+class Recorder:
+    """CUPTI's records of the calls that go through `around`, with the operator that launched each, from its making until `end`. The tiny kernel after
+    each call runs on the stream that a caller would use next."""
+
+    def __init__(self, device: Any):
+        self._device = device
+        self._marker = torch.zeros(1, device=device.torch_device)
         device.sync()
+        self._recorded = recording(cuda=True)
+        self._recorded.__enter__()
 
-
-def _on_gpu(device: Any, forward: Callable[[], Any], seed: Callable[[], None]) -> dict[str, Any]:
-    """CUPTI's records, with the operator that launched each. The tiny kernel after each call runs on the stream that a caller would use next."""
-    marker = torch.zeros(1, device=device.torch_device)
-    with recording(cuda=True) as recorded:
-        for _ in range(CALLS):
-            seed()
+    def around(self, invoke: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
             with record_function(CALL):
-                forward()
+                output = invoke(*arguments)
             with record_function(HANDOVER):
-                marker.add_(1)
-            device.sync()
+                self._marker.add_(1)
+            return output
+
+        return call
+
+    def end(self) -> dict[str, Any]:
+        self._device.sync()
         sleep(0.005)
-        device.sync()
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "trace.json")
-        recorded.export_chrome_trace(path)
-        with open(path, encoding="utf-8", errors="replace") as file:
-            seen: Seen = read_launches(json.load(file))
+        self._device.sync()
+        self._recorded.__exit__(None, None, None)
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "trace.json")
+            self._recorded.export_chrome_trace(path)
+            with open(path, encoding="utf-8", errors="replace") as file:
+                return _told(read_launches(json.load(file)))
+
+
+def _told(seen: Seen) -> dict[str, Any]:
     table: dict[tuple[str, str], list[Launch]] = {}
     for launch in seen.launches:
         name = launch.name if launch.kind == "kernel" else launch.name.split(" (")[0]
         table.setdefault((name, launch.via), []).append(launch)
+    calls = max(seen.calls, 1)
     kernels: list[dict[str, Any]] = [
-        {"name": name, "calls": len(found) / CALLS, "ms": sum(launch.ms for launch in found) / CALLS, "share": 0.0, "own": False, "via": via[:200]}
+        {"name": name, "calls": len(found) / calls, "ms": sum(launch.ms for launch in found) / calls, "share": 0.0, "own": False, "via": via[:200]}
         for (name, via), found in table.items()
     ]
     kernels.sort(key=lambda kernel: -kernel["ms"])
     return {
         "kernels": kernels[:MAX_KERNELS],
+        "recorded": seen.calls,
         "busy_ms": seen.busy_ms,
         "span_ms": seen.span_ms,
-        "late_ms": seen.late_ms / CALLS,
-        "unjoined_ms": seen.unjoined_ms / CALLS,
+        "host_ms": seen.host_ms,
+        "late_ms": seen.late_ms / calls,
+        "unjoined_ms": seen.unjoined_ms / calls,
     }
 
 

@@ -57,14 +57,24 @@ _PATCHED_ROOTS = {"torch", "F", "nn", "time", "builtins", "ctypes", "sys", "gc",
 _UNPICKLERS = {"pickle", "_pickle", "marshal", "dill", "cloudpickle"}
 _DECODERS = {"b64decode", "b32decode", "b85decode", "a85decode", "unhexlify", "fromhex", "decompress", "loads"}
 _LIBRARY_CALL = re.compile(r"\b(at::(matmul|mm|bmm|addmm|linear|conv\w*|softmax|layer_norm)|cublas\w+|cudnn\w+|cblas_\w+|mkl_\w+|dlsym|dlopen)\b")
-_TAMPERING = re.compile(r"\b(dl_iterate_phdr|mprotect|pkey_mprotect|ptrace|process_vm_readv|process_vm_writev|userfaultfd|LD_PRELOAD)\b")
+_TAMPERING = re.compile(
+    r"\b(dl_iterate_phdr|mprotect|pkey_mprotect|ptrace|process_vm_readv|process_vm_writev|userfaultfd|LD_PRELOAD|cupti[A-Z]\w*|(?:is)?[pP]rofilerEnabled)\b"
+)
 _NATIVE_NOTES = (
     ("threads", re.compile(r"\b(pthread_create|std::thread|std::jthread|std::async)\b"), "starts a thread: work must be done when forward returns"),
     ("l2-persist", re.compile(r"\b(accessPolicyWindow|cudaAccessPropertyPersisting|cudaLimitPersistingL2CacheSize)\b"), "pins lines in L2"),
     ("timer", re.compile(r"\b(clock_gettime|gettimeofday|cudaEventElapsedTime)\b"), "reads a clock"),
     ("exit-handler", re.compile(r"\b(atexit|__attribute__\s*\(\(\s*destructor)\b"), "runs code when the process ends"),
 )
-_SENSES = {"_profiler_enabled", "_is_profiler_enabled", "_autograd_enter_dual_level", "_len_torch_dispatch_stack", "_get_current_dispatch_mode"}
+_SENSES = {
+    "_profiler_enabled",
+    "_kineto_available",
+    "kineto_available",
+    "_is_profiler_enabled",
+    "_autograd_enter_dual_level",
+    "_len_torch_dispatch_stack",
+    "_get_current_dispatch_mode",
+}
 _C_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 _KERNEL = re.compile(r"__global__|extern\s+\"C\"")
 

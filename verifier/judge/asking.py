@@ -67,6 +67,9 @@ class Party:
         self.binding = Binding(spawned, device)
         self.page: SharedPage | None = None  # in which series of calls are timed
         self.on_device = True  # or it never sees the device: a builder
+        self.looking: contextlib.AbstractContextManager[object] = (
+            contextlib.nullcontext()
+        )  # open while a call runs: the judge may look at the process
         self.side = ""  # what it is in a measurement, where its role does not say: the name of a baseline, or "rival"
 
     @property
@@ -212,9 +215,10 @@ class Party:
             answer = self._next(1, limit)
             begin = time.monotonic_ns()
             if answer == REFRESHED:
-                sock.sendall(GO)
-                answer = self._next(_NANOSECONDS.size, limit)
-                end = time.monotonic_ns()
+                with self.looking:
+                    sock.sendall(GO)
+                    answer = self._next(_NANOSECONDS.size, limit)
+                    end = time.monotonic_ns()
                 while answer and len(answer) < _NANOSECONDS.size:
                     answer += self._next(_NANOSECONDS.size - len(answer), limit) or b"\0" * 8
                 if self.device.says_seen:

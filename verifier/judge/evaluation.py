@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import random
 import secrets
 import time
 from collections.abc import Callable, Iterator
@@ -21,8 +22,10 @@ from verifier.confinement.layers import protection
 from verifier.correctness.trials import Subject, Trials, Verdict
 from verifier.devices.base import DeviceError
 from verifier.integrity.evidence import Evidence
-from verifier.integrity.judging import ask, judge_evidence
+from verifier.integrity.judging import Observed, judge_evidence
+from verifier.integrity.observation import Observation
 from verifier.integrity.static import inspect_source
+from verifier.integrity.variants import Variant
 from verifier.jobs import StageEvent, VerifyJob
 from verifier.judge.admission import task_failure
 from verifier.judge.asking import Party
@@ -43,6 +46,7 @@ from verifier.timing.roofline import floor_ms
 from verifier.timing.stage import measure
 from verifier.timing.tournament import Tournament
 
+_RUNNER: list[Role] = ["runner"]
 OnStage = Callable[[StageEvent], None]
 
 
@@ -132,9 +136,10 @@ class Evaluation:
         with self._stage("build") as stage, self._building(stage) as building:
             # The reference loads the task, draws inputs and runs it while the compiler is at work; runner and baseline get ready meanwhile.
             if not self.pool.expects(("runner", self.job.precision, self.job.mode)):
-                self.pool.anticipate([("runner", self.job.precision, self.job.mode)])
-            if self.apart and not self.pool.expects(self.observer_terms(self.job)):
-                self.pool.anticipate([self.observer_terms(self.job)])
+                skipper: list[Role] = (
+                    ["runner"] if self.device.kind == "cuda" and self.job.tier == "quick" else []
+                )  # in which own kernels will be skipped
+                self.pool.anticipate([(role, self.job.precision, self.job.mode) for role in [*_RUNNER, *skipper]])
             trials, prepared = self._prepare(building)
             self._built(building)
             stage.detail = "cached" if self.report.build and self.report.build.cached else ""
@@ -265,6 +270,9 @@ class Evaluation:
     def _enlist(self, runner: Party) -> Subject:
         return self._imported(runner, self.program, self.artefacts)
 
+    def _variant(self, runner: Party, variant: Variant) -> Subject:
+        return self._imported(runner, Program(variant.source, ""), variant.artefacts)
+
     def _imported(self, runner: Party, program: Program, artefacts: Artefacts) -> Subject:
         message = {"source": program.source, "artefacts": artefacts.index, "variables": self.device.variables("device")}
         runner.ask("import", message, self.limits.load, raw=artefacts.data)
@@ -284,7 +292,7 @@ class Evaluation:
                 trials.make_room()  # while it waits, others have what it does not need
                 told = partial(tournament.progress, "waits until another verification has left the device's memory")
                 tournament.waiting += last.enter_context(self.pool.gate.room(told))
-            last.callback(tournament.close)
+            last.callback(tournament.release)
             report.timing = timing = measure(tournament, trials, report, floor, self._subject)
             report.faster = timing.comparisons[0].speedup.low > 1 and not report.without_static
             report.reasons.update(tournament.reasons)
@@ -304,17 +312,19 @@ class Evaluation:
 
     def _observe(self, trials: Trials) -> None:
         report = self.report
+        program_ms = report.timing.program_ms if report.timing else 0.0
         try:
-            evidence = self._evidence(trials)
+            evidence, seen = self._evidence(trials, program_ms)
         except PartyFailure as failure:
             report.reasons["own_share"] = f"the observed call failed: {failure.message.splitlines()[0] if failure.message else failure.kind}"
             report.program_class = "orchestration"  # what was not seen counts for nothing
             return
-        program_ms = report.timing.program_ms if report.timing else 0.0
-        judged = judge_evidence(evidence, self.program.source, self.artefacts, self.device.kind, program_ms)
+        judged = judge_evidence(evidence, self.program.source, self.artefacts, self.device.kind, program_ms, seen)
         report.kernels, report.torch_compute = judged.kernels, judged.torch_compute
         report.own_share, report.program_class = judged.own_share, judged.program_class or "orchestration"
         report.findings += judged.findings
+        if judged.own_share:  # what a source's text does not show, such as loops in a binding module, was seen at work
+            report.findings = [finding for finding in report.findings if finding.rule != "no-kernel"]
         self._triton(trials)
         if judged.reason:
             report.reasons["own_share"] = judged.reason
@@ -330,28 +340,25 @@ class Evaluation:
             frame = trials.subject.runner.ask("cubins", {}, self.limits.call, max_raw=MAX_ARTEFACTS)
             report.build.resources += resources_of_cubins(frame.message.get("index"), frame.raw, self.device)
 
-    @property
-    def apart(self) -> bool:
-        """Whether a process that has its profiler running already observes the program: in tier quick on a GPU, where starting it takes longer than
-        all the rest. Tier full observes the process that was timed, so that a program which counts its calls is seen as it was timed."""
-        return self.device.kind == "cuda" and self.job.tier == "quick"
-
-    @staticmethod
-    def observer_terms(job: VerifyJob) -> tuple[Role, str, str]:
-        return ("observer", job.precision, job.mode)
-
-    def _evidence(self, trials: Trials) -> Evidence:
-        assert trials.subject is not None
+    def _evidence(self, trials: Trials, program_ms: float) -> tuple[Evidence, Observed]:
+        assert self.tournament is not None and self.tournament.timed is not None
         trials.make_room(ended=True)
-        if not self.apart:
-            return ask(trials, trials.subject)
-        observer = self.pool.take(*self.observer_terms(self.job))
+        fresh: list[Party] = []
+
+        def another() -> Party:
+            fresh.append(self.pool.take("runner", self.job.precision, self.job.mode))
+            return fresh[-1]
+
+        rng = random.Random(secrets.randbits(64))  # none of the evaluation's draws: nobody who knows its seed is to foresee what is looked at
+        observation = Observation(
+            timed=self.tournament.timed, trials=trials, source=self.program.source, artefacts=self.artefacts, fresh=another,
+            enlist=self._variant, folder=data_folder(self.data_dir, "shim"), call_ms=program_ms, rng=rng,
+        )  # fmt: skip
         try:
-            subject = self._enlist(observer)
-            trials.reconstruct(subject, stay=False)
-            return ask(trials, subject)
+            return observation.look()
         finally:
-            self.pool.dismiss(observer)
+            for runner in fresh:
+                self.pool.dismiss(runner)
 
     def _progress(self, detail: str, stage: str = "correctness") -> None:
         self.on_stage(StageEvent(stage=stage, status="progress", detail=detail))

@@ -25,7 +25,7 @@ from verifier.judge.evaluation import Evaluation
 from verifier.judge.inbox import Inbox
 from verifier.judge.opening import Opening
 from verifier.judge.party_failure import PartyFailure
-from verifier.judge.pool import Cancelled, Pool, Role
+from verifier.judge.pool import Cancelled, Pool
 from verifier.judge.session import ReferenceSession
 from verifier.layout import LayoutError
 from verifier.source import SourceError, sha256
@@ -51,7 +51,6 @@ class Judge:
         self.captures = Captures(data_dir)
         self.session: ReferenceSession | None = None
         self.session_key: tuple[str, ...] = ()
-        self.observer: tuple[Role, str, str] | None = None  # terms of the process that should wait for the next program of the same kind
         pool.gate.called_off = lambda: pool.cancelled
         if self.device.kind == "cuda":
             pool.gate.begin(pool.freezable, self.device.rests)
@@ -64,7 +63,6 @@ class Judge:
 
     def result(self, frame: Frame) -> JobResult:
         """Does the job that the inbox gave out last."""
-        self.observer = None
         with self.pool.gate.working():
             return self._job(frame)
 
@@ -119,7 +117,6 @@ class Judge:
         if isinstance(job, VerifyJob):
             evaluation = Evaluation(job, self.pool, self.data_dir, self._session, on_stage, self.without_static, self.headers, self.opening)
             try:
-                self.observer = evaluation.observer_terms(job) if evaluation.apart else None
                 return JobResult(report=evaluation.run())
             except TaskUnusable as error:
                 self.end_session()

@@ -72,8 +72,8 @@ class Ledger:
         return self.exchanged + self.state + sides * (self.exchanged + self.state + self.eager) + self._processes(2 + sides)
 
     def observed(self) -> int:
-        """The program's process has given back what its calls took, the baseline has ended. Judge: the inputs. The observer calls, and keeps outputs
-        twice."""
+        """The program's process has given back what its calls took, the baseline has ended. Judge: the inputs. Another process calls variants of the
+        program, and keeps outputs twice."""
         observer = self.inputs + self.state + self.eager + 2 * self.outputs
         return self.inputs + 2 * self.state + self.exchanged + observer + self._processes(4)
 

@@ -20,7 +20,7 @@ from verifier.judge.party_failure import PartyFailure
 from verifier.limits import Limits
 from verifier.parties.permit import Permit
 
-Role = Literal["reference", "baseline", "runner", "observer", "builder"]
+Role = Literal["reference", "baseline", "runner", "builder"]
 Result = TypeVar("Result")
 
 

@@ -149,5 +149,5 @@ def begin(opening: Opening, pool: Pool) -> None:
         opening.raw = RawBuild(pool, requests) if requests else None
     roles: list[Role] = ["reference", "runner", "baseline"]
     if pool.device.kind == "cuda" and job.get("tier") == "quick":
-        roles.insert(0, "observer")  # it takes longest
+        roles.append("runner")  # in which own kernels will be skipped
     pool.anticipate([(role, precision, mode) for role in roles])

@@ -38,8 +38,6 @@ def serve(judge: Judge) -> None:
         wanted = judge.answer(frame, result)
         if device.lost:
             break
-        if judge.observer is not None and wanted and inbox.empty:
-            pool.anticipate([judge.observer])
         pool.refill()
         if wanted and inbox.empty:
             with contextlib.suppress(PartyFailure, Cancelled):  # the client has just gone; or else a build makes them when it wants them

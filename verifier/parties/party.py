@@ -148,13 +148,9 @@ def make_role(frame: Frame, channel: Channel, home: str, permit: Permit | None =
     if permit is not None and name != "baseline":
         permit.close()  # a program never has it
         permit = None
-    if name in ("runner", "observer"):
+    if name == "runner":
         from verifier.parties.runner import Runner
 
-        if name == "observer":
-            from verifier.integrity.observed import rehearse
-
-            rehearse(device)
         return Runner(channel, home, device, frame)
     from verifier.parties.reference import Reference, rehearse_kernels
 

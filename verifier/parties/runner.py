@@ -14,7 +14,7 @@ from verifier.build.inline import install_lookup
 from verifier.build.triton_cache import cubins
 from verifier.channel import Frame
 from verifier.integrity.blocked import settings
-from verifier.integrity.observed import foreign_libraries, mapped_libraries, observe
+from verifier.integrity.observed import Recorder, foreign_libraries, mapped_libraries, observe
 from verifier.layout import decode
 from verifier.parties.initialising import constructed
 from verifier.parties.loading import load_source
@@ -27,10 +27,13 @@ class Runner(Role):
     construction: dict[str, Any] = {}
     settings: dict[str, str] = {}
     libraries: frozenset[str] = frozenset()
+    recorder: Recorder | None = None
+    imported = 0
 
     def do_import(self, frame: Frame) -> dict[str, Any]:
         """Unpacks what the builder made, so that the program's build requests only look it up; then imports the program."""
-        folder = os.path.join(self.home, "build")
+        folder = os.path.join(self.home, "build" if not self.imported else f"build-{self.imported}")  # a library is loaded once from each path
+        self.imported += 1
         os.makedirs(folder, exist_ok=True)
         at = 0
         for name, size in frame.message["artefacts"]:
@@ -97,6 +100,17 @@ class Runner(Role):
 
         seen = observe(self.device, lambda: self.invoke(model, inputs, frame), lambda: seed_everything(frame.integer("rng")), self.settings)
         return {"type": "ok", "evidence": seen | {"foreign": foreign}}
+
+    def do_record(self, frame: Frame) -> dict[str, Any]:
+        """On a GPU: begins to record what the calls that follow run on the device, or ends it and tells: fields of `Evidence`."""
+        if frame.message.get("on"):
+            self.recorder = Recorder(self.device)
+            self.invoke = self.recorder.around(self.invoke)  # type: ignore[method-assign]  # nothing of it is there while the program is timed
+            return {"type": "ok"}
+        del self.invoke
+        recorder, self.recorder = self.recorder, None
+        assert recorder is not None
+        return {"type": "ok", "evidence": recorder.end()}
 
     def traced_model(self) -> Any:
         """On the CPU the program is imported once more, with its libraries traced; on a GPU the profiler sees kernels without help."""

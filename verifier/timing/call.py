@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import torch
 
 from verifier.correctness.fingerprint import Fingerprint
 from verifier.layout import Spec
+
+if TYPE_CHECKING:
+    from verifier.timing.series import Use
 
 PREEMPTED, PREEMPTED_NS = 0.1, 100_000  # share of a call that its threads may wait for a processor, and what waking them takes at most
 POISON = 0xA5  # every byte of the outputs' memory before a call
@@ -30,6 +34,7 @@ class Call:
     laid: bool = False  # whether outputs had to be laid out as the task's are, by the party's word
     between: int = 0  # in a series: from the copy of the outputs before until the party waited for this call
     in_series: bool = False
+    use: Use | None = None  # in a series: the inputs
     queued: int = 0  # for how long its threads waited for a processor meanwhile
 
     @property

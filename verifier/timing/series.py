@@ -69,6 +69,11 @@ class Use:
     counted: bool
     changes: list[tuple[torch.Tensor, tuple[int, ...], tuple[int, ...]]] = field(default_factory=list)  # a tensor, the element, whose value it takes
 
+    def copied(self) -> Values:
+        """The inputs, for longer than the series."""
+        with self.applied() as tensors:
+            return Values(self.values.tree, self.values.specs, [tensor.clone(memory_format=torch.preserve_format) for tensor in tensors])
+
     @contextlib.contextmanager
     def applied(self) -> Iterator[list[torch.Tensor]]:
         """The tensors with their changes, while the block runs."""
@@ -231,5 +236,6 @@ class Line:
             intact,
             between=stamped.between,
             in_series=True,
+            use=use,
             queued=stamped.queued,
         )

@@ -10,6 +10,7 @@ from functools import partial
 
 from verifier.correctness.moved_state import state_off
 from verifier.correctness.trials import Subject
+from verifier.integrity.timed_process import Check, TimedProcess
 from verifier.judge.party_failure import PartyFailure
 from verifier.judge.session import Values
 from verifier.report import Timing, Trial
@@ -53,6 +54,7 @@ class Tournament(Processes):
     _warm: dict[int, int] = field(default_factory=dict)  # ns of each side's last call of the warm-up
     busy: str = ""  # why a program that seems faster is not called so on this host
     form: Form | None = None  # of the series of the last round; null: calls were timed one by one
+    timed: TimedProcess | None = None  # the program's, of the last pairs: from it comes the program's class
 
     def run(self, subject: Subject) -> tuple[Timing, str]:
         """The timing, and how the clocks disagree, if they do. Wrong outputs are in `outputs`. Raises `PartyFailure` for whoever fails; but where a
@@ -100,6 +102,7 @@ class Tournament(Processes):
         self.pool.settle()
         for pair in these:
             pair.round = number
+        self.timed = TimedProcess(these[0].program)
         self.waiting += self.pool.gate.frozen_seconds() - frozen
         self._alone(these, before, rng, share=len(round_.members) / PAIRS[self.job.tier])
         return these
@@ -174,7 +177,7 @@ class Tournament(Processes):
             for baseline in pair.baselines:
                 baseline.caller.watches = [other.watch for other in these]
         budget = share * (limits.quick_timing if tier == "quick" else limits.full_timing)
-        check = self.outputs.of(these)
+        check = self._noting(self.outputs.of(these))
         turns.mark("ready")
         begin = time.monotonic()
         self.form = shape = self._form(sides)
@@ -249,7 +252,7 @@ class Tournament(Processes):
 
     def _warm_up(self, pairs: list[Pair]) -> int:
         """The same calls on every side, in the same sequence, also checked, until a sensible time has passed."""
-        check = self.outputs.of(pairs)
+        check = self._noting(self.outputs.of(pairs))
         begin = time.monotonic()
         number, self._warm = 0, {}
         while number < WARM_UP or (number < MOST_WARM_UP[self.job.tier] and time.monotonic() - begin < WARM_UP_SECONDS * len(pairs)):
@@ -267,4 +270,17 @@ class Tournament(Processes):
     def _draw(self, number: int) -> tuple[Values, int]:
         seed = self.trials.draws.getrandbits(32)
         values = self.trials.reference.inputs(seed)
+        if self.timed is not None:
+            self.timed.drawn(number, seed)
         return values, seed
+
+    def _noting(self, check: Check) -> Check:
+        return check if self.timed is None else self.timed.noting(check)
+
+    def release(self) -> None:
+        """Ends all that was timed but for the program's process that is still to be looked at."""
+        party = self.timed.caller.party if self.timed is not None else None
+        stays = [one for one in self.parties if one is party]
+        self.parties = [one for one in self.parties if one is not party]
+        self.close()
+        self.parties = stays

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from types import SimpleNamespace
 
+import pytest
 import torch
 
 from verifier.build.store import Artefacts
@@ -12,7 +13,8 @@ from verifier.correctness.trials import Subject
 from verifier.integrity.blocked import ComputeBlocked, Watch, watch
 from verifier.integrity.evidence import Evidence, Swallowed
 from verifier.integrity.excess import excess
-from verifier.integrity.judging import ask, judge_evidence
+from verifier.integrity.judging import Observed, ask, judge_evidence
+from verifier.integrity.sampling.observing import Sampled
 from verifier.judge.session import Values
 from verifier.report import Comparison, Interval, Kernel, Timing, TorchCompute
 
@@ -24,9 +26,9 @@ def kernel(name: str, ms: float, via: str = "", own: bool = False) -> Kernel:
     return Kernel(name=name, calls=1, ms=ms, share=0.0, own=own, via=via)
 
 
-def judged(*kernels: Kernel, source: str = SOURCE, program_ms: float = 1.0, kind: str = "cuda", **evidence):
+def judged(*kernels: Kernel, source: str = SOURCE, program_ms: float = 1.0, kind: str = "cuda", seen: Observed | None = None, **evidence):
     found = Evidence(kernels=list(kernels), busy_ms=sum(k.ms for k in kernels), wall_ms=1.0, **evidence)
-    return judge_evidence(found, source, NOTHING, kind, program_ms)
+    return judge_evidence(found, source, NOTHING, kind, program_ms, seen)
 
 
 def rules(result) -> dict[str, str]:
@@ -82,6 +84,47 @@ def test_kernels_that_never_run_are_named():
 def test_observed_calls_that_are_not_the_timed_ones_count_for_nothing():
     result = judged(kernel("mine(float*)", 0.9), program_ms=0.1)
     assert result.program_class == "orchestration" and "two-faced" in rules(result)
+
+
+def test_device_work_explains_the_timed_call():
+    mine = kernel("mine(float*)", 0.9)
+    assert judged(mine, program_ms=0.85).program_class == "custom"  # a tenth more, and what a launch takes
+    assert "two-faced" in rules(judged(mine, program_ms=0.75))
+    assert judged(mine, program_ms=1.2, recorded=3, host_ms=0.0).program_class == "custom"  # an exchange around the call
+    assert judged(mine, program_ms=3.0, recorded=3, host_ms=2.0).program_class == "custom"
+    assert "two-faced" in rules(judged(mine, program_ms=3.0, recorded=3, host_ms=0.1))
+    assert "two-faced" in rules(judged(mine, seen=Observed(unlike="made again it gives other outputs")))
+
+
+def test_own_work_that_changes_nothing_does_not_count():
+    kernels = kernel("mine(float*)", 0.6), kernel("other(float*)", 0.2), kernel("gemm", 0.2, "aten::mm")
+    found = judged(*kernels, seen=Observed(needless=["mine(float*)"]))
+    assert found.own_share == pytest.approx(0.2) and found.program_class == "mixed"
+    assert "mine(float*) (60% of the time)" in next(f.message for f in found.findings if f.rule == "does-nothing")
+    assert {k.name: k.own for k in found.kernels} == {"mine(float*)": False, "other(float*)": True, "gemm": False}
+    assert rules(judged(*kernels, seen=Observed(unskipped="no such code")))["not-skipped"] == "note"
+
+
+def test_on_the_cpu_the_class_is_by_what_the_judge_saw():
+    sampled = Sampled({(0, "_Z4rowsPf"): 0.3, (0, "tail"): 0.3}, {"libtorch_cpu.so": 0.4}, 300, looked=True)
+    told = kernel("rows", 0.9, own=True).model_copy(update={"calls": 2.0}), kernel("aten::mm", 0.1)
+    found = judged(*told, kind="cpu", program_ms=10.0, seen=Observed(sampled=sampled))
+    assert found.own_share == 0.6 and found.program_class == "custom"
+    assert {k.name: (k.own, round(k.share, 2), k.calls) for k in found.kernels} == {
+        "rows": (True, 0.3, 2.0),
+        "tail": (True, 0.3, 1.0),
+        "aten::mm": (False, 0.1, 1.0),
+        "libtorch_cpu.so": (False, 0.3, 1.0),
+    }
+    assert all(not k.via for k in found.kernels) and sum(k.ms for k in found.kernels) == pytest.approx(10.0)
+    found = judged(*told, kind="cpu", program_ms=10.0, seen=Observed(sampled=sampled, needless=["0:_Z4rowsPf"]))
+    assert found.own_share == pytest.approx(0.3) and found.program_class == "mixed"
+    slower = Observed(replay_ms=20.0, sampled=sampled)
+    assert judged(*told, kind="cpu", program_ms=10.0, seen=slower).program_class == "orchestration"
+    found = judged(*told, kind="cpu", program_ms=10.0, seen=Observed(sampled=Sampled(reason="ptrace is not permitted")))
+    assert found.own_share == 0.0 and "ptrace" in next(f.message for f in found.findings if f.rule == "seen-inside")  # no library exports it
+    found = judged(*told, kind="cpu", program_ms=10.0, seen=Observed(sampled=Sampled(reason="nobody was seen at work", looked=True)))
+    assert found.own_share is None and found.reason == "nobody was seen at work"
 
 
 def test_falling_back_is_seen():

@@ -40,7 +40,7 @@ def pool_of(timed_processors, monkeypatch, still):
     return pool, party
 
 
-ROLES = ["spare", "waiting builder", "", "reference", "baseline", "runner", "observer", "builder"]
+ROLES = ["spare", "waiting builder", "", "reference", "baseline", "runner", "builder"]
 
 
 def test_everything_stands_still(monkeypatch):
@@ -50,7 +50,7 @@ def test_everything_stands_still(monkeypatch):
 
 def test_only_what_may_use_the_device(monkeypatch):
     pool, party = pool_of(4, monkeypatch, "device")
-    held = [f"stillness of {role}" for role in ("", "reference", "baseline", "runner", "observer")]
+    held = [f"stillness of {role}" for role in ("", "reference", "baseline", "runner")]
     assert pool.freezable() == held
     party["runner"].spawned.ended = True
     assert "stillness of runner" not in pool.freezable()

@@ -51,7 +51,6 @@ def party(role: str, side: str = "") -> Party:
         ("baseline", "", "baseline"),
         ("runner", "", "program"),
         ("runner", "rival", "rival"),
-        ("observer", "", "program"),
         ("builder", "", "program"),
     ],
 )

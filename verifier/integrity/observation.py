@@ -1,0 +1,147 @@
+"""The stage `integrity` with the process that was timed: its further calls, at some of which the judge looks, and what its own code is needed for."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from verifier.build.artefacts import Artefacts
+from verifier.correctness.trials import Subject, Trials
+from verifier.integrity.artefacts import libraries
+from verifier.integrity.evidence import Evidence
+from verifier.integrity.judging import MIXED, Observed, ask
+from verifier.integrity.launches import by_library
+from verifier.integrity.replays import Replaying
+from verifier.integrity.sampling.native import SamplerError
+from verifier.integrity.sampling.observing import Observing, Sampled
+from verifier.integrity.sampling.patching import Patches
+from verifier.integrity.skipping import Gone, Skipping
+from verifier.integrity.timed_process import TimedProcess
+from verifier.integrity.variants import Variant, without
+from verifier.judge.asking import Party
+from verifier.judge.party_failure import PartyFailure
+from verifier.profiling.own_kernels import OwnKernels
+
+MOST_PROCESSES = 4  # for variants that do not come after one another in one process
+RECORDED = (2, 4)  # calls under the recorder; the first of them makes a timed one again
+
+
+@dataclass
+class Observation:
+    """`fresh` makes a runner, `enlist` imports the program, or a variant of it, into one; `folder` keeps the compiled sampler; `call_ms` is the timed
+    call."""
+
+    timed: TimedProcess
+    trials: Trials
+    source: str
+    artefacts: Artefacts
+    fresh: Callable[[], Party]
+    enlist: Callable[[Party, Variant], Subject]
+    folder: Path
+    call_ms: float
+    rng: random.Random
+
+    def look(self) -> tuple[Evidence, Observed]:
+        """Raises `PartyFailure`."""
+        subject = Subject(self.timed.caller.party, self.timed.caller)
+        party, seen = subject.runner, Observed()
+        cuda = party.device.kind == "cuda"
+        recorded: dict[str, Any] = {}
+        observing: Observing | None = None
+        with party.gate.alone():
+            replaying = Replaying(self.timed, self.trials, self.rng, self.call_ms)
+            replaying.before()
+            if cuda:
+                recorded = self._record(subject, replaying)
+            else:
+                observing, seen.sampled = self._sample(subject, replaying)
+            seen.replay_ms, seen.unlike = replaying.replays.ms, replaying.differs()
+            del replaying  # gigabytes, perhaps
+        evidence = ask(self.trials, subject)
+        try:
+            evidence = Evidence.model_validate({**evidence.model_dump(), **recorded})
+        except ValidationError:
+            evidence = Evidence(failure="the runner's record is malformed")
+        if cuda and not seen.unlike:
+            self._skip_kernels(subject, evidence, seen)
+        elif observing is not None and seen.sampled is not None and seen.sampled.share >= MIXED and not seen.unlike:
+            self._skip(subject, observing, seen, seen.sampled)
+        return evidence, seen
+
+    def _record(self, subject: Subject, replaying: Replaying) -> dict[str, Any]:
+        """Calls of the timed form while the recorder is on; and some after it, so that its end is nobody's sign either."""
+        runner, limit = subject.runner, self.trials.limits.call * 3
+        runner.ask("record", {"on": True}, limit)
+        for number in range(1 if replaying.slow else self.rng.randint(*RECORDED)):
+            replaying.call(again=not number)
+        answer = runner.ask("record", {"on": False}, limit).message.get("evidence")
+        replaying.call(again=True)
+        return answer if isinstance(answer, dict) else {"failure": "the runner's record is malformed"}
+
+    def _sample(self, subject: Subject, replaying: Replaying) -> tuple[Observing | None, Sampled]:
+        try:
+            observing = self._look_into(subject)
+            return observing, observing.look(replaying)
+        except SamplerError as error:
+            return None, Sampled(reason=str(error))
+
+    def _look_into(self, subject: Subject) -> Observing:
+        return Observing(subject.runner, self.artefacts, self.folder, self.rng.getrandbits(63))
+
+    def _skip(self, subject: Subject, observing: Observing, seen: Observed, sampled: Sampled) -> None:
+        patches = Patches(subject, observing, self._again, self._look_into)
+        shares = {patches.name(function): share for function, share in sampled.own.items()}
+        skipping = Skipping(self.trials, patches.subject, patches.patch, self.rng, self.call_ms)
+        try:
+            seen.needless = skipping.look(shares)
+        except SamplerError as error:
+            seen.needless, seen.unskipped = skipping.needless, str(error)
+
+    def _skip_kernels(self, subject: Subject, evidence: Evidence, seen: Observed) -> None:
+        """In another process, which imports the program anew for each group of kernels: code that a GPU holds cannot be changed from outside."""
+        own = OwnKernels.of(self.source, [symbol for library in libraries(self.artefacts.index, self.artefacts.data) for symbol in library.kernels])
+        total, shares, names = sum(kernel.ms for kernel in evidence.kernels), dict[str, float](), dict[str, list[str]]()
+        for kernel in evidence.kernels:
+            if own.owns(kernel.name) and not by_library(kernel.via) and total:
+                short = own.short(kernel.name)
+                shares[short] = shares.get(short, 0.0) + kernel.ms / total
+                names.setdefault(short, []).append(kernel.name)
+        if sum(shares.values()) < MIXED:
+            return
+        untried: list[str] = []
+        others: list[Party] = []
+
+        @contextlib.contextmanager
+        def patch(wanted: list[str]) -> Iterator[Subject]:
+            variant = without(wanted, self.source, self.artefacts)
+            if variant is None:
+                untried.extend(wanted)
+                raise Gone
+            yield self._variant(others, variant)
+
+        skipping = Skipping(self.trials, lambda: subject, patch, self.rng, self.call_ms)
+        seen.needless = [name for short in skipping.look(shares) for name in names[short]]
+        if untried:
+            seen.unskipped = f"{', '.join(sorted(set(untried))[:6])}: neither its machine code nor its source could be changed"
+
+    def _variant(self, processes: list[Party], variant: Variant) -> Subject:
+        """The variant in the last of the processes, or in a fresh one where that is gone, or does not import a second program: it may have registered
+        its operators for good. Raises `Gone`."""
+        if processes and processes[-1].alive:
+            with contextlib.suppress(PartyFailure):
+                return self.enlist(processes[-1], variant)
+        if len(processes) == MOST_PROCESSES:
+            raise Gone
+        processes.append(self.fresh())
+        return self.enlist(processes[-1], variant)
+
+    def _again(self) -> Subject:
+        subject = self.enlist(self.fresh(), Variant(self.source, self.artefacts))
+        self.trials.reconstruct(subject, stay=False)
+        return subject

@@ -1,0 +1,117 @@
+"""More calls of the process that was timed, in the form of timed ones. Some make a timed call again, some have fresh inputs; which of them are looked
+at nobody in the process can tell, nor how many there will be."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import statistics
+import time
+from dataclasses import dataclass, field
+
+import torch
+
+from verifier.correctness.bounds import deviation
+from verifier.correctness.examining import equal
+from verifier.correctness.fingerprint import Fingerprint
+from verifier.correctness.trials import Trials
+from verifier.integrity.timed_process import TimedProcess
+from verifier.judge.memory import large
+from verifier.timing.blocks import kept
+from verifier.timing.call import Call
+
+Outputs = list[torch.Tensor | Fingerprint]
+BEFORE = (3, 17)  # calls that nobody looks at, before the first that somebody does
+BEFORE_SECONDS = 1.0  # for them, on a busy host
+SLOW = 0.25  # seconds of a call, from which on each further one costs more than it tells
+FRESH = 2  # draws of inputs
+ENOUGH = 6  # calls with the same inputs, to learn how far a program repeats itself
+SPREAD = 3.0  # times as far from the timed call as from each other: then they are not its like
+
+
+@dataclass
+class Replays:
+    """`inner`: milliseconds of the calls that nobody looked at, `seen` of the others."""
+
+    plain: list[float] = field(default_factory=list)
+    looked_at: list[float] = field(default_factory=list)
+    again: list[Outputs] = field(default_factory=list)  # of the remembered call's inputs
+
+    @property
+    def ms(self) -> float:
+        """The quarter of the calls is as fast; zero where there was none."""
+        values = sorted(self.plain or self.looked_at)
+        return statistics.quantiles(values, n=4)[0] if len(values) > 3 else values[0] if values else 0.0
+
+
+class Replaying:
+    """Makes the calls one by one. `rng` is the judge's."""
+
+    def __init__(self, timed: TimedProcess, trials: Trials, rng: random.Random, call_ms: float):
+        self.timed = timed
+        self.rng = rng
+        self.replays = Replays()
+        self.stateful = bool(trials.reference.mutated)
+        self.slow = call_ms > SLOW * 1e3
+        big = large(trials.input_bytes)
+        seeds = [] if timed.seed is None else [timed.seed]
+        fresh = (0 if seeds else 1) if self.slow or big else FRESH
+        drawn = [
+            (seed, trials.reference.inputs(seed)) for seed in [*(seeds if timed.values is None else []), *(rng.getrandbits(32) for _ in range(fresh))]
+        ]
+        self.draws = drawn if timed.values is None or timed.seed is None else [(timed.seed, timed.values), *drawn]
+
+    def before(self) -> None:
+        """Calls that nobody looks at, so many that none can count on it."""
+        until = time.monotonic() + BEFORE_SECONDS
+        for _ in range(self.rng.randint(0, 1) if self.slow else self.rng.randint(*BEFORE)):
+            if time.monotonic() < until:
+                self.call()
+
+    def call(self, looking: contextlib.AbstractContextManager[object] | None = None, again: bool = False) -> Call:
+        """One call, at which the judge looks by `looking`; `again`: with the inputs of the remembered one."""
+        caller, party = self.timed.caller, self.timed.caller.party
+        seed, values = self.draws[0] if again else self.rng.choice(self.draws)
+        party.looking = looking or contextlib.nullcontext()
+        try:
+            call = caller.call(values, seed)
+        finally:
+            party.looking = contextlib.nullcontext()
+        (self.replays.plain if looking is None else self.replays.looked_at).append(call.inner / 1e6)
+        if seed == self.timed.seed:
+            outputs: Outputs = [kept(output) for output in call.outputs]
+            self.replays.again = [*self.replays.again[1 - ENOUGH :], outputs]
+        return call
+
+    def differs(self) -> str:
+        """Empty, or how the calls differ from the timed one although they agree with each other: what was timed is not what is looked at. Where the
+        task changes its state the same inputs may give other outputs, and nothing is said."""
+        if self.timed.seed is None or self.stateful:
+            return ""
+        while (apart := self._apart()) > 0 and len(self.replays.again) < ENOUGH:
+            self.call(again=True)
+        again = self.replays.again
+        among = max((distance(one, other) for one, other in zip(again, again[1:], strict=False)), default=0.0)
+        if apart <= SPREAD * among:
+            return ""
+        return f"made again with the same inputs the timed call gives other outputs (by {apart:.1e}, from each other by {among:.1e})"
+
+    def _apart(self) -> float:
+        """From the timed call to the nearest of these."""
+        return min((distance(outputs, self.timed.outputs) for outputs in self.replays.again), default=0.0)
+
+
+def distance(left: Outputs, right: Outputs) -> float:
+    """The largest relative deviation of two calls' outputs; infinite where they have no common form."""
+    if len(left) != len(right):
+        return float("inf")
+    return max((_distance(a, b) for a, b in zip(left, right, strict=True)), default=0.0)
+
+
+def _distance(left: torch.Tensor | Fingerprint, right: torch.Tensor | Fingerprint) -> float:
+    if equal(left, right):
+        return 0.0
+    if isinstance(left, Fingerprint) or isinstance(right, Fingerprint) or left.shape != right.shape or left.dtype != right.dtype:
+        return float("inf")
+    error, share = deviation(left, right)
+    return max(error, share)

@@ -1,0 +1,140 @@
+"""What lies where in a process: whose code an address is. Read from /proc by the judge.
+
+The program's own code is told by its bytes, not by a file's name: what is mapped must be what the builder made. Whatever else lies where a program
+can write, or in no file at all, counts as a library's, as generated code of a library does.
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+import re
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from verifier.build.artefacts import Artefacts
+from verifier.integrity.artefacts import Code, read_code
+
+
+class Kind(enum.IntEnum):
+    """UNKNOWN stands for code that was mapped after the list was made; `sampler.c` knows NEUTRAL by its number."""
+
+    UNKNOWN = 0
+    OWN = 1
+    LIBRARY = 2
+    NEUTRAL = 3  # works for whoever calls it: counts as its caller
+    IDLE = 4  # a pool of threads: what is spent there is waiting
+    HOST = 5  # the interpreter and the verifier's own: neither the program's arithmetic nor a library's
+
+
+_IDLE = re.compile(r"lib(?:gomp|iomp5?|omp|tbb)\b|lib(?:gomp|iomp5|omp)[-.]")
+_NEUTRAL = re.compile(r"(?:lib(?:c|m|mvec|pthread|dl|rt|gcc_s|stdc\+\+|quadmath)|ld-linux[-\w]*|ld)[-.](?:so|\d)")
+_HOST = re.compile(r"^(?:python[\d.]*|libpython[\d.]+\S*|libffi\S*|_ctypes\S*|clock(?:-\w+)?\.so)$")
+_LINE = re.compile(r"^([0-9a-f]+)-([0-9a-f]+) (\S+) ([0-9a-f]+) \S+ (\d+)\s*(.*)$")
+LARGEST = 64 << 20  # of a library whose bytes are compared
+
+
+@dataclass(frozen=True)
+class Mapping:
+    """Executable memory from `begin` to `end`. `offset` is that of its file; `library` the number of the builder's library that it is."""
+
+    begin: int
+    end: int
+    offset: int
+    path: str
+    kind: Kind
+    library: int | None = None
+
+
+class Mapped:
+    """The executable memory of process `pid`. `home` is where the program can write, as the process sees it; with `wrapped` that is a file system of
+    its own. Reading it again costs little: what stood there before keeps its kind."""
+
+    def __init__(self, pid: int, home: str, wrapped: bool, artefacts: Artefacts):
+        self.pid = pid
+        self.writable = (home.rstrip("/") + "/", "/dev/", "/memfd:", "/proc/")
+        self.wrapped = wrapped
+        self.codes: list[Code] = []
+        at = 0
+        for _, size in artefacts.index:
+            self.codes.append(read_code(artefacts.data[at : at + size]))
+            at += size
+        self.mappings: list[Mapping] = []
+        self._begins: list[int] = []
+
+    def read(self) -> list[Mapping]:
+        """Raises `OSError` where the process is gone, or is not the judge's to look at."""
+        known = {(one.begin, one.end, one.path): one for one in self.mappings}
+        found = []
+        with open(f"/proc/{self.pid}/maps", encoding="utf-8", errors="replace") as file:
+            for line in file:
+                match = _LINE.match(line.rstrip("\n"))
+                if match is None or "x" not in match[3]:
+                    continue
+                begin, end, path = int(match[1], 16), int(match[2], 16), match[6]
+                found.append(known.get((begin, end, path)) or self._mapping(begin, end, int(match[4], 16), int(match[5]), path))
+        self.mappings, self._begins = found, [one.begin for one in found]
+        return found
+
+    def at(self, address: int) -> Mapping | None:
+        number = bisect_right(self._begins, address) - 1
+        return self.mappings[number] if number >= 0 and address < self.mappings[number].end else None
+
+    def _mapping(self, begin: int, end: int, offset: int, inode: int, path: str) -> Mapping:
+        if path == "[vdso]":
+            return Mapping(begin, end, offset, path, Kind.NEUTRAL)
+        number = self._made(begin, end, offset)
+        if number is not None:
+            return Mapping(begin, end, offset, path, Kind.OWN, number)
+        return Mapping(begin, end, offset, path, self._kind(path, inode))
+
+    def _kind(self, path: str, inode: int) -> Kind:
+        """Names say what something is only where the program could not have put it."""
+        if not path.startswith("/") or (path.startswith(self.writable) and not self._same(path, inode)):
+            return Kind.LIBRARY
+        name = os.path.basename(path)
+        for pattern, kind in ((_IDLE, Kind.IDLE), (_NEUTRAL, Kind.NEUTRAL), (_HOST, Kind.HOST)):
+            if pattern.match(name):
+                return kind
+        return Kind.LIBRARY
+
+    def _same(self, path: str, inode: int) -> bool:
+        """Whether a file is the host's own, shown in the sandbox: the interpreter may itself lie below /tmp."""
+        try:
+            return self.wrapped and os.stat(path).st_ino == inode
+        except OSError:
+            return False
+
+    def _made(self, begin: int, end: int, offset: int) -> int | None:
+        """The number of the builder's library whose code this is, byte by byte."""
+        for number, code in enumerate(self.codes):
+            wanted = code.executable(offset, end - begin)
+            if wanted and len(wanted) <= LARGEST and self._peek(begin, len(wanted)) == wanted:
+                return number
+        return None
+
+    def _peek(self, begin: int, size: int) -> bytes:
+        try:
+            with open(f"/proc/{self.pid}/mem", "rb", buffering=0) as memory:
+                return os.pread(memory.fileno(), size, begin)
+        except OSError:
+            return b""
+
+    def function(self, address: int) -> tuple[int, str] | None:
+        """Library and name of the own function at an address; its name is empty where the library does not tell."""
+        mapping = self.at(address)
+        if mapping is None or mapping.library is None:
+            return None
+        return mapping.library, self.codes[mapping.library].function(address - mapping.begin + mapping.offset)
+
+    def entries(self, library: int, chosen: Callable[[str], bool]) -> list[int]:
+        """Where the functions of an own library begin whose names are `chosen`."""
+        code = self.codes[library]
+        return [
+            mapping.begin + offset - mapping.offset
+            for name, offset in code.entries()
+            if chosen(name)
+            for mapping in self.mappings
+            if mapping.library == library and mapping.offset <= offset < mapping.offset + mapping.end - mapping.begin
+        ]

@@ -1,0 +1,131 @@
+"""On the CPU: in whose code the calls of the timed process spend their time, told by samples that the judge takes from outside."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from verifier.build.artefacts import Artefacts
+from verifier.integrity.artefacts import computes
+from verifier.integrity.replays import Replaying
+from verifier.integrity.sampling.mapped import Kind, Mapped
+from verifier.integrity.sampling.native import Sample, Sampler, SamplerError, build_sampler
+from verifier.judge.asking import Party
+
+MOMENTS, MOST_CALLS, MOST_SECONDS, LEAST_CALLS = 300, 150, 0.7, 2  # the judge's own work between the calls is in these seconds
+CLOSE = 0.06  # to a limit between classes: then as many again
+LIMITS = (0.5, 0.1)
+A_CALL = 40  # moments of a call, unless it is too short for them
+LEAST = 80  # moments, for which a busy host is waited for
+MEAN_NS = (40_000, 4_000_000)
+
+Function = tuple[int, str]  # number of the builder's library, name
+
+
+def key(library: int, name: str) -> str:
+    """A function of an own library as findings know it."""
+    return f"{library}:{name}"
+
+
+@dataclass
+class Sampled:
+    """Shares of the time in which anybody computed: waiting and the interpreter count for neither side. `own` is by function, `library` by file."""
+
+    own: dict[Function, float] = field(default_factory=dict)
+    library: dict[str, float] = field(default_factory=dict)
+    moments: int = 0
+    looked: bool = False  # whether the host lets the judge look at all
+    reason: str = ""  # why there are none
+
+    @property
+    def share(self) -> float:
+        return sum(self.own.values())
+
+
+class Observing:
+    """`look` makes calls until enough was seen."""
+
+    def __init__(self, party: Party, artefacts: Artefacts, folder: Path, seed: int):
+        """Raises `SamplerError` where this host does not let the judge look."""
+        pid = party.spawned.main_pid()
+        if pid is None:
+            raise SamplerError("the host does not tell which process the program runs in")
+        spawned = party.spawned
+        self.mapped = Mapped(pid, "/tmp" if spawned.wrapped else os.path.realpath(spawned.folder), spawned.wrapped, artefacts)
+        self.sampler = Sampler(build_sampler(folder), pid, seed)
+        self._read()
+
+    def _read(self) -> None:
+        try:
+            self.sampler.know(self.mapped.read())
+        except OSError as error:
+            raise SamplerError(f"the process's memory cannot be looked at: {error.strerror}") from None
+
+    def look(self, replaying: Replaying) -> Sampled:
+        """Raises `SamplerError`, and `PartyFailure` where a call fails."""
+        call_ms = replaying.replays.ms or replaying.call().inner / 1e6
+        self.sampler.mean_ns = int(min(max(call_ms * 1e6 / A_CALL, MEAN_NS[0]), MEAN_NS[1]))
+        tally = Tally(self.mapped)
+        wanted, calls, begin = MOMENTS, 0, time.monotonic()
+
+        def patience() -> float:
+            return MOST_SECONDS if tally.moments >= LEAST else 3 * MOST_SECONDS
+
+        while tally.moments < wanted and calls < MOST_CALLS and (calls < LEAST_CALLS or time.monotonic() - begin < patience()):
+            replaying.call(self.sampler, again=not calls)
+            calls += 1
+            if self.sampler.error:
+                raise SamplerError(f"the process cannot be looked at: {os.strerror(self.sampler.error)}")
+            if any(sample.kind is Kind.UNKNOWN for sample in self.sampler.seen):
+                self._read()
+            tally.add(self.sampler.seen)
+            if tally.moments >= wanted == MOMENTS and any(abs(tally.result().share - limit) < CLOSE for limit in LIMITS):
+                wanted = 2 * MOMENTS
+        return tally.result()
+
+
+class Tally:
+    """Each moment counts as much as any other, however many threads are at work in it: shares are of time, not of processors."""
+
+    def __init__(self, mapped: Mapped):
+        self.mapped = mapped
+        self.moments = 0
+        self._own: dict[Function, float] = defaultdict(float)
+        self._library: dict[str, float] = defaultdict(float)
+
+    def add(self, samples: Iterable[Sample]) -> None:
+        """The samples of one call."""
+        moments: dict[int, list[Sample]] = defaultdict(list)
+        for sample in samples:
+            kind = sample.kind
+            if kind is Kind.UNKNOWN:  # mapped while the call ran
+                mapping = self.mapped.at(sample.address)
+                kind = mapping.kind if mapping is not None else Kind.LIBRARY
+            if kind in (Kind.OWN, Kind.LIBRARY):
+                moments[sample.moment].append(Sample(sample.moment, sample.address, kind))
+        for at_work in moments.values():
+            self.moments += 1
+            for sample in at_work:
+                self._count(sample, 1 / len(at_work))
+
+    def _count(self, sample: Sample, weight: float) -> None:
+        function = self.mapped.function(sample.address) if sample.kind is Kind.OWN else None
+        if function is not None and not computes(function[1]):
+            self._own[function] += weight
+        elif function is not None:
+            self._library[f"{function[1]} (linked into the program's library)"] += weight
+        else:
+            mapping = self.mapped.at(sample.address)
+            name = os.path.basename(mapping.path) if mapping is not None else ""
+            self._library[name if name and not name.startswith("[") else "generated code"] += weight
+
+    def result(self) -> Sampled:
+        total = float(self.moments)
+        if not total:
+            return Sampled(looked=True, reason="nobody was seen at work in a call")
+        own = {function: weight / total for function, weight in self._own.items()}
+        return Sampled(own, {name: weight / total for name, weight in self._library.items()}, self.moments, looked=True)

@@ -1,0 +1,52 @@
+"""On the CPU: functions of a running process that return at once, written there by the judge from outside."""
+
+from __future__ import annotations
+
+import contextlib
+import platform
+from collections.abc import Callable, Iterator
+
+from verifier.correctness.trials import Subject
+from verifier.integrity.sampling.native import RETURN
+from verifier.integrity.sampling.observing import Function, Observing, key
+
+
+class Patches:
+    """`fresh` makes another process with the program imported, where the first has not survived; `observing` looks into one."""
+
+    def __init__(self, subject: Subject, observing: Observing, fresh: Callable[[], Subject], look_into: Callable[[Subject], Observing]):
+        self._subject = subject
+        self._observing = observing
+        self._fresh = fresh
+        self._look_into = look_into
+        self.functions: dict[str, Function] = {}
+
+    def name(self, function: Function) -> str:
+        """By which `patch` knows a function."""
+        name = key(*function)
+        self.functions[name] = function
+        return name
+
+    def subject(self) -> Subject:
+        if not self._subject.runner.alive:
+            self._subject = self._fresh()
+            self._observing = self._look_into(self._subject)
+        return self._subject
+
+    @contextlib.contextmanager
+    def patch(self, names: list[str]) -> Iterator[Subject]:
+        """Raises `SamplerError` where nothing can be written into the process."""
+        mapped, sampler, code = self._observing.mapped, self._observing.sampler, RETURN[platform.machine()]
+        entries: set[int] = set()
+        for library, wanted in [self.functions[name] for name in names]:
+            # Where the library has no name for it, all that it exports.
+            entries |= set(mapped.entries(library, lambda name, wanted=wanted: not wanted or name == wanted))  # type: ignore[misc]
+        before: dict[int, bytes] = {}
+        try:
+            for entry in entries:
+                before[entry] = sampler.write(entry, code)
+            yield self._subject
+        finally:
+            if self._subject.runner.alive:
+                for entry, bytes_ in before.items():
+                    sampler.write(entry, bytes_)

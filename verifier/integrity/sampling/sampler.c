@@ -1,0 +1,220 @@
+/* Looks at a running process from outside, by ptrace, and writes single instructions into it. Runs in the judge.
+ *
+ * `stitch_watch` runs in a thread of its own while a call is being made. At random moments it takes hold of each thread of the process that is at work,
+ * reads where it stands, and lets it go at once, so that nothing stays attached between two moments. What a thread that waits (a futex, a pipe) holds is
+ * not looked at. An address in a library that works for whoever calls it (`NEUTRAL`: libc, libm) counts for the nearest caller on the stack.
+ */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { UNKNOWN = 0, NEUTRAL = 3 };
+enum { STACK = 16384, PATIENCE = 200000, THREADS = 512, SLICE_NS = 200000 };
+
+struct range {
+    uint64_t begin, end;
+    int64_t kind;
+};
+
+struct sample {
+    int64_t moment;  /* samples of one moment share it */
+    uint64_t address; /* resolved to the caller where it was neutral */
+    int64_t kind;
+};
+
+struct watch {
+    int pid;
+    const struct range *ranges;
+    long count;
+    int64_t mean_ns;
+    uint64_t seed;
+    struct sample *samples;
+    long room;
+    long taken;   /* out */
+    long moments; /* out: at which the process was looked at */
+    int error;    /* out: errno of the first refusal */
+    volatile int ready, stop;
+};
+
+static int64_t now(void) {
+    struct timespec at;
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    return (int64_t)at.tv_sec * 1000000000LL + at.tv_nsec;
+}
+
+static void rest(int64_t ns) {
+    struct timespec time = {ns / 1000000000LL, ns % 1000000000LL};
+    nanosleep(&time, NULL);
+}
+
+static double uniform(uint64_t *state) {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    return ((double)(*state >> 11) + 1.0) / 9007199254740994.0;
+}
+
+static int64_t kind_of(const struct watch *watch, uint64_t address) {
+    long low = 0, high = watch->count;
+    while (low < high) {
+        long middle = (low + high) / 2;
+        if (address >= watch->ranges[middle].end) low = middle + 1;
+        else high = middle;
+    }
+    return low < watch->count && address >= watch->ranges[low].begin ? watch->ranges[low].kind : UNKNOWN;
+}
+
+/* The state of a thread as the kernel tells it, 'R' where it is at work; 0 where it is gone. */
+static char state_of(int pid, int tid) {
+    char path[64], text[512];
+    snprintf(path, sizeof path, "/proc/%d/task/%d/stat", pid, tid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return 0;
+    ssize_t got = read(fd, text, sizeof text - 1);
+    close(fd);
+    if (got <= 0) return 0;
+    text[got] = 0;
+    char *end = strrchr(text, ')');
+    return end && end[1] == ' ' ? end[2] : 0;
+}
+
+/* Asks a thread to stop. */
+static int seize(int tid) {
+    if (ptrace(PTRACE_SEIZE, tid, 0, 0)) return errno;
+    return ptrace(PTRACE_INTERRUPT, tid, 0, 0) ? errno : 0;
+}
+
+/* Waits until it has: 0 with the signal in `signal` that it was about to get, or an error. On a busy host a thread stops when it gets a processor; only
+ * one that stands can be let go. */
+static int stopped(int tid, int *signal) {
+    for (long waited = 0;; waited++) {
+        int status = 0;
+        pid_t got = waitpid(tid, &status, __WALL | WNOHANG | __WNOTHREAD);
+        if (got == tid) {
+            if (!WIFSTOPPED(status)) return ESRCH;
+            *signal = status >> 16 ? 0 : WSTOPSIG(status);
+            return 0;
+        }
+        if (got < 0 && errno != EINTR) return errno;
+        if (waited > 2000) rest(waited > 20000 ? 1000000 : 20000);
+        if (waited > PATIENCE) return ETIMEDOUT;
+    }
+}
+
+static int registers(int tid, uint64_t *address, uint64_t *stack, uint64_t *link) {
+    uint64_t values[64];
+    struct iovec vector = {values, sizeof values};
+    if (ptrace(PTRACE_GETREGSET, tid, (void *)(uintptr_t)NT_PRSTATUS, &vector)) return errno;
+#if defined(__x86_64__)
+    *address = values[16], *stack = values[19], *link = 0;
+#elif defined(__aarch64__)
+    *address = values[32], *stack = values[31], *link = values[30];
+#else
+    return ENOSYS;
+#endif
+    return 0;
+}
+
+/* The nearest return address on the stack that lies in code which is not neutral. */
+static uint64_t caller(const struct watch *watch, uint64_t stack, uint64_t link, int64_t *kind) {
+    uint64_t words[STACK / 8];
+    struct iovec local = {words, sizeof words}, remote = {(void *)(uintptr_t)stack, sizeof words};
+    int64_t found = kind_of(watch, link);
+    if (link && found != UNKNOWN && found != NEUTRAL) return *kind = found, link;
+    ssize_t got = process_vm_readv(watch->pid, &local, 1, &remote, 1, 0);
+    if (got <= 0) { /* the end of the stack is nearer than that */
+        remote.iov_len = local.iov_len = 4096 - (stack & 4095);
+        got = process_vm_readv(watch->pid, &local, 1, &remote, 1, 0);
+    }
+    for (long at = 0; at < got / 8; at++) {
+        found = kind_of(watch, words[at]);
+        if (found != UNKNOWN && found != NEUTRAL) return *kind = found, words[at];
+    }
+    return 0;
+}
+
+static void look(struct watch *watch, int tid) {
+    int signal = 0, failure = stopped(tid, &signal);
+    if (failure) {
+        if (!watch->error && failure != ESRCH) watch->error = failure;
+        return;
+    }
+    struct sample *sample = &watch->samples[watch->taken];
+    uint64_t stack = 0, link = 0, address = 0;
+    failure = registers(tid, &address, &stack, &link);
+    if (!failure && watch->taken < watch->room) {
+        sample->moment = watch->moments;
+        sample->address = address;
+        sample->kind = kind_of(watch, address);
+        if (sample->kind == NEUTRAL) {
+            uint64_t from = caller(watch, stack, link, &sample->kind);
+            if (from) sample->address = from;
+        }
+        watch->taken++;
+    } else if (failure && !watch->error) watch->error = failure;
+    ptrace(PTRACE_DETACH, tid, 0, (void *)(intptr_t)signal);
+}
+
+/* All that are at work are asked to stop before the first is waited for. */
+static void look_at_all(struct watch *watch, const char *folder) {
+    int held[THREADS];
+    long count = 0;
+    DIR *tasks = opendir(folder);
+    if (!tasks) return;
+    for (struct dirent *entry; (entry = readdir(tasks)) && count < THREADS;) {
+        int tid = atoi(entry->d_name);
+        if (tid <= 0 || state_of(watch->pid, tid) != 'R') continue;
+        int failure = seize(tid);
+        if (!failure) held[count++] = tid;
+        else if (failure != ESRCH && !watch->error) watch->error = failure;
+    }
+    closedir(tasks);
+    for (long at = 0; at < count; at++) look(watch, held[at]);
+    watch->moments++;
+}
+
+/* Looks at the process at random moments, `mean_ns` apart on average, until `stop`. It has begun before the call does, which finds the process asleep,
+ * so that no part of a short call is favoured. */
+void stitch_watch(struct watch *watch) {
+    char folder[64];
+    uint64_t state = watch->seed | 1;
+    snprintf(folder, sizeof folder, "/proc/%d/task", watch->pid);
+    prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);
+    watch->ready = 1;
+    while (!watch->stop && watch->taken < watch->room) {
+        int64_t until = now() + (int64_t)(-log(uniform(&state)) * (double)watch->mean_ns), left;
+        while (!watch->stop && (left = until - now()) > 0) rest(left < SLICE_NS ? left : SLICE_NS);
+        if (!watch->stop) look_at_all(watch, folder);
+    }
+}
+
+/* Writes `size` bytes, at most a word, into the code of a process whose thread `tid` stands still in a system call. `before` gets the word that was
+ * there. 0 or an error. */
+int stitch_poke(int tid, uint64_t address, const unsigned char *bytes, long size, unsigned char *before) {
+    int signal = 0, failure = seize(tid);
+    if (!failure) failure = stopped(tid, &signal);
+    if (failure) return failure;
+    errno = 0;
+    long word = ptrace(PTRACE_PEEKTEXT, tid, (void *)(uintptr_t)address, 0);
+    failure = errno;
+    if (!failure) {
+        memcpy(before, &word, sizeof word);
+        memcpy(&word, bytes, (size_t)(size > (long)sizeof word ? (long)sizeof word : size));
+        if (ptrace(PTRACE_POKETEXT, tid, (void *)(uintptr_t)address, (void *)word)) failure = errno;
+    }
+    ptrace(PTRACE_DETACH, tid, 0, (void *)(intptr_t)signal);
+    return failure;
+}

@@ -1,0 +1,138 @@
+"""Whether own functions do anything for the outputs: each is made to return at once, and the call must then come out otherwise.
+
+Every patched call has inputs that the process has not seen before, so that nothing right can lie about in freed memory; the plain call with the same
+inputs comes after it. The weights are drawn anew, where the program loads them: a bias of zero would hide the kernel that adds it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+
+from verifier.correctness.bounds import same_values
+from verifier.correctness.comparison import compare_outputs
+from verifier.correctness.trial_plan import PLAIN, other_weights
+from verifier.correctness.trials import Subject, Trials
+from verifier.judge.party_failure import PartyFailure
+from verifier.judge.session import Values, fetch
+from verifier.layout import read_specs
+from verifier.timing.call import Call
+
+DISTRIBUTIONS = ("", "heavy-tailed", "negative", "large")  # of inputs, in which a function may be needed; "": the task's own
+TRIED = 24  # patched programs, at most
+SMALL = 0.04  # share of a group of functions, below which it is not taken apart
+PATIENCE, PATIENCE_SECONDS = 20.0, 2.0  # times a call, and beside it: what takes longer than that without a function needs it
+
+
+class Gone(Exception):
+    """The process did not survive a patched call, or cannot be asked any more."""
+
+
+@dataclass
+class Skipping:
+    """`subject` gives the process, a fresh one where the last has not survived; while `patch` is open functions return at once, in that process or in
+    another one, which it gives. `patch` raises `Gone` where it cannot be tried."""
+
+    trials: Trials
+    subject: Callable[[], Subject]
+    patch: Callable[[list[str]], contextlib.AbstractContextManager[Subject]]
+    rng: random.Random
+    call_ms: float
+    needless: list[str] = field(default_factory=list)
+    tried: int = 0
+    _weights: list[torch.Tensor] | None = None
+    _moves: list[str] = field(default_factory=list)  # entries of the state that a call changes
+    _ready: dict[int, Subject] = field(default_factory=dict)  # those that are constructed
+
+    def look(self, shares: dict[str, float]) -> list[str]:
+        """Those of the functions, with their shares of the time, without which the outputs are the same."""
+        trials = self.trials
+        state, seeded = trials.reference.state, trials.constructions.binding.how == "seeded"
+        if state and not seeded and any(entry.spec.floating for entry in state):
+            self._weights = other_weights(state, trials.original, self.rng.getrandbits(32))
+        alone = sorted((name for name, share in shares.items() if share >= SMALL), key=lambda name: -shares[name])
+        self._moves = trials.reference.mutated if not seeded else []
+        groups = [[name] for name in alone] + [[name for name in shares if name not in alone]]
+        while groups and self.tried < TRIED:
+            group = groups.pop(0)
+            if not group:
+                continue
+            self.tried += 1
+            if self._does_nothing(group):
+                self.needless += group
+            elif len(group) > 1 and sum(shares[name] for name in group) > SMALL:
+                groups += [group[: len(group) // 2], group[len(group) // 2 :]]
+        return self.needless
+
+    def _does_nothing(self, names: list[str]) -> bool:
+        told = False
+        for distribution in DISTRIBUTIONS:
+            values = self._draw(distribution)
+            if values is None:
+                continue
+            try:
+                same = self._same(names, values)
+            except Gone:
+                return False
+            if same is False:
+                return False
+            told = told or same is True
+        return told
+
+    def _draw(self, distribution: str) -> Values | None:
+        reference, seed = self.trials.reference, self.rng.getrandbits(32)
+        values = reference.inputs(seed)
+        return (reference.reshaped(values, distribution, PLAIN, seed) if distribution else None) or values
+
+    def _same(self, names: list[str], values: Values) -> bool | None:
+        """Whether a call comes out as it does with these functions; null where the plain program does not bear these inputs."""
+        rng = self.rng.getrandbits(32)
+        patched: Call | None = None
+        state: list[torch.Tensor] = []
+        subject = self.subject()
+        try:
+            self._constructed(subject)
+            with self.patch(names) as other:
+                if other is not subject:
+                    self._constructed(other)
+                patched, state = self._call(other, values, rng)
+        except PartyFailure:
+            if not subject.runner.alive:
+                raise Gone from None
+        try:
+            plain, after = self._call(self._constructed(subject), values, rng)
+        except PartyFailure:
+            return None
+        return patched is not None and self._equal(patched, plain) and len(state) == len(after) and all(map(same_values, state, after))
+
+    def _call(self, subject: Subject, values: Values, rng: int) -> tuple[Call, list[torch.Tensor]]:
+        caller = subject.caller
+        assert caller is not None
+        caller.limit = min(self.trials.limits.call, PATIENCE * self.call_ms / 1e3 + PATIENCE_SECONDS)
+        call = caller.call(values, rng, flush=False)
+        if not self._moves:
+            return call, []
+        answer = subject.runner.ask("state", {"names": self._moves}, self.trials.limits.call).message
+        return call, fetch(subject.runner, "state", read_specs(answer.get("specs") or []), "held")
+
+    def _constructed(self, subject: Subject) -> Subject:
+        """With the weights of the test; where calls move the state, before each. What a program makes of its weights in its first call is
+        made here."""
+        if id(subject) not in self._ready or self._moves:
+            self.trials.reconstruct(subject, stay=False, weights=self._weights)
+            self._ready[id(subject)] = subject
+            if not self._moves:
+                self._call(subject, self.trials.reference.inputs(self.rng.getrandbits(32)), 1)
+        return subject
+
+    def _equal(self, patched: Call, plain: Call) -> bool:
+        if patched.inputs_intact != plain.inputs_intact or len(patched.outputs) != len(plain.outputs):
+            return False
+        if all(map(same_values, patched.outputs, plain.outputs)):
+            return True
+        form = Values(plain.tree, plain.specs)
+        return compare_outputs("skipped", 0, patched, form, plain.outputs, plain.outputs, *self.trials.expectations.timed_bounds()).ok

@@ -1,0 +1,122 @@
+"""On a GPU: the same program with some of its kernels returning at once. In machine code that the builder made, the first instruction becomes EXIT; a
+kernel that is compiled while the program runs (Triton, NVRTC) gets an empty body, or a `return`, in the source."""
+
+from __future__ import annotations
+
+import ast
+import re
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from verifier.build.artefacts import Artefacts
+from verifier.profiling.own_kernels import OwnKernels
+
+# 128-bit instructions of compute capability 7.0 and later; the low twelve bits say which one it is.
+EXIT = bytes.fromhex("4d790000000000000000800300ea0f00")
+_EXIT_CODE, _WORD = 0x94D, 16
+_CUDA_MACHINE = 190
+_ELF = b"\x7fELF\x02\x01"
+_SECTION = struct.Struct("<IIQQQQIIQQ")
+_FUNCTION = ".text."
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What a runner imports in place of the program."""
+
+    source: str
+    artefacts: Artefacts
+
+
+def without(kernels: Iterable[str], source: str, artefacts: Artefacts) -> Variant | None:
+    """The program whose kernels of these unqualified names do nothing; null where one of them is found in neither form."""
+    wanted = set(kernels)
+    data, done = emptied(artefacts, wanted)
+    text = source
+    for name in sorted(wanted - done):
+        changed = _without_triton(text, name)
+        if changed is None:
+            changed = _without_body(text, name)
+        if changed is None:
+            return None
+        text = changed
+    return Variant(text, Artefacts(artefacts.index, data, artefacts.seconds))
+
+
+def emptied(artefacts: Artefacts, kernels: set[str]) -> tuple[bytes, set[str]]:
+    """The libraries with an EXIT at the entry of every instance of these kernels, and which of the names were found: none in what the toolkit
+    has compressed."""
+    data, done = bytearray(artefacts.data), set()
+    at = 0
+    for _, size in artefacts.index:
+        for symbol, begin, length in _device_functions(artefacts.data[at : at + size]):
+            name = OwnKernels.short(symbol)
+            if name in kernels and _understood(artefacts.data[at + begin : at + begin + length]):
+                data[at + begin : at + begin + _WORD] = EXIT
+                done.add(name)
+        at += size
+    return bytes(data), done
+
+
+def _understood(code: bytes) -> bool:
+    """Whether a kernel ends as kernels of this instruction set do."""
+    return any(struct.unpack_from("<Q", code, at)[0] & 0xFFF == _EXIT_CODE for at in range(0, len(code) - _WORD + 1, _WORD))
+
+
+def _device_functions(data: bytes) -> Iterator[tuple[str, int, int]]:
+    """Symbol, offset and size of each kernel in the cubins that lie uncompressed in a library."""
+    at = data.find(_ELF, 1)
+    while at > 0:
+        try:
+            if struct.unpack_from("<H", data, at + 18)[0] == _CUDA_MACHINE:
+                yield from _sections_of(data, at)
+        except (struct.error, IndexError, ValueError):
+            pass  # what only looks like an ELF file
+        at = data.find(_ELF, at + 1)
+
+
+def _sections_of(data: bytes, at: int) -> Iterator[tuple[str, int, int]]:
+    (table,) = struct.unpack_from("<Q", data, at + 0x28)
+    entry, count, names = struct.unpack_from("<HHH", data, at + 0x3A)
+    if entry != _SECTION.size:
+        return
+    rows = [_SECTION.unpack_from(data, at + table + number * entry) for number in range(count)]
+    strings = at + rows[names][4]
+    for row in rows:
+        begin = strings + row[0]
+        name = data[begin : data.index(b"\0", begin, begin + 8192)].decode("ascii", "replace")
+        if name.startswith(_FUNCTION) and row[5] >= _WORD and at + row[4] + row[5] <= len(data):
+            yield name.removeprefix(_FUNCTION), at + row[4], row[5]
+
+
+def _without_triton(source: str, name: str) -> str | None:
+    """With an empty body in place of that of a `@triton.jit` function; lines keep their numbers."""
+    lines = source.splitlines(keepends=True)
+    for node in ast.walk(ast.parse(source)):
+        jitted = isinstance(node, ast.FunctionDef) and any("jit" in ast.unparse(decorator) for decorator in node.decorator_list)
+        if not jitted or node.name != name:  # type: ignore[attr-defined]
+            continue
+        first, last = node.body[0], node.body[-1]  # type: ignore[attr-defined]
+        if first.lineno <= node.lineno or last.end_lineno is None:  # type: ignore[attr-defined]
+            return None
+        count = last.end_lineno - first.lineno + 1
+        lines[first.lineno - 1 : last.end_lineno] = [" " * first.col_offset + "pass\n", *["\n"] * (count - 1)]
+        return "".join(lines)
+    return None
+
+
+def _without_body(source: str, name: str) -> str | None:
+    """With a `return` at the beginning of every `__global__` function of that name whose text stands in the source."""
+    ends = []
+    for match in re.finditer(rf"__global__\b[^;{{}}]*?\b{re.escape(name)}\s*\(", source):
+        at, depth = match.end(), 1
+        while at < len(source) and depth:
+            depth += {"(": 1, ")": -1}.get(source[at], 0)
+            at += 1
+        body = re.compile(r"\s*\{").match(source, at)
+        if body is not None:
+            ends.append(body.end())
+    for end in reversed(ends):
+        source = source[:end] + " return;" + source[end:]
+    return source if ends else None
