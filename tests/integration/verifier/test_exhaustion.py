@@ -96,6 +96,7 @@ def test_a_program_that_burns_the_processor_while_others_are_timed(strict):
     assert report.timing is None
 
 
+@pytest.mark.slow
 def test_so_does_a_child_process(strict):
     child = "import os\nif not hasattr(self, 'child'):\n    self.child = os.fork()\n    if self.child == 0:\n        while True: pass"
     report = strict.verify_once(with_forward(child))
@@ -104,6 +105,7 @@ def test_so_does_a_child_process(strict):
     assert report.timing is None
 
 
+@pytest.mark.slow
 def test_an_admission_has_a_time_for_all_of_it(strict):
     result = strict.run(AdmitJob(task_source=forward("import time\ntime.sleep(2.5)\nreturn x * 2")))
     assert result.error == "" and not result.admission.ok
