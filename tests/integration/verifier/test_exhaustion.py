@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from verifier_bench import PROGRAM, TASK, Bench, forward
 
+from tests.verifier_data import prepared
 from verifier.jobs import AdmitJob
 from verifier.limits import GIB, Limits
 
@@ -119,6 +120,7 @@ def test_a_short_series_of_verifications(tmp_path):
     """bench/robustness.py with four of its faulty programs: every verdict as expected, nothing left. That the machine was too busy is no fault."""
     out = tmp_path / "series.json"
     command = [sys.executable, str(ROOT / "bench" / "robustness.py"), "--device", "cpu", "--count", "8", "--every", "2", "--out", str(out)]
+    command += ["--data-dir", str(prepared(tmp_path / "data"))]
     done = subprocess.run([*command, "--limit-seconds", "600"], capture_output=True, text=True, timeout=850, env={**os.environ, "PYTHONPATH": ""})
     assert out.exists(), done.stderr
     found = json.loads(out.read_text())
