@@ -39,7 +39,6 @@ test: setup-dev browser-packages
 	$(PYTEST) $(VERIFYING) $(BY_FILE) -m "not timed and not slow"
 	$(PYTEST) $(VERIFYING) -m "timed and not slow"
 	$(BROWSER) $(BESIDE) -m "not alone and not slow"
-	$(BROWSER) -m "alone and not slow"
 
 test-all: setup-dev browser-packages
 	$(PYTEST) tests/unit -n $(WORKERS) --durations=15

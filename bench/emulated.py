@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import subprocess
 import sys
@@ -168,11 +169,13 @@ def one(path: Path, precision: str, target: str) -> str:
     from compiler.families.conv import conv
     from compiler.families.product import matmul, matvec
     from compiler.planning import partition
+    from tests import kept
     from tests.emulator import as_cpp
     from tests.unit.compiler.conftest import Compiled
     from tests.unit.compiler.triton_on_cpu import interpreted
     from verifier.correctness.bounds import bound
 
+    os.environ.setdefault("STITCH_BUILD_DIR", str(kept.folder("libraries-" + kept.compiler())))
     partition.TINY = 32
     conv.LEAST_FLOPS = conv.THIN_FLOPS = matmul.LEAST_FLOPS = attention.LEAST_FLOPS = attention.LEAST_KEYS = matvec.LEAST = matvec.LEAST_DEPTH = 1
     text, place = path.read_text(), f"{path.parent.name}/{path.stem.partition('_')[0]}"

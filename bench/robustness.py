@@ -239,10 +239,11 @@ def main() -> int:
     parser.add_argument("--resume", action="store_true", help="keep the right verdicts of --out and go on")
     parser.add_argument("--limit-seconds", type=float, default=540.0, help="no further verification is begun after this")
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--data-dir", type=Path, help="of the verifier; default: one that is empty first and gone afterwards")
     arguments = parser.parse_args()
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="robustness-") as folder:
-        return asyncio.run(Series(arguments, Path(folder)).run())
+        return asyncio.run(Series(arguments, arguments.data_dir or Path(folder)).run())
 
 
 if __name__ == "__main__":

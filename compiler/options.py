@@ -7,7 +7,7 @@ from pydantic import BaseModel
 # Strategies that only remove work: the first program applies them all.
 SAFE = (
     "fuse-pointwise", "fuse-row-reduction", "fuse-matmul-tail", "one-pass-softmax", "vectorise", "row-cache",
-    "own-pool", "own-depthwise", "split-product", "own-scan", "own-matvec", "persistent-recurrence", "stream-through-softmax",
+    "own-pool", "own-depthwise", "split-product", "own-scan", "own-matvec", "own-order", "persistent-recurrence", "stream-through-softmax",
     "half-product",
 )  # fmt: skip
 # Strategies whose gain depends on the device and the shapes: moves try them one by one.

@@ -170,6 +170,16 @@ CATALOGUE: tuple[Strategy, ...] = (
         references=("Merrill and Garland, Single-pass Parallel Prefix Scan with Decoupled Look-back, NVR-2016-002",),
     ),
     Strategy(
+        name="own-order",
+        title="Sorted rows and their largest elements as a kernel of one's own",
+        answers=("memory", "launch"),
+        when=far_from_floor,
+        applies="rows of up to 2048 elements are sorted along the last axis, or their largest taken, and either values or places are read",
+        expectation="each element is read and written once; the pointwise operators around the order cost no pass of their own",
+        forbidden="longer rows, where the library's radix sort moves fewer bytes than a network in shared memory makes steps",
+        references=("Batcher, Sorting networks and their applications, AFIPS 1968",),
+    ),
+    Strategy(
         name="own-matvec",
         title="A product with a vector as a kernel of one's own",
         answers=("memory", "launch"),

@@ -14,6 +14,7 @@ from compiler.families.conv.half_conv import HalfConv
 from compiler.families.conv.half_pointwise import HalfPointwise
 from compiler.families.epilogue import Prologue, Tail, build_prologue, build_tail
 from compiler.families.family import NAME, Cost, Family, Match, Packed, Printed, Printers, Setting, Work, plain_cost, traffic
+from compiler.families.ordered import Order
 from compiler.families.pool import Pool
 from compiler.families.product.half_product import HalfProduct
 from compiler.families.product.matmul import Matmul
@@ -27,7 +28,7 @@ from compiler.options import Options
 from verifier.graph import Node
 
 FAMILIES: tuple[Family, ...] = (
-    Pool(), Attention(), HalfProduct(), Matmul(), DepthwiseConv(), HalfPointwise(), HalfConv(), Recurrent(), Conv(), Scan(), Matvec(),
+    Pool(), Attention(), HalfProduct(), Matmul(), DepthwiseConv(), HalfPointwise(), HalfConv(), Recurrent(), Conv(), Scan(), Matvec(), Order(),
 )  # fmt: skip
 
 

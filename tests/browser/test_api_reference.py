@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from playwright.sync_api import expect
 
 
@@ -20,6 +21,7 @@ def test_an_operation_opens_by_its_link_and_its_curl_line_is_copied(page, server
     expect(page.locator("#object-VerificationResult")).to_contain_text("failed_trials")
 
 
+@pytest.mark.slow
 def test_it_opens_at_what_a_link_points_at_and_fits_a_phone(page, server):
     page.set_viewport_size({"width": 390, "height": 800})
     page.goto(f"{server}/api/v1/docs#stream_events")  # without signing in: it shows nobody's data

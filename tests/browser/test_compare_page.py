@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.browser import sample_run
@@ -31,6 +32,7 @@ def test_two_runs_are_chosen_and_compared(people, sign_in, server):
     expect(page.get_by_role("checkbox", checked=True)).to_have_count(1)
 
 
+@pytest.mark.slow
 def test_attempts_are_a_plot_for_keys_and_a_table(people, sign_in, server):
     run, other = sample_run.create_run(people.alice), make_ranked(people.alice, "softmax", 3.0)
     sample_run.play(run)

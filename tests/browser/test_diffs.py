@@ -69,6 +69,7 @@ def test_sides_layouts_folds_and_keys(page: Page, server, sign_in, people, run):
     expect(page.locator("a[role=switch]")).to_have_attribute("aria-checked", "true")
 
 
+@pytest.mark.slow
 def test_long_programs_come_in_parts_and_places_open(page: Page, server, sign_in, people):
     changed = LONG.replace("return x *", "y = x *").replace("step_7(", "other_7(")
     run = measured_run(people.alice, old=OLD + LONG, new=NEW + changed)
@@ -88,6 +89,7 @@ def test_long_programs_come_in_parts_and_places_open(page: Page, server, sign_in
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
+@pytest.mark.slow
 def test_a_copy_has_code_only(page: Page, server, sign_in, people, run):
     sign_in(people.alice)
     page.goto(f"{server}/runs/{run.pk}/diff/3...4/?view=split")
@@ -110,6 +112,7 @@ def test_a_copy_has_code_only(page: Page, server, sign_in, people, run):
     assert copied.split("\n")[3].strip() == "float other = 0.0f;" and len(copied.split("\n")) == 4
 
 
+@pytest.mark.slow
 def test_what_each_hunk_is_worth(page: Page, server, sign_in, people):
     run = measured_run(people.alice)
     sign_in(people.alice)

@@ -153,6 +153,7 @@ def look_through(executable: str | None, base: str, link: str, paths: list[str])
     return problems
 
 
+@pytest.mark.slow
 def test_every_page(server, browser_type_launch_args, world):
     owner = world.people[Membership.OWNER]
     swept = Swept(world, owner)
@@ -224,6 +225,7 @@ def test_pages_that_are_refused_keep_the_same(server, browser, people):
     context.close()
 
 
+@pytest.mark.slow
 def test_news_moves_nothing(server, browser, people):
     """A run is told, a device comes and goes, a run ends: what somebody reads stays where it is."""
     run = sample_run.create_run(people.alice)

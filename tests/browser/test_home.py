@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.unit.webapp.cast import make_run
@@ -15,6 +16,7 @@ def tick(page: Page) -> None:
         page.evaluate("document.getElementById('live').dispatchEvent(new CustomEvent('tick'))")
 
 
+@pytest.mark.slow
 def test_a_run_that_ends_changes_its_cells_and_moves_nothing(server, people, sign_in):
     runs = [make_run(people.alice, state="running") for _ in range(3)]
     page = sign_in(people.alice)
@@ -46,6 +48,7 @@ def test_new_runs_are_announced_not_pushed_in(server, people, sign_in):
     expect(page.locator("table.runs tbody tr")).to_have_count(2)
 
 
+@pytest.mark.slow
 def test_the_list_asks_by_itself(server, people, sign_in):
     make_run(people.alice, state="running")
     page = sign_in(people.alice)
@@ -54,6 +57,7 @@ def test_the_list_asks_by_itself(server, people, sign_in):
     assert answer.value.status == 200
 
 
+@pytest.mark.slow
 def test_archive_and_publish_from_the_menu(server, people, sign_in):
     make_result(people.alice)
     page = sign_in(people.alice)

@@ -12,6 +12,7 @@ from tests.integration.processes.stack import Stack
 RUN_MS = 8 * 60 * 1000  # two cores, a full confirmation with torch.compile included
 
 
+@pytest.mark.slow
 @pytest.mark.alone
 @pytest.mark.timeout(900)
 def test_from_the_link_to_a_leaderboard_row(installation: Stack, page: Page):

@@ -60,6 +60,7 @@ def test_filter_and_drill_down_to_the_evidence(server, ranked, people, sign_in):
     page.wait_for_url(f"**/runs/{ranked.pk}/candidates/1/?verification=*")
 
 
+@pytest.mark.slow
 def test_p_is_pinned_by_pointer_keyboard_and_address(server, ranked, people, sign_in):
     page = board(sign_in(people.alice), server)
     chart = page.get_by_role("slider")
@@ -85,6 +86,7 @@ def test_p_is_pinned_by_pointer_keyboard_and_address(server, ranked, people, sig
     expect(page.get_by_role("region", name="fast_p of each entry, as a table")).to_contain_text("stitch · gpt-x")
 
 
+@pytest.mark.slow
 def test_the_grid_of_tasks_by_keyboard(server, ranked, people, sign_in):
     page = board(sign_in(people.alice), server)
     page.locator("[data-heat]").scroll_into_view_if_needed()
@@ -104,6 +106,7 @@ def test_the_grid_of_tasks_by_keyboard(server, ranked, people, sign_in):
     page.wait_for_url(f"**/runs/{ranked.pk}/candidates/1/**")
 
 
+@pytest.mark.slow
 def test_cost_against_speedup_is_read_by_keyboard(server, ranked, people, sign_in):
     page = board(sign_in(people.alice), server)
     chart = page.get_by_label("Geometric mean of each entry against what a run costs", exact=True)
@@ -121,6 +124,7 @@ def test_cost_against_speedup_is_read_by_keyboard(server, ranked, people, sign_i
     expect(page.get_by_role("heading", name="stitch · gpt-x")).to_be_visible()
 
 
+@pytest.mark.slow
 def test_the_export_is_the_selection(server, ranked, people, sign_in):
     page = board(sign_in(people.alice), server, "suite=kernelbench-level3&llm=gpt-x")
     with page.expect_download() as download:
@@ -141,6 +145,7 @@ def test_a_retracted_result_disappears_and_says_why(server, ranked, people, sign
     expect(page.locator("table.board tbody tr")).to_have_count(1)
 
 
+@pytest.mark.slow
 def test_publish_from_the_list_of_results(server, ranked, people, sign_in):
     page = sign_in(people.alice)
     page.goto(f"{server}/leaderboard/results/?task={ranked.task_id}&run={ranked.pk}")

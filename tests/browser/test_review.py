@@ -98,6 +98,7 @@ def test_two_people_discuss_an_event_without_reloading(people, run, enter):
     assert alice.evaluate("window.sameDocument")
 
 
+@pytest.mark.slow
 def test_a_comment_on_a_line_stays_with_it_when_code_moves(people, run, enter):
     third = sample_run.program(2).splitlines()
     line = next(number for number, text in enumerate(third, 1) if "const float scale" in text)
@@ -127,6 +128,7 @@ def test_a_comment_on_a_line_stays_with_it_when_code_moves(people, run, enter):
     expect(panel(bob)).to_contain_text("Divide once.")
 
 
+@pytest.mark.slow
 def test_a_diff_is_commented_on_by_keyboard(people, run, enter):
     bob = enter(people.bob, f"/runs/{run.pk}/diff/3...4/")
     expect(bob.locator("tr[data-hunk]").first).to_be_visible()
@@ -141,6 +143,7 @@ def test_a_diff_is_commented_on_by_keyboard(people, run, enter):
     assert (anchor["view"], anchor["against"]) == ("diff", "3")
 
 
+@pytest.mark.slow
 def test_a_range_of_a_timeline_is_commented_on_and_opened_again(people, run, enter):
     sha = run.candidates.exclude(timeline=None).last().timeline.sha
     bob = enter(people.bob, f"/runs/{run.pk}/timeline/{sha}/")
@@ -169,6 +172,7 @@ def test_a_range_of_a_timeline_is_commented_on_and_opened_again(people, run, ent
     )
 
 
+@pytest.mark.slow
 def test_a_verdict_is_seen_by_others_and_can_be_changed(people, run, enter):
     alice = enter(people.alice, f"/runs/{run.pk}/candidates/4/")
     bob = enter(people.bob, f"/runs/{run.pk}/candidates/4/")

@@ -129,6 +129,7 @@ def test_a_line_that_breaks_loses_nothing_and_doubles_nothing(page: Page, server
     assert late.locator("[data-part=entries]").inner_text() == page.locator("[data-part=entries]").inner_text()
 
 
+@pytest.mark.slow
 def test_without_websockets_the_page_polls(page: Page, server, sign_in, people, run):
     page.add_init_script(
         "window.WebSocket = class { static OPEN = 1; readyState = 3; constructor() { setTimeout(() => this.onclose({code: 1006}), 5); } close() {} };"
@@ -140,6 +141,7 @@ def test_without_websockets_the_page_polls(page: Page, server, sign_in, people, 
     assert len(shown_events(page)) > 40
 
 
+@pytest.mark.slow
 def test_a_late_visitor_of_a_long_run_gets_all_of_it(page: Page, server, sign_in, people, run):
     sample_run.play(run, candidates=6, chatter=500)
     sign_in(people.bob)
@@ -167,6 +169,7 @@ def test_a_late_visitor_of_a_long_run_gets_all_of_it(page: Page, server, sign_in
     page.wait_for_function("(box => box.scrollHeight - box.scrollTop - box.clientHeight < 24)(document.querySelector('[data-part=scroller]'))")
 
 
+@pytest.mark.slow
 def test_scrolling_up_pauses_the_following_and_counts_what_is_new(page: Page, server, sign_in, people, run):
     sample_run.play(run, stop_after=90)
     sign_in(people.alice)
@@ -184,6 +187,7 @@ def test_scrolling_up_pauses_the_following_and_counts_what_is_new(page: Page, se
     expect(page.locator(".entry.note").last).to_be_in_viewport()
 
 
+@pytest.mark.slow
 def test_what_is_selected_has_a_url(page: Page, server, sign_in, people, run):
     sample_run.play(run)
     sign_in(people.alice)
@@ -204,6 +208,7 @@ def test_what_is_selected_has_a_url(page: Page, server, sign_in, people, run):
     expect(page.locator(".entry.selected")).to_contain_text("Confirm the winner")
 
 
+@pytest.mark.slow
 def test_the_diff_can_be_turned_and_unfolded_in_the_pane(page: Page, server, sign_in, people, run):
     sample_run.play(run)
     sign_in(people.alice)
@@ -234,6 +239,7 @@ def test_what_a_transcript_says_stays_text(page: Page, server, sign_in, people, 
     assert page.title() == "softmax_rows · Stitchwork"
 
 
+@pytest.mark.slow
 def test_pausing_asks_the_engine_and_says_so(page: Page, server, sign_in, people, run):
     sample_run.play(run, stop_after=60)
     sign_in(people.bob)
@@ -248,6 +254,7 @@ def test_pausing_asks_the_engine_and_says_so(page: Page, server, sign_in, people
     expect(page.locator("[data-part=status]")).to_contain_text("cancelling")
 
 
+@pytest.mark.slow
 def test_a_narrow_screen_shows_one_pane_at_a_time(page: Page, server, sign_in, people, run):
     sample_run.play(run)
     page.set_viewport_size({"width": 390, "height": 844})

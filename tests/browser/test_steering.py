@@ -131,6 +131,7 @@ def test_a_plan_is_edited_a_note_is_sent_and_the_run_is_forked(server, sign_in, 
     assert Event.objects.filter(run=forked, kind="candidate.proposed").count() == 5
 
 
+@pytest.mark.slow
 def test_a_model_that_does_not_answer_says_what_to_do_and_goes_on_at_the_button(server, sign_in, people, run):
     page = sign_in(people.alice)
     Run.objects.filter(pk=run.pk).update(settings=run.settings | {"review_plan": False})

@@ -65,6 +65,7 @@ def test_a_refused_form_keeps_what_was_typed(server, page_of_alice):
     assert not Run.objects.exists()
 
 
+@pytest.mark.slow
 def test_an_example_and_undo(server, page_of_alice):
     page = page_of_alice
     page.goto(f"{server}/submit/")
@@ -75,6 +76,7 @@ def test_an_example_and_undo(server, page_of_alice):
     expect(page.locator(".cm-content")).to_contain_text("torch.relu")
 
 
+@pytest.mark.slow
 def test_a_file_is_read_into_the_editor_or_refused_with_the_reason(server, page_of_alice):
     page = page_of_alice
     page.goto(f"{server}/submit/")
@@ -88,6 +90,7 @@ def test_a_file_is_read_into_the_editor_or_refused_with_the_reason(server, page_
     expect(page.locator(".cm-content")).to_contain_text("torch.softmax(x, dim=1)")
 
 
+@pytest.mark.slow
 def test_why_a_file_was_refused_is_not_overwritten_by_a_check_that_was_under_way(server, page_of_alice):
     page = page_of_alice
     page.goto(f"{server}/submit/")
@@ -108,6 +111,7 @@ def test_why_a_file_was_refused_is_not_overwritten_by_a_check_that_was_under_way
     expect(page.locator(".verdict")).to_contain_text("get_inputs and get_init_inputs found")
 
 
+@pytest.mark.slow
 def test_a_slow_or_missing_server_does_not_lose_the_source(server, page_of_alice):
     page = page_of_alice
     page.goto(f"{server}/submit/")
@@ -152,6 +156,7 @@ def test_the_keyboard_is_enough(server, page_of_alice):
     page.wait_for_url(re.compile(r"/runs/[0-9a-f-]{36}/"))
 
 
+@pytest.mark.slow
 def test_ones_own_program(server, page_of_alice):
     page = page_of_alice
     page.goto(f"{server}/verify/")
@@ -165,6 +170,7 @@ def test_ones_own_program(server, page_of_alice):
     assert Run.objects.get().workflow == "verify"
 
 
+@pytest.mark.slow
 def test_the_widest_screen_and_the_menu_of_a_phone(server, page_of_alice):
     page = page_of_alice
     page.set_viewport_size({"width": 2560, "height": 1300})
@@ -178,6 +184,7 @@ def test_the_widest_screen_and_the_menu_of_a_phone(server, page_of_alice):
         expect(page.get_by_role("link", name=name, exact=True).first).to_be_visible()
 
 
+@pytest.mark.slow
 def test_groups_of_the_bar_open_one_at_a_time_and_by_keyboard(server, page_of_alice):
     page = page_of_alice
     page.goto(f"{server}/submit/")
@@ -194,6 +201,7 @@ def test_groups_of_the_bar_open_one_at_a_time_and_by_keyboard(server, page_of_al
     page.wait_for_url(f"{server}/devices/")
 
 
+@pytest.mark.slow
 def test_a_theme_is_remembered(server, page_of_alice):
     page = page_of_alice
     page.emulate_media(color_scheme="light")

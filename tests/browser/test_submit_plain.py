@@ -74,6 +74,7 @@ def test_a_plain_module_becomes_a_task_by_its_form(server, page_of_alice):
     assert source.count("class Model(Net)") == 1 and "torch.randint(0, 100, (16,))" in source and "return [64, 0.5]" in source
 
 
+@pytest.mark.slow
 def test_what_is_typed_while_the_form_is_on_its_way_stays(server, page_of_alice):
     page = page_of_alice
     page.goto(f"{server}/submit/")
@@ -117,6 +118,7 @@ def test_the_sandboxs_word_stands_under_the_editor_with_its_lines(server, page_o
     assert TryOut.objects.filter(state="dropped").count() == 0 or TryOut.objects.count() == 2
 
 
+@pytest.mark.slow
 def test_what_was_typed_comes_back_until_it_is_submitted(server, people, page_of_alice, sign_in):
     page = page_of_alice
     page.goto(f"{server}/submit/")
@@ -139,6 +141,7 @@ def test_what_was_typed_comes_back_until_it_is_submitted(server, people, page_of
     expect(page.get_by_text("What you typed")).to_be_hidden()
 
 
+@pytest.mark.slow
 def test_a_zip_becomes_suites_and_a_suite_becomes_one_suite_run(server, people, page_of_alice):
     page = page_of_alice
     packed = io.BytesIO()
@@ -163,6 +166,7 @@ def test_a_zip_becomes_suites_and_a_suite_becomes_one_suite_run(server, people, 
     assert [run.title for run in Run.objects.order_by("created_at")] == ["1_Softmax", "2_Softmax", "10_Softmax"]
 
 
+@pytest.mark.slow
 def test_cost_and_queue_are_told_before_submitting(server, people, page_of_alice):
     page = page_of_alice
     page.goto(f"{server}/submit/")

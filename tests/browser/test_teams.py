@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from allauth.mfa.totp.internal.auth import format_hotp_value, hotp_value
 from playwright.sync_api import Browser, Page, expect
 
@@ -95,6 +96,7 @@ def test_two_factor_on_and_used(server, people, sign_in):
     expect(page.get_by_role("button", name="Team Personal: switch")).to_be_visible()
 
 
+@pytest.mark.slow
 def test_a_token_is_shown_once_and_the_team_is_switched_by_keyboard(server, people, sign_in):
     page = sign_in(people.bob)
     page.goto(f"{server}/account/tokens/")

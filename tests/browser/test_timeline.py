@@ -83,6 +83,7 @@ def drag(page: Page, canvas, begin: tuple[float, float], end: tuple[float, float
     page.mouse.up()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ratio", [pytest.param(ratio, marks=pytest.mark.browser_context_args(device_scale_factor=ratio)) for ratio in (1, 1.5, 2)])
 def test_the_axis_spans_the_canvas_whatever_the_pixels(page: Page, drawn, ratio):
     drawn(real())
@@ -143,6 +144,7 @@ def test_keys_search_selection_and_arrows_on_a_real_export(page: Page, drawn):
     expect(page.locator(".timeline-labels")).not_to_contain_text("Stream 13")
 
 
+@pytest.mark.slow
 def test_a_drag_measures_and_its_figures_are_those_of_the_range(page: Page, drawn):
     sha = drawn(recorded("linear-norm-h200-nsys"))
     canvas, summary = page.locator(".timeline-canvas"), page.locator(".timeline-summary")
@@ -221,6 +223,7 @@ def test_reference_and_candidate_on_one_scale(page: Page, server, sign_in, peopl
     expect(page.locator(".timeline-lane")).to_have_count(1)
 
 
+@pytest.mark.slow
 def test_marks_of_others_are_drawn_listed_and_clicked(page: Page, drawn):
     drawn(recorded("softmax-h200-nsys"))
     box = page.locator(".timeline-box")
@@ -242,6 +245,7 @@ addEventListener("message", (event) => {
 </script>"""
 
 
+@pytest.mark.slow
 def test_export_and_open_in_perfetto(page: Page, drawn):
     drawn(recorded("linear-norm-h200-nsys"), candidate=None)
     page.locator("summary", has_text="Download").click()
@@ -262,6 +266,7 @@ def test_export_and_open_in_perfetto(page: Page, drawn):
     page.context.set_offline(False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("data", "said"),
     [
@@ -281,6 +286,7 @@ def test_bytes_that_are_no_timeline_are_told_and_can_be_fetched(page: Page, serv
     expect(page.get_by_role("alert")).to_contain_text(said)
 
 
+@pytest.mark.slow
 def test_touch_pans_and_a_narrow_page_fits(page: Page, drawn):
     page.set_viewport_size({"width": 390, "height": 844})
     drawn(recorded("linear-norm-h200-nsys"))

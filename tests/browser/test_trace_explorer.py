@@ -81,6 +81,7 @@ def test_a_long_trace_is_searched_stepped_through_and_linked_into(page: Page, se
     expect(other.locator('[role=treeitem][aria-selected="true"]')).to_contain_text("Attempt 4")
 
 
+@pytest.mark.slow
 def test_a_model_s_long_reply_opens_whole_and_its_exchange_shows_the_prompt(page: Page, server, sign_in, people, long_run):
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     sign_in(people.alice)
@@ -131,6 +132,7 @@ def test_the_tree_adds_up_folds_and_is_walked_by_keys(page: Page, server, sign_i
     expect(page.locator(".tree .line.active")).to_contain_text("Step 1")
 
 
+@pytest.mark.slow
 def test_search_works_while_the_run_goes_on_and_all_entries_collapse(page: Page, server, sign_in, people):
     run = sample_run.create_run(people.alice)
     sample_run.play(run, stop_after=60)

@@ -1,6 +1,19 @@
 // What printed CUDA kernels need of CUDA, for g++: blocks one after another, the threads of a block as fibers that take turns.
 // A fiber runs until it meets the others (a barrier of its block, an exchange of its warp); when all have come, all go on.
 // A cooperative launch has all blocks live at once: they take turns whenever each of their fibers waits, also for another block's memory.
+// Compiled in advance (translate.py), as cuda_on_cpu.cpp is: g++ would need longer for these than for the kernels of a program.
+
+#include <algorithm>
+#include <climits>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <utility>
+#include <vector>
+
 using std::isfinite;
 using std::isinf;
 using std::isnan;
@@ -60,161 +73,36 @@ inline int cudaMemsetAsync(void* at, int value, size_t bytes, cudaStream_t) { st
 
 namespace emulated {
 enum Waiting { RUNS, BLOCK, WARP, DONE };
-constexpr size_t STACK = 256 << 10;
-struct Copy { float* into; const float* from; int count; };  // from nowhere: zeros
-struct Fiber {
-    jmp_buf place;                  // where it goes on: no system call, as swapcontext makes two for each turn
-    std::unique_ptr<char[]> stack;  // not written to before it is used; the fiber stays on it from one block to the next
-    Waiting waiting = DONE;
-    int turn = 0;  // exchanges of its warp so far
-    std::vector<std::vector<Copy>> copies = std::vector<std::vector<Copy>>(1);  // on their way, a group each; the last one is not committed
-};
 struct Lane { unsigned words[16]; };
-inline std::vector<Fiber> fibers;
-inline std::vector<Lane> lanes[2];
-inline std::vector<char> dynamic;
-inline jmp_buf home;
-inline int now = 0;
-inline std::function<void()> body;
-inline dim3 threads, grid;
-
-inline void meet(Waiting what) {
-    fibers[now].waiting = what;
-    if (!_setjmp(fibers[now].place)) _longjmp(home, 1);
-}
-inline void enter() {
-    for (;;) {
-        body();
-        meet(DONE);
-    }
-}
-inline void go_on(Fiber& fiber) {
-    if (_setjmp(home)) return;
-    if (fiber.stack) _longjmp(fiber.place, 1);
-    fiber.stack.reset(new char[STACK]);
-    ucontext_t first;
-    getcontext(&first);
-    first.uc_stack.ss_sp = fiber.stack.get();
-    first.uc_stack.ss_size = STACK;
-    first.uc_link = nullptr;
-    makecontext(&first, enter, 0);
-    setcontext(&first);
-}
+extern int now;  // the fiber that runs, which is the number of its thread
+extern dim3 threads, grid, block_index;
+void meet(Waiting what);
 }  // namespace emulated
 
 struct { struct { operator int() const { return emulated::now % emulated::threads.x; } } x;
          struct { operator int() const { return emulated::now / emulated::threads.x % emulated::threads.y; } } y;
          struct { operator int() const { return 0; } } z; } static threadIdx;
-static dim3 blockIdx;
+#define blockIdx emulated::block_index
 #define blockDim emulated::threads
 #define gridDim emulated::grid
 
 namespace emulated {
-inline bool cooperative = false, spinning = false;  // whether other blocks run meanwhile; whether a fiber ran only to look again
-inline int number = 0;                              // of the block, among those that run together
-inline int looked = 0;                              // fibers that ran only to look again, since one did more
-inline void begin(int count) {
-    for (int at = 0; at < count; ++at) fibers[at].waiting = RUNS, fibers[at].turn = 0, fibers[at].copies.assign(1, {});
-}
-[[noreturn]] inline void stuck(const char* who) {
-    std::fprintf(stderr, "emulated: %s wait for each other in different places\n", who);
-    std::abort();
-}
-// Every live fiber of a block runs until it waits; a warp goes on when all its live lanes wait for the warp, the block likewise.
-// False when all are done.
-inline bool turn(int count) {
-    bool ran = false;
-    for (now = 0; now < count; ++now) {
-        if (fibers[now].waiting != RUNS) continue;
-        spinning = false;
-        go_on(fibers[now]);
-        looked = spinning ? looked + 1 : 0;
-        ran = true;
-    }
-    int live = 0, at_barrier = 0;
-    for (int warp = 0; warp < count; warp += 32) {
-        int alive = 0, exchanging = 0;
-        for (int at = warp; at < std::min(warp + 32, count); ++at) {
-            alive += fibers[at].waiting != DONE;
-            exchanging += fibers[at].waiting == WARP;
-            at_barrier += fibers[at].waiting == BLOCK;
-        }
-        live += alive;
-        if (alive && exchanging == alive)
-            for (int at = warp; at < std::min(warp + 32, count); ++at)
-                if (fibers[at].waiting == WARP) fibers[at].waiting = RUNS, ran = true;
-    }
-    if (live && at_barrier == live)
-        for (int at = 0; at < count; ++at)
-            if (fibers[at].waiting == BLOCK) fibers[at].waiting = RUNS, ran = true;
-    if (live && !ran) stuck("threads of a block");
-    return live;
-}
-inline void block(int count) {
-    begin(count);
-    while (turn(count)) {}
-}
+extern int number;  // of the block, among those that run together
 // A fiber looks in vain for what another block has to write.
-inline void look_again() {
-    if (!cooperative) stuck("blocks, without a cooperative launch,");
-    spinning = true;
-    meet(RUNS);
-}
-template <class F> void launch(dim3 blocks, dim3 count, size_t shared, F call) {
-    threads = count, grid = blocks, body = call;
-    const int total = count.x * count.y * count.z;
-    if ((int)fibers.size() < total) fibers.resize(total);
-    for (auto& half : lanes) half.resize((total + 31) / 32 * 32);
-    for (unsigned z = 0; z < blocks.z; ++z)
-        for (unsigned y = 0; y < blocks.y; ++y)
-            for (unsigned x = 0; x < blocks.x; ++x) {
-                blockIdx = dim3(x, y, z);
-                dynamic.assign(shared + 1024, (char)0xA5);  // as undefined as the real one
-                if (THREADS_MEET) block(total);
-                else for (now = 0; now < total; ++now) body();
-            }
-}
-// All blocks at once. What `fibers` and `lanes` mean changes with the block whose turn it is.
-struct Live { std::vector<Fiber> fibers; std::vector<Lane> lanes[2]; std::vector<char> dynamic; dim3 at; bool live = true; };
-template <class F> void launch_together(dim3 blocks, dim3 count, size_t shared, F call, unsigned first = 0, unsigned together = 0) {
-    threads = count, grid = blocks, body = call, cooperative = true, looked = 0;
-    const int total = count.x * count.y * count.z;
-    std::vector<Live> all(together ? together : blocks.x * blocks.y * blocks.z);
-    const auto enter_block = [&](Live& one) {
-        fibers.swap(one.fibers), dynamic.swap(one.dynamic), lanes[0].swap(one.lanes[0]), lanes[1].swap(one.lanes[1]);
-        blockIdx = one.at, number = (int)(&one - all.data());
-    };
-    for (unsigned at = 0; at < all.size(); ++at) {
-        Live& one = all[at];
-        const unsigned flat = first + at;
-        one.at = dim3(flat % blocks.x, flat / blocks.x % blocks.y, flat / blocks.x / blocks.y);
-        one.fibers.resize(total);
-        for (auto& half : one.lanes) half.resize((total + 31) / 32 * 32);
-        one.dynamic.assign(shared + 1024, (char)0xA5);
-        enter_block(one), begin(total), enter_block(one);
-    }
-    for (size_t left = all.size(); left;)
-        for (Live& one : all) {
-            if (!one.live) continue;
-            enter_block(one);
-            one.live = turn(total);
-            enter_block(one);
-            left -= !one.live;
-            if (looked > 4 * (int)all.size() * total) stuck("blocks");
-        }
-    cooperative = false;
+void look_again();
+void cluster_meets();
+// What a thread does: of a lambda only its address, so that a unit need not compile more of it than a call.
+struct Body { void (*call)(const void*); const void* of; };
+template <class F> Body body_of(const F& call) { return {[](const void* of) { (*(const F*)of)(); }, &call}; }
+void run(dim3 blocks, dim3 count, size_t shared, Body body, bool threads_meet);
+void run_together(dim3 blocks, dim3 count, size_t shared, Body body);
+void run_clusters(int together, dim3 blocks, dim3 count, size_t shared, Body body);
+template <class F> void launch(dim3 blocks, dim3 count, size_t shared, const F& call, bool threads_meet) {
+    run(blocks, count, shared, body_of(call), threads_meet);
 }
 // The blocks of a cluster together, one cluster after another.
-inline int arrived = 0, met = 0, members = 0;
-template <class F> void launch_clusters(int together, dim3 blocks, dim3 count, size_t shared, F call) {
-    if (blocks.x % together) stuck("clusters that the grid does not hold whole");
-    members = together * count.x * count.y * count.z;
-    for (unsigned first = 0; first < blocks.x; first += together) launch_together(blocks, count, shared, call, first, together);
-}
-inline void cluster_meets() {
-    const int before = met;
-    if (++arrived == members) arrived = 0, ++met;
-    while (met == before) look_again();
+template <class F> void launch_clusters(int together, dim3 blocks, dim3 count, size_t shared, const F& call) {
+    run_clusters(together, blocks, count, shared, body_of(call));
 }
 // Static shared memory of blocks that run together.
 template <class T> struct PerBlock {
@@ -224,14 +112,9 @@ template <class T> struct PerBlock {
 template <class... P, size_t... N> void call_with(void (*kernel)(P...), void** given, std::index_sequence<N...>) {
     kernel(*(std::remove_reference_t<P>*)given[N]...);
 }
-inline char* shared_memory() { return (char*)(((uintptr_t)dynamic.data() + 1023) & ~(uintptr_t)1023); }
+char* shared_memory();  // on a boundary of 1024 bytes
 // Deposits this lane's words and returns those of its warp, once all lanes have come.
-inline const Lane* exchange(const Lane& mine) {
-    auto& half = lanes[fibers[now].turn++ % 2];
-    half[now] = mine;
-    meet(WARP);
-    return &half[now / 32 * 32];
-}
+const Lane* exchange(const Lane& mine);
 template <class T> T taken(T value, int from) {
     Lane mine{};
     std::memcpy(mine.words, &value, sizeof value);
@@ -243,7 +126,8 @@ template <class T> T taken(T value, int from) {
 }  // namespace emulated
 
 template <class... P> int cudaLaunchCooperativeKernel(void (*kernel)(P...), dim3 blocks, dim3 count, void** given, size_t shared, cudaStream_t) {
-    emulated::launch_together(blocks, count, shared, [=] { emulated::call_with(kernel, given, std::index_sequence_for<P...>{}); });
+    const auto call = [=] { emulated::call_with(kernel, given, std::index_sequence_for<P...>{}); };
+    emulated::run_together(blocks, count, shared, emulated::body_of(call));
     return 0;
 }
 
@@ -291,13 +175,9 @@ template <class T> void __stcs(T* at, T value) { *at = value; }
 // An asynchronous copy is made anywhen between its statement and the wait for its group. Every second thread's are made as soon, the others' as late as
 // that: so a place that is written too early shows, and one that is read too early.
 namespace emulated {
-inline void made(const Copy& copy) {
-    for (int at = 0; at < copy.count; ++at) copy.into[at] = copy.from ? copy.from[at] : 0.0f;
-}
-inline void copy(float* into, const float* from, int count) {
-    if (now % 2) fibers[now].copies.back().push_back({into, from, count});
-    else made({into, from, count});
-}
+void copy(float* into, const float* from, int count);
+void commit();
+void wait(int left);  // groups
 }  // namespace emulated
 inline void copy_async4(float* into, const float* from, bool inside) { emulated::copy(into, inside ? from : nullptr, 1); }
 inline void copy_async16(float* into, const float* from, bool inside) {
@@ -312,14 +192,8 @@ inline float4 read_fresh(const float* at) {
 }
 template <class T> void settle(T&) {}
 inline void write_fresh(float* at, float value) { *at = value; }
-inline void copies_commit() { emulated::fibers[emulated::now].copies.emplace_back(); }
-template <int LEFT> void copies_wait() {
-    auto& copies = emulated::fibers[emulated::now].copies;
-    while ((int)copies.size() > LEFT + 1) {
-        for (const auto& copy : copies.front()) emulated::made(copy);
-        copies.erase(copies.begin());
-    }
-}
+inline void copies_commit() { emulated::commit(); }
+template <int LEFT> void copies_wait() { emulated::wait(LEFT); }
 // A tensor core's sum: products exact, the whole cut off (not rounded) to 24 bits, which is the worst that was reported of it.
 inline float cut_off(double value) {
     const float near = (float)value;
@@ -363,7 +237,7 @@ template <int COUNT> void group_wait(float (&)[COUNT]) {}
 inline void shared_memory_for_tensor_cores() {}
 inline void accumulate_tf32(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2]) { multiply_tf32(d, a, b); }
 // Named barriers: each id counts those that have come, and lets go when the count is full.
-namespace emulated { inline int come[16] = {}, let_go[16] = {}; }
+namespace emulated { extern int come[16], let_go[16]; }
 inline void barrier_arrive(int which, int count) {
     if (++emulated::come[which] == count) emulated::come[which] = 0, ++emulated::let_go[which];
 }

@@ -13,7 +13,7 @@ from verifier.build.raw import CPP_FLAGS
 
 MEETING = re.compile(r"__syncthreads|__syncwarp|__shfl|__ballot|__any|_tf32|multiply_group|barrier_wait|cluster_meets|cudaLaunchCooperativeKernel")
 HEADER = Path(__file__).with_name("cuda_on_cpu.h")
-STANDARD = Path(__file__).with_name("standard.h")
+RUNS = Path(__file__).with_name("cuda_on_cpu.cpp")
 BRIEF = "-O1"  # building takes longer than running, and with -O3 up to twice as long
 
 
@@ -21,32 +21,39 @@ def as_cpp(program: str) -> str:
     """The program for the CPU, same kernels, same launches. Raises `ValueError` for PTX that has no twin."""
     head, rest = program.split('SOURCE = r"""')
     source, tail = rest.split('"""', 1)
-    tail = re.sub(r'stitch_build\("cuda", SOURCE(, \(.*?\))?\)', f'stitch_build("cpp", SOURCE, ("{BRIEF}",))', tail)
+    tail = re.sub(r'stitch_build\("cuda", SOURCE(, \(.*?\))?\)', f'stitch_build("cpp", SOURCE, {flags()!r})', tail)
     tail = re.sub(
         r"stream = torch\._C\._cuda_getCurrentRawStream\(.*\)$|stream = torch\.cuda\.current_stream\(.*\)\.cuda_stream",
         "stream = 0",
         tail,
         flags=re.M,
     )
-    meet = int(bool(MEETING.search(source)))
-    return f'{head}SOURCE = r"""#include "{standard()}"\n#define THREADS_MEET {meet}\n{HEADER.read_text()}\n{translate(source)}"""{tail}'
+    return f'{head}SOURCE = r"""{translate(source)}"""{tail}'
+
+
+def flags() -> tuple[str, ...]:
+    """For g++ besides those of every build, in a translated source's `stitch_build`."""
+    return BRIEF, "-Wl,--no-as-needed", str(emulator() / "libemulated.so")
 
 
 @cache
-def standard() -> Path:
-    """A copy of `STANDARD` beside its precompiled form, which g++ takes where its flags are those of a build: made once a host, by whichever process
-    comes first."""
-    folder = kept.folder("header-" + kept.key(STANDARD.read_text(), kept.compiler(), *CPP_FLAGS, BRIEF)[:16])
-    copy = kept.made(folder / STANDARD.name, lambda place: shutil.copy(STANDARD, place))
-    kept.made(folder / f"{STANDARD.name}.gch", lambda place: precompile(copy, place))
-    return copy
+def emulator() -> Path:
+    """A folder with the header beside its precompiled form, which g++ takes where its flags are those of a build, and the library of what runs
+    kernels, one for all programs of a process: made once a host, by whichever process comes first."""
+    folder = kept.folder("emulator-" + kept.key(HEADER.read_text(), RUNS.read_text(), kept.compiler(), *CPP_FLAGS, BRIEF)[:16])
+    header = kept.made(folder / HEADER.name, lambda place: shutil.copy(HEADER, place))
+    kept.made(folder / f"{HEADER.name}.gch", lambda place: compiled(header, place, "-x", "c++-header"))
+    kept.made(folder / "libemulated.so", lambda place: compiled(RUNS, place))
+    return folder
 
 
-def precompile(header: Path, place: Path) -> None:
-    subprocess.run(["g++", *CPP_FLAGS, BRIEF, "-x", "c++-header", str(header), "-o", str(place)], check=True)
+def compiled(source: Path, place: Path, *flags: str) -> None:
+    subprocess.run(["g++", *CPP_FLAGS, BRIEF, *flags, str(source), "-o", str(place)], check=True)
 
 
 def translate(source: str) -> str:
+    """Printed kernels as a unit of C++, for a build with `flags()`. Raises `ValueError` for PTX that has no twin."""
+    meet = str(bool(MEETING.search(source))).lower()
     source = without_ptx(re.sub(r"^#ifdef __CUDA_ARCH_FEAT_SM90_ALL$.*?^#endif$\n", "", source, flags=re.M | re.S))
     source = re.sub(r'^#include "?<?cuda[\w.]*>?"?$', "", source, flags=re.M)
     source = re.sub(r"extern __shared__ (?:__align__\(\d+\) )?(\w+) (\w+)\[\];", r"\1* \2 = (\1*)emulated::shared_memory();", source)
@@ -55,10 +62,11 @@ def translate(source: str) -> str:
     sizes = {name: size for size, name in re.findall(r"__cluster_dims__\((\d+)\) __launch_bounds__\([^)]*\) (\w+)\(", source)}
 
     def launch(found: re.Match) -> str:
-        how = f"launch_clusters({sizes[found[1]]}, " if found[1] in sizes else "launch("
-        return f"emulated::{how}{found[2]}, {found[3]}, {found[4]}, [=] {{ {found[1]}({found[5]}); }});"
+        how, last = (f"launch_clusters({sizes[found[1]]}, ", "") if found[1] in sizes else ("launch(", f", {meet}")
+        return f"emulated::{how}{found[2]}, {found[3]}, {found[4]}, [=] {{ {found[1]}({found[5]}); }}{last});"
 
-    return re.sub(r"([\w:]+(?:<[\w, ]+>)?)<<<(.+?), (\w+), (\w+), \(cudaStream_t\)stream>>>\((.*?)\);", launch, source)
+    source = re.sub(r"([\w:]+(?:<[\w, ]+>)?)<<<(.+?), (\w+), (\w+), \(cudaStream_t\)stream>>>\((.*?)\);", launch, source)
+    return f'#include "{emulator() / HEADER.name}"\n{source}'
 
 
 def without_ptx(source: str) -> str:

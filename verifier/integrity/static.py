@@ -60,6 +60,11 @@ _LIBRARY_CALL = re.compile(r"\b(at::(matmul|mm|bmm|addmm|linear|conv\w*|softmax|
 _TAMPERING = re.compile(
     r"\b(dl_iterate_phdr|mprotect|pkey_mprotect|ptrace|process_vm_readv|process_vm_writev|userfaultfd|LD_PRELOAD|cupti[A-Z]\w*|(?:is)?[pP]rofilerEnabled)\b"
 )
+# As a statement or within an expression: behind a type it is declared, and behind a dot it is something else's.
+_NATIVE_PROCESS = re.compile(
+    r"(?:(?<=[;{}()=,!&|?:<])|(?<=[^-]>)|\b(?:return|else|do))\s*(?:::|std::)?\b(v?fork|execl[ep]?|execv(?:p|e|pe)?|system|popen|posix_spawnp?|daemon)\s*\("
+    r"|\b((?:SYS|__NR)_(?:v?fork|clone3?|execve(?:at)?))\b"
+)
 _NATIVE_NOTES = (
     ("threads", re.compile(r"\b(pthread_create|std::thread|std::jthread|std::async)\b"), "starts a thread: work must be done when forward returns"),
     ("l2-persist", re.compile(r"\b(accessPolicyWindow|cudaAccessPropertyPersisting|cudaLimitPersistingL2CacheSize)\b"), "pins lines in L2"),
@@ -247,6 +252,12 @@ def _native_findings(node: ast.Constant) -> list[Finding]:
         Finding(rule="tampering", severity="refuse", message=f"native code names {m[0]}: a program must not reach into other code", line=line(m))
         for m in _TAMPERING.finditer(text)
     ]
+    for m in _NATIVE_PROCESS.finditer(text):
+        name = m[1] or m[2]
+        if not re.search(rf"[\w*&>]\s+[*&]?{name}\s*\([^;{{}}]*\)\s*\{{", text):  # else it is a function of the program's own
+            message = f"native code calls {name}: a program must not start or end processes"
+            at = node.lineno + text.count("\n", 0, m.start(m.lastindex or 0))
+            found.append(Finding(rule="process-control", severity="refuse", message=message, line=at))
     for rule, pattern, message in _NATIVE_NOTES:
         found += [Finding(rule=rule, severity="note", message=f"native code {message}", line=line(m)) for m in pattern.finditer(text)]
     return found

@@ -5,7 +5,7 @@ the reference wrote to, which the judge then owns alone; inputs are shown to the
 again under its seed; outputs of the call before are known by their fingerprint; baselines' outputs are compared where they lie, before the next
 call. A program has memory of its own for inputs and outputs, always: it may write to both.
 
-`docs/reference/verifier.md` has the same as a table, `tests/integration/verifier/test_memory.py` holds the stages to it.
+`docs/reference/verifier.md` has the same as a table, `tests/integration/verifier/test_ledger.py` holds the stages to it.
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ def print_source(kernels: list[tuple[Kernel, Shape, list[str]]], printed: Mappin
     every = [kernel for kernel, _, _ in kernels] + [kernel for _, inside, _ in printed.values() for kernel in inside]
     used = set().union(*(functions_used(kernel) for kernel in every))
     includes = ["<cmath>", "<cstddef>"] + (["<immintrin.h>"] if any(shape.stream for _, shape, _ in kernels) else [])
+    includes += dict.fromkeys(f"<{name}>" for found, _, _ in printed.values() for name in found.includes)
     parts = ["\n".join(f"#include {name}" for name in includes) + "\n"]
     parts += [TYPES[dtype] for dtype in halves_used(every, [a for found, _, _ in printed.values() for a in found.arguments])]
     parts += sources({kind for kind in used if not (kind in ("max", "min") and not _float_bounds(every, kind))})

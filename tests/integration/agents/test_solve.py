@@ -56,6 +56,7 @@ def data_dir(tmp_path_factory):
     return tmp_path_factory.mktemp("verifier")
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_softmax_from_the_command_line_killed_in_the_middle_continues_and_verifies_nothing_twice(task, tmp_path, data_dir):
     out = tmp_path / "out"

@@ -62,7 +62,7 @@ async def test_without_faults_plan_and_program_take_one_request_each(bench):
     assert summary.spent["calls"] == len(server.record) <= 3
 
 
-@pytest.mark.parametrize("rate", [0.0, 0.3])
+@pytest.mark.parametrize("rate", [pytest.param(0.0, marks=pytest.mark.slow), 0.3])
 @pytest.mark.parametrize("workflow", ["stitch", "forge", "pilot", "branch"])
 async def test_every_workflow_with_a_model_ends_with_its_program(bench, workflow, rate, caplog):
     budget = Budget(calls=40, candidates=12, verifier_seconds=None, seconds=None)
@@ -80,7 +80,7 @@ async def test_the_pair_of_frontend_and_mid_end(bench):
     assert {entry["role"] for entry in server.record} >= {"planner", "frontend", "verifier"}
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [pytest.param(kind, marks=pytest.mark.slow) if at % 3 else kind for at, kind in enumerate(KINDS)])
 async def test_a_fault_in_half_of_the_replies_ends_in_progress(bench, kind):
     async with StandIn(FaultPlan(2, 0.5, (kind,)), author=bench.author, hang=5) as server:
         summary = await bench.engine(server.base_url, read=1.5 if kind == "hang" else 10).execute()

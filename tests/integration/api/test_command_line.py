@@ -163,6 +163,7 @@ def test_strangers_text_does_nothing_to_the_terminal(call, people):
     assert code == 1 and "before" in out and "after" in out and not re.search("[\x1b\x07\u202e]", out)
 
 
+@pytest.mark.slow
 def test_follow_as_json_from_a_cursor(call, people):
     run = sample_run.create_run(people.alice)
     last = sample_run.play(run)
@@ -183,6 +184,7 @@ def test_ctrl_c_leaves_the_run_going(begin, people):
     assert run.state != "finished" and not Event.objects.filter(run=run, kind="control.requested").exists()
 
 
+@pytest.mark.slow
 def test_fetch_brings_everything_once_and_goes_on(call, people, files, monkeypatch):
     run = sample_run.create_run(people.alice)
     sample_run.play(run, stop_after=40)
@@ -214,6 +216,7 @@ def test_what_was_fetched_is_a_run_elsewhere(call, people, files):
     assert [(event.seq, event.kind, event.payload) for event in Event.objects.filter(run=copy).order_by("seq")] == told
 
 
+@pytest.mark.slow
 def test_lists(call, people):
     Device.objects.create(worker="w", kind="cpu", device="cpu", name="Example CPU", model="cpu", queue="verify.cpu")
     run = sample_run.create_run(people.alice)
@@ -229,6 +232,7 @@ def test_lists(call, people):
     assert call("runs", "--state", "queued")[1] == "no runs; start one: stitchwork submit TASK.py\n"
 
 
+@pytest.mark.slow
 def test_steering(call, people):
     run = sample_run.create_run(people.alice)
     sample_run.play(run, stop_after=10)

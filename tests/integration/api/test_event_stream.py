@@ -46,6 +46,7 @@ def test_every_event_once_and_then_the_end(client, run):
     assert (said[-1].kind, json.loads(said[-1].data)) == ("end", {"last": last, "state": "finished", "outcome": "improved"})
 
 
+@pytest.mark.slow
 def test_it_goes_on_after_the_last_event_id(client, run):
     last = sample_run.play(run)
     by_header = read(client, run, headers={"Last-Event-ID": str(last - 3)})
@@ -157,6 +158,7 @@ def _threads(pid: int) -> int:
     return len(list(Path(f"/proc/{pid}/task").iterdir()))
 
 
+@pytest.mark.slow
 def test_a_client_goes_on_where_its_connection_broke(server, token, run, monkeypatch):
     last = sample_run.play(run)
     api, given = Api(Login(server, token, "test")), []

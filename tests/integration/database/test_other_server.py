@@ -71,6 +71,7 @@ def test_everything_runs_on_it(url, tmp_path):
         stack.stop()
 
 
+@pytest.mark.slow
 def test_a_server_that_is_not_there_is_named(tmp_path):
     environment = os.environ | {
         "DATABASE_URL": f"postgresql://nobody@127.0.0.1:{free_port()}/nothing",

@@ -63,6 +63,7 @@ def model(stack) -> Iterator[str]:
     server.shutdown()
 
 
+@pytest.mark.slow
 def test_only_the_call_in_flight_is_repeated_and_its_cost_counts(stack, person, model):
     run = person.submit(
         "/submit/", title="mid stream", task=TASK, device="cpu", precision="fp32-strict", mode="train", workflow="stitch", llm=model,

@@ -77,6 +77,7 @@ def verdict(events: list[dict]) -> dict:
     return found
 
 
+@pytest.mark.slow
 def test_an_undisturbed_run_has_a_verdict(stack, person):
     run = start_run(person, "undisturbed")
     events = finished(stack, person, run, [])
@@ -110,6 +111,7 @@ def test_kill_everything_that_runs_strangers_code(stack, person):
     assert statuses and set(statuses) <= {"wrong_result", "crashed", "infrastructure_error"}
 
 
+@pytest.mark.slow
 def test_a_dead_verifier_and_a_dead_orchestrator_at_once(stack, person):
     run = start_run(person, "kill both")
     before = shown(stack, person, run, "queue")

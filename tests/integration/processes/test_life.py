@@ -35,7 +35,9 @@ def new(tmp_path):
     yield from installation(tmp_path / "a directory with spaces")
 
 
-@pytest.mark.parametrize("by", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGKILL], ids=lambda s: s.name)
+@pytest.mark.parametrize(
+    "by", [signal.SIGINT, *(pytest.param(s, marks=pytest.mark.slow) for s in (signal.SIGTERM, signal.SIGKILL))], ids=lambda s: s.name
+)
 def test_nothing_is_left_running(own, by):
     own.start()
     family = descendants(own.process.pid)
@@ -45,6 +47,7 @@ def test_nothing_is_left_running(own, by):
     assert not (own.data / "pg" / "postmaster.pid").exists()
 
 
+@pytest.mark.slow
 def test_a_stop_in_the_middle_of_a_run_loses_nothing(own):
     own.start()
     browser = own.browser()

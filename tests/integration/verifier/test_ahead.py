@@ -80,6 +80,7 @@ def test_it_compiles_once_and_is_confirmed_when_the_program_has_been_tried(tourn
     of.close()
 
 
+@pytest.mark.slow
 def test_one_that_fails_ahead_is_named_with_its_reason(tournament, monkeypatch):
     def broken(self, name, party):
         raise PartyFailure("raised", "no compiler today\nat line 3", request="compile")
@@ -92,6 +93,7 @@ def test_one_that_fails_ahead_is_named_with_its_reason(tournament, monkeypatch):
     of.close()
 
 
+@pytest.mark.slow
 def test_where_the_program_fails_before_nobody_is_left(tournament):
     of, _ = tournament("return F.gelu(x)", ["compile"])
     assert len(of.ahead) == 1
@@ -100,6 +102,7 @@ def test_where_the_program_fails_before_nobody_is_left(tournament):
     assert not party.alive and not of.ahead
 
 
+@pytest.mark.slow
 @pytest.mark.timed
 def test_where_memory_holds_not_all_at_once_it_compiles_in_its_round(tournament, monkeypatch):
     monkeypatch.setattr(Watched, "_rounds", lambda self, count, beside: [range(at, at + 1) for at in range(count)])

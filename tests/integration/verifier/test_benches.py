@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from verifier_bench import PROGRAM
 
 from tests.verifier_data import prepared
@@ -18,6 +19,7 @@ def test_a_prepared_directory_has_what_a_judge_makes_first(tmp_path):
     assert not (first / "headers").exists() and not (first / "builds").exists()
 
 
+@pytest.mark.slow
 def test_a_forked_party_and_a_confined_one_are_judged_alike(quick, bench):
     for program, status in ((WRONG, "wrong_result"), (RAISES, "crashed")):
         forked, confined = quick.verify_once(program), bench.verify_once(program)

@@ -113,6 +113,7 @@ def test_the_repository_and_the_data_are_not_there(bench):
     assert "[]" in bench.admit(forward(body)).problems[0].message
 
 
+@pytest.mark.slow
 def test_a_killed_runner_gives_a_verdict(bench):
     """kill -9 in the middle of an evaluation: one retry, then a verdict, and the next job runs. (Where it is the reference that is
     killed, that is what the verdict says: not the program's fault.)"""
@@ -144,6 +145,7 @@ def test_a_killed_judge_is_started_again(bench):
     assert children(first) == []
 
 
+@pytest.mark.slow
 def test_cancelling_ends_the_job_and_the_next_one_runs(bench):
     endless = VerifyJob(task_source=TASK, program_source=PROGRAM.replace("return torch", "while True: pass\n        return torch"))
 

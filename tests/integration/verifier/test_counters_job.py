@@ -96,6 +96,7 @@ def counted(tmp_path_factory):
     pool.close()
 
 
+@pytest.mark.slow
 def test_counters_of_a_party_that_fails_meanwhile_are_kept(counted, monkeypatch, tmp_path):
     profile = counted(fake_ncu(tmp_path / "ncu", 'cp "$(dirname "$0")/table" "$log"'), monkeypatch)
     assert (profile.counters_tool, profile.counters_version) == ("ncu", "2025.3.1"), profile.counters_reason
@@ -109,6 +110,7 @@ def test_a_refusal_is_named_and_says_nothing_of_the_host(counted, monkeypatch, t
     assert str(tmp_path) not in profile.model_dump_json()
 
 
+@pytest.mark.slow
 def test_an_unknown_counter_is_left_out_and_the_rest_taken(counted, monkeypatch, tmp_path):
     name = "smsp__sass_thread_inst_executed_op_integer_pred_on.sum"
     folder = tmp_path / "ncu"
@@ -166,6 +168,7 @@ def test_the_cpu_has_no_counters_and_says_so(jobs):
     assert results["reference"].profile.counters_reason == "not asked for"
 
 
+@pytest.mark.slow
 def test_the_profile_says_what_the_task_needs_at_least(jobs):
     roofline = jobs[0]["reference"].profile.roofline
     assert roofline.bytes >= 64 * 256 * 4 and roofline.memory_ms > 0 and roofline.ceilings

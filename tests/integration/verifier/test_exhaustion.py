@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from verifier_bench import PROGRAM, TASK, Bench, forward
 
+from tests.verifier_data import prepared
 from verifier.jobs import AdmitJob
 from verifier.limits import GIB, Limits
 
@@ -96,6 +97,7 @@ def test_a_program_that_burns_the_processor_while_others_are_timed(strict):
     assert report.timing is None
 
 
+@pytest.mark.slow
 def test_so_does_a_child_process(strict):
     child = "import os\nif not hasattr(self, 'child'):\n    self.child = os.fork()\n    if self.child == 0:\n        while True: pass"
     report = strict.verify_once(with_forward(child))
@@ -104,6 +106,7 @@ def test_so_does_a_child_process(strict):
     assert report.timing is None
 
 
+@pytest.mark.slow
 def test_an_admission_has_a_time_for_all_of_it(strict):
     result = strict.run(AdmitJob(task_source=forward("import time\ntime.sleep(2.5)\nreturn x * 2")))
     assert result.error == "" and not result.admission.ok
@@ -117,6 +120,7 @@ def test_a_short_series_of_verifications(tmp_path):
     """bench/robustness.py with four of its faulty programs: every verdict as expected, nothing left. That the machine was too busy is no fault."""
     out = tmp_path / "series.json"
     command = [sys.executable, str(ROOT / "bench" / "robustness.py"), "--device", "cpu", "--count", "8", "--every", "2", "--out", str(out)]
+    command += ["--data-dir", str(prepared(tmp_path / "data"))]
     done = subprocess.run([*command, "--limit-seconds", "600"], capture_output=True, text=True, timeout=850, env={**os.environ, "PYTHONPATH": ""})
     assert out.exists(), done.stderr
     found = json.loads(out.read_text())

@@ -89,5 +89,6 @@ def test_the_reference_has_operators_and_nothing_of_its_own(profiles):
     assert not any(kernel.own for kernel in profile.kernels)
 
 
+@pytest.mark.slow
 def test_a_program_that_raises_is_named(profiles):
     assert "nothing to see" in profiles[2].error and profiles[2].profile is None

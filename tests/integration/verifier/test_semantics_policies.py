@@ -111,6 +111,7 @@ def test_a_sound_task_is_not_flagged_and_says_what_it_needs(semantics):
     assert noisy.ok and noisy.flags == ["stochastic"] and noisy.deterministic
 
 
+@pytest.mark.slow
 def test_running_averages_that_are_rounding_noise(semantics):
     found = semantics.judge(NOISY_PROGRAM, NOISY_TASK)
     assert not found.wrong, found.wrong
@@ -149,6 +150,7 @@ def own_norm(kind: str, scaled: str, momentum: str = "0.1") -> str:
     return PAIR.replace("class Model(", body).replace("nn.BatchNorm1d(32)", "Norm(32)").replace("nn.BatchNorm1d(48)", "Norm(48)")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "scaled"), [("torch.float64", CENTRED), ("torch.float32", FOLDED_SHIFT)])
 def test_noise_of_an_earlier_call_is_no_value(semantics, kind, scaled):
     """Eager's noise of the first call is still in its average after the second: a program that is more exact than eager has less of it."""
@@ -157,6 +159,7 @@ def test_noise_of_an_earlier_call_is_no_value(semantics, kind, scaled):
     assert found["task inputs 2"].ok and found["random weights"].ok
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("update", ["", "self.second.running_mean.zero_()"])
 def test_noisy_averages_hold_with_other_weights(semantics, update):
     program = own_norm("torch.float64", CENTRED)

@@ -120,6 +120,7 @@ def test_weights_that_are_taken_for_granted(semantics):
     assert not outcome.wrong and outcome.verdict.weights == "seeded"
 
 
+@pytest.mark.slow
 def test_random_numbers_are_the_same_in_fp64(semantics):
     drop = task(
         "return F.dropout(x @ self.w, 0.3) + 0.1 * torch.randn_like(x[:, :8])", "torch.rand(64, 32)", init="self.w = nn.Parameter(torch.randn(32, 8))"
@@ -130,6 +131,7 @@ def test_random_numbers_are_the_same_in_fp64(semantics):
     assert semantics.changed(drop, "x @ self.w", "(x.bfloat16() @ self.w.bfloat16()).float()").wrong
 
 
+@pytest.mark.slow
 def test_decisions_that_rounding_makes(semantics):
     # Half of the pairs are equal but for rounding, so the index of the larger one is PyTorch's own accident.
     task_source = task("s = (x * y).sum(-1)\nreturn (s.view(2, -1)).argmax(0)", "torch.rand(4096, 64); torch.rand(4096, 64)").replace(

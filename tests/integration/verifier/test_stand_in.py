@@ -2,6 +2,7 @@
 
 from functools import partial
 
+import pytest
 from semantics_bench import Semantics, task
 
 from verifier.correctness.trials import Subject, Trials
@@ -20,6 +21,7 @@ def enlisted(bench: Semantics, runner) -> Subject:
     return Subject(runner)
 
 
+@pytest.mark.slow
 def test_a_stand_in_outlives_the_threads_that_brought_the_others_up(tmp_path):
     """With a spare at hand it lives anyway: here there is none, so its process is a new one."""
     bench = Semantics(tmp_path, limits=Limits(memory=3 * GIB, full_timing=0.2, correctness=0.1, autotune=0.5, load=60, call=60))

@@ -85,6 +85,7 @@ def test_ignored_weights_are_seen(quick):
     assert report.status == "wrong_result" and "weights" in report.message, report.message
 
 
+@pytest.mark.slow
 @pytest.mark.timed
 def test_other_names_of_weights(bench):
     report = bench.verify(PROGRAM.replace("self.scale", "self.gain"))
@@ -133,6 +134,7 @@ def test_state_that_the_task_changes(bench):
     assert report.status == "wrong_result" and "running" in report.message
 
 
+@pytest.mark.slow
 @pytest.mark.timed
 def test_state_that_is_rounding_noise_after_the_timed_calls(bench):
     report = bench.verify(NOISY_PROGRAM, NOISY_TASK)

@@ -89,6 +89,7 @@ async def test_candidates_get_numbers_of_their_own_and_keep_them():
         assert {number: c.span for c in resumed.candidates if (number := c.number) in kept} == kept
 
 
+@pytest.mark.slow
 async def test_interrupted_anywhere_only_calls_in_flight_are_repeated():
     whole, models = MemoryJournal(), SlowModels()
     await engine(whole, models).execute()

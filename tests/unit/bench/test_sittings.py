@@ -59,6 +59,7 @@ def test_near_its_end_a_sitting_begins_nothing_more(tmp_path, checkout):
     assert not series.store.rows and not series.finished
 
 
+@pytest.mark.slow
 def test_finished_rows_outlive_a_sitting_and_interrupted_runs_go_on(tmp_path, checkout, monkeypatch):
     class Short(Faked):
         def _solve(self, device, worker, item):

@@ -58,6 +58,7 @@ def test_builds_without_spills(compiled, path, split, tmp_path):
     assert all(" 0 bytes spill stores" in line for line in said.splitlines() if "bytes spill" in line)
 
 
+@pytest.mark.slow
 @needs_nvcc
 def test_tiles_of_several_heights_build_together(compiled, task, tmp_path):
     """Each has a product of as many columns: one that stands below the tile is found too. Those who bring the image have few registers."""

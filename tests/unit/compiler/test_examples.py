@@ -17,7 +17,9 @@ def test_program_is_right(compiled, path):
     found.check()
 
 
-@pytest.mark.parametrize("name", ["softmax", "group_norm_silu", "cross_entropy", "cumsum_scale"])
+@pytest.mark.parametrize(
+    "name", ["softmax", *(pytest.param(n, marks=pytest.mark.slow) for n in ("group_norm_silu", "cross_entropy", "cumsum_scale"))]
+)
 def test_other_distributions(compiled, name):
     source = next(path for path in EXAMPLES if path.stem == name).read_text()
     found = compiled(source)
@@ -35,6 +37,7 @@ def test_eval_mode(compiled, name):
     found.check()
 
 
+@pytest.mark.slow
 def test_strategies_change_the_program_and_keep_it_right(compiled):
     from compiler import Options
 

@@ -65,7 +65,7 @@ def test_tails(emulated, task, name, precision):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("at", range(len(TILES)))
+@pytest.mark.parametrize("at", [at if at in (0, len(TILES) - 1) else pytest.param(at, marks=pytest.mark.slow) for at in range(len(TILES))])
 @pytest.mark.parametrize("turned", [False, True])
 def test_every_tile(emulated, task, at, turned):
     """More than one tile each way, parts of the depth, a tail."""

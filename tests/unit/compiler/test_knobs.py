@@ -37,7 +37,7 @@ def test_every_style_has_numbers_and_each_value_prints_another_program(compiled,
         assert len(texts) >= 2 and base in texts, number
 
 
-@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("style", [style if style == "rows" else pytest.param(style, marks=pytest.mark.slow) for style in STYLES])
 def test_extreme_and_random_values_are_correct_on_the_cpu(compiled, task, style):
     source = task(*STYLES[style])
     found = compiled(source, figures=DeviceFigures.cpu(4))

@@ -139,6 +139,7 @@ def test_states_that_are_given(emulated, task):
 NUMBERS = {"lstm": ("nn.LSTM(12, 20, 4)", 12), "gru": ("nn.GRU(8, 12, 3, bidirectional=True)", 8)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [pytest.param(name, marks=() if name == "lstm" else pytest.mark.slow) for name in NUMBERS])
 def test_every_number_of_a_recurrence(compiled, task, name):
     """Several at once; fewer layers at once where more do not fit."""

@@ -117,6 +117,7 @@ def test_a_tail_reads_rows_columns_and_a_residual(emulated, task):
     found.check()
 
 
+@pytest.mark.slow
 def test_every_number_of_a_product(compiled, task):
     """All values of all numbers, several at once: what is printed last has the last value of each."""
     source = task("return torch.tanh(x @ self.w)", "torch.randn(70, 530)", "self.w = nn.Parameter(torch.randn(530, 76))")

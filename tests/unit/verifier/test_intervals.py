@@ -18,7 +18,10 @@ def draws(rng, processes, blocks, variation, spread, scale=1.0):
     return made
 
 
-@pytest.mark.parametrize(("processes", "variation", "spread"), [(1, 0.1, 0.02), (3, 0.1, 0.02), (3, 0.002, 0.001), (1, 0.002, 0.001)])
+@pytest.mark.parametrize(
+    ("processes", "variation", "spread"),
+    [(3, 0.1, 0.02), *(pytest.param(*case, marks=pytest.mark.slow) for case in ((1, 0.1, 0.02), (3, 0.002, 0.001), (1, 0.002, 0.001)))],
+)
 def test_an_interval_of_the_same_code_holds_one(processes, variation, spread):
     rng = np.random.default_rng(3)
     hits = 0
@@ -69,7 +72,9 @@ def in_turn(rng, processes, blocks, common, own, spread, scales):
     return sides
 
 
-@pytest.mark.parametrize(("processes", "ratio"), [(1, 1.0), (3, 1.0), (3, 1.4), (3, 8.0)])
+@pytest.mark.parametrize(
+    ("processes", "ratio"), [(3, 1.4), *(pytest.param(*case, marks=pytest.mark.slow) for case in ((1, 1.0), (3, 1.0), (3, 8.0)))]
+)
 def test_what_disturbs_a_whole_turn_widens_no_interval(processes, ratio):
     rng = np.random.default_rng(8)
     hits, halves = 0, []
@@ -82,6 +87,7 @@ def test_what_disturbs_a_whole_turn_widens_no_interval(processes, ratio):
     assert np.median(halves) < 0.03, "calls by themselves vary by 20 %"
 
 
+@pytest.mark.slow
 def test_what_disturbs_one_kind_in_a_turn_is_in_the_error():
     """The turns of either kind lie side by side, a pause between them: a host may be slow for three calls of the program and not for eager's. That
     pulls at what is taken for the turn's, so turns are fitted anew to every draw of blocks."""
@@ -166,6 +172,7 @@ def test_students_quantiles():
     assert student(1) == pytest.approx(12.706) and student(4.9) == pytest.approx(2.776) and student(1e6) == pytest.approx(1.96)
 
 
+@pytest.mark.slow
 def test_a_calibration_finds_what_was_put_in():
     rng = np.random.default_rng(6)
     tasks = [summary(str(i), draws(rng, 6, 80, 0.08, 0.02)) for i in range(12)] + [

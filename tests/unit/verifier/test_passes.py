@@ -9,7 +9,7 @@ import subprocess
 import pytest
 import torch
 
-from tests.emulator.translate import BRIEF, HEADER, standard, translate
+from tests.emulator.translate import flags, translate
 from verifier.build.raw import CPP_FLAGS
 from verifier.correctness import bounds as correctness
 from verifier.correctness.fingerprint import fingerprint
@@ -22,8 +22,8 @@ SIZES = (8, 2048, 5003, 300_001)
 def library(tmp_path_factory):
     folder = tmp_path_factory.mktemp("passes")
     unit = folder / "passes.cpp"
-    unit.write_text(f'#include "{standard()}"\n#define THREADS_MEET 1\n{HEADER.read_text()}\n{translate(native.SOURCE.read_text())}')
-    subprocess.run(["g++", *CPP_FLAGS, BRIEF, "-shared", str(unit), "-o", str(folder / "passes.so")], check=True)
+    unit.write_text(translate(native.SOURCE.read_text()))
+    subprocess.run(["g++", *CPP_FLAGS, *flags(), str(unit), "-o", str(folder / "passes.so")], check=True)
     return folder / "passes.so"
 
 

@@ -78,6 +78,25 @@ def test_native_code_that_reaches_into_other_code(call):
 
 
 @pytest.mark.parametrize(
+    "call",
+    ["fork()", "if (!::fork()) g()", "return vfork()", "int child = fork()", "if (0 > fork()) g()", 'std::system("x")', 'FILE* f = popen("x", "r")',
+     "posix_spawn(&p, f, 0, 0, a, e)", "syscall(SYS_clone3, a, b)", "if (a) execv(p, a); else execl(p, a, 0)"],
+)  # fmt: skip
+def test_native_code_that_starts_processes(call):
+    source = NATIVE % call
+    found = {(finding.rule, finding.line) for finding in inspect_source(ast.parse(source), source) if finding.severity == "refuse"}
+    assert found == {("process-control", 5)}
+
+
+OWN = "(void)0;\n}\nstatic int system(int a) {\n  return system(a)"
+
+
+@pytest.mark.parametrize("call", ["table.system(3)", "p->fork()", "int system = 3", "exit(1)", "own_system(1)", OWN])
+def test_native_code_whose_names_are_its_own(call):
+    assert refused(NATIVE % call) == []
+
+
+@pytest.mark.parametrize(
     ("line", "rule"),
     [
         ("import torch\nf = getattr(torch.ops.aten, 'm' + 'm')", "dynamic-name"),

@@ -169,6 +169,7 @@ def fast_path(viewer: User, filters: Filters) -> dict[str, dict]:
     }
 
 
+@pytest.mark.slow
 def test_every_board_is_what_a_naive_recomputation_gives(people):
     draws = random.Random(7)
     runs = play(people, draws)

@@ -92,6 +92,7 @@ OFTEN = 2  # times that each moment is counted: it takes a while
 ROOM = 0.3  # units, for what is small
 
 
+@pytest.mark.slow
 def test_the_judge_keeps_no_more_than_the_ledger_says(moments):
     """What its parties hold beside arenas (`eager`, `precise`, outputs of the last call) is left out of the sums."""
     ledger = Ledger(inputs=1, outputs=1, state=0, eager=0, precise=0)
