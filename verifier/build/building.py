@@ -7,7 +7,7 @@ import threading
 import time
 from typing import Any
 
-from verifier.build.artefacts import Artefacts, checked_index
+from verifier.build.artefacts import Artefacts, checked_asked, checked_index
 from verifier.build.headers import Headers
 from verifier.build.raw import raw_requests
 from verifier.build.raw_build import RawBuild
@@ -151,10 +151,11 @@ class Building:
         """What the builder made, as far as its account of it is sound."""
         try:
             index = checked_index(frame.message.get("artefacts"), len(frame.raw))
+            asked = checked_asked(frame.message.get("asked"))
         except ValueError as error:
             raise BuildFailed("crashed", str(error)) from None
         seconds = frame.message.get("seconds")
-        artefacts = Artefacts(index, frame.raw, round(float(seconds), 3) if isinstance(seconds, (int, float)) else 0.0)
+        artefacts = Artefacts(index, frame.raw, round(float(seconds), 3) if isinstance(seconds, (int, float)) else 0.0, asked)
         notes = frame.message.get("notes")
         kept = [note[:300] for note in notes[:32] if isinstance(note, str)] if isinstance(notes, list) else []
         return artefacts, BuildInfo(seconds=artefacts.seconds, cached=False, notes=kept)
@@ -171,6 +172,8 @@ def failure_of(failure: dict[str, Any], printed: str, missing: str, info: BuildI
     info.compiler_output = output
     if not compiling:
         where = f"line {line}: " if line else ""
+        if failure.get("class") == "RequestError":
+            return BuildFailed("build_failed", where + text, info)
         return BuildFailed("build_failed", f"the program cannot be imported: {where}{failure.get('class')}: {text[:400]}", info)
     problems = compiler_problems(output, source)
     first = problems[0] if problems else None

@@ -207,10 +207,7 @@ def _evidence(tree: ast.Module, source: str, helper: range) -> list[Finding]:
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             if _KERNEL.search(node.value):
                 kernels = True
-                findings += _native_findings(node)
-                for match in _LIBRARY_CALL.finditer(node.value):
-                    line = node.lineno + node.value.count("\n", 0, match.start())
-                    findings.append(Finding(rule="library-in-kernel", severity="note", message=f"native code names {match[0]}", line=line))
+                findings += native_findings(node.value, node.lineno)
             elif len(node.value) > 2000 and re.fullmatch(r"[A-Za-z0-9+/=\s]+", node.value):
                 findings.append(Finding(rule="blob", severity="note", message="a long encoded text", line=node.lineno))
         elif isinstance(node, ast.FunctionDef) and any("jit" in ast.unparse(decorator) for decorator in node.decorator_list):
@@ -226,12 +223,13 @@ def _evidence(tree: ast.Module, source: str, helper: range) -> list[Finding]:
     return findings
 
 
-def _native_findings(node: ast.Constant) -> list[Finding]:
-    """Of native code within a string, comments aside. What reaches into other code of the process is never part of a kernel."""
-    text = _C_COMMENT.sub(lambda comment: re.sub(r"[^\n]", " ", comment[0]), str(node.value))
+def native_findings(source: str, first: int, spread: bool = True) -> list[Finding]:
+    """Of native code, comments aside. What reaches into other code of the process is never part of a kernel. `first`: the program's line in which it
+    begins, or, unless it is `spread` over the lines that follow, to which all of it belongs."""
+    text = _C_COMMENT.sub(lambda comment: re.sub(r"[^\n]", " ", comment[0]), source)
 
     def line(match: re.Match[str]) -> int:
-        return node.lineno + text.count("\n", 0, match.start())
+        return first + (text.count("\n", 0, match.start()) if spread else 0)
 
     found = [
         Finding(rule="tampering", severity="refuse", message=f"native code names {m[0]}: a program must not reach into other code", line=line(m))
@@ -239,4 +237,6 @@ def _native_findings(node: ast.Constant) -> list[Finding]:
     ]
     for rule, pattern, message in _NATIVE_NOTES:
         found += [Finding(rule=rule, severity="note", message=f"native code {message}", line=line(m)) for m in pattern.finditer(text)]
+    for m in _LIBRARY_CALL.finditer(source):
+        found.append(Finding(rule="library-in-kernel", severity="note", message=f"native code names {m[0]}", line=line(m)))
     return found

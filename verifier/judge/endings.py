@@ -32,7 +32,7 @@ def verdict_of(failure: PartyFailure) -> tuple[Status, str]:
         other = "reference" if failure.whose == "reference" else f"{failure.whose} baseline"
         return "infrastructure_error", f"the {other} failed, which says nothing about the program: {failure.message[:600]}"
     if failure.kind == "raised":
-        if "was not built beforehand" in failure.message:
+        if failure.error_class == "RequestError" or "was not built beforehand" in failure.message:
             return "build_failed", f"{where}{failure.message}"
         step = {"import": "imported", "construct": "constructed"}.get(failure.request, "called")
         return "crashed", f"{where}{failure.error_class} when the program was {step}: {failure.message[:600]}"

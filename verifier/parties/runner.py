@@ -4,11 +4,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from typing import Any
 
-from verifier.build.inline import install_lookup
+from verifier.build.inline import Lookup
 from verifier.build.triton_cache import cubins
 from verifier.channel import Frame
 from verifier.integrity.blocked import settings
@@ -21,9 +22,11 @@ from verifier.parties.role import Role, map_tensors, seed_everything
 
 class Runner(Role):
     module: Any = None
+    lookup: Lookup
     construction: dict[str, Any] = {}
     settings: dict[str, str] = {}
     libraries: frozenset[str] = frozenset()
+    tracing = contextlib.ExitStack()
 
     def do_import(self, frame: Frame) -> dict[str, Any]:
         """Unpacks what the builder made, so that the program's build requests only look it up; then imports the program."""
@@ -38,11 +41,17 @@ class Runner(Role):
             os.chmod(path, 0o500)
             at += size
         os.environ.update({"STITCH_BUILD_DIR": folder, "STITCH_BUILD": "lookup", **frame.message["variables"]})
-        install_lookup(folder)
+        self.lookup = Lookup(folder, self.home, frame.message.get("failed", {}), frame.fds[0])
+        self.lookup.install()
         self.source = frame.text("source")
         self.settings, self.libraries = settings(), mapped_libraries()
-        self.module = load_source("program", self.source, self.home)
+        self.module = self._loaded(self.lookup)
         return {"type": "ok"}
+
+    def _loaded(self, lookup: Lookup) -> Any:
+        module = load_source("program", self.source, self.home)
+        lookup.after_import(module, self.source)
+        return module
 
     def do_construct(self, frame: Frame) -> dict[str, Any]:
         """A fresh `ModelNew` under the evaluation's seed, with the task's state dict loaded strictly where its names fit."""
@@ -92,11 +101,14 @@ class Runner(Role):
 
         if self.device.torch_device != "cpu":
             return self.model
-        folder = os.environ["STITCH_BUILD_DIR"]
-        install_lookup(folder, trace_module)
+        folder = self.lookup.folder
+        lookup = Lookup(folder, self.home, self.lookup.failed, self.lookup.wish, trace_module)
+        lookup.given = self.lookup.given
+        lookup.install()
         before = frozenset(sys.modules)
-        with traced_calls(folder):
-            module = load_source("program", self.source, self.home)
+        self.tracing.close()
+        self.tracing.enter_context(traced_calls(folder))  # it stays open: a library that is loaded in a call is the program's own as well
+        module = self._loaded(lookup)
         for extension in loaded_extensions(before, folder):
             trace_module(extension)
         model, _ = self._construct(module)
