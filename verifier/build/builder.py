@@ -18,6 +18,7 @@ from verifier.build.raw import RawRequest
 from verifier.build.request import BuildRequest
 from verifier.channel import Channel, Frame
 from verifier.parties.loading import describe, load_source
+from verifier.startup import cutlass
 
 MAX_LIBRARIES = 256
 
@@ -59,6 +60,7 @@ class Builder:
         folder = os.path.join(self.home, "build")
         os.makedirs(folder, exist_ok=True)
         os.environ.update({"STITCH_BUILD_DIR": folder, **frame.message["variables"]})
+        cutlass.show(self.home)
         return folder
 
     def _later(self, workshop: Workshop, request: BuildRequest) -> dict[str, Any] | None:

@@ -18,6 +18,7 @@ from verifier.layout import decode
 from verifier.parties.initialising import constructed
 from verifier.parties.loading import load_source
 from verifier.parties.role import Role, map_tensors, seed_everything
+from verifier.startup import cutlass
 
 
 class Runner(Role):
@@ -41,6 +42,7 @@ class Runner(Role):
             os.chmod(path, 0o500)
             at += size
         os.environ.update({"STITCH_BUILD_DIR": folder, "STITCH_BUILD": "lookup", **frame.message["variables"]})
+        cutlass.show(self.home)
         self.lookup = Lookup(folder, self.home, frame.message.get("failed", {}), frame.fds[0])
         self.lookup.install()
         self.source = frame.text("source")

@@ -26,6 +26,7 @@ from verifier.profiling.nsight.ncu import find_ncu
 from verifier.profiling.nsight.nsys import find_nsys
 from verifier.profiling.sanitizing.sanitizers import find_compute_sanitizer
 from verifier.report import Protection
+from verifier.startup import cutlass
 
 
 class Lack(BaseModel):
@@ -215,6 +216,20 @@ def tools() -> list[Tool]:
             hint=no_sanitizer,
         ),
         Tool(name="Triton", found=_has_module("triton"), version=_package_version("triton"), needed_for="Triton programs", hint="pip install triton"),
+        Tool(
+            name="CUTLASS",
+            found=bool(cutlass.found()),
+            version=cutlass.version(),
+            needed_for="CUDA C++ programs that include its headers (cutlass/, cute/)",
+            hint=cutlass.INSTALL,
+        ),
+        Tool(
+            name="CuTe DSL",
+            found=bool(_package_version("nvidia-cutlass-dsl")),
+            version=_package_version("nvidia-cutlass-dsl"),
+            needed_for="programs that import cutlass.cute",
+            hint="pip install nvidia-cutlass-dsl",
+        ),
         Tool(
             name="ninja",
             found=bool(ninja),

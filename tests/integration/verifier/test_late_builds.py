@@ -242,3 +242,15 @@ def test_what_is_asked_for_while_it_is_timed_is_tried_first(quick: Quick):
     report = quick.verify(late)
     assert report.status == "passed" and [one.when for one in report.build.requests] == ["call"], report.message
     assert [trial.name for trial in report.trials].count("task inputs 1") == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("import cupy", "ModuleNotFoundError: No module named 'cupy'; the verifier's host has no such package: install it there beside torch"),
+        ("TEXT = (Path(__file__).parent / 'kernel.cu').read_text()", "comes without files beside it: keep texts that it reads in the program itself"),
+    ],
+)
+def test_what_a_program_misses_on_this_host_is_said_with_what_to_do(tried: Quick, line, says):
+    report = tried.verify_once(model("None").replace("BOUND = ", f"{line}\nBOUND = ", 1))
+    assert report.status == "build_failed" and report.message.startswith("the program cannot be imported: line ") and says in report.message
