@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from verifier.confinement import cgroup, landlock, seccomp
 from verifier.confinement.layers import protection
-from verifier.confinement.visible import bubblewrap
+from verifier.confinement.probe import probe
 from verifier.devices import cuda_driver
 from verifier.devices.base import Device, DeviceError
 from verifier.devices.cuda import CudaDevice, nvcc_version
@@ -159,7 +159,7 @@ def tools() -> list[Tool]:
     nvcc = nvcc_version()
     nsys, why = find_nsys()
     bwrap = _version(["bwrap", "--version"])
-    works = bool(bubblewrap())
+    works = bool(probe().path)
     ninja = _version(["ninja", "--version"])
     ncu, no_ncu = find_ncu()
     sanitizer, no_sanitizer = find_compute_sanitizer()
@@ -176,9 +176,8 @@ def tools() -> list[Tool]:
             found=works,
             version=bwrap,
             needed_for="confining submitted programs",
-            hint="apt-get install bubblewrap"
-            if not bwrap
-            else "it is installed, but user namespaces are refused: sysctl kernel.unprivileged_userns_clone=1",
+            hint=probe().why,
+            needed=True,
         ),
         Tool(name="nvcc", found=bool(nvcc), version=nvcc.removeprefix("nvcc "), needed_for="CUDA C++ programs", hint="install the CUDA toolkit"),
         Tool(
