@@ -172,6 +172,10 @@ class Lookup:
 
 def _with_extension(then: Callable[[ModuleType], None]) -> None:
     """Now, or once the program imports it."""
+    if "ninja" not in sys.modules:  # programs ask the build tool's package where it is; a web framework's has the same name
+        tool = ModuleType("ninja")
+        tool.__dict__["BIN_DIR"] = os.path.dirname(sys.executable)
+        sys.modules["ninja"] = tool
     if EXTENSION in sys.modules:
         then(sys.modules[EXTENSION])
     else:

@@ -88,11 +88,13 @@ MODEL = f'''import os
 import tempfile
 from pathlib import Path
 
+import ninja
 import torch
 import torch.nn as nn
 from torch.utils import cpp_extension
 from torch.utils.cpp_extension import load, load_inline
 
+os.environ["PATH"] = ninja.BIN_DIR + os.pathsep + os.environ["PATH"]
 BOUND = r"""{BOUND}"""
 
 
