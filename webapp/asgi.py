@@ -17,6 +17,7 @@ from django.urls import path, re_path  # noqa: E402
 
 from webapp.api.mcp import mcp_application  # noqa: E402
 from webapp.api.stream import events_stream  # noqa: E402
+from webapp.bodies import bound  # noqa: E402
 from webapp.garbage import settle  # noqa: E402
 from webapp.origins import SameOrigin  # noqa: E402
 from webapp.review.sockets import socket_urlpatterns as review_sockets  # noqa: E402
@@ -36,4 +37,5 @@ application = ProtocolTypeRouter(
     }
 )
 
+bound()
 settle()

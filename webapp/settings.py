@@ -73,6 +73,7 @@ MIDDLEWARE = [
     "django_htmx.middleware.HtmxMiddleware",
     "allauth.account.middleware.AccountMiddleware",
     "webapp.review.guests.Guests",
+    "webapp.unkeepable.Unkeepable",
 ]
 
 ROOT_URLCONF = "webapp.urls"

@@ -62,6 +62,12 @@ class AccountAdapter(DefaultAccountAdapter):
         known = known_browser.number(request, request.POST.get("login", "")) if request.method == "POST" else ""
         return f"browser-{known}" if known else client_address(request) or "unknown"
 
+    def is_safe_url(self, url: str | None) -> bool:
+        try:
+            return super().is_safe_url(url)
+        except ValueError:  # it is no address
+            return False
+
     def _get_login_attempts_cache_key(self, request: HttpRequest, **credentials: Any) -> str:
         """By name and address together: by the name alone a stranger could close it."""
         return f"{super()._get_login_attempts_cache_key(request, **credentials)}:{get_ip(request)}"
