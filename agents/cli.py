@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from agents import show, steering
+from agents import show, sound, steering
 from agents.arena import cli as arena
 from agents.arguments import Unusable, add_settings, settings_from
 from agents.forking import settings_by_fork
-from agents.journal import TRACE, FileJournal, TraceDamaged, read_trace
+from agents.journal import TRACE, FileJournal, TraceDamaged
 from agents.knowledge import FolderLibrary
 from agents.llm import open_models
 from agents.llm.cli import add_commands
@@ -242,7 +242,7 @@ def default_data_dir() -> Path:
 def show_run(args: argparse.Namespace) -> int:
     if not (args.directory / TRACE).exists():
         raise Unusable(f"{args.directory} holds no {TRACE}")
-    events, _ = read_trace(args.directory)
+    events, _ = sound.read(args.directory)
     summary = project(events)
     if args.json:
         print(summary.model_dump_json(indent=1, exclude={"queued_at"}))

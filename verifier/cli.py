@@ -87,6 +87,9 @@ def _common(command: argparse.ArgumentParser) -> None:
     command.add_argument("--json", action="store_true", help="print the result as JSON")
     command.add_argument("--data-dir", type=Path, default=None, help="artefacts and calibration (default: $DATA_DIR/verifier or .data/verifier)")
     command.add_argument("--quiet", action="store_true", help="no progress on standard error")
+    command.add_argument(
+        "--no-sandbox", action="store_true", help="for sources that you trust, where this host cannot confine them (the same as SANDBOX=none)"
+    )
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -111,6 +114,8 @@ def main(argv: list[str] | None = None) -> int:
     data_dir = arguments.data_dir or _data_folder()
     from verifier.startup.starting import start_job
 
+    if getattr(arguments, "no_sandbox", False):
+        os.environ["SANDBOX"] = "none"
     started = start_job(job, arguments.device, data_dir, begun)
     try:
         import asyncio  # this and the rest while the judge starts

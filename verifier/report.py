@@ -144,11 +144,25 @@ class TorchCompute(BaseModel):
     share: float | None = None  # of the program's time on its device
 
 
+class RequestedBuild(BaseModel):
+    """A build that the program asked for through PyTorch's functions, or later than at its import."""
+
+    kind: str  # "load_inline", "load" or "stitch_build"
+    name: str
+    sha256: str  # of sources, flags and files
+    nbytes: int  # of sources and files
+    when: str  # what was being done with the program: "import", "construct", "call"
+    line: int | None = None
+    seconds: float = 0.0  # of the compilers
+    failure: str = ""  # the first line of what they said, where it failed
+
+
 class BuildInfo(BaseModel):
     seconds: float
     cached: bool
     compiler_output: str = ""  # trimmed to what helps
     notes: list[str] = []  # how each unit was compiled: with which headers, and why not with light ones
+    requests: list[RequestedBuild] = []
     resources: list[dict[str, int | float | str]] = []  # per kernel: registers, spills, shared memory
 
 

@@ -12,13 +12,14 @@ pages = get_asgi_application()  # sets Django up: what imports models comes afte
 
 from channels.auth import AuthMiddlewareStack  # noqa: E402
 from channels.routing import ProtocolTypeRouter, URLRouter  # noqa: E402
-from channels.security.websocket import AllowedHostsOriginValidator  # noqa: E402
 from channels.sessions import SessionMiddlewareStack  # noqa: E402
 from django.urls import path, re_path  # noqa: E402
 
 from webapp.api.mcp import mcp_application  # noqa: E402
 from webapp.api.stream import events_stream  # noqa: E402
+from webapp.bodies import bound  # noqa: E402
 from webapp.garbage import settle  # noqa: E402
+from webapp.origins import SameOrigin  # noqa: E402
 from webapp.review.sockets import socket_urlpatterns as review_sockets  # noqa: E402
 from webapp.runs.sockets import socket_urlpatterns as run_sockets  # noqa: E402
 
@@ -32,8 +33,9 @@ http_urlpatterns = [
 application = ProtocolTypeRouter(
     {
         "http": URLRouter(http_urlpatterns),
-        "websocket": AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter([*run_sockets, *review_sockets]))),
+        "websocket": SameOrigin(AuthMiddlewareStack(URLRouter([*run_sockets, *review_sockets]))),
     }
 )
 
+bound()
 settle()

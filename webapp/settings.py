@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 
 import dj_database_url
@@ -18,6 +19,13 @@ SECRET_KEY = os.environ.get("SECRET_KEY") or kept_secret(DATA_DIR, "secret_key")
 
 def _words(name: str) -> list[str]:
     return os.environ.get(name, "").replace(",", " ").split()
+
+
+def _networks(name: str, otherwise: list[str]) -> list[IPv4Network | IPv6Network]:
+    try:
+        return [ip_network(word, strict=False) for word in _words(name) or otherwise]
+    except ValueError as error:
+        raise ImproperlyConfigured(f"{name}: {error}; give addresses or networks, such as 10.0.0.5 or 10.0.0.0/24") from None
 
 
 ALLOWED_HOSTS = ["localhost", "127.0.0.1", "[::1]", *_words("ALLOWED_HOSTS")]
@@ -65,6 +73,7 @@ MIDDLEWARE = [
     "django_htmx.middleware.HtmxMiddleware",
     "allauth.account.middleware.AccountMiddleware",
     "webapp.review.guests.Guests",
+    "webapp.unkeepable.Unkeepable",
 ]
 
 ROOT_URLCONF = "webapp.urls"
@@ -164,7 +173,8 @@ ACCOUNT_CHANGE_EMAIL = True
 ACCOUNT_EMAIL_NOTIFICATIONS = MAIL
 ACCOUNT_EMAIL_SUBJECT_PREFIX = "[Stitchwork] "
 ACCOUNT_SESSION_REMEMBER = True
-ACCOUNT_RATE_LIMITS = {"login": "30/m/ip", "login_failed": "10/m/ip,5/5m/key"}  # counted in the cache, so over all web processes
+# Counted in the cache, so over all web processes. A key is a name with an address; an address may be a known browser (adapters.py).
+ACCOUNT_RATE_LIMITS = {"login": "30/m/ip", "login_failed": "10/m/ip,5/5m/key"}
 ACCOUNT_FORMS = {
     "login": "webapp.accounts.allauth_forms.LoginForm",
     "signup": "webapp.accounts.allauth_forms.SignupForm",
@@ -190,6 +200,7 @@ CACHES = {"default": {"BACKEND": "webapp.accounts.shared_cache.SharedCache"}}
 # --- Browser security. HTTPS=1 where a proxy in front of us speaks TLS and sets X-Forwarded-Proto.
 HTTPS = os.environ.get("HTTPS") == "1"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HTTPS
+TRUSTED_PROXIES = _networks("TRUSTED_PROXIES", ["127.0.0.0/8", "::1"] if HTTPS else [])  # whose X-Forwarded-For is believed
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if HTTPS else None
 SECURE_HSTS_SECONDS = 31_536_000 if HTTPS else 0
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"

@@ -3,18 +3,62 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 _NAME = re.compile(r"(?:[A-Za-z0-9_-][A-Za-z0-9_.-]{0,120}/)?[A-Za-z0-9_-][A-Za-z0-9_.-]{0,120}\.so")
+AT_IMPORT = "import"
+MAX_FAILURE = 6000  # characters of a compiler's output
+
+
+@dataclass
+class Asked:
+    """A build that the program asked for. `failure`: what the compilers said, where it failed, so that its own request fails the same way."""
+
+    kind: str
+    name: str
+    key: str
+    sha256: str  # of sources, flags and files
+    nbytes: int  # of its texts
+    when: str = AT_IMPORT  # what the program was doing: "import", "construct", "call"
+    line: int | None = None
+    seconds: float = 0.0
+    failure: str = ""
+    request: dict[str, Any] | None = None  # of a later one: all of it, so that it can be made again without the program
+
+    def row(self) -> dict[str, Any]:
+        return asdict(self)
 
 
 @dataclass(frozen=True)
 class Artefacts:
-    """Libraries of one program: names and sizes, and their bytes one after another."""
+    """Libraries of one program: names and sizes, and their bytes one after another; and what was asked for."""
 
     index: list[tuple[str, int]]
     data: bytes
     seconds: float
+    asked: list[Asked] = field(default_factory=list)
+
+    @property
+    def failed(self) -> dict[str, str]:
+        """By the keys of requests: why there is no library."""
+        return {one.key: one.failure for one in self.asked if one.failure}
+
+    @property
+    def later(self) -> list[Asked]:
+        """What was asked for in a runner."""
+        return [one for one in self.asked if one.request is not None]
+
+    def with_more(self, other: Artefacts) -> Artefacts:
+        """Both together; where both have a library of one name, it is this one's."""
+        known = {name for name, _ in self.index}
+        index, parts, at = list(self.index), [self.data], 0
+        for name, size in other.index:
+            if name not in known:
+                index.append((name, size))
+                parts.append(other.data[at : at + size])
+            at += size
+        return Artefacts(index, b"".join(parts), round(self.seconds + other.seconds, 3), [*self.asked, *other.asked])
 
 
 def checked_index(values: object, total: int) -> list[tuple[str, int]]:
@@ -30,3 +74,26 @@ def checked_index(values: object, total: int) -> list[tuple[str, int]]:
     if sum(size for _, size in index) != total:
         raise ValueError("the builder's libraries do not add up")
     return index
+
+
+def checked_asked(values: object, most: int = 64) -> list[Asked]:
+    """What a builder, or an entry of the store, says was asked for; raises `ValueError`."""
+    if not isinstance(values, list) or not all(isinstance(value, dict) for value in values):
+        raise ValueError("the list of what was asked for is malformed")
+    return [_asked(value) for value in values[:most]]
+
+
+def _asked(value: dict[str, Any]) -> Asked:
+    def text(name: str, most: int) -> str:
+        found = value.get(name, "")
+        if not isinstance(found, str):
+            raise ValueError(f"{name} of a build is no text")
+        return found[:most]
+
+    line, seconds, nbytes, request = value.get("line"), value.get("seconds", 0.0), value.get("nbytes"), value.get("request")
+    if not isinstance(seconds, (int, float)) or not isinstance(nbytes, int) or not (request is None or isinstance(request, dict)):
+        raise ValueError("the account of a build is malformed")
+    asked = Asked(text("kind", 20), text("name", 200), text("key", 64), text("sha256", 64), nbytes, text("when", 20) or AT_IMPORT)
+    asked.line = line if isinstance(line, int) and not isinstance(line, bool) else None
+    asked.seconds, asked.failure, asked.request = round(float(seconds), 3), text("failure", MAX_FAILURE), request
+    return asked

@@ -4,15 +4,21 @@
 
 from __future__ import annotations
 
+import importlib
+import json
 import os
 import shutil
 import subprocess
 import time
 from typing import Any
 
-from verifier.build.inline import install_build
+from verifier.build.compiler import raw_library
+from verifier.build.inline import EXTENSION, Workshop, nothing_loaded
+from verifier.build.raw import RawRequest
+from verifier.build.request import BuildRequest
 from verifier.channel import Channel, Frame
 from verifier.parties.loading import describe, load_source
+from verifier.startup import cutlass
 
 MAX_LIBRARIES = 256
 
@@ -22,35 +28,84 @@ class Builder:
         self.home = home
 
     def do_build(self, frame: Frame) -> dict[str, Any]:
-        """Replies with the libraries as raw bytes one after another, their names and sizes, how they were made, and the C++ flags for which a
-        precompiled header was missing."""
-        folder = os.path.join(self.home, "build")
-        os.makedirs(folder, exist_ok=True)
+        """Replies with the libraries as raw bytes one after another, their names and sizes, what was asked for, how they were made, and the C++ flags
+        for which a precompiled header was missing. `requests`: what the program asks for later, made beside."""
+        folder = self._folder(frame)
         at = 0
         for name, size in frame.message["artefacts"]:  # raw libraries that are compiled already
             with open(os.path.join(folder, name), "wb") as file:
                 file.write(frame.raw[at : at + size])
             at += size
-        os.environ.update({"STITCH_BUILD_DIR": folder, **frame.message["variables"]})
-        accelerator = install_build(folder, frame.text("headers"))
+        workshop = Workshop(folder, self.home, frame.text("headers"))
+        workshop.install()
         begin = time.monotonic()
         failure = None
         try:
             load_source("program", frame.text("source"), self.home)
         except BaseException as error:
             failure = describe(error)
-        seconds = time.monotonic() - begin
+        for data in frame.message.get("requests", []):
+            failure = self._later(workshop, BuildRequest.read(data)) or failure
+        return {"type": "built", "seconds": time.monotonic() - begin, "failure": failure, **self._made(workshop)}
+
+    def do_later(self, frame: Frame) -> dict[str, Any]:
+        """One request (raw, as JSON) that a program made in a runner, answered as `do_build` does. No program is here."""
+        workshop = Workshop(self._folder(frame), self.home, frame.text("headers"))
+        request = BuildRequest.read(json.loads(frame.raw))
+        begin = time.monotonic()
+        failure = self._later(workshop, request)
+        return {"type": "built", "seconds": time.monotonic() - begin, "failure": failure, **self._made(workshop)}
+
+    def _folder(self, frame: Frame) -> str:
+        folder = os.path.join(self.home, "build")
+        os.makedirs(folder, exist_ok=True)
+        os.environ.update({"STITCH_BUILD_DIR": folder, **frame.message["variables"]})
+        cutlass.show(self.home)
+        return folder
+
+    def _later(self, workshop: Workshop, request: BuildRequest) -> dict[str, Any] | None:
+        """Null, or why there is no library."""
+        before = dict(os.environ)
+        os.environ.update(request.environment(os.path.join(self.home, "inline-" + request.key)))
+        try:
+            if request.kind == "stitch_build":
+                self._raw(workshop, request)
+                return None
+            extension = importlib.import_module(EXTENSION)
+            if not workshop.plain:
+                workshop.replace(extension)
+            with nothing_loaded(extension):
+                workshop.make(request)
+        except Exception as error:
+            return describe(error)
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
+        return None
+
+    def _raw(self, workshop: Workshop, request: BuildRequest) -> None:
+        """As the embedded helper would. Raises `RuntimeError`."""
+        begin = time.monotonic()
+        raw = RawRequest(request.arguments["language"], request.arguments["source"], tuple(request.arguments["flags"]))
+        name, data, output = raw_library(raw, self.home)
+        workshop.add(request, begin, output if not data else "")
+        if not data:
+            raise RuntimeError(output)
+        with open(os.path.join(workshop.folder, name), "wb") as file:
+            file.write(data)
+
+    def _made(self, workshop: Workshop) -> dict[str, Any]:
         names: list[tuple[str, int]] = []
         parts = []
-        for parent, _, files in sorted(os.walk(folder)):
+        for parent, _, files in sorted(os.walk(workshop.folder)):
             for entry in sorted(files):
                 path = os.path.join(parent, entry)
                 if entry.endswith(".so") and not os.path.islink(path) and len(names) < MAX_LIBRARIES:
                     with open(path, "rb") as library:
                         parts.append(library.read())
-                    names.append((os.path.relpath(path, folder), len(parts[-1])))
-        told = {"notes": accelerator.notes, "wanted": accelerator.wanted[:8]}
-        return {"type": "built", "seconds": seconds, "failure": failure, "artefacts": names, **told, "raw": b"".join(parts)}
+                    names.append((os.path.relpath(path, workshop.folder), len(parts[-1])))
+        told = {"notes": workshop.accelerator.notes, "wanted": workshop.accelerator.wanted[:8], "asked": [one.row() for one in workshop.asked[:64]]}
+        return {"artefacts": names, **told, "raw": b"".join(parts)}
 
     def do_flags(self, frame: Frame) -> dict[str, Any]:
         """torch's flags for C++ units, for each list of `extra` ones."""

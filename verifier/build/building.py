@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
+import re
 import threading
 import time
 from typing import Any
 
-from verifier.build.artefacts import Artefacts, checked_index
+from verifier.build.artefacts import Artefacts, checked_asked, checked_index
 from verifier.build.headers import Headers
 from verifier.build.raw import raw_requests
 from verifier.build.raw_build import RawBuild
@@ -15,12 +16,14 @@ from verifier.build.store import Store, compiler_problems, trimmed
 from verifier.channel import MAX_ARTEFACTS, Frame
 from verifier.devices.base import Device
 from verifier.judge.asking import Party
+from verifier.judge.endings import hint
 from verifier.judge.party_failure import PartyFailure
 from verifier.judge.pool import Cancelled, Pool
 from verifier.program import Program
 from verifier.report import BuildInfo, Status
 from verifier.source import Problem
 
+_COMPILER = re.compile(r"'(?:\S*/)?(?:nvcc|g\+\+|c\+\+|gcc|ninja)'")
 MAX_KERNELS = 64  # in the report
 GRACE = 2.0  # seconds that the reference has to end a request once the program is known not to build
 
@@ -151,10 +154,11 @@ class Building:
         """What the builder made, as far as its account of it is sound."""
         try:
             index = checked_index(frame.message.get("artefacts"), len(frame.raw))
+            asked = checked_asked(frame.message.get("asked"))
         except ValueError as error:
             raise BuildFailed("crashed", str(error)) from None
         seconds = frame.message.get("seconds")
-        artefacts = Artefacts(index, frame.raw, round(float(seconds), 3) if isinstance(seconds, (int, float)) else 0.0)
+        artefacts = Artefacts(index, frame.raw, round(float(seconds), 3) if isinstance(seconds, (int, float)) else 0.0, asked)
         notes = frame.message.get("notes")
         kept = [note[:300] for note in notes[:32] if isinstance(note, str)] if isinstance(notes, list) else []
         return artefacts, BuildInfo(seconds=artefacts.seconds, cached=False, notes=kept)
@@ -164,14 +168,18 @@ def failure_of(failure: dict[str, Any], printed: str, missing: str, info: BuildI
     """What the program's exception in the builder says: a compiler's errors with the program's lines, or an import that fails."""
     text = str(failure.get("message", ""))
     line = failure.get("line") if isinstance(failure.get("line"), int) else None
-    compiling = "failed:\n" in text or "Error building extension" in text or failure.get("class") in ("CalledProcessError", "FileNotFoundError")
+    no_compiler = failure.get("class") == "FileNotFoundError" and _COMPILER.search(text) is not None
+    compiling = "failed:\n" in text or "Error building extension" in text or failure.get("class") == "CalledProcessError" or no_compiler
     if compiling and missing and ("FileNotFoundError" in str(failure.get("class")) or "No such file" in text):
         return BuildFailed("infrastructure_error", missing, info)
     output = trimmed(text if "error" in text.lower() else text + "\n" + printed) if compiling else text
     info.compiler_output = output
     if not compiling:
         where = f"line {line}: " if line else ""
-        return BuildFailed("build_failed", f"the program cannot be imported: {where}{failure.get('class')}: {text[:400]}", info)
+        if failure.get("class") == "RequestError":
+            return BuildFailed("build_failed", where + text, info)
+        said = text[:400] + hint(str(failure.get("class")), text)
+        return BuildFailed("build_failed", f"the program cannot be imported: {where}{failure.get('class')}: {said}", info)
     problems = compiler_problems(output, source)
     first = problems[0] if problems else None
     where = f"line {first.line or line}: " if first and (first.line or line) else f"line {line}: " if line else ""
@@ -183,7 +191,8 @@ def needs_gpu(failure: dict[str, Any], device: Device) -> bool:
     """The builder has no GPU; a program that touches one while it is imported is judged in the runner."""
     text = f"{failure.get('class')}: {failure.get('message')}"
     return device.kind == "cuda" and any(
-        phrase in text for phrase in ("No CUDA GPUs", "NVIDIA driver", "CUDA driver", "libcuda", "CUDA error", "0 active drivers")
+        phrase in text
+        for phrase in ("No CUDA GPUs", "NVIDIA driver", "CUDA driver", "libcuda", "CUDA error", "CUDA_ERROR", "0 active drivers", "no CUDA-")
     )
 
 

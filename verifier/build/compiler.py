@@ -25,23 +25,28 @@ class Compiler:
         os.environ.update(frame.message["variables"])
         requests = [RawRequest(language, source, tuple(flags)) for language, source, flags in frame.message["requests"]]
         with concurrent.futures.ThreadPoolExecutor(max(len(requests), 1)) as pool:
-            libraries = list(pool.map(self._library, requests))
-        made = [(name, data) for name, data in libraries if data]
+            libraries = list(pool.map(lambda request: raw_library(request, self.home), requests))
+        made = [(name, data) for name, data, _ in libraries if data]
         return {"type": "compiled", "artefacts": [(name, len(data)) for name, data in made], "raw": b"".join(data for _, data in made)}
 
-    def _library(self, request: RawRequest) -> tuple[str, bytes]:
-        arch = os.environ.get("STITCH_CUDA_ARCH", "native")
-        name = request.library(arch)
-        with tempfile.TemporaryDirectory(dir=self.home) as scratch:
-            unit = os.path.join(scratch, "kernels.cu" if request.language == "cuda" else "kernels.cpp")
-            with open(unit, "w") as file:
-                file.write(request.source)
-            command = [*request.options(arch), unit, "-o", unit + ".so"]
-            if request.language == "cuda":
-                code = run_nvcc([shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc", *command], scratch).returncode
-            else:
-                code = subprocess.run([shutil.which("g++") or "g++", *command], capture_output=True).returncode
-            if code != 0:
-                return name, b""
-            with open(unit + ".so", "rb") as file:
-                return name, file.read()
+
+def raw_library(request: RawRequest, folder: str) -> tuple[str, bytes, str]:
+    """Its name, its bytes (none where it does not compile), and then what the embedded helper would say."""
+    arch = os.environ.get("STITCH_CUDA_ARCH", "native")
+    name = request.library(arch)
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        unit = os.path.join(scratch, "kernels.cu" if request.language == "cuda" else "kernels.cpp")
+        with open(unit, "w") as file:
+            file.write(request.source)
+        compiler = (shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc") if request.language == "cuda" else (shutil.which("g++") or "g++")
+        command = [compiler, *request.options(arch), unit, "-o", unit + ".so"]
+        if request.language == "cuda":
+            step = run_nvcc(command, scratch)
+            code, output = step.returncode, step.output
+        else:
+            done = subprocess.run(command, capture_output=True, text=True)
+            code, output = done.returncode, done.stderr
+        if code != 0:
+            return name, b"", f"{os.path.basename(compiler)} failed:\n{output}"
+        with open(unit + ".so", "rb") as file:
+            return name, file.read(), ""

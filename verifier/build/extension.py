@@ -207,6 +207,7 @@ def is_final(output: str, include: str) -> bool:
 def known_to_headers(name: str, include: str) -> bool:
     """Whether a name occurs in torch's, CUDA's or the system's headers."""
     folders = [include, os.path.join(os.environ.get("CUDA_HOME", "/usr/local/cuda"), "include"), "/usr/include"]
+    folders += os.environ.get("CPLUS_INCLUDE_PATH", "").split(os.pathsep)  # CUTLASS
     command = ["grep", "-rqwF", "--include=*.h", "--include=*.hpp", "--include=*.cuh", name, *filter(os.path.isdir, folders)]
     try:
         return subprocess.run(command, capture_output=True, timeout=10).returncode != 1

@@ -1,90 +1,181 @@
-"""`torch.utils.cpp_extension.load_inline` and `load` as requests: the builder compiles them, the runner only looks them up."""
+"""`torch.utils.cpp_extension`'s `load_inline` and `load`, and the embedded `stitch_build`: builders compile them, runners only look them up."""
 
 # sandboxed: loads libraries that programs asked for
 
 from __future__ import annotations
 
+import contextlib
 import glob
-import hashlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
-import json
 import os
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from verifier.build.artefacts import MAX_FAILURE, Asked
 from verifier.build.extension import Accelerator
+from verifier.build.raw import RawRequest
+from verifier.build.request import BuildRequest, Kind, changed_since, given, raw_request, request_of
+from verifier.build.wish import tell
 
 EXTENSION = "torch.utils.cpp_extension"
+TORCHS: tuple[Kind, ...] = ("load_inline", "load")
 
 
-def request_key(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> str:
-    """Both sides name a request by what is compiled, not by where or how loudly."""
-    kept = {key: value for key, value in keywords.items() if key not in ("build_directory", "verbose")}
-    return hashlib.sha256(json.dumps([arguments, kept], sort_keys=True, default=str).encode()).hexdigest()[:32]
+class NotBuilt(RuntimeError):
+    """A build that has failed, said to the program as torch says it: programs that know another way go on."""
 
 
-def install_build(folder: str, headers: str = "") -> Accelerator:
-    """In the builder: compiles into `folder`, and keeps only the library of each request. `headers`: the folder of precompiled ones."""
-    accelerator = Accelerator(headers)
+class Workshop:
+    """In a builder: compiles what is asked for into `folder`/<key>/, and keeps only the library. `headers`: the folder of precompiled ones."""
 
-    def replace(extension: ModuleType) -> None:
-        accelerator.install(extension)
-        for name in ("load_inline", "load"):
-            setattr(extension, name, _building(getattr(extension, name), folder))
+    def __init__(self, folder: str, home: str, headers: str = ""):
+        self.folder = folder
+        self.home = home
+        self.accelerator = Accelerator(headers)
+        self.given = given()
+        self.asked: list[Asked] = []
+        self.plain: dict[Kind, Callable[..., Any]] = {}
 
-    _with_extension(replace)
-    return accelerator
+    def install(self) -> None:
+        """From now on the program's calls come here."""
+        _with_extension(self.replace)
 
+    def replace(self, extension: ModuleType) -> None:
+        self.accelerator.install(extension)
+        show_stubs()
+        toolkit = vars(extension).get("CUDA_HOME")
+        for kind in TORCHS:
+            self.plain[kind] = getattr(extension, kind)
+            setattr(extension, kind, self._asking(kind, extension, toolkit))
 
-def _building(plain: Callable[..., Any], folder: str) -> Callable[..., Any]:
-    def request(*arguments: Any, **keywords: Any) -> Any:
-        key = request_key(arguments, keywords)
-        scratch = os.path.join(os.path.dirname(folder), "inline-" + key)
-        os.makedirs(scratch, exist_ok=True)
-        keywords["build_directory"] = scratch
+    def _asking(self, kind: Kind, extension: ModuleType, toolkit: Any) -> Callable[..., Any]:
+        def ask(*arguments: Any, **keywords: Any) -> Any:
+            extension.__dict__["CUDA_HOME"] = toolkit  # where the toolkit is, is the host's to say
+            return self.make(request_of(kind, self.plain[kind], arguments, keywords, self.home, changed_since(self.given)))
+
+        return ask
+
+    def make(self, request: BuildRequest) -> Any:
+        """The module. Raises what the compilers say; then `asked` has that too, as long as no library came of it."""
+        scratch = os.path.join(os.path.dirname(self.folder), "inline-" + request.key)
+        target = os.path.join(self.folder, request.key)
+        begin = time.monotonic()
+        os.makedirs(os.path.join(scratch, "made"), exist_ok=True)
+        request.write(scratch)
+        failure = ""
         try:
-            module = plain(*arguments, **keywords)
+            return self.plain[request.kind](**request.placed(scratch), build_directory=os.path.join(scratch, "made"))
+        except Exception as error:
+            failure = str(error) or type(error).__name__
+            raise
         finally:
-            for library in glob.glob(os.path.join(scratch, "*.so")):
-                os.makedirs(os.path.join(folder, key), exist_ok=True)
-                os.replace(library, os.path.join(folder, key, os.path.basename(library)))
-        return module
+            for library in glob.glob(os.path.join(scratch, "made", "*.so")):
+                os.makedirs(target, exist_ok=True)
+                os.replace(library, os.path.join(target, os.path.basename(library)))
+            self.add(request, begin, "" if os.path.isdir(target) else failure)
 
-    return request
+    def add(self, request: BuildRequest, begin: float, failure: str) -> None:
+        """Notes what was asked for. A later request of the same is the same."""
+        seconds = round(time.monotonic() - begin, 3)
+        one = Asked(request.kind, request.name, request.key, request.digest, request.nbytes, seconds=seconds, failure=failure[:MAX_FAILURE])
+        one.line = calling_line()
+        self.asked = [*(other for other in self.asked if other.key != one.key), one]
 
 
-def install_lookup(folder: str, wrap: Callable[[ModuleType], ModuleType] = lambda module: module) -> None:
-    """In the runner: finds the library that the builder made for the same request."""
+def show_stubs() -> None:
+    """Lets a builder, which has no driver, link with the driver's library."""
+    stubs = os.path.join(os.environ.get("CUDA_HOME", "/usr/local/cuda"), "lib64", "stubs")
+    if os.path.isdir(stubs):
+        os.environ["LIBRARY_PATH"] = os.pathsep.join(filter(None, [os.environ.get("LIBRARY_PATH"), stubs]))
 
-    def find(*arguments: Any, **keywords: Any) -> Any:
-        found = glob.glob(os.path.join(folder, request_key(arguments, keywords), "*.so"))
+
+def calling_line() -> int | None:
+    """Where in the program this thread is: the innermost line."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        if os.path.basename(frame.f_code.co_filename) == "program.py":
+            return frame.f_lineno
+        frame = frame.f_back  # type: ignore[assignment]  # the outermost has none
+    return None
+
+
+class Lookup:
+    """In a runner: finds what builders made for the same request. What was never asked for ends this process, with a note at `wish` for the judge.
+    `failed`: by its key, what the compilers said of a request. `wrap`: for modules whose calls are watched."""
+
+    def __init__(self, folder: str, home: str, failed: dict[str, str], wish: int, wrap: Callable[[ModuleType], ModuleType] = lambda module: module):
+        self.folder = folder
+        self.home = home
+        self.failed = failed
+        self.wish = wish
+        self.wrap = wrap
+        self.given = given()
+
+    def install(self) -> None:
+        _with_extension(self._replace)
+
+    def _replace(self, extension: ModuleType) -> None:
+        plain = vars(extension).setdefault("_stitch_plain", {kind: getattr(extension, kind) for kind in TORCHS})
+        for kind in TORCHS:
+            setattr(extension, kind, self._finding(kind, plain[kind]))
+
+    def _finding(self, kind: Kind, plain: Callable[..., Any]) -> Callable[..., Any]:
+        def find(*arguments: Any, **keywords: Any) -> Any:
+            return self.find(request_of(kind, plain, arguments, keywords, self.home, changed_since(self.given)))
+
+        return find
+
+    def find(self, request: BuildRequest) -> Any:
+        found = sorted(glob.glob(os.path.join(self.folder, request.key, "*.so")))
         if not found:
-            raise RuntimeError("this source was not built beforehand: call load_inline or load when the module is imported")
-        name = os.path.basename(found[0]).removesuffix(".so")
-        if keywords.get("is_python_module", True):
-            spec = importlib.util.spec_from_file_location(name, found[0])
-            assert spec is not None and spec.loader is not None
-            module = importlib.util.module_from_spec(spec)
-            spec.loader.exec_module(module)
-            sys.modules[name] = module
-            return wrap(module)
-        import torch
+            self.lack(request)
+        named = next((path for path in found if os.path.basename(path) == f"{request.name}.so"), found[0])
+        if not request.arguments.get("is_python_module", True):
+            import torch
 
-        torch.ops.load_library(found[0])
-        return found[0]
+            torch.ops.load_library(named)
+            return named
+        name = os.path.basename(named).removesuffix(".so")
+        spec = importlib.util.spec_from_file_location(name, named)
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        sys.modules[name] = module
+        return self.wrap(module)
 
-    def replace(extension: ModuleType) -> None:
-        vars(extension).update(load_inline=find, load=find)
+    def lack(self, request: BuildRequest) -> None:
+        if request.key in self.failed:
+            raise NotBuilt(self.failed[request.key])
+        tell(self.wish, {"request": request.data(), "line": calling_line()})
 
-    _with_extension(replace)
+    def after_import(self, module: ModuleType, source: str) -> None:
+        """The embedded helper, where the program has it word for word: what it lacks from now on is asked for as well."""
+        plain = getattr(module, "stitch_build", None)
+        if plain is None or Path(__file__).with_name("inline_helper.py").read_text().strip() not in source:
+            return
+
+        def stitch_build(language: str, source: str, flags: Any = ()) -> Any:
+            request = raw_request(language, source, flags)
+            library = RawRequest(language, source, tuple(request.arguments["flags"])).library(os.environ.get("STITCH_CUDA_ARCH", "native"))
+            if not os.path.exists(os.path.join(self.folder, library)):
+                self.lack(request)
+            return plain(language, source, flags)
+
+        vars(module)["stitch_build"] = stitch_build
 
 
 def _with_extension(then: Callable[[ModuleType], None]) -> None:
     """Now, or once the program imports it."""
+    if "ninja" not in sys.modules:  # programs ask the build tool's package where it is; a web framework's has the same name
+        tool = ModuleType("ninja")
+        tool.__dict__["BIN_DIR"] = os.path.dirname(sys.executable)
+        sys.modules["ninja"] = tool
     if EXTENSION in sys.modules:
         then(sys.modules[EXTENSION])
     else:
@@ -112,3 +203,14 @@ class OnImport(importlib.abc.MetaPathFinder):
 
         spec.loader.exec_module = executed  # type: ignore[method-assign]  # of this one loader
         return spec
+
+
+@contextlib.contextmanager
+def nothing_loaded(extension: Any) -> Iterator[None]:
+    """While this is open, torch compiles an extension and does not load it."""
+    plain = extension._import_module_from_library
+    extension._import_module_from_library = lambda *rest, **named: None
+    try:
+        yield
+    finally:
+        extension._import_module_from_library = plain

@@ -107,6 +107,8 @@ def binding_header(include: str) -> str:
 def binding_headers(source: str, include: str) -> dict[str, str]:
     """The folder's files for the C++ unit of an extension. Raises `NotLight`."""
     code = _code(source)
+    if not any(name in code for name in ("torch/", "ATen/", "c10/", "pybind11/")):
+        raise NotLight("the source includes none of torch's")
     beyond = _BEYOND_BINDING.search(code)
     if beyond:
         raise NotLight(f"the source names {beyond[0].strip()}")

@@ -12,7 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from verifier.build.artefacts import Artefacts, checked_index
+from verifier.build.artefacts import Artefacts, checked_asked, checked_index
 from verifier.hashes import sha256
 from verifier.source import Problem
 
@@ -43,7 +43,7 @@ class Store:
             data = (entry / "libraries").read_bytes()
             index = checked_index(meta["index"], len(data))
             sound = meta["sha256"] == _digest(index, data)
-            seconds = float(meta["seconds"])
+            seconds, asked = float(meta["seconds"]), checked_asked(meta.get("asked", []))
             os.utime(entry)
         except FileNotFoundError:
             if not entry.exists():
@@ -54,14 +54,18 @@ class Store:
         if not sound:  # a torn write, a damaged disk, a changed file: build again
             shutil.rmtree(entry, ignore_errors=True)
             return None
-        return Artefacts(index, data, seconds)
+        return Artefacts(index, data, seconds, asked)
 
-    def put(self, program_sha: str, artefacts: Artefacts) -> None:
+    def put(self, program_sha: str, artefacts: Artefacts, anew: bool = False) -> None:
+        """`anew`: in place of what is there, which has less."""
         entry = self.folder / self.key(program_sha)
         scratch = Path(tempfile.mkdtemp(dir=self.folder, prefix=".new-"))
         (scratch / "libraries").write_bytes(artefacts.data)
-        meta = {"index": artefacts.index, "sha256": _digest(artefacts.index, artefacts.data), "seconds": artefacts.seconds}
+        told = [one.row() for one in artefacts.asked]
+        meta = {"index": artefacts.index, "sha256": _digest(artefacts.index, artefacts.data), "seconds": artefacts.seconds, "asked": told}
         (scratch / "index.json").write_text(json.dumps(meta))
+        if anew:
+            shutil.rmtree(entry, ignore_errors=True)
         try:
             os.rename(scratch, entry)
         except OSError:  # another judge was first

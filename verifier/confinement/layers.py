@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 from typing import TYPE_CHECKING
 
 from verifier.confinement import cgroup, landlock, seccomp
-from verifier.confinement.visible import bubblewrap
+from verifier.confinement.probe import probe
 
 if TYPE_CHECKING:  # the first parties of a judge are started before it has pydantic
     from verifier.report import Protection
@@ -25,12 +24,11 @@ def protection() -> Protection:
 
     layers: list[str] = []
     missing: list[str] = []
-    wrapped = bool(bubblewrap())
+    wrapped = bool(probe().path)
     if wrapped:
         layers += ["user, mount, pid, ipc, uts and network namespaces", "read-only minimal file system", "private /tmp", "no capabilities"]
     else:
-        how = "bubblewrap is installed, but user namespaces are refused" if shutil.which("bwrap") else "install bubblewrap (apt install bubblewrap)"
-        missing += [f"namespaces (files and processes of this user can be seen): {how}"]
+        missing += [f"namespaces (files and processes of this user can be seen): {probe().why}"]
         layers += ["own session"]
     layers += ["cleared environment"]
     (layers if seccomp.supported() else missing).append("seccomp" if seccomp.supported() else "seccomp: this processor architecture has no filter")

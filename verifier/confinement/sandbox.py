@@ -1,4 +1,4 @@
-"""Confinement of a party: bubblewrap where it is installed, else a process with limits, which is said wherever a result is shown."""
+"""Confinement of a party: bubblewrap, or, only where somebody has waived it, a process with limits, which is said wherever a result is shown."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ import tempfile
 
 from verifier.channel import Channel, pair
 from verifier.confinement import cgroup, seccomp
+from verifier.confinement.probe import required, system_binds
 from verifier.confinement.spawned import Spawned
-from verifier.confinement.visible import INSIDE, PACKAGE, bubblewrap, import_path, interpreter_folders, path_folders, rules, sealed_proc, system_binds
+from verifier.confinement.visible import INSIDE, PACKAGE, import_path, interpreter_folders, path_folders, rules, sealed_proc
 from verifier.devices.base import Bind
 from verifier.limits import Limits
-from verifier.startup import bytecode
+from verifier.startup import bytecode, cutlass
 
 BOOT = "import sys; sys.path.insert(0, sys.argv[1]); import verifier.parties.party as party; sys.path.pop(0); party.main(sys.argv[2])"
 
@@ -44,13 +45,13 @@ def spawn(
     `extensions`: one that also imports what builds extensions; `early`: whether its device comes up while it imports;
     `placed`: whether the judge says on which processors it runs (without bubblewrap it may else choose them itself); `permit`: the descriptor of a
     `verifier.parties.permit.Permit`, without which it touches no device. Raises `OSError`."""
-    binds = [*binds, *bytecode.bind()]
+    binds = [*binds, *bytecode.bind(), *cutlass.bind()]
+    wrap = required()
     ours, theirs = pair()
-    wrap = bubblewrap()
     group = cgroup.Cgroup.create(version, limits.memory, limits.processes) if (version := cgroup.version()) else None
     folder = "" if wrap else tempfile.mkdtemp(prefix="stitch-party-")
     home = "/tmp" if wrap else folder
-    environment = _environment(home, variables)
+    environment = _environment(home, cutlass.variables(bool(wrap)) | variables)
     boot = {
         "fd": theirs.fileno(),
         "rlimits": _rlimits(limits, data_limit),

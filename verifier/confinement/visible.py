@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
 import site
-import subprocess
 import sys
 import sysconfig
 from functools import cache
@@ -13,12 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from verifier.confinement import landlock
+from verifier.confinement.probe import SYSTEM, SYSTEM_FILES, probe
 from verifier.devices.base import Bind
 
 PACKAGE = Path(__file__).resolve().parents[1]
 INSIDE = "/opt/stitchwork"  # where a sandbox shows the package `verifier`, and nothing else of the checkout
-SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
-SYSTEM_FILES = ("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives")
 # What a party without namespaces reads beside the interpreter: the machine's shape, and nothing of another process.
 MACHINE = (
     *("/proc/self", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/version", "/proc/filesystems", "/proc/sys/kernel", "/proc/sys/vm"),
@@ -27,30 +24,9 @@ MACHINE = (
 NODES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
 
 
-@cache
 def bubblewrap() -> str:
-    """Its path where it works here, else empty."""
-    path = shutil.which("bwrap") or ""
-    if not path:
-        return ""
-    probe = [path, "--unshare-all", "--die-with-parent", "--cap-drop", "ALL", *system_binds(), "--proc", "/proc", "--dev", "/dev", "/usr/bin/true"]
-    try:
-        return path if subprocess.run(probe, capture_output=True, timeout=10).returncode == 0 else ""
-    except (OSError, subprocess.SubprocessError):
-        return ""
-
-
-def system_binds() -> list[str]:
-    """Arguments of bubblewrap that show the system's own files."""
-    arguments: list[str] = []
-    for path in SYSTEM:
-        if os.path.islink(path):
-            arguments += ["--symlink", os.readlink(path), path]
-        elif os.path.isdir(path):
-            arguments += ["--ro-bind", path, path]
-    for path in SYSTEM_FILES:
-        arguments += ["--ro-bind-try", path, path]
-    return arguments
+    """Its path where it works here, else empty. What parties need is `required`."""
+    return probe().path
 
 
 @cache

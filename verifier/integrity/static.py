@@ -35,6 +35,12 @@ _PROCESS = {
     "sys": {"exit"},
     "pty": {"spawn", "fork"},
 }
+# What to do instead of starting a compiler or a download, which is what programs start processes for.
+_INSTEAD = (
+    "a program must not start processes: give the source to torch.utils.cpp_extension.load_inline (or load, or stitch_build for a plain C ABI and "
+    "ctypes), and the verifier's builder compiles it; CUTLASS's headers are on its include path where the host has them, and nothing is downloaded"
+)
+_STARTS = {"system", "popen", "posix_spawn", "spawnl", "spawnv", "execv", "execve", "execvp", "execl"}
 _FRAMES = {
     ("gc", "get_objects"),
     ("gc", "get_referrers"),
@@ -54,6 +60,8 @@ _DOWNLOAD_MODULES = {"socket", "urllib", "http", "requests", "ftplib", "aiohttp"
 _DOWNLOAD_CALLS = {("torch.hub", "load"), ("torch.hub", "load_state_dict_from_url"), ("torch.hub", "download_url_to_file")}
 _TIMERS = {"time", "torch.cuda", "torch.utils.benchmark", "timeit"}
 _PATCHED_ROOTS = {"torch", "F", "nn", "time", "builtins", "ctypes", "sys", "gc", "statistics"}
+# Settings are a program's right within its own process; where the toolkit is, builders know better and pass over.
+_SETTINGS = ("torch.backends.", "torch.utils.cpp_extension.CUDA_HOME")
 _UNPICKLERS = {"pickle", "_pickle", "marshal", "dill", "cloudpickle"}
 _DECODERS = {"b64decode", "b32decode", "b85decode", "a85decode", "unhexlify", "fromhex", "decompress", "loads"}
 _LIBRARY_CALL = re.compile(r"\b(at::(matmul|mm|bmm|addmm|linear|conv\w*|softmax|layer_norm)|cublas\w+|cudnn\w+|cblas_\w+|mkl_\w+|dlsym|dlopen)\b")
@@ -81,7 +89,10 @@ _SENSES = {
     "_get_current_dispatch_mode",
 }
 _C_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
-_KERNEL = re.compile(r"__global__|extern\s+\"C\"")
+_KERNEL = re.compile(
+    r"__global__|extern\s+\"C\"|PYBIND11_MODULE|TORCH_LIBRARY|\btorch::Tensor\s+\w+\s*\(|\bat::Tensor\s+\w+\s*\(|PyMODINIT_FUNC|\.visible\s+\.entry"
+)
+_MAKES_KERNEL = re.compile(r"jit|\bkernel\b|autotune")  # of Triton, Numba, CuTe
 
 
 def inspect_source(tree: ast.Module, source: str) -> list[Finding]:
@@ -154,8 +165,7 @@ def _node_findings(node: ast.AST, names: dict[str, str]) -> list[tuple[str, Seve
         for target in targets:
             if isinstance(target, ast.Attribute):
                 dotted = _dotted(target, names)
-                # Settings such as torch.backends.cudnn.benchmark are a program's right within its own process.
-                if dotted.split(".")[0] in _PATCHED_ROOTS and "." in dotted and not dotted.startswith("torch.backends."):
+                if dotted.split(".")[0] in _PATCHED_ROOTS and "." in dotted and not dotted.startswith(_SETTINGS):
                     found.append(("patching", "refuse", f"assigns to {dotted}: a program must not change the libraries or clocks it runs on"))
                 if target.attr in ("__code__", "__globals__", "__class__") and dotted.split(".")[0] != "self":
                     found.append(("patching", "refuse", f"assigns to {target.attr}"))
@@ -180,6 +190,8 @@ def _call_findings(node: ast.Call, names: dict[str, str]) -> list[tuple[str, Sev
     named = len(node.args) > 1 and isinstance(node.args[1], ast.Constant)
     if called in ("getattr", "vars") and node.args and not named and _dotted(node.args[0], names) in _GUARDED:
         return [("obfuscation", "refuse", f"{called} on {_dotted(node.args[0], names)}: the source must show what it calls")]
+    if name in _PROCESS.get(owner, ()) and (owner == "subprocess" or name in _STARTS):
+        return [("process-control", "refuse", f"calls {called}: {_INSTEAD}")]
     if name in _PROCESS.get(owner, ()):
         return [("process-control", "refuse", f"calls {called}: a program must not start or end processes")]
     if (owner, name) in _FRAMES:
@@ -222,13 +234,10 @@ def _evidence(tree: ast.Module, source: str, helper: range) -> list[Finding]:
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             if _KERNEL.search(node.value):
                 kernels = True
-                findings += _native_findings(node)
-                for match in _LIBRARY_CALL.finditer(node.value):
-                    line = node.lineno + node.value.count("\n", 0, match.start())
-                    findings.append(Finding(rule="library-in-kernel", severity="note", message=f"native code names {match[0]}", line=line))
+                findings += native_findings(node.value, node.lineno)
             elif len(node.value) > 2000 and re.fullmatch(r"[A-Za-z0-9+/=\s]+", node.value):
                 findings.append(Finding(rule="blob", severity="note", message="a long encoded text", line=node.lineno))
-        elif isinstance(node, ast.FunctionDef) and any("jit" in ast.unparse(decorator) for decorator in node.decorator_list):
+        elif isinstance(node, ast.FunctionDef) and any(_MAKES_KERNEL.search(ast.unparse(decorator)) for decorator in node.decorator_list):
             kernels = True
         elif isinstance(node, ast.Try) and node.lineno not in helper:
             findings.append(
@@ -241,12 +250,13 @@ def _evidence(tree: ast.Module, source: str, helper: range) -> list[Finding]:
     return findings
 
 
-def _native_findings(node: ast.Constant) -> list[Finding]:
-    """Of native code within a string, comments aside. What reaches into other code of the process is never part of a kernel."""
-    text = _C_COMMENT.sub(lambda comment: re.sub(r"[^\n]", " ", comment[0]), str(node.value))
+def native_findings(source: str, first: int, spread: bool = True) -> list[Finding]:
+    """Of native code, comments aside. What reaches into other code of the process is never part of a kernel. `first`: the program's line in which it
+    begins, or, unless it is `spread` over the lines that follow, to which all of it belongs."""
+    text = _C_COMMENT.sub(lambda comment: re.sub(r"[^\n]", " ", comment[0]), source)
 
     def line(match: re.Match[str]) -> int:
-        return node.lineno + text.count("\n", 0, match.start())
+        return first + (text.count("\n", 0, match.start(match.lastindex or 0)) if spread else 0)
 
     found = [
         Finding(rule="tampering", severity="refuse", message=f"native code names {m[0]}: a program must not reach into other code", line=line(m))
@@ -256,8 +266,9 @@ def _native_findings(node: ast.Constant) -> list[Finding]:
         name = m[1] or m[2]
         if not re.search(rf"[\w*&>]\s+[*&]?{name}\s*\([^;{{}}]*\)\s*\{{", text):  # else it is a function of the program's own
             message = f"native code calls {name}: a program must not start or end processes"
-            at = node.lineno + text.count("\n", 0, m.start(m.lastindex or 0))
-            found.append(Finding(rule="process-control", severity="refuse", message=message, line=at))
+            found.append(Finding(rule="process-control", severity="refuse", message=message, line=line(m)))
     for rule, pattern, message in _NATIVE_NOTES:
         found += [Finding(rule=rule, severity="note", message=f"native code {message}", line=line(m)) for m in pattern.finditer(text)]
+    for m in _LIBRARY_CALL.finditer(source):
+        found.append(Finding(rule="library-in-kernel", severity="note", message=f"native code names {m[0]}", line=line(m)))
     return found

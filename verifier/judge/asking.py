@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
+from verifier.build.artefacts import Artefacts
+from verifier.build.wish import STATUS, Wish
 from verifier.channel import ChannelClosed, ChannelError, ChannelTimeout, Frame
 from verifier.confinement.binding import Binding
 from verifier.confinement.layers import layer_failed
@@ -26,7 +28,7 @@ from verifier.limits import Limits
 from verifier.parties.permit import Permit
 from verifier.shim.clock import SeriesFailed, SharedPage, Stamped
 
-FREEZABLE = ("start", "role", "load", "import", "capture", "compile")  # requests that take long without the device
+FREEZABLE = ("start", "role", "load", "import", "capture", "compile", "later")  # requests that take long without the device
 LEAST_SECONDS = 0.01  # that a request may take when its time is up
 SLICE = 1.0  # seconds between two looks at how long a party stood still
 _NANOSECONDS = struct.Struct("<q")
@@ -58,6 +60,7 @@ class Party:
         self.arenas: dict[str, Arena] = {}
         self.alive = True
         self.has_program = False
+        self.wish: Wish | None = None  # where a runner says what it lacks
         self.total: float | None = None  # seconds that all its requests together may take, once `give_time` was called
         self.frozen_before = 0.0  # seconds that do not count for them
         self.deadline = float("inf")
@@ -162,6 +165,12 @@ class Party:
         not use. Until then each has had the others of its device, so that many come up at once."""
         self.binding.spread(False)
         self.ask("rest", {"anew": True} if anew else {})
+
+    def import_program(self, source: str, artefacts: Artefacts, limit: float) -> None:
+        """As a runner. What it lacks of builds it says by a failure of the kind "wanted"."""
+        self.wish = Wish()
+        message = {"source": source, "artefacts": artefacts.index, "failed": artefacts.failed, "variables": self.device.variables("device")}
+        self.ask("import", message, limit, raw=artefacts.data, fds=(self.wish.fd,))
 
     def timed(self, message: dict[str, Any], limit: float, hand_over: Callable[[], None]) -> Exchange:
         """A timed call. `hand_over` writes its inputs, once the party is ready for them."""
@@ -283,10 +292,14 @@ class Party:
         memory = spawned.group is not None and spawned.group.out_of_memory()
         status = spawned.exit_status(1.0) if isinstance(error, ChannelClosed) else None
         flooded = spawned.flooded
+        wish = self.wish.read() if self.wish is not None and status == STATUS else None
         self.end()
         printed = spawned.text()
         line = hang_line(printed, self.source_name)
         why = partial(PartyFailure, request=request, whose=self.whose)
+        if wish is not None:
+            line = wish["line"] if type(wish.get("line")) is int else None
+            return why("wanted", "it asks for a build that it did not ask for when it was imported", line, wish=wish)
         if flooded:
             return why("flood", f"it printed more than {spawned.limits.output_flood >> 20} MiB")
         if spawned.over == "processes":
@@ -311,3 +324,5 @@ class Party:
         for arena in self.arenas.values():
             arena.close()
         self.arenas = {}
+        if self.wish is not None:
+            self.wish.close()

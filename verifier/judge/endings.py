@@ -19,6 +19,17 @@ class Ended(Exception):
         self.message = message
 
 
+def hint(error_class: str, message: str) -> str:
+    """What an exception of a program's means here, behind its own words; empty where they say it."""
+    if error_class == "ModuleNotFoundError":
+        return "; the verifier's host has no such package: install it there beside torch, or write the kernel in CUDA C++, Triton or C++"
+    if error_class == "FileNotFoundError":
+        return "; a program is one source file and comes without files beside it: keep texts that it reads in the program itself"
+    if error_class == "PermissionError" or "Read-only file system" in message:
+        return "; a program may write to its own folder alone: Path(__file__).parent, or tempfile.gettempdir()"
+    return ""
+
+
 def verdict_of(failure: PartyFailure) -> tuple[Status, str]:
     """What a party's failure says about the program: nothing where it is another side's."""
     where = f"line {failure.line}: " if failure.line else ""
@@ -32,10 +43,11 @@ def verdict_of(failure: PartyFailure) -> tuple[Status, str]:
         other = "reference" if failure.whose == "reference" else f"{failure.whose} baseline"
         return "infrastructure_error", f"the {other} failed, which says nothing about the program: {failure.message[:600]}"
     if failure.kind == "raised":
-        if "was not built beforehand" in failure.message:
+        if failure.error_class == "RequestError" or "was not built beforehand" in failure.message:
             return "build_failed", f"{where}{failure.message}"
         step = {"import": "imported", "construct": "constructed"}.get(failure.request, "called")
-        return "crashed", f"{where}{failure.error_class} when the program was {step}: {failure.message[:600]}"
+        said = failure.message[:600] + hint(failure.error_class, failure.message)
+        return "crashed", f"{where}{failure.error_class} when the program was {step}: {said}"
     if failure.kind == "timed_out":
         return "timed_out", f"{where}{failure.message}"
     return "crashed", f"{where}{failure.message}"

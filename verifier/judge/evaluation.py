@@ -13,9 +13,9 @@ from pathlib import Path
 
 import torch
 
-from verifier.build.artefacts import Artefacts
 from verifier.build.building import BuildFailed, Building, resources_of_cubins
 from verifier.build.headers import Headers
+from verifier.build.late import Built, requested
 from verifier.build.store import Store
 from verifier.channel import MAX_ARTEFACTS
 from verifier.confinement.layers import protection
@@ -40,6 +40,7 @@ from verifier.layout import LayoutError
 from verifier.program import Program
 from verifier.report import Finding, Report, Stage, StageName
 from verifier.source import SourceError, parse
+from verifier.startup import cutlass
 from verifier.task import Task
 from verifier.timing.host_repeatability import repeatability
 from verifier.timing.roofline import floor_ms
@@ -48,6 +49,7 @@ from verifier.timing.tournament import Tournament
 
 _RUNNER: list[Role] = ["runner"]
 OnStage = Callable[[StageEvent], None]
+BUSY = frozenset({"burns-cpu", "crowded", "clock"})  # what a measurement is repeated for, and ends the evaluation when it is found again
 
 
 class Evaluation:
@@ -75,7 +77,9 @@ class Evaluation:
         self.opening = opening
         environment = self.device.environment()
         arch = self.device.variables("builder").get("STITCH_CUDA_ARCH", environment.device_name)  # on the CPU code is made for this model
-        self.store = Store(data_folder(data_dir, "builds"), environment.compiler, environment.torch, environment.device_model, arch)
+        self.store = Store(
+            data_folder(data_dir, "builds"), environment.compiler, environment.torch, environment.device_model, arch, *cutlass.signature()
+        )
         self.seed = job.seed if job.seed is not None else secrets.randbits(48)
         self.report = Report(
             task="", program="", tier=job.tier, precision=job.precision, mode=job.mode, status="infrastructure_error",
@@ -83,6 +87,8 @@ class Evaluation:
         )  # fmt: skip
         self.known = repeatability(data_dir, self.device)
         self.runner: Party | None = None
+        self.made: Built | None = None
+        self.rival: Built | None = None
         self.tournament: Tournament | None = None
 
     def run(self) -> Report:
@@ -115,13 +121,15 @@ class Evaluation:
             if self.runner is not None:
                 self.pool.dismiss(self.runner)
             report.protection = protection()  # a party may have said that a layer failed
+            if self.made is not None:
+                self._account(self.made)
         if report.status != "passed":
             report.timing, report.faster = None, False
             report.reasons.setdefault("timing", "performance exists only on a program that passed")
         give_reasons(report)
         return report
 
-    def built(self) -> Artefacts:
+    def built(self) -> Built:
         """Only the stages `static` and `build`, for a job that times nothing. Raises `Ended` where the program does not get past them."""
         with self._stage("static"):
             self._static()
@@ -144,10 +152,10 @@ class Evaluation:
             self._built(building)
             stage.detail = "cached" if self.report.build and self.report.build.cached else ""
         with self._stage("correctness", before=prepared) as stage:
-            self._correct(trials)
+            self._with_builds(self._correct, trials)
             stage.detail = f"{sum(trial.ok for trial in self.report.trials)} of {len(self.report.trials)} trials"
         with self._stage("timing") as stage:
-            self._time(trials)
+            self._with_builds(self._time, trials, self._begin_again)
             speedup = self.report.speedup
             stage.detail = f"{speedup.ratio:.2f}x eager [{speedup.low:.2f}, {speedup.high:.2f}]" if speedup else ""
         with self._stage("integrity") as stage:
@@ -205,9 +213,52 @@ class Evaluation:
                 stage.seconds = building.seconds
             building.close()
 
-    def _built(self, building: Building) -> Artefacts:
-        self.artefacts, self.report.build = building.result()
-        return self.artefacts
+    def _built(self, building: Building) -> Built:
+        artefacts, self.report.build = building.result()
+        self.made = Built(self.pool, self.store, self.headers, self.program, artefacts, self._progress)
+        return self.made
+
+    def _with_builds(self, work: Callable[[Trials], None], trials: Trials, before: Callable[[Trials], None] = lambda trials: None) -> None:
+        """`work`, in a fresh runner once more whenever the program asked for a build, then after `before`. Raises as `work` does, and `Ended`."""
+        while True:
+            try:
+                return work(trials)
+            except PartyFailure as failure:
+                made = self.rival if failure.whose == "rival" else self.made
+                if made is None:
+                    raise
+                try:
+                    made.answer(failure)
+                except BuildFailed as failed:
+                    if made is self.rival:
+                        raise Ended("inconclusive", f"the program that it is timed against does not build: {failed.message}") from None
+                    self.report.problems = failed.problems
+                    if self.report.build is not None and failed.info is not None:
+                        self.report.build.compiler_output = failed.info.compiler_output
+                    raise Ended(failed.status, failed.message) from None
+            self.report.findings = [finding for finding in self.report.findings if finding.source == "static"]
+            before(trials)
+
+    def _begin_again(self, trials: Trials) -> None:
+        """What is timed was there when the trials passed: all of them once more."""
+        assert self.tournament is not None
+        self.tournament.close()
+        self._with_builds(self._correct, trials)
+        self.tournament = Tournament(self.pool, trials, self.job, self.seed, self._enlist, self.known)
+
+    def _account(self, made: Built) -> None:
+        """Which builds were asked for, and when; their sources are read as the program's own text is."""
+        report = self.report
+        if report.build is not None:
+            report.build.requests = requested(made.artefacts)
+            report.build.seconds = made.artefacts.seconds or report.build.seconds
+        report.findings += made.findings()
+        stale: set[str] = set()
+        if report.program_class in ("custom", "mixed"):
+            stale = {"no-kernel"}  # kernels that no rule finds in the text were seen at work
+        if report.status == "passed":
+            stale |= BUSY  # it was measured again, and the host was calm
+        report.findings = [finding for finding in report.findings if finding.rule not in stale]
 
     def _prepare(self, building: Building) -> tuple[Trials, float]:
         """The reference with the task loaded and its first results known, and the seconds that took."""
@@ -268,14 +319,15 @@ class Evaluation:
         return self._enlist(self.runner)
 
     def _enlist(self, runner: Party) -> Subject:
-        return self._imported(runner, self.program, self.artefacts)
+        assert self.made is not None
+        return self._imported(runner, self.made)
 
     def _variant(self, runner: Party, variant: Variant) -> Subject:
-        return self._imported(runner, Program(variant.source, ""), variant.artefacts)
+        runner.import_program(variant.source, variant.artefacts, self.limits.load)
+        return Subject(runner)
 
-    def _imported(self, runner: Party, program: Program, artefacts: Artefacts) -> Subject:
-        message = {"source": program.source, "artefacts": artefacts.index, "variables": self.device.variables("device")}
-        runner.ask("import", message, self.limits.load, raw=artefacts.data)
+    def _imported(self, runner: Party, made: Built) -> Subject:
+        runner.import_program(made.program.source, made.artefacts, self.limits.load)
         return Subject(runner)
 
     def _time(self, trials: Trials) -> None:
@@ -307,19 +359,23 @@ class Evaluation:
         """How the job's other program is enlisted in a runner, once it is built; null where the job has none."""
         if self.job.rival_source is None:
             return None
-        program, artefacts = ready_rival(self.job.rival_source, self.report, self.pool, self.store, self.headers)
-        return lambda runner: self._imported(runner, program, artefacts)
+        made = self.rival = self.rival or ready_rival(self.job.rival_source, self.report, self.pool, self.store, self.headers)
+        return lambda runner: self._imported(runner, made)
 
     def _observe(self, trials: Trials) -> None:
         report = self.report
         program_ms = report.timing.program_ms if report.timing else 0.0
+        assert self.made is not None
         try:
             evidence, seen = self._evidence(trials, program_ms)
         except PartyFailure as failure:
+            if failure.kind == "wanted":
+                line = f"line {failure.line}: " if failure.line else ""
+                raise Ended("build_failed", f"{line}it asks for a build once it is observed, which it did not ask for while it was timed") from None
             report.reasons["own_share"] = f"the observed call failed: {failure.message.splitlines()[0] if failure.message else failure.kind}"
             report.program_class = "orchestration"  # what was not seen counts for nothing
             return
-        judged = judge_evidence(evidence, self.program.source, self.artefacts, self.device.kind, program_ms, seen)
+        judged = judge_evidence(evidence, self.program.source, self.made.artefacts, self.device.kind, program_ms, seen)
         report.kernels, report.torch_compute = judged.kernels, judged.torch_compute
         report.own_share, report.program_class = judged.own_share, judged.program_class or "orchestration"
         report.findings += judged.findings
@@ -341,7 +397,7 @@ class Evaluation:
             report.build.resources += resources_of_cubins(frame.message.get("index"), frame.raw, self.device)
 
     def _evidence(self, trials: Trials, program_ms: float) -> tuple[Evidence, Observed]:
-        assert self.tournament is not None and self.tournament.timed is not None
+        assert self.tournament is not None and self.tournament.timed is not None and self.made is not None
         trials.make_room(ended=True)
         fresh: list[Party] = []
 
@@ -351,7 +407,7 @@ class Evaluation:
 
         rng = random.Random(secrets.randbits(64))  # none of the evaluation's draws: nobody who knows its seed is to foresee what is looked at
         observation = Observation(
-            timed=self.tournament.timed, trials=trials, source=self.program.source, artefacts=self.artefacts, fresh=another,
+            timed=self.tournament.timed, trials=trials, source=self.program.source, artefacts=self.made.artefacts, fresh=another,
             enlist=self._variant, folder=data_folder(self.data_dir, "shim"), call_ms=program_ms, rng=rng,
         )  # fmt: skip
         try:

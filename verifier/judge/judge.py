@@ -15,6 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from verifier.build.headers import Headers
 from verifier.channel import Frame
+from verifier.confinement.probe import NoSandbox
 from verifier.confinement.spawned import SURVIVAL, survivors
 from verifier.devices.base import DeviceError
 from verifier.jobs import AdmitJob, CalibrateJob, CaptureJob, Job, JobResult, ProfileJob, SanitizeJob, StageEvent, VerifyJob
@@ -99,7 +100,7 @@ class Judge:
             return JobResult(error=f"the job is malformed: {error.errors()[0]['msg']}")
         except Cancelled:
             return JobResult(error="cancelled")
-        except (DeviceError, CaptureBroken) as error:
+        except (DeviceError, CaptureBroken, NoSandbox) as error:
             self.end_session()
             return JobResult(error=str(error))
         except Exception as error:  # the next job must run

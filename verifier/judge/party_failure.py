@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import signal
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 _SIGNALS = {
     "SIGABRT": "abort",
@@ -21,13 +21,14 @@ _DUMPED = re.compile(r'File "[^"]*/(task|program)\.py", line (\d+) in (\S+)')
 class PartyFailure(Exception):
     """Why a party did not answer: its source raised, it died, it hung, or it broke the protocol. `message` is for people."""
 
-    kind: Literal["raised", "crashed", "timed_out", "memory", "flood", "protocol"]
+    kind: Literal["raised", "crashed", "timed_out", "memory", "flood", "protocol", "wanted"]  # the last: it asked for a build, and ended
     message: str
     line: int | None = None
     detail: str = ""  # traceback, last output
     error_class: str = ""
     request: str = ""  # what it was asked for
     whose: str = ""  # "program", "reference", "rival" or the name of a baseline
+    wish: dict[str, Any] | None = None  # of "wanted": what it said, unread
 
 
 def death(status: int | None) -> str:

@@ -24,7 +24,7 @@ from verifier.build.raw import raw_requests
 from verifier.build.raw_build import RawBuild
 from verifier.channel import Channel, ChannelError
 from verifier.confinement import cgroup
-from verifier.confinement.visible import bubblewrap
+from verifier.confinement.probe import required
 from verifier.devices.base import DeviceError
 from verifier.devices.opening import open_device
 from verifier.judge.opening import Opening
@@ -56,7 +56,7 @@ def judge(boot: dict[str, Any], channel: Channel) -> int:
     data_dir.mkdir(parents=True, exist_ok=True)
     try:
         headers = Later(lambda: Headers(data_dir))
-        sandbox = Later(bubblewrap)
+        sandbox = Later(required)
         process = time.monotonic()
         device = open_device(boot["device"], data_dir, later=True)
         device.take_processors()

@@ -3,9 +3,9 @@ the program."""
 
 from __future__ import annotations
 
-from verifier.build.artefacts import Artefacts
 from verifier.build.building import BuildFailed, Building
 from verifier.build.headers import Headers
+from verifier.build.late import Built
 from verifier.build.store import Store
 from verifier.integrity.static import inspect_source
 from verifier.judge.endings import Ended
@@ -15,7 +15,7 @@ from verifier.report import Report
 from verifier.source import SourceError, parse
 
 
-def ready_rival(source: str, report: Report, pool: Pool, store: Store, headers: Headers | None) -> tuple[Program, Artefacts]:
+def ready_rival(source: str, report: Report, pool: Pool, store: Store, headers: Headers | None) -> Built:
     """Read, inspected and built; `report` is told which it is. Raises `Ended`."""
     try:
         tree = parse(source)
@@ -28,7 +28,7 @@ def ready_rival(source: str, report: Report, pool: Pool, store: Store, headers: 
         raise Ended("inconclusive", f"the program that it is timed against is refused: line {refused[0].line}: {refused[0].message}")
     building = Building(pool, store, program, headers)
     try:
-        return program, building.result()[0]
+        return Built(pool, store, headers, program, building.result()[0])
     except BuildFailed as failed:
         raise Ended("inconclusive", f"the program that it is timed against does not build: {failed.message}") from None
     finally:

@@ -4,13 +4,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from typing import Any
 
 import torch
 
-from verifier.build.inline import install_lookup
+from verifier.build.inline import Lookup
 from verifier.build.triton_cache import cubins
 from verifier.channel import Frame
 from verifier.integrity.blocked import settings
@@ -20,15 +21,18 @@ from verifier.parties.initialising import constructed
 from verifier.parties.loading import load_source
 from verifier.parties.role import Role, map_tensors
 from verifier.parties.seeding import seed_everything
+from verifier.startup import cutlass
 
 
 class Runner(Role):
     module: Any = None
+    lookup: Lookup
     construction: dict[str, Any] = {}
     settings: dict[str, str] = {}
     libraries: frozenset[str] = frozenset()
     recorder: Recorder | None = None
     imported = 0
+    tracing = contextlib.ExitStack()
 
     def do_import(self, frame: Frame) -> dict[str, Any]:
         """Unpacks what the builder made, so that the program's build requests only look it up; then imports the program."""
@@ -44,11 +48,18 @@ class Runner(Role):
             os.chmod(path, 0o500)
             at += size
         os.environ.update({"STITCH_BUILD_DIR": folder, "STITCH_BUILD": "lookup", **frame.message["variables"]})
-        install_lookup(folder)
+        cutlass.show(self.home)
+        self.lookup = Lookup(folder, self.home, frame.message.get("failed", {}), frame.fds[0])
+        self.lookup.install()
         self.source = frame.text("source")
         self.settings, self.libraries = settings(), mapped_libraries()
-        self.module = load_source("program", self.source, self.home)
+        self.module = self._loaded(self.lookup)
         return {"type": "ok"}
+
+    def _loaded(self, lookup: Lookup) -> Any:
+        module = load_source("program", self.source, self.home)
+        lookup.after_import(module, self.source)
+        return module
 
     def do_construct(self, frame: Frame) -> dict[str, Any]:
         """A fresh `ModelNew` under the evaluation's seed, with the state dict that the judge gives loaded strictly. With `partial`, it has some of
@@ -118,11 +129,14 @@ class Runner(Role):
 
         if self.device.torch_device != "cpu":
             return self.model
-        folder = os.environ["STITCH_BUILD_DIR"]
-        install_lookup(folder, trace_module)
+        folder = self.lookup.folder
+        lookup = Lookup(folder, self.home, self.lookup.failed, self.lookup.wish, trace_module)
+        lookup.given = self.lookup.given
+        lookup.install()
         before = frozenset(sys.modules)
-        with traced_calls(folder):
-            module = load_source("program", self.source, self.home)
+        self.tracing.close()
+        self.tracing.enter_context(traced_calls(folder))  # it stays open: a library that is loaded in a call is the program's own as well
+        module = self._loaded(lookup)
         for extension in loaded_extensions(before, folder):
             trace_module(extension)
         model, _ = self._construct(module)

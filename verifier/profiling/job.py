@@ -12,6 +12,8 @@ from typing import Literal
 import torch
 
 from verifier.build.artefacts import Artefacts
+from verifier.build.building import BuildFailed
+from verifier.build.late import Built
 from verifier.confinement.layers import protection
 from verifier.confinement.visible import import_path
 from verifier.devices.base import DeviceError
@@ -68,23 +70,25 @@ def watched(
 ) -> Iterator[Subject]:
     """The subject of a job, built and with inputs; failures of task and program become a `DeviceError` that names them."""
     try:
-        if artefacts is None and job.program_source is not None:
-            artefacts = _built(job, pool, data_dir, on_stage, what)
+        made = _built(job, pool, data_dir, on_stage, what) if artefacts is None and job.program_source is not None else None
         reference = ReferenceSession(pool, job.task_source, job.precision, job.mode)
         try:
             seed = secrets.randbits(32)
             reference.load(seed)
-            yield Subject(job, pool, reference, reference.inputs(seed + 1), seed, artefacts)
+            subject = Subject(job, pool, reference, reference.inputs(seed + 1), seed, made.artefacts if made is not None else artefacts)
+            if made is not None:
+                subject.settle(made)
+            yield subject
         finally:
             reference.close()
     except PartyFailure as failure:
         where = f"line {failure.line}: " if failure.line else ""
         raise DeviceError(f"the {what} could not be taken: {where}{redacted(failure.message)}") from None
-    except (LayoutError, ImportProblem) as error:
+    except (BuildFailed, LayoutError, ImportProblem) as error:
         raise DeviceError(f"the {what} could not be taken: {redacted(str(error))}") from None
 
 
-def _built(job: ProfileJob | SanitizeJob, pool: Pool, data_dir: Path, on_stage: OnStage, what: str) -> Artefacts:
+def _built(job: ProfileJob | SanitizeJob, pool: Pool, data_dir: Path, on_stage: OnStage, what: str) -> Built:
     assert job.program_source is not None
     verify = VerifyJob(task_source=job.task_source, program_source=job.program_source, precision=job.precision, mode=job.mode)
     try:

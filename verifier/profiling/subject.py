@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from verifier.build.artefacts import Artefacts
+from verifier.build.late import Built, asks_later
 from verifier.channel import Frame
 from verifier.confinement.visible import bubblewrap
 from verifier.devices.base import Bind
@@ -73,10 +74,9 @@ class Subject:
             if self.artefacts is None:
                 party.ask("load", {"source": job.task_source, "seed": self.seed}, load)
                 return party
-            message: dict[str, Any] = {"source": job.program_source, "artefacts": self.artefacts.index, "variables": pool.device.variables("device")}
-            party.ask("import", message, load, raw=self.artefacts.data)
+            party.import_program(job.program_source or "", self.artefacts, load)
             specs = [entry.spec for entry in reference.state]
-            message = {
+            message: dict[str, Any] = {
                 "seed": self.seed,
                 "init": {"tree": reference.init.tree, **give(party, "init", reference.init.tensors, reference.init.specs)},
                 "names": [entry.name for entry in reference.state],
@@ -87,6 +87,22 @@ class Subject:
         except PartyFailure:
             pool.give_back(party)
             raise
+
+    def settle(self, made: Built) -> None:
+        """A call beforehand of a program that may ask for builds when it is first used, so that a tool finds them. Raises `PartyFailure` and
+        `BuildFailed`."""
+        while asks_later(made.program.source):
+            party = None
+            try:
+                party = self.party()
+                self.ask(party, "sanitizer", 1, self.pool.limits.call)
+                return
+            except PartyFailure as failure:
+                made.answer(failure)
+            finally:
+                if party is not None:
+                    self.pool.give_back(party)
+            self.artefacts = made.artefacts
 
     def ask(self, party: Party, tool: str, calls: int, limit: float) -> Frame:
         """Calls under `tool` ("torch", "nsys", "ncu", "sanitizer"), while no other judge's processes use the device: durations are what it is for."""

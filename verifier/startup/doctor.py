@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from verifier.confinement import cgroup, landlock, seccomp
 from verifier.confinement.layers import protection
-from verifier.confinement.visible import bubblewrap
+from verifier.confinement.probe import probe
 from verifier.devices import cuda_driver
 from verifier.devices.base import Device, DeviceError
 from verifier.devices.cuda import CudaDevice, nvcc_version
@@ -26,6 +26,7 @@ from verifier.profiling.nsight.ncu import find_ncu
 from verifier.profiling.nsight.nsys import find_nsys
 from verifier.profiling.sanitizing.sanitizers import find_compute_sanitizer
 from verifier.report import Protection
+from verifier.startup import cutlass
 
 
 class Lack(BaseModel):
@@ -158,7 +159,7 @@ def tools() -> list[Tool]:
     nvcc = nvcc_version()
     nsys, why = find_nsys()
     bwrap = _version(["bwrap", "--version"])
-    works = bool(bubblewrap())
+    works = bool(probe().path)
     ninja = _version(["ninja", "--version"])
     ncu, no_ncu = find_ncu()
     sanitizer, no_sanitizer = find_compute_sanitizer()
@@ -175,9 +176,8 @@ def tools() -> list[Tool]:
             found=works,
             version=bwrap,
             needed_for="confining submitted programs",
-            hint="apt-get install bubblewrap"
-            if not bwrap
-            else "it is installed, but user namespaces are refused: sysctl kernel.unprivileged_userns_clone=1",
+            hint=probe().why,
+            needed=True,
         ),
         Tool(name="nvcc", found=bool(nvcc), version=nvcc.removeprefix("nvcc "), needed_for="CUDA C++ programs", hint="install the CUDA toolkit"),
         Tool(
@@ -215,6 +215,20 @@ def tools() -> list[Tool]:
             hint=no_sanitizer,
         ),
         Tool(name="Triton", found=_has_module("triton"), version=_package_version("triton"), needed_for="Triton programs", hint="pip install triton"),
+        Tool(
+            name="CUTLASS",
+            found=bool(cutlass.found()),
+            version=cutlass.version(),
+            needed_for="CUDA C++ programs that include its headers (cutlass/, cute/)",
+            hint=cutlass.INSTALL,
+        ),
+        Tool(
+            name="CuTe DSL",
+            found=bool(_package_version("nvidia-cutlass-dsl")),
+            version=_package_version("nvidia-cutlass-dsl"),
+            needed_for="programs that import cutlass.cute",
+            hint="pip install nvidia-cutlass-dsl",
+        ),
         Tool(
             name="ninja",
             found=bool(ninja),

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from verifier.build.headers import USUAL, Headers
+from verifier.confinement.probe import NoSandbox, required
 from verifier.devices.base import DeviceError
 from verifier.devices.opening import open_device
 from verifier.judge.party_failure import PartyFailure
@@ -26,6 +27,11 @@ def main(device_name: str, data_dir: Path, plain: bool = False) -> int:
         print(error, file=sys.stderr)
         return 2
     headers = Headers(data_dir)
+    try:
+        required()
+    except NoSandbox as error:
+        print(error, file=sys.stderr)
+        return 2
     pool = Pool(device, Limits(), spares=0, builder_binds=[headers.bind])
     try:
         print(make(data_dir))

@@ -18,7 +18,8 @@ from verifier.startup.bytecode import options
 PACKAGE_PARENT = str(Path(__file__).resolve().parents[2])
 BOOT = "import sys; sys.path.insert(0, sys.argv[1]); from verifier.judge.process import main; main(sys.argv[2])"
 JUDGE_KEEPS = (
-    *("LANG", "TMPDIR", "PYTHONPATH", "LD_LIBRARY_PATH"),
+    *("LANG", "TMPDIR", "PYTHONPATH", "LD_LIBRARY_PATH", "SANDBOX"),
+    *("CUTLASS_PATH", "CUTLASS_HOME", "CUTLASS_DIR"),
     *("CUDA_HOME", "CUDA_VISIBLE_DEVICES", "STITCH_SHARING", "STITCH_STILL", "STITCH_TURNS"),
     *("STITCH_NSYS", "STITCH_NSYS_LIBRARIES", "STITCH_NCU", "STITCH_COMPUTE_SANITIZER"),  # where the tools are that a host has in unusual places
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Any
 
 from django.conf import settings
@@ -69,9 +69,18 @@ def record(asker: Asker | None, team: Team | None, action: str, target: str = ""
 
 
 def client_address(request: HttpRequest) -> str | None:
-    """The address that the request came from; behind our own proxy (HTTPS=1) the one that the proxy adds last."""
-    forwarded = request.META.get("HTTP_X_FORWARDED_FOR", "").rpartition(",")[2].strip() if settings.HTTPS else ""
+    """The address that the request came from. Only of a proxy in TRUSTED_PROXIES is believed whom it speaks for: the last one that it names and that
+    is no such proxy itself."""
+    address = _address(request.META.get("REMOTE_ADDR", ""))
+    named = [part.strip() for part in request.META.get("HTTP_X_FORWARDED_FOR", "").split(",") if part.strip()]
+    while named and address is not None and any(address in network for network in settings.TRUSTED_PROXIES):
+        address = _address(named.pop())
+    return str(address) if address is not None else None
+
+
+def _address(text: str) -> IPv4Address | IPv6Address | None:
     try:
-        return str(ip_address(forwarded or request.META.get("REMOTE_ADDR", "")))
+        found = ip_address(text)
     except ValueError:
         return None
+    return found.ipv4_mapped or found if isinstance(found, IPv6Address) else found

@@ -16,6 +16,7 @@ from types import SimpleNamespace
 from typing import Any
 from urllib.parse import parse_qs
 
+from django.conf import settings
 from django.contrib.auth import get_user
 from django.contrib.sessions.backends.db import SessionStore
 from django.core.exceptions import PermissionDenied
@@ -29,9 +30,11 @@ from webapp.api.limits import limit
 from webapp.api.problems import MEDIA_TYPE, TITLES, TOKEN_HINT, ProblemDetails, Refused
 from webapp.api.query import check
 from webapp.database import in_thread
+from webapp.origins import our_host, same_origin
 from webapp.outage import HINT, RETRY_AFTER, SENTENCE, away
 from webapp.runs.feed import BATCH_BYTES, BATCH_EVENTS, within
 from webapp.runs.hub import hub
+from webapp.security import page_headers
 
 Message = dict[str, Any]
 Send = Callable[[Message], Awaitable[None]]
@@ -76,6 +79,10 @@ class Asker(SimpleNamespace):
 async def events_stream(scope: Message, receive: Receive, send: Send) -> None:
     """GET /api/v1/runs/ID/events/stream."""
     try:
+        if not our_host(scope):
+            raise Refused(400, "This is no name of this installation.", "Ask by a name in ALLOWED_HOSTS.")
+        if header_of(scope, b"origin") and not header_of(scope, b"authorization") and not same_origin(scope):
+            raise Refused(403, "A page of another origin may not follow a run with your session.", TOKEN_HINT)
         if scope["method"] != "GET":
             raise Refused(405, "A stream is read with GET.")
         run, cursor = _run_id(scope), _cursor(scope)
@@ -113,7 +120,7 @@ async def _write(scope: Message, send: Send, run: uuid.UUID, cursor: int) -> Non
         "content-type": "text/event-stream; charset=utf-8",
         "cache-control": "no-store",
         "x-accel-buffering": "no",
-        "x-content-type-options": "nosniff",
+        **page_headers(settings.HTTPS),
     }
     await send({"type": "http.response.start", "status": 200, "headers": [(n.encode(), v.encode()) for n, v in headers.items()]})
     await _say(send, f"retry: {RETRY_MS}\n\n")
@@ -212,6 +219,6 @@ def _cursor(scope: Message) -> int:
 
 
 async def refuse(send: Send, problem: ProblemDetails, headers: dict[str, str]) -> None:
-    sent = {"content-type": MEDIA_TYPE, "cache-control": "no-store", **headers}
+    sent = {"content-type": MEDIA_TYPE, "cache-control": "no-store", **page_headers(settings.HTTPS), **headers}
     await send({"type": "http.response.start", "status": problem.status, "headers": [(n.lower().encode(), v.encode()) for n, v in sent.items()]})
     await send({"type": "http.response.body", "body": problem.model_dump_json().encode()})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from functools import cache, lru_cache
 
@@ -9,11 +10,13 @@ from pygments.lexers import CudaLexer, PythonLexer
 from pygments.token import STANDARD_TYPES, Name, String, Token
 
 from webapp.diffs.anatomy import Anatomy, Piece, anatomy
+from webapp.ui.colours import TakesTooLong, within
 
 Span = tuple[str, str]  # (short CSS class of Pygments, text without newline)
 Tokens = Iterator[tuple[object, str]]
 
 MAX_BYTES = 2 * 1024 * 1024
+SECONDS = 2.0  # for the colours of one piece
 KEPT = 32  # sources with their colours
 TRITON = {"tl", "triton", "libdevice"}
 
@@ -41,7 +44,11 @@ class Colours:
 
     def _colour(self, piece: Piece) -> list[list[Span]]:
         lines: list[list[Span]] = [[]]
-        for kind, text in self._tokens(piece):
+        try:
+            tokens = list(within(self._tokens(piece), time.monotonic() + SECONDS))
+        except TakesTooLong:
+            return [_uncoloured(line) for line in self.plain[piece.begin : piece.end]]
+        for kind, text in tokens:
             name = _class_of(kind)
             for at, part in enumerate(text.split("\n")):
                 if at:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import threading
+import time
 from functools import lru_cache
 
 import nh3
@@ -11,26 +13,27 @@ from django.utils.safestring import SafeString, mark_safe
 from markdown_it import MarkdownIt
 from markdown_it.rules_core import StateCore
 from markdown_it.token import Token
-from pygments import highlight
+from pygments import format
 from pygments.formatters import HtmlFormatter
-from pygments.lexers import CudaLexer, get_lexer_by_name
-from pygments.util import ClassNotFound
+
+from webapp.ui.colours import LONGEST, TakesTooLong, lexer_of, within
 
 # A name begins where no word, address or path goes on: not in "a@b.c", not in "x/@y".
 MENTION = re.compile(r"(?<![\w@./-])@([\w](?:[\w.+-]*\w)?)")
 TAGS = {"p", "br", "strong", "em", "s", "code", "pre", "span", "a", "ul", "ol", "li", "blockquote", "hr", "table", "thead", "tbody", "tr", "th", "td"}
-LONGEST_CODE = 20_000  # characters that are coloured
+COLOURING = 0.25  # seconds for all the code of a comment
 _LINES = HtmlFormatter(nowrap=True)
+_until = threading.local()  # when the comment that this thread renders has had its time for colours
 
 
 def _coloured(code: str, language: str, _attributes: str) -> str:
-    if not language or len(code) > LONGEST_CODE:
+    lexer = lexer_of(language) if len(code) <= LONGEST else None
+    if lexer is None:
         return ""  # the renderer escapes it itself
     try:
-        lexer = CudaLexer() if language.lower() in ("cuda", "cu") else get_lexer_by_name(language)
-    except ClassNotFound:
+        return format(list(within(lexer.get_tokens(code), getattr(_until, "deadline", 0.0))), _LINES)
+    except TakesTooLong:
         return ""
-    return highlight(code, lexer, _LINES)
 
 
 def _mark_people(state: StateCore) -> None:
@@ -76,6 +79,7 @@ _MARKDOWN = _parser()
 @lru_cache(maxsize=4096)
 def html_of(text: str, people: frozenset[str] = frozenset()) -> SafeString:
     """`people`: names (casefolded) that are marked where they are mentioned."""
+    _until.deadline = time.monotonic() + COLOURING
     made = _MARKDOWN.render(text, {"people": people})
     clean = nh3.clean(
         made,

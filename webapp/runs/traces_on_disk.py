@@ -8,11 +8,12 @@ from datetime import datetime
 from pathlib import Path
 
 from django.conf import settings
-from django.db import connection, transaction
+from django.db import DataError, IntegrityError, connection, transaction
 
+from agents import sound
 from agents.events import Event
 from agents.forking import settings_by_fork
-from agents.journal import PayloadTooLarge, TraceDamaged, encode, read_trace, references, write_trace
+from agents.journal import PayloadTooLarge, TraceDamaged, encode, references, write_trace
 from verifier.source import sha256
 from webapp.accounts.models import Team, User
 from webapp.runs import artefacts
@@ -32,8 +33,7 @@ class TraceRefused(ValueError):
 def import_trace(folder: Path, team: Team, user: User | None, title: str = "") -> Run:
     """Make a run of a trace directory, under the id that the trace has. A trace that the team has already is not imported twice."""
     try:
-        events, found = read_trace(folder)
-        stored = dict(found)
+        events, stored = sound.read(folder)
         rows = [row_of(event) for event in events]
     except FileNotFoundError:
         raise TraceRefused(f"{folder} has no trace.jsonl") from None
@@ -47,9 +47,21 @@ def import_trace(folder: Path, team: Team, user: User | None, title: str = "") -
         if known.team_id != team.pk:
             raise TraceRefused(f"{folder}: run {run_id} belongs to another team here")
         return known
+    try:
+        with sound.told("the events do not make a run that can be kept"):
+            return _kept(folder, run_id, team, user, title, events, stored, rows)
+    except TraceDamaged as error:
+        raise TraceRefused(f"{folder}: {error}") from None
+    except (DataError, IntegrityError) as error:
+        raise TraceRefused(f"{folder}: a value of its events does not fit: {str(error).splitlines()[0]}") from None
+
+
+def _kept(
+    folder: Path, run_id: uuid.UUID, team: Team, user: User | None, title: str, events: list[Event], stored: dict[str, bytes], rows: list[tuple]
+) -> Run:
     named = references(events)
     if lacking := sorted(set(named) - set(stored)):
-        raise TraceRefused(f"{folder}: {len(lacking)} artefacts that the events name are missing, the first is {lacking[0]}")
+        raise TraceDamaged(f"{len(lacking)} artefacts that the events name are missing, the first is {lacking[0]}")
     with transaction.atomic():
         for sha, data in stored.items():
             ref = named.get(sha)
@@ -109,7 +121,7 @@ def _create(run_id: uuid.UUID, team: Team, user: User | None, title: str, events
             chosen["program"] = p["program"]
         precision, device, workflow = chosen["precision"], chosen["device"], chosen["workflow"]
     except (KeyError, TypeError, ValueError) as error:
-        raise TraceRefused(f"run.started does not say what was run: {error}") from None
+        raise TraceDamaged(f"run.started does not say what was run: {error}") from None
     task, _ = Task.objects.get_or_create(team=team, sha=sha256(source), defaults={"name": name[:120], "source": source, "created_by": user})
     return Run.objects.create(
         pk=run_id,

@@ -7,7 +7,7 @@ import uuid
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.db import transaction
-from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
+from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest, HttpResponseRedirect
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
@@ -68,7 +68,7 @@ def run_list_live(request: HttpRequest) -> HttpResponse:
 def _back(request: HttpRequest) -> HttpResponse:
     wanted = request.POST.get("next", "")
     allowed = url_has_allowed_host_and_scheme(wanted, allowed_hosts={request.get_host()}, require_https=request.is_secure())
-    return redirect(wanted if allowed else reverse("runs:list"))
+    return HttpResponseRedirect(wanted if allowed and wanted.startswith(("/", "http")) else reverse("runs:list"))
 
 
 @login_required

@@ -90,7 +90,7 @@ class Stack:
         else:
             endpoint = f"tcp:port={self.port}:interface={self.host}:backlog=1024"  # the default of 50 makes 100 simultaneous visitors wait a second
             web = [sys.executable, "-m", "daphne", "-v", "0", "--no-server-name", "-e", endpoint]  # -v 0: an access log would hold sign-in links
-            web += [*(["--proxy-headers"] if os.environ.get("HTTPS") == "1" else []), "webapp.asgi:application"]
+            web += ["webapp.asgi:application"]  # not --proxy-headers: that believes the first address that anybody names (accounts/audit.py)
         verifiers = [Child(f"verifier-{device.replace(':', '-')}", [*manage, "verifier", "--device", device], 10) for device in devices()]
         return [Child("web", web, 5), Child("orchestrator", [*manage, "orchestrator"], 10), *verifiers]
 

@@ -49,10 +49,33 @@ def test_the_hard_tier(line, rule):
         "import time\nstart = time.perf_counter()",
         "import gc\ngc.collect()\ngc.freeze()",
         "import os\nfolder = getattr(os, 'sep', '/')",
+        "import torch.utils.cpp_extension as cpp\ncpp.CUDA_HOME = '/usr/local/cuda'",
     ],
 )
 def test_what_is_lawful(line):
     assert refused(line) == []
+
+
+@pytest.mark.parametrize("call", ["import subprocess\nsubprocess.check_call(['nvcc', 'k.cu'])", "import os\nos.system('git clone x')"])
+def test_a_program_that_starts_a_compiler_is_told_what_to_do(call):
+    message = next(finding.message for finding in inspect_source(ast.parse(call), call) if finding.severity == "refuse")
+    assert "must not start processes: give the source to torch.utils.cpp_extension.load_inline" in message and "CUTLASS's headers" in message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "@cute.kernel\ndef k(x):\n    pass",
+        "@triton.jit\ndef k(x):\n    pass",
+        'C = "torch::Tensor f(torch::Tensor x) { return x; }"',
+        'C = "PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {}"',
+        'C = ".visible .entry k() { ret; }"',
+        'C = "__global__ void k() {}"',
+    ],
+)
+def test_kernels_in_whatever_language(text):
+    assert "no-kernel" not in [finding.rule for finding in inspect_source(ast.parse(text), text)]
+    assert "no-kernel" in [finding.rule for finding in inspect_source(ast.parse("x = 1"), "x = 1")]
 
 
 def test_the_embedded_helper_is_recognised_but_a_changed_one_is_not():

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
-from verifier.build.artefacts import Artefacts, checked_index
+from verifier.build.artefacts import Artefacts, checked_asked, checked_index
 from verifier.channel import MAX_ARTEFACTS
 from verifier.confinement.layers import protection
 from verifier.confinement.visible import bubblewrap
@@ -148,6 +148,7 @@ def _rebuilt(subject: Subject, variables: dict[str, str], binds: list[Bind], pre
             "variables": {**pool.device.variables("builder"), **variables},
             "headers": "",
             "artefacts": [],
+            "requests": [one.request for one in subject.artefacts.later] if subject.artefacts is not None else [],
         }
         frame = party.ask("build", message, pool.limits.build, max_raw=MAX_ARTEFACTS)
         index = checked_index(frame.message.get("artefacts"), len(frame.raw))
@@ -155,7 +156,7 @@ def _rebuilt(subject: Subject, variables: dict[str, str], binds: list[Bind], pre
             failure = frame.message.get("failure")
             said = str(failure.get("message", "")) if isinstance(failure, dict) else ""
             raise DeviceError(f"the program builds no library that could be checked{': ' + last_lines(said) if said else ''}")
-        return Artefacts(index, frame.raw, 0.0)
+        return Artefacts(index, frame.raw, 0.0, checked_asked(frame.message.get("asked")))
     except ValueError as error:
         raise DeviceError(f"the program's build for checking failed: {error}") from None
     finally:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from ipaddress import ip_network
+
 import pytest
 from django.test import Client, RequestFactory
 from django.urls import reverse
@@ -49,9 +51,17 @@ def test_owners_alone_read_it(people):
 
 
 @pytest.mark.parametrize(
-    ("https", "forwarded", "said"),
-    [(False, "6.6.6.6", "10.0.0.1"), (True, "6.6.6.6, 9.9.9.9", "9.9.9.9"), (True, "", "10.0.0.1"), (True, "<script>", None)],
+    ("trusted", "remote", "forwarded", "said"),
+    [
+        ([], "10.0.0.1", "6.6.6.6", "10.0.0.1"),
+        (["10.0.0.0/24"], "10.0.0.1", "6.6.6.6, 9.9.9.9", "9.9.9.9"),
+        (["10.0.0.0/24"], "10.0.0.1", "6.6.6.6, 9.9.9.9, 10.0.0.7", "9.9.9.9"),
+        (["10.0.0.0/24"], "10.0.1.1", "6.6.6.6", "10.0.1.1"),
+        (["10.0.0.0/24"], "10.0.0.1", "", "10.0.0.1"),
+        (["10.0.0.0/24"], "::ffff:10.0.0.1", "9.9.9.9", "9.9.9.9"),
+        (["10.0.0.0/24"], "10.0.0.1", "<script>", None),
+    ],
 )
-def test_the_address_is_the_proxys_word_only_behind_our_proxy(settings, https, forwarded, said):
-    settings.HTTPS = https
-    assert audit.client_address(RequestFactory().get("/", REMOTE_ADDR="10.0.0.1", headers={"X-Forwarded-For": forwarded})) == said
+def test_the_address_is_a_proxys_word_only_where_the_proxy_is_configured(settings, trusted, remote, forwarded, said):
+    settings.HTTPS, settings.TRUSTED_PROXIES = True, [ip_network(one) for one in trusted]
+    assert audit.client_address(RequestFactory().get("/", REMOTE_ADDR=remote, headers={"X-Forwarded-For": forwarded})) == said

@@ -3,32 +3,89 @@
 from __future__ import annotations
 
 import threading
+from ipaddress import ip_network
 
 import pytest
+from django.conf import settings
+from django.core import signing
 from django.core.cache import cache
 from django.test import Client
 from django.urls import reverse
 
+from webapp.accounts import known_browser
 from webapp.accounts.models import AuditEntry, CachedValue
 
 PASSWORD = "correct horse staple"
 SIGN_IN = reverse("account_login")
 
 
-def attempt(name: str, password: str, address: str = "10.0.0.1") -> str:
-    return Client(REMOTE_ADDR=address).post(SIGN_IN, {"login": name, "password": password}).content.decode()
+def attempt(name: str, password: str, address: str = "10.0.0.1", browser: Client | None = None, **headers: str) -> str:
+    answer = (browser or Client()).post(SIGN_IN, {"login": name, "password": password}, REMOTE_ADDR=address, headers=headers)
+    return answer.content.decode()
 
 
-def test_five_wrong_passwords_close_a_name_for_a_while(people):
+@pytest.fixture
+def alice(people):
     people.alice.set_password(PASSWORD)
     people.alice.save()
-    for number in range(5):
-        assert "do not belong together" in attempt("alice", "wrong", f"10.0.0.{number}")
-    assert "Too many wrong attempts" in attempt("alice", PASSWORD, "10.0.0.9")
-    assert AuditEntry.objects.filter(team=people.alice.personal_team, action="sign_in.refused").count() == 5
-    assert "do not belong together" in attempt("bob", "wrong", "10.0.0.9")  # others are not closed with it
+    return people.alice
+
+
+def test_five_wrong_passwords_close_a_name_for_that_address(people, alice):
+    for _ in range(5):
+        assert "do not belong together" in attempt("alice", "wrong")
+    assert "Too many wrong attempts" in attempt("alice", PASSWORD)
+    assert AuditEntry.objects.filter(team=alice.personal_team, action="sign_in.refused").count() == 5
+    assert "do not belong together" in attempt("bob", "wrong")  # others are not closed with it
     CachedValue.objects.all().delete()
     assert attempt("alice", PASSWORD) == ""  # in
+
+
+def test_a_stranger_closes_nobodys_name(alice):
+    """Whatever addresses he has: hers is another."""
+    for number in range(12):
+        for _ in range(6):
+            attempt("alice", "wrong", f"10.0.0.{number}")
+    assert "Too many wrong attempts" in attempt("alice", PASSWORD, "10.0.0.3")
+    assert attempt("alice", PASSWORD, "10.9.9.9") == ""
+
+
+def test_a_network_of_addresses_of_version_six_is_one(alice):
+    for number in range(5):
+        attempt("alice", "wrong", f"2001:db8:1:2::{number + 1}")
+    assert "Too many wrong attempts" in attempt("alice", PASSWORD, "2001:db8:1:2::99")
+    assert attempt("alice", PASSWORD, "2001:db8:9:9::1") == ""
+
+
+def test_a_stranger_closes_a_proxy_to_nobody(settings, alice):
+    """Where the proxy is configured each has an own address; what he claims in front of it is not believed."""
+    settings.TRUSTED_PROXIES = [ip_network("10.0.0.1")]
+    for number in range(40):
+        attempt(f"nobody-{number}", "wrong", **{"X-Forwarded-For": f"7.7.7.{number}, 6.6.6.6"})
+    assert "Too many" in attempt("alice", PASSWORD, **{"X-Forwarded-For": "8.8.8.8, 6.6.6.6"})
+    assert attempt("alice", PASSWORD, **{"X-Forwarded-For": "6.6.6.6, 8.8.8.8"}) == ""
+
+
+def test_a_browser_that_she_has_used_before_stays_open_where_nobody_configured_the_proxy(people, alice):
+    browser = Client()
+    assert attempt("alice", PASSWORD, browser=browser) == ""
+    browser.cookies.pop(settings.SESSION_COOKIE_NAME)
+    for number in range(40):
+        attempt(f"nobody-{number % 20}", "wrong")
+        attempt("alice", "wrong")
+    assert "Too many" in attempt("alice", PASSWORD)
+    assert "Too many" in attempt("bob", "wrong", browser=browser)  # it counts for her name alone
+    for _ in range(5):
+        assert "do not belong together" in attempt("alice", "wrong", browser=browser)
+    assert "Too many wrong attempts" in attempt("alice", PASSWORD, browser=browser)  # and guessing is no easier in it
+
+
+def test_a_known_browser_cannot_be_made_up(alice):
+    browser = Client()
+    browser.cookies[known_browser.COOKIE] = signing.dumps({"alice": "x"}, salt="another")
+    for _ in range(5):
+        attempt("alice", "wrong")
+    assert "Too many wrong attempts" in attempt("alice", PASSWORD, browser=browser)
 
 
 def test_ten_wrong_passwords_from_one_address_close_the_address(people):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from html.parser import HTMLParser
 
 import pytest
@@ -66,3 +67,18 @@ def test_nothing_but_text_gets_through(text):
 
 def test_depth_has_an_end():
     assert len(html_of(">" * 3000 + " deep")) < 100_000
+
+
+@pytest.mark.parametrize("language", ["python", "cuda", "cpp", "json", "bash", "llvm", "console", "makefile", "elpi", "ini"])
+@pytest.mark.parametrize("unit", ["\n \t", "a::", "(", "#if 0\n", '"\\'])
+def test_no_comment_costs_seconds(language, unit):
+    """Whatever language it names, and however often."""
+    block = f"```{language}\n{(unit * 8000)[:7900]}\n```\n\n"
+    html_of.cache_clear()
+    begin = time.process_time()
+    made = html_of(block * 8)
+    assert time.process_time() - begin < 1.5 and made.count("<pre") == 8
+
+
+def test_languages_that_are_not_known_stay_plain():
+    assert "<span" not in html_of("```llvm\ndefine i32 @main() { ret i32 0 }\n```") and "<span" in html_of("```py\nx = 1\n```")

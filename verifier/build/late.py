@@ -1,0 +1,170 @@
+"""Builds that a program asks for once it runs: in its constructor, in its first forward, for another shape.
+
+Programs of people and agents compile when they are first used, and no compiler may run beside a program. So the runner ends with what it wanted said
+as data; a builder without the program compiles that; and a fresh runner begins again, from its first trial, with the library there. What is built
+so is read as the program's own text is, and stands in the report.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from verifier.build.artefacts import Artefacts, Asked, checked_asked, checked_index
+from verifier.build.building import BuildFailed, failure_of
+from verifier.build.headers import Headers
+from verifier.build.request import BuildRequest
+from verifier.build.store import Store
+from verifier.channel import MAX_ARTEFACTS
+from verifier.integrity.static import native_findings
+from verifier.judge.asking import Party
+from verifier.judge.party_failure import PartyFailure
+from verifier.judge.pool import Cancelled, Pool
+from verifier.program import Program
+from verifier.report import BuildInfo, Finding, RequestedBuild, Status
+
+MOST = 8
+_DOING = {"import": "imported", "construct": "constructed"}
+
+
+def asks_later(source: str) -> bool:
+    """Whether a program's text may ask for a build elsewhere than at the top of its module."""
+    names = {"load_inline", "load", "stitch_build"}
+    functions = [node for node in ast.walk(ast.parse(source)) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))]
+    inner = (node for function in functions if getattr(function, "name", "") != "stitch_build" for node in ast.walk(function))
+    called = (node.func for node in inner if isinstance(node, ast.Call))
+    return any((node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")) in names for node in called)
+
+
+def doing(request: str) -> str:
+    """What was done with a program by such a request."""
+    return _DOING.get(request, "called")
+
+
+@dataclass
+class Built:
+    """A program with its libraries: those that it asked for when it was imported, and then those that it asks for later."""
+
+    pool: Pool
+    store: Store
+    headers: Headers | None
+    program: Program
+    artefacts: Artefacts
+    tell: Callable[[str], None] = lambda text: None
+
+    def answer(self, failure: PartyFailure) -> None:
+        """Adds what a runner asked for. Raises `failure` itself where that is not why it ended, and `BuildFailed`."""
+        if failure.kind == "raised" and failure.error_class == "NotBuilt":
+            raise self._unbuilt(failure) from None
+        if failure.kind != "wanted" or failure.wish is None:
+            raise failure
+        self.pool.reap()
+        try:
+            request = BuildRequest.read(failure.wish.get("request"))
+        except ValueError as error:
+            raise BuildFailed("crashed", f"{error}: it ended while it was {doing(failure.request)}") from None
+        line = failure.line
+        where = f"line {line}: " if line else ""
+        if len(self.artefacts.later) >= MOST:
+            raise BuildFailed("build_failed", where + self._too_many(request))
+        refused = [finding for finding in late_findings(request, line) if finding.severity == "refuse"]
+        if refused:
+            raise BuildFailed("rejected", f"{where}in a source that was put together when it was {doing(failure.request)}: {refused[0].message}")
+        self.tell(f"builds {request.name}, which it asked for when it was {doing(failure.request)}")
+        more = self._made(request)
+        asked = [replace(one, when=failure.request, line=line, request=request.data()) for one in more.asked]
+        self.artefacts = self.artefacts.with_more(replace(more, asked=asked))
+        self.store.put(self.program.sha, self.artefacts, anew=True)
+
+    def findings(self) -> list[Finding]:
+        """What the sources of later builds show, and which builds failed without ending the program."""
+        found: list[Finding] = []
+        for one in self.artefacts.asked:
+            if one.request is not None:
+                found += late_findings(BuildRequest.read(one.request), one.line)
+            if one.failure:
+                message = f"its build of {one.name!r} fails, and it goes another way: {first_error(one.failure)}"
+                found.append(Finding(rule="build-fails", severity="note", message=message, line=one.line))
+        return list({(finding.rule, finding.line): finding for finding in found}.values())
+
+    def _too_many(self, request: BuildRequest) -> str:
+        names = [one.name for one in self.artefacts.later]
+        message = f"it asks for {request.name!r}, its build number {MOST + 1} after it was imported, and may ask for {MOST}"
+        if request.name in names:
+            return (
+                f"{message}: {names.count(request.name)} of them were {request.name!r} too, each with other sources or flags. Does a time, an "
+                "address or another random text stand in them? Else give sizes to the kernels as arguments, or ask for all variants when the module "
+                "is imported"
+            )
+        return f"{message}: ask for them when the module is imported, or put several kernels into one source"
+
+    def _unbuilt(self, failure: PartyFailure) -> BuildFailed:
+        """A build failed, and the program does not know another way."""
+        info = BuildInfo(seconds=self.artefacts.seconds, cached=False)
+        missing = self.pool.device.missing_compiler()
+        data = {"message": failure.message, "line": failure.line, "class": "RuntimeError"}
+        return failure_of(data, "", missing, info, self.program.source)
+
+    def _made(self, request: BuildRequest) -> Artefacts:
+        """Out of the store, where the same was built for whichever program before."""
+        known = self.store.get(request.digest)
+        if known is not None:
+            return known
+        builder = self.pool.take("builder")
+        try:
+            artefacts = self._asked(builder, request)
+        except PartyFailure as failure:
+            if self.pool.cancelled:
+                raise Cancelled from None
+            if failure.request in ("start", "role"):
+                raise
+            status: Status = "timed_out" if failure.kind == "timed_out" else "crashed"
+            raise BuildFailed(status, f"while {request.name} was built, {failure.message}") from None
+        finally:
+            self.pool.give_back(builder)
+        if not artefacts.failed:
+            self.store.put(request.digest, artefacts)
+        return artefacts
+
+    def _asked(self, builder: Party, request: BuildRequest) -> Artefacts:
+        shown = self.headers.shown if self.headers is not None else ""
+        message = {"variables": self.pool.device.variables("builder"), "headers": shown}
+        data = json.dumps(request.data()).encode()
+        frame = builder.ask("later", message, self.pool.limits.build, raw=data, max_raw=MAX_ARTEFACTS)
+        if self.headers is not None:
+            self.headers.want(frame.message.get("wanted"))
+        try:
+            index = checked_index(frame.message.get("artefacts"), len(frame.raw))
+            asked = checked_asked(frame.message.get("asked"), 1)
+        except ValueError as error:
+            raise BuildFailed("crashed", str(error)) from None
+        failed = frame.message.get("failure")
+        text = str(failed.get("message", "")) if isinstance(failed, dict) else ""
+        own = Asked(request.kind, request.name, request.key, request.digest, request.nbytes)
+        own.seconds, own.failure = (asked[0].seconds if asked else 0.0), "" if index else text or "there is no library"
+        if not index and self.pool.device.missing_compiler() and "No such file" in text:
+            raise BuildFailed("infrastructure_error", self.pool.device.missing_compiler())
+        return Artefacts(index, frame.raw, own.seconds, [own])
+
+
+def requested(artefacts: Artefacts) -> list[RequestedBuild]:
+    """For the report."""
+    rows = []
+    for one in artefacts.asked:
+        row = one.row() | {"failure": first_error(one.failure)}
+        rows.append(RequestedBuild(**{name: row[name] for name in RequestedBuild.model_fields}))
+    return rows
+
+
+def first_error(text: str) -> str:
+    """The line of a compiler's output that says what is wrong."""
+    lines = text.splitlines() or [""]
+    return next((line for line in lines if re.search(r"\b(error|fatal)\b", line)), lines[0]).strip()[:300]
+
+
+def late_findings(request: BuildRequest, line: int | None) -> list[Finding]:
+    """As of text in the program itself; all of it belongs to the line that asked for it."""
+    return [finding for text in request.texts() for finding in native_findings(text, line or 0, spread=False)]

@@ -1,0 +1,267 @@
+"""What a program asks compilers for, as data: sources, flags, the files that they include and the variables that compilers read.
+
+The same request has the same digest in whatever process it is made, and however it is spelled: by position or by name, with its files in a folder of
+another name, loudly or not. So a runner finds what a builder made, and a request travels from a runner to a builder without the program.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+Kind = Literal["load_inline", "load", "stitch_build"]
+KINDS: tuple[Kind, ...] = ("load_inline", "load", "stitch_build")
+HOME = "/@home@"  # stands for the folder of a party's own, which has another name in each where there are no namespaces
+MAX_BYTES = 8 << 20  # of all texts of a request
+MAX_FILES = 256
+# What says how compilers work beside their arguments, and can be told to another process. Where compilers are is the host's to say.
+_SEARCHED = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")
+_FOR_CUDA = ("TORCH_CUDA_ARCH_LIST", "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
+VARIABLES = (*_FOR_CUDA, "CXXFLAGS", "CFLAGS", "LDFLAGS", *_SEARCHED)
+_NOT_WHAT = ("build_directory", "verbose", "keep_intermediates")  # arguments that say where and how loudly, not what
+_FLAG_LISTS = ("extra_cflags", "extra_cuda_cflags", "extra_sycl_cflags", "extra_ldflags")
+_PATH_FLAG = re.compile(r"(?P<flag>-I|-isystem|-iquote|-idirafter|-include|-L|-Wl,-rpath,|)(?P<space> ?)(?P<path>/.*)", re.DOTALL)
+_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"\n]+)[>\"]", re.MULTILINE)
+_OWN_PATH = re.compile(re.escape(HOME) + r"/([^/\s\"',]+)")
+
+
+class RequestError(RuntimeError):
+    """A request that no builder could answer; the sentence is for the program's author."""
+
+
+@dataclass(frozen=True)
+class BuildRequest:
+    """`files`: texts by their paths below the home folder, of which arguments speak as "/@home@/...". For `load`, "sources" are such paths."""
+
+    kind: Kind
+    name: str
+    arguments: dict[str, Any]
+    files: dict[str, str] = field(default_factory=dict)
+    variables: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def digest(self) -> str:
+        """Of what is compiled. The name of a module counts only where it can be seen in the result."""
+        sources = [self.files.get(path.removeprefix(HOME + "/"), path) for path in self._paths()]
+        folders: dict[str, str] = {}
+
+        def renamed(value: str) -> str:
+            return _OWN_PATH.sub(lambda match: f"{HOME}/{folders.setdefault(match[1], str(len(folders)))}", value)
+
+        arguments = {key: value for key, value in self.arguments.items() if key != "sources"} | {"": sources}
+        text = renamed(json.dumps([self.kind, arguments, self.variables], sort_keys=True))
+        beside = {renamed(f"{HOME}/{path}"): text for path, text in sorted(self.files.items()) if f"{HOME}/{path}" not in self._paths()}
+        named = self.name if self.named else ""
+        return hashlib.sha256(json.dumps([text, beside, named], sort_keys=True).encode()).hexdigest()
+
+    @property
+    def key(self) -> str:
+        """Names the folder of its library."""
+        return self.digest[:32]
+
+    @property
+    def named(self) -> bool:
+        """Whether the module's name is more than the name of a file: operators are registered under it."""
+        return not self.arguments.get("is_python_module", True) or any("TORCH_LIBRARY" in text for text in self.texts())
+
+    def _paths(self) -> list[str]:
+        sources = self.arguments.get("sources", [])
+        return [sources] if isinstance(sources, str) else list(sources)
+
+    def texts(self) -> list[str]:
+        """All that is compiled."""
+        found = list(self.files.values())
+        for key in ("cpp_sources", "cuda_sources", "sycl_sources", "source"):
+            value = self.arguments.get(key) or []
+            found += [value] if isinstance(value, str) else list(value)
+        return found
+
+    @property
+    def nbytes(self) -> int:
+        return sum(len(text.encode(errors="replace")) for text in self.texts())
+
+    def data(self) -> dict[str, Any]:
+        return {"kind": self.kind, "name": self.name, "arguments": self.arguments, "files": self.files, "variables": self.variables}
+
+    @classmethod
+    def read(cls, data: object) -> BuildRequest:
+        """Out of what a runner says. Raises `ValueError` where it is unsound."""
+        if not isinstance(data, dict) or data.get("kind") not in KINDS or not isinstance(data.get("arguments"), dict):
+            raise ValueError("a build request is malformed")
+        files, variables, name = data.get("files"), data.get("variables"), data.get("name")
+        if not _texts(files) or not _texts(variables) or not isinstance(name, str) or len(name) > 200:
+            raise ValueError("a build request is malformed")
+        assert isinstance(files, dict) and isinstance(variables, dict)
+        if len(files) > MAX_FILES or any(path.startswith("/") or ".." in path.split("/") for path in files) or set(variables) - set(VARIABLES):
+            raise ValueError("a build request names what it must not")
+        if any(not _argument(value) for value in data["arguments"].values()):
+            raise ValueError("a build request is malformed")
+        request = cls(data["kind"], name, data["arguments"], files, variables)
+        if request.nbytes > MAX_BYTES:
+            raise ValueError("a build request is too large")
+        return request
+
+    def placed(self, home: str) -> dict[str, Any]:
+        """The arguments for torch, once `files` lie below `home`."""
+        placed: dict[str, Any] = json.loads(json.dumps(self.arguments).replace(HOME, json.dumps(home)[1:-1]))
+        return {"name": self.name, **placed}
+
+    def environment(self, home: str) -> dict[str, str]:
+        return {name: value.replace(HOME, home) for name, value in self.variables.items()}
+
+    def write(self, home: str) -> None:
+        """Puts `files` below `home`."""
+        for path, text in self.files.items():
+            target = Path(home, path)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text)
+
+
+def _texts(value: object) -> bool:
+    return isinstance(value, dict) and all(isinstance(key, str) and isinstance(text, str) for key, text in value.items())
+
+
+def _argument(value: object) -> bool:
+    """What an argument of torch's functions may be: a text, a switch, a list of texts, or names with what they are called."""
+    if isinstance(value, list):
+        return all(isinstance(item, str) for item in value)
+    return value is None or isinstance(value, (str, bool, int)) or _texts(value)
+
+
+def given() -> dict[str, str | None]:
+    """What this process has been told, before any program changes it."""
+    return {name: os.environ.get(name) for name in VARIABLES}
+
+
+def changed_since(told: dict[str, str | None]) -> dict[str, str]:
+    return {name: os.environ.get(name, "") for name in VARIABLES if os.environ.get(name) != told[name]}
+
+
+def raw_request(language: str, source: str, flags: object) -> BuildRequest:
+    """Of the embedded helper `stitch_build`."""
+    wanted = [str(flag) for flag in flags] if isinstance(flags, (list, tuple)) else []
+    return BuildRequest("stitch_build", f"a raw {language} library", {"language": language, "source": source, "flags": wanted})
+
+
+def request_of(
+    kind: Kind, function: Callable[..., Any], arguments: tuple[Any, ...], keywords: dict[str, Any], home: str, changed: dict[str, str]
+) -> BuildRequest:
+    """Of a call of torch's `function` ("load_inline" or "load") in a process whose own folder is `home`, with those of `VARIABLES` that the
+    program has `changed`. Raises `TypeError` as the call would, and `RequestError`."""
+    bound = inspect.signature(function).bind(*arguments, **keywords).arguments
+    defaults = {name: parameter.default for name, parameter in inspect.signature(function).parameters.items()}
+    given = {name: _plain(value) for name, value in bound.items() if name not in _NOT_WHAT and (value is not defaults[name])}
+    if given.pop("is_standalone", False):
+        raise RequestError("is_standalone makes an executable, and a program must not start processes: build a module, and call its functions")
+    folders = _Folders(home)
+    name = str(given.pop("name", ""))
+    if kind == "load":
+        given["sources"] = folders.sources(given["sources"])
+    for key in _FLAG_LISTS:
+        if isinstance(given.get(key), list):
+            given[key] = [folders.flag(flag) for flag in given[key]]
+    if given.get("extra_include_paths"):
+        paths = given["extra_include_paths"]
+        given["extra_include_paths"] = [folders.add(path) for path in ([paths] if isinstance(paths, str) else paths)]
+    beside = bound.get("build_directory")
+    own = folders.add(os.fspath(beside)) if beside and kind == "load_inline" else ""
+    cuda = given.get("cuda_sources") or given.get("with_cuda") or any(path.endswith((".cu", ".cuh")) for path in given.get("sources", []))
+    variables = {key: value.replace(home + "/", HOME + "/") for key, value in changed.items() if cuda or key not in _FOR_CUDA}
+    for folder in (part for key in _SEARCHED for part in changed.get(key, "").split(os.pathsep) if part):
+        folders.add(folder)
+    request = BuildRequest(kind, name, given, {}, variables)
+    folders.follow(request.texts())
+    if own and any(f"{HOME}/{path}".startswith(own + "/") for path in folders.files):
+        given["extra_include_paths"] = [*(given.get("extra_include_paths") or []), own]  # torch puts an inline source beside them
+    return BuildRequest(kind, name, given, folders.files, variables)
+
+
+def _plain(value: Any) -> Any:
+    """As JSON has it."""
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {str(key): str(item) for key, item in value.items()}
+    return value if value is None or isinstance(value, (bool, int)) else str(value)
+
+
+class _Folders:
+    """Files of a program's own that its request needs: sources, and what they include out of folders that the program has made."""
+
+    def __init__(self, home: str):
+        self.home = os.path.realpath(home)
+        self.spelled = home
+        self.included: list[str] = []  # folders below home, in their order
+        self.files: dict[str, str] = {}
+        self.size = 0
+
+    def inside(self, path: str) -> str:
+        """Its path below home, or "" where it is not there."""
+        real = os.path.realpath(os.path.join(self.spelled, path))
+        return os.path.relpath(real, self.home) if real.startswith(self.home + os.sep) else ""
+
+    def add(self, folder: str) -> str:
+        """A folder to look in, as arguments name it; unchanged where it is not the program's."""
+        if os.path.realpath(os.path.join(self.spelled, folder)) == self.home:
+            path, named = ".", HOME
+        else:
+            path = self.inside(folder)
+            named = f"{HOME}/{path}" if path else os.path.realpath(folder) if os.path.exists(folder) else folder
+        if path and path not in self.included:
+            self.included.append(path)
+        return named
+
+    def flag(self, flag: str) -> str:
+        match = _PATH_FLAG.fullmatch(flag)
+        if match is None:
+            return flag
+        path = match["path"]
+        if os.path.isfile(path) and self.inside(path):
+            self.take(self.inside(path))
+            return f"{match['flag']}{match['space']}{HOME}/{self.inside(path)}"
+        return f"{match['flag']}{match['space']}{self.add(path)}"
+
+    def sources(self, paths: Any) -> list[str]:
+        found = []
+        for path in [paths] if isinstance(paths, str) else paths:
+            if not os.path.isfile(os.path.join(self.spelled, path)):
+                raise RequestError(
+                    f"load names the file {path}, which is not there: a program is one source file and comes without files beside it; keep the "
+                    "kernel's text in the program, and give it to load_inline, or write the file before load is called"
+                )
+            inside = self.inside(path)
+            if inside:
+                self.take(inside)
+            found.append(f"{HOME}/{inside}" if inside else path)
+        return found
+
+    def take(self, path: str) -> None:
+        """A file below home, and what it includes."""
+        if path in self.files:
+            return
+        try:
+            text = Path(self.home, path).read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            raise RequestError(f"{path} cannot be read as text: {error}") from None
+        self.size += len(text)
+        if self.size > MAX_BYTES or len(self.files) >= MAX_FILES:
+            raise RequestError(f"a build may have {MAX_FILES} files of {MAX_BYTES >> 20} MiB in all: this one has more")
+        self.files[path] = text
+        self.follow([text], os.path.dirname(path) or ".")
+
+    def follow(self, texts: list[str], beside: str = "") -> None:
+        """What `texts` include out of the program's folders."""
+        for text in texts:
+            for name in _INCLUDE.findall(text):
+                for folder in dict.fromkeys([*([beside] if beside else []), *self.included]):
+                    path = self.inside(os.path.join(folder, name))
+                    if path and os.path.isfile(os.path.join(self.home, path)):
+                        self.take(path)
+                        break

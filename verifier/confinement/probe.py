@@ -1,0 +1,123 @@
+"""Whether this host can confine a stranger's source, tried out; and what is to be done where it cannot.
+
+It fails closed: where bubblewrap does not work, or does not say in time whether it does, nothing of a stranger's runs. That holds until the next
+look, a few seconds later, and not for the life of a process: a host may be busy, or just be getting what it lacks. `SANDBOX=none`
+(`--no-sandbox`) is the only way around it, and is said wherever a result is shown.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+SYSTEM_FILES = ("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives")
+SECONDS = 60.0  # for a process that does nothing: what takes longer is no answer
+AGAIN = 5.0  # seconds after which a host that lacks something is looked at once more
+CHOICE = "SANDBOX"
+_APPARMOR = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
+_CLONE, _MOST = Path("/proc/sys/kernel/unprivileged_userns_clone"), Path("/proc/sys/user/max_user_namespaces")
+
+
+class NoSandbox(OSError):
+    """Nothing of a stranger's can run here; the sentence says what to do."""
+
+
+@dataclass(frozen=True)
+class Probe:
+    """`path` of bubblewrap where it works, else `why` not."""
+
+    path: str = ""
+    why: str = ""
+
+
+_lock = threading.Lock()
+_last: tuple[float, Probe] | None = None
+
+
+def waived() -> bool:
+    """Whether somebody has said that this host goes without."""
+    return os.environ.get(CHOICE) == "none"
+
+
+def probe() -> Probe:
+    """What was found, at most `AGAIN` seconds ago where something was lacking."""
+    global _last
+    if waived():
+        return Probe(why=f"{CHOICE}=none: switched off by whoever started this")
+    with _lock:
+        if _last is None or (not _last[1].path and time.monotonic() - _last[0] > AGAIN):
+            found = look()
+            _last = (time.monotonic(), found)
+        return _last[1]
+
+
+def look() -> Probe:
+    """Tries it out."""
+    path = shutil.which("bwrap") or ""
+    if not path:
+        return Probe(why="bubblewrap is not installed: apt-get install bubblewrap")
+    command = [path, "--unshare-all", "--die-with-parent", "--cap-drop", "ALL", *system_binds(), "--proc", "/proc", "--dev", "/dev", "/usr/bin/true"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+    except subprocess.TimeoutExpired:
+        return Probe(why=f"bubblewrap did not begin within {SECONDS:.0f} s: the host is too busy to say whether it works")
+    except OSError as error:
+        return Probe(why=f"bubblewrap cannot be started: {error.strerror}")
+    return Probe(path=path) if done.returncode == 0 else Probe(why=refusal(done.stderr))
+
+
+def refusal(printed: str) -> str:
+    """Why bubblewrap does not work, and how it would on this host."""
+    said = (printed.strip().splitlines() or ["without a word"])[0][:200]
+    if contained():
+        fix = "start the container with --security-opt seccomp=unconfined --security-opt systempaths=unconfined"
+    elif _reads(_APPARMOR) == "1":
+        fix = "sysctl kernel.apparmor_restrict_unprivileged_userns=0, or an AppArmor profile for bwrap (Ubuntu: apt-get install apparmor-profiles)"
+    elif _reads(_CLONE) == "0":
+        fix = "sysctl kernel.unprivileged_userns_clone=1"
+    elif _reads(_MOST) == "0":
+        fix = "sysctl user.max_user_namespaces=10000"
+    else:
+        fix = "allow user namespaces"
+    return f"bubblewrap is installed and does not work ({said}): {fix}"
+
+
+def contained() -> bool:
+    return os.path.exists("/.dockerenv") or os.path.exists("/run/.containerenv")
+
+
+def _reads(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""
+
+
+def required() -> str:
+    """The path of bubblewrap, or "" where somebody has waived it. Raises `NoSandbox`."""
+    found = probe()
+    if found.path or waived():
+        return found.path
+    raise NoSandbox(
+        f"there is no sandbox on this host, so no stranger's source runs here: {found.why}; for sources that you trust, on a machine of your own: "
+        f"{CHOICE}=none, or --no-sandbox"
+    )
+
+
+def system_binds() -> list[str]:
+    """Arguments of bubblewrap that show the system's own files."""
+    arguments: list[str] = []
+    for path in SYSTEM:
+        if os.path.islink(path):
+            arguments += ["--symlink", os.readlink(path), path]
+        elif os.path.isdir(path):
+            arguments += ["--ro-bind", path, path]
+    for path in SYSTEM_FILES:
+        arguments += ["--ro-bind-try", path, path]
+    return arguments

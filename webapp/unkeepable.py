@@ -1,0 +1,29 @@
+"""What no database keeps, answered as a fault of the request: a null character, half a character, a number or a time beyond every column."""
+
+from __future__ import annotations
+
+from django.db import DataError
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+
+from webapp.api.problems import plain
+
+SENTENCE = "A value of this request cannot be kept."
+HINT = "It holds a null character or half of one, or a number or a time beyond all measure. Nothing was changed."
+
+
+class Unkeepable:
+    """Views check what they know of; this is for what slips through any of them."""
+
+    def __init__(self, get_response):
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        return self.get_response(request)
+
+    def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
+        if not isinstance(error, (DataError, UnicodeEncodeError)):
+            return None
+        if request.path.startswith("/api/"):
+            return plain(400, SENTENCE, HINT)
+        return render(request, "400.html", {"said": f"{SENTENCE} {HINT}"}, status=400)
