@@ -21,11 +21,11 @@ _SAID = re.compile(r"^# expected: (.+)$", re.MULTILINE)
 
 
 def programs(folder: Path, device: str) -> list[tuple[Path, Path]]:
-    """Task and program of every case that runs on such a device: c... and h... on a CPU, g... and h... on a GPU."""
+    """Task and program of every case for such a device: c... and h... on a CPU, g... on a GPU."""
     found = []
     for name, task in _ROW.findall((folder / "cheats.md").read_text()):
         kind = "honest" if name.startswith("h") else "cheats"
-        if name[0] in ("ch" if device == "cpu" else "gh"):
+        if name[0] in ("ch" if device == "cpu" else "g"):
             where = "tasks" if device == "cpu" or kind == "honest" else "tasks-gpu"
             found.append((folder / kind / where / task, folder / kind / name))
     return found
