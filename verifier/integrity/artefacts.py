@@ -76,8 +76,11 @@ def read_library(data: bytes) -> Library:
 class Code:
     """The machine code of one ELF shared library: which parts of its file are executable, and where its functions begin and end there."""
 
-    def __init__(self, data: bytes, segments: list[tuple[int, int, int]], functions: list[tuple[int, int, str]]):
+    def __init__(
+        self, data: bytes, segments: list[tuple[int, int, int]], functions: list[tuple[int, int, str]], stubs: Iterable[tuple[int, int]] = ()
+    ):
         self.data = data
+        self.stubs = sorted(stubs)  # offset and size of the jumps to functions of other libraries
         self.segments = segments  # offset, address and size of what is loaded to be executed
         self._functions = sorted(functions)  # offset, size, name
         self._offsets = [offset for offset, _, _ in self._functions]
@@ -118,7 +121,7 @@ def read_code(data: bytes) -> Code:
         functions = [entry for row in wanted for entry in _functions(data, row[2], row[3], sections[row[4]], segments)]
     except (struct.error, IndexError, ValueError):
         return Code(b"", [], [])
-    return Code(data, segments, functions)
+    return Code(data, segments, functions, [(row[2], row[3]) for row in sections if row[1].startswith(".plt") and row[3]])
 
 
 def _segments(data: bytes) -> list[tuple[int, int, int]]:

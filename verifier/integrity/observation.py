@@ -120,10 +120,14 @@ class Observation:
         @contextlib.contextmanager
         def patch(wanted: list[str]) -> Iterator[Subject]:
             variant = without(wanted, self.source, self.artefacts)
-            if variant is None:
+            other = None
+            if variant is not None:
+                with contextlib.suppress(PartyFailure):
+                    other = self._variant(others, variant)
+            if other is None:
                 untried.extend(wanted)
                 raise Gone
-            yield self._variant(others, variant)
+            yield other
 
         skipping = Skipping(self.trials, lambda: subject, patch, self.rng, self.call_ms)
         seen.needless = [name for short in skipping.look(shares) for name in names[short]]

@@ -73,7 +73,8 @@ class Mapped:
                 if match is None or "x" not in match[3]:
                     continue
                 begin, end, path = int(match[1], 16), int(match[2], 16), match[6]
-                found.append(known.get((begin, end, path)) or self._mapping(begin, end, int(match[4], 16), int(match[5]), path))
+                one = known.get((begin, end, path)) or self._mapping(begin, end, int(match[4], 16), int(match[5]), path)
+                found += self._without_stubs(one) if one.library is not None else [one]
         self.mappings, self._begins = found, [one.begin for one in found]
         return found
 
@@ -88,6 +89,20 @@ class Mapped:
         if number is not None:
             return Mapping(begin, end, offset, path, Kind.OWN, number)
         return Mapping(begin, end, offset, path, self._kind(path, inode))
+
+    def _without_stubs(self, own: Mapping) -> list[Mapping]:
+        """Jumps to functions of other libraries are made for their callers, as those functions may be."""
+        parts, begin = [], own.begin
+        for offset, size in self.codes[own.library].stubs if own.library is not None else ():
+            at = own.begin + offset - own.offset
+            if own.begin <= at and at + size <= own.end:
+                parts += [
+                    Mapping(begin, at, own.offset + begin - own.begin, own.path, Kind.OWN, own.library),
+                    Mapping(at, at + size, offset, own.path, Kind.NEUTRAL),
+                ]
+                begin = at + size
+        parts.append(Mapping(begin, own.end, own.offset + begin - own.begin, own.path, Kind.OWN, own.library))
+        return [part for part in parts if part.begin < part.end]
 
     def _kind(self, path: str, inode: int) -> Kind:
         """Names say what something is only where the program could not have put it."""
