@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from http.cookies import CookieError, SimpleCookie
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,6 +15,7 @@ from daphne import http_protocol
 from django.conf import settings
 from django.contrib.auth import get_user
 from django.contrib.sessions.backends.db import SessionStore
+from django.http.cookie import parse_cookie
 
 from webapp.accounts import tokens
 from webapp.database import in_thread
@@ -31,13 +31,10 @@ def known(authorization: str, cookies: str) -> bool:
     """Whether somebody sends this."""
     if authorization:
         return tokens.authenticate(authorization) is not None
-    try:
-        morsel = SimpleCookie(cookies).get(settings.SESSION_COOKIE_NAME)
-    except CookieError:
+    key = parse_cookie(cookies).get(settings.SESSION_COOKIE_NAME)
+    if not key:
         return False
-    if morsel is None or not morsel.value:
-        return False
-    user = get_user(SimpleNamespace(session=SessionStore(morsel.value)))
+    user = get_user(SimpleNamespace(session=SessionStore(key)))
     return bool(user.is_authenticated and user.is_active)
 
 

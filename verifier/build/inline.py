@@ -66,6 +66,9 @@ class Workshop:
         scratch = os.path.join(os.path.dirname(self.folder), "inline-" + request.key)
         target = os.path.join(self.folder, request.key)
         begin = time.monotonic()
+        made = sorted(glob.glob(os.path.join(target, "*.so")))
+        if made:  # asked for once before; torch would look for it where it was
+            return opened(request, made)
         os.makedirs(os.path.join(scratch, "made"), exist_ok=True)
         request.write(scratch)
         failure = ""
@@ -105,6 +108,23 @@ def calling_line() -> int | None:
     return None
 
 
+def opened(request: BuildRequest, found: list[str], wrap: Callable[[ModuleType], ModuleType] = lambda module: module) -> Any:
+    """What torch's function returns for a library that is there. `found`: its paths, of which the one with the module's name goes before."""
+    named = next((path for path in found if os.path.basename(path) == f"{request.name}.so"), found[0])
+    if not request.arguments.get("is_python_module", True):
+        import torch
+
+        torch.ops.load_library(named)
+        return named
+    name = os.path.basename(named).removesuffix(".so")
+    spec = importlib.util.spec_from_file_location(name, named)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    sys.modules[name] = module
+    return wrap(module)
+
+
 class Lookup:
     """In a runner: finds what builders made for the same request. What was never asked for ends this process, with a note at `wish` for the judge.
     `failed`: by its key, what the compilers said of a request. `wrap`: for modules whose calls are watched."""
@@ -135,19 +155,7 @@ class Lookup:
         found = sorted(glob.glob(os.path.join(self.folder, request.key, "*.so")))
         if not found:
             self.lack(request)
-        named = next((path for path in found if os.path.basename(path) == f"{request.name}.so"), found[0])
-        if not request.arguments.get("is_python_module", True):
-            import torch
-
-            torch.ops.load_library(named)
-            return named
-        name = os.path.basename(named).removesuffix(".so")
-        spec = importlib.util.spec_from_file_location(name, named)
-        assert spec is not None and spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        sys.modules[name] = module
-        return self.wrap(module)
+        return opened(request, found, self.wrap)
 
     def lack(self, request: BuildRequest) -> None:
         if request.key in self.failed:

@@ -155,7 +155,7 @@ class Evaluation:
             self._with_builds(self._correct, trials)
             stage.detail = f"{sum(trial.ok for trial in self.report.trials)} of {len(self.report.trials)} trials"
         with self._stage("timing") as stage:
-            self._with_builds(self._time, trials, self._begin_again)
+            self._with_builds(self._time, trials, timed=True)
             speedup = self.report.speedup
             stage.detail = f"{speedup.ratio:.2f}x eager [{speedup.low:.2f}, {speedup.high:.2f}]" if speedup else ""
         with self._stage("integrity") as stage:
@@ -218,8 +218,9 @@ class Evaluation:
         self.made = Built(self.pool, self.store, self.headers, self.program, artefacts, self._progress)
         return self.made
 
-    def _with_builds(self, work: Callable[[Trials], None], trials: Trials, before: Callable[[Trials], None] = lambda trials: None) -> None:
-        """`work`, in a fresh runner once more whenever the program asked for a build, then after `before`. Raises as `work` does, and `Ended`."""
+    def _with_builds(self, work: Callable[[Trials], None], trials: Trials, timed: bool = False) -> None:
+        """`work`, in a fresh runner once more whenever the program asked for a build; where it was being `timed`, after all trials once more: what is
+        timed was there when they passed. Raises as `work` does, and `Ended`."""
         while True:
             try:
                 return work(trials)
@@ -227,6 +228,9 @@ class Evaluation:
                 made = self.rival if failure.whose == "rival" else self.made
                 if made is None:
                     raise
+                self._drop_runner()  # no compiler runs beside a program
+                if timed and self.tournament is not None:
+                    self.tournament.close()
                 try:
                     made.answer(failure)
                 except BuildFailed as failed:
@@ -237,14 +241,9 @@ class Evaluation:
                         self.report.build.compiler_output = failed.info.compiler_output
                     raise Ended(failed.status, failed.message) from None
             self.report.findings = [finding for finding in self.report.findings if finding.source == "static"]
-            before(trials)
-
-    def _begin_again(self, trials: Trials) -> None:
-        """What is timed was there when the trials passed: all of them once more."""
-        assert self.tournament is not None
-        self.tournament.close()
-        self._with_builds(self._correct, trials)
-        self.tournament = Tournament(self.pool, trials, self.job, self.seed, self._enlist, self.known)
+            if timed:
+                self._with_builds(self._correct, trials)
+                self.tournament = Tournament(self.pool, trials, self.job, self.seed, self._enlist, self.known)
 
     def _account(self, made: Built) -> None:
         """Which builds were asked for, and when; their sources are read as the program's own text is."""

@@ -224,6 +224,15 @@ def test_a_build_in_the_gradient(tried: Quick):
     assert [(one.name, one.when) for one in report.build.requests] == [("late_softmax", "construct"), ("late", "call")]
 
 
+def test_the_same_twice_at_import(tried: Quick):
+    """Under two names, as two getters may ask for it."""
+    twice = 'load_inline("once", BOUND, no_implicit_headers=True, extra_include_paths=[str(written(512))])'
+    source = model("EARLY[1]") + f"\nEARLY = [{twice}, {twice.replace('once', 'again')}, {twice}]\n"
+    report = tried.verify_once(source)
+    assert report.trials and all(trial.ok for trial in report.trials), report.message
+    assert [one.when for one in report.build.requests] == ["import"]
+
+
 def test_a_file_that_did_not_come_along(tried: Quick):
     report = tried.verify_once(model('load(name="k", sources=[str(Path(__file__).parent / "csrc" / "k.cpp")])'))
     assert report.status == "build_failed" and "csrc/k.cpp, which is not there: a program is one source file" in report.message
