@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, field
 
 GIB = 1 << 30
 
@@ -21,6 +22,7 @@ class Limits:
     admission: float = 50  # the whole job
     quick_timing: float = 4  # seconds spent on timed blocks
     full_timing: float = 8
+    preempted: float = field(default_factory=lambda: float(os.environ.get("STITCH_MOST_PREEMPTED", "0.2")))  # share of calls: above, the host is busy
     correctness: float = 20  # no further trial is begun after this
     memory: int = 8 * GIB
     processes: int = 512

@@ -20,7 +20,6 @@ COPIES = 1.1  # times eager's: pages and caches of two processes are not the sam
 MOVED = 0.5  # share of what is saved within the interval from which on what is moved out of it is no accident
 LEAST_NS = 1_000  # of a call: the shim calls a Python function, which makes a tensor
 SIDES = 2**0.5  # times the doubt about one side, for the difference of two
-BUSY = 0.2  # share of calls that were preempted, beyond which nothing is concluded
 CLAIM = 2.0  # times as fast as eager, from which on the judge's clock must be steady enough to see what is saved
 PARTS = {
     "ahead": "work begins before the clock",
@@ -123,12 +122,12 @@ def clock_finding(program: Side, eager: Side) -> str:
     return ""
 
 
-def busy(pairs: Sequence[tuple[Side, Side]], ratio: float) -> str:
+def busy(pairs: Sequence[tuple[Side, Side]], ratio: float, most: float) -> str:
     """Empty, or why a program that seems `ratio` times as fast as eager is not called faster on this host: calls of each program and its eager were
-    preempted, or the quieter ones of them do not say the same as the middle ones."""
+    preempted in more than the share `most`, or the quieter ones of them do not say the same as the middle ones."""
     sides = [side.laps for pair in pairs for side in pair]
     share = sum(laps.preempted for laps in sides) / max(sum(laps.made for laps in sides), 1)
-    if share > BUSY:
+    if share > most:
         return f"this host is busy: other work took the processors in {share:.0%} of the calls"
     quiet = [_low(eager.laps.inner) / max(_low(program.laps.inner) + program.charged.ns, 1.0) for program, eager in pairs]
     middle_of_them = statistics.median(quiet)

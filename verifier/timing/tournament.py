@@ -214,7 +214,7 @@ class Tournament(Processes):
         if useless(speedup):
             self.wide = f"the interval of the speedup, {speedup.low:.2f} to {speedup.high:.2f}, is too wide to say anything: the machine is too busy"
         of_pairs = [(pair.program, pair.baselines[0]) for pair in pairs]
-        self.busy = busy(of_pairs, speedup.ratio) if speedup.low > 1 else ""
+        self.busy = busy(of_pairs, speedup.ratio, self.trials.limits.preempted) if speedup.low > 1 else ""
         judged, problem = clocks(pairs, self.known, self.seed)
         self.burning = next(filter(None, (pair.watch.finding() for pair in pairs)), "")
         self.crowded = next(filter(None, (pair.watch.crowded() for pair in pairs)), "")

@@ -16,8 +16,8 @@ class Patched(Skipping):
     """Of a program that needs the functions in `needed`."""
 
     def __init__(self, needed: set[str], lost: set[str] = frozenset()):
-        reference = SimpleNamespace(state=[], mutated=[], inputs=lambda seed: seed, reshaped=lambda values, name, seed: values)
-        trials = SimpleNamespace(reference=reference, seeded=False)
+        reference = SimpleNamespace(state=[], mutated=[], inputs=lambda seed: seed, reshaped=lambda values, name, domain, seed: values)
+        trials = SimpleNamespace(reference=reference, constructions=SimpleNamespace(binding=SimpleNamespace(how="loaded")))
         super().__init__(trials, lambda: None, contextlib.nullcontext, random.Random(1), 1.0)
         self.needed, self.lost, self.asked = needed, lost, []
 

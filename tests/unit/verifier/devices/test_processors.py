@@ -130,6 +130,7 @@ def test_sides_are_at_their_places_before_they_warm_up(monkeypatch):
 
     class Pair:
         sides = [Side(), Side()]
+        program = sides[0]
 
     class Stop(Exception):
         pass
