@@ -38,6 +38,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from verifier.build.artefacts import NONE  # noqa: E402
 from verifier.correctness.trials import Subject, Trials  # noqa: E402
 from verifier.devices.opening import open_device  # noqa: E402
 from verifier.jobs import CalibrateJob, VerifyJob  # noqa: E402
@@ -233,8 +234,7 @@ class Bench:
         }
 
     def _enlist(self, program: str, runner: Party) -> Subject:
-        variables = self.device.variables("device")
-        runner.ask("import", {"source": program, "artefacts": [], "variables": variables}, self.limits.load)
+        runner.import_program(program, NONE, self.limits.load)
         return Subject(runner)
 
     def _cycles(self, name: str, source: str, session: ReferenceSession) -> int:

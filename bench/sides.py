@@ -36,6 +36,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from verifier.build.artefacts import NONE  # noqa: E402
 from verifier.correctness.trials import Subject, Trials  # noqa: E402
 from verifier.devices.opening import open_device  # noqa: E402
 from verifier.jobs import VerifyJob  # noqa: E402
@@ -242,7 +243,7 @@ class Bench:
         return {"kinds": found, "paused": after}
 
     def _enlist(self, program: str, runner: Party) -> Subject:
-        runner.ask("import", {"source": program, "artefacts": [], "variables": self.device.variables("device")}, self.limits.load)
+        runner.import_program(program, NONE, self.limits.load)
         return Subject(runner)
 
 

@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+from verifier.build.artefacts import NONE
 from verifier.confinement.binding import threads_of
 from verifier.devices import cuda_driver
 
@@ -51,7 +52,7 @@ def test_a_party_is_where_the_judge_puts_it(tmp_path):
             expected = set(device.wide_on if wide else device.timed_on)
             threads = {thread for process in party.spawned.members() for thread in threads_of(process)}
             assert len(threads) > 3 and {frozenset(os.sched_getaffinity(thread)) for thread in threads} == {frozenset(expected)}
-        party.ask("import", {"source": MOVES, "artefacts": [], "variables": {}})
+        party.import_program(MOVES, NONE, 60)
         party.binding.stand_on(2)
         main = party.spawned.main_pid()
         assert os.sched_getaffinity(main) == {device.timed_on[2]}

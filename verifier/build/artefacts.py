@@ -61,6 +61,9 @@ class Artefacts:
         return Artefacts(index, b"".join(parts), round(self.seconds + other.seconds, 3), [*self.asked, *other.asked])
 
 
+NONE = Artefacts([], b"", 0.0)  # of a program that builds nothing
+
+
 def checked_index(values: object, total: int) -> list[tuple[str, int]]:
     """Names and sizes as a builder tells them, if they are sound; raises `ValueError`."""
     index: list[tuple[str, int]] = []

@@ -9,6 +9,7 @@ from pathlib import Path
 from forked import ForkingPool, Nursery, forked_device
 
 from tests.verifier_data import prepared
+from verifier.build.artefacts import NONE
 from verifier.correctness.trials import Subject, Trials, Verdict
 from verifier.devices.opening import open_device
 from verifier.jobs import AdmitJob
@@ -49,8 +50,7 @@ class Semantics:
             trials = Trials(session, seed, full=full, on_progress=lambda text: None, backward=backward)
             trials.prepare()
             runner = self.pool.take("runner", precision, mode)
-            message = {"source": program, "artefacts": [], "variables": self.device.variables("device")}
-            runner.ask("import", message, self.pool.limits.load)
+            runner.import_program(program, NONE, self.pool.limits.load)
             verdict = trials.run(Subject(runner))
             return Outcome(verdict, trials.done, verdict.flags, trials)
         finally:

@@ -3,6 +3,7 @@
 import pytest
 from semantics_bench import Semantics, task
 
+from verifier.build.artefacts import NONE
 from verifier.correctness.trials import Subject, Trials
 from verifier.jobs import VerifyJob
 from verifier.judge.party_failure import PartyFailure
@@ -43,7 +44,7 @@ def tournament(request, tmp_path, monkeypatch):
         trials.prepare()
 
         def enlist(runner):
-            runner.ask("import", {"source": program, "artefacts": [], "variables": bench.device.variables("device")}, LIMITS.load)
+            runner.import_program(program, NONE, LIMITS.load)
             return Subject(runner)
 
         job = VerifyJob(task_source=source, program_source=program, tier="full")

@@ -80,8 +80,7 @@ def observed(tmp_path):
         trials.prepare()
 
         def enlist(party, variant) -> Subject:
-            message = {"source": variant.source, "artefacts": variant.artefacts.index, "variables": bench.device.variables("device")}
-            party.ask("import", message, bench.pool.limits.load, raw=variant.artefacts.data)
+            party.import_program(variant.source, variant.artefacts, bench.pool.limits.load)
             return Subject(party)
 
         subject = enlist(bench.pool.take("runner"), Variant(program, artefacts))

@@ -5,6 +5,7 @@ from functools import partial
 import pytest
 from semantics_bench import Semantics, task
 
+from verifier.build.artefacts import NONE
 from verifier.correctness.trials import Subject, Trials
 from verifier.jobs import VerifyJob
 from verifier.judge.session import ReferenceSession
@@ -17,7 +18,7 @@ PROGRAM = SOURCE.replace("class Model(", "class ModelNew(")
 
 
 def enlisted(bench: Semantics, runner) -> Subject:
-    runner.ask("import", {"source": PROGRAM, "artefacts": [], "variables": bench.device.variables("device")}, bench.pool.limits.load)
+    runner.import_program(PROGRAM, NONE, bench.pool.limits.load)
     return Subject(runner)
 
 
