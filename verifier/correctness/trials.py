@@ -35,6 +35,7 @@ AGAIN_SECONDS = 1.0  # for calls that are made to see whether they overwrite wha
 RANDOM_NUMBERS = "the task draws random numbers: a program has to take torch's, from the same calls of its generator"
 SEEDS = 3  # of constructions, where weights cannot be loaded
 PATIENCE = 10  # times the trials' own time, for all of the program's calls
+LEAST_PATIENCE = 20.0  # seconds
 
 
 @dataclass
@@ -399,7 +400,7 @@ class Trials:
             return caller.call(values, rng, flush=False, fresh_address=fresh, reread=True)
         finally:
             self.program_seconds += time.monotonic() - begin
-            if self.program_seconds > PATIENCE * self.limits.correctness:
+            if self.program_seconds > max(PATIENCE * self.limits.correctness, LEAST_PATIENCE):
                 message = f"its calls in the trials took {self.program_seconds:.0f} s together, which is too slow to try them all"
                 raise PartyFailure("timed_out", message, request="call")
 
