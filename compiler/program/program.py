@@ -35,7 +35,9 @@ def print_program(plan: CompilerPlan, task_source: str, options: Options) -> str
     kernels = target.module(source, forward.pointers(), forward.flags(), forward.names) + "\n" if source else ""
     parts.append(kernels + forward.support())
     methods = text.methods_text()
-    parts.append(f"\nclass ModelNew({text.bases()}):\n" + (methods + "\n\n" if methods else "") + body)
+    parts.append(f"\n{text.head()}\n" + (methods + "\n\n" if methods else "") + body)
+    if epilogue := text.epilogue():
+        parts.append("\n" + "\n\n\n".join(epilogue) + "\n")
     return "\n".join(parts)
 
 
@@ -87,16 +89,7 @@ def _unchanged(plan: CompilerPlan, task_source: str, why: str = "") -> str:
     """Nothing is compiled: the task under the program's name, said so."""
     text = TaskText(task_source)
     why = why or plan.reason or "no operator of this task is covered by a kernel of the built-in compiler"
-    drop = {id(text.names[name]) for name in ("get_inputs", "get_init_inputs", "get_input_variants", "backward") if name in text.names}
-    parts = [f'"""The task as it is: {why}."""\n']
-    for item in text.tree.body:
-        if id(item) in drop or (item is text.tree.body[0] and hasattr(item, "value") and isinstance(getattr(item.value, "value", None), str)):
-            continue
-        segment = text._segment(item)
-        if item is text.model:
-            segment = re.sub(r"\bclass Model\b", "class ModelNew", re.sub(r"\bsuper\(Model\b", "super(ModelNew", segment), count=1)
-        parts.append(segment + "\n")
-    return "\n".join(parts)
+    return "\n".join([f'"""The task as it is: {why}."""\n', *(part + "\n" for part in text.whole())])
 
 
 __all__ = ["Refused", "print_program"]
