@@ -40,6 +40,9 @@ class GraphInput(BaseModel):
     spec: TensorSpec | None = None  # null for a non-tensor argument
     value: Any = None  # of a non-tensor argument; of a small constant tensor, as nested lists
     index: int | None = None  # position among the user's arguments
+    keyword: str = ""  # the argument's name, where it is given by name
+    path: str = ""  # where in the argument it lies, as Python behind its name: `["mask"]`, `[0].weights`
+    found: str = ""  # of a constant that the task's own code holds: Python that reads it, over `self` and names of the task's source
     persistent: bool = True  # false for a buffer, or a plain attribute that is a tensor, outside the state dict
 
     @property
@@ -59,7 +62,7 @@ class Graph(BaseModel):
     inputs: list[GraphInput]
     nodes: list[Node]  # topologically sorted
     outputs: list[Any]  # leaves: {"ref": ...} or constants, in the order of `output_tree`
-    output_tree: Any = None  # nested lists/dicts with leaf indices: 0, [0, 1], {"y": 0}; tuples are {"tuple": [...]}
+    output_tree: Any = None  # nested lists/dicts with leaf indices: 0, [0, 1], {"y": 0}; tuples are {"tuple": [...]}, other classes {"made": {...}}
     mutations: dict[str, str] = {}  # state-dict name -> node whose value it takes after forward
     mutated_inputs: dict[str, str] = {}  # input name -> node
 

@@ -14,7 +14,6 @@ from compiler.graph.reductions import short
 from compiler.options import Options
 from compiler.planning.cost import task_floor
 from compiler.planning.partition import Cluster, partition
-from compiler.program.task_text import TaskText
 from compiler.targets.lookup import own_language, target_of
 from compiler.targets.target import Target
 from verifier.graph import Capture, Graph, Node
@@ -102,11 +101,6 @@ def make_plan(
     plan.floor_ms = max(figures.memory_ms(capture.bytes_min or 0), figures.product_ms(capture.flops or 0, precision))
     if capture.graph is None:
         plan.reason = capture.reason or "there is no graph"
-        return plan
-    try:
-        TaskText(task_source).arguments()
-    except ValueError as error:
-        plan.reason, plan.graph = str(error), None
         return plan
     network = Network(capture.graph)
     for at, cluster in enumerate(partition(network, plan.setting), start=1):

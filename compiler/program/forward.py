@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from compiler import families
 from compiler.graph.ir import SIZES, Argument, Kernel, product, shift_pointers
 from compiler.graph.network import Network, refs, size_bytes
 from compiler.graph.reductions import short
 from compiler.kernel.builder import Refused
 from compiler.kernel.fuse import build
-from compiler.kernel.naming import HELPERS, IN_FORWARD, free, kernel_base, parameters, rename_arguments, unused
+from compiler.kernel.naming import HELPERS, IN_FORWARD, free, kernel_base, rename_arguments, unused
 from compiler.kernel.schedule import schedule
 from compiler.options import Options
 from compiler.planning.plan import CompilerPlan, Group, kernel_bytes, word, work_of
 from compiler.program import cuda_graph, joined, streams, support
+from compiler.program.entry import entry_of
 from compiler.program.print_torch import FRESH, attribute, expression
 from compiler.program.reuse import reuse
 from compiler.program.state import State
 from compiler.program.statements import Statements
-from compiler.program.task_text import TaskText
+from compiler.program.task_text import EAGER, TaskText
 from compiler.targets.target import KernelShape, Names
 from verifier.graph import GraphInput
 
@@ -35,10 +38,11 @@ class Forward:
         self.refused: dict[str, str] = {}
         self.groups = [part for group in plan.groups for part in self._parts(group)]
         own = IN_FORWARD | (streams.names(len(self.groups)) if options.on("overlap-streams") else set())
-        self.arguments = parameters(text.arguments(), own)
+        self.entry = entry_of(text, self.graph, own)
+        self.arguments = self.entry.arguments
         self.helpers = {word: free(word, {*text.bound, *self.arguments}) for word in HELPERS}
         self.names = Names(self.helpers, text.bound)
-        self.statements = Statements(self.graph, self.network, self.arguments, {*own, *self.helpers.values()}, self.target.on_gpu)
+        self.statements = Statements(self.graph, self.network, self.entry.given, {*own, *self.helpers.values(), *text.needed}, self.target.on_gpu)
         self.state = State(self.statements)
         self.joins = self._joins()
         self.kernels: list[tuple[Kernel, KernelShape, list[str]]] = []
@@ -89,20 +93,21 @@ class Forward:
             self.applied.append("channels-last")
         self.state.put()
         self.statements.put(f"return {self.statements.tree(self.graph.output_tree)}")
-        graph, signature = self.graph, self.task.signature(self.arguments)
+        graph, signature, around = self.graph, self.entry.signature, self.entry.around and "\n" + self.entry.around
         if self.target.on_gpu and self.options.on("cuda-graph") and not graph.mutated_inputs:
             self.applied.append("cuda-graph")
-            tensors = [self.arguments[e.index] for e in graph.inputs if e.kind == "user" and e.index is not None and e.spec is not None]
+            tensors = [self.entry.given[e.name] for e in graph.inputs if e.kind == "user" and e.spec is not None]
             mutated = [attribute(target) for target in graph.mutations]
             packing, lines = self.statements.packing, self.statements.lines
-            wrapped = cuda_graph.wrap(signature, self.arguments, tensors, mutated, lines, graph.output_tree, graph.outputs, bool(packing.code), moved)
-            return packing.methods(recorded=True) + wrapped
+            results = (graph.output_tree, graph.outputs)
+            wrapped = cuda_graph.wrap(signature, self.arguments, tensors, mutated, lines, *results, bool(packing.code), moved, self.entry.method)
+            return packing.methods(recorded=True) + wrapped + around
         body = "\n".join(f"        {line}" for line in [*moved, *self.statements.lines])
         # Kernels take pointers, of which autograd knows nothing. Without the guard a call whose code is not in the processor's caches starts some
         # 15 us earlier (measured on a CPU).
         with_torch = bool(moved) or self.task.has_variants or not all(self._launched(group) for group in self.groups)
         guard = "    @torch.no_grad()\n" if with_torch else ""
-        return self.statements.packing.methods() + f"{guard}    def forward{signature}:\n{body}\n"
+        return self.statements.packing.methods() + f"{guard}    def {self.entry.method}{signature}:\n{body}\n" + around
 
     def _launched(self, group: Group) -> bool:
         """Whether kernels of this program compute the group."""
@@ -150,10 +155,9 @@ class Forward:
     def _checks(self) -> None:
         put, variables = self.statements.put, self.statements.variables
         users = [entry for entry in self.graph.inputs if entry.kind == "user"]
-        if self.task.has_variants:
+        if self.task.has_variants and not self.entry.around:
             terms = [f"{variables[e.name]}.shape != {tuple(e.spec.shape)}" for e in users if e.spec is not None]
-            call = ", ".join(self.arguments)
-            put(f"if {' or '.join(terms)}:", f"    return self.forward_eager({call})  # another of the task's shapes")
+            put(f"if {' or '.join(terms)}:", f"    return self.{EAGER}({self.entry.call})  # another of the task's shapes")
         if any(short(node) in MODAL for node in self.graph.nodes):
             wanted = self.plan.mode == "train"
             put(f"if self.training is not {wanted}:", f'    raise ValueError("made for {self.plan.mode} mode")')
@@ -164,8 +168,9 @@ class Forward:
                     put(f"original_{name} = {name}")
                 given = f'{self.helpers["exact"]}("{name}", {name}, torch.{entry.spec.dtype})' if discrete(entry) else name
                 put(f'{name} = {self.helpers["dense"]}("{name}", {given}, {tuple(entry.spec.shape)}, torch.{entry.spec.dtype})')
-            else:
-                put(f"if {name} != {entry.value!r}:", f'    raise ValueError("made for {name} = {entry.value!r}")')
+            elif (wanted := constant_text(entry.value)) is not None:
+                said = f"made for {name} = {wanted}"
+                put(f"if {name} != {wanted}:", f"    raise ValueError({said!r})" if '"' in said or "\\" in said else f'    raise ValueError("{said}")')
         put(*self.target.begin(next((variables[e.name] for e in users if e.spec is not None), None)))
 
     # -- groups -------------------------------------------------------------------------------------------------------------
@@ -352,3 +357,10 @@ class Forward:
 def discrete(entry: GraphInput) -> bool:
     """Whether it is a tensor of truth values or whole numbers that forward is given."""
     return entry.kind == "user" and entry.spec is not None and entry.spec.dtype in DISCRETE
+
+
+def constant_text(value: Any) -> str | None:
+    """An argument that is no tensor, as Python; null for one that has no text, which cannot be compared."""
+    if isinstance(value, dict):
+        return value.get("code") or None
+    return repr(value)

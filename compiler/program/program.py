@@ -16,11 +16,9 @@ NUMBER = re.compile(r"\b\d+\b")
 
 def print_program(plan: CompilerPlan, task_source: str, options: Options) -> str:
     """The program; where there is nothing to compile, the task's own forward under the new name."""
-    text = TaskText(task_source)
     if plan.graph is None or not plan.own:
         return _unchanged(plan, task_source)
-    if text.has_variants:
-        text = TaskText(task_source, keep_forward=True)
+    text = TaskText.of(task_source, plan.graph)
     forward = Forward(plan, text, options)
     body = forward.text()
     if not forward.has_kernels and not options.on("cuda-graph"):

@@ -54,7 +54,7 @@ class Reach:
             return any(self.changes(inner, used) for inner in statements_of(item))
         if isinstance(item, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Delete)):
             roots = [root for target in targets_of(item) if (root := _root(target))]
-            return any(self._own(name) & used or self._library(name) for name in roots)
+            return any(self._own(name) & {*used, self.model.name} or self._library(name) for name in roots)
         if isinstance(item, ast.Expr):
             return self._call_changes(item.value, used)
         if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
@@ -121,7 +121,7 @@ class Reach:
         if root == "print":
             return False
         direct = {name for name in free_names(value) if self._own(name)}
-        if direct & used and root is not None and (self._data(root) or root == self.model.name):
+        if direct & {*used, self.model.name} and root is not None and (self._data(root) or root == self.model.name):
             return True  # REGISTRY.append(...), CONFIG.update(...)
         return any(self._data(name) & used for name in self._through([value]))
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import ast
 import copy
+from collections.abc import Collection
 from functools import cached_property
 
-from compiler.program.reach import Reach, bound_by
+from compiler.program.reach import Reach, bound_by, free_names
+from compiler.program.results import classes
 from compiler.program.source_text import NEW_NAME, SourceText, is_private
+from verifier.graph import Graph
 from verifier.source import parse, top_level
 
 DECLARATIONS = frozenset({"get_inputs", "get_init_inputs", "get_input_variants", "backward"})
@@ -16,9 +19,9 @@ _INHERITED = f"    def {EAGER}(self, *args, **kwargs):\n        return super().f
 
 
 class TaskText:
-    """`keep_forward`: the task's own forward is taken over too, as `forward_eager`."""
+    """`keep_forward`: the task's own forward is taken over too, as `forward_eager`. `needed`: names of the module that the printed forward reads."""
 
-    def __init__(self, source: str, keep_forward: bool = False):
+    def __init__(self, source: str, keep_forward: bool = False, needed: Collection[str] = ()):
         self.tree = parse(source)
         self.names = top_level(self.tree)
         model = self.names["Model"]
@@ -26,9 +29,20 @@ class TaskText:
             raise ValueError("Model is no class statement")
         self.model = model
         self.methods = {item.name: item for item in self.model.body if isinstance(item, ast.FunctionDef)}
-        self.keep_forward = keep_forward
+        self.keep_forward, self.needed = keep_forward, frozenset(needed)
         self.text = SourceText(source, model, {"forward": EAGER} if keep_forward else {})
         self.reach = Reach(self.tree, model, DECLARATIONS)
+        self.libraries: dict[str, str] = {}  # classes that forward makes, and where they are imported from
+
+    @classmethod
+    def of(cls, source: str, graph: Graph) -> TaskText:
+        """What the program of a captured graph takes over."""
+        found = {ast.parse(entry.found, mode="eval").body for entry in graph.inputs if entry.found}
+        made = list(classes(graph.output_tree))
+        needed = {name for tree in found for name in free_names(tree)} | {word.split(".")[0] for home, word in made if home != "torch.return_types"}
+        text = cls(source, "get_input_variants" in top_level(parse(source)), needed - {"self"})
+        text.libraries = {word: home for home, word in made if home not in ("", "torch.return_types")}
+        return text
 
     @property
     def has_variants(self) -> bool:
@@ -42,6 +56,11 @@ class TaskText:
                 if isinstance(item, ast.FunctionDef) and item.name == "forward":
                     return item
         return None
+
+    @property
+    def plain(self) -> bool:
+        """Whether forward takes arguments by position alone, so that each has a name."""
+        return self.forward is not None and not self.forward.args.vararg and not self.forward.args.kwarg and self.forward in self.model.body
 
     def arguments(self) -> list[str]:
         """Names of forward's positional arguments, without self. Raises `ValueError` where the source does not tell them."""
@@ -70,7 +89,7 @@ class TaskText:
             parts += [annotation for a in arguments.args if (annotation := a.annotation)]
             parts += [annotation for a in [*arguments.kwonlyargs, arguments.vararg, arguments.kwarg] if a and (annotation := a.annotation)]
             parts += [*arguments.defaults, *filter(None, arguments.kw_defaults), *filter(None, [self.forward.returns])]
-        return self.reach.closure(parts)
+        return self.reach.closure([*parts, *(ast.Name(name, ast.Load()) for name in sorted(self.needed))])
 
     @cached_property
     def kept(self) -> set[str]:
@@ -106,13 +125,15 @@ class TaskText:
     @cached_property
     def bound(self) -> set[str]:
         """Names that the program's module has from the task."""
-        return {name for item in [*self._kept_imports, *self._kept_definitions] for name in bound_by(item)}
+        return {name for item in [*self._kept_imports, *self._kept_definitions] for name in bound_by(item)} | {*self.libraries}
 
     def imports(self) -> list[str]:
         """Import statements whose names are still used, `torch` always among them."""
         kept = self._kept_imports
         there = any("torch" in bound_by(item) for item in kept)  # not under another name
-        return list(dict.fromkeys([*map(self.text.of, kept), *([] if there else ["import torch"])]))
+        own = {name for item in kept for name in bound_by(item)}
+        made = [f"from {home} import {word}" for word, home in self.libraries.items() if word not in own]
+        return list(dict.fromkeys([*map(self.text.of, kept), *([] if there else ["import torch"]), *made]))
 
     def definitions(self) -> list[str]:
         """Helper classes, functions, constants and all other statements that the kept methods reach, in their order."""
