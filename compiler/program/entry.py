@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import re
+import textwrap
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from compiler.kernel.builder import identifier
 from compiler.kernel.naming import free, parameters
 from compiler.program.task_text import EAGER, TaskText
-from verifier.graph import Graph, GraphInput
+from verifier.graph import Graph, GraphInput, Part
 
 FLAT = "compute_flat"
+MARK = re.compile(r'^( *)__part__\("?\'?(\w+)"?\'?\)$', re.M)
 
 
 @dataclass(frozen=True)
@@ -69,3 +73,52 @@ def _outer(text: TaskText, users: list[GraphInput]) -> tuple[str, dict[str, str]
 
     stars = [*([f"*{more}"] if more else []), *(f"{name}={name}" for name in only), *([f"**{words_of}"] if words_of else [])]
     return text.signature(names), {entry.name: read(entry) + entry.path for entry in users}, ", ".join([*names, *stars])
+
+
+def entry_of_part(part: Part, graph: Graph, taken: Collection[str]) -> Entry:
+    """The method that computes a part of forward."""
+    names: list[str] = []
+    for word in part.reads:
+        names.append(free(identifier(word), {*taken, *names}))
+    given = dict(zip(part.reads, names, strict=True))
+    return Entry(part.name, names, given, f"(self{''.join(', ' + name for name in names)})", "")
+
+
+def forward_of_parts(graph: Graph, methods: Mapping[str, str]) -> str:
+    """Forward as Python, a member of the class: each part is computed by its method where what it reads is as it was captured, else as the task
+    does; a part without a method stays as it was. `methods`: part -> method."""
+    parts = {part.name: part for part in graph.parts}
+    text = textwrap.indent(graph.forward, "    ")
+
+    def computed(match: re.Match[str]) -> str:
+        indent, part = match[1], parts[match[2]]
+        original = textwrap.indent(part.statements, indent)
+        if part.name not in methods:
+            return original
+        call = f"{part.target}self.{methods[part.name]}({', '.join(part.reads.values())})"
+        tests = _tests(part, graph)
+        if not tests:
+            return indent + call
+        otherwise = f"{indent}else:  # not as it was captured\n{textwrap.indent(original, '    ')}"
+        return f"{indent}if {' and '.join(tests)}:\n{indent}    {call}\n{otherwise}"
+
+    return MARK.sub(computed, text) + "\n"
+
+
+def _tests(part: Part, graph: Graph) -> list[str]:
+    inputs = {entry.name: entry for entry in graph.inputs}
+    tests = []
+    for name, read in part.reads.items():
+        entry = inputs[name]
+        if entry.spec is not None:
+            tests.append(f"{read}.shape == {tuple(entry.spec.shape)} and {read}.dtype == torch.{entry.spec.dtype}")
+        elif (wanted := constant_text(entry.value)) is not None:
+            tests.append(f"{read} {'is' if wanted in ('None', 'True', 'False') else '=='} {wanted}")
+    return tests
+
+
+def constant_text(value: Any) -> str | None:
+    """An argument that is no tensor, as Python; null for one that has no text, which cannot be compared."""
+    if isinstance(value, dict):
+        return value.get("code") or None
+    return repr(value)

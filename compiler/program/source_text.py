@@ -11,6 +11,8 @@ import copy
 import re
 from collections.abc import Iterator
 
+from verifier.private_names import identifiers, is_private, mangle
+
 INDENT = "    "
 NEW_NAME = "ModelNew"
 _LINE_END = re.compile(r"\r\n|\r|\n")  # what ends a line for Python: not what `str.splitlines` takes for an end
@@ -99,38 +101,3 @@ def _same(text: str, item: ast.stmt, within: bool = False) -> bool:
 
 def _has_tabs(lines: list[str]) -> bool:
     return any("\t" in line[: len(line) - len(line.lstrip())] for line in lines)
-
-
-def is_private(name: str) -> bool:
-    """Whether Python puts the name of the class before it."""
-    return name.startswith("__") and not name.endswith("__") and "." not in name
-
-
-_FIELDS = ("id", "attr", "arg", "name", "asname", "rest")  # of nodes, that hold an identifier
-
-
-def identifiers(tree: ast.AST) -> Iterator[str]:
-    for node in ast.walk(tree):
-        for field in _FIELDS:
-            if isinstance(value := getattr(node, field, None), str):
-                yield value
-        if isinstance(node, (ast.Global, ast.Nonlocal)):
-            yield from node.names
-
-
-def mangle(tree: ast.AST, owner: str) -> None:
-    """Writes private names out as Python has them inside the class `owner`; what stands in a class within it belongs to that one."""
-    prefix = "_" + owner.lstrip("_")
-
-    def visit(node: ast.AST) -> None:
-        if isinstance(node, ast.ClassDef):
-            return
-        for field in _FIELDS:
-            if isinstance(value := getattr(node, field, None), str) and is_private(value):
-                setattr(node, field, prefix + value)
-        if isinstance(node, (ast.Global, ast.Nonlocal)):
-            node.names = [prefix + name if is_private(name) else name for name in node.names]
-        for child in ast.iter_child_nodes(node):
-            visit(child)
-
-    visit(tree)

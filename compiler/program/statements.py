@@ -28,6 +28,7 @@ class Statements:
         self.variables: dict[str, str] = {}  # value of the graph -> expression
         self.turned: dict[str, str] = {}  # state that lies with gaps or turned around -> variable of a copy that does not
         self.taken: set[str] = {*given.values(), *reserved}
+        self.users = [e for e in graph.inputs if e.kind == "user"]
         first = self._first_tensor()
         self.packing = Packing(f"{given[first.name]}.device" if first else '"cuda"' if cuda else '"cpu"')
         for entry in network.inputs.values():
@@ -37,6 +38,20 @@ class Statements:
                 self.variables[entry.name] = self._constant_tensor(entry)
             else:
                 self.variables[entry.name] = attribute(entry.target)
+
+    def begin(self, users: list[GraphInput]) -> list[str]:
+        """Starts another method, with these of the user's inputs: its lines."""
+        self.lines, self.users = [], users
+        self.turned = {}
+        if (first := self._first_tensor()) is not None:
+            self.packing.device = f"{self.variables[first.name]}.device"
+        return self.lines
+
+    def with_packed(self, lines: list[str]) -> list[str]:
+        """The lines of a method behind the one that fetches what is made once, where they need it."""
+        rest = [line for line in lines if not line.startswith("packed = ")]
+        fetch = f'packed = self.__dict__.get("packed") or self.pack({self.packing.device})'
+        return [fetch, *rest] if any("packed[" in line for line in rest) else rest
 
     def put(self, *lines: str) -> None:
         self.lines += lines
@@ -146,10 +161,10 @@ class Statements:
         return f"{self.variables[first.name]}.device" if first else '"cuda"'
 
     def _first_tensor(self) -> GraphInput | None:
-        return next((e for e in self.graph.inputs if e.kind == "user" and e.spec is not None), None)
+        return next((e for e in self.users if e.spec is not None), None)
 
-    def tree(self, tree: Any) -> str:
-        """What forward returns, by the structure of its outputs."""
+    def tree(self, tree: Any, top: bool = False) -> str:
+        """What forward, or a part of it, returns, by the structure of its outputs."""
 
         def leaf(index: int) -> str:
             value = self.graph.outputs[index]
@@ -157,4 +172,4 @@ class Statements:
                 return self.value(value["ref"])
             return literal(value, self.value) if isinstance(value, (dict, str)) else repr(value)
 
-        return written(tree, leaf, top=tree is self.graph.output_tree)
+        return written(tree, leaf, top=top or tree is self.graph.output_tree)

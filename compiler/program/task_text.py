@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from functools import cached_property
 
 from compiler.program.reach import Reach, bound_by, free_names
 from compiler.program.results import classes
-from compiler.program.source_text import NEW_NAME, SourceText, is_private
+from compiler.program.source_text import NEW_NAME, SourceText
 from verifier.graph import Graph
+from verifier.private_names import is_private
 from verifier.source import parse, top_level
 
 DECLARATIONS = frozenset({"get_inputs", "get_init_inputs", "get_input_variants", "backward"})
@@ -32,6 +33,7 @@ class TaskText:
         self.keep_forward, self.needed = keep_forward, frozenset(needed)
         self.text = SourceText(source, model, {"forward": EAGER} if keep_forward else {})
         self.reach = Reach(self.tree, model, DECLARATIONS)
+        self.cut: list[ast.Module] = []  # forward as it is printed, and what its parts stand for, where only parts of it were captured
         self.libraries: dict[str, str] = {}  # classes that forward makes, and where they are imported from
 
     @classmethod
@@ -40,13 +42,16 @@ class TaskText:
         found = {ast.parse(entry.found, mode="eval").body for entry in graph.inputs if entry.found}
         made = list(classes(graph.output_tree))
         needed = {name for tree in found for name in free_names(tree)} | {word.split(".")[0] for home, word in made if home != "torch.return_types"}
-        text = cls(source, "get_input_variants" in top_level(parse(source)), needed - {"self"})
+        cut = [ast.parse(text) for text in (graph.forward, *(part.statements for part in graph.parts))] if graph.parts else []
+        keep = not cut and "get_input_variants" in top_level(parse(source))  # a forward of parts is right for other shapes as well
+        text = cls(source, keep, needed - {"self"})
+        text.cut = cut
         text.libraries = {word: home for home, word in made if home not in ("", "torch.return_types")}
         return text
 
     @property
     def has_variants(self) -> bool:
-        return "get_input_variants" in self.names
+        return not self.cut and "get_input_variants" in self.names
 
     @property
     def forward(self) -> ast.FunctionDef | None:
@@ -89,7 +94,7 @@ class TaskText:
             parts += [annotation for a in arguments.args if (annotation := a.annotation)]
             parts += [annotation for a in [*arguments.kwonlyargs, arguments.vararg, arguments.kwarg] if a and (annotation := a.annotation)]
             parts += [*arguments.defaults, *filter(None, arguments.kw_defaults), *filter(None, [self.forward.returns])]
-        return self.reach.closure([*parts, *(ast.Name(name, ast.Load()) for name in sorted(self.needed))])
+        return self.reach.closure([*parts, *self.cut, *(ast.Name(name, ast.Load()) for name in sorted(self.needed))])
 
     @cached_property
     def kept(self) -> set[str]:
@@ -98,9 +103,8 @@ class TaskText:
         waiting = ["__init__"] + (["forward"] if self.keep_forward else [])
         waiting += [name for name in self.methods if name.startswith("__") and name != "__init__" and not is_private(name)]
         waiting += [name for name in self.methods if name.startswith("_load") or name.endswith("_hook")]
-        outside = [*self.reach.lineage[1:]]  # a constructor of a base may call what Model defines
-        for name in self._reached(outside):
-            waiting.append(name)
+        outside = self.reach.lineage[1:]  # a constructor of a base may call what Model defines
+        waiting += self._reached([*outside, *self.cut])
         while waiting:
             name = waiting.pop()
             if name in kept or name not in self.methods:
@@ -109,7 +113,7 @@ class TaskText:
             waiting += self._reached([self.methods[name]])
         return kept
 
-    def _reached(self, trees: list[ast.AST] | list[ast.ClassDef]) -> list[str]:
+    def _reached(self, trees: Sequence[ast.AST]) -> list[str]:
         """Methods that `trees` name, as attributes or in strings; all of them where an attribute's name is computed."""
         found = []
         for node in (node for tree in trees for node in ast.walk(tree)):

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import copy
 import io
@@ -18,27 +19,60 @@ import torch
 
 from verifier.graph import Capture, Graph
 from verifier.parties.calling import FlatCall, forward_arguments, rebuild
+from verifier.parties.cutting import Cutter
 from verifier.parties.exporting import export
 from verifier.parties.plain_state import PlainState, history_matters
 from verifier.parties.reading import frame_file, read_graph
+from verifier.parties.reasons import line_of, reason
+from verifier.parties.tracing import method_of
 from verifier.source import sha256
 from verifier.task import TensorSpec
 
 
 def capture(model: torch.nn.Module, inputs: list[Any], task_source: str, mode: str) -> Capture:
-    """Export `model(*inputs)` in `mode` ("train" or "eval"). Where export fails, `graph` is null and `reason` says why."""
+    """Export `model(*inputs)` in `mode` ("train" or "eval"): the whole of forward, or else the runs of its statements that can be exported. Where none
+    can, `graph` is null and `reason` says why."""
     started = time.perf_counter()
     result = Capture(task=sha256(task_source), mode=mode)
     model.train(mode == "train")
     with torch.no_grad(), quiet(), PlainState(model) as plain:
         try:
             result.graph = captured(model, inputs, plain)
-            result.bytes_min = minimal_bytes(result.graph)
         except Exception as error:  # whatever export or a stranger's forward raises is the reason
-            result.reason = said(error)
+            line = line_of(error, frame_file(model))
+            cause = f"{f'line {line}: ' if line else ''}{reason(error)}"
+            result.graph = pieces(model, inputs, plain, task_source, error)
+            if result.graph is None:
+                result.reason = cause
+            elif not result.graph.left:
+                result.graph.left = [cause]
+        if result.graph is not None:
+            result.bytes_min = minimal_bytes(result.graph)
     result.flops = count_flops(model, inputs)
     result.seconds = time.perf_counter() - started
     return result
+
+
+def pieces(model: torch.nn.Module, inputs: list[Any], plain: PlainState, source: str, error: Exception) -> Graph | None:
+    """What can be captured where the whole cannot, for `error`."""
+    plain.restore()
+    try:
+        method = method_of(model, source)
+        if method is None:
+            return None
+        frozen = frozenset(name.rpartition(".")[2] for name in error.names) if isinstance(error, StateOutside) else frozenset()
+        args, kwargs = forward_arguments(model, inputs)
+        return Cutter(method, args, kwargs, plain, frozen, ast.parse(source.removeprefix("\ufeff"))).graph()
+    except Exception:  # what stopped the whole is the reason
+        return None
+
+
+class StateOutside(ValueError):
+    """Forward changes `names` outside of the state dict, and what it returns depends on them."""
+
+    def __init__(self, names: list[str]):
+        super().__init__(f"forward changes {', '.join(names[:4])} outside of the state dict, and what it returns depends on that")
+        self.names = names
 
 
 @contextlib.contextmanager
@@ -52,11 +86,6 @@ def quiet() -> Iterator[None]:
             yield
     finally:
         logging.disable(before)
-
-
-def said(error: Exception) -> str:
-    first = next((line for line in str(error).splitlines() if line.strip()), "")
-    return f"torch.export could not capture the model: {type(error).__name__}: {first[:400]}"
 
 
 def captured(model: torch.nn.Module, inputs: list[Any], plain: PlainState) -> Graph:
@@ -84,7 +113,7 @@ def captured(model: torch.nn.Module, inputs: list[Any], plain: PlainState) -> Gr
         return graph
     state = [name for name in plain.tensors() if f"self.{name}" in changed]
     if others := sorted(changed - {f"self.{name}" for name in state}):
-        raise ValueError(f"forward changes {', '.join(others[:4])} outside of the state dict, and what it returns depends on that")
+        raise StateOutside(others)
     return once(state)
 
 

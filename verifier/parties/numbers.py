@@ -22,7 +22,7 @@ from verifier.graph import Node
 from verifier.task import TensorSpec
 
 SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
-READ = "aten._local_scalar_dense.default"
+READ = ("aten._local_scalar_dense.default", "aten.item.default")
 _BINARY = {
     operator.add: "add.Tensor", operator.sub: "sub.Tensor", operator.mul: "mul.Tensor", operator.truediv: "div.Tensor",
     operator.mod: "remainder.Tensor", operator.pow: "pow.Tensor_Tensor", operator.lt: "lt.Tensor", operator.le: "le.Tensor",
@@ -64,7 +64,7 @@ class Numbers:
             return True
         if not self.is_number(node):
             return False
-        if target == READ:
+        if target in READ:
             source = node.args[0]
             value = source.meta["val"]
             dtype = _name(value.dtype)
