@@ -115,13 +115,32 @@ def save(value: Any, seen: dict[int, Saved], depth: int = 0) -> Saved:
     return saved
 
 
+def variables_of(module: Any) -> Iterator[tuple[str, dict[str, Any], str]]:
+    """Name for people, table and key of each variable of a source."""
+    for key, value in vars(module).items():
+        if not key.startswith("__") and not callable(value) and not isinstance(value, ModuleType):
+            yield key, vars(module), key
+
+
+class Variables:
+    """Of a source, as they are once it was imported: a model that is constructed anew finds them so."""
+
+    def __init__(self, module: Any):
+        seen: dict[int, Saved] = {}
+        self.kept = [(table, key, save(table[key], seen)) for _, table, key in variables_of(module)]
+
+    def restore(self) -> None:
+        for table, key, saved in self.kept:
+            table[key] = saved.restored()
+
+
 class PlainState:
     """Of a model and of the module that defines it, as it is now."""
 
     def __init__(self, model: torch.nn.Module):
         self.model = model
-        own = sys.modules.get(type(model).__module__) if type(model).__module__ in ("task", "program") else None
-        self.source: dict[str, Any] = vars(own) if own is not None else {}
+        self.own = sys.modules.get(type(model).__module__) if type(model).__module__ in ("task", "program") else None
+        self.source: dict[str, Any] = vars(self.own) if self.own is not None else {}
         seen: dict[int, Saved] = {}
         self.kept = {name: (table, key, save(table[key], seen)) for name, table, key in self._places()}
 
@@ -131,9 +150,8 @@ class PlainState:
             for key in vars(module):
                 if key not in _OWN and not key.endswith("_hooks") and "_hooks_" not in key and key != "forward":
                     yield f"self.{path + '.' if path else ''}{key}", vars(module), key
-        for key, value in self.source.items():
-            if not key.startswith("__") and not callable(value) and not isinstance(value, ModuleType):
-                yield key, self.source, key
+        if self.own is not None:
+            yield from variables_of(self.own)
 
     def tensors(self) -> list[str]:
         """Tensors as plain attributes, as `module.name`."""

@@ -5,15 +5,20 @@
 from __future__ import annotations
 
 import contextlib
+import copy
+import dataclasses
 import gc
 import random
 import sys
+from collections import OrderedDict
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 
 from verifier.channel import Channel, Frame
 from verifier.devices.base import PartyDevice
+from verifier.objects import resolver
 from verifier.layout import LayoutError, Spec, decode, encode, read_specs, view
 from verifier.parties.gradients import forward_backward
 
@@ -21,6 +26,7 @@ from verifier.parties.gradients import forward_backward
 class Role:
     """`held` keeps tensors by name until the judge has made room for them and says `put`."""
 
+    module: Any = None  # the stranger's source
     graphed = False  # the model replays a CUDA graph, which holds the gradients as well
 
     def __init__(self, channel: Channel, home: str, device: PartyDevice, frame: Frame):
@@ -64,17 +70,17 @@ class Role:
         arena = self.arenas[message["arena"]]
         return [view(arena, spec, offset) for spec, offset in zip(read_specs(message["specs"]), message["offsets"], strict=True)]
 
-    def hold(self, name: str, value: Any) -> dict[str, Any]:
-        """Keeps the tensors of `value` and describes it: tree and specs."""
+    def hold(self, name: str, value: Any, whole: bool = False) -> dict[str, Any]:
+        """Keeps the tensors of `value` and describes it: tree and specs. `whole`: they are arguments."""
         tensors: list[torch.Tensor] = []
-        tree = encode(value, tensors)
+        tree = encode(value, tensors, whole=whole)
         self.held[name] = tensors
         return {"tree": tree, "specs": [Spec.of(tensor).model_dump(exclude_none=True) for tensor in tensors]}
 
     # Calls
 
     def inputs(self, frame: Frame) -> Any:
-        values = decode(frame.message["tree"], self.take(frame.message))
+        values = decode(frame.message["tree"], self.take(frame.message), resolve=resolver(self.module))
         return values if isinstance(values, (list, tuple)) else [values]
 
     def do_call(self, frame: Frame) -> dict[str, Any]:
@@ -147,7 +153,7 @@ class Role:
             return ""
         begin, end = extent(tensor)
         given: list[torch.Tensor] = []
-        encode(list(inputs), given)
+        encode(list(inputs), given, whole=True)
         for index, other in enumerate(given):
             if other.numel() and begin < extent(other)[1] and extent(other)[0] < end:
                 return f"input {index}"
@@ -246,6 +252,8 @@ def _leaves(value: Any) -> list[torch.Tensor]:
         return [value]
     if isinstance(value, dict):
         value = list(value.values())
+    elif dataclasses.is_dataclass(value):
+        value = [getattr(value, field.name) for field in dataclasses.fields(value)]
     return [leaf for item in value for leaf in _leaves(item)] if isinstance(value, (list, tuple)) else []
 
 
@@ -271,11 +279,20 @@ def generators() -> list[Any]:
 
 
 def map_tensors(value: Any, change: Any) -> Any:
-    """`value` with every tensor in its lists, tuples and dicts replaced."""
+    """`value` with every tensor in its lists, tuples, dicts, named tuples and dataclasses replaced; modules are copied."""
     if isinstance(value, torch.Tensor):
         return change(value)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(map_tensors(item, change) for item in value))
     if isinstance(value, (list, tuple)):
         return type(value)(map_tensors(item, change) for item in value) if type(value) in (list, tuple) else value
-    if isinstance(value, dict):
-        return {key: map_tensors(item, change) for key, item in value.items()}
+    if type(value) in (dict, OrderedDict):
+        return type(value)((key, map_tensors(item, change)) for key, item in value.items())
+    if isinstance(value, torch.nn.Module):
+        return copy.deepcopy(value)
+    if (dataclasses.is_dataclass(value) or isinstance(value, SimpleNamespace)) and not isinstance(value, type):
+        made = copy.copy(value)
+        for name, item in list(getattr(value, "__dict__", {}).items()):
+            object.__setattr__(made, name, map_tensors(item, change))
+        return made
     return value

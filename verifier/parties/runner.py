@@ -14,15 +14,17 @@ from verifier.channel import Frame
 from verifier.integrity.blocked import settings
 from verifier.integrity.observed import foreign_libraries, mapped_libraries, observe
 from verifier.layout import decode
+from verifier.objects import resolver
 from verifier.parties.initialising import constructed
 from verifier.parties.loading import load_source
+from verifier.parties.plain_state import Variables
 from verifier.parties.role import Role, map_tensors, seed_everything
 
 
 class Runner(Role):
-    module: Any = None
     construction: dict[str, Any] = {}
     settings: dict[str, str] = {}
+    variables: Variables
     libraries: frozenset[str] = frozenset()
 
     def do_import(self, frame: Frame) -> dict[str, Any]:
@@ -42,12 +44,14 @@ class Runner(Role):
         self.source = frame.text("source")
         self.settings, self.libraries = settings(), mapped_libraries()
         self.module = load_source("program", self.source, self.home)
+        self.variables = Variables(self.module)
         return {"type": "ok"}
 
     def do_construct(self, frame: Frame) -> dict[str, Any]:
         """A fresh `ModelNew` under the evaluation's seed, with the task's state dict loaded strictly where its names fit."""
         self.construction = frame.message
         self.previous, self.earlier, self.model = [], [], None
+        self.variables.restore()
         self.model, refused = self._construct(self.module)
         self.device.sync()  # weights are taken out of the arena before the judge writes there again
         self.device.trim(frame.integer("need"))
@@ -55,7 +59,7 @@ class Runner(Role):
 
     def _construct(self, module: Any) -> tuple[Any, str]:
         message = self.construction
-        init = map_tensors(decode(message["init"]["tree"], self.take(message["init"])), lambda tensor: tensor.clone())
+        init = map_tensors(decode(message["init"]["tree"], self.take(message["init"]), resolve=resolver(module)), lambda tensor: tensor.clone())
         model = self._construct_seeded(module, init, int(message["seed"]))
         refused = ""
         if message.get("state") is not None:
