@@ -1,7 +1,8 @@
 """Values that cross a sandbox border: a JSON tree whose tensors are named by number, and where those tensors lie in an arena.
 
 Tree: ``{"t": 3}`` a tensor, ``{"v": 1.5}`` a plain value, ``{"l": [...]}`` a list, ``{"u": [...]}`` a tuple, ``{"d": {...}}`` a dict,
-``{"dtype": "float32"}`` a torch dtype; of arguments also what `objects` says. Specs come from a peer that may lie, so they are checked before memory is touched.
+``{"dtype": "float32"}`` a torch dtype; of arguments also what `objects` says. Specs come from a peer that may lie, so they are checked before memory
+is touched.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Arguments that are more than tensors and plain values, as data: dataclasses, named tuples, modules, classes and functions by their names.
 
-Trees beyond those of `layout`: ``{"o": {...}}`` an object of a class with its fields, ``{"g": [module, name]}`` a class or function, ``{"p": tree}`` a
-parameter, ``{"m": [[key, value], ...]}`` a dict with keys of any plain type, ``{"device": "cpu"}``. A class of the task's own source has an empty module:
-the receiving side takes the class that its own source defines by that name. Nothing is unpickled, and the judge resolves no names.
+Trees beyond those of `layout`: ``{"o": {...}}`` an object of a class with its fields, ``{"g": [module, name]}`` a class or function, ``{"p": tree}``
+a parameter, ``{"m": [[key, value], ...]}`` a dict with keys of any plain type, ``{"device": "cpu"}``. A class of the task's own source has an empty
+module: the receiving side takes the class that its own source defines by that name. Nothing is unpickled, and the judge resolves no names.
 """
 
 from __future__ import annotations
@@ -73,7 +73,9 @@ def _name(value: Any) -> list[str]:
     if home in OWN:
         return ["", name]
     if isinstance(value, types.BuiltinFunctionType) or home.startswith("torch._C"):
-        home = next((place for place in ("torch", "torch.nn.functional") if getattr(importlib.import_module(place), name.split(".")[-1], None) is value), home)
+        home = next(
+            (place for place in ("torch", "torch.nn.functional") if getattr(importlib.import_module(place), name.split(".")[-1], None) is value), home
+        )
         name = name.split(".")[-1] if home.startswith("torch") and "_C" not in home else name
     return [home, name]
 
@@ -108,7 +110,7 @@ def _made(kind: str, name: list[str], fields: dict[str, Any], resolve: Resolve) 
     except (AttributeError, ImportError, ValueError):
         cls = None
     if kind == "tuple":
-        return (cls or namedtuple(name[1].split(".")[-1], list(fields)))(**fields)  # type: ignore[misc]
+        return (cls or namedtuple(name[1].split(".")[-1], list(fields)))(**fields)
     if kind == "module":
         if not (isinstance(cls, type) and issubclass(cls, torch.nn.Module)):
             raise ValueError(f"there is no class {name[1]!r} for an argument of the constructor")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+
 def is_private(name: str) -> bool:
     """Whether Python puts the name of the class before it."""
     return name.startswith("__") and not name.endswith("__") and "." not in name

@@ -68,7 +68,9 @@ def top_level(tree: ast.Module) -> dict[str, ast.stmt]:
 def import_problems(tree: ast.Module, allowed: frozenset[str]) -> list[Problem]:
     """Imports outside the allow-list, wherever they stand in the source; one that may fail, as its author provided for, is none."""
     problems = []
-    guarded = {id(inner) for node in ast.walk(tree) if isinstance(node, ast.Try) and _bears_absence(node) for item in node.body for inner in ast.walk(item)}
+    guarded = {
+        id(inner) for node in ast.walk(tree) if isinstance(node, ast.Try) and _bears_absence(node) for item in node.body for inner in ast.walk(item)
+    }
     for node in ast.walk(tree):
         if id(node) in guarded:
             continue

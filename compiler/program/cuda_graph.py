@@ -20,8 +20,8 @@ def wrap(
     moved: list[str] | None = None,
     method: str = "forward",
 ) -> str:
-    """Methods `compute` (the launches), `record` and `forward`, or another `method` that replays. `mutated`: expressions of the state that forward changes;
-    `packed`: there are tensors derived from weights (packing.py); `moved`: statements that bring state to the device."""
+    """Methods `compute` (the launches), `record` and `forward`, or another `method` that replays. `mutated`: expressions of the state that
+    forward changes; `packed`: there are tensors derived from weights (packing.py); `moved`: statements that bring state to the device."""
     words = ("key", "static", "state", "saved", "value", "before", "side", "graph", "results", "recorded", "held")
     key, static, state, saved, value, before, side, graph, results, recorded, held = (free(word, arguments) for word in words)
     inputs = "".join(f"{name}, " for name in tensors)

@@ -216,9 +216,9 @@ class Forward:
                     put(f"original_{name} = {name}")
                 given = f'{self.helpers["exact"]}("{name}", {name}, torch.{entry.spec.dtype})' if discrete(entry) else name
                 put(f'{name} = {self.helpers["dense"]}("{name}", {given}, {tuple(entry.spec.shape)}, torch.{entry.spec.dtype})')
-            elif not self.graph.parts and (wanted := constant_text(entry.value)) is not None:
-                said = f"made for {name} = {wanted}"
-                put(f"if {name} != {wanted}:", f"    raise ValueError({said!r})" if '"' in said or "\\" in said else f'    raise ValueError("{said}")')
+            elif not self.graph.parts and (value := constant_text(entry.value)) is not None:
+                said = f"made for {name} = {value}"
+                put(f"if {name} != {value}:", f"    raise ValueError({repr(said) if set(said) & {*'"\\'} else f'"{said}"'})")
         put(*self.target.begin(next((variables[e.name] for e in users if e.spec is not None), None)))
 
     # -- groups -------------------------------------------------------------------------------------------------------------
@@ -405,4 +405,3 @@ class Forward:
 def discrete(entry: GraphInput) -> bool:
     """Whether it is a tensor of truth values or whole numbers that forward is given."""
     return entry.kind == "user" and entry.spec is not None and entry.spec.dtype in DISCRETE
-

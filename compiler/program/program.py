@@ -54,13 +54,20 @@ def _header(plan: CompilerPlan, forward: Forward) -> str:
         lines += ["", "Left to PyTorch and its libraries:"]
         for title, alike, reason in _gathered(rest):
             lines.append(f"- {title}{times(alike)}: {forward.refused.get(alike[0].id, reason)}")
+    if plan.left:
+        lines += ["", "Left in Python, because it cannot be captured:", *(f"- {why}" for why in plan.left)]
     if notes := forward.network.notes:
         lines += ["", "Identities of algebra:", *(f"- {note}" for note in notes)]
     applied = [s for s in forward.applied if s]
     if applied:
         lines += ["", f"Strategies: {', '.join(applied)}."]
     lines += ["", "Made for the shapes of the task's inputs; forward only (no gradients)."]
-    return "\n".join(lines).replace("\\", "/").replace('"""', "'''") + "\n"
+    return _quoted("\n".join(lines)) + "\n"
+
+
+def _quoted(text: str) -> str:
+    """As it may stand in a docstring."""
+    return text.replace("\\", "/").replace('"""', "'''")
 
 
 def _gathered(groups: list[Any]) -> list[tuple[str, list[Any], str]]:
@@ -86,8 +93,8 @@ def _ranges(texts: list[str]) -> str:
 def _unchanged(plan: CompilerPlan, task_source: str, why: str = "") -> str:
     """Nothing is compiled: the task under the program's name, said so."""
     text = TaskText(task_source)
-    why = why or plan.reason or "no operator of this task is covered by a kernel of the built-in compiler"
-    return "\n".join([f'"""The task as it is: {why}."""\n', *(part + "\n" for part in text.whole())])
+    why = why or plan.why_none
+    return "\n".join([f'"""{_quoted(f"The task as it is: {why}.")}"""\n', *(part + "\n" for part in text.whole())])
 
 
 __all__ = ["Refused", "print_program"]

@@ -1,4 +1,4 @@
-"""What forward returns, put together from its leaves as the task's forward does: nested lists, tuples, dicts, and classes of the task or of libraries."""
+"""What forward returns, put together from its leaves as the task's forward does: lists, tuples, dicts, and classes of the task or of libraries."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def written(tree: Any, leaf: Callable[[int], str], top: bool = False) -> str:
 
 def copied(tree: Any, tensor: Callable[[int], bool], at: str, top: bool = False) -> str:
     """The results again with every tensor cloned; `at` is the expression of the (sub)tree."""
-    places = {index: place for index, place in _places(tree, at)}
+    places = dict(_places(tree, at))
     text = written(tree, lambda index: f"{places[index]}.clone()" if tensor(index) else places[index], top)
     return text
 
@@ -56,7 +56,9 @@ def _places(tree: Any, at: str) -> Iterator[tuple[int, str]]:
             if made.get("names"):
                 yield from _places(item, f"{at}.{made['names'][n]}")
             else:
-                yield from _places(item, f"{at}[{made['keys'][n] if 'keys' in made else n!r}]" if "keys" not in made else f"{at}[{made['keys'][n]!r}]")
+                yield from _places(
+                    item, f"{at}[{made['keys'][n] if 'keys' in made else n!r}]" if "keys" not in made else f"{at}[{made['keys'][n]!r}]"
+                )
     else:
         for key, item in tree.items():
             yield from _places(item, f"{at}[{key!r}]")

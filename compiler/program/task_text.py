@@ -121,9 +121,8 @@ class TaskText:
                 found.append(node.attr)
             elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in self.methods and node.value != "forward":
                 found.append(node.value)
-            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("getattr", "attrgetter", "methodcaller"):
-                if len(node.args) > 1 and not isinstance(node.args[1], ast.Constant):
-                    found += [name for name in self.methods if name != "forward"]
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "getattr" and _computes_name(node):
+                found += [name for name in self.methods if name != "forward"]
         return found
 
     @cached_property
@@ -205,3 +204,7 @@ class TaskText:
             elif not docstring and not self.reach.is_script(item) and not (bound_by(item) & DECLARATIONS and not bound_by(item) & self.used):
                 parts.append(self.text.of(item))
         return parts
+
+
+def _computes_name(call: ast.Call) -> bool:
+    return len(call.args) > 1 and not isinstance(call.args[1], ast.Constant)

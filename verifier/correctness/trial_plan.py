@@ -47,7 +47,7 @@ class Plan:
         yield self._task_inputs("task inputs 2", fresh=False)
         if expectations.first is not None:
             # For a task that changes its state an old input is one more call, with results of its own.
-            known = None if reference.mutated else expectations.first
+            known = None if reference.mutated or reference.remembers else expectations.first
             yield Step("the first inputs elsewhere", self._seed(), self.first_inputs, known=known)
             seed = self._seed()
             yield Step("one element changed", seed, lambda: one_element(self.first_inputs(), seed), fresh=False)

@@ -49,7 +49,8 @@ class FlatCall:
     after: Callable[[], None] | None = None  # looks at the model before an exporter puts back what forward changed
 
     def __post_init__(self) -> None:
-        for owner, value in [*enumerate(self.args), *self.kwargs.items()]:
+        owners: list[int | str] = [*range(len(self.args)), *self.kwargs]
+        for owner, value in zip(owners, [*self.args, *self.kwargs.values()], strict=True):
             self.leaves += [Leaf(owner, path, leaf) for path, leaf in leaves_of(value, "")]
 
     @property
@@ -126,10 +127,10 @@ def rebuild(value: Any, tensors: Iterator[torch.Tensor]) -> Any:
     if isinstance(value, tuple):
         return type(value)(*items) if hasattr(value, "_fields") else type(value)(items) if type(value) in (tuple, torch.Size) else tuple(items)
     if isinstance(value, Mapping):
-        made = copy.copy(value)
+        table: Any = copy.copy(value)
         for key, item in zip(value, items, strict=True):
-            made[key] = item  # type: ignore[index]
-        return made
+            table[key] = item
+        return table
     return items
 
 

@@ -30,8 +30,8 @@ from verifier.task import TensorSpec
 
 
 def capture(model: torch.nn.Module, inputs: list[Any], task_source: str, mode: str) -> Capture:
-    """Export `model(*inputs)` in `mode` ("train" or "eval"): the whole of forward, or else the runs of its statements that can be exported. Where none
-    can, `graph` is null and `reason` says why."""
+    """Export `model(*inputs)` in `mode` ("train" or "eval"): the whole of forward, or else the runs of its statements that can be exported. Where
+    none can, `graph` is null and `reason` says why."""
     started = time.perf_counter()
     result = Capture(task=sha256(task_source), mode=mode)
     model.train(mode == "train")

@@ -1,8 +1,8 @@
 """A forward that cannot be captured as a whole, cut into runs of statements that can.
 
-Where the exporter stops, the statement stays Python; before and behind it, and inside it, if it is a branch or a loop, runs are tried again. A statement
-that stops it is first taken apart: into its steps, into the statements of a submodule that it calls, a loop over modules into its passes. A run is
-captured for the sizes and plain values that it was given; where those depend on data, it stays Python as well.
+Where the exporter stops, the statement stays Python; before and behind it, and inside it, if it is a branch or a loop, runs are tried again. A
+statement that stops it is first taken apart: into its steps, into the statements of a submodule that it calls, a loop over modules into its passes. A
+run is captured for the sizes and plain values that it was given; where those depend on data, it stays Python as well.
 """
 
 # sandboxed: exports parts of the models that tasks define
@@ -14,7 +14,6 @@ import copy
 import functools
 import re
 import time
-
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,9 +33,10 @@ SECONDS = 25.0  # after which no further run is tried
 ROUNDS = 4  # of taking apart what stopped the exporter
 MOST_PASSES = 64  # of a loop over modules
 MOST_LEFT = 12  # reasons that are told
-SINGLE = ("linear", "matmul", "bmm", "mm", "addmm", "conv", "scaled_dot_product", "softmax", "norm", "einsum", "cumsum", "loss")  # worth a part alone
-VIEWS = ("_assert", "to.", "_to_copy", "float", "view", "reshape", "transpose", "permute", "select", "slice", "expand", "unsqueeze", "squeeze", "getitem", "alias", "detach", "split", "chunk",
-         "full", "arange", "zeros", "ones", "empty", "t.default")  # fmt: skip
+# Operators that are worth a part alone, and those that compute nothing.
+SINGLE = ("linear", "matmul", "bmm", "mm", "addmm", "conv", "scaled_dot_product", "softmax", "norm", "einsum", "cumsum", "loss")
+VIEWS = ("_assert", "to.", "_to_copy", "float", "view", "reshape", "transpose", "permute", "select", "slice", "expand", "unsqueeze", "squeeze",
+         "getitem", "alias", "detach", "split", "chunk", "full", "arange", "zeros", "ones", "empty", "t.default")  # fmt: skip
 
 
 @dataclass
@@ -171,7 +171,11 @@ class Cutter:
             return True
         if isinstance(item, (ast.Assert, ast.Global, ast.Raise, *JUMPS)) or isinstance(item, ast.Expr) and _prints(item.value):
             if not isinstance(item, (ast.Global, *JUMPS)):
-                self._leave(item, "an assertion on values" if isinstance(item, ast.Assert) else "it acts outside of tensors", told=isinstance(item, ast.Assert))
+                self._leave(
+                    item,
+                    "an assertion on values" if isinstance(item, ast.Assert) else "it acts outside of tensors",
+                    told=isinstance(item, ast.Assert),
+                )
             return True
         return False
 
@@ -194,7 +198,9 @@ class Cutter:
         key = (*map(id, items), *given, "->", *writes)
         while key not in self.known:
             function = self.method.compiled(_function(items, given, None if returns else names))
-            call = FlatCall(functools.partial(function, self.method.model), tuple(before[name] for name in given), {}, type(self.method.model).__module__)
+            call = FlatCall(
+                functools.partial(function, self.method.model), tuple(before[name] for name in given), {}, type(self.method.model).__module__
+            )
             held = [(value, list(value)) for value in call.args if type(value) in (list, dict)]
             try:
                 self.known[key] = self._exported(call)
@@ -325,7 +331,11 @@ class Cutter:
     def _module(self, tree: ast.expr) -> Any:
         """What an expression over `self` of attributes and constant indices is now; null for any other."""
         for node in ast.walk(tree):
-            if not isinstance(node, (ast.Attribute, ast.Subscript, ast.Name, ast.Constant, ast.Load)) or isinstance(node, ast.Name) and node.id != "self":
+            if (
+                not isinstance(node, (ast.Attribute, ast.Subscript, ast.Name, ast.Constant, ast.Load))
+                or isinstance(node, ast.Name)
+                and node.id != "self"
+            ):
                 return None
         try:
             return eval(compile(ast.fix_missing_locations(ast.Expression(copy.deepcopy(tree))), PART_FILE, "eval"), {"self": self.method.model})
@@ -350,16 +360,18 @@ class Cutter:
     def _joined(self) -> Graph:
         whole = Graph(inputs=[], nodes=[], outputs=[])
         body = copy.deepcopy(self.tree)
-        places = {id(item): (twin, n) for block, twin in zip(all_blocks(self.tree.body), all_blocks(body.body), strict=True) for n, item in enumerate(block)}
+        places = {
+            id(item): (twin, n) for block, twin in zip(all_blocks(self.tree.body), all_blocks(body.body), strict=True) for n, item in enumerate(block)
+        }
         order = {id(item): n for n, item in enumerate(statements_within(self.tree.body))}
         self.runs.sort(key=lambda run: order[id(run.items[0])])
         marks: list[tuple[list[ast.stmt], int, int, ast.stmt]] = []
         for run in self.runs:
             if set(run.found.graph.mutations) & set(whole.mutations):
                 continue
-            name = f"part_{len(whole.parts) + 1}"
+            name = f"compute_part_{len(whole.parts) + 1}"
             _add(whole, run, name)
-            mark = ast.Expr(ast.Call(ast.Name("__part__", ast.Load()), [ast.Constant(name)], []))
+            mark: ast.stmt = ast.Expr(ast.Call(ast.Name("__part__", ast.Load()), [ast.Constant(name)], []))
             block, first = places[id(run.items[0])]
             marks.append((block, first, first + len(run.items), mark))
         for block, first, end, mark in sorted(marks, key=lambda one: one[1], reverse=True):
@@ -479,5 +491,3 @@ def _shifted(tree: Any, by: int) -> Any:
     if isinstance(tree.get("made"), dict):
         return {"made": {**tree["made"], "items": _shifted(tree["made"]["items"], by)}}
     return {key: _shifted(item, by) for key, item in tree.items()}
-
-

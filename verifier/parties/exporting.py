@@ -87,7 +87,8 @@ READS_DATA = ("GuardOnDataDependentSymNode", "DataDependentOutputException")  # 
 
 
 def export(model: torch.nn.Module, call: FlatCall, state: Sequence[str] = ()) -> torch.export.ExportedProgram:
-    """`call` as a graph of its tensors. `state`: attributes, as `module.name`, that forward changes as it changes buffers. Raises what export does."""
+    """`call` as a graph of its tensors. `state`: attributes, as `module.name`, that forward changes as it changes buffers. Raises what export
+    does."""
     return decomposed(composed(model, call, state))
 
 
@@ -119,7 +120,7 @@ def composed(model: torch.nn.Module, call: FlatCall, state: Sequence[str] = ()) 
 @contextlib.contextmanager
 def operators_listed_once() -> Iterator[None]:
     """While many exports follow each other: PyTorch asks its dispatcher for all operators six times in each."""
-    utils = importlib.import_module("torch._export.utils")
+    utils: Any = importlib.import_module("torch._export.utils")
     before = getattr(utils, "_materialize_cpp_cia_ops", None)
     if before is None:
         yield
@@ -177,5 +178,3 @@ def decompositions() -> dict[Any, Any]:
         if name in KEEP or name.split(".")[0] in KEEP:
             del table[overload]
     return table
-
-

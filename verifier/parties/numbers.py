@@ -33,9 +33,10 @@ _UNARY = {operator.neg: "neg.default", operator.abs: "abs.default", torch.sym_no
 _SCALARS = {
     "add.Scalar": "add.Tensor", "sub.Scalar": "sub.Tensor", "mul.Scalar": "mul.Tensor", "div.Scalar": "div.Tensor",
     "div.Scalar_mode": "div.Tensor_mode", "pow.Tensor_Scalar": "pow.Tensor_Tensor", "pow.Scalar": "pow.Tensor_Tensor",
-    "remainder.Scalar": "remainder.Tensor", "fmod.Scalar": "fmod.Tensor", "eq.Scalar": "eq.Tensor", "ne.Scalar": "ne.Tensor", "lt.Scalar": "lt.Tensor",
-    "le.Scalar": "le.Tensor", "gt.Scalar": "gt.Tensor", "ge.Scalar": "ge.Tensor", "masked_fill.Scalar": "masked_fill.Tensor",
-    "clamp.default": "clamp.Tensor", "clamp_min.default": "clamp_min.Tensor", "clamp_max.default": "clamp_max.Tensor",
+    "remainder.Scalar": "remainder.Tensor", "fmod.Scalar": "fmod.Tensor", "eq.Scalar": "eq.Tensor", "ne.Scalar": "ne.Tensor",
+    "lt.Scalar": "lt.Tensor", "le.Scalar": "le.Tensor", "gt.Scalar": "gt.Tensor", "ge.Scalar": "ge.Tensor",
+    "masked_fill.Scalar": "masked_fill.Tensor", "clamp.default": "clamp.Tensor", "clamp_min.default": "clamp_min.Tensor",
+    "clamp_max.default": "clamp_max.Tensor",
 }  # fmt: skip
 _TAKES_TENSORS = {"add.Tensor", "sub.Tensor", "mul.Tensor", "div.Tensor", "div.Tensor_mode"}  # a number is written where a tensor may be
 
@@ -65,10 +66,9 @@ class Numbers:
         if not self.is_number(node):
             return False
         if target in READ:
-            source = node.args[0]
+            source: Any = node.args[0]
             value = source.meta["val"]
-            dtype = _name(value.dtype)
-            name = source.name
+            dtype, name = _name(value.dtype), str(source.name)
             if value.dim():
                 name = self._node(make, node, "aten.view.default", [{"ref": name}, []], dtype)
             self.values[node.name] = name, dtype
@@ -78,9 +78,9 @@ class Numbers:
 
     def _computed(self, node: torch.fx.Node, make: Callable[..., Node]) -> None:
         kind = _kind(node.meta["val"])
-        function = node.target
+        function: Any = node.target
         if function is torch.sym_float:
-            self.values[node.name] = self.cast(node.args[0].name, "float64", make, node), "float64"
+            self.values[node.name] = self._operand(node.args[0], make, node, operator.truediv)["ref"], "float64"
             return
         args = [self._operand(argument, make, node, function) for argument in node.args]
         if function is torch.sym_int or function is math.trunc:
@@ -89,9 +89,9 @@ class Numbers:
         elif function is operator.floordiv:
             made = self._node(make, node, "aten.div.Tensor_mode", args, kind, {"rounding_mode": "floor"})
         elif function in _BINARY:
-            made = self._node(make, node, f"aten.{_BINARY[function]}", args, kind)  # type: ignore[index]
+            made = self._node(make, node, f"aten.{_BINARY[function]}", args, kind)
         elif function in _UNARY or str(function).endswith("sym_sqrt"):
-            made = self._node(make, node, f"aten.{_UNARY.get(function, 'sqrt.default')}", args[:1], kind)  # type: ignore[call-overload]
+            made = self._node(make, node, f"aten.{_UNARY.get(function, 'sqrt.default')}", args[:1], kind)
         else:
             word = getattr(function, "__name__", str(function))
             raise ValueError(f"{word} of a number that is read from a tensor has no form on the device")
@@ -100,6 +100,8 @@ class Numbers:
     def _operand(self, argument: Any, make: Callable[..., Node], node: torch.fx.Node, function: Any) -> dict[str, str]:
         """As Python computes with it: in double precision, or in 64 bits."""
         if isinstance(argument, torch.fx.Node):
+            if argument.name not in self.values:
+                raise ValueError("the size of a tensor depends on data")
             wide = "float64" if function is operator.truediv or self.values[argument.name][1].startswith(("float", "bfloat")) else "int64"
             if isinstance(argument.meta["val"], torch.SymBool):
                 wide = "bool"
@@ -132,7 +134,7 @@ class Numbers:
             return made
         short = made.op.removeprefix("aten.")
         spec = made.outputs[0] if len(made.outputs) == 1 else None
-        if short in ("full.default", "scalar_tensor.default") and spec is not None and symbols <= {symbol for symbol in _direct(node)}:
+        if short in ("full.default", "scalar_tensor.default") and spec is not None and symbols <= set(_direct(node)):
             value = self.cast(next(iter(symbols)), spec.dtype, make, node)
             if short == "scalar_tensor.default":
                 return made.model_copy(update={"op": "aten.alias.default", "args": [{"ref": value}], "kwargs": {}})
@@ -161,7 +163,9 @@ class Numbers:
     def _symbols(self, node: torch.fx.Node) -> set[str]:
         return {argument.name for argument in node.all_input_nodes if self.is_number(argument)}
 
-    def _node(self, make: Callable[..., Node], node: torch.fx.Node, op: str, args: list[Any], dtype: str, kwargs: dict[str, Any] | None = None) -> str:
+    def _node(
+        self, make: Callable[..., Node], node: torch.fx.Node, op: str, args: list[Any], dtype: str, kwargs: dict[str, Any] | None = None
+    ) -> str:
         name = f"{node.name}_number_{len(self.devices) + 1}"
         self.devices[name] = op
         self.put(make(name, op, args, TensorSpec(shape=(), dtype=dtype), kwargs))

@@ -155,8 +155,8 @@ class PlainState:
 
     def tensors(self) -> list[str]:
         """Tensors as plain attributes, as `module.name`."""
-        return [name.removeprefix("self.") for name, (table, _, saved) in self.kept.items()
-                if table is not self.source and isinstance(saved.value, torch.Tensor) and not isinstance(saved.value, torch.nn.Parameter)]  # fmt: skip
+        own = [(name, saved.value) for name, (table, _, saved) in self.kept.items() if table is not self.source]
+        return [name.removeprefix("self.") for name, value in own if isinstance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter)]
 
     def changed(self) -> list[str]:
         """Names of what is no longer as it was."""
@@ -189,6 +189,7 @@ def history_matters(model: torch.nn.Module, call: Callable[[torch.nn.Module, boo
                 value.copy_(state[name])
 
         try:
+
             def made() -> list[torch.Tensor]:
                 return [tensor.detach().clone() for tensor in [*call(model, False), *model.state_dict().values()]]
 

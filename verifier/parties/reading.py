@@ -55,15 +55,16 @@ def read_graph(exported: torch.export.ExportedProgram, call: FlatCall, model: to
 
     nodes = read_nodes(exported, file)
     numbers = nodes.numbers
-    by_kind: dict[str, dict[str, str]] = {"mutations": {}, "mutated_inputs": {}}
+    mutations: dict[str, str] = {}
+    mutated_inputs: dict[str, str] = {}
     returned: list[Any] = []
     output = next(node for node in exported.graph.nodes if node.op == "output")
     for value, spec in zip(output.args[0], signature.output_specs, strict=True):
         kind = spec.kind.name
         if kind in ("BUFFER_MUTATION", "PARAMETER_MUTATION"):
-            by_kind["mutations"][spec.target] = value.name
+            mutations[spec.target] = value.name
         elif kind == "USER_INPUT_MUTATION":
-            by_kind["mutated_inputs"][spec.target] = value.name
+            mutated_inputs[spec.target] = value.name
         elif kind == "USER_OUTPUT":
             if isinstance(value, torch.fx.Node) and value.name in numbers.values:
                 raise ValueError("forward returns a number that is read from a tensor")
@@ -71,7 +72,7 @@ def read_graph(exported: torch.export.ExportedProgram, call: FlatCall, model: to
         else:
             raise ValueError(f"an output of kind {kind} cannot be captured")
     leaves = [returned[leaf["out"]] if isinstance(leaf, dict) else json_value(leaf) for leaf in call.results]
-    return Graph(inputs=graph_inputs, nodes=nodes.found, outputs=leaves, output_tree=call.tree, **by_kind)
+    return Graph(inputs=graph_inputs, nodes=nodes.found, outputs=leaves, output_tree=call.tree, mutations=mutations, mutated_inputs=mutated_inputs)
 
 
 def _user_inputs(call: FlatCall) -> list[GraphInput]:
@@ -165,8 +166,8 @@ class read_nodes:
 
         def make(name: str, op: str, args: list[Any], spec: TensorSpec | None, kwargs: dict[str, Any] | None = None) -> Node:
             outputs = [spec] if spec is not None else []
-            where = {"module": module, "module_class": module_class.rpartition(".")[2], "line": line}
-            return Node(name=name, op=op, args=args, kwargs=kwargs or {}, outputs=outputs, **where)
+            word = module_class.rpartition(".")[2]
+            return Node(name=name, op=op, args=args, kwargs=kwargs or {}, outputs=outputs, module=module, module_class=word, line=line)
 
         try:
             if self.numbers.take(node, make):

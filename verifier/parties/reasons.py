@@ -8,9 +8,15 @@ import re
 import traceback
 
 _CAUSES = (
-    (r"GuardOnDataDependent|DataDependentOutput|data-dependent|size of a tensor depends on data", "a branch, an index or a size depends on values of tensors"),
+    (
+        r"GuardOnDataDependent|DataDependentOutput|data-dependent|size of a tensor depends on data",
+        "a branch, an index or a size depends on values of tensors",
+    ),
     (r"ScriptMethod|ScriptFunction|torch\._C\.Script|RecursiveScriptModule", "a script module (torch.jit.script) cannot be looked into"),
-    (r"fake tensor in the exported program|does not require grad|autograd\.grad|element 0 of tensors", "gradients are computed inside forward (torch.autograd.grad)"),
+    (
+        r"fake tensor in the exported program|does not require grad|autograd\.grad|element 0 of tensors",
+        "gradients are computed inside forward (torch.autograd.grad)",
+    ),
     (r"uninitialized parameter|UninitializedParameter", "a lazy module has no weights before its first call"),
     (r"[Ss]parse", "sparse tensors are left to PyTorch"),
     (r"DynamicOutputShape", "the size of a result depends on values of tensors"),

@@ -75,7 +75,9 @@ class Reference(Role):
         model = self.cast_model(model)
         model.train(self.mode == "train")
         self.model = model
-        if any(isinstance(value, torch.nn.parameter.UninitializedTensorMixin) for value in [*model.parameters(), *model.buffers()]):
+        if any(
+            isinstance(value, (torch.nn.UninitializedParameter, torch.nn.UninitializedBuffer)) for value in [*model.parameters(), *model.buffers()]
+        ):
             raise LayoutError("the model has lazy modules, which have no weights before their first call; call it once in its constructor")
         for name, value in model.state_dict().items():
             if isinstance(value, torch.Tensor) and value.layout is not torch.strided:
@@ -176,6 +178,7 @@ class Reference(Role):
             "aliased": [bool(self.owner(tensor, given)) for tensor in self.held["outputs"]],
             "changed_inputs": [index for index, (now, then) in enumerate(zip(given, copies, strict=True)) if not same(now, then)],
             "mutated": self.mutated,
+            "remembers": self.plain_before.changed()[:64],
             "drew": drew,
             "taken": taken,
             "state_specs": [Spec.of(tensor).model_dump(exclude_none=True) for tensor in self.held["state_after"]],

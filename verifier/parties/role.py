@@ -18,8 +18,8 @@ import torch
 
 from verifier.channel import Channel, Frame
 from verifier.devices.base import PartyDevice
-from verifier.objects import resolver
 from verifier.layout import LayoutError, Spec, decode, encode, read_specs, view
+from verifier.objects import resolver
 from verifier.parties.gradients import forward_backward
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 BLOCKS = ("body", "orelse", "finalbody")
 LOOPS = (ast.For, ast.While, ast.AsyncFor)
@@ -75,11 +75,15 @@ class Splitter:
             return [item]
         if isinstance(item, ast.Assign) and not all(isinstance(t, (ast.Name, ast.Tuple)) for t in item.targets):
             return [item]
-        if isinstance(item, ast.AugAssign) and not isinstance(item.target, ast.Name) or any(isinstance(node, ast.NamedExpr) for node in ast.walk(item)):
+        if (
+            isinstance(item, ast.AugAssign)
+            and not isinstance(item.target, ast.Name)
+            or any(isinstance(node, ast.NamedExpr) for node in ast.walk(item))
+        ):
             return [item]
         steps: list[ast.stmt] = []
         last = copy.copy(item)
-        last.value = self._reduced(value, steps, item, top=True)  # type: ignore[attr-defined]
+        last.value = self._reduced(value, steps, item, top=True)
         return [*steps, last]
 
     def _reduced(self, value: ast.expr, steps: list[ast.stmt], item: ast.stmt, top: bool = False) -> ast.expr:
@@ -176,17 +180,17 @@ def unrolled(item: ast.For, owner: ast.expr, count: int) -> list[ast.stmt] | Non
         numbered = True
     elif not isinstance(target, ast.Name):
         return None
+    words = [one.id for one in (target.elts if isinstance(target, ast.Tuple) else [target]) if isinstance(one, ast.Name)]
     found: list[ast.stmt] = []
     for at in range(count):
         module = ast.Subscript(copy.deepcopy(owner), ast.Constant(at), ast.Load())
-        word = target.elts[1].id if numbered else target.id  # type: ignore[attr-defined,union-attr]
-        swap = _Swap({word: module} | ({target.elts[0].id: ast.Constant(at)} if numbered else {}))  # type: ignore[attr-defined,union-attr]
+        swap = _Swap(dict(zip(words, [ast.Constant(at), module] if numbered else [module], strict=True)))
         found += [swap.visit(copy.deepcopy(inner)) for inner in item.body]
     return found
 
 
 class _Swap(ast.NodeTransformer):
-    def __init__(self, values: dict[str, ast.expr]):
+    def __init__(self, values: Mapping[str, ast.expr]):
         self.values = values
 
     def visit_Name(self, node: ast.Name) -> ast.expr:

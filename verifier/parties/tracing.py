@@ -52,10 +52,13 @@ def method_of(model: torch.nn.Module, source: str) -> Method | None:
         return None
     for owner in [node for node in ast.walk(ast.parse(source.removeprefix("\ufeff"))) if isinstance(node, ast.ClassDef)]:
         for item in owner.body:
-            if isinstance(item, ast.FunctionDef) and item.name == "forward":
-                if code.co_firstlineno == min([item.lineno, *(d.lineno for d in item.decorator_list)]) and code.co_name == "forward":
-                    return Method(model, owner.name, item, function.__globals__) if _plain(item) else None
+            if isinstance(item, ast.FunctionDef) and item.name == code.co_name == "forward" and code.co_firstlineno == _first_line(item):
+                return Method(model, owner.name, item, function.__globals__) if _plain(item) else None
     return None
+
+
+def _first_line(item: ast.FunctionDef) -> int:
+    return min([item.lineno, *(decorator.lineno for decorator in item.decorator_list)])
 
 
 def _plain(tree: ast.FunctionDef) -> bool:
