@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import importlib
 import types
 from collections import OrderedDict, namedtuple
 from collections.abc import Callable, Mapping
@@ -18,7 +17,6 @@ from typing import Any
 import torch
 
 OWN = ("task", "program")  # names under which strangers' sources are modules
-LIBRARIES = frozenset({"torch", "collections", "math", "builtins", "numpy", "operator", "einops", "functools", "transformers", "timm", "torchvision"})
 PER_MODULE = ("training", "_parameters", "_buffers", "_modules", "_non_persistent_buffers_set")
 Again = Callable[[Any], Any]
 Resolve = Callable[[str, str], Any]
@@ -73,9 +71,8 @@ def _name(value: Any) -> list[str]:
     if home in OWN:
         return ["", name]
     if isinstance(value, types.BuiltinFunctionType) or home.startswith("torch._C"):
-        home = next(
-            (place for place in ("torch", "torch.nn.functional") if getattr(importlib.import_module(place), name.split(".")[-1], None) is value), home
-        )
+        places = {"torch": torch, "torch.nn.functional": torch.nn.functional}
+        home = next((place for place, holder in places.items() if getattr(holder, name.split(".")[-1], None) is value), home)
         name = name.split(".")[-1] if home.startswith("torch") and "_C" not in home else name
     return [home, name]
 
@@ -124,17 +121,3 @@ def _made(kind: str, name: list[str], fields: dict[str, Any], resolve: Resolve) 
     for field, value in fields.items():
         object.__setattr__(made, field, value)
     return made
-
-
-def resolver(module: Any) -> Resolve:
-    """Names of `module`, a stranger's source, and of libraries."""
-
-    def resolve(home: str, name: str) -> Any:
-        if home and home.split(".")[0] not in LIBRARIES:
-            raise ImportError(f"an argument is of {home}")
-        found = importlib.import_module(home) if home else module
-        for part in name.split("."):
-            found = getattr(found, part)
-        return found
-
-    return resolve

@@ -218,7 +218,8 @@ class Forward:
                 put(f'{name} = {self.helpers["dense"]}("{name}", {given}, {tuple(entry.spec.shape)}, torch.{entry.spec.dtype})')
             elif not self.graph.parts and (value := constant_text(entry.value)) is not None:
                 said = f"made for {name} = {value}"
-                put(f"if {name} != {value}:", f"    raise ValueError({repr(said) if set(said) & {*'"\\'} else f'"{said}"'})")
+                words = repr(said) if set(said) & set('"\\') else f'"{said}"'
+                put(f"if {name} != {value}:", f"    raise ValueError({words})")
         put(*self.target.begin(next((variables[e.name] for e in users if e.spec is not None), None)))
 
     # -- groups -------------------------------------------------------------------------------------------------------------

@@ -11,8 +11,8 @@ import torch
 from torch.utils import _pytree as pytree
 
 from verifier.layout import decode, encode
-from verifier.objects import resolver
 from verifier.parties.gradients import forward_backward
+from verifier.parties.naming import resolver
 
 WARM_UP = 3  # on a side stream, so that libraries choose algorithms and allocate before the capture
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from verifier.layout import decode, encode
-from verifier.objects import resolver
+from verifier.parties.naming import resolver
 
 
 class NoGradient(RuntimeError):

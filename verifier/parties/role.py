@@ -19,8 +19,8 @@ import torch
 from verifier.channel import Channel, Frame
 from verifier.devices.base import PartyDevice
 from verifier.layout import LayoutError, Spec, decode, encode, read_specs, view
-from verifier.objects import resolver
 from verifier.parties.gradients import forward_backward
+from verifier.parties.naming import resolver
 
 
 class Role:

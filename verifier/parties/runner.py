@@ -14,9 +14,9 @@ from verifier.channel import Frame
 from verifier.integrity.blocked import settings
 from verifier.integrity.observed import foreign_libraries, mapped_libraries, observe
 from verifier.layout import decode
-from verifier.objects import resolver
 from verifier.parties.initialising import constructed
 from verifier.parties.loading import load_source
+from verifier.parties.naming import resolver
 from verifier.parties.plain_state import Variables
 from verifier.parties.role import Role, map_tensors, seed_everything
 
