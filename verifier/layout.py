@@ -138,6 +138,9 @@ def encode(value: Any, tensors: list[torch.Tensor], depth: int = 0, whole: bool 
             raise LayoutError(f"a tensor of layout {value.layout} is not supported")
         tensors.append(value.detach())
         return {"t": len(tensors) - 1}
+    if isinstance(value, float) and not whole:  # a result that was read from a tensor: compared as numbers are, not as text
+        tensors.append(torch.tensor(value, dtype=torch.float32))
+        return {"t": len(tensors) - 1}
     if value is None or isinstance(value, (bool, int, float, str)):
         return {"v": value}
     if isinstance(value, torch.dtype):
@@ -146,8 +149,8 @@ def encode(value: Any, tensors: list[torch.Tensor], depth: int = 0, whole: bool 
         return {"l": [again(item) for item in value]}
     if isinstance(value, tuple):
         return {"u": [again(item) for item in value]}
-    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
-        return {"d": {key: again(item) for key, item in value.items()}}
+    if isinstance(value, dict) and all(isinstance(key, (str, int)) for key in value):
+        return {"d": {str(key): again(item) for key, item in value.items()}}
     if hasattr(value, "to_tuple"):  # an output class of a model library
         return again(value.to_tuple())
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

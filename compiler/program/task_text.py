@@ -94,7 +94,21 @@ class TaskText:
             parts += [annotation for a in arguments.args if (annotation := a.annotation)]
             parts += [annotation for a in [*arguments.kwonlyargs, arguments.vararg, arguments.kwarg] if a and (annotation := a.annotation)]
             parts += [*arguments.defaults, *filter(None, arguments.kw_defaults), *filter(None, [self.forward.returns])]
-        return self.reach.closure([*parts, *self.cut, *(ast.Name(name, ast.Load()) for name in sorted(self.needed))])
+        return self.reach.closure([*parts, *self.cut, *self._classes_of_arguments(), *(ast.Name(name, ast.Load()) for name in sorted(self.needed))])
+
+    def _classes_of_arguments(self) -> list[ast.Name]:
+        """Classes, and functions that are not called, that the task's declarations name: what they hand over is of these."""
+        declared = [item for name in DECLARATIONS if isinstance(item := self.names.get(name), ast.FunctionDef)]
+        named = {name for item in declared for name in free_names(item)}
+        called = {node.func.id for item in declared for node in ast.walk(item) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
+        found = []
+        for name in sorted(named):
+            maker = self.names.get(name)
+            made = maker.value if isinstance(maker, ast.Assign) and isinstance(maker.value, ast.Call) else None
+            function = isinstance(maker, ast.FunctionDef) and name not in called
+            if isinstance(maker, ast.ClassDef) and maker is not self.model or function or made and ast.unparse(made.func).endswith("namedtuple"):
+                found.append(ast.Name(name, ast.Load()))
+        return found
 
     @cached_property
     def kept(self) -> set[str]:

@@ -48,7 +48,8 @@ def capture(model: torch.nn.Module, inputs: list[Any], task_source: str, mode: s
                 result.graph.left = [cause]
         if result.graph is not None:
             result.bytes_min = minimal_bytes(result.graph)
-    result.flops = count_flops(model, inputs)
+    with PlainState(model):
+        result.flops = count_flops(model, inputs)
     result.seconds = time.perf_counter() - started
     return result
 

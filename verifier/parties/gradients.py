@@ -75,6 +75,8 @@ def _leaves(value: Any, tensors: list[torch.Tensor]) -> None:
     """The tensors of a value in the order in which `layout.encode` numbers them, with their history."""
     if isinstance(value, torch.Tensor):
         tensors.append(value)
+    elif isinstance(value, float):
+        tensors.append(torch.tensor(value, dtype=torch.float32))
     elif isinstance(value, (list, tuple)):
         for item in value:
             _leaves(item, tensors)

@@ -134,11 +134,15 @@ class Numbers:
             return made
         short = made.op.removeprefix("aten.")
         spec = made.outputs[0] if len(made.outputs) == 1 else None
-        if short in ("full.default", "scalar_tensor.default") and spec is not None and symbols <= set(_direct(node)):
+        if short in ("full.default", "full_like.default", "scalar_tensor.default") and spec is not None and symbols <= set(_direct(node)):
             value = self.cast(next(iter(symbols)), spec.dtype, make, node)
             if short == "scalar_tensor.default":
                 return made.model_copy(update={"op": "aten.alias.default", "args": [{"ref": value}], "kwargs": {}})
             return made.model_copy(update={"op": "aten.expand.default", "args": [{"ref": value}, list(spec.shape)], "kwargs": {}})
+        if short.startswith("where.Scalar") and spec is not None:
+            return made.model_copy(
+                update={"op": "aten.where.self", "args": [made.args[0], *(self._chosen(a, v, spec, make, node) for a, v in self._sides(node, made))]}
+            )
         wanted = _SCALARS.get(short, short if short in _TAKES_TENSORS else "")
         tensor = node.args[0].meta.get("val") if node.args and isinstance(node.args[0], torch.fx.Node) else None
         if not wanted or spec is None or not symbols <= set(_direct(node)):
@@ -156,6 +160,16 @@ class Numbers:
         args = [put(argument, value) for argument, value in zip(node.args, made.args, strict=True)]
         kwargs = {key: put(argument, made.kwargs[key]) for key, argument in node.kwargs.items()}
         return made.model_copy(update={"op": f"aten.{wanted}", "args": args, "kwargs": kwargs})
+
+    @staticmethod
+    def _sides(node: torch.fx.Node, made: Node) -> list[tuple[Any, Any]]:
+        return list(zip(node.args[1:3], made.args[1:3], strict=True))
+
+    def _chosen(self, argument: Any, value: Any, spec: TensorSpec, make: Callable[..., Node], node: torch.fx.Node) -> Any:
+        """One of the values between which `where` chooses, in the type of its result."""
+        if isinstance(argument, torch.fx.Node):
+            return {"ref": self.cast(argument.name, spec.dtype, make, node)} if argument.name in self.values else value
+        return {"ref": self._operand_of(argument, spec.dtype, make, node)}
 
     def _operand_of(self, value: Any, dtype: str, make: Callable[..., Node], node: torch.fx.Node) -> str:
         return self._node(make, node, "aten.scalar_tensor.default", [value], dtype, {"dtype": f"torch.{dtype}", "device": "input"})

@@ -133,6 +133,12 @@ class Variables:
         for table, key, saved in self.kept:
             table[key] = saved.restored()
 
+    def __enter__(self) -> Variables:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.restore()
+
 
 class PlainState:
     """Of a model and of the module that defines it, as it is now."""

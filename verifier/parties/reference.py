@@ -24,7 +24,7 @@ from verifier.parties.initialising import constructed
 from verifier.parties.loading import load_source
 from verifier.parties.oracle import Rough, Wide, default_double, widen
 from verifier.parties.permit import Permit
-from verifier.parties.plain_state import PlainState
+from verifier.parties.plain_state import PlainState, Variables
 from verifier.parties.role import Role, generators, map_tensors, seed_everything
 from verifier.parties.widening import WideCopies
 
@@ -247,7 +247,7 @@ class Reference(Role):
         inputs = map_tensors(given, moved)
         mode = Wide() if rough is None else Rough(int(rough), self._storage(given), tf32=self.precision == "tf32")
         seed_everything(frame.integer("rng"))
-        with default_double(), mode:
+        with Variables(self.module), default_double(), mode:
             output = self.invoke(model, inputs, frame)
         return output, model.state_dict()
 
