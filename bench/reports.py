@@ -2,9 +2,9 @@
 
 python bench/reports.py FOLDER [--only NAME] [--seconds 240] [--json] [--out FILE]
 
-No verifier, no sandbox and no clock: only run it on files that may run here. Each file has a process of its own. A line a file: `compiled` (with own
-kernels, right in three calls with changing inputs and state), `as it is` (right, without own kernels, with the cause), `refused` (with place and cause),
-`wrong`, or `failed` (an error of the product's own). Writes bench/results/reports-cpu.json.
+No verifier, no sandbox and no clock: only run it on files that may run here. Each file has a process of its own. A line a file: `compiled` (with
+own kernels, right in three calls with changing inputs and state), `as it is` (right, without own kernels, with the cause), `refused` (with place and
+cause), `wrong`, or `failed` (an error of the product's own). Writes bench/results/reports-cpu.json.
 """
 
 # sandboxed: imports tasks; run it where they may run

@@ -40,7 +40,7 @@ def capture(model: torch.nn.Module, inputs: list[Any], task_source: str, mode: s
             result.graph = captured(model, inputs, plain)
         except Exception as error:  # whatever export or a stranger's forward raises is the reason
             line = line_of(error, frame_file(model))
-            cause = f"{f'line {line}: ' if line else ''}{reason(error)}"
+            cause = f"{f'line {line}: ' if line else ''}{reason(error, model)}"
             result.graph = pieces(model, inputs, plain, task_source, error)
             if result.graph is None:
                 result.reason = cause

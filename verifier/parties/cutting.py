@@ -145,7 +145,7 @@ class Cutter:
                 self._try(block, middle, end, loop)
                 return
             stop = first + (at or 0)
-            self._leave(block[stop], reason(error))
+            self._leave(block[stop], reason(error, self.method.model))
         if stop > first:
             self._try(block, first, stop, loop)
         self._within(block[stop], loop)
@@ -231,7 +231,7 @@ class Cutter:
             run.found.graph = read_graph(decomposed(run.found.exported), run.found.call, self.method.model, PART_FILE)
         except Exception as error:
             for item in run.items:
-                self._leave(item, reason(error))
+                self._leave(item, reason(error, self.method.model))
             return False
         return True
 

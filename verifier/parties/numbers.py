@@ -12,13 +12,13 @@ import builtins
 import contextlib
 import math
 import operator
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
 from verifier.graph import Node
+from verifier.parties.plain_state import source_of
 from verifier.task import TensorSpec
 
 SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -237,7 +237,7 @@ def _shim(kind: type, symbolic: Callable[[Any], Any]) -> type:
 @contextlib.contextmanager
 def numbers_stay(model: torch.nn.Module) -> Iterator[None]:
     """While the model's own module is exported: `float(x)` and `int(x)` of a tensor are what `x.item()` is, a number that may be computed with."""
-    names = vars(sys.modules[type(model).__module__]) if type(model).__module__ in sys.modules else {}
+    names = source_of(model)
     shims = {"float": _shim(builtins.float, torch.sym_float), "int": _shim(builtins.int, torch.sym_int)}
     placed = [name for name in shims if name not in names]
     for name in placed:

@@ -7,6 +7,7 @@ Forward may change it as it changes buffers. It is remembered and put back, so t
 
 from __future__ import annotations
 
+import inspect
 import random
 import sys
 from collections import deque
@@ -115,11 +116,20 @@ def save(value: Any, seen: dict[int, Saved], depth: int = 0) -> Saved:
     return saved
 
 
-def variables_of(module: Any) -> Iterator[tuple[str, dict[str, Any], str]]:
+def variables_of(source: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any], str]]:
     """Name for people, table and key of each variable of a source."""
-    for key, value in vars(module).items():
+    for key, value in list(source.items()):
         if not key.startswith("__") and not callable(value) and not isinstance(value, ModuleType):
-            yield key, vars(module), key
+            yield key, source, key
+
+
+def source_of(model: torch.nn.Module) -> dict[str, Any]:
+    """The names of the stranger's source that defines a model."""
+    home = type(model).__module__
+    names = getattr(inspect.unwrap(type(model).forward), "__globals__", {})
+    if names.get("__name__") == home:
+        return names
+    return vars(sys.modules[home]) if home in sys.modules else {}
 
 
 class Variables:
@@ -127,7 +137,7 @@ class Variables:
 
     def __init__(self, module: Any):
         seen: dict[int, Saved] = {}
-        self.kept = [(table, key, save(table[key], seen)) for _, table, key in variables_of(module)]
+        self.kept = [(table, key, save(table[key], seen)) for _, table, key in variables_of(vars(module))]
 
     def restore(self) -> None:
         for table, key, saved in self.kept:
@@ -145,8 +155,7 @@ class PlainState:
 
     def __init__(self, model: torch.nn.Module):
         self.model = model
-        self.own = sys.modules.get(type(model).__module__) if type(model).__module__ in ("task", "program") else None
-        self.source: dict[str, Any] = vars(self.own) if self.own is not None else {}
+        self.source = source_of(model) if type(model).__module__ in ("task", "program") else {}
         seen: dict[int, Saved] = {}
         self.kept = {name: (table, key, save(table[key], seen)) for name, table, key in self._places()}
 
@@ -156,8 +165,7 @@ class PlainState:
             for key in vars(module):
                 if key not in _OWN and not key.endswith("_hooks") and "_hooks_" not in key and key != "forward":
                     yield f"self.{path + '.' if path else ''}{key}", vars(module), key
-        if self.own is not None:
-            yield from variables_of(self.own)
+        yield from variables_of(self.source)
 
     def tensors(self) -> list[str]:
         """Tensors as plain attributes, as `module.name`."""

@@ -8,7 +8,6 @@ import inspect
 import math
 import operator
 import re
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,6 +16,7 @@ import torch
 from verifier.graph import Graph, GraphInput, Node
 from verifier.parties.calling import FlatCall, plain_value
 from verifier.parties.numbers import Numbers
+from verifier.parties.plain_state import source_of
 from verifier.task import TensorSpec
 
 MAX_CONSTANT_ELEMENTS = 256  # of a constant tensor that is shown to planners with its values
@@ -141,8 +141,7 @@ def held_tensors(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
         if cls.__module__ == type(model).__module__:
             for key, value in vars(cls).items():
                 yield from within(f"self.{key}", value, 3)
-    own = sys.modules.get(type(model).__module__)
-    for key, value in vars(own).items() if own is not None else ():
+    for key, value in source_of(model).items():
         yield from within(key, value, 3)
 
 

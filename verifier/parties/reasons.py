@@ -7,12 +7,15 @@ from __future__ import annotations
 import re
 import traceback
 
+import torch
+
+_SCRIPT = "a script module (torch.jit.script) cannot be looked into"
 _CAUSES = (
     (
         r"GuardOnDataDependent|DataDependentOutput|data-dependent|size of a tensor depends on data",
         "a branch, an index or a size depends on values of tensors",
     ),
-    (r"ScriptMethod|ScriptFunction|torch\._C\.Script|RecursiveScriptModule", "a script module (torch.jit.script) cannot be looked into"),
+    (r"ScriptMethod|ScriptFunction|torch\._C\.Script|RecursiveScriptModule", _SCRIPT),
     (
         r"fake tensor in the exported program|does not require grad|autograd\.grad|element 0 of tensors",
         "gradients are computed inside forward (torch.autograd.grad)",
@@ -24,13 +27,15 @@ _CAUSES = (
 )  # fmt: skip
 
 
-def reason(error: BaseException) -> str:
-    """One sentence, without its line."""
+def reason(error: BaseException, model: torch.nn.Module | None = None) -> str:
+    """One sentence, without its line. A script module of `model` fails in many ways, none of which says that it is one."""
     text = f"{type(error).__name__}: {error}"
     frames = " ".join(frame.line or "" for frame in traceback.extract_tb(error.__traceback__))
     for pattern, words in _CAUSES:
         if re.search(pattern, text) or "autograd.grad" in pattern and "autograd.grad(" in frames:
             return words
+    if isinstance(error, TypeError) and model is not None and any(isinstance(module, torch.jit.ScriptModule) for module in model.modules()):
+        return _SCRIPT
     first = next((line for line in str(error).splitlines() if line.strip()), "")
     first = re.sub(r"^line \d+: ", "", first)
     return (first if isinstance(error, ValueError) else f"{type(error).__name__}: {first}")[:300]
