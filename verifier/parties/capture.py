@@ -99,14 +99,17 @@ def captured(model: torch.nn.Module, inputs: list[Any], plain: PlainState) -> Gr
         call = FlatCall(model.forward, args, kwargs, type(model).__module__, after=lambda: changed.update(plain.changed()))
         return read_graph(export(model, call, state), call, model, frame_file(model))
 
+    state: list[str] = []
     try:
-        graph = once([])
+        graph = once(state)
     except RuntimeError as error:
         if "is mutated in the forward" not in str(error):
             raise
         plain.restore()
         changed.clear()
-        graph = once(plain.tensors())
+        state = plain.tensors()
+        graph = once(state)
+    changed -= {f"self.{name}" for name in state}
     if not changed:
         return graph
     plain.restore()

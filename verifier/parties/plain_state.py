@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import random
 import sys
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -63,6 +64,8 @@ class Saved:
     def differs(self, now: Any) -> bool:
         """Whether `now` holds something else. An equal tensor in other memory is the same."""
         value, content = self.value, self.content
+        if isinstance(value, (torch.nn.Parameter, weakref.ref)):
+            return False  # parameters are in the state dict, wherever else they are held
         if isinstance(value, torch.Tensor):
             before = value if content is None else content
             return not (isinstance(now, torch.Tensor) and now.shape == before.shape and now.dtype == before.dtype and _equal(now, before))
@@ -162,8 +165,15 @@ class PlainState:
     def _places(self) -> Iterator[tuple[str, dict[str, Any], str]]:
         """Name for people, table and key of each value."""
         for path, module in self.model.named_modules():
+            library = type(module).__module__.startswith("torch.nn.")  # whose private attributes are no state of the model
             for key in vars(module):
-                if key not in _OWN and not key.endswith("_hooks") and "_hooks_" not in key and key != "forward":
+                if (
+                    key not in _OWN
+                    and not (library and key.startswith("_"))
+                    and not key.endswith("_hooks")
+                    and "_hooks_" not in key
+                    and key != "forward"
+                ):
                     yield f"self.{path + '.' if path else ''}{key}", vars(module), key
         yield from variables_of(self.source)
 

@@ -126,7 +126,10 @@ def test_a_counter_that_nobody_reads_is_no_history(kept, matters):
     assert model.n == 0
 
 
-MODEL = "import torch\nimport torch.nn as nn\n{more}\nclass Model({base}):\n    pass\n\ndef get_inputs():\n    return []\n\ndef get_init_inputs():\n    return []\n"
+MODEL = (
+    "import torch\nimport torch.nn as nn\n{more}\nclass Model({base}):\n    pass\n\n"
+    "def get_inputs():\n    return []\n\ndef get_init_inputs():\n    return []\n"
+)
 
 
 def test_a_forward_may_be_inherited():
