@@ -37,7 +37,7 @@ from compiler import DeviceFigures, Options, make_plan, print_program  # noqa: E
 from verifier.judge.party_failure import without_gpu  # noqa: E402
 from verifier.layout import LayoutError, Spec, decode, encode  # noqa: E402
 from verifier.parties.capture import capture  # noqa: E402
-from verifier.parties.loading import describe, load_source  # noqa: E402
+from verifier.parties.loading import describe, load_source, unusable  # noqa: E402
 from verifier.parties.naming import resolver  # noqa: E402
 from verifier.source import SourceError  # noqa: E402
 from verifier.task import Task  # noqa: E402
@@ -69,9 +69,8 @@ def one(path: Path, home: str) -> dict[str, Any]:
         arguments = passed_on(list(init), task)
         torch.manual_seed(1)
         model = task.Model(*init)
-        for name, value in model.state_dict().items():
-            if value.layout is not torch.strided:
-                raise LayoutError(f"{name} of the state dict is of layout {value.layout}, which is not supported")
+        if why := unusable(model):
+            raise LayoutError(why)
         passed_on([value for value in model.state_dict().values() if not value.is_complex()], task)
         inputs = passed_on(list(task.get_inputs()), task)
     except Exception as error:  # the task's own

@@ -33,6 +33,16 @@ def load_source(name: str, source: str, home: str) -> ModuleType:
     return module
 
 
+def unusable(model: torch.nn.Module) -> str:
+    """Why a model's state cannot be handed to a program; empty where it can."""
+    if any(isinstance(value, (torch.nn.UninitializedParameter, torch.nn.UninitializedBuffer)) for value in [*model.parameters(), *model.buffers()]):
+        return "the model has lazy modules, which have no weights before their first call; call it once in its constructor"
+    for name, value in model.state_dict().items():
+        if isinstance(value, torch.Tensor) and value.layout is not torch.strided:
+            return f"{name} of the state dict is of layout {value.layout}, which is not supported"
+    return ""
+
+
 def describe(error: BaseException) -> dict[str, Any]:
     """An exception as data, with the innermost line of the stranger's source."""
     line = None

@@ -21,7 +21,7 @@ from verifier.devices.base import PartyDevice
 from verifier.layout import LayoutError, Spec, encode
 from verifier.parties.gradients import reachable
 from verifier.parties.initialising import constructed
-from verifier.parties.loading import load_source
+from verifier.parties.loading import load_source, unusable
 from verifier.parties.oracle import Rough, Wide, default_double, widen
 from verifier.parties.permit import Permit
 from verifier.parties.plain_state import PlainState, Variables
@@ -75,13 +75,8 @@ class Reference(Role):
         model = self.cast_model(model)
         model.train(self.mode == "train")
         self.model = model
-        if any(
-            isinstance(value, (torch.nn.UninitializedParameter, torch.nn.UninitializedBuffer)) for value in [*model.parameters(), *model.buffers()]
-        ):
-            raise LayoutError("the model has lazy modules, which have no weights before their first call; call it once in its constructor")
-        for name, value in model.state_dict().items():
-            if isinstance(value, torch.Tensor) and value.layout is not torch.strided:
-                raise LayoutError(f"{name} of the state dict is of layout {value.layout}, which is not supported")
+        if why := unusable(model):
+            raise LayoutError(why)
         self.plain = self.plain_before = PlainState(model)
         parameters = {name for name, _ in model.named_parameters(remove_duplicate=False)}
         state = {name: value for name, value in model.state_dict().items() if isinstance(value, torch.Tensor)}
