@@ -19,12 +19,13 @@ from typing import Any
 
 import torch
 
-from verifier.graph import Graph, Part
+from verifier.graph import Graph
 from verifier.parties.calling import FlatCall, leaves_of, rebuild
 from verifier.parties.exporting import composed, decomposed, operators_listed_once
 from verifier.parties.plain_state import PlainState
 from verifier.parties.reading import read_graph
 from verifier.parties.reasons import reason
+from verifier.parties.runs import Found, Run, add, worth
 from verifier.parties.statements import COMPOUND, JUMPS, LOOPS, Splitter, all_blocks, blocks_of, inlined, loaded, stored, unrolled
 from verifier.parties.tracing import PART_FILE, Method, Trace, shape_of, statements_within, traced
 from verifier.private_names import mangle
@@ -33,31 +34,6 @@ SECONDS = 25.0  # after which no further run is tried
 ROUNDS = 4  # of taking apart what stopped the exporter
 MOST_PASSES = 64  # of a loop over modules
 MOST_LEFT = 12  # reasons that are told
-# Operators that are worth a part alone, and those that compute nothing.
-SINGLE = ("linear", "matmul", "bmm", "mm", "addmm", "conv", "scaled_dot_product", "softmax", "norm", "einsum", "cumsum", "loss")
-VIEWS = ("_assert", "to.", "_to_copy", "float", "view", "reshape", "transpose", "permute", "select", "slice", "expand", "unsqueeze", "squeeze",
-         "getitem", "alias", "detach", "split", "chunk", "full", "arange", "zeros", "ones", "empty", "t.default")  # fmt: skip
-
-
-@dataclass
-class Found:
-    """A run in the operators that it calls; what it is in those of a compiler takes longer, and is only known of those that are used."""
-
-    exported: torch.export.ExportedProgram
-    call: FlatCall
-    graph: Graph
-
-
-@dataclass
-class Run:
-    """Captured statements that stand side by side."""
-
-    items: list[ast.stmt]
-    found: Found
-    reads: list[str]
-    writes: list[str]
-    returns: bool
-    lines: list[int]  # in the source, of its statements
 
 
 @dataclass
@@ -93,7 +69,7 @@ class Cutter:
                 self._cover(self.tree.body, 0, len(self.tree.body), loop=False)
                 if time.monotonic() > self.deadline or not self._take_apart():
                     break
-            self.runs = [run for run in self.runs if _worth(run.found.graph) and self._finished(run) and _worth(run.found.graph)]
+            self.runs = [run for run in self.runs if worth(run.found.graph) and self._finished(run) and worth(run.found.graph)]
         if not self.runs:
             return None
         self._put_together()
@@ -370,7 +346,7 @@ class Cutter:
             if set(run.found.graph.mutations) & set(whole.mutations):
                 continue
             name = f"compute_part_{len(whole.parts) + 1}"
-            _add(whole, run, name)
+            add(whole, run, name)
             mark: ast.stmt = ast.Expr(ast.Call(ast.Name("__part__", ast.Load()), [ast.Constant(name)], []))
             block, first = places[id(run.items[0])]
             marks.append((block, first, first + len(run.items), mark))
@@ -435,59 +411,3 @@ def _in_loop(items: list[ast.stmt], node: ast.AST) -> bool:
     if isinstance(node, ast.Return):
         return False
     return any(isinstance(loop, LOOPS) and any(inner is node for inner in ast.walk(loop)) for item in items for loop in ast.walk(item))
-
-
-def _worth(graph: Graph) -> bool:
-    """Whether a kernel could do anything: two operators that compute, or one that is a family of its own."""
-    names = [node.op.removeprefix("aten.") for node in graph.nodes]
-    computing = [name for name in names if not name.startswith(VIEWS)]
-    return len(computing) > 1 or any(word in name for name in computing for word in SINGLE)
-
-
-def _add(whole: Graph, run: Run, name: str) -> None:
-    """Appends a run to the graph of parts, under names of its own."""
-    graph, taken = run.found.graph, {entry.name for entry in whole.inputs} | {node.name for node in whole.nodes}
-    names: dict[str, str] = {}
-    for old in [*(entry.name for entry in graph.inputs), *(node.name for node in graph.nodes)]:
-        new, number = old, 1
-        while new in taken:
-            number += 1
-            new = f"{old}_of_{number}"
-        taken.add(new)
-        names[old] = new
-
-    def renamed(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {"ref": names[value["ref"]]} if "ref" in value else value
-        return [renamed(item) for item in value] if isinstance(value, list) else value
-
-    inputs = [entry.model_copy(update={"name": names[entry.name]}) for entry in graph.inputs]
-    first = len(whole.nodes)
-    whole.inputs += inputs
-    for node in graph.nodes:
-        kwargs = {key: renamed(value) for key, value in node.kwargs.items()}
-        line = run.lines[node.line - 1] if node.line is not None and node.line <= len(run.lines) else None
-        whole.nodes.append(node.model_copy(update={"name": names[node.name], "args": renamed(node.args), "kwargs": kwargs, "line": line}))
-    shift = len(whole.outputs)
-    whole.outputs += [renamed(leaf) for leaf in graph.outputs]
-    whole.mutations.update({target: names[value] for target, value in graph.mutations.items()})
-    whole.mutated_inputs.update({names[source]: names[value] for source, value in graph.mutated_inputs.items()})
-    reads = {entry.name: run.reads[entry.position] + entry.path for entry in inputs if entry.kind == "user"}
-    targets = ", ".join(run.writes)
-    whole.parts.append(
-        Part(
-            name=name, line=run.lines[0], inputs=[entry.name for entry in inputs], first=first, end=len(whole.nodes), reads=reads,
-            target="return " if run.returns else f"{targets} = " if targets else "", output_tree=_shifted(graph.output_tree, shift),
-            statements="\n".join(ast.unparse(item) for item in run.items),
-        )
-    )  # fmt: skip
-
-
-def _shifted(tree: Any, by: int) -> Any:
-    if isinstance(tree, int):
-        return tree + by
-    if isinstance(tree, list):
-        return [_shifted(item, by) for item in tree]
-    if isinstance(tree.get("made"), dict):
-        return {"made": {**tree["made"], "items": _shifted(tree["made"]["items"], by)}}
-    return {key: _shifted(item, by) for key, item in tree.items()}
