@@ -230,7 +230,7 @@ def find_tasks(given: Sequence[Path]) -> dict[Path, str]:
 
 def read_source(path: Path) -> str:
     try:
-        return path.read_text()
+        return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise Unusable(f"{path} cannot be read as UTF-8 text: {error}") from None
 

@@ -33,7 +33,7 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTens
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from compiler import DeviceFigures, Options, make_plan, print_program  # noqa: E402
-from verifier.parties.capture import capture  # noqa: E402
+from verifier.parties.capturing.capture import capture  # noqa: E402
 
 RESULTS = Path(__file__).parent / "results" / "compiler-coverage.json"
 LIMIT = 300  # seconds a task

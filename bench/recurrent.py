@@ -95,7 +95,7 @@ def programs(name: str, units: int | None = None) -> dict[str, str]:
     from compiler import DeviceFigures, Options, make_plan, print_program
     from compiler.options import TRIED
     from compiler.planning.knobs import numbers
-    from verifier.parties.capture import capture
+    from verifier.parties.capturing.capture import capture
 
     source = source_of(name)
     names: dict[str, Any] = {"__name__": "task"}

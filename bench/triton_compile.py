@@ -35,7 +35,7 @@ from triton.backends.compiler import GPUTarget  # noqa: E402
 
 from compiler import DeviceFigures, Options, make_plan, print_program  # noqa: E402
 from compiler.planning.knobs import numbers, with_numbers  # noqa: E402
-from verifier.parties.capture import capture  # noqa: E402
+from verifier.parties.capturing.capture import capture  # noqa: E402
 
 TASKS = Path(__file__).with_name("triton_tasks.txt")
 TARGET = GPUTarget("cuda", 90, 32)

@@ -132,17 +132,17 @@ def _job(arguments: argparse.Namespace) -> dict[str, Any]:
     """As in `verifier.jobs`."""
     if arguments.command == "calibrate":
         return {"kind": "calibrate", "seconds": arguments.seconds}
-    common = {"task_source": arguments.task.read_text(encoding="utf-8"), "precision": arguments.precision, "mode": arguments.mode}
+    common = {"task_source": arguments.task.read_text(encoding="utf-8-sig"), "precision": arguments.precision, "mode": arguments.mode}
     if arguments.command == "check":
-        program = arguments.program.read_text(encoding="utf-8")
+        program = arguments.program.read_text(encoding="utf-8-sig")
         more = {"tier": arguments.tier, "backward": arguments.backward, "seed": arguments.seed}
         return {"kind": "verify", **common, "program_source": program, **more}
     if arguments.command == "profile":
-        program = arguments.program.read_text(encoding="utf-8") if arguments.program else None
+        program = arguments.program.read_text(encoding="utf-8-sig") if arguments.program else None
         counters = {"counters": arguments.counters, "sections": arguments.sections}
         return {"kind": "profile", **common, "program_source": program, "iterations": arguments.iterations, **counters}
     if arguments.command == "sanitize":
-        program = arguments.program.read_text(encoding="utf-8") if arguments.program else None
+        program = arguments.program.read_text(encoding="utf-8-sig") if arguments.program else None
         return {"kind": "sanitize", **common, "program_source": program, "tools": arguments.tools, "calls": arguments.calls}
     return {"kind": arguments.command, **common}
 

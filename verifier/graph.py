@@ -40,6 +40,9 @@ class GraphInput(BaseModel):
     spec: TensorSpec | None = None  # null for a non-tensor argument
     value: Any = None  # of a non-tensor argument; of a small constant tensor, as nested lists
     index: int | None = None  # position among the user's arguments
+    keyword: str = ""  # the argument's name, where it is given by name
+    path: str = ""  # where in the argument it lies, as Python behind its name: `["mask"]`, `[0].weights`
+    found: str = ""  # of a constant that the task's own code holds: Python that reads it, over `self` and names of the task's source
     persistent: bool = True  # false for a buffer, or a plain attribute that is a tensor, outside the state dict
 
     @property
@@ -55,13 +58,35 @@ class GraphInput(BaseModel):
         return self.spec
 
 
+class Part(BaseModel):
+    """A run of forward's statements that was captured, where the whole was not. Its nodes are those of the graph between `first` and `end`."""
+
+    name: str  # of the method that computes it
+    line: int | None = None  # of its first statement, in the task's source
+    inputs: list[str]  # names of the graph's inputs that it reads
+    first: int
+    end: int
+    reads: dict[str, str]  # its inputs of kind "user" -> Python over the variables of forward
+    target: str  # what is done with its results: "y = ", "return "
+    statements: str  # what it stands for, in Python
+    output_tree: Any = None  # over the outputs of the graph
+
+
 class Graph(BaseModel):
     inputs: list[GraphInput]
     nodes: list[Node]  # topologically sorted
     outputs: list[Any]  # leaves: {"ref": ...} or constants, in the order of `output_tree`
-    output_tree: Any = None  # nested lists/dicts with leaf indices: 0, [0, 1], {"y": 0}; tuples are {"tuple": [...]}
+    output_tree: Any = None  # nested lists/dicts with leaf indices: 0, [0, 1], {"y": 0}; tuples are {"tuple": [...]}, other classes {"made": {...}}
     mutations: dict[str, str] = {}  # state-dict name -> node whose value it takes after forward
     mutated_inputs: dict[str, str] = {}  # input name -> node
+    parts: list[Part] = []  # where not the whole of forward was captured
+    forward: str = ""  # then: forward as Python, with a line `__part__("part_1")` for each part
+    left: list[str] = []  # then: what is left to PyTorch, and why
+
+    @property
+    def recordable(self) -> bool:
+        """Whether a CUDA graph of forward does all that forward does."""
+        return not self.mutated_inputs and not self.parts
 
 
 class Capture(BaseModel):

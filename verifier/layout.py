@@ -1,17 +1,20 @@
 """Values that cross a sandbox border: a JSON tree whose tensors are named by number, and where those tensors lie in an arena.
 
 Tree: ``{"t": 3}`` a tensor, ``{"v": 1.5}`` a plain value, ``{"l": [...]}`` a list, ``{"u": [...]}`` a tuple, ``{"d": {...}}`` a dict,
-``{"dtype": "float32"}`` a torch dtype. Specs come from a peer that may lie, so they are checked before memory is touched.
+``{"dtype": "float32"}`` a torch dtype; of arguments also what `objects` says. Specs come from a peer that may lie, so they are checked before memory
+is touched.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
 import torch
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from verifier import objects
 from verifier.devices.base import ALIGNMENT
 
 DTYPES: dict[str, torch.dtype] = {
@@ -115,32 +118,48 @@ def view(flat: torch.Tensor, spec: Spec, offset: int) -> torch.Tensor:
     return part.view(spec.shape) if spec.stride is None else part.as_strided(spec.shape, spec.stride)
 
 
-def encode(value: Any, tensors: list[torch.Tensor], depth: int = 0) -> Any:
-    """The tree of a value; its tensors are appended to `tensors`. Raises `LayoutError` naming what cannot cross."""
+def encode(value: Any, tensors: list[torch.Tensor], depth: int = 0, whole: bool = False) -> Any:
+    """The tree of a value; its tensors are appended to `tensors`. Raises `LayoutError` naming what cannot cross. `whole`: of arguments, whose objects
+    are made again on the other side; of results only the fields are compared."""
     if depth > MAX_DEPTH:
         raise LayoutError(f"values are nested more than {MAX_DEPTH} deep")
+
+    def again(item: Any) -> Any:
+        return encode(item, tensors, depth + 1, whole)
+
+    if whole and (isinstance(value, torch.nn.Parameter) and depth > 1 or not isinstance(value, (torch.Tensor, torch.dtype))):
+        try:
+            if (found := objects.encoded(value, again)) is not None:
+                return found
+        except objects.NotNamed as error:
+            raise LayoutError(f"an argument cannot be passed on: {error}") from None
     if isinstance(value, torch.Tensor):
         if value.layout is not torch.strided:
             raise LayoutError(f"a tensor of layout {value.layout} is not supported")
         tensors.append(value.detach())
+        return {"t": len(tensors) - 1}
+    if isinstance(value, float) and not whole:  # a result that was read from a tensor: compared as numbers are, not as text
+        tensors.append(torch.tensor(value, dtype=torch.float32))
         return {"t": len(tensors) - 1}
     if value is None or isinstance(value, (bool, int, float, str)):
         return {"v": value}
     if isinstance(value, torch.dtype):
         return {"dtype": str(value).removeprefix("torch.")}
     if isinstance(value, list):
-        return {"l": [encode(item, tensors, depth + 1) for item in list.__iter__(value)]}  # a subclass's own iterator is never called
+        return {"l": [again(item) for item in list.__iter__(value)]}  # a subclass's own iterator is never called
     if isinstance(value, tuple):
-        return {"u": [encode(item, tensors, depth + 1) for item in tuple.__iter__(value)]}
-    if isinstance(value, dict) and all(isinstance(key, str) for key in dict.keys(value)):
-        return {"d": {key: encode(item, tensors, depth + 1) for key, item in dict.items(value)}}
+        return {"u": [again(item) for item in tuple.__iter__(value)]}
+    if isinstance(value, dict) and all(isinstance(key, (str, int)) for key in dict.keys(value)):
+        return {"d": {str(key): again(item) for key, item in dict.items(value)}}
     if hasattr(value, "to_tuple"):  # an output class of a model library
-        return encode(value.to_tuple(), tensors, depth + 1)
+        return again(value.to_tuple())
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {"d": {one.name: again(getattr(value, one.name)) for one in dataclasses.fields(value)}}
     raise LayoutError(f"a value of type {type(value).__name__!r} cannot be passed on; use tensors, numbers, strings, lists, tuples and dicts")
 
 
-def decode(tree: Any, tensors: list[Any], depth: int = 0) -> Any:
-    """The value of a tree. Raises `LayoutError` where the tree is malformed."""
+def decode(tree: Any, tensors: list[Any], depth: int = 0, resolve: objects.Resolve | None = None) -> Any:
+    """The value of a tree. Raises `LayoutError` where the tree is malformed. `resolve` finds classes by name; without it objects are their fields."""
     if depth > MAX_DEPTH:
         raise LayoutError(f"values are nested more than {MAX_DEPTH} deep")
     if isinstance(tree, dict) and len(tree) == 1:
@@ -152,10 +171,15 @@ def decode(tree: Any, tensors: list[Any], depth: int = 0) -> Any:
         if kind == "dtype" and body in DTYPES:
             return DTYPES[body]
         if kind in ("l", "u") and isinstance(body, list):
-            items = [decode(item, tensors, depth + 1) for item in body]
+            items = [decode(item, tensors, depth + 1, resolve) for item in body]
             return items if kind == "l" else tuple(items)
         if kind == "d" and isinstance(body, dict):
-            return {key: decode(item, tensors, depth + 1) for key, item in body.items()}
+            return {key: decode(item, tensors, depth + 1, resolve) for key, item in body.items()}
+        if kind in ("o", "g", "p", "m", "device"):
+            try:
+                return objects.decoded(kind, body, lambda item: decode(item, tensors, depth + 1, resolve), resolve)
+            except (KeyError, IndexError, TypeError, ValueError, AttributeError, ImportError, RuntimeError) as error:
+                raise LayoutError(f"an object cannot be made: {error}") from None
     raise LayoutError("a value is malformed")
 
 

@@ -41,7 +41,7 @@ class Task:
                     hint="define `class Model(nn.Module)` with `__init__` and `forward`",
                 )
             )
-        elif not any(isinstance(item, ast.FunctionDef) and item.name == "forward" for item in model.body) and len(model.bases) <= 1:
+        elif not any(isinstance(item, ast.FunctionDef) and item.name == "forward" for item in model.body) and _plain_base(model):
             problems.append(Problem(line=model.lineno, message="`Model` has no method `forward`", hint="add `def forward(self, ...)`"))
         for function in ("get_inputs", "get_init_inputs"):
             if not isinstance(names.get(function), ast.FunctionDef):
@@ -52,6 +52,11 @@ class Task:
         flag = names.get("backward")
         backward = isinstance(flag, ast.Assign) and isinstance(flag.value, ast.Constant) and flag.value.value is True
         return cls(source=source, sha=sha256(source), backward=backward)
+
+
+def _plain_base(model: ast.ClassDef) -> bool:
+    """Whether nothing that the class inherits from can have a forward."""
+    return all(ast.unparse(base).split(".")[-1] in ("Module", "object", "ABC") for base in model.bases)
 
 
 class TensorSpec(BaseModel):

@@ -97,7 +97,7 @@ def space(plan: CompilerPlan, task_source: str, wanted: int, most: int) -> Space
 def candidates(plan: CompilerPlan, task_source: str) -> Iterator[Axis]:
     """The default value first; one kind of choice for all groups before the next kind, and last what only families have."""
     kind = plan.figures.kind
-    if kind == "cuda" and plan.graph is not None and not plan.graph.mutated_inputs:
+    if kind == "cuda" and plan.graph is not None and plan.graph.recordable:
         yield Axis("cuda-graph", "", (0, 1), 0, "cuda-graph")
     groups = [group.id for group in sorted(plan.own, key=lambda group: -group.bytes)[:GROUPS]]
     offered = {(number.name.rpartition(".")[2], group): number for number in numbers(plan, task_source, Options()) for group in number.groups}

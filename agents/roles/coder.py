@@ -141,14 +141,14 @@ def suspects(compiled: Compiled, groups: list[str], report: Report | None) -> li
 def first_change(compiled: Compiled) -> str:
     own = compiled.own_groups
     if not own:
-        return "nothing to fuse: the model as it is"
+        return f"the model as it is: {compiled.plan.why_none}"[:1000]
     return f"{len(own)} group{'s' if len(own) != 1 else ''} in own kernels: {', '.join(group.title for group in own)}"[:1000]
 
 
 def first_words(compiled: Compiled) -> Iterator[str]:
     own = compiled.own_groups
     if not own:
-        yield "There is nothing that an own kernel would do better here; the program is the model itself, measured as it is."
+        yield f"{compiled.left} The program is the model itself, measured as it is."
         return
     yield f"Wrote {len(own)} group{'s' if len(own) != 1 else ''} as own kernels.\n"
     for group in own[:MAX_STEPS]:
@@ -158,3 +158,5 @@ def first_words(compiled: Compiled) -> Iterator[str]:
         yield f"- {group.id}, {group.title}: {fused}, {size(group.bytes)} read and written{less}.\n"
     if len(own) > MAX_STEPS:
         yield f"- and {len(own) - MAX_STEPS} more.\n"
+    if compiled.left:
+        yield f"{compiled.left}\n"

@@ -21,5 +21,12 @@ class Compiled:
         return Ceilings(f.kind, f.bandwidth_gbs, f.fp32_gflops, f.launch_us, f.units, f.capability)
 
     @property
+    def left(self) -> str:
+        """What of the model is not compiled, and why, in a sentence; empty where all of it is."""
+        if why := self.plan.why_none:
+            return f"Nothing is compiled: {why}."
+        return f"Left in Python, because it cannot be captured: {'; '.join(self.plan.left)}."[:1500] if self.plan.left else ""
+
+    @property
     def own_groups(self) -> list[Group]:
         return self.plan.own

@@ -144,7 +144,7 @@ def _singles(compiled: Compiled, situation: Situation) -> Iterator[tuple[str, in
     plan = compiled.plan
     network = Network(plan.graph)
     own = sorted(compiled.own_groups, key=lambda group: -group.bytes)[:MOST_GROUPS]
-    if plan.target.on_gpu and not plan.graph.mutated_inputs:
+    if plan.target.on_gpu and plan.graph.recordable:
         yield " cuda-graph", 1
     for group in own:
         try:

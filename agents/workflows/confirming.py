@@ -47,7 +47,9 @@ async def confirm_one_of(run: Engine, situation: Situation, ranked: list[Attempt
             span.summary = verdict(report)
             outcome = "improved" if report.speedup.low > 1 else "matched"
             said = "is faster" if outcome == "improved" else "is correct, but not faster"
-            return Finish(outcome, f"candidate {attempt.number} {said}: {verdict(report)}. {reason}", attempt.number, report.speedup)
+            left = situation.plan.data.left if situation.plan is not None and isinstance(situation.plan.data, Compiled) else ""
+            told = f"candidate {attempt.number} {said}: {verdict(report)}. {reason}" + (f" {left}" if left else "")
+            return Finish(outcome, told, attempt.number, report.speedup)
         span.fail("no candidate held on fresh seeds")
     best = ranked[0].number if report.status == "inconclusive" else None
     return Finish("failed", f"no candidate was confirmed: {verdict(report)}"[:2000], best)

@@ -17,12 +17,16 @@ async def understand(run: Engine, situation: Situation) -> None:
             raise Ended("failed", "the verifier gave no capture")
         situation.capture = capture
         if capture.graph is None:
-            span.fail(f"torch.export could not capture the model: {capture.reason}"[:500])
+            span.fail(f"the model could not be captured: {capture.reason}"[:500])
             await span.say("verifier", f"The graph could not be captured: {capture.reason}")
         else:
             operators = sum(node.op != "getitem" for node in capture.graph.nodes)
             span.summary = f"{operators} operator{'s' if operators != 1 else ''}"
-            await span.say("verifier", f"Captured {span.summary} in the functional ATen graph.")
+            parts, left = len(capture.graph.parts), capture.graph.left
+            where = f", in {parts} part{'s' if parts != 1 else ''} of forward" if parts else " in the functional ATen graph"
+            said = [f"Captured {span.summary}{where}."]
+            said += [f" Left in Python: {'; '.join(left)}."[:1500]] if left else []
+            await span.say("verifier", *said)
     if run.settings.profiles != "all" and run.settings.planner == "built-in":
         return
     async with run.span("reference", "Profile the reference", "verifier") as span:

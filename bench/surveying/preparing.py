@@ -47,7 +47,7 @@ def prepare(subject: Subject, figures: DeviceFigures, wanted: int = WANTED, most
     """Runs the task's own code (constructor, inputs, export), on the CPU: for our own tasks only. Raises `ValueError` where it has no graph."""
     import torch
 
-    from verifier.parties.capture import capture
+    from verifier.parties.capturing.capture import capture
 
     torch.set_num_threads(1)
     torch.manual_seed(0)

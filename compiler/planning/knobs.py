@@ -31,8 +31,7 @@ def numbers(plan: CompilerPlan, task_source: str, options: Options, measured: Ma
     of each group, as far as known, of `total`; kernels whose groups are all at their floor, or hardly count, are left alone."""
     if plan.graph is None or not plan.own:
         return []
-    text = TaskText(task_source)
-    forward = Forward(plan, TaskText(task_source, keep_forward=True) if text.has_variants else text, options)
+    forward = Forward(plan, TaskText.of(task_source, plan.graph), options)
     forward.text()
     moved = {group.id: group.bytes for group in plan.groups}
     offered: dict[str, Offered] = {}

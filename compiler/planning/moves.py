@@ -27,7 +27,7 @@ def moves(plan: CompilerPlan, options: Options, report: Report | None, profile: 
     if plan.floor_ms and total <= plan.floor_ms * NEAR_FLOOR:
         return []
     network = Network(plan.graph)
-    found = [*_graph(plan, options, total, profile), *_streams(plan, network, options)] if not plan.graph.mutated_inputs else []
+    found = [*_graph(plan, options, total, profile), *_streams(plan, network, options)] if plan.graph.recordable else []
     found += _channels(plan, options, total)
     measured = times(plan, options, report, profile, source)
     for group in plan.own:

@@ -14,7 +14,6 @@ from compiler.graph.reductions import short
 from compiler.options import Options
 from compiler.planning.cost import task_floor
 from compiler.planning.partition import Cluster, partition
-from compiler.program.task_text import TaskText
 from compiler.targets.lookup import own_language, target_of
 from compiler.targets.target import Target
 from verifier.graph import Capture, Graph, Node
@@ -74,6 +73,27 @@ class CompilerPlan(BaseModel):
         return self.graph
 
     @property
+    def why_none(self) -> str:
+        """Why no kernel of our own is in the program, in the words of its causes; empty where there is one."""
+        if self.graph is None:
+            return f"the model could not be captured ({self.reason})" if self.reason else "the model was not captured"
+        if self.own:
+            return ""
+        causes: dict[str, list[str]] = {}
+        for group in self.groups:
+            if group.kinds != ["getitem"]:
+                causes.setdefault(_cause(group), []).append(group.title)
+        if not causes:
+            return "forward computes nothing: there is nothing to fuse"
+        said = [f"{', '.join(dict.fromkeys(titles))} ({cause})" if cause else ", ".join(dict.fromkeys(titles)) for cause, titles in causes.items()]
+        return f"no kernel of our own for {'; '.join(said)}"[:600]
+
+    @property
+    def left(self) -> list[str]:
+        """What stays Python because it could not be captured, with its lines."""
+        return self.graph.left if self.graph is not None else []
+
+    @property
     def own(self) -> list[Group]:
         return [group for group in self.groups if group.space == "own kernel"]
 
@@ -103,11 +123,6 @@ def make_plan(
     if capture.graph is None:
         plan.reason = capture.reason or "there is no graph"
         return plan
-    try:
-        TaskText(task_source).arguments()
-    except ValueError as error:
-        plan.reason, plan.graph = str(error), None
-        return plan
     network = Network(capture.graph)
     for at, cluster in enumerate(partition(network, plan.setting), start=1):
         plan.groups.append(_group(network, cluster, plan.setting, f"g{at}"))
@@ -115,9 +130,15 @@ def make_plan(
     if network.notes:  # less is left to do than the task states
         plan.floor_ms = min(plan.floor_ms, sum(group.floor_ms for group in plan.groups))
     plan.notes += network.notes
+    plan.notes += [f"left in Python, {why}" for why in plan.left]
     if not plan.own:
-        plan.notes.append("no operator of this task is covered by a kernel of the built-in compiler")
+        plan.notes.append(plan.why_none)
     return plan
+
+
+def _cause(group: Group) -> str:
+    """A group's reason; what only repeats that the library has the operator is none."""
+    return "left to the library" if group.reason.endswith("is the library's") else group.reason
 
 
 def _group(network: Network, cluster: Cluster, setting: families.Setting, identity: str) -> Group:

@@ -15,9 +15,8 @@ def fingerprints(plan: CompilerPlan, task_source: str, options: Options) -> dict
     """For each own group the hash of its kernel's text as the compiler prints it by itself: the same strategies, no number chosen."""
     if plan.graph is None or not plan.own:
         return {}
-    text = TaskText(task_source)
     plain = options.model_copy(update={"knobs": {}, "group_knobs": {}})
-    forward = Forward(plan, TaskText(task_source, keep_forward=True) if text.has_variants else text, plain)
+    forward = Forward(plan, TaskText.of(task_source, plan.graph), plain)
     forward.text()
     hashes = {name: sha256(body) for body, name in forward.bodies.items()}
     return {group: hashes[name] for name, groups in forward.groups_of.items() if name in hashes for group in groups}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from compiler.kernel.naming import free
+from compiler.program.results import copied
 
 
 def wrap(
@@ -17,9 +18,10 @@ def wrap(
     leaves: list[Any],
     packed: bool = False,
     moved: list[str] | None = None,
+    method: str = "forward",
 ) -> str:
-    """Methods `compute` (the launches), `record` and `forward`. `mutated`: expressions of the state that forward changes;
-    `packed`: there are tensors derived from weights (packing.py); `moved`: statements that bring state to the device."""
+    """Methods `compute` (the launches), `record` and `forward`, or another `method` that replays. `mutated`: expressions of the state that
+    forward changes; `packed`: there are tensors derived from weights (packing.py); `moved`: statements that bring state to the device."""
     words = ("key", "static", "state", "saved", "value", "before", "side", "graph", "results", "recorded", "held")
     key, static, state, saved, value, before, side, graph, results, recorded, held = (free(word, arguments) for word in words)
     inputs = "".join(f"{name}, " for name in tensors)
@@ -60,7 +62,7 @@ def wrap(
         "    return super().load_state_dict(*args, **kwargs)",
         "",
         "@torch.no_grad()",
-        f"def forward{signature}:",
+        f"def {method}{signature}:",
         *(f"    {line}" for line in moved or []),
         f"    {key} = ({same},)",
         f'    {recorded} = self.__dict__.get("recorded")',
@@ -70,19 +72,6 @@ def wrap(
         f"    for {held}, {value} in zip({static}, ({inputs})):",
         f"        {held}.copy_({value})",
         f"    {graph}.replay()",
-        f"    return {copies(tree, leaves, results, top=True)}",
+        f"    return {copied(tree, lambda leaf: isinstance(leaves[leaf], dict) and 'ref' in leaves[leaf], results, top=True)}",
     ]
     return "\n".join(f"    {line}" if line else "" for line in lines) + "\n"
-
-
-def copies(tree: Any, leaves: list[Any], at: str, top: bool = False) -> str:
-    """The results with every tensor cloned, as the graph will write over them; `at` is the expression of the (sub)tree."""
-    if isinstance(tree, int):
-        return f"{at}.clone()" if isinstance(leaves[tree], dict) and "ref" in leaves[tree] else at
-    if isinstance(tree, list):
-        return f"[{', '.join(copies(item, leaves, f'{at}[{n}]') for n, item in enumerate(tree))}]"
-    if isinstance(tree.get("tuple"), list):
-        items = [copies(item, leaves, f"{at}[{n}]") for n, item in enumerate(tree["tuple"])]
-        joined = ", ".join(items) + ("," if len(items) == 1 else "")
-        return joined if top and len(items) > 1 else f"({joined})"
-    return "{" + ", ".join(f'"{key}": {copies(item, leaves, f"{at}[{key!r}]")}' for key, item in tree.items()) + "}"

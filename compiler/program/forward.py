@@ -8,18 +8,19 @@ from compiler.graph.network import Network, refs, size_bytes
 from compiler.graph.reductions import short
 from compiler.kernel.builder import Refused
 from compiler.kernel.fuse import build
-from compiler.kernel.naming import HELPERS, IN_FORWARD, free, kernel_base, parameters, rename_arguments, unused
+from compiler.kernel.naming import HELPERS, IN_FORWARD, free, kernel_base, rename_arguments, unused
 from compiler.kernel.schedule import schedule
 from compiler.options import Options
 from compiler.planning.plan import CompilerPlan, Group, kernel_bytes, word, work_of
 from compiler.program import cuda_graph, joined, streams, support
+from compiler.program.entry import Entry, constant_text, entry_of, entry_of_part, forward_of_parts
 from compiler.program.print_torch import FRESH, attribute, expression
 from compiler.program.reuse import reuse
 from compiler.program.state import State
 from compiler.program.statements import Statements
-from compiler.program.task_text import TaskText
+from compiler.program.task_text import EAGER, TaskText
 from compiler.targets.target import KernelShape, Names
-from verifier.graph import GraphInput
+from verifier.graph import GraphInput, Part
 
 DISCRETE = ("bool", "uint8", "int8", "int16", "int32", "int64")
 MODAL = {"_native_batch_norm_legit_functional", "_native_batch_norm_legit_no_training", "native_dropout", "dropout"}
@@ -35,10 +36,13 @@ class Forward:
         self.refused: dict[str, str] = {}
         self.groups = [part for group in plan.groups for part in self._parts(group)]
         own = IN_FORWARD | (streams.names(len(self.groups)) if options.on("overlap-streams") else set())
-        self.arguments = parameters(text.arguments(), own)
+        parts = [entry_of_part(part, self.graph, own) for part in self.graph.parts]
+        self.entries = parts or [entry_of(text, self.graph, own)]
+        self.arguments = [name for entry in self.entries for name in entry.arguments]
+        given = {name: parameter for entry in self.entries for name, parameter in entry.given.items()}
         self.helpers = {word: free(word, {*text.bound, *self.arguments}) for word in HELPERS}
         self.names = Names(self.helpers, text.bound)
-        self.statements = Statements(self.graph, self.network, self.arguments, {*own, *self.helpers.values()}, self.target.on_gpu)
+        self.statements = Statements(self.graph, self.network, given, {*own, *self.helpers.values(), *text.needed}, self.target.on_gpu)
         self.state = State(self.statements)
         self.joins = self._joins()
         self.kernels: list[tuple[Kernel, KernelShape, list[str]]] = []
@@ -68,41 +72,91 @@ class Forward:
     # -- the parts of the program -------------------------------------------------------------------------------------------
 
     def text(self) -> str:
-        """`forward` as a method; fills `kernels` on the way."""
-        read = {name for node in self.network.nodes.values() for name in refs([node.args, list(node.kwargs.values())])}
-        outside = [e for e in self.network.inputs.values() if not e.persistent and (e.name in read or e.target in self.graph.mutations)]
-        moved = [f"{attribute(e.target)} = {attribute(e.target)}.to({self.statements.packing.device})" for e in outside]
-        self._checks()
+        """`forward` as a method, with those that it calls; fills `kernels` on the way."""
+        return self._text_of_parts() if self.graph.parts else self._text_of_whole(self.entries[0])
+
+    def _text_of_whole(self, entry: Entry) -> str:
+        moved = self._moved([e.name for e in self.graph.inputs])
+        self._checks([e for e in self.graph.inputs if e.kind == "user"], entry)
         begins = []  # statements before each group
         for group in self.groups:
             begins.append(len(self.statements.lines))
-            if group.family:
-                self._launch_family(group)
-            elif self._is_own(group):
-                self._launch(group)
-            else:
-                self._library(group)
-            self.done.update(group.operators)
+            self._group(group)
         if self.target.on_gpu and self.options.on("overlap-streams"):
             self._overlap(begins)
         if self.network.last:
             self.applied.append("channels-last")
         self.state.put()
         self.statements.put(f"return {self.statements.tree(self.graph.output_tree)}")
-        graph, signature = self.graph, self.task.signature(self.arguments)
+        graph, signature, around = self.graph, entry.signature, entry.around and "\n" + entry.around
         if self.target.on_gpu and self.options.on("cuda-graph") and not graph.mutated_inputs:
             self.applied.append("cuda-graph")
-            tensors = [self.arguments[e.index] for e in graph.inputs if e.kind == "user" and e.index is not None and e.spec is not None]
+            tensors = [entry.given[e.name] for e in graph.inputs if e.kind == "user" and e.spec is not None]
             mutated = [attribute(target) for target in graph.mutations]
             packing, lines = self.statements.packing, self.statements.lines
-            wrapped = cuda_graph.wrap(signature, self.arguments, tensors, mutated, lines, graph.output_tree, graph.outputs, bool(packing.code), moved)
-            return packing.methods(recorded=True) + wrapped
-        body = "\n".join(f"        {line}" for line in [*moved, *self.statements.lines])
+            results = (graph.output_tree, graph.outputs)
+            wrapped = cuda_graph.wrap(signature, entry.arguments, tensors, mutated, lines, *results, bool(packing.code), moved, entry.method)
+            return packing.methods(recorded=True) + wrapped + around
+        return self.statements.packing.methods() + self._method(entry, [*moved, *self.statements.lines], self.groups, bool(moved)) + around
+
+    def _method(self, entry: Entry, lines: list[str], groups: list[Group], moved: bool) -> str:
         # Kernels take pointers, of which autograd knows nothing. Without the guard a call whose code is not in the processor's caches starts some
         # 15 us earlier (measured on a CPU).
-        with_torch = bool(moved) or self.task.has_variants or not all(self._launched(group) for group in self.groups)
+        with_torch = moved or self.task.has_variants or not all(self._launched(group) for group in groups)
         guard = "    @torch.no_grad()\n" if with_torch else ""
-        return self.statements.packing.methods() + f"{guard}    def forward{signature}:\n{body}\n"
+        body = "\n".join(f"        {line}" for line in lines)
+        return f"{guard}    def {entry.method}{entry.signature}:\n{body}\n"
+
+    def _text_of_parts(self) -> str:
+        """A method for each part that has kernels of its own, and forward around them."""
+        methods, printed = [], {}
+        for part, entry in zip(self.graph.parts, self.entries, strict=True):
+            nodes = self._computed_by(part)
+            groups = [group for group in self.groups if nodes & {*group.operators}]
+            if not any(self._is_own(group) for group in groups):
+                continue
+            users = [e for e in self.graph.inputs if e.name in entry.given]
+            lines = self.statements.begin(users)
+            moved = self._moved(part.inputs)
+            self._checks(users, entry)
+            for group in groups:
+                self._group(group)
+            self.state.put(nodes, set(part.inputs))
+            lines.append(f"return {self.statements.tree(part.output_tree, top=True)}")
+            methods.append(self._method(entry, [*moved, *self.statements.with_packed(lines)], groups, bool(moved)))
+            printed[part.name] = entry.method
+        return "\n".join(filter(None, [self.statements.packing.methods(), *methods, forward_of_parts(self.graph, printed)]))
+
+    def _computed_by(self, part: Part) -> set[str]:
+        """Nodes of the network that what a part returns, or changes, is made of."""
+        names = {node.name for node in self.graph.nodes[part.first : part.end]}
+        waiting = [name for name in names if name in self.network.nodes]
+        waiting += [name for name in self.network.results if name in names]
+        found: set[str] = set()
+        while waiting:
+            name = waiting.pop()
+            if name in found or name not in self.network.nodes:
+                continue
+            found.add(name)
+            node = self.network.nodes[name]
+            waiting += refs([node.args, list(node.kwargs.values())])
+        return found
+
+    def _moved(self, inputs: list[str]) -> list[str]:
+        """Statements that bring state outside of the state dict to the device of what forward is given."""
+        read = {name for node in self.network.nodes.values() for name in refs([node.args, list(node.kwargs.values())])}
+        outside = [e for e in self.network.inputs.values() if not e.persistent and (e.name in read or e.target in self.graph.mutations)]
+        here = [e for e in outside if e.name in set(inputs)]
+        return [f"{attribute(e.target)} = {attribute(e.target)}.to({self.statements.packing.device})" for e in here]
+
+    def _group(self, group: Group) -> None:
+        if group.family:
+            self._launch_family(group)
+        elif self._is_own(group):
+            self._launch(group)
+        else:
+            self._library(group)
+        self.done.update(group.operators)
 
     def _launched(self, group: Group) -> bool:
         """Whether kernels of this program compute the group."""
@@ -147,13 +201,11 @@ class Forward:
 
     # -- inputs -------------------------------------------------------------------------------------------------------------
 
-    def _checks(self) -> None:
+    def _checks(self, users: list[GraphInput], method: Entry) -> None:
         put, variables = self.statements.put, self.statements.variables
-        users = [entry for entry in self.graph.inputs if entry.kind == "user"]
-        if self.task.has_variants:
+        if self.task.has_variants and not method.around:
             terms = [f"{variables[e.name]}.shape != {tuple(e.spec.shape)}" for e in users if e.spec is not None]
-            call = ", ".join(self.arguments)
-            put(f"if {' or '.join(terms)}:", f"    return self.forward_eager({call})  # another of the task's shapes")
+            put(f"if {' or '.join(terms)}:", f"    return self.{EAGER}({method.call})  # another of the task's shapes")
         if any(short(node) in MODAL for node in self.graph.nodes):
             wanted = self.plan.mode == "train"
             put(f"if self.training is not {wanted}:", f'    raise ValueError("made for {self.plan.mode} mode")')
@@ -164,8 +216,10 @@ class Forward:
                     put(f"original_{name} = {name}")
                 given = f'{self.helpers["exact"]}("{name}", {name}, torch.{entry.spec.dtype})' if discrete(entry) else name
                 put(f'{name} = {self.helpers["dense"]}("{name}", {given}, {tuple(entry.spec.shape)}, torch.{entry.spec.dtype})')
-            else:
-                put(f"if {name} != {entry.value!r}:", f'    raise ValueError("made for {name} = {entry.value!r}")')
+            elif not self.graph.parts and (value := constant_text(entry.value)) is not None:
+                said = f"made for {name} = {value}"
+                words = repr(said) if set(said) & set('"\\') else f'"{said}"'
+                put(f"if {name} != {value}:", f"    raise ValueError({words})")
         put(*self.target.begin(next((variables[e.name] for e in users if e.spec is not None), None)))
 
     # -- groups -------------------------------------------------------------------------------------------------------------

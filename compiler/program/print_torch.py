@@ -87,6 +87,8 @@ def literal(argument: Any, value: Callable[[str], str]) -> str:
         return value(argument["ref"])
     if isinstance(argument, dict) and "float" in argument:
         return f'float("{argument["float"]}")'
+    if isinstance(argument, dict) and "complex" in argument:
+        return "complex({!r}, {!r})".format(*argument["complex"])
     if isinstance(argument, list):
         return f"[{', '.join(literal(item, value) for item in argument)}]"
     if isinstance(argument, str) and argument.startswith("torch."):

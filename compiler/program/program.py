@@ -16,11 +16,9 @@ NUMBER = re.compile(r"\b\d+\b")
 
 def print_program(plan: CompilerPlan, task_source: str, options: Options) -> str:
     """The program; where there is nothing to compile, the task's own forward under the new name."""
-    text = TaskText(task_source)
     if plan.graph is None or not plan.own:
         return _unchanged(plan, task_source)
-    if text.has_variants:
-        text = TaskText(task_source, keep_forward=True)
+    text = TaskText.of(task_source, plan.graph)
     forward = Forward(plan, text, options)
     body = forward.text()
     if not forward.has_kernels and not options.on("cuda-graph"):
@@ -35,7 +33,9 @@ def print_program(plan: CompilerPlan, task_source: str, options: Options) -> str
     kernels = target.module(source, forward.pointers(), forward.flags(), forward.names) + "\n" if source else ""
     parts.append(kernels + forward.support())
     methods = text.methods_text()
-    parts.append(f"\nclass ModelNew({text.bases()}):\n" + (methods + "\n\n" if methods else "") + body)
+    parts.append(f"\n{text.head()}\n" + (methods + "\n\n" if methods else "") + body)
+    if epilogue := text.epilogue():
+        parts.append("\n" + "\n\n\n".join(epilogue) + "\n")
     return "\n".join(parts)
 
 
@@ -54,13 +54,20 @@ def _header(plan: CompilerPlan, forward: Forward) -> str:
         lines += ["", "Left to PyTorch and its libraries:"]
         for title, alike, reason in _gathered(rest):
             lines.append(f"- {title}{times(alike)}: {forward.refused.get(alike[0].id, reason)}")
+    if plan.left:
+        lines += ["", "Left in Python, because it cannot be captured:", *(f"- {why}" for why in plan.left)]
     if notes := forward.network.notes:
         lines += ["", "Identities of algebra:", *(f"- {note}" for note in notes)]
     applied = [s for s in forward.applied if s]
     if applied:
         lines += ["", f"Strategies: {', '.join(applied)}."]
     lines += ["", "Made for the shapes of the task's inputs; forward only (no gradients)."]
-    return "\n".join(lines).replace("\\", "/").replace('"""', "'''") + "\n"
+    return _quoted("\n".join(lines)) + "\n"
+
+
+def _quoted(text: str) -> str:
+    """As it may stand in a docstring."""
+    return text.replace("\\", "/").replace('"""', "'''")
 
 
 def _gathered(groups: list[Any]) -> list[tuple[str, list[Any], str]]:
@@ -86,17 +93,8 @@ def _ranges(texts: list[str]) -> str:
 def _unchanged(plan: CompilerPlan, task_source: str, why: str = "") -> str:
     """Nothing is compiled: the task under the program's name, said so."""
     text = TaskText(task_source)
-    why = why or plan.reason or "no operator of this task is covered by a kernel of the built-in compiler"
-    drop = {id(text.names[name]) for name in ("get_inputs", "get_init_inputs", "get_input_variants", "backward") if name in text.names}
-    parts = [f'"""The task as it is: {why}."""\n']
-    for item in text.tree.body:
-        if id(item) in drop or (item is text.tree.body[0] and hasattr(item, "value") and isinstance(getattr(item.value, "value", None), str)):
-            continue
-        segment = text._segment(item)
-        if item is text.model:
-            segment = re.sub(r"\bclass Model\b", "class ModelNew", re.sub(r"\bsuper\(Model\b", "super(ModelNew", segment), count=1)
-        parts.append(segment + "\n")
-    return "\n".join(parts)
+    why = why or plan.why_none
+    return "\n".join([f'"""{_quoted(f"The task as it is: {why}.")}"""\n', *(part + "\n" for part in text.whole())])
 
 
 __all__ = ["Refused", "print_program"]

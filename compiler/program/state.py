@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from compiler.program.print_torch import attribute
 from compiler.program.statements import Statements
 
@@ -25,8 +27,8 @@ class State:
         self.written.add(target)
         return True
 
-    def put(self) -> None:
-        """The statements at the end of forward."""
+    def put(self, nodes: Collection[str] | None = None, inputs: Collection[str] = ()) -> None:
+        """The statements at the end of forward, or of the part of it that computes `nodes` and reads `inputs`."""
         value, put = self.statements.value, self.statements.put
         for step, counters in self.counters.items():
             if len(counters) > 1:  # one launch for all of them
@@ -34,7 +36,10 @@ class State:
             else:
                 put(f"{counters[0]} += {step}")
         for target, source in self.graph.mutations.items():
-            if target not in self.written:
+            if target not in self.written and (nodes is None or source in nodes):
                 put(f"{attribute(target)}.copy_({value(source)})")
+        self.counters = {}
         for target, source in self.graph.mutated_inputs.items():
+            if nodes is not None and target not in inputs:
+                continue
             put(f"original_{self.statements.variables[target]}.copy_({value(source)})")

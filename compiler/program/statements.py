@@ -2,40 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from compiler.graph.channels_last import CONVOLUTIONS
 from compiler.graph.layout import SPLITS
-from compiler.graph.network import Network, plain, refs
+from compiler.graph.network import Network, refs
 from compiler.graph.reductions import short
 from compiler.kernel.builder import CONSTANTS, identifier
 from compiler.kernel.naming import free
 from compiler.program.packing import Packing
-from compiler.program.print_torch import attribute, expression
+from compiler.program.print_torch import attribute, expression, literal
+from compiler.program.results import written
 from verifier.graph import Graph, GraphInput, Node
 
 LAST = "memory_format=torch.channels_last"
 
 
 class Statements:
-    """`arguments`: names of forward's parameters; `reserved`: no names for its variables. `lines` grow in the order in which they run."""
+    """`given`: the parameter of each input of the user; `reserved`: no names for its variables. `lines` grow in the order in which they run."""
 
-    def __init__(self, graph: Graph, network: Network, arguments: list[str], reserved: Collection[str], cuda: bool):
-        self.graph, self.network, self.arguments, self.cuda = graph, network, arguments, cuda
+    def __init__(self, graph: Graph, network: Network, given: Mapping[str, str], reserved: Collection[str], cuda: bool):
+        self.graph, self.network, self.cuda = graph, network, cuda
         self.lines: list[str] = []
         self.variables: dict[str, str] = {}  # value of the graph -> expression
         self.turned: dict[str, str] = {}  # state that lies with gaps or turned around -> variable of a copy that does not
-        self.taken: set[str] = {*arguments, *reserved}
+        self.taken: set[str] = {*given.values(), *reserved}
+        self.users = [e for e in graph.inputs if e.kind == "user"]
         first = self._first_tensor()
-        self.packing = Packing(f"{arguments[first.position]}.device" if first else '"cuda"' if cuda else '"cpu"')
+        self.packing = Packing(f"{given[first.name]}.device" if first else '"cuda"' if cuda else '"cpu"')
         for entry in network.inputs.values():
             if entry.kind == "user":
-                self.variables[entry.name] = arguments[entry.position]
+                self.variables[entry.name] = given[entry.name]
             elif entry.kind == "constant":
                 self.variables[entry.name] = self._constant_tensor(entry)
             else:
                 self.variables[entry.name] = attribute(entry.target)
+
+    def begin(self, users: list[GraphInput]) -> list[str]:
+        """Starts another method, with these of the user's inputs: its lines."""
+        self.lines, self.users = [], users
+        self.turned = {}
+        if (first := self._first_tensor()) is not None:
+            self.packing.device = f"{self.variables[first.name]}.device"
+        return self.lines
+
+    def with_packed(self, lines: list[str]) -> list[str]:
+        """The lines of a method behind the one that fetches what is made once, where they need it."""
+        rest = [line for line in lines if not line.startswith("packed = ")]
+        fetch = f'packed = self.__dict__.get("packed") or self.pack({self.packing.device})'
+        return [fetch, *rest] if any("packed[" in line for line in rest) else rest
 
     def put(self, *lines: str) -> None:
         self.lines += lines
@@ -43,7 +59,8 @@ class Statements:
     def _constant_tensor(self, entry: GraphInput) -> str:
         """Made or moved once: a kernel that reads it only has its address, so it must stay."""
         if entry.value is None:
-            return self.packed(f"{attribute(entry.target)}.to(device)") if self.cuda else attribute(entry.target)
+            held = entry.found or attribute(entry.target)
+            return self.packed(f"{held}.to(device)") if self.cuda else held
         return self.packed(f"torch.tensor({entry.value!r}, dtype=torch.{entry.tensor.dtype}, device=device)")
 
     def packed(self, code: str) -> str:
@@ -144,16 +161,15 @@ class Statements:
         return f"{self.variables[first.name]}.device" if first else '"cuda"'
 
     def _first_tensor(self) -> GraphInput | None:
-        return next((e for e in self.graph.inputs if e.kind == "user" and e.spec is not None), None)
+        return next((e for e in self.users if e.spec is not None), None)
 
-    def tree(self, tree: Any) -> str:
-        """What forward returns, by the structure of its outputs."""
-        if isinstance(tree, int):
-            leaf = self.graph.outputs[tree]
-            return self.value(leaf["ref"]) if isinstance(leaf, dict) and "ref" in leaf else repr(plain(leaf))
-        if isinstance(tree, list):
-            return f"[{', '.join(self.tree(item) for item in tree)}]"
-        if "tuple" in tree and isinstance(tree["tuple"], list):
-            items = [self.tree(item) for item in tree["tuple"]]
-            return f"({items[0]},)" if len(items) == 1 else ", ".join(items) if tree is self.graph.output_tree else f"({', '.join(items)})"
-        return "{" + ", ".join(f'"{key}": {self.tree(item)}' for key, item in tree.items()) + "}"
+    def tree(self, tree: Any, top: bool = False) -> str:
+        """What forward, or a part of it, returns, by the structure of its outputs."""
+
+        def leaf(index: int) -> str:
+            value = self.graph.outputs[index]
+            if isinstance(value, dict) and "ref" in value:
+                return self.value(value["ref"])
+            return literal(value, self.value) if isinstance(value, (dict, str)) else repr(value)
+
+        return written(tree, leaf, top=top or tree is self.graph.output_tree)

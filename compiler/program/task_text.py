@@ -1,45 +1,83 @@
-"""The parts of a task's source that a program takes over word for word: imports, what the constructor needs, the constructor."""
+"""The parts of a task's source that a program takes over: imports, what the constructor needs, the constructor."""
 
 from __future__ import annotations
 
 import ast
-import builtins
 import copy
-import re
+from collections.abc import Collection, Sequence
 from functools import cached_property
 
+from compiler.program.reach import Reach, bound_by, free_names
+from compiler.program.results import classes
+from compiler.program.source_text import NEW_NAME, SourceText
+from verifier.graph import Graph
+from verifier.private_names import is_private
 from verifier.source import parse, top_level
 
 DECLARATIONS = frozenset({"get_inputs", "get_init_inputs", "get_input_variants", "backward"})
+EAGER = "forward_eager"  # the task's own forward, where a program keeps it
+_INHERITED = f"    def {EAGER}(self, *args, **kwargs):\n        return super().forward(*args, **kwargs)"
 
 
 class TaskText:
-    """`keep_forward`: the task's own forward is taken over too, as `forward_eager`."""
+    """`keep_forward`: the task's own forward is taken over too, as `forward_eager`. `needed`: names of the module that the printed forward reads."""
 
-    def __init__(self, source: str, keep_forward: bool = False):
-        self.source, self.lines, self.tree = source, source.splitlines(), parse(source)
+    def __init__(self, source: str, keep_forward: bool = False, needed: Collection[str] = ()):
+        self.tree = parse(source)
         self.names = top_level(self.tree)
         model = self.names["Model"]
         if not isinstance(model, ast.ClassDef):
             raise ValueError("Model is no class statement")
         self.model = model
         self.methods = {item.name: item for item in self.model.body if isinstance(item, ast.FunctionDef)}
-        self.kept = self._kept_methods(keep_forward)
+        self.keep_forward, self.needed = keep_forward, frozenset(needed)
+        self.text = SourceText(source, model, {"forward": EAGER} if keep_forward else {})
+        self.reach = Reach(self.tree, model, DECLARATIONS)
+        self.cut: list[ast.Module] = []  # forward as it is printed, and what its parts stand for, where only parts of it were captured
+        self.libraries: dict[str, str] = {}  # classes that forward makes, and where they are imported from
+
+    @classmethod
+    def of(cls, source: str, graph: Graph) -> TaskText:
+        """What the program of a captured graph takes over."""
+        found = {ast.parse(entry.found, mode="eval").body for entry in graph.inputs if entry.found}
+        made = list(classes(graph.output_tree))
+        needed = {name for tree in found for name in free_names(tree)} | {word.split(".")[0] for home, word in made if home != "torch.return_types"}
+        cut = [ast.parse(text) for text in (graph.forward, *(part.statements for part in graph.parts))] if graph.parts else []
+        keep = not cut and "get_input_variants" in top_level(parse(source))  # a forward of parts is right for other shapes as well
+        text = cls(source, keep, needed - {"self"})
+        text.cut = cut
+        text.libraries = {word: home for home, word in made if home not in ("", "torch.return_types")}
+        return text
 
     @property
     def has_variants(self) -> bool:
-        return "get_input_variants" in self.names
+        return not self.cut and "get_input_variants" in self.names
+
+    @property
+    def forward(self) -> ast.FunctionDef | None:
+        """The statement of the forward that `Model` has, or inherits from a class of the same source."""
+        for owner in self.reach.lineage:
+            for item in owner.body:
+                if isinstance(item, ast.FunctionDef) and item.name == "forward":
+                    return item
+        return None
+
+    @property
+    def plain(self) -> bool:
+        """Whether forward takes arguments by position alone, so that each has a name."""
+        return self.forward is not None and not self.forward.args.vararg and not self.forward.args.kwarg and self.forward in self.model.body
 
     def arguments(self) -> list[str]:
-        """Names of forward's positional arguments, without self."""
-        forward = self.methods.get("forward")
-        if forward is None or forward.args.vararg or forward.args.kwonlyargs:
-            raise ValueError("forward takes *args or keyword-only arguments")
-        return [a.arg for a in [*forward.args.posonlyargs, *forward.args.args]][1:]
+        """Names of forward's positional arguments, without self. Raises `ValueError` where the source does not tell them."""
+        if self.forward is None:
+            raise ValueError("forward is inherited from a class outside of the task's source")
+        return [a.arg for a in [*self.forward.args.posonlyargs, *self.forward.args.args]][1:]
 
     def signature(self, names: list[str]) -> str:
-        """Forward's parameters under these names, with their annotations and defaults as written."""
-        forward = self.methods["forward"]
+        """Forward's parameters under these names, with their annotations and defaults as written; defaults of an inherited one may be of another
+        place and are left out of it."""
+        assert self.forward is not None
+        forward = self.forward
         returns = f" -> {ast.unparse(forward.returns)}" if forward.returns else ""
         parameters = copy.deepcopy(forward.args)
         for parameter, name in zip([*parameters.posonlyargs, *parameters.args][1:], names, strict=True):
@@ -47,30 +85,108 @@ class TaskText:
         return f"({ast.unparse(parameters)}){returns}"
 
     @cached_property
+    def used(self) -> set[str]:
+        """Names of the module that the kept members reach."""
+        parts: list[ast.AST] = [*(self.methods[name] for name in self.kept), *self.model.bases, *self.model.keywords, *self.model.decorator_list]
+        parts += [item for item in self.model.body if not isinstance(item, ast.FunctionDef)]
+        if self.forward is not None:
+            arguments = self.forward.args
+            parts += [annotation for a in arguments.args if (annotation := a.annotation)]
+            parts += [annotation for a in [*arguments.kwonlyargs, arguments.vararg, arguments.kwarg] if a and (annotation := a.annotation)]
+            parts += [*arguments.defaults, *filter(None, arguments.kw_defaults), *filter(None, [self.forward.returns])]
+        return self.reach.closure([*parts, *self.cut, *self._classes_of_arguments(), *(ast.Name(name, ast.Load()) for name in sorted(self.needed))])
+
+    def _classes_of_arguments(self) -> list[ast.Name]:
+        """Classes, and functions that are not called, that the task's declarations name: what they hand over is of these."""
+        declared = [item for name in DECLARATIONS if isinstance(item := self.names.get(name), ast.FunctionDef)]
+        named = {name for item in declared for name in free_names(item)}
+        called = {node.func.id for item in declared for node in ast.walk(item) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
+        found = []
+        for name in sorted(named):
+            maker = self.names.get(name)
+            made = maker.value if isinstance(maker, ast.Assign) and isinstance(maker.value, ast.Call) else None
+            function = isinstance(maker, ast.FunctionDef) and name not in called
+            if isinstance(maker, ast.ClassDef) and maker is not self.model or function or made and ast.unparse(made.func).endswith("namedtuple"):
+                found.append(ast.Name(name, ast.Load()))
+        return found
+
+    @cached_property
+    def kept(self) -> set[str]:
+        """The constructor and what it calls on self."""
+        kept: set[str] = set()
+        waiting = ["__init__"] + (["forward"] if self.keep_forward else [])
+        waiting += [name for name in self.methods if name.startswith("__") and name != "__init__" and not is_private(name)]
+        waiting += [name for name in self.methods if name.startswith("_load") or name.endswith("_hook")]
+        outside = self.reach.lineage[1:]  # a constructor of a base may call what Model defines
+        waiting += self._reached([*outside, *self.cut])
+        while waiting:
+            name = waiting.pop()
+            if name in kept or name not in self.methods:
+                continue
+            kept.add(name)
+            waiting += self._reached([self.methods[name]])
+        return kept
+
+    def _reached(self, trees: Sequence[ast.AST]) -> list[str]:
+        """Methods that `trees` name, as attributes or in strings; all of them where an attribute's name is computed."""
+        found = []
+        for node in (node for tree in trees for node in ast.walk(tree)):
+            if isinstance(node, ast.Attribute) and node.attr in self.methods and node.attr != "forward":
+                found.append(node.attr)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in self.methods and node.value != "forward":
+                found.append(node.value)
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "getattr" and _computes_name(node):
+                found += [name for name in self.methods if name != "forward"]
+        return found
+
+    @cached_property
     def bound(self) -> set[str]:
         """Names that the program's module has from the task."""
-        return {name for item in self._kept_imports() for name in imported(item)} | {
-            name for item in self._kept_definitions() for name in defined(item)
-        }
+        return {name for item in [*self._kept_imports, *self._kept_definitions] for name in bound_by(item)} | {*self.libraries}
 
     def imports(self) -> list[str]:
         """Import statements whose names are still used, `torch` always among them."""
-        kept = self._kept_imports()
-        there = any("torch" in imported(item) for item in kept)  # not under another name
-        return list(dict.fromkeys([*map(self._segment, kept), *([] if there else ["import torch"])]))
+        kept = self._kept_imports
+        there = any("torch" in bound_by(item) for item in kept)  # not under another name
+        own = {name for item in kept for name in bound_by(item)}
+        made = [f"from {home} import {word}" for word, home in self.libraries.items() if word not in own]
+        return list(dict.fromkeys([*map(self.text.of, kept), *([] if there else ["import torch"]), *made]))
 
     def definitions(self) -> list[str]:
-        """Helper classes, functions and constants that the kept methods reach, in their order."""
-        return [self._segment(item) for item in self._kept_definitions()]
+        """Helper classes, functions, constants and all other statements that the kept methods reach, in their order."""
+        return [self.text.of(item) for item in self._kept_definitions if not self._follows(item)]
 
-    def _kept_imports(self) -> list[ast.Import | ast.ImportFrom]:
-        used = self._used_names() | {"*"}
+    def epilogue(self) -> list[str]:
+        """What stands behind the class: its old name, where that is still read, and statements that need the class when they run."""
+        after = [item for item in self._kept_definitions if self._follows(item)]
+        kept = [self.methods[name] for name in self.kept] + [item for item in self.model.body if not isinstance(item, ast.FunctionDef)]
+        named = any(self.reach.names_model(item) for item in [*kept, *self._kept_definitions])
+        return [*([f"Model = {NEW_NAME}"] if named else []), *map(self.text.of, after)]
+
+    @cached_property
+    def _kept_imports(self) -> list[ast.stmt]:
         found = [item for item in self.tree.body if isinstance(item, (ast.Import, ast.ImportFrom))]
-        return [item for item in found if imported(item) & used or isinstance(item, ast.ImportFrom) and item.module == "__future__"]
+        used = self.used | {"*"}
+        return [item for item in found if bound_by(item) & used or isinstance(item, ast.ImportFrom) and item.module == "__future__"]
 
+    @cached_property
     def _kept_definitions(self) -> list[ast.stmt]:
-        used = self._used_names()
-        return [item for item in self.tree.body if item is not self.model and (names := defined(item)) & used and not names & DECLARATIONS]
+        return [
+            item
+            for item in self.tree.body
+            if item is not self.model
+            and not isinstance(item, (ast.Import, ast.ImportFrom))
+            and not bound_by(item) & DECLARATIONS
+            and (bound_by(item) & self.used or self.reach.changes(item, self.used))
+        ]
+
+    def _follows(self, item: ast.stmt) -> bool:
+        """Whether a statement runs after the class was made and needs it then."""
+        if item.lineno < self.model.lineno:
+            return False
+        if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return any(self.reach.names_model(decorator) for decorator in item.decorator_list)
+        return "Model" in self.reach.closure([item])
 
     def methods_text(self) -> str:
         """Class-level statements and the kept methods of `Model`, as members of `ModelNew`."""
@@ -78,88 +194,31 @@ class TaskText:
         for item in self.model.body:
             if isinstance(item, ast.Expr) and isinstance(item.value, ast.Constant):
                 continue  # the docstring: the program has its own
-            if isinstance(item, ast.FunctionDef) and item.name not in self.kept:
+            if isinstance(item, ast.Pass) or isinstance(item, ast.FunctionDef) and item.name not in self.kept:
                 continue
-            text = self._segment(item)
-            if isinstance(item, ast.FunctionDef) and item.name == "forward":
-                text = re.sub(r"def forward\b", "def forward_eager", text, count=1)
-            parts.append(text)
-        return "\n\n".join(self._renamed(part) for part in parts)
+            parts.append(self.text.member(item))
+        if self.keep_forward and "forward" not in self.methods:
+            parts.append(_INHERITED)
+        return "\n\n".join(parts)
 
-    def bases(self) -> str:
-        return ", ".join(ast.unparse(base) for base in self.model.bases)
+    def head(self) -> str:
+        """The decorators and the class statement of `ModelNew`."""
+        return self.text.head()
 
-    def _renamed(self, text: str) -> str:
-        return re.sub(r"\bsuper\(Model\b", "super(ModelNew", text)
-
-    def _kept_methods(self, keep_forward: bool) -> set[str]:
-        """The constructor and what it calls on self."""
-        kept: set[str] = set()
-        waiting = ["__init__"] + (["forward"] if keep_forward else [])
-        waiting += [name for name in self.methods if name.startswith("__") and name != "__init__"]
-        waiting += [name for name in self.methods if name.startswith("_load") or name.endswith("_hook")]
-        while waiting:
-            name = waiting.pop()
-            if name in kept or name not in self.methods:
-                continue
-            kept.add(name)
-            for node in ast.walk(self.methods[name]):
-                if isinstance(node, ast.Attribute) and node.attr in self.methods and node.attr != "forward":
-                    waiting.append(node.attr)
-        return kept
-
-    def _used_names(self) -> set[str]:
-        """Names that the kept members reach, through module-level definitions."""
-        used: set[str] = set()
-        waiting: list[ast.AST] = [*(self.methods[name] for name in self.kept), *self.model.bases]
-        waiting += [item for item in self.model.body if not isinstance(item, ast.FunctionDef)]
-        if "forward" in self.methods:
-            waiting += [annotation for a in self.methods["forward"].args.args if (annotation := a.annotation)]
-            waiting += [*self.methods["forward"].args.defaults, *filter(None, [self.methods["forward"].returns])]
-        while waiting:
-            for name in free_names(waiting.pop()):
-                if name not in used and not hasattr(builtins, name):
-                    used.add(name)
-                    if name in self.names and self.names[name] is not self.model:
-                        waiting.append(self.names[name])
-        return used
-
-    def _segment(self, item: ast.stmt) -> str:
-        first = min([item.lineno, *(d.lineno for d in getattr(item, "decorator_list", []))])
-        return "\n".join(self.lines[first - 1 : item.end_lineno])
+    def whole(self) -> list[str]:
+        """Every statement of the task but its declarations, with `Model` under the program's name."""
+        parts = []
+        for item in self.tree.body:
+            docstring = item is self.tree.body[0] and isinstance(item, ast.Expr) and isinstance(item.value, ast.Constant)
+            if item is self.model:
+                members = [self.text.member(one) for one in self.model.body]
+                parts.append("\n\n".join([f"{self.text.head()}\n{members[0]}", *members[1:]]))
+                if any(self.reach.names_model(other) for other in self.tree.body):
+                    parts.append(f"Model = {NEW_NAME}")
+            elif not docstring and not self.reach.is_script(item) and not (bound_by(item) & DECLARATIONS and not bound_by(item) & self.used):
+                parts.append(self.text.of(item))
+        return parts
 
 
-def free_names(tree: ast.AST, bound: frozenset[str] = frozenset()) -> set[str]:
-    """Names that `tree` reads from the module: not parameters and not what a function assigns itself."""
-    found: set[str] = set()
-    if isinstance(tree, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
-        arguments = [*tree.args.posonlyargs, *tree.args.args, *tree.args.kwonlyargs, *filter(None, [tree.args.vararg, tree.args.kwarg])]
-        outside = [*tree.args.defaults, *filter(None, tree.args.kw_defaults), *(a.annotation for a in arguments if a.annotation)]
-        outside += [*getattr(tree, "decorator_list", []), *filter(None, [getattr(tree, "returns", None)])]
-        for part in outside:
-            found |= free_names(part, bound)
-        body = tree.body if isinstance(tree.body, list) else [tree.body]
-        stored = {n.id for part in body for n in ast.walk(part) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-        inner = bound | stored | {a.arg for a in arguments}
-        for statement in body:
-            found |= free_names(statement, frozenset(inner))
-        return found
-    if isinstance(tree, ast.Name):
-        return {tree.id} - bound if isinstance(tree.ctx, ast.Load) else set()
-    for child in ast.iter_child_nodes(tree):
-        found |= free_names(child, bound)
-    return found
-
-
-def imported(item: ast.Import | ast.ImportFrom) -> set[str]:
-    return {(alias.asname or alias.name).split(".")[0] for alias in item.names}
-
-
-def defined(item: ast.stmt) -> set[str]:
-    if isinstance(item, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
-        return {item.name}
-    if isinstance(item, ast.Assign):
-        return {n.id for target in item.targets for n in ast.walk(target) if isinstance(n, ast.Name)}
-    if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
-        return {item.target.id}
-    return set()
+def _computes_name(call: ast.Call) -> bool:
+    return len(call.args) > 1 and not isinstance(call.args[1], ast.Constant)

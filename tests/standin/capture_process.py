@@ -11,7 +11,7 @@ import sys
 
 import torch
 
-from verifier.parties.capture import capture
+from verifier.parties.capturing.capture import capture
 
 
 def serve() -> None:

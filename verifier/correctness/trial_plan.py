@@ -73,7 +73,7 @@ class Plan:
             for indices in changes:
                 yield self._one_element(indices, len(changes))
             # For a task that changes its state an old input is one more call, with results of its own.
-            known = None if reference.mutated else expectations.first
+            known = None if reference.mutated or reference.remembers else expectations.first
             yield Step("the first inputs elsewhere", self._seed(), [Way(self.first_inputs)], known=known)
             yield Step(NAME, self._seed(), [], "not a number", needed=True)
         if weighted:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from torch.utils import _pytree as pytree
 
 from verifier.layout import decode, encode
 from verifier.parties.gradients import forward_backward
+from verifier.parties.naming import resolver
 
 WARM_UP = 3  # on a side stream, so that libraries choose algorithms and allocate before the capture
 
@@ -28,7 +30,7 @@ class Graphed:
 
     def __call__(self, *inputs: Any) -> Any:
         given: list[torch.Tensor] = []
-        tree = encode(list(inputs), given)
+        tree = encode(list(inputs), given, whole=True)
         if self.graph is None:
             self._capture(tree, given)
         elif [(t.shape, t.dtype) for t in given] != [(t.shape, t.dtype) for t in self.static]:
@@ -44,7 +46,7 @@ class Graphed:
 
     def _capture(self, tree: Any, given: list[torch.Tensor]) -> None:
         self.static = [tensor.clone() for tensor in given]
-        arguments = decode(tree, self.static)
+        arguments = decode(tree, self.static, resolve=resolver(sys.modules.get(type(self._orig_mod).__module__)))
         state = {name: value.clone() for name, value in self._orig_mod.state_dict().items() if isinstance(value, torch.Tensor)}
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
@@ -57,7 +59,7 @@ class Graphed:
         with torch.cuda.graph(graph):
             output = self._run(arguments)
         self.outputs: list[torch.Tensor] = []
-        self.output_tree = encode(output, self.outputs)
+        self.output_tree = encode(output, self.outputs)  # of objects their fields: that is what is compared
         self.graph = graph
         with torch.no_grad():  # the warm-up changed running statistics; the capture itself ran nothing
             for name, value in self._orig_mod.state_dict().items():

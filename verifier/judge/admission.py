@@ -18,11 +18,11 @@ from verifier.correctness.triviality import trivial_guess
 from verifier.devices.base import DeviceError, NoRoom
 from verifier.jobs import AdmitJob
 from verifier.judge.memory import Ledger, too_little
-from verifier.judge.party_failure import PartyFailure
+from verifier.judge.party_failure import PartyFailure, without_gpu
 from verifier.judge.pool import Pool
 from verifier.judge.session import ReferenceSession, Values
 from verifier.layout import LayoutError, Spec, decode, describe, place
-from verifier.source import Problem, SourceError, sha256
+from verifier.source import Problem, SourceError, parse, sha256, top_level
 from verifier.task import Admission, Task, TensorSpec
 from verifier.timing.blocks import Caller, kept
 
@@ -101,6 +101,10 @@ def _examine(session: ReferenceSession, result: Admission, seed: int) -> Admissi
     other = session.inputs(seed + 2)
     three = session.eager(other, 1)
     session.rollback()
+    if session.remembers:  # what calls leave outside of the state dict must not change how many tensors the next ones return
+        for _ in range(2):
+            session.eager(inputs, 1)
+        session.take_state(session.state_tensors)
     problems = []
     for index, tensor in enumerate(one.outputs.tensors):
         if tensor.is_floating_point() and bool(tensor.isnan().any()):
@@ -209,10 +213,18 @@ def forward_line(source: str) -> int | None:
     """Where `Model.forward` begins."""
     import ast
 
-    for node in ast.parse(source).body:
+    for node in parse(source).body:
         if isinstance(node, ast.ClassDef) and node.name == "Model":
             return next((item.lineno for item in node.body if isinstance(item, ast.FunctionDef) and item.name == "forward"), node.lineno)
     return None
+
+
+def class_line(source: str) -> int | None:
+    """Where `class Model` begins."""
+    import ast
+
+    found = top_level(parse(source)).get("Model")
+    return found.lineno if isinstance(found, ast.ClassDef) else None
 
 
 _STEPS = {
@@ -230,8 +242,12 @@ def task_problem(failure: PartyFailure, source: str) -> Problem:
     if failure.request in ("start", "role", "attach"):
         raise DeviceError(f"a confined process could not be started: {failure.message} {failure.detail[-500:]}".strip())
     if failure.kind == "raised":
-        message = f"{failure.error_class} in {step}: {failure.message[:600]}"
-        return Problem(line=failure.line, message=message, hint=_raised_hint(failure))
+        said = without_gpu(failure.message)
+        if said != failure.message:
+            return Problem(line=failure.line, message=f"{step} needs a GPU: choose cuda:0", hint="a task for a GPU runs on a verifier that has one")
+        where = f"{step}: " if failure.error_class == "LayoutError" else f"{failure.error_class} in {step}: "
+        line = failure.line or (class_line(source) if failure.error_class == "LayoutError" else None)
+        return Problem(line=line, message=where + said[:600], hint=_raised_hint(failure))
     line = failure.line if failure.line is not None else (forward_line(source) if failure.request in ("run", "call") else None)
     return Problem(line=line, message=f"{step}: {failure.message}", hint=_HINTS.get(failure.kind, ""))
 
@@ -255,4 +271,4 @@ def task_failure(failure: PartyFailure) -> str:
     """The same in one sentence."""
     step = _STEPS.get(failure.request, "the import or the constructor")
     where = f"line {failure.line}: " if failure.line else ""
-    return f"the task failed in {step}: {where}{failure.error_class + ': ' if failure.error_class else ''}{failure.message[:600]}"
+    return f"the task failed in {step}: {where}{failure.error_class + ': ' if failure.error_class else ''}{without_gpu(failure.message)[:600]}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from verifier.judge.party_failure import PartyFailure
+from verifier.judge.party_failure import PartyFailure, without_gpu
 from verifier.report import Report, Status
 
 
@@ -46,7 +46,7 @@ def verdict_of(failure: PartyFailure) -> tuple[Status, str]:
         if failure.error_class == "RequestError" or "was not built beforehand" in failure.message:
             return "build_failed", f"{where}{failure.message}"
         step = {"import": "imported", "construct": "constructed"}.get(failure.request, "called")
-        said = failure.message[:600] + hint(failure.error_class, failure.message)
+        said = without_gpu(failure.message)[:600] + hint(failure.error_class, failure.message)
         return "crashed", f"{where}{failure.error_class} when the program was {step}: {said}"
     if failure.kind == "timed_out":
         return "timed_out", f"{where}{failure.message}"

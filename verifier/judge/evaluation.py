@@ -32,7 +32,7 @@ from verifier.judge.asking import Party
 from verifier.judge.endings import Ended, TaskUnusable, give_reasons, verdict_of
 from verifier.judge.memory import large, too_little
 from verifier.judge.opening import Opening
-from verifier.judge.party_failure import PartyFailure
+from verifier.judge.party_failure import PartyFailure, without_gpu
 from verifier.judge.pool import Pool, Role, data_folder
 from verifier.judge.rival import ready_rival
 from verifier.judge.session import ReferenceSession, load_baseline
@@ -207,7 +207,7 @@ class Evaluation:
             yield building
         except BuildFailed as failed:
             self.report.build, self.report.problems = failed.info, failed.problems
-            raise Ended(failed.status, failed.message) from None
+            raise Ended(failed.status, without_gpu(failed.message)) from None
         finally:
             if building.done.is_set():
                 stage.seconds = building.seconds

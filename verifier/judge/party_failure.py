@@ -17,6 +17,17 @@ _SIGNALS = {
 _DUMPED = re.compile(r'File "[^"]*/(task|program)\.py", line (\d+) in (\S+)')
 
 
+_LACKS_GPU = re.compile(
+    r"Torch not compiled with CUDA|ATen_cuda library|Found no NVIDIA driver|No CUDA GPUs are available|CUDA_HOME environment variable is not set|"
+    r"Cannot initialize CUDA|no CUDA-capable device|libcuda\.so|0 active drivers"
+)
+
+
+def without_gpu(text: str) -> str:
+    """What an error says where a source asks for a GPU and there is none; any other as it is."""
+    return "it needs a GPU: choose cuda:0" if _LACKS_GPU.search(text) else text
+
+
 @dataclass
 class PartyFailure(Exception):
     """Why a party did not answer: its source raised, it died, it hung, or it broke the protocol. `message` is for people."""

@@ -159,6 +159,7 @@ class ReferenceSession:
         self.state: list[StateEntry] = []
         self.state_tensors: list[torch.Tensor] = []
         self.mutated: list[str] = []
+        self.remembers: list[str] = []  # attributes and variables outside of the state dict that calls have changed
         self.exact: list[torch.Tensor] | None = None  # fp64's own value of each such entry; null: the state was set, and no call was made since
         self.variants = 0
         self.returned: dict[tuple[Any, ...], int] = {}  # wanted gradients, shapes of inputs: how many tensors there are for them
@@ -180,7 +181,7 @@ class ReferenceSession:
             for entry, spec in zip(answer["state"], specs, strict=True)
         ]
         self.state_tensors = fetch(self.party, "state", specs, "state")
-        self.mutated, self.exact = [], None
+        self.mutated, self.remembers, self.exact = [], [], None
         self.backward, self.output_specs, self.returned = None, {}, {}
 
     def take_state(self, tensors: list[torch.Tensor]) -> None:
@@ -282,6 +283,7 @@ class ReferenceSession:
         run.changed_inputs = [int(index) for index in answer.get("changed_inputs", [])]
         run.drew, run.orders = bool(answer.get("drew")), bool(answer.get("orders"))
         self.mutated = [str(name) for name in answer.get("mutated", [])]
+        self.remembers = sorted({*self.remembers, *(str(name) for name in answer.get("remembers", []))})
         return run
 
     def _counted(self, values: Values, count: int) -> None:

@@ -5,11 +5,14 @@ outputs. The same function runs the task (also in fp64) and the program, whose g
 
 from __future__ import annotations
 
+import dataclasses
+import sys
 from typing import Any
 
 import torch
 
 from verifier.layout import decode, encode
+from verifier.parties.naming import resolver
 
 
 class NoGradient(RuntimeError):
@@ -19,12 +22,13 @@ class NoGradient(RuntimeError):
 def sources(model: Any, inputs: list[Any]) -> tuple[list[Any], dict[str, torch.Tensor]]:
     """`inputs` with every floating tensor as a leaf that wants a gradient (no copy), and by name all that may receive one."""
     tensors: list[torch.Tensor] = []
-    tree = encode(list(inputs), tensors)
+    tree = encode(list(inputs), tensors, whole=True)
     leaves = [tensor.detach().requires_grad_(tensor.is_floating_point() or tensor.is_complex()) for tensor in tensors]
     named = {f"input {index}": leaf for index, leaf in enumerate(leaves) if leaf.requires_grad}
     own = getattr(model, "_orig_mod", model)  # of torch.compile
+    resolve = resolver(sys.modules.get(type(own).__module__))
     named.update((name, value) for name, value in own.named_parameters(remove_duplicate=False) if value.requires_grad)
-    return decode(tree, leaves), named
+    return decode(tree, leaves, resolve=resolve), named
 
 
 def forward_backward(model: Any, inputs: list[Any], wanted: dict[str, Any]) -> dict[str, Any]:
@@ -72,6 +76,8 @@ def _leaves(value: Any, tensors: list[torch.Tensor]) -> None:
     """The tensors of a value in the order in which `layout.encode` numbers them, with their history."""
     if isinstance(value, torch.Tensor):
         tensors.append(value)
+    elif isinstance(value, float):
+        tensors.append(torch.tensor(value, dtype=torch.float32))
     elif isinstance(value, (list, tuple)):
         for item in value:
             _leaves(item, tensors)
@@ -80,3 +86,6 @@ def _leaves(value: Any, tensors: list[torch.Tensor]) -> None:
             _leaves(item, tensors)
     elif hasattr(value, "to_tuple"):
         _leaves(value.to_tuple(), tensors)
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        for field in dataclasses.fields(value):
+            _leaves(getattr(value, field.name), tensors)

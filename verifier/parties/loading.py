@@ -6,11 +6,15 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import random
 import sys
 import traceback
 from types import ModuleType
 from typing import Any
 
+import torch
+
+IMPORT_SEED = 0
 MAX_MESSAGE = 6000  # characters of an exception that are reported
 
 
@@ -23,8 +27,20 @@ def load_source(name: str, source: str, home: str) -> ModuleType:
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
+    torch.manual_seed(IMPORT_SEED)  # what a source draws while it is imported, task and program draw alike
+    random.seed(IMPORT_SEED)
     spec.loader.exec_module(module)
     return module
+
+
+def unusable(model: torch.nn.Module) -> str:
+    """Why a model's state cannot be handed to a program; empty where it can."""
+    if any(isinstance(value, (torch.nn.UninitializedParameter, torch.nn.UninitializedBuffer)) for value in [*model.parameters(), *model.buffers()]):
+        return "the model has lazy modules, which have no weights before their first call; call it once in its constructor"
+    for name, value in model.state_dict().items():
+        if isinstance(value, torch.Tensor) and value.layout is not torch.strided:
+            return f"{name} of the state dict is of layout {value.layout}, which is not supported"
+    return ""
 
 
 def describe(error: BaseException) -> dict[str, Any]:

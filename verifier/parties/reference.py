@@ -22,10 +22,11 @@ from verifier.layout import LayoutError, Spec, encode
 from verifier.parties.dropping import Dropping
 from verifier.parties.gradients import reachable
 from verifier.parties.initialising import constructed
-from verifier.parties.loading import load_source
+from verifier.parties.loading import load_source, unusable
 from verifier.parties.oracle import Rough, Wide, default_double, widen
 from verifier.parties.owning import owners, strides
 from verifier.parties.permit import Permit
+from verifier.parties.plain_state import PlainState, Variables
 from verifier.parties.role import Role, map_tensors
 from verifier.parties.seeding import generators, seed_everything
 from verifier.parties.widening import WideCopies
@@ -35,10 +36,11 @@ PRINT_LIMIT = 64 * 1024  # bytes that a task may print while it is admitted
 
 
 class Reference(Role):
-    module: Any = None
     mutated: list[str] | None = None  # state-dict names that forward changes, known after the first run
     before: dict[str, torch.Tensor] = {}
     init: Any = ()  # what the constructor gets
+    plain: PlainState | None = None  # what the model keeps outside of its state dict: as constructed, and before the last run
+    plain_before: PlainState | None = None
     replays = False  # torch.compile's own CUDA graphs
 
     def __init__(self, channel: Channel, home: str, device: PartyDevice, frame: Frame, permit: Permit | None = None):
@@ -68,10 +70,13 @@ class Reference(Role):
         init = self.module.get_init_inputs()
         if not isinstance(init, (list, tuple)):
             raise LayoutError(f"get_init_inputs returns {type(init).__name__!r}; it must return a list")
-        described = self.hold("init", list(init))
+        described = self.hold("init", list(init), whole=True)
         self.step = "constructor"
         self.init = init
         model = self.model = self._constructed(frame.integer("seed"))
+        if why := unusable(model):
+            raise LayoutError(why)
+        self.plain = self.plain_before = PlainState(model)
         parameters = {name for name, _ in model.named_parameters(remove_duplicate=False)}
         state = {name: value for name, value in model.state_dict().items() if isinstance(value, torch.Tensor)}
         self.names = list(state)
@@ -127,6 +132,8 @@ class Reference(Role):
         target = getattr(self.model, "_orig_mod", self.model)
         state = target.state_dict()
         target.load_state_dict({**state, **dict(zip(frame.message["names"], self.take(frame.message), strict=True))}, strict=True)
+        if self.plain is not None:
+            self.plain.restore()
         self.device.sync()
         return {"type": "ok"}
 
@@ -141,7 +148,7 @@ class Reference(Role):
         inputs = map_tensors(list(inputs), self.cast)
         variants = getattr(self.module, "get_input_variants", None)
         count = len(variants()) if callable(variants) and variant is None and frame.message.get("count") else 0
-        return {"type": "ok", "variants": min(count, 8), **self.hold("inputs", inputs)}
+        return {"type": "ok", "variants": min(count, 8), **self.hold("inputs", inputs, whole=True)}
 
     def drawn(self, make: Callable[[], Any], seed: int) -> Any:
         """What the task's own function makes, on the device where it can: a GPU draws at once the gigabytes that take one host thread seconds."""
@@ -160,11 +167,12 @@ class Reference(Role):
         inputs = map_tensors(untouched, lambda tensor: tensor.clone(memory_format=torch.preserve_format))
         given: list[torch.Tensor] = []
         copies: list[torch.Tensor] = []
-        encode(list(inputs), given)
-        encode(list(untouched), copies)
+        encode(list(inputs), given, whole=True)
+        encode(list(untouched), copies, whole=True)
         state = self.model.state_dict()
         names = self.names if self.mutated is None else self.mutated
         self.before = {name: state[name].detach().clone() for name in names}
+        self.plain_before = PlainState(self.model)
         seed_everything(frame.integer("rng"))
         seeded = generators()
         how = frame.message.get("dropping")
@@ -187,6 +195,7 @@ class Reference(Role):
             "layout": strides(self.held["outputs"]),
             "changed_inputs": [index for index, (now, then) in enumerate(zip(given, copies, strict=True)) if not same(now, then)],
             "mutated": self.mutated,
+            "remembers": self.plain_before.changed()[:64],
             "drew": drew,
             "orders": mode is not None and mode.orders,
             "taken": taken,
@@ -208,7 +217,8 @@ class Reference(Role):
         self.step = "forward"
         before = copy.deepcopy(self.model.state_dict())
         seed_everything(frame.integer("rng"))
-        found = reachable(self.model, map_tensors(self.inputs(frame), lambda tensor: tensor.clone()))
+        with PlainState(self.model):
+            found = reachable(self.model, map_tensors(self.inputs(frame), lambda tensor: tensor.clone()))
         self.model.load_state_dict(before)
         self.device.sync()
         return {"type": "ok", **found}
@@ -255,7 +265,7 @@ class Reference(Role):
         inputs = map_tensors(given, moved)
         mode = Wide() if rough is None else Rough(int(rough), self._storage(given), tf32=self.precision == "tf32")
         seed_everything(frame.integer("rng"))
-        with default_double(), mode:
+        with Variables(self.module), default_double(), mode:
             output = self.invoke(model, inputs, frame)
         return output, model.state_dict()
 
@@ -267,7 +277,7 @@ class Reference(Role):
         state = self.model.state_dict()
         before = {name: state[name].clone() for name in self.names if self.mutated is None or name in self.mutated}
         inputs = map_tensors(self.inputs(frame), lambda tensor: tensor.clone())
-        with FlopCounterMode(display=False) as counter:
+        with PlainState(self.model), FlopCounterMode(display=False) as counter:
             self.invoke(self.model, inputs, frame)
         with torch.no_grad():
             for name, value in before.items():
@@ -277,16 +287,18 @@ class Reference(Role):
     def _storage(self, given: Any) -> torch.dtype:
         """The type in which a plain implementation keeps what lies between operators: the coarsest of inputs and weights."""
         tensors: list[torch.Tensor] = []
-        encode(list(given), tensors)
+        encode(list(given), tensors, whole=True)
         kinds = {tensor.dtype for tensor in [*tensors, *self.model.parameters()] if tensor.is_floating_point()}
         return max(kinds, key=lambda kind: torch.finfo(kind).eps, default=torch.float32)
 
     def do_rollback(self, frame: Frame) -> dict[str, Any]:
-        """Undoes what the last run changed in the state."""
+        """Undoes what the last run changed in the state, outside of the state dict too."""
         state = self.model.state_dict()
         with torch.no_grad():
             for name, value in self.before.items():
                 state[name].copy_(value)
+        if self.plain_before is not None:
+            self.plain_before.restore()
         return {"type": "ok"}
 
     def do_call(self, frame: Frame) -> dict[str, Any]:
@@ -299,7 +311,7 @@ class Reference(Role):
             torch.compiler.cudagraph_mark_step_begin()  # its CUDA graphs may overwrite what the call before returned
 
     def do_capture(self, frame: Frame) -> dict[str, Any]:
-        from verifier.parties.capture import capture
+        from verifier.parties.capturing.capture import capture
 
         inputs = self.inputs(frame)
         result = capture(self.model, list(inputs), self.source, self.mode)

@@ -5,8 +5,12 @@
 from __future__ import annotations
 
 import contextlib
+import copy
+import dataclasses
 import gc
 import sys
+from collections import OrderedDict
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -15,6 +19,7 @@ from verifier.channel import Channel, Frame
 from verifier.devices.base import PartyDevice
 from verifier.layout import Spec, decode, encode, read_specs, view
 from verifier.parties.gradients import forward_backward
+from verifier.parties.naming import resolver
 from verifier.parties.owning import HeldOutputs, laid_down, owners
 from verifier.parties.seeding import seed_everything
 from verifier.parties.series import SeriesRole, delivered
@@ -23,6 +28,7 @@ from verifier.parties.series import SeriesRole, delivered
 class Role(SeriesRole):
     """`held` keeps tensors by name until the judge has made room for them and says `put`."""
 
+    module: Any = None  # the stranger's source
     graphed = False  # the model replays a CUDA graph, which holds the gradients as well
 
     def __init__(self, channel: Channel, home: str, device: PartyDevice, frame: Frame):
@@ -67,17 +73,17 @@ class Role(SeriesRole):
         arena = self.arenas[message["arena"]]
         return [view(arena, spec, offset) for spec, offset in zip(read_specs(message["specs"]), message["offsets"], strict=True)]
 
-    def hold(self, name: str, value: Any) -> dict[str, Any]:
-        """Keeps the tensors of `value` and describes it: tree and specs."""
+    def hold(self, name: str, value: Any, whole: bool = False) -> dict[str, Any]:
+        """Keeps the tensors of `value` and describes it: tree and specs. `whole`: they are arguments."""
         tensors: list[torch.Tensor] = []
-        tree = encode(value, tensors)
+        tree = encode(value, tensors, whole=whole)
         self.held[name] = tensors
         return {"tree": tree, "specs": [Spec.of(tensor).model_dump(exclude_none=True) for tensor in tensors]}
 
     # Calls
 
     def inputs(self, frame: Frame) -> Any:
-        values = decode(frame.message["tree"], self.take(frame.message))
+        values = decode(frame.message["tree"], self.take(frame.message), resolve=resolver(self.module))
         return values if isinstance(values, (list, tuple)) else [values]
 
     def do_call(self, frame: Frame) -> dict[str, Any]:
@@ -158,7 +164,7 @@ class Role(SeriesRole):
     def owners(self, tensors: list[torch.Tensor], inputs: Any) -> list[str]:
         """Whose memory each output is (`verifier.parties.owning`)."""
         given: list[torch.Tensor] = []
-        encode(list(inputs), given)
+        encode(list(inputs), given, whole=True)
         model = getattr(self.model, "_orig_mod", self.model)
         state = dict([*model.named_parameters(), *model.named_buffers()]) if isinstance(model, torch.nn.Module) else {}
         return owners(tensors, given, state, self.last)
@@ -241,11 +247,20 @@ class Role(SeriesRole):
 
 
 def map_tensors(value: Any, change: Any) -> Any:
-    """`value` with every tensor in its lists, tuples and dicts replaced."""
+    """`value` with every tensor in its lists, tuples, dicts, named tuples and dataclasses replaced; modules are copied."""
     if isinstance(value, torch.Tensor):
         return change(value)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(map_tensors(item, change) for item in value))
     if isinstance(value, (list, tuple)):
         return type(value)(map_tensors(item, change) for item in value) if type(value) in (list, tuple) else value
-    if isinstance(value, dict):
-        return {key: map_tensors(item, change) for key, item in value.items()}
+    if type(value) in (dict, OrderedDict):
+        return type(value)((key, map_tensors(item, change)) for key, item in value.items())
+    if isinstance(value, torch.nn.Module):
+        return copy.deepcopy(value)
+    if (dataclasses.is_dataclass(value) or isinstance(value, SimpleNamespace)) and not isinstance(value, type):
+        made = copy.copy(value)
+        for name, item in list(getattr(value, "__dict__", {}).items()):
+            object.__setattr__(made, name, map_tensors(item, change))
+        return made
     return value

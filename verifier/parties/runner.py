@@ -19,16 +19,18 @@ from verifier.integrity.observed import Recorder, foreign_libraries, mapped_libr
 from verifier.layout import decode
 from verifier.parties.initialising import constructed
 from verifier.parties.loading import load_source
+from verifier.parties.naming import resolver
+from verifier.parties.plain_state import Variables
 from verifier.parties.role import Role, map_tensors
 from verifier.parties.seeding import seed_everything
 from verifier.startup import cutlass
 
 
 class Runner(Role):
-    module: Any = None
     lookup: Lookup
     construction: dict[str, Any] = {}
     settings: dict[str, str] = {}
+    variables: Variables
     libraries: frozenset[str] = frozenset()
     recorder: Recorder | None = None
     imported = 0
@@ -54,6 +56,7 @@ class Runner(Role):
         self.source = frame.text("source")
         self.settings, self.libraries = settings(), mapped_libraries()
         self.module = self._loaded(self.lookup)
+        self.variables = Variables(self.module)
         return {"type": "ok"}
 
     def _loaded(self, lookup: Lookup) -> Any:
@@ -67,6 +70,7 @@ class Runner(Role):
         self.construction = frame.message
         self.previous, self.earlier, self.model = [], [], None
         self.last.clear()
+        self.variables.restore()
         self.model, refused = self._construct(self.module)
         self.device.sync()  # weights are taken out of the arena before the judge writes there again
         self.device.trim(frame.integer("need"))
@@ -74,7 +78,8 @@ class Runner(Role):
 
     def _construct(self, module: Any) -> tuple[Any, str]:
         message = self.construction
-        init = map_tensors(decode(message["init"]["tree"], self.take(message["init"])), lambda tensor: tensor.clone())
+        given = decode(message["init"]["tree"], self.take(message["init"]), resolve=resolver(module))
+        init = map_tensors(given, lambda tensor: tensor.clone())
         seed, vary = int(message["seed"]), message.get("vary")
         model = self._construct_seeded(module, init, seed, vary)
         refused = ""

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import os
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ import torch
 from verifier.channel import Channel, Frame
 from verifier.devices.base import PartyDevice
 from verifier.layout import LayoutError, Spec, decode, encode, read_specs, view
+from verifier.parties.naming import resolver
 from verifier.parties.seeding import seed_everything
 from verifier.shim.clock import Clock, ClockError
 
@@ -69,6 +71,7 @@ class SeriesRole:
     device: PartyDevice
     arenas: dict[str, torch.Tensor]
     model: Any
+    module: Any
     previous: list[torch.Tensor]
 
     def invoke(self, model: Any, inputs: Any, frame: Frame) -> Any:
@@ -146,7 +149,8 @@ class SeriesRole:
         return Handed(tree, [(tuple(tensor.shape), tensor.stride(), tensor.dtype) for tensor in described], copies is not None)
 
     def _arguments(self, frame: Frame, arena: torch.Tensor, specs: list[Spec], offsets: list[int]) -> Any:
-        values = decode(frame.message["tree"], [view(arena, spec, offset) for spec, offset in zip(specs, offsets, strict=True)])
+        tensors = [view(arena, spec, offset) for spec, offset in zip(specs, offsets, strict=True)]
+        values = decode(frame.message["tree"], tensors, resolve=resolver(self.module))
         return values if isinstance(values, (list, tuple)) else [values]
 
     def _clock(self) -> Clock:
@@ -174,6 +178,8 @@ def _leaves(value: Any) -> list[torch.Tensor]:
         return [value]
     if isinstance(value, dict):
         value = list(dict.values(value))
+    elif dataclasses.is_dataclass(value):
+        value = [getattr(value, field.name) for field in dataclasses.fields(value)]
     if not isinstance(value, (list, tuple)):
         return []
     kind: Any = list if isinstance(value, list) else tuple

@@ -13,7 +13,7 @@ from agents.roles.situation import Plan, Situation
 from agents.settings import Settings
 from compiler import DeviceFigures, make_plan
 from compiler.planning.cost import launch_bound
-from verifier.parties.capture import capture
+from verifier.parties.capturing.capture import capture
 
 TASK = """
 import torch

@@ -14,7 +14,7 @@ import torch
 
 from tests import kept
 from verifier.graph import Capture
-from verifier.parties.capture import capture
+from verifier.parties.capturing.capture import capture
 
 
 def captured(model: Callable[[], torch.nn.Module], inputs: list, source: str, mode: str, precision: str) -> Capture:

@@ -3,7 +3,7 @@
 import torch
 
 from verifier.graph import Capture
-from verifier.parties.capture import capture
+from verifier.parties.capturing.capture import capture
 
 SOURCE = """import torch
 import torch.nn as nn
@@ -56,12 +56,23 @@ def test_plain_arguments_and_constants():
 
 
 def test_what_cannot_be_exported_says_why():
-    source = SOURCE.replace("y = self.net(x)", "y = self.net(x) if x.sum().item() > 0 else x")
+    source = SOURCE.replace("y = self.net(x)", "y = x[x > 0.5]").replace("scale,", "scale, y.sum(),")
+    source = source[: source.index("        return")] + "        return y\n"
     found = capture(model(source), [torch.rand(2, 3, 8, 8), 3.0], source, "train")
-    assert found.graph is None and "torch.export could not capture the model" in found.reason
+    assert found.graph is None and found.reason.startswith("line 12: a branch, an index or a size depends on values of tensors")
 
 
-def test_nested_inputs_are_refused_in_words():
-    source = SOURCE.replace("self.net(x)", "self.net(x[0])")
-    found = capture(model(source), [[torch.rand(2, 3, 8, 8)]], source, "train")
-    assert found.graph is None and "a list" in found.reason
+def test_nested_arguments_are_taken_apart():
+    source = SOURCE.replace("self.net(x)", "self.net(x['a'][0])")
+    graph = capture(model(source), [{"a": (torch.rand(2, 3, 8, 8), "word")}], source, "train").graph
+    users = [entry for entry in graph.inputs if entry.kind == "user"]
+    assert [(entry.index, entry.path) for entry in users] == [(0, "['a'][0]"), (0, "['a'][1]")]
+    assert users[0].spec is not None and users[1].value == "word"
+
+
+def test_a_branch_on_data_stays_between_parts():
+    source = SOURCE.replace("y = self.net(x)", "y = self.net(x) * 2\n        if y.sum() > 0:\n            y = y.exp() + 1")
+    found = capture(model(source), [torch.rand(2, 3, 8, 8), 3.0], source, "train")
+    assert found.graph is not None and [part.line for part in found.graph.parts] == [12, 14, 15]
+    assert "if y.sum() > 0:" in found.graph.forward and found.graph.left[0].startswith("line 13: a branch")
+    assert Capture.model_validate_json(found.model_dump_json()) == found

@@ -8,7 +8,7 @@ from compiler.families.recurrent import recurrent
 from compiler.planning.knobs import numbers
 from tests.emulator import as_cpp
 from tests.unit.compiler.loading import load
-from verifier.parties.capture import capture
+from verifier.parties.capturing.capture import capture
 
 SMALL = DeviceFigures.h200().model_copy(update={"units": 6})
 

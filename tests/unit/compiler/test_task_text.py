@@ -1,7 +1,5 @@
 """What a program takes over from the task's text, and what it leaves."""
 
-import pytest
-
 from compiler.program.task_text import TaskText
 
 SOURCE = '''"""A task."""
@@ -76,11 +74,6 @@ def test_keeps_forward_for_other_shapes():
     text = TaskText(SOURCE, keep_forward=True)
     assert "def forward_eager(self, x: torch.Tensor" in text.methods_text()
     assert any(part.startswith("def only_in_forward") for part in text.definitions())
-
-
-def test_varargs_are_not_covered():
-    with pytest.raises(ValueError, match="args"):
-        TaskText(SOURCE.replace("x: torch.Tensor, flag: bool = True", "*x")).arguments()
 
 
 def test_torch_is_imported_by_its_name_where_the_task_calls_it_otherwise():

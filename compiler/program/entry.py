@@ -1,0 +1,124 @@
+"""The method that the printed statements are the body of: forward itself, or one that forward calls with the leaves of what it is given."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from compiler.kernel.builder import identifier
+from compiler.kernel.naming import free, parameters
+from compiler.program.task_text import EAGER, TaskText
+from verifier.graph import Graph, GraphInput, Part
+
+FLAT = "compute_flat"
+MARK = re.compile(r'^( *)__part__\("?\'?(\w+)"?\'?\)$', re.M)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """`given`: the parameter of each input of the user, by its name in the graph; `around`: forward as the task has it, where that is another
+    method; `call`: what hands all of forward's parameters on."""
+
+    method: str
+    arguments: list[str]
+    given: dict[str, str]
+    signature: str
+    call: str
+    around: str = ""
+
+
+def entry_of(text: TaskText, graph: Graph, taken: Collection[str]) -> Entry:
+    """Forward itself where each of its arguments is one input of the graph; `taken`: names that parameters must not have."""
+    users = [entry for entry in graph.inputs if entry.kind == "user"]
+    if text.plain and all(entry.index is not None and not entry.path for entry in users):
+        names = parameters(text.arguments(), taken)
+        if all(entry.position < len(names) for entry in users):
+            given = {entry.name: names[entry.position] for entry in users}
+            return Entry("forward", names, given, text.signature(names), ", ".join(names))
+    names = []
+    for entry in users:
+        names.append(free(identifier(entry.name), {*taken, *names}))
+    given = {entry.name: name for entry, name in zip(users, names, strict=True)}
+    signature, reading, call = _outer(text, users)
+    lines = [f"    def forward{signature}:"]
+    if text.has_variants:
+        shapes = [f"{reading[e.name]}.shape != {tuple(e.spec.shape)}" for e in users if e.spec is not None]
+        lines += [f"        if {' or '.join(shapes)}:", f"            return self.{EAGER}({call})  # another of the task's shapes"]
+    lines.append(f"        return self.{FLAT}({', '.join(reading[entry.name] for entry in users)})")
+    return Entry(FLAT, names, given, f"(self{''.join(', ' + name for name in names)})", call, "\n".join(lines) + "\n")
+
+
+def _outer(text: TaskText, users: list[GraphInput]) -> tuple[str, dict[str, str], str]:
+    """Forward's parameters as written, the expression of each input over them, and a call with all of them."""
+    if text.forward is None:  # of a class elsewhere: by position, under the names that it has there
+        count = max((entry.position + 1 for entry in users if entry.index is not None), default=0)
+        whole = {entry.position: identifier(entry.name) for entry in users if entry.index is not None and not entry.path and entry.spec}
+        names = [whole.get(at, f"argument_{at}") for at in range(count)]
+        words = [entry.keyword for entry in users if not entry.index and entry.keyword]
+        signature = f"(self{''.join(', ' + name for name in [*names, *dict.fromkeys(words)])})"
+        call = ", ".join([*names, *(f"{word}={word}" for word in dict.fromkeys(words))])
+        return signature, {e.name: (names[e.position] if e.index is not None else e.keyword) + e.path for e in users}, call
+    arguments = text.forward.args
+    names = text.arguments()
+    only = [a.arg for a in arguments.kwonlyargs]
+    more, words_of = arguments.vararg.arg if arguments.vararg else "", arguments.kwarg.arg if arguments.kwarg else ""
+
+    def read(entry: GraphInput) -> str:
+        if entry.index is None:
+            return entry.keyword if entry.keyword in {*names, *only} else f"{words_of}[{entry.keyword!r}]"
+        return names[entry.index] if entry.index < len(names) else f"{more}[{entry.index - len(names)}]"
+
+    stars = [*([f"*{more}"] if more else []), *(f"{name}={name}" for name in only), *([f"**{words_of}"] if words_of else [])]
+    return text.signature(names), {entry.name: read(entry) + entry.path for entry in users}, ", ".join([*names, *stars])
+
+
+def entry_of_part(part: Part, graph: Graph, taken: Collection[str]) -> Entry:
+    """The method that computes a part of forward."""
+    names: list[str] = []
+    for word in part.reads:
+        names.append(free(identifier(word), {*taken, *names}))
+    given = dict(zip(part.reads, names, strict=True))
+    return Entry(part.name, names, given, f"(self{''.join(', ' + name for name in names)})", "")
+
+
+def forward_of_parts(graph: Graph, methods: Mapping[str, str]) -> str:
+    """Forward as Python, a member of the class: each part is computed by its method where what it reads is as it was captured, else as the task
+    does; a part without a method stays as it was. `methods`: part -> method."""
+    parts = {part.name: part for part in graph.parts}
+    text = textwrap.indent(graph.forward, "    ")
+
+    def computed(match: re.Match[str]) -> str:
+        indent, part = match[1], parts[match[2]]
+        original = textwrap.indent(part.statements, indent)
+        if part.name not in methods:
+            return original
+        call = f"{part.target}self.{methods[part.name]}({', '.join(part.reads.values())})"
+        tests = _tests(part, graph)
+        if not tests:
+            return indent + call
+        otherwise = f"{indent}else:  # not as it was captured\n{textwrap.indent(original, '    ')}"
+        return f"{indent}if {' and '.join(tests)}:\n{indent}    {call}\n{otherwise}"
+
+    return MARK.sub(computed, text) + "\n"
+
+
+def _tests(part: Part, graph: Graph) -> list[str]:
+    inputs = {entry.name: entry for entry in graph.inputs}
+    tests = []
+    for name, read in part.reads.items():
+        entry = inputs[name]
+        if entry.spec is not None:
+            tests.append(f"{read}.shape == {tuple(entry.spec.shape)} and {read}.dtype == torch.{entry.spec.dtype}")
+        elif (wanted := constant_text(entry.value)) is not None:
+            tests.append(f"{read} {'is' if wanted in ('None', 'True', 'False') else '=='} {wanted}")
+    return tests
+
+
+def constant_text(value: Any) -> str | None:
+    """An argument that is no tensor, as Python; null for one that has no text, which cannot be compared."""
+    if isinstance(value, dict):
+        return value.get("code") or None
+    return repr(value)

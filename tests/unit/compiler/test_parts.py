@@ -1,0 +1,132 @@
+"""Forward in parts: where the whole cannot be captured, runs of its statements are; and numbers read from tensors stay on the device."""
+
+import pytest
+import torch
+
+from compiler import DeviceFigures, Options, make_plan, print_program
+from tests.unit.compiler.loading import load
+from verifier.parties.capturing.capture import capture
+
+HEAD = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n\n\n"
+INIT = "    def __init__(self):\n        super().__init__()\n        self.fc = nn.Linear(12, 12)\n"
+BLOCK = (
+    "class Block(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.a = nn.Linear(12, 12)\n\n"
+    "    def forward(self, x, limit=1.0):\n        h = torch.relu(self.a(x)) + 1\n        if h.max() > limit:\n            h = h / h.max()\n"
+    "        return torch.tanh(h) + x\n\n\n"
+)
+MASK = "torch.rand(8) > 0.5"
+
+BODIES = {
+    "a branch": (
+        "h = torch.tanh(self.fc(x)) * 2\nif h.sum() > 0:\n    h = h.exp() + 1\nelse:\n    h = h.sin() * 3\nreturn F.softmax(h, -1)",
+        "x",
+        "",
+    ),
+    "a mask": ("h = torch.tanh(self.fc(x)) * 2\ns = h[m]\nreturn F.softmax(h - 1, -1), s.sum(0)", "x, m", f", {MASK}"),
+    "a size": ("h = torch.tanh(self.fc(x)) * 2\ni = torch.nonzero(h[:, 0] > 0)\nreturn F.softmax(h + 1, -1), i", "x", ""),
+    "a loop": (
+        "h = torch.tanh(self.fc(x)) * 2\nfor i in range(int(n)):\n    h = torch.tanh(self.fc(h)) + 1\nreturn F.softmax(h, -1)",
+        "x, n",
+        ", torch.tensor(3)",
+    ),
+    "an assertion": ("assert not x.isnan().any(), 'nan'\nreturn F.softmax(self.fc(x) * 2, -1)", "x", ""),
+    "an early end": ("h = torch.tanh(self.fc(x)) * 2\nif h.sum() > 1e6:\n    return h\nreturn F.softmax(h + 1, -1)", "x", ""),
+    "a list that grows": (
+        "ys = []\nfor i in range(int(n)):\n    x = torch.tanh(self.fc(x)) * 2\n    ys.append(x)\nreturn torch.stack(ys).sum(0)",
+        "x, n",
+        ", torch.tensor(2)",
+    ),
+    "submodules": ("for block in self.blocks:\n    x = block(x, limit=0.5)\nreturn F.softmax(self.fc(x), -1)", "x", ""),
+    "autocast": (
+        "with torch.autocast('cpu', dtype=torch.bfloat16):\n    y = self.fc(x)\nz = F.softmax(y.float() * 2, -1)\nreturn z, z[m].sum(0)",
+        "x, m",
+        f", {MASK}",
+    ),
+    "a number in arithmetic": ("s = x.std().item() + 1e-5\nreturn torch.tanh(self.fc(x) / s) * s", "x", ""),
+    "a number by float": ("s = float(x.abs().max()) / 127.0\nreturn torch.clamp(torch.round(x / s), -128, 127) * s", "x", ""),
+    "a whole number": ("n = int((x > 0).sum())\nreturn torch.exp(-x) * (n // 2) + n % 7 - max(n, 3)", "x", ""),
+    "numbers where constants are": (
+        "m = x.max().item()\nreturn torch.full_like(x, m) - x, x.clamp(max=m / 2), torch.where(x > 0, m, x), x.masked_fill(x < 0, m)",
+        "x",
+        "",
+    ),
+}  # fmt: skip
+
+
+def written(body: str, arguments: str, inputs: str, init: str = INIT, before: str = "") -> str:
+    lines = "".join(f"        {line}\n" for line in body.split("\n"))
+    model = f"class Model(nn.Module):\n{init}\n    def forward(self, {arguments}):\n{lines}\n\n"
+    return f"{HEAD}{before}{model}def get_inputs():\n    return [torch.randn(8, 12){inputs}]\n\n\ndef get_init_inputs():\n    return []\n"
+
+
+def checked(source: str, calls: int = 3):
+    """The program of a task, run beside eager with other inputs in every call, one after the other."""
+    task = load(source, "task")
+    torch.manual_seed(0)
+    model, eager = task["Model"](), task["Model"]()
+    found = capture(model, task["get_inputs"](), source, "train")
+    plan = make_plan(found, source, DeviceFigures.cpu(2))
+    text = print_program(plan, source, Options())
+    made = load(text, "program")["ModelNew"]()
+    made.load_state_dict(eager.state_dict())
+    for call in range(calls):
+        torch.manual_seed(call)
+        inputs = task["get_inputs"]()
+        with torch.no_grad():
+            expected, got = eager(*inputs), made(*inputs)
+        torch.testing.assert_close(got, expected, rtol=2e-5, atol=2e-5)
+    return plan, text
+
+
+@pytest.mark.parametrize("kind", BODIES)
+def test_what_can_be_captured_is_compiled(kind):
+    body, arguments, inputs = BODIES[kind]
+    init = INIT + ("        self.blocks = nn.ModuleList(Block() for _ in range(2))\n" if kind == "submodules" else "")
+    plan, text = checked(written(body, arguments, inputs, init, BLOCK if kind == "submodules" else ""))
+    assert plan.own, plan.why_none
+    whole = "number" in kind
+    assert bool(plan.captured.parts) is not whole and bool(plan.left) is not whole
+    assert whole or "Left in Python, because it cannot be captured:\n- line " in text
+
+
+def test_other_sizes_than_those_of_the_capture_are_computed_as_the_task_does():
+    source = written("h = torch.tanh(self.fc(x)) * 2\nif h.sum() > 0:\n    h = h.exp() + 1\nreturn F.softmax(h, -1)", "x", "")
+    _, text = checked(source)
+    program, task = load(text, "program")["ModelNew"](), load(source, "task")["Model"]()
+    program.load_state_dict(task.state_dict())
+    x = torch.randn(3, 5, 12)
+    torch.testing.assert_close(program(x), task(x))
+
+
+STATES = {
+    "a counter": ("self.n += 1\nreturn torch.tanh(self.fc(x) * 2) * self.n", "self.n = 0", "self.n"),
+    "a list": ("self.seen.append(x.mean())\nreturn torch.tanh(self.fc(x) * 2) + sum(self.seen)", "self.seen = []", "self.seen"),
+    "a variable of the source": ("COUNT[0] += 1\nreturn torch.tanh(self.fc(x) * 2) * COUNT[0]", "pass", "COUNT"),
+}
+
+
+@pytest.mark.parametrize("kind", STATES)
+def test_state_outside_of_the_state_dict_stays_python(kind):
+    body, init, name = STATES[kind]
+    plan, _ = checked(written(body, "x", "", INIT + f"        {init}\n", "COUNT = [0]\n\n\n"))
+    assert plan.own and any(name.removeprefix("self.") in why for why in plan.left)
+
+
+def test_a_tensor_as_plain_attribute_is_state_of_the_program():
+    body = "self.hidden = torch.tanh(self.fc(x) + self.hidden * 0.5)\nreturn self.hidden * 2"
+    plan, _ = checked(written(body, "x", "", INIT + "        self.hidden = torch.zeros(8, 12)\n"))
+    assert plan.captured.mutations == {"hidden": plan.captured.mutations["hidden"]} and not plan.captured.parts
+
+
+def test_a_cache_that_changes_nothing_is_no_state():
+    body = "if self.row is None:\n    self.row = torch.arange(12.0).cos()\nreturn torch.tanh(self.fc(x)) * self.row"
+    plan, _ = checked(written(body, "x", "", INIT + "        self.row = None\n"))
+    assert not plan.captured.parts and not plan.left
+
+
+def test_a_script_module_is_named_as_the_cause():
+    source = written("return self.script(x) + 1", "x", "", INIT + "        self.script = torch.jit.script(nn.Linear(12, 12))\n")
+    task = load(source, "task")
+    found = capture(task["Model"](), task["get_inputs"](), source, "train")
+    assert found.graph is None and found.reason == "line 13: a script module (torch.jit.script) cannot be looked into"
+    assert found.reason in print_program(make_plan(found, source, DeviceFigures.cpu(2)), source, Options())

@@ -1,0 +1,160 @@
+"""Arguments of any class on their way from a task to a program, state outside of the state dict, and the door in words."""
+
+import sys
+from collections import OrderedDict, namedtuple
+from dataclasses import dataclass, field
+from functools import partial
+from types import ModuleType
+
+import pytest
+import torch
+from torch import nn
+
+from verifier.judge.party_failure import without_gpu
+from verifier.layout import LayoutError, decode, encode
+from verifier.parties.naming import resolver
+from verifier.parties.plain_state import PlainState, history_matters
+from verifier.parties.role import map_tensors
+from verifier.source import SourceError, import_problems, parse
+from verifier.task import ALLOWED_IMPORTS, Task
+
+Pair = namedtuple("Pair", ["a", "b"])
+
+
+@dataclass(frozen=True)
+class Conf:
+    width: int = 4
+    weights: list = field(default_factory=list)
+
+    def double(self) -> int:
+        return 2 * self.width
+
+
+@pytest.fixture
+def own(monkeypatch):
+    """This module's classes as those of a task."""
+    task = ModuleType("task")
+    task.Pair, task.Conf = Pair, Conf
+    for cls in (Pair, Conf):
+        monkeypatch.setattr(cls, "__module__", "task")
+    monkeypatch.setitem(sys.modules, "task", task)
+    return task
+
+
+def across(value, module):
+    tensors: list[torch.Tensor] = []
+    tree = encode(value, tensors, whole=True)
+    decode(tree, tensors)  # the judge's look, which resolves no names
+    return decode(tree, tensors, resolve=resolver(module))
+
+
+def test_objects_are_made_again(own):
+    x = torch.rand(3)
+    pair, conf, named, device, size, table = across(
+        [Pair(x, {1: x}), Conf(3, [x]), OrderedDict(a=x), torch.device("cpu"), torch.Size([2, 3]), {"s": {"t"}}], own
+    )
+    assert isinstance(pair, Pair) and torch.equal(pair.a, x) and torch.equal(pair.b[1], x)
+    assert isinstance(conf, Conf) and conf.double() == 6 and torch.equal(conf.weights[0], x)
+    assert isinstance(named, OrderedDict) and device == torch.device("cpu") and size == (2, 3) and table == {"s": {"t"}}
+
+
+def test_modules_classes_and_functions_are_made_again(own):
+    block = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
+    made, norm, act, function, part = across([block, nn.LayerNorm, nn.GELU(), torch.relu, partial(nn.LayerNorm, eps=1e-3)], own)
+    x = torch.rand(5, 4)
+    assert torch.equal(made.eval()(x), block.eval()(x)) and isinstance(made[0].weight, nn.Parameter)
+    assert norm is nn.LayerNorm and torch.equal(act(x), nn.functional.gelu(x)) and function is torch.relu and part(4).eps == 1e-3
+
+
+def test_a_program_without_the_class_gets_its_fields(own):
+    pair, conf = across([Pair(1, 2), Conf(3)], ModuleType("program"))
+    assert pair.a == 1 and pair[1] == 2 and conf.width == 3
+
+
+def test_what_has_no_name_is_refused():
+    with pytest.raises(LayoutError, match="lambda"):
+        encode([lambda x: x], [], whole=True)
+
+
+def test_results_are_compared_by_their_fields(own):
+    tensors: list[torch.Tensor] = []
+    assert encode({"p": Pair(1, torch.ones(2)), "c": Conf(3), 7: 0.5}, tensors) == {
+        "d": {"p": {"u": [{"v": 1}, {"t": 0}]}, "c": {"d": {"width": {"v": 3}, "weights": {"l": []}}}, "7": {"t": 1}}
+    }
+    assert tensors[1].item() == 0.5
+
+
+def test_tensors_in_objects_are_mapped(own):
+    pair = map_tensors(Pair(torch.ones(2), Conf(1, [torch.ones(2)])), lambda tensor: tensor * 2)
+    assert pair.a.tolist() == [2, 2] and pair.b.weights[0].tolist() == [2, 2] and isinstance(pair.b, Conf)
+
+
+class Counting(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.count, self.seen, self.hidden, self.generator = 0, [], torch.zeros(2), torch.Generator().manual_seed(1)
+        self.inner = nn.Identity()
+
+    def forward(self, x):
+        self.count += 1
+        self.seen.append(x)
+        self.hidden = self.hidden + x
+        self.hidden.mul_(1.0)
+        self.inner.last = x
+        return x * self.count + torch.rand(2, generator=self.generator)
+
+
+def test_state_outside_of_the_state_dict_is_named_and_put_back():
+    model = Counting()
+    first = None
+    for _ in range(2):
+        with PlainState(model) as plain:
+            result = model(torch.ones(2))
+            assert plain.changed() == ["self.count", "self.seen", "self.hidden", "self.generator", "self.inner.last"]
+        assert (model.count, model.seen, model.hidden.tolist()) == (0, [], [0, 0]) and not hasattr(model.inner, "last")
+        assert first is None or torch.equal(result, first)
+        first = result
+
+
+@pytest.mark.parametrize(("kept", "matters"), [("self.n += 1; return x * self.n", True), ("self.n += 1; return x * 2", False)])
+def test_a_counter_that_nobody_reads_is_no_history(kept, matters):
+    names: dict = {"nn": nn}
+    exec(f"class M(nn.Module):\n    n = 0\n    def forward(self, x): {kept}\n", names)
+    model = names["M"]()
+    model.n = 0
+    assert history_matters(model, lambda one, other: [one(torch.ones(2) * (2 if other else 1))]) is matters
+    assert model.n == 0
+
+
+MODEL = (
+    "import torch\nimport torch.nn as nn\n{more}\nclass Model({base}):\n    pass\n\n"
+    "def get_inputs():\n    return []\n\ndef get_init_inputs():\n    return []\n"
+)
+
+
+def test_a_forward_may_be_inherited():
+    assert Task.read(MODEL.format(more="", base="nn.Sequential"))
+    with pytest.raises(SourceError, match="no method `forward`"):
+        Task.read(MODEL.format(more="", base="nn.Module"))
+
+
+def test_a_guarded_import_is_none():
+    guarded = "try:\n    import not_there\nexcept ImportError:\n    not_there = None\n"
+    assert not import_problems(parse(guarded), ALLOWED_IMPORTS)
+    assert [p.line for p in import_problems(parse("try:\n    import not_there\nfinally:\n    pass\n"), ALLOWED_IMPORTS)] == [2]
+
+
+def test_a_byte_order_mark_is_read_over():
+    assert Task.read("\ufeff" + MODEL.format(more="", base="nn.Sequential"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Torch not compiled with CUDA enabled",
+        "Cannot get CUDA generator without ATen_cuda library. PyTorch splits",
+        "CUDA_HOME environment variable is not set.",
+    ],
+)
+def test_a_source_for_a_gpu_is_told_so(text):
+    assert without_gpu(text) == "it needs a GPU: choose cuda:0" and without_gpu("another error") == "another error"

@@ -1,0 +1,226 @@
+"""A model's forward as a function of tensors alone: arguments and results taken apart into their leaves, and put together again.
+
+What is no tensor is a constant of the capture. Hooks and a `__call__` of the model's own class stay outside: a program keeps them as they are.
+"""
+
+# sandboxed: calls the models that tasks define
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import dataclasses
+import inspect
+import keyword
+import math
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_forward_hooks_with_kwargs", "_forward_pre_hooks_with_kwargs", "_forward_hooks_always_called")
+_NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool)
+_WORDS = (torch.dtype, torch.device, torch.layout, torch.memory_format)
+
+
+@dataclass
+class Leaf:
+    """`owner`: the argument it lies in, by position or by name; `path`: where in it, as Python behind the argument's name."""
+
+    owner: int | str
+    path: str
+    value: Any
+
+
+@dataclass
+class FlatCall:
+    """Of a call `forward(*args, **kwargs)`: its leaves, and what puts them together again."""
+
+    forward: Callable[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    own: str = ""  # the module of the task's source
+    leaves: list[Leaf] = field(default_factory=list)
+    tree: Any = None  # of the results, once it was called
+    results: list[Any] = field(default_factory=list)  # all leaves of it, tensors by their place among the tensors
+    after: Callable[[], None] | None = None  # looks at the model before an exporter puts back what forward changed
+
+    def __post_init__(self) -> None:
+        owners: list[int | str] = [*range(len(self.args)), *self.kwargs]
+        for owner, value in zip(owners, [*self.args, *self.kwargs.values()], strict=True):
+            self.leaves += [Leaf(owner, path, leaf) for path, leaf in leaves_of(value, "")]
+
+    @property
+    def tensors(self) -> list[Leaf]:
+        return [leaf for leaf in self.leaves if isinstance(leaf.value, torch.Tensor)]
+
+    def __call__(self, *tensors: torch.Tensor) -> tuple[Any, ...]:
+        waiting = iter(tensors)
+        rebuilt = [rebuild(value, waiting) for value in [*self.args, *self.kwargs.values()]]
+        positional, named = rebuilt[: len(self.args)], dict(zip(self.kwargs, rebuilt[len(self.args) :], strict=True))
+        values: list[Any] = []
+        self.results = []
+        returned = self.forward(*positional, **named)
+        if self.after is not None:
+            with _disable_current_modes():
+                self.after()
+        self.tree = described(returned, values, self.results, self.own)
+        return tuple(values)
+
+    def signature(self) -> inspect.Signature:
+        """A parameter a tensor, named as the argument that it is, or after the argument that it lies in."""
+        names: list[str] = []
+        given = [*inspect.signature(self.forward).parameters.values()]
+        positional = [p.name for p in given if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        for leaf in self.tensors:
+            owner = leaf.owner if isinstance(leaf.owner, str) else positional[leaf.owner] if leaf.owner < len(positional) else f"arg{leaf.owner}"
+            word = owner + "".join(c if c.isalnum() and c.isascii() else "_" for c in leaf.path)
+            word, base, number = word.rstrip("_") or owner, word.rstrip("_") or owner, 1
+            while word in names or keyword.iskeyword(word):
+                number += 1
+                word = f"{base}_{number}"
+            names.append(word)
+        return inspect.Signature([inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names])
+
+
+def leaves_of(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Raises `ValueError` for an object that may hold tensors in ways of its own."""
+    parts = parts_of(value)
+    if parts is not None:
+        for accessor, item in parts:
+            yield from leaves_of(item, path + accessor)
+        return
+    if not isinstance(value, (torch.Tensor, *_WORDS, type(None), bool, int, float, complex, str, bytes, type)) and not callable(value):
+        raise ValueError(f"an argument is an object of type {type(value).__name__}, whose tensors cannot be told")
+    yield path, value
+
+
+def parts_of(value: Any) -> list[tuple[str, Any]] | None:
+    """What a container holds, with the Python that reads each; null for anything else."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return [(f".{one.name}", getattr(value, one.name)) for one in dataclasses.fields(value)]
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return [(f".{name}", getattr(value, name)) for name in value._fields]
+    if isinstance(value, (list, tuple)):
+        return [(f"[{at}]", item) for at, item in enumerate(value)]
+    if isinstance(value, Mapping):
+        return [(f"[{key!r}]", item) for key, item in value.items()]
+    return None
+
+
+def rebuild(value: Any, tensors: Iterator[torch.Tensor]) -> Any:
+    """`value` with other tensors, in the order of its leaves."""
+    if isinstance(value, torch.Tensor):
+        return next(tensors)
+    parts = parts_of(value)
+    if parts is None:
+        return value
+    items = [rebuild(item, tensors) for _, item in parts]
+    if dataclasses.is_dataclass(value):
+        made = copy.copy(value)
+        for one, item in zip(dataclasses.fields(value), items, strict=True):
+            object.__setattr__(made, one.name, item)
+        return made
+    if isinstance(value, tuple):
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items) if type(value) in (tuple, torch.Size) else tuple(items)
+    if isinstance(value, Mapping):
+        table: Any = copy.copy(value)
+        for key, item in zip(value, items, strict=True):
+            table[key] = item
+        return table
+    return items
+
+
+def described(value: Any, values: list[Any], results: list[Any], own: str = "") -> Any:
+    """The nesting of results as the graph holds it, with places in `results`; tensors and numbers of the call are appended to `values`."""
+    if isinstance(value, (torch.Tensor, *_NUMBERS)):
+        values.append(value)
+        results.append({"out": len(values) - 1})
+        return len(results) - 1
+    if value is None or isinstance(value, (bool, int, float, str, complex, *_WORDS)):
+        results.append(value)
+        return len(results) - 1
+    if isinstance(value, tuple) and hasattr(value, "_fields") or dataclasses.is_dataclass(value) and not isinstance(value, type):
+        parts = parts_of(value) or []
+        items = [described(item, values, results, own) for _, item in parts]
+        return {"made": {**_class(value, own), "names": [accessor[1:] for accessor, _ in parts], "items": items}}
+    if type(value).__module__ == "torch.return_types":
+        return {"made": {**_class(value, own), "names": None, "items": [described(item, values, results, own) for item in value]}}
+    if isinstance(value, (list, tuple)):
+        items = [described(item, values, results, own) for item in value]
+        return items if isinstance(value, list) else {"tuple": items}
+    if isinstance(value, Mapping):
+        if type(value) is dict and all(isinstance(key, str) for key in value) and set(value) not in ({"tuple"}, {"made"}):
+            return {key: described(item, values, results, own) for key, item in value.items()}
+        if type(value) in (dict, OrderedDict) and all(isinstance(key, (str, int, bool)) for key in value):
+            return {"made": {**_class(value, own), "keys": list(value), "items": [described(item, values, results, own) for item in value.values()]}}
+    raise ValueError(f"forward returns an object of type {type(value).__name__}, which has no form in data")
+
+
+def _class(value: Any, own: str) -> dict[str, str]:
+    """`module` is empty for a class of the task's own source."""
+    name, home = type(value).__qualname__, type(value).__module__
+    if "<" in name:
+        raise ValueError(f"forward returns an object of the class {type(value).__name__}, which is made inside a function")
+    return {"class": name, "module": "" if home == own else home}
+
+
+def forward_arguments(model: torch.nn.Module, inputs: list[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """What forward is given where the model is called with `inputs`: a `__call__` of its own, or a hook, may give it something else."""
+    plain = type(model).__call__ is torch.nn.Module.__call__ and not model._forward_pre_hooks
+    if plain:
+        return tuple(inputs), {}
+
+    class Seen(BaseException):
+        pass
+
+    seen: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+
+    def spy(*args: Any, **kwargs: Any) -> None:
+        seen.append((args, kwargs))
+        raise Seen
+
+    twin = copy.deepcopy(model)
+    twin.forward = spy
+    with contextlib.suppress(Seen):
+        twin(*inputs)
+    if not seen:
+        raise ValueError("the model's own __call__ does not call forward")
+    order = [name for name in inspect.signature(model.forward).parameters if name in seen[0][1]]
+    return seen[0][0], {name: seen[0][1][name] for name in [*order, *(name for name in seen[0][1] if name not in order)]}
+
+
+@contextlib.contextmanager
+def called_as(model: torch.nn.Module, flat: Callable[..., Any], signature: inspect.Signature) -> Iterator[None]:
+    """Meanwhile `model(*tensors)` is `flat(*tensors)`, and nothing else."""
+
+    def forward(*tensors: Any) -> Any:
+        return flat(*tensors)
+
+    forward.__signature__ = signature  # type: ignore[attr-defined]
+    own, had = type(model), "forward" in model.__dict__
+    before = model.__dict__.get("forward")
+    hooks = {name: model.__dict__[name] for name in _HOOKS if name in model.__dict__}
+    for name in hooks:
+        model.__dict__[name] = OrderedDict()
+    if own.__call__ is not torch.nn.Module.__call__:
+        model.__class__ = type(own.__name__, (own,), {"__call__": torch.nn.Module.__call__, "__module__": own.__module__})
+    model.__dict__["forward"] = forward
+    try:
+        yield
+    finally:
+        model.__class__ = own
+        model.__dict__.update(hooks)
+        del model.__dict__["forward"]
+        if had:
+            model.__dict__["forward"] = before
+
+
+def plain_value(value: Any) -> Any:
+    """A constant argument as JSON; `{"code": ...}` what Python writes otherwise, empty where it has no such form."""
+    if value is None or isinstance(value, (bool, int, str)) or isinstance(value, float) and math.isfinite(value):
+        return value
+    return {"code": str(value) if isinstance(value, (torch.dtype, torch.layout, torch.memory_format)) else ""}

@@ -1,0 +1,179 @@
+"""The functional ATen graph of a model as data. Runs in the sandboxed reference process only: it executes the task's `forward`."""
+
+# sandboxed: exports and calls the models that tasks define
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import copy
+import io
+import logging
+import math
+import time
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from verifier.graph import Capture, Graph
+from verifier.parties.capturing.calling import FlatCall, forward_arguments, rebuild
+from verifier.parties.capturing.cutting import Cutter
+from verifier.parties.capturing.exporting import export
+from verifier.parties.capturing.reading import frame_file, read_graph
+from verifier.parties.capturing.reasons import line_of, reason
+from verifier.parties.capturing.tracing import method_of
+from verifier.parties.plain_state import PlainState, history_matters
+from verifier.source import sha256
+from verifier.task import TensorSpec
+
+
+def capture(model: torch.nn.Module, inputs: list[Any], task_source: str, mode: str) -> Capture:
+    """Export `model(*inputs)` in `mode` ("train" or "eval"): the whole of forward, or else the runs of its statements that can be exported. Where
+    none can, `graph` is null and `reason` says why."""
+    started = time.perf_counter()
+    result = Capture(task=sha256(task_source), mode=mode)
+    model.train(mode == "train")
+    with torch.no_grad(), quiet(), PlainState(model) as plain:
+        try:
+            result.graph = captured(model, inputs, plain)
+        except Exception as error:  # whatever export or a stranger's forward raises is the reason
+            line = line_of(error, frame_file(model))
+            cause = f"{f'line {line}: ' if line else ''}{reason(error, model)}"
+            result.graph = pieces(model, inputs, plain, task_source, error)
+            if result.graph is None:
+                result.reason = cause
+            elif not result.graph.left:
+                result.graph.left = [cause]
+        if result.graph is not None:
+            result.bytes_min = minimal_bytes(result.graph)
+    with PlainState(model):
+        result.flops = count_flops(model, inputs)
+    result.seconds = time.perf_counter() - started
+    return result
+
+
+def pieces(model: torch.nn.Module, inputs: list[Any], plain: PlainState, source: str, error: Exception) -> Graph | None:
+    """What can be captured where the whole cannot, for `error`."""
+    plain.restore()
+    try:
+        method = method_of(model, source)
+        if method is None:
+            return None
+        frozen = frozenset(name.rpartition(".")[2] for name in error.names) if isinstance(error, StateOutside) else frozenset()
+        args, kwargs = forward_arguments(model, inputs)
+        return Cutter(method, args, kwargs, plain, frozen, ast.parse(source.removeprefix("\ufeff"))).graph()
+    except Exception:  # what stopped the whole is the reason
+        return None
+
+
+class StateOutside(ValueError):
+    """Forward changes `names` outside of the state dict, and what it returns depends on them."""
+
+    def __init__(self, names: list[str]):
+        super().__init__(f"forward changes {', '.join(names[:4])} outside of the state dict, and what it returns depends on that")
+        self.names = names
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Exporters print pages about what they could not do; the reason is said in one line."""
+    before = logging.root.manager.disable
+    logging.disable(logging.ERROR)
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
+
+
+def captured(model: torch.nn.Module, inputs: list[Any], plain: PlainState) -> Graph:
+    """The whole of `model(*inputs)`; raises whatever it cannot be captured for."""
+    args, kwargs = forward_arguments(model, inputs)
+
+    changed: set[str] = set()
+
+    def once(state: list[str]) -> Graph:
+        call = FlatCall(model.forward, args, kwargs, type(model).__module__, after=lambda: changed.update(plain.changed()))
+        return read_graph(export(model, call, state), call, model, frame_file(model))
+
+    state: list[str] = []
+    try:
+        graph = once(state)
+    except RuntimeError as error:
+        if "is mutated in the forward" not in str(error):
+            raise
+        plain.restore()
+        changed.clear()
+        state = plain.tensors()
+        graph = once(state)
+    changed -= {f"self.{name}" for name in state}
+    if not changed:
+        return graph
+    plain.restore()
+    if not history_matters(model, lambda twin, other: results(twin, inputs, other)):
+        return graph
+    state = [name for name in plain.tensors() if f"self.{name}" in changed]
+    if others := sorted(changed - {f"self.{name}" for name in state}):
+        raise StateOutside(others)
+    return once(state)
+
+
+def results(model: torch.nn.Module, inputs: list[Any], other: bool) -> list[torch.Tensor]:
+    """Tensors that the model returns for copies of `inputs`, or for others of the same shapes, under one seed."""
+    from verifier.parties.capturing.calling import described
+
+    def changed(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.clone() * 0.5 if other and tensor.is_floating_point() else tensor.clone()
+
+    call = FlatCall(model, tuple(inputs), {})
+    tensors = iter([changed(leaf.value) for leaf in call.tensors])
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count()) if torch.cuda.is_initialized() else []):
+        torch.manual_seed(0)
+        output = model(*(rebuild(value, tensors) for value in inputs))
+    values: list[Any] = []
+    described(output, values, [])
+    return values
+
+
+def spec_bytes(spec: TensorSpec) -> int:
+    size = torch.empty(0, dtype=getattr(torch, spec.dtype)).element_size()
+    return math.prod(spec.shape) * size
+
+
+def minimal_bytes(graph: Graph) -> int:
+    """Inputs and weights that are used, read once; outputs and mutated state, written once."""
+    specs: dict[str, TensorSpec] = {node.name: node.outputs[0] for node in graph.nodes if len(node.outputs) == 1}
+    specs.update({entry.name: entry.spec for entry in graph.inputs if entry.spec is not None})
+    used: set[str] = set()
+
+    def visit(value: Any) -> None:
+        if isinstance(value, dict) and "ref" in value:
+            used.add(value["ref"])
+        elif isinstance(value, (list, tuple)):
+            for item in value:
+                visit(item)
+
+    for node in graph.nodes:
+        visit(node.args)
+        visit(list(node.kwargs.values()))
+    visit(graph.outputs)
+    total = sum(spec_bytes(entry.spec) for entry in graph.inputs if entry.spec is not None and entry.name in used)
+    written = [leaf["ref"] for leaf in graph.outputs if isinstance(leaf, dict) and "ref" in leaf]
+    written += [*graph.mutations.values(), *graph.mutated_inputs.values()]
+    return total + sum(spec_bytes(specs[name]) for name in written if name in specs)
+
+
+def count_flops(model: torch.nn.Module, inputs: list[Any]) -> int | None:
+    """Multiply-adds counted as two, of matrix products, convolutions and attention; null where a copy of the model cannot be run."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    try:
+        twin = copy.deepcopy(model)  # forward may change running statistics
+        with torch.no_grad(), FlopCounterMode(display=False) as counter:
+            twin(*copy.deepcopy(inputs))
+        return int(counter.get_total_flops())
+    except Exception:
+        return None

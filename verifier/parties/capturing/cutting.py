@@ -1,0 +1,413 @@
+"""A forward that cannot be captured as a whole, cut into runs of statements that can.
+
+Where the exporter stops, the statement stays Python; before and behind it, and inside it, if it is a branch or a loop, runs are tried again. A
+statement that stops it is first taken apart: into its steps, into the statements of a submodule that it calls, a loop over modules into its passes. A
+run is captured for the sizes and plain values that it was given; where those depend on data, it stays Python as well.
+"""
+
+# sandboxed: exports parts of the models that tasks define
+
+from __future__ import annotations
+
+import ast
+import copy
+import functools
+import re
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from verifier.graph import Graph
+from verifier.parties.capturing.calling import FlatCall, leaves_of, rebuild
+from verifier.parties.capturing.exporting import composed, decomposed, operators_listed_once
+from verifier.parties.capturing.reading import read_graph
+from verifier.parties.capturing.reasons import reason
+from verifier.parties.capturing.runs import Found, Run, add, worth
+from verifier.parties.capturing.statements import COMPOUND, JUMPS, LOOPS, Splitter, all_blocks, blocks_of, inlined, loaded, stored, unrolled
+from verifier.parties.capturing.tracing import PART_FILE, Method, Trace, shape_of, statements_within, traced
+from verifier.parties.plain_state import PlainState
+from verifier.private_names import mangle
+
+SECONDS = 25.0  # after which no further run is tried
+ROUNDS = 4  # of taking apart what stopped the exporter
+MOST_PASSES = 64  # of a loop over modules
+MOST_LEFT = 12  # reasons that are told
+
+
+@dataclass
+class Cutter:
+    """`frozen`: attributes and variables that forward changes outside of the state dict; what reads them stays Python."""
+
+    method: Method
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    plain: PlainState
+    frozen: frozenset[str]
+    source: ast.Module
+    tree: ast.FunctionDef = field(init=False)
+    trace: Trace = field(init=False)
+    other: Trace = field(init=False)
+    runs: list[Run] = field(default_factory=list)
+    left: dict[int, tuple[int | None, str]] = field(default_factory=dict)  # statement -> its line and why it stays
+    kept: list[ast.AST] = field(default_factory=list)  # trees whose identities are keys
+    apart: list[tuple[ast.stmt, list[ast.stmt], str]] = field(default_factory=list)  # statements that were taken apart, their steps, and why
+    known: dict[tuple[Any, ...], Found] = field(default_factory=dict)  # of runs of an earlier round
+
+    def __post_init__(self) -> None:
+        self.tree = copy.deepcopy(self.method.tree)
+        self.deadline = time.monotonic() + SECONDS
+        self.splitter = Splitter({node.id for node in ast.walk(self.tree) if isinstance(node, ast.Name)} | {*self.method.names})
+
+    def graph(self) -> Graph | None:
+        """All runs as one graph of parts; null where nothing worth it can be captured."""
+        with operators_listed_once():
+            for _ in range(ROUNDS):
+                self.runs = []
+                self.trace, self.other = self._trace(False), self._trace(True)
+                self._cover(self.tree.body, 0, len(self.tree.body), loop=False)
+                if time.monotonic() > self.deadline or not self._take_apart():
+                    break
+            self.runs = [run for run in self.runs if worth(run.found.graph) and self._finished(run) and worth(run.found.graph)]
+        if not self.runs:
+            return None
+        self._put_together()
+        return self._joined()
+
+    def _trace(self, other: bool) -> Trace:
+        def changed(tensor: torch.Tensor) -> torch.Tensor:
+            if not other:
+                return tensor.clone()
+            return tensor * -0.5 + 0.25 if tensor.is_floating_point() else ~tensor if tensor.dtype == torch.bool else tensor.clone()
+
+        values = [*self.args, *self.kwargs.values()]
+        tensors = iter([changed(leaf) for value in values for _, leaf in leaves_of(value, "") if isinstance(leaf, torch.Tensor)])
+        made = [rebuild(value, tensors) for value in values]
+        state = {name: value.clone() for name, value in self.method.model.state_dict().items()}
+        try:
+            named = dict(zip(self.kwargs, made[len(self.args) :], strict=True))
+            return traced(self.method, self.tree, tuple(made[: len(self.args)]), named)
+        finally:
+            self.plain.restore()
+            for name, value in self.method.model.state_dict().items():
+                value.copy_(state[name])
+
+    # -- runs ---------------------------------------------------------------------------------------------------------------
+
+    def _cover(self, block: list[ast.stmt], first: int, end: int, loop: bool) -> None:
+        """Captures what can be of statements `first` to `end`."""
+        at = first
+        while at < end:
+            stop = next((n for n in range(at, end) if self._stays(block[n])), end)
+            if stop > at:
+                self._try(block, at, stop, loop)
+            if stop < end:
+                self._within(block[stop], loop)
+            at = stop + 1
+
+    def _try(self, block: list[ast.stmt], first: int, end: int, loop: bool) -> None:
+        if time.monotonic() > self.deadline:
+            return
+        try:
+            self.runs.append(self._captured(block, first, end, loop))
+            return
+        except Exception as error:  # whatever export or a stranger's code raises is the reason
+            self.plain.restore()
+            at = _place(error, end - first)
+            if at is None and end - first > 1:
+                middle = (first + end) // 2
+                self._try(block, first, middle, loop)
+                self._try(block, middle, end, loop)
+                return
+            stop = first + (at or 0)
+            self._leave(block[stop], reason(error, self.method.model))
+        if stop > first:
+            self._try(block, first, stop, loop)
+        self._within(block[stop], loop)
+        self._cover(block, stop + 1, end, loop)
+
+    def _within(self, item: ast.stmt, loop: bool) -> None:
+        """The branches of a statement that stays. Inside `with` other rules hold, of which kernels know nothing."""
+        if isinstance(item, COMPOUND) and not isinstance(item, (ast.With, ast.AsyncWith, ast.Try, ast.TryStar)):
+            for inner in blocks_of(item):
+                if self.trace.at(inner[0]) is None and not isinstance(item, LOOPS):
+                    before = self.trace.at(item)  # the side that was not taken begins with the same variables
+                    if before is not None and inner and self.other.at(inner[0]) is None:
+                        self.trace.visits[id(inner[0])] = [before]
+                self._cover(inner, 0, len(inner), loop or isinstance(item, LOOPS))
+
+    def _stays(self, item: ast.stmt) -> bool:
+        """Whether it is known to stay Python."""
+        if id(item) in self.left:
+            return True
+        names = {node.attr for node in ast.walk(item) if isinstance(node, ast.Attribute)} | {n.id for n in ast.walk(item) if isinstance(n, ast.Name)}
+        if touched := sorted(names & self.frozen):
+            self._leave(item, f"it uses {touched[0]}, which forward changes outside of the state dict")
+            return True
+        if isinstance(item, (ast.Assert, ast.Global, ast.Raise, *JUMPS)) or isinstance(item, ast.Expr) and _prints(item.value):
+            if not isinstance(item, (ast.Global, *JUMPS)):
+                self._leave(
+                    item,
+                    "an assertion on values" if isinstance(item, ast.Assert) else "it acts outside of tensors",
+                    told=isinstance(item, ast.Assert),
+                )
+            return True
+        return False
+
+    def _leave(self, item: ast.stmt, why: str, told: bool = True) -> None:
+        self.kept.append(item)
+        self.left.setdefault(id(item), (getattr(item, "lineno", None) if told else None, why))
+
+    def _captured(self, block: list[ast.stmt], first: int, end: int, loop: bool) -> Run:
+        items = block[first:end]
+        returns = isinstance(items[-1], ast.Return)
+        inside = [node for item in items[: -1 if returns else None] for node in ast.walk(item)]
+        if any(isinstance(node, (ast.Return, *JUMPS)) for node in inside if not _in_loop(items, node)):
+            raise Placed("it may leave forward or a loop early", next(n for n, item in enumerate(items) if _jumps(item)))
+        before = self._variables(items[0])
+        given = sorted(loaded(items) & set(before) - {"self"})
+        self._constant(items, given)
+        writes = [] if returns else sorted(stored(items) & self._read_elsewhere(items, loop))
+        lines = [item.lineno for item in items]
+        names = list(writes)
+        key = (*map(id, items), *given, "->", *writes)
+        while key not in self.known:
+            function = self.method.compiled(_function(items, given, None if returns else names))
+            call = FlatCall(
+                functools.partial(function, self.method.model), tuple(before[name] for name in given), {}, type(self.method.model).__module__
+            )
+            held = [(value, list(value)) for value in call.args if type(value) in (list, dict)]
+            try:
+                self.known[key] = self._exported(call)
+                self.kept += items
+            except UnboundLocalError as error:  # assigned on a path that is not taken
+                lost = re.search(r"'(\w+)'", str(error))
+                if lost is None or lost[1] not in names:
+                    raise
+                names.remove(lost[1])
+                key = (*map(id, items), *given, "->", *names)
+            if any(list(value) != before_ for value, before_ in held):
+                self.known.pop(key, None)
+                raise ValueError("it changes a list or a dict in place")
+        return Run(items, self.known[key], given, names, returns, lines)
+
+    def _exported(self, call: FlatCall) -> Found:
+        changed: set[str] = set()
+        call.after = lambda: changed.update(self.plain.changed())
+        exported = composed(self.method.model, call)
+        self.plain.restore()
+        if changed:
+            raise ValueError(f"it changes {sorted(changed)[0]} outside of the state dict")
+        return Found(exported, call, read_graph(exported, call, self.method.model, PART_FILE))
+
+    def _finished(self, run: Run) -> bool:
+        """Whether a run is one for the compiler too; then its graph is in its operators."""
+        try:
+            run.found.graph = read_graph(decomposed(run.found.exported), run.found.call, self.method.model, PART_FILE)
+        except Exception as error:
+            for item in run.items:
+                self._leave(item, reason(error, self.method.model))
+            return False
+        return True
+
+    def _variables(self, item: ast.stmt) -> dict[str, Any]:
+        found = self.trace.at(item) or self.other.at(item)
+        if found is None:
+            raise ValueError("it was not reached with the task's inputs")
+        return found
+
+    def _constant(self, items: list[ast.stmt], given: list[str]) -> None:
+        """Raises where a variable has another size, or another plain value, in another visit or with other inputs."""
+        visits = [*self.trace.visits.get(id(items[0]), []), *self.other.visits.get(id(items[0]), [])]
+        for name in given:
+            shapes = [shape_of(visit[name]) for visit in visits if name in visit]
+            if any(shape != shapes[0] for shape in shapes[1:]):
+                at = next(n for n, item in enumerate(items) if name in loaded([item]))
+                raise Placed(f"`{name}` has a size or a value that depends on data or on the pass of a loop", at)
+
+    def _read_elsewhere(self, items: list[ast.stmt], loop: bool) -> set[str]:
+        own = {id(node) for item in items for node in ast.walk(item)}
+        found = set(loaded(items)) if loop else set()
+        for node in ast.walk(self.tree):
+            if id(node) not in own:
+                if isinstance(node, ast.Name) and isinstance(node.ctx, (ast.Load, ast.Del)):
+                    found.add(node.id)
+                elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+                    found.add(node.target.id)
+        return found
+
+    # -- taking apart -------------------------------------------------------------------------------------------------------
+
+    def _take_apart(self) -> bool:
+        """Statements that stopped the exporter, in steps; whether there were any."""
+        done = False
+        for block in list(all_blocks(self.tree.body)):
+            for at in range(len(block) - 1, -1, -1):
+                item = block[at]
+                if id(item) not in self.left:
+                    continue
+                steps = self._steps(item)
+                if steps != [item]:
+                    self.apart.append((item, steps, self.left[id(item)][1]))
+                    block[at : at + 1] = [ast.fix_missing_locations(step) for step in steps]
+                    del self.left[id(item)]
+                    done = True
+        return done
+
+    def _steps(self, item: ast.stmt) -> list[ast.stmt]:
+        if isinstance(item, ast.For):
+            iterated = item.iter
+            if isinstance(iterated, ast.Call) and ast.unparse(iterated.func) == "enumerate" and len(iterated.args) == 1:
+                iterated = iterated.args[0]
+            held = self._module(iterated)
+            if isinstance(held, (torch.nn.ModuleList, torch.nn.Sequential)) and len(held) <= MOST_PASSES:
+                return unrolled(item, iterated, len(held)) or [item]
+            return [item]
+        value = getattr(item, "value", None)
+        if isinstance(value, ast.Call) and isinstance(item, (ast.Assign, ast.Return)):
+            inside = self._inlined(value)
+            if inside is not None:
+                steps, result = inside
+                last = copy.copy(item)
+                last.value = result
+                return [*steps, last]
+        return self.splitter.split(item)
+
+    def _inlined(self, call: ast.Call) -> tuple[list[ast.stmt], ast.expr] | None:
+        """The statements of a submodule's forward, or of another method of the model."""
+        target = self._module(call.func)
+        owner: ast.expr = call.func
+        if isinstance(target, torch.nn.Module):
+            if target._forward_hooks or target._forward_pre_hooks or type(target).__call__ is not torch.nn.Module.__call__:
+                return None
+            function = type(target).forward
+        elif isinstance(call.func, ast.Attribute) and isinstance(parent := self._module(call.func.value), torch.nn.Module):
+            function, owner = getattr(type(parent), call.func.attr, None), call.func.value  # type: ignore[assignment]
+        else:
+            return None
+        tree = self._tree_of(function)
+        if tree is None:
+            return None
+        return inlined(call, tree, owner, self.splitter.fresh)
+
+    def _tree_of(self, function: Any) -> ast.FunctionDef | None:
+        """The statement of a function of the task's own source."""
+        code = getattr(function, "__code__", None)
+        if code is None or function.__globals__ is not self.method.names:
+            return None
+        for owner in (node for node in ast.walk(self.source) if isinstance(node, ast.ClassDef)):
+            for item in owner.body:
+                if isinstance(item, ast.FunctionDef) and item.lineno == code.co_firstlineno and item.name == code.co_name:
+                    found = copy.deepcopy(item)
+                    mangle(found, owner.name)
+                    return None if any(isinstance(n, ast.Name) and n.id == "super" for n in ast.walk(found)) else found
+        return None
+
+    def _module(self, tree: ast.expr) -> Any:
+        """What an expression over `self` of attributes and constant indices is now; null for any other."""
+        for node in ast.walk(tree):
+            if (
+                not isinstance(node, (ast.Attribute, ast.Subscript, ast.Name, ast.Constant, ast.Load))
+                or isinstance(node, ast.Name)
+                and node.id != "self"
+            ):
+                return None
+        try:
+            return eval(compile(ast.fix_missing_locations(ast.Expression(copy.deepcopy(tree))), PART_FILE, "eval"), {"self": self.method.model})
+        except Exception:
+            return None
+
+    def _put_together(self) -> None:
+        """Statements of whose steps none was captured stand as they stood."""
+        used = {id(item) for run in self.runs for item in statements_within(run.items)}
+        for item, steps, why in reversed(self.apart):
+            for block in all_blocks(self.tree.body):
+                at = next((n for n, one in enumerate(block) if one is steps[0]), None)
+                if at is None or [id(one) for one in block[at : at + len(steps)]] != [id(one) for one in steps]:
+                    continue
+                if not any(id(one) in used for one in statements_within(steps)):
+                    block[at : at + len(steps)] = [item]
+                    self._leave(item, why)
+                break
+
+    # -- one graph ----------------------------------------------------------------------------------------------------------
+
+    def _joined(self) -> Graph:
+        whole = Graph(inputs=[], nodes=[], outputs=[])
+        body = copy.deepcopy(self.tree)
+        places = {
+            id(item): (twin, n) for block, twin in zip(all_blocks(self.tree.body), all_blocks(body.body), strict=True) for n, item in enumerate(block)
+        }
+        order = {id(item): n for n, item in enumerate(statements_within(self.tree.body))}
+        self.runs.sort(key=lambda run: order[id(run.items[0])])
+        marks: list[tuple[list[ast.stmt], int, int, ast.stmt]] = []
+        for run in self.runs:
+            if set(run.found.graph.mutations) & set(whole.mutations):
+                continue
+            name = f"compute_part_{len(whole.parts) + 1}"
+            add(whole, run, name)
+            mark: ast.stmt = ast.Expr(ast.Call(ast.Name("__part__", ast.Load()), [ast.Constant(name)], []))
+            block, first = places[id(run.items[0])]
+            marks.append((block, first, first + len(run.items), mark))
+        for block, first, end, mark in sorted(marks, key=lambda one: one[1], reverse=True):
+            block[first:end] = [mark]
+        mangle(body, self.method.owner)
+        whole.forward = ast.unparse(ast.fix_missing_locations(body))
+        covered = {id(item) for run in self.runs for item in statements_within(run.items)}
+        found = {(line, why) for key, (line, why) in self.left.items() if line is not None and key not in covered and key in order}
+        whole.left = [f"line {line}: {why}" for line, why in sorted(found)][:MOST_LEFT]
+        return whole
+
+
+class Placed(ValueError):
+    """A reason with the number of the statement that it is about."""
+
+    def __init__(self, message: str, at: int):
+        super().__init__(message)
+        self.at = at
+
+
+def _function(items: list[ast.stmt], given: list[str], writes: list[str] | None) -> ast.FunctionDef:
+    """`def part(self, *given): items; return writes`. The number of a statement is the line of all that is in it."""
+    body = [copy.deepcopy(item) for item in items]
+    if writes is not None:
+        values = [ast.Name(name, ast.Load()) for name in writes]
+        body.append(ast.Return(values[0] if len(values) == 1 else ast.Tuple(list(values), ast.Load())))
+    for at, item in enumerate(body, start=1):
+        for node in ast.walk(item):
+            if "lineno" in node._attributes:
+                node.lineno = node.end_lineno = at  # type: ignore[attr-defined]
+                node.col_offset = node.end_col_offset = 0  # type: ignore[attr-defined]
+    arguments = ast.arguments([], [ast.arg("self"), *map(ast.arg, given)], None, [], [], None, [])
+    return ast.fix_missing_locations(ast.FunctionDef("part", arguments, body, []))
+
+
+def _place(error: BaseException, count: int) -> int | None:
+    """The number of the statement that an error is about; null where it does not tell."""
+    if isinstance(error, Placed):
+        return error.at
+    at = None
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == PART_FILE and trace.tb_frame.f_code.co_name == "part":
+            at = trace.tb_lineno - 1
+        trace = trace.tb_next
+    if at is None and (told := re.match(r"line (\d+): ", str(error))):
+        at = int(told[1]) - 1
+    return at if at is not None and at < count else None
+
+
+def _prints(value: ast.expr) -> bool:
+    return isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "print"
+
+
+def _jumps(item: ast.stmt) -> bool:
+    return any(isinstance(node, (ast.Return, *JUMPS)) for node in ast.walk(item))
+
+
+def _in_loop(items: list[ast.stmt], node: ast.AST) -> bool:
+    """Whether a jump is one of a loop that is among the statements."""
+    if isinstance(node, ast.Return):
+        return False
+    return any(isinstance(loop, LOOPS) and any(inner is node for inner in ast.walk(loop)) for item in items for loop in ast.walk(item))

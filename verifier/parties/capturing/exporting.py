@@ -1,0 +1,180 @@
+"""`torch.export` of a model's call: the functional ATen graph, with composite operators that a compiler fuses as a whole."""
+
+# sandboxed: exports the models that tasks define
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch._decomp import decompositions as torch_decompositions
+
+from verifier.parties.capturing.calling import FlatCall, called_as
+from verifier.parties.capturing.numbers import numbers_stay
+
+# Composite operators that say more than their decomposition: a compiler fuses them as a whole, or hands them to the library as they are.
+KEEP = frozenset(
+    [
+        "linear",
+        "matmul",
+        "softmax.int",
+        "log_softmax.int",
+        "layer_norm",
+        "group_norm",
+        "rms_norm",
+        "instance_norm",
+        "scaled_dot_product_attention",
+        "einsum",
+        "conv1d",
+        "conv2d",
+        "conv3d",
+        "conv_transpose1d",
+        "conv_transpose2d",
+        "conv_transpose3d",
+        "convolution",
+        "max_pool1d",
+        "max_pool2d",
+        "max_pool3d",
+        "avg_pool1d",
+        "avg_pool2d",
+        "avg_pool3d",
+        "adaptive_avg_pool1d",
+        "adaptive_avg_pool2d",
+        "adaptive_avg_pool3d",
+        "adaptive_max_pool2d",
+        "cross_entropy_loss",
+        "gelu",
+        "silu",
+        "softplus",
+        "mish",
+        "hardswish",
+        "hardsigmoid",
+        "hardtanh",
+        "leaky_relu",
+        "elu",
+        "relu6",
+        "log_sigmoid",
+        "var.correction",
+        "var.dim",
+        "var.default",
+        "std.correction",
+        "std.dim",
+        "std.default",
+        "logsumexp",
+        "cumsum",
+        "embedding",
+        "lstm.input",
+        "gru.input",
+        "rnn_tanh.input",
+        "rnn_relu.input",
+        "dropout",
+        "upsample_nearest2d",
+        "upsample_bilinear2d",
+        "pixel_shuffle",
+        "pad",
+        "triu",
+        "tril",
+        "logaddexp",
+        "addmm",
+        "baddbmm",
+    ]
+)
+READS_DATA = ("GuardOnDataDependentSymNode", "DataDependentOutputException")  # errors of an exporter that met a value where it needs a number
+
+
+def export(model: torch.nn.Module, call: FlatCall, state: Sequence[str] = ()) -> torch.export.ExportedProgram:
+    """`call` as a graph of its tensors. `state`: attributes, as `module.name`, that forward changes as it changes buffers. Raises what export
+    does."""
+    return decomposed(composed(model, call, state))
+
+
+def decomposed(exported: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    with recurrent_layers_by_shape():
+        made: torch.export.ExportedProgram = exported.run_decompositions(decompositions())
+        return made
+
+
+def composed(model: torch.nn.Module, call: FlatCall, state: Sequence[str] = ()) -> torch.export.ExportedProgram:
+    """The same in the operators that forward calls, which is known in a third of the time."""
+    tensors = tuple(leaf.value for leaf in call.tensors)
+
+    def once() -> torch.export.ExportedProgram:
+        with recurrent_layers_by_shape(), called_as(model, call, call.signature()):
+            exported: torch.export.ExportedProgram = torch.export.export(model, tensors, strict=False)
+            return exported
+
+    with attributes_as_buffers(model, state):
+        try:
+            return once()
+        except Exception as error:
+            if type(error).__name__ not in READS_DATA:
+                raise
+            with numbers_stay(model):
+                return once()
+
+
+@contextlib.contextmanager
+def operators_listed_once() -> Iterator[None]:
+    """While many exports follow each other: PyTorch asks its dispatcher for all operators six times in each."""
+    utils: Any = importlib.import_module("torch._export.utils")
+    before = getattr(utils, "_materialize_cpp_cia_ops", None)
+    if before is None:
+        yield
+        return
+    utils._materialize_cpp_cia_ops = functools.cache(before)
+    try:
+        yield
+    finally:
+        utils._materialize_cpp_cia_ops = before
+
+
+@contextlib.contextmanager
+def recurrent_layers_by_shape() -> Iterator[None]:
+    """While a model is exported, a layer of a recurrence, which stays an operator (`KEEP`), says only what shape its results have. On a GPU, PyTorch
+    goes through each of its steps to know (a minute for six layers of 512), and 2.11 tells last states of an LSTM with an axis too many."""
+    before = torch_decompositions.one_layer_lstm, torch_decompositions.one_layer_rnn
+    torch_decompositions.one_layer_lstm, torch_decompositions.one_layer_rnn = _lstm_layer, _rnn_layer
+    try:
+        yield
+    finally:
+        torch_decompositions.one_layer_lstm, torch_decompositions.one_layer_rnn = before
+
+
+def _lstm_layer(inp: torch.Tensor, hidden: Sequence[torch.Tensor], *args: Any, **kwargs: Any) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
+    """`inp` (steps, batch, features); of `hidden` each (batch, units)."""
+    out = hidden[0].new_empty((inp.shape[0], *hidden[0].shape))
+    return out, tuple(state.new_empty(state.shape) for state in hidden[:2])
+
+
+def _rnn_layer(inp: torch.Tensor, hidden: torch.Tensor, *args: Any, **kwargs: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    return hidden.new_empty((inp.shape[0], *hidden.shape)), hidden.new_empty(hidden.shape)
+
+
+@contextlib.contextmanager
+def attributes_as_buffers(model: torch.nn.Module, names: Sequence[str]) -> Iterator[None]:
+    """Tensors that forward keeps in plain attributes (a hidden state) are state that it may change, as buffers are."""
+    owners = [(model.get_submodule(path), name) for path, _, name in (where.rpartition(".") for where in names)]
+    found = [(module, name, getattr(module, name)) for module, name in owners]
+    for module, name, value in found:
+        delattr(module, name)
+        module.register_buffer(name, value, persistent=False)
+    try:
+        yield
+    finally:
+        for module, name, value in found:
+            delattr(module, name)
+            setattr(module, name, value)
+
+
+def decompositions() -> dict[Any, Any]:
+    """Torch's own table, less the operators that are kept whole."""
+    table = torch.export.default_decompositions()
+    for overload in list(table):
+        name = str(overload).removeprefix("aten.")
+        if name in KEEP or name.split(".")[0] in KEEP:
+            del table[overload]
+    return table

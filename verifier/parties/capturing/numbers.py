@@ -1,0 +1,249 @@
+"""Numbers that forward reads out of tensors (`.item()`, `float(x)`), as values that stay on the device.
+
+In the exported graph they are symbols, with operators of Python between them. Here each is a tensor of no dimensions: what it was read from as long
+as nothing is computed with it, a double or a 64 bit integer afterwards, as in Python.
+"""
+
+# sandboxed: reads graphs of the models that tasks define
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import math
+import operator
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from verifier.graph import Node
+from verifier.parties.plain_state import source_of
+from verifier.task import TensorSpec
+
+SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
+READ = ("aten._local_scalar_dense.default", "aten.item.default")
+_BINARY = {
+    operator.add: "add.Tensor", operator.sub: "sub.Tensor", operator.mul: "mul.Tensor", operator.truediv: "div.Tensor",
+    operator.mod: "remainder.Tensor", operator.pow: "pow.Tensor_Tensor", operator.lt: "lt.Tensor", operator.le: "le.Tensor",
+    operator.gt: "gt.Tensor", operator.ge: "ge.Tensor", operator.eq: "eq.Tensor", operator.ne: "ne.Tensor",
+    operator.and_: "logical_and.default", operator.or_: "logical_or.default", torch.sym_max: "maximum.default", torch.sym_min: "minimum.default",
+}  # fmt: skip
+_UNARY = {operator.neg: "neg.default", operator.abs: "abs.default", torch.sym_not: "logical_not.default", math.sqrt: "sqrt.default"}
+_SCALARS = {
+    "add.Scalar": "add.Tensor", "sub.Scalar": "sub.Tensor", "mul.Scalar": "mul.Tensor", "div.Scalar": "div.Tensor",
+    "div.Scalar_mode": "div.Tensor_mode", "pow.Tensor_Scalar": "pow.Tensor_Tensor", "pow.Scalar": "pow.Tensor_Tensor",
+    "remainder.Scalar": "remainder.Tensor", "fmod.Scalar": "fmod.Tensor", "eq.Scalar": "eq.Tensor", "ne.Scalar": "ne.Tensor",
+    "lt.Scalar": "lt.Tensor", "le.Scalar": "le.Tensor", "gt.Scalar": "gt.Tensor", "ge.Scalar": "ge.Tensor",
+    "masked_fill.Scalar": "masked_fill.Tensor", "clamp.default": "clamp.Tensor", "clamp_min.default": "clamp_min.Tensor",
+    "clamp_max.default": "clamp_max.Tensor",
+}  # fmt: skip
+_TAKES_TENSORS = {"add.Tensor", "sub.Tensor", "mul.Tensor", "div.Tensor", "div.Tensor_mode"}  # a number is written where a tensor may be
+
+
+class Numbers:
+    """Of one graph. `put` takes the nodes that stand for numbers."""
+
+    def __init__(self, put: Callable[[Node], None]):
+        self.put = put
+        self.values: dict[str, tuple[str, str]] = {}  # symbol -> value on the device, its dtype
+        self.devices: dict[str, str] = {}
+        self.casts: dict[tuple[str, str], str] = {}
+
+    def is_number(self, node: torch.fx.Node) -> bool:
+        return isinstance(node.meta.get("val"), SYMBOLS)
+
+    def take(self, node: torch.fx.Node, make: Callable[..., Node]) -> bool:
+        """Whether `node` was a number, or asserts something of one; raises `ValueError` for an operator on numbers that has no form here."""
+        target = str(node.target)
+        if target.startswith(("aten.sym_constrain_range", "aten._assert_async")) and not self._symbols(node):
+            return True
+        if target.startswith("aten.sym_constrain_range"):
+            return True
+        if target == "aten._assert_scalar.default":
+            self._assertion(node, make)
+            return True
+        if not self.is_number(node):
+            return False
+        if target in READ:
+            source: Any = node.args[0]
+            value = source.meta["val"]
+            dtype, name = _name(value.dtype), str(source.name)
+            if value.dim():
+                name = self._node(make, node, "aten.view.default", [{"ref": name}, []], dtype)
+            self.values[node.name] = name, dtype
+            return True
+        self._computed(node, make)
+        return True
+
+    def _computed(self, node: torch.fx.Node, make: Callable[..., Node]) -> None:
+        kind = _kind(node.meta["val"])
+        function: Any = node.target
+        if function is torch.sym_float:
+            self.values[node.name] = self._operand(node.args[0], make, node, operator.truediv)["ref"], "float64"
+            return
+        args = [self._operand(argument, make, node, function) for argument in node.args]
+        if function is torch.sym_int or function is math.trunc:
+            cut = self._node(make, node, "aten.trunc.default", [args[0]], "float64")
+            made = self._node(make, node, "aten._to_copy.default", [{"ref": cut}], "int64", {"dtype": "torch.int64"})
+        elif function is operator.floordiv:
+            made = self._node(make, node, "aten.div.Tensor_mode", args, kind, {"rounding_mode": "floor"})
+        elif function in _BINARY:
+            made = self._node(make, node, f"aten.{_BINARY[function]}", args, kind)
+        elif function in _UNARY or str(function).endswith("sym_sqrt"):
+            made = self._node(make, node, f"aten.{_UNARY.get(function, 'sqrt.default')}", args[:1], kind)
+        else:
+            word = getattr(function, "__name__", str(function))
+            raise ValueError(f"{word} of a number that is read from a tensor has no form on the device")
+        self.values[node.name] = made, kind
+
+    def _operand(self, argument: Any, make: Callable[..., Node], node: torch.fx.Node, function: Any) -> dict[str, str]:
+        """As Python computes with it: in double precision, or in 64 bits."""
+        if isinstance(argument, torch.fx.Node):
+            if argument.name not in self.values:
+                raise ValueError("the size of a tensor depends on data")
+            wide = "float64" if function is operator.truediv or self.values[argument.name][1].startswith(("float", "bfloat")) else "int64"
+            if isinstance(argument.meta["val"], torch.SymBool):
+                wide = "bool"
+            return {"ref": self.cast(argument.name, wide, make, node)}
+        dtype = "bool" if isinstance(argument, bool) else "int64" if isinstance(argument, int) else "float64"
+        return {"ref": self._node(make, node, "aten.scalar_tensor.default", [argument], dtype, {"dtype": f"torch.{dtype}", "device": "input"})}
+
+    def cast(self, symbol: str, dtype: str, make: Callable[..., Node], node: torch.fx.Node) -> str:
+        """The value of a symbol in a type."""
+        name, own = self.values[symbol]
+        if own == dtype:
+            return name
+        if (name, dtype) not in self.casts:
+            self.casts[name, dtype] = self._node(make, node, "aten._to_copy.default", [{"ref": name}], dtype, {"dtype": f"torch.{dtype}"})
+        return self.casts[name, dtype]
+
+    def _assertion(self, node: torch.fx.Node, make: Callable[..., Node]) -> None:
+        """What the task asserts of a number is asserted on the device; that a count is no less than 0 is the exporter's own."""
+        message = str(node.args[1]) if len(node.args) > 1 else ""
+        condition = node.args[0]
+        if message.startswith("Runtime assertion failed for expression") or not isinstance(condition, torch.fx.Node):
+            return
+        value = self.cast(condition.name, "bool", make, node)
+        self.put(make(f"{node.name}", "aten._assert_async.msg", [{"ref": value}, message], None))
+
+    def rewritten(self, node: torch.fx.Node, made: Node, make: Callable[..., Node]) -> Node:
+        """A node that takes numbers takes values on the device instead; raises `ValueError` where its operator needs them on the host."""
+        symbols = self._symbols(node)
+        if not symbols:
+            return made
+        short = made.op.removeprefix("aten.")
+        spec = made.outputs[0] if len(made.outputs) == 1 else None
+        if short in ("full.default", "full_like.default", "scalar_tensor.default") and spec is not None and symbols <= set(_direct(node)):
+            value = self.cast(next(iter(symbols)), spec.dtype, make, node)
+            if short == "scalar_tensor.default":
+                return made.model_copy(update={"op": "aten.alias.default", "args": [{"ref": value}], "kwargs": {}})
+            return made.model_copy(update={"op": "aten.expand.default", "args": [{"ref": value}, list(spec.shape)], "kwargs": {}})
+        if short.startswith("where.Scalar") and spec is not None:
+            return made.model_copy(
+                update={"op": "aten.where.self", "args": [made.args[0], *(self._chosen(a, v, spec, make, node) for a, v in self._sides(node, made))]}
+            )
+        wanted = _SCALARS.get(short, short if short in _TAKES_TENSORS else "")
+        tensor = node.args[0].meta.get("val") if node.args and isinstance(node.args[0], torch.fx.Node) else None
+        if not wanted or spec is None or not symbols <= set(_direct(node)):
+            raise ValueError(f"{made.op} takes a number that is read from a tensor, which it needs on the host")
+        dtype = _name(tensor.dtype) if isinstance(tensor, torch.Tensor) else spec.dtype
+
+        def put(argument: Any, value: Any) -> Any:
+            if not isinstance(argument, torch.fx.Node) or argument.name not in self.values:
+                scalar = isinstance(argument, (int, float)) and short.startswith("clamp")
+                return {"ref": self._operand_of(argument, dtype, make, node)} if scalar else value
+            own = self.values[argument.name][1]
+            floats = own.startswith(("float", "bfloat")) and dtype.startswith(("float", "bfloat"))
+            return {"ref": self.cast(argument.name, dtype if floats or short.startswith(("clamp", "masked")) else own, make, node)}
+
+        args = [put(argument, value) for argument, value in zip(node.args, made.args, strict=True)]
+        kwargs = {key: put(argument, made.kwargs[key]) for key, argument in node.kwargs.items()}
+        return made.model_copy(update={"op": f"aten.{wanted}", "args": args, "kwargs": kwargs})
+
+    @staticmethod
+    def _sides(node: torch.fx.Node, made: Node) -> list[tuple[Any, Any]]:
+        return list(zip(node.args[1:3], made.args[1:3], strict=True))
+
+    def _chosen(self, argument: Any, value: Any, spec: TensorSpec, make: Callable[..., Node], node: torch.fx.Node) -> Any:
+        """One of the values between which `where` chooses, in the type of its result."""
+        if isinstance(argument, torch.fx.Node):
+            return {"ref": self.cast(argument.name, spec.dtype, make, node)} if argument.name in self.values else value
+        return {"ref": self._operand_of(argument, spec.dtype, make, node)}
+
+    def _operand_of(self, value: Any, dtype: str, make: Callable[..., Node], node: torch.fx.Node) -> str:
+        return self._node(make, node, "aten.scalar_tensor.default", [value], dtype, {"dtype": f"torch.{dtype}", "device": "input"})
+
+    def _symbols(self, node: torch.fx.Node) -> set[str]:
+        return {argument.name for argument in node.all_input_nodes if self.is_number(argument)}
+
+    def _node(
+        self, make: Callable[..., Node], node: torch.fx.Node, op: str, args: list[Any], dtype: str, kwargs: dict[str, Any] | None = None
+    ) -> str:
+        name = f"{node.name}_number_{len(self.devices) + 1}"
+        self.devices[name] = op
+        self.put(make(name, op, args, TensorSpec(shape=(), dtype=dtype), kwargs))
+        return name
+
+
+def _direct(node: torch.fx.Node) -> Iterator[str]:
+    """Names of arguments that are no part of a list: a size must be known on the host."""
+    for argument in [*node.args, *node.kwargs.values()]:
+        if isinstance(argument, torch.fx.Node):
+            yield argument.name
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _kind(value: Any) -> str:
+    return "bool" if isinstance(value, torch.SymBool) else "int64" if isinstance(value, torch.SymInt) else "float64"
+
+
+class _Shim(type):
+    """Says of values and classes what the type says that it stands for."""
+
+    stands_for: type
+
+    def __instancecheck__(cls, value: Any) -> bool:
+        return isinstance(value, cls.stands_for)
+
+    def __subclasscheck__(cls, other: type) -> bool:
+        return issubclass(other, cls.stands_for)
+
+    def __eq__(cls, other: object) -> bool:
+        return other is cls.stands_for or type.__eq__(cls, other) is True
+
+    def __hash__(cls) -> int:
+        return hash(cls.stands_for)
+
+
+def _shim(kind: type, symbolic: Callable[[Any], Any]) -> type:
+    class Shim(metaclass=_Shim):
+        stands_for = kind
+
+        def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+            value = args[0] if len(args) == 1 and not kwargs else None
+            if isinstance(value, torch.Tensor) and value.numel() == 1:
+                value = value.item()
+            if isinstance(value, SYMBOLS):
+                return symbolic(value)
+            return kind(*((value,) if len(args) == 1 and not kwargs else args), **kwargs)
+
+    return Shim
+
+
+@contextlib.contextmanager
+def numbers_stay(model: torch.nn.Module) -> Iterator[None]:
+    """While the model's own module is exported: `float(x)` and `int(x)` of a tensor are what `x.item()` is, a number that may be computed with."""
+    names = source_of(model)
+    shims = {"float": _shim(builtins.float, torch.sym_float), "int": _shim(builtins.int, torch.sym_int)}
+    placed = [name for name in shims if name not in names]
+    for name in placed:
+        names[name] = shims[name]
+    try:
+        yield
+    finally:
+        for name in placed:
+            del names[name]

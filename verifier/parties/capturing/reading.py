@@ -1,0 +1,227 @@
+"""An exported program as JSON values: what the contract of a captured graph can say."""
+
+# sandboxed: reads graphs of the models that tasks define
+
+from __future__ import annotations
+
+import inspect
+import math
+import operator
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from verifier.graph import Graph, GraphInput, Node
+from verifier.parties.capturing.calling import FlatCall, plain_value
+from verifier.parties.capturing.numbers import Numbers
+from verifier.parties.plain_state import source_of
+from verifier.task import TensorSpec
+
+MAX_CONSTANT_ELEMENTS = 256  # of a constant tensor that is shown to planners with its values
+MOST_CONSTANT_ELEMENTS = 16384  # of one that forward makes of nothing: its values are printed into the program
+
+
+def frame_file(model: torch.nn.Module) -> str:
+    """The file name under which the task's source was compiled; its lines are what a reader wants to see."""
+    return getattr(getattr(inspect.unwrap(type(model).forward), "__code__", None), "co_filename", "")
+
+
+def read_graph(exported: torch.export.ExportedProgram, call: FlatCall, model: torch.nn.Module, file: str) -> Graph:
+    """`exported` as JSON values; raises `ValueError` for what the contract cannot say."""
+    signature = exported.graph_signature
+    place = _user_inputs(call)
+    graph_inputs: list[GraphInput] = []
+    placeholders = [node for node in exported.graph.nodes if node.op == "placeholder"]
+    for node, spec in zip(placeholders, signature.input_specs, strict=True):
+        kind = spec.kind.name
+        value = node.meta.get("val")
+        entry = GraphInput(name=node.name, kind="user", spec=tensor_spec(value) if isinstance(value, torch.Tensor) else None)
+        if kind == "USER_INPUT":
+            while place and place[0].name != "":
+                graph_inputs.append(place.pop(0))
+            entry = place.pop(0).model_copy(update={"name": node.name, "spec": entry.spec})
+        elif kind in ("PARAMETER", "BUFFER"):
+            entry.kind, entry.target = kind.lower(), spec.target
+            entry.persistent = spec.persistent is not False
+        elif kind == "CONSTANT_TENSOR":
+            entry.kind, entry.target = "constant", spec.target
+            _constant(entry, exported.constants[spec.target], model)
+        else:
+            raise ValueError(f"an input of kind {kind} cannot be captured")
+        graph_inputs.append(entry)
+    graph_inputs += place
+
+    nodes = read_nodes(exported, file)
+    numbers = nodes.numbers
+    mutations: dict[str, str] = {}
+    mutated_inputs: dict[str, str] = {}
+    returned: list[Any] = []
+    output = next(node for node in exported.graph.nodes if node.op == "output")
+    for value, spec in zip(output.args[0], signature.output_specs, strict=True):
+        kind = spec.kind.name
+        if kind in ("BUFFER_MUTATION", "PARAMETER_MUTATION"):
+            mutations[spec.target] = value.name
+        elif kind == "USER_INPUT_MUTATION":
+            mutated_inputs[spec.target] = value.name
+        elif kind == "USER_OUTPUT":
+            if isinstance(value, torch.fx.Node) and value.name in numbers.values:
+                raise ValueError("forward returns a number that is read from a tensor")
+            returned.append(json_value(value))
+        else:
+            raise ValueError(f"an output of kind {kind} cannot be captured")
+    leaves = [returned[leaf["out"]] if isinstance(leaf, dict) else json_value(leaf) for leaf in call.results]
+    return Graph(inputs=graph_inputs, nodes=nodes.found, outputs=leaves, output_tree=call.tree, mutations=mutations, mutated_inputs=mutated_inputs)
+
+
+def _user_inputs(call: FlatCall) -> list[GraphInput]:
+    """An entry a leaf of the arguments; those of tensors still without a name."""
+    entries = []
+    for at, leaf in enumerate(call.leaves):
+        index, word = (leaf.owner, "") if isinstance(leaf.owner, int) else (None, leaf.owner)
+        entry = GraphInput(name="", kind="user", index=index, keyword=word, path=leaf.path)
+        if not isinstance(leaf.value, torch.Tensor):
+            entry.name, entry.value = f"value_{at}", plain_value(leaf.value)
+        entries.append(entry)
+    return entries
+
+
+def _constant(entry: GraphInput, constant: torch.Tensor, model: torch.nn.Module) -> None:
+    """Raises `ValueError` for one that cannot be had again."""
+    if constant.numel() <= MAX_CONSTANT_ELEMENTS and not constant.is_complex():
+        entry.value = json_value(constant.tolist())
+        return
+    try:
+        if isinstance(_got(model, entry.target), torch.Tensor):
+            return
+    except AttributeError:
+        pass
+    entry.found = next((path for path, value in held_tensors(model) if _same(value, constant)), "")
+    if entry.found:
+        return
+    if constant.numel() > MOST_CONSTANT_ELEMENTS or constant.is_complex():
+        raise ValueError(f"a constant of {constant.numel()} elements is made where the program cannot make it again")
+    entry.value = json_value(constant.tolist())
+
+
+def _got(owner: Any, target: str) -> Any:
+    for part in target.split("."):
+        owner = getattr(owner, part)
+    return owner
+
+
+def _same(value: torch.Tensor, constant: torch.Tensor) -> bool:
+    if value is constant:
+        return True
+    alike = value.shape == constant.shape and value.dtype == constant.dtype and value.stride() == constant.stride()
+    return alike and value.device == constant.device and value.data_ptr() == constant.data_ptr()
+
+
+def held_tensors(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """Tensors that attributes of the model and variables of its source hold, in lists and dicts too, with the Python that reads each."""
+
+    def within(path: str, value: Any, depth: int) -> Iterator[tuple[str, torch.Tensor]]:
+        if isinstance(value, torch.Tensor):
+            yield path, value
+        elif depth and isinstance(value, (list, tuple)):
+            for at, item in enumerate(value):
+                yield from within(f"{path}[{at}]", item, depth - 1)
+        elif depth and isinstance(value, dict):
+            for key, item in value.items():
+                if isinstance(key, (str, int)):
+                    yield from within(f"{path}[{key!r}]", item, depth - 1)
+
+    for path, module in model.named_modules():
+        for key, value in vars(module).items():
+            if key not in ("_parameters", "_buffers", "_modules") and key.isidentifier():
+                owner = "self" + "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in filter(None, path.split(".")))
+                yield from within(f"{owner}.{key}", value, 3)
+    for cls in type(model).__mro__:
+        if cls.__module__ == type(model).__module__:
+            for key, value in vars(cls).items():
+                yield from within(f"self.{key}", value, 3)
+    for key, value in source_of(model).items():
+        yield from within(key, value, 3)
+
+
+class read_nodes:
+    """The operators of an exported program, in their order."""
+
+    def __init__(self, exported: torch.export.ExportedProgram, file: str):
+        self.found: list[Node] = []
+        self.numbers = Numbers(self.found.append)
+        for node in exported.graph.nodes:
+            if node.op == "call_function":
+                self._take(node, file)
+            elif node.op not in ("placeholder", "output"):
+                raise ValueError(f"the graph has a node of kind {node.op!r}")
+
+    def _take(self, node: torch.fx.Node, file: str) -> None:
+        module, module_class = "", ""
+        for path, cls in (node.meta.get("nn_module_stack") or {}).values():
+            module, module_class = re.sub(r"^(L\['self'\]|_root)\.?", "", path), cls if isinstance(cls, str) else cls.__name__
+        line = source_line(node.meta.get("stack_trace") or "", file)
+
+        def make(name: str, op: str, args: list[Any], spec: TensorSpec | None, kwargs: dict[str, Any] | None = None) -> Node:
+            outputs = [spec] if spec is not None else []
+            word = module_class.rpartition(".")[2]
+            return Node(name=name, op=op, args=args, kwargs=kwargs or {}, outputs=outputs, module=module, module_class=word, line=line)
+
+        try:
+            if self.numbers.take(node, make):
+                return
+            made = read_node(node, module, module_class, line)
+            self.found.append(self.numbers.rewritten(node, made, make))
+        except ValueError as error:
+            raise ValueError(f"line {line}: {error}" if line else str(error)) from None
+
+
+def read_node(node: torch.fx.Node, module: str, module_class: str, line: int | None) -> Node:
+    op = "getitem" if node.target is operator.getitem else str(node.target)
+    if "." not in op and op != "getitem":
+        raise ValueError(f"{getattr(node.target, '__name__', op)!r} has no form in data (control flow inside forward)")
+    value = node.meta.get("val")
+    values = value if isinstance(value, (list, tuple)) else [value]
+    return Node(
+        name=node.name,
+        op=op,
+        args=[json_value(argument) for argument in node.args],
+        kwargs={key: json_value(argument) for key, argument in node.kwargs.items()},
+        outputs=[tensor_spec(item) for item in values if isinstance(item, torch.Tensor)],
+        module=module,
+        module_class=module_class.rpartition(".")[2],
+        line=line,
+    )
+
+
+def source_line(stack_trace: str, file: str) -> int | None:
+    """Line of the innermost frame that lies in the task's source."""
+    lines = [int(match[2]) for match in re.finditer(r'File "([^"]*)", line (\d+)', stack_trace) if match[1] == file]
+    return lines[-1] if lines else None
+
+
+def json_value(value: Any) -> Any:
+    """Arguments as JSON: nodes are `{"ref": name}`, dtypes and the like their names, non-finite floats `{"float": "inf"}`."""
+    if isinstance(value, torch.fx.Node):
+        return {"ref": value.name}
+    if isinstance(value, (list, tuple)):
+        return [json_value(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"float": str(value)}
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, complex):
+        return {"complex": [value.real, value.imag]}
+    if isinstance(value, (torch.dtype, torch.device, torch.layout, torch.memory_format)):
+        return str(value)
+    raise ValueError(f"an argument of type {type(value).__name__} has no form in data")
+
+
+def tensor_spec(tensor: torch.Tensor) -> TensorSpec:
+    """Shape, dtype and, where it is not contiguous, strides. Raises `ValueError` where a size depends on data."""
+    if any(isinstance(size, torch.SymInt) and size.node.maybe_as_int() is None for size in tensor.shape):
+        raise ValueError("the size of a tensor depends on data")
+    shape = tuple(int(size) for size in tensor.shape)
+    stride = None if tensor.is_contiguous() else tuple(int(step) for step in tensor.stride())
+    return TensorSpec(shape=shape, dtype=str(tensor.dtype).removeprefix("torch."), stride=stride)

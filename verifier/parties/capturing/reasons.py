@@ -1,0 +1,50 @@
+"""Why a model, or a statement of it, could not be captured, in words of the model rather than of the exporter."""
+
+# sandboxed: words errors of the models that tasks define
+
+from __future__ import annotations
+
+import re
+import traceback
+
+import torch
+
+_SCRIPT = "a script module (torch.jit.script) cannot be looked into"
+_CAUSES = (
+    (
+        r"GuardOnDataDependent|DataDependentOutput|data-dependent|size of a tensor depends on data",
+        "a branch, an index or a size depends on values of tensors",
+    ),
+    (r"ScriptMethod|ScriptFunction|torch\._C\.Script|RecursiveScriptModule", _SCRIPT),
+    (
+        r"fake tensor in the exported program|does not require grad|autograd\.grad|element 0 of tensors",
+        "gradients are computed inside forward (torch.autograd.grad)",
+    ),
+    (r"uninitialized parameter|UninitializedParameter", "a lazy module has no weights before its first call"),
+    (r"[Ss]parse", "sparse tensors are left to PyTorch"),
+    (r"DynamicOutputShape", "the size of a result depends on values of tensors"),
+    (r"numpy\(\)|\.numpy|__array__", "values leave the graph for numpy"),
+)  # fmt: skip
+
+
+def reason(error: BaseException, model: torch.nn.Module | None = None) -> str:
+    """One sentence, without its line. A script module of `model` fails in many ways, none of which says that it is one."""
+    text = f"{type(error).__name__}: {error}"
+    frames = " ".join(frame.line or "" for frame in traceback.extract_tb(error.__traceback__))
+    for pattern, words in _CAUSES:
+        if re.search(pattern, text) or "autograd.grad" in pattern and "autograd.grad(" in frames:
+            return words
+    if isinstance(error, TypeError) and model is not None and any(isinstance(module, torch.jit.ScriptModule) for module in model.modules()):
+        return _SCRIPT
+    first = next((line for line in str(error).splitlines() if line.strip()), "")
+    first = re.sub(r"^line \d+: ", "", first)
+    return (first if isinstance(error, ValueError) else f"{type(error).__name__}: {first}")[:300]
+
+
+def line_of(error: BaseException, file: str) -> int | None:
+    """Of the innermost frame in the task's source, or the one that the error itself names."""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    if lines:
+        return lines[-1]
+    told = re.match(r"line (\d+): ", str(error))
+    return int(told[1]) if told else None

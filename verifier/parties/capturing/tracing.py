@@ -1,0 +1,143 @@
+"""A forward run as plain Python with a look at its variables before each statement: what a run of statements would be given."""
+
+# sandboxed: calls the models that tasks define
+
+from __future__ import annotations
+
+import ast
+import copy
+import inspect
+import linecache
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from verifier.parties.capturing.statements import COMPOUND, all_blocks, blocks_of, unsuper
+from verifier.private_names import mangle
+
+VISITS = 3  # of a statement in a loop, that are looked at
+PART_FILE = "<part of forward>"
+_SEEN = "__seen__"
+
+
+@dataclass
+class Method:
+    """Of a model: forward's syntax tree, and what compiles parts of it."""
+
+    model: torch.nn.Module
+    owner: str  # the class whose statement it is
+    tree: ast.FunctionDef
+    names: dict[str, Any]  # of the module
+
+    def compiled(self, tree: ast.FunctionDef, file: str = PART_FILE) -> Callable[..., Any]:
+        """A function as it stands in the class, without its decorators; `self` is its first parameter."""
+        tree = copy.deepcopy(tree)
+        tree.decorator_list = []
+        unsuper(tree, self.owner)
+        mangle(tree, self.owner)
+        module = ast.fix_missing_locations(ast.Module([tree], []))
+        space: dict[str, Any] = {}
+        exec(compile(module, file, "exec"), self.names, space)
+        made: Callable[..., Any] = space[tree.name]
+        return made
+
+
+def method_of(model: torch.nn.Module, source: str) -> Method | None:
+    """Null where forward does not stand in the task's source, or is more than its statements: decorated, or a generator."""
+    function = inspect.unwrap(type(model).forward)
+    code = getattr(function, "__code__", None)
+    if code is None or "forward" in vars(model):
+        return None
+    for owner in [node for node in ast.walk(ast.parse(source.removeprefix("\ufeff"))) if isinstance(node, ast.ClassDef)]:
+        for item in owner.body:
+            if isinstance(item, ast.FunctionDef) and item.name == code.co_name == "forward" and code.co_firstlineno == _first_line(item):
+                return Method(model, owner.name, item, function.__globals__) if _plain(item) else None
+    return None
+
+
+def _first_line(item: ast.FunctionDef) -> int:
+    return min([item.lineno, *(decorator.lineno for decorator in item.decorator_list)])
+
+
+def _plain(tree: ast.FunctionDef) -> bool:
+    harmless = ("no_grad", "inference_mode", "enable_grad")
+    hard = (ast.Yield, ast.YieldFrom, ast.Await, ast.Nonlocal)
+    return all(any(word in ast.unparse(d) for word in harmless) for d in tree.decorator_list) and not any(isinstance(n, hard) for n in ast.walk(tree))
+
+
+@dataclass
+class Trace:
+    """Variables before each statement, by the statement's identity: of the first visits."""
+
+    visits: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
+    error: Exception | None = None
+
+    def at(self, item: ast.stmt) -> dict[str, Any] | None:
+        found = self.visits.get(id(item))
+        return found[0] if found else None
+
+
+def traced(method: Method, tree: ast.FunctionDef, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Trace:
+    """One call of `tree`, a forward of the method's model. What it raises is kept, with all that was seen until then."""
+    trace = Trace()
+    marked = copy.deepcopy(tree)
+    known = dict(zip((id(node) for node in ast.walk(marked)), ast.walk(tree), strict=True))
+    for block in list(all_blocks(marked.body)):
+        for at in range(len(block) - 1, -1, -1):
+            original = known[id(block[at])]
+            block.insert(at, ast.copy_location(_look(id(original)), block[at]))
+
+    def seen(key: int, values: dict[str, Any]) -> None:
+        visits = trace.visits.setdefault(key, [])
+        if len(visits) < VISITS:
+            visits.append({name: _kept(value) for name, value in values.items()})
+
+    method.names[_SEEN] = seen
+    try:
+        method.compiled(marked)(method.model, *args, **kwargs)
+    except Exception as error:
+        trace.error = error
+    finally:
+        del method.names[_SEEN]
+        linecache.checkcache(PART_FILE)
+    return trace
+
+
+def _look(key: int) -> ast.stmt:
+    values = ast.Call(ast.Name("locals", ast.Load()), [], [])
+    return ast.Expr(ast.Call(ast.Name(_SEEN, ast.Load()), [ast.Constant(key), values], []))
+
+
+def _kept(value: Any) -> Any:
+    """A value as it is now: later statements may change its size, or what a list holds."""
+    if isinstance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter):
+        return value.detach()
+    if type(value) in (list, dict):
+        return copy.copy(value)
+    return value
+
+
+def shape_of(value: Any, depth: int = 0) -> Any:
+    """What must be the same for statements to be captured once: sizes and types of tensors, and values of everything else."""
+    if isinstance(value, torch.Tensor):
+        return (tuple(value.shape), value.dtype)
+    if depth < 6 and isinstance(value, (list, tuple)):
+        return (type(value), *(shape_of(item, depth + 1) for item in value))
+    if depth < 6 and isinstance(value, dict):
+        return (type(value), *((key, shape_of(item, depth + 1)) for key, item in value.items()))
+    if value is None or isinstance(value, (bool, int, float, str, torch.dtype, torch.device)):
+        return (type(value), value)
+    return id(value) if isinstance(value, torch.nn.Module) or callable(value) else type(value)
+
+
+def statements_within(items: list[ast.stmt]) -> list[ast.stmt]:
+    """All statements of a block, those inside others too."""
+    found = []
+    for item in items:
+        found.append(item)
+        if isinstance(item, COMPOUND):
+            for block in blocks_of(item):
+                found += statements_within(block)
+    return found
