@@ -287,6 +287,7 @@ def verdict(report: Report) -> dict[str, Any]:
         "class": report.program_class,
         "over": against,
         "own_share": report.own_share,
+        "flags": report.flags,
         "message": report.message,
         "problems": [problem.model_dump() for problem in report.problems],
         "findings": [f"{finding.severity} {finding.rule}: {finding.message}" for finding in report.findings if finding.severity != "note"],
