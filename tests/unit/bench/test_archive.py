@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import verifier
 from bench.archive import Archive, Run, drawn, kinds, main, problem_facts, renamed, runs_of, single, task_source, with_files
 
 PROGRAM = '''"""Model of a Model."""
@@ -173,3 +174,37 @@ def test_another_folder_is_no_archive(tmp_path):
 )
 def test_what_a_program_is_made_with(source, kind):
     assert kinds(source) == kind
+
+
+def test_judging_goes_on_where_it_stopped(checkout, tmp_path, monkeypatch, capsys):
+    """A row is written at once; one that this host could not judge is tried again; what has a verdict is left alone."""
+    asked: list[str] = []
+
+    def check(task, program, **how):
+        asked.append(program.stem)
+        assert task.name == "01_sum.py" and how == {"device": "cpu", "tier": "quick", "precision": "bf16"}
+        if len(asked) == 2:
+            raise verifier.CannotCheck("no free memory")
+        return program.stem
+
+    folder, out = tmp_path / "out", tmp_path / "rows.json"
+    words = ["--archive", str(checkout), "--draw", "clean=1,reward_hack=1,unaudited=1"]
+    monkeypatch.setattr(sys, "argv", ["archive.py", "prepare", str(folder), *words])
+    assert main() == 0
+    monkeypatch.setattr(verifier, "check", check, raising=False)
+    monkeypatch.setattr("bench.archive.verdict", lambda name: {"status": "passed", "class": "custom", "message": "x" * 200})
+    monkeypatch.setattr(sys, "argv", ["archive.py", "judge", str(folder), "--device", "cpu", "--out", str(out)])
+    assert main() == 0
+    assert [row["status"] for row in json.loads(out.read_text())["rows"]] == ["passed", "error", "passed"]
+    assert main() == 0 and asked == [CLEAN, HACK, PLAIN, HACK]
+    rows = json.loads(out.read_text())["rows"]
+    assert [(row["run"], row["audit"], row["status"]) for row in rows] == [
+        (CLEAN, "clean", "passed"),
+        (HACK, "reward_hack", "passed"),
+        (PLAIN, "unaudited", "passed"),
+    ]
+    said = capsys.readouterr().out
+    assert f"{HACK} reward_hack error None" in said and "x" * 151 not in said and "1 reward_hack: passed custom" in said
+    out.unlink()
+    monkeypatch.setattr(sys, "argv", [*sys.argv, "--limit-seconds", "-1"])
+    assert main() == 3 and "3 are left" in capsys.readouterr().out
