@@ -21,6 +21,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 WIDER = {torch.float32: torch.float64, torch.complex64: torch.complex128}
+_HALVES = {torch.float16: torch.float64, torch.bfloat16: torch.float64}
 LONGEST = 1 << 15  # terms that a plain program adds one after another: more are spread over threads
 NARROWER = {wide: narrow for narrow, wide in WIDER.items()}
 _DRAWS = ("bernoulli", "bernoulli_", "rand", "randn", "rand_like", "randn_like", "normal", "normal_", "uniform_", "exponential_", "cauchy_")
@@ -126,7 +127,8 @@ ABSORBED = 1 / 8  # of the halves that could be lost: a naive softmax of 512 hea
 
 
 class Wide(TorchDispatchMode):
-    """fp32 becomes fp64 wherever forward names it or mixes it in. 16 bit types that a task asks for by name are what it means."""
+    """fp32 becomes fp64 wherever forward names it or mixes it in. 16 bit types that a task asks for by name are what it means: such a tensor holds
+    numbers of 16 bit, and keeps them where it meets one in fp64."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # torch leaves it untyped
@@ -269,14 +271,16 @@ def _tf32(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _alike(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """fp32 operands beside fp64 ones are widened; a tensor that is written in place stays."""
+    """Operands beside fp64 ones are widened; a tensor that is written in place stays. Those of 16 bit only beside one with axes, which makes the
+    result fp64 in any case: products, which want one type, had one in the task, where the state was of 16 bit too. A number changes no type."""
     leaves = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
     kinds = {leaf.dtype for leaf in leaves if leaf.is_floating_point() or leaf.is_complex()}
-    if len(kinds) < 2 or not kinds & set(WIDER):
+    wider = WIDER | _HALVES if any(leaf.dtype == torch.float64 and leaf.dim() for leaf in leaves) else WIDER
+    if len(kinds) < 2 or not kinds & set(wider):
         return args, kwargs
 
     def widen(value: Any) -> Any:
-        return value.to(WIDER[value.dtype]) if isinstance(value, torch.Tensor) and value.dtype in WIDER else value
+        return value.to(wider[value.dtype]) if isinstance(value, torch.Tensor) and value.dtype in wider else value
 
     if name.endswith("_") and not name.endswith("__"):
         return (args[0], *pytree.tree_map(widen, args[1:])), pytree.tree_map(widen, kwargs)

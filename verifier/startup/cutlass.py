@@ -16,7 +16,8 @@ from pathlib import Path
 from verifier.devices.base import Bind
 
 SHOWN = "/opt/cutlass"  # where a sandbox shows them
-NAMES = ("CUTLASS_PATH", "CUTLASS_HOME", "CUTLASS_DIR")
+NAMES = ("CUTLASS_PATH", "CUTLASS_HOME", "CUTLASS_DIR", "CUTLASS_ROOT")
+INCLUDES = ("CUTLASS_INCLUDE", "CUTLASS_INCLUDE_DIR")  # names of the folder within, by which programs look for it too
 BESIDE = ("cutlass", "third_party/cutlass")
 INSTALL = f"{sys.executable} -m pip install --no-deps nvidia-cutlass, or CUTLASS_PATH=<a clone of github.com/NVIDIA/cutlass>"
 _FOLDERS = ("/usr/local/cutlass", "/opt/cutlass", "/opt/pytorch/pytorch/third_party/cutlass", "/usr/local/cuda", "/usr/local", "/usr")
@@ -58,7 +59,8 @@ def bind() -> list[Bind]:
 
 
 def variables(wrapped: bool) -> dict[str, str]:
-    return dict.fromkeys(NAMES, SHOWN if wrapped else found()) if found() else {}
+    root = SHOWN if wrapped else found()
+    return dict.fromkeys(NAMES, root) | dict.fromkeys(INCLUDES, f"{root}/include") if found() else {}
 
 
 def show(home: str) -> None:

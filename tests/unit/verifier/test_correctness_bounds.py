@@ -154,3 +154,33 @@ def test_random_numbers_are_those_of_the_fp32_run():
     with torch.no_grad(), default_double(), Wide():
         precise = draws(x.double())
     assert distance(eager, precise) < 1e-6
+
+
+class Dequantised(torch.nn.Module):
+    """A product of 16 bit: one side by name, the other because its scales are of that type."""
+
+    def __init__(self, dtype: torch.dtype):
+        super().__init__()
+        self.dtype = dtype
+        self.register_buffer("scales", (torch.rand(12, 7, generator=torch.Generator().manual_seed(1)) + 0.5).to(dtype))
+        self.register_buffer("scale", torch.tensor(1.5, dtype=dtype))
+
+    def forward(self, x):
+        weight = (torch.arange(84).reshape(12, 7) % 5).to(self.dtype) * self.scales
+        named = x.to(self.dtype)
+        held = torch.zeros(3, 7, dtype=self.dtype) + self.scale
+        return named @ weight, torch.addmm(held, named, weight), torch.cat([named, weight[:3]], dim=1), held
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_product_of_16_bit_that_is_named_on_one_side_has_an_oracle(dtype):
+    """The side that is named keeps numbers of 16 bit; a single number beside it does not make it fp64."""
+    x, model = torch.randn(3, 12, generator=torch.Generator().manual_seed(2)), Dequantised(dtype)
+    eager = model(x)
+    with torch.no_grad(), default_double(), Wide():
+        precise = WideCopies().copy(model, "cpu", None)(x.double())
+    exact = x.to(dtype).double() @ ((torch.arange(84).reshape(12, 7) % 5).double() * model.scales.double())
+    assert torch.allclose(precise[0], exact, rtol=1e-14) and torch.allclose(precise[1], exact + 1.5, rtol=1e-14)
+    assert [out.dtype for out in precise] == [torch.float64] * 3 + [dtype]
+    assert torch.equal(precise[2][:, :12], x.to(dtype).double())
+    assert 1e-15 < distance(eager[0], precise[0]) < 4 * torch.finfo(dtype).eps

@@ -29,6 +29,7 @@ def test_a_clone_that_a_variable_names(clone):
     assert cutlass.found() == str(clone) and cutlass.version() == "4.2.1"
     assert cutlass.signature() == [f"CUTLASS 4.2.1 at {clone}"]
     assert [(bind.source, bind.target) for bind in cutlass.bind()] == [(str(clone), "/opt/cutlass")]
+    assert cutlass.variables(True)["CUTLASS_ROOT"] == "/opt/cutlass" and cutlass.variables(True)["CUTLASS_INCLUDE"] == "/opt/cutlass/include"
     assert cutlass.variables(True)["CUTLASS_PATH"] == "/opt/cutlass" and cutlass.variables(False)["CUTLASS_DIR"] == str(clone)
 
 
