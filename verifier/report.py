@@ -13,6 +13,7 @@ from verifier.source import Problem
 from verifier.task import Flag, Mode, Precision
 
 SCHEMA_VERSION = 1
+CLOCK = 2  # version of the verifier's clock (`verifier/timing/series.py`): results by another are not comparable
 
 Status = Literal["passed", "wrong_result", "build_failed", "crashed", "timed_out", "rejected", "inconclusive", "infrastructure_error"]
 Tier = Literal["quick", "full"]
@@ -104,9 +105,9 @@ class Comparison(BaseModel):
 
 class Timing(BaseModel):
     program_ms: float
-    bounded: bool  # below 1 ms the wall clock bounds the score instead of proving it
+    bounded: bool  # a call takes less than 1 ms: what starting it costs the host is part of its time, as in a user's loop
     clock_agrees: bool
-    clock: int = 1  # version of the clock (`verifier/timing/series.py`): times of another are not comparable
+    clock: int = 1  # `CLOCK` of whoever measured; a report from before there were versions has none
     lead_in: int | None = None  # calls before the counted ones of each series; null: calls were timed one by one
     counted: int | None = None  # calls of a series that count
     round_trip_ms: float  # what an exchange without a call costs on this host

@@ -135,6 +135,7 @@ class Verification(models.Model):
     tier = models.CharField(max_length=8, blank=True)
     device_model = models.CharField(max_length=60, blank=True)
     device_name = models.CharField(max_length=120, blank=True)
+    clock = models.SmallIntegerField(null=True)  # version of the verifier's clock (`verifier.report.CLOCK`); null: there is no report
     program_class = models.CharField(max_length=16, blank=True)
     own_share = models.FloatField(null=True)
     program_ms = models.FloatField(null=True)
