@@ -13,6 +13,7 @@ from verifier.source import Problem
 from verifier.task import Flag, Mode, Precision
 
 SCHEMA_VERSION = 1
+BUSY_HOST = ("this host is busy", "another process keeps it busy")  # in the message of a verdict that says nothing of the program
 CLOCK = 2  # version of the verifier's clock (`verifier/timing/series.py`): results by another are not comparable
 
 Status = Literal["passed", "wrong_result", "build_failed", "crashed", "timed_out", "rejected", "inconclusive", "infrastructure_error"]
@@ -124,6 +125,11 @@ class Timing(BaseModel):
     measuring: float | None = None  # seconds with the device for itself: warm-up, blocks, checks; like `waiting` with all repeats
     repeatability: str = ""  # how much processes of the same code differ on this host, and how that is known
 
+    @property
+    def earlier(self) -> bool:
+        """By another clock than today's: not comparable with what is measured now."""
+        return self.clock < CLOCK
+
 
 class Kernel(BaseModel):
     """One kernel (or, on the CPU, one operator or own function) seen at run time, over one call."""
@@ -212,6 +218,11 @@ class Report(BaseModel):
 
     def against(self, baseline: Baseline) -> Comparison | None:
         return next((c for c in self.timing.comparisons if c.baseline == baseline), None) if self.timing else None
+
+    @property
+    def host_busy(self) -> bool:
+        """Nothing was found against the program: other work on the host kept it from being measured."""
+        return self.status == "inconclusive" and any(said in self.message for said in BUSY_HOST)
 
     @property
     def speedup(self) -> Interval | None:

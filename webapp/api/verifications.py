@@ -231,6 +231,8 @@ def _next(run: Run, report: Report | None, verdict: str | None, tier: str) -> st
         if run.state == "paused":
             return "The run is paused: resume or cancel it."
         return "Wait: follow the event stream, or ask again in some seconds."
+    if report is not None and report.host_busy:
+        return "Other work kept the host busy; nothing was found wrong with the program. Verify again when the host is quieter."
     if verdict != "passed" or report is None:
         return ADVICE[verdict]
     if not report.faster:

@@ -27,9 +27,9 @@ def forget(run: Run) -> None:
 
 
 def record(run: Run) -> Result | None:
-    """Write the row of a run that has finished; None where it says nothing about a task on a device (cancelled, or never measured)."""
+    """Write the row of a run that has finished; None where it says nothing about a task on a device (cancelled, never measured, a busy host)."""
     forget(run)
-    if run.state != "finished" or run.outcome in ("", "cancelled") or run.finished_at is None:
+    if run.state != "finished" or run.outcome in ("", "cancelled", "inconclusive") or run.finished_at is None:
         return None
     measured = Verification.objects.filter(run=run)
     confirmation, report = _confirmation(run)

@@ -43,7 +43,7 @@ class ArtefactChunk(models.Model):
 
 class Run(models.Model):
     STATES = ["queued", "running", "paused", "finished"]
-    OUTCOMES = ["improved", "matched", "failed", "cancelled", "out_of_budget"]
+    OUTCOMES = ["improved", "matched", "failed", "cancelled", "out_of_budget", "inconclusive"]
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     team = models.ForeignKey("accounts.Team", on_delete=models.CASCADE, related_name="runs")
