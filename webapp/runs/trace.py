@@ -17,6 +17,13 @@ EVENT_JSON = """json_build_object('v', v, 'run', run_id, 'seq', seq, 'at', to_ch
 SELECT_AFTER = f"SELECT seq, {EVENT_JSON} FROM runs_event WHERE run_id = %s AND seq > %s ORDER BY seq LIMIT %s"
 
 
+# The same, but no more text than so many bytes, and at least one event: what a reader holds is bounded, however large events are.
+SELECT_WITHIN = f"""SELECT seq, text FROM (
+ SELECT seq, text, sum(octet_length(text)) OVER (ORDER BY seq) AS size, row_number() OVER (ORDER BY seq) AS nth
+ FROM (SELECT seq, {EVENT_JSON} AS text FROM runs_event WHERE run_id = %s AND seq > %s ORDER BY seq LIMIT %s) following
+) sized WHERE size <= %s OR nth = 1 ORDER BY seq"""
+
+
 def events_after(run: Run | uuid.UUID, since: int, limit: int) -> list[dict[str, Any]]:
     """Events with `seq > since`, oldest first, as they go over the wire."""
     with connection.cursor() as cursor:
