@@ -176,3 +176,14 @@ class Candidate(models.Model):
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["run", "number"], name="one_candidate_a_number")]
+
+
+class Turn(models.Model):
+    """When somebody's job was last taken from a queue (webapp/runs/fairness.py). Written by Postgres alone."""
+
+    queue = models.CharField(max_length=80)
+    who = models.CharField(max_length=160)  # a team; team/person; team/person/run
+    at = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["queue", "who"], name="one_turn_each")]

@@ -7,6 +7,7 @@ import uuid
 
 from django.db import connection, transaction
 
+from webapp.runs.fairness import FORGET
 from webapp.runs.handover import Claim, ClaimLost, queue_again, verifier_died
 from webapp.runs.jobs import enqueue_run
 
@@ -34,6 +35,8 @@ def rescue(stalled_after: float) -> int:
     count = 0
     while _rescue_one(stalled_after):
         count += 1
+    with connection.cursor() as cursor:
+        cursor.execute(FORGET)
     for (run,) in _rows(RUNS_WITHOUT_JOB):
         enqueue_run(run)
         count += 1

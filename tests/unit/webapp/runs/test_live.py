@@ -401,7 +401,7 @@ async def test_a_closed_hub_is_not_opened_again_by_a_task_that_is_still_about():
 async def test_a_reader_who_is_far_behind_holds_no_more_than_it_asked_for():
     _, run = await cast()
     await write(run, notes(40, size=15_000))
-    async with hub_module.hub().follow(run) as follower:
+    async with hub_module.hub().follow(str(run.pk)) as follower:
         follower.feed.head = 40  # so that everything before it comes from the database
         lines = await hub_module.hub().read(follower.feed, 0, hub_module.BATCH_EVENTS, 64 * 1024)
         assert [seq for seq, _ in lines] == [1, 2, 3, 4] and sum(len(text) for _, text in lines) <= 64 * 1024
