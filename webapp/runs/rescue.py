@@ -17,8 +17,12 @@ WHERE j.status = 'doing' AND (w.id IS NULL OR w.last_heartbeat < now() - make_in
 ORDER BY j.id LIMIT 1 FOR UPDATE OF j SKIP LOCKED
 """
 
+# A paused run has none until a person resumes or cancels it; where that was said, and the job for it was lost, it stands among the last events.
 RUNS_WITHOUT_JOB = """
 SELECT r.id FROM runs_run r WHERE r.state <> 'finished' AND NOT r.imported
+AND (r.state <> 'paused' OR EXISTS (SELECT FROM runs_event e WHERE e.run_id = r.id AND e.seq > r.last_seq - 20 AND e.kind = 'control.requested'
+    AND e.payload ->> 'action' IN ('resume', 'cancel')
+    AND NOT EXISTS (SELECT FROM runs_event p WHERE p.run_id = r.id AND p.seq > e.seq AND p.kind = 'run.paused')))
 AND NOT EXISTS (SELECT FROM procrastinate_jobs j WHERE j.lock = 'run:' || r.id AND j.status IN ('todo', 'doing'))
 """
 

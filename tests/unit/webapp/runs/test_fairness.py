@@ -8,9 +8,13 @@ import uuid
 from django.db import connection
 from procrastinate.contrib.django import app
 
+from agents.events import NewEvent
 from tests.unit.webapp.cast import make_run, make_user
+from webapp.runs.append import append
+from webapp.runs.control import request_control
 from webapp.runs.jobs import ORCHESTRATOR, enqueue_run, enqueue_verification
 from webapp.runs.models import Run, Verification
+from webapp.runs.rescue import rescue
 
 
 def fetch(*queues: str) -> str | None:
@@ -96,3 +100,25 @@ def test_a_lock_holds_and_nothing_is_handed_out_twice(db):
     assert fetch(ORCHESTRATOR) == run
     enqueue_run(uuid.UUID(run))
     assert fetch(ORCHESTRATOR) is None and fetch("verify.cpu") is None
+
+
+def test_a_paused_run_holds_no_place_until_somebody_resumes_or_cancels_it(db):
+    user = make_user("one")
+    run = make_run(user)
+    append(run.pk, [NewEvent(kind="run.started", payload={}), NewEvent(kind="run.paused", agent="engine", payload={"reason": "paused by a person"})])
+    run.refresh_from_db()
+    assert run.state == "paused" and rescue(60.0) == 0 and fetch(ORCHESTRATOR) is None
+    request_control(run, "raise-budget", by=user, limits={"calls": 9})
+    assert fetch(ORCHESTRATOR) is None
+    request_control(run, "resume", by=user)
+    assert fetch(ORCHESTRATOR) == str(run.pk)
+
+
+def test_where_the_job_of_a_resumed_run_was_lost_it_is_taken_up_again(db):
+    user = make_user("one")
+    run = make_run(user)
+    append(run.pk, [NewEvent(kind="run.started", payload={}), NewEvent(kind="run.paused", agent="engine", payload={"reason": "paused by a person"})])
+    request_control(run, "resume", by=user)
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM procrastinate_jobs")
+    assert rescue(60.0) == 1 and fetch(ORCHESTRATOR) == str(run.pk)
