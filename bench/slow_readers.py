@@ -28,7 +28,7 @@ from bench.stream import ROOT, Stack
 BAR_MB = 64
 EVENT_CHARACTERS = 15_000
 PIECE = 64  # events an append
-PATIENCE_SECONDS = 480.0
+PATIENCE_SECONDS = 360.0
 
 
 def resident(pid: int) -> float:

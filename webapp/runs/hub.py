@@ -97,7 +97,7 @@ class Hub:
             return await self._read_on(feed, since)
 
     async def read(self, feed: Feed, since: int, limit: int, most: int = BATCH_BYTES) -> list[Line]:
-        """Events after `since`, from the database no more than `most` bytes. Followers at the head share one query; who is further behind asks for
+        """Events after `since`, from the database until there are `most` bytes. Followers at the head share one query; who is further behind asks for
         itself."""
         if feed.head is None or since >= feed.head:
             async with feed.reading:
@@ -132,7 +132,7 @@ class Hub:
         return len(lines) == BATCH_EVENTS or sum(len(text) for _, text in lines) > BATCH_BYTES // 8
 
     async def _select(self, run: str, since: int | None, limit: int, most: int) -> list[Line]:
-        return await self.rows(SELECT_WITHIN, [run, since, limit, most])
+        return await self.rows(SELECT_WITHIN, {"run": run, "since": since, "limit": limit, "most": most})
 
     async def _listen(self) -> None:
         while True:
