@@ -91,7 +91,7 @@ async def watched(arguments: argparse.Namespace, base: str, cookie: str, run: st
     return {
         "before_mb": round(before, 1), "most_mb": round(max(seen), 1), "more_mb": round(max(seen) - before, 1),
         "seconds": round(time.monotonic() - begun, 1),
-        "readers_with_everything": whole, "events": last,
+        "readers_with_everything": whole, "events": last, "samples": len(seen), "different_samples": len(set(seen)),
     }  # fmt: skip
 
 
