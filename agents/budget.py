@@ -76,6 +76,11 @@ class Ledger:
     def release(self, key: str) -> None:
         self._held.pop(key, None)
 
+    @property
+    def in_flight(self) -> bool:
+        """Whether a call is being made that something was set aside for."""
+        return bool(self._held)
+
     def spend(self, amounts: dict[str, float]) -> None:
         for unit, amount in amounts.items():
             setattr(self.spent, unit, getattr(self.spent, unit) + amount)

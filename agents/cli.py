@@ -29,13 +29,14 @@ from agents.run import Engine
 from agents.settings import Settings
 from verifier.source import sha256
 
-EXIT = {"improved": 0, "matched": 0, "failed": 1, "out_of_budget": 3, "cancelled": 4, "": 5}  # no outcome: paused
+EXIT = {"improved": 0, "matched": 0, "failed": 1, "out_of_budget": 3, "cancelled": 4, "": 5, "inconclusive": 6}  # no outcome: paused
 USAGE, INTERRUPTED = 2, 130
 EXIT_CODES = """exit codes:
   0    every run ended with a program that passed (improved, or matched: correct but not faster)
   1    a run failed          2    bad arguments, or a directory that cannot be used
   3    a run is out of budget    4    a run was cancelled
   5    a run is paused: a model did not answer, or a plan waits to be read; continue with --resume
+  6    the host was too busy to measure a program: try again when it is quieter
   130  interrupted: continue with --resume"""
 
 

@@ -31,7 +31,7 @@ Agent = Literal["planner", "coder", "verifier", "engine", "person", ""]
 
 # A run's state is apart from its outcome.
 State = Literal["queued", "running", "paused", "finished"]
-Outcome = Literal["improved", "matched", "failed", "cancelled", "out_of_budget"]
+Outcome = Literal["improved", "matched", "failed", "cancelled", "out_of_budget", "inconclusive"]  # inconclusive: the host was too busy to measure
 
 
 class ArtefactRef(BaseModel):

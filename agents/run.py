@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from agents.memory.inspirations import Inspirations, Split
 
 log = logging.getLogger(__name__)
+LOOK_SECONDS = 0.2  # between two looks whether the calls in flight have ended, while the run is paused
 T = TypeVar("T")
 
 RECORDED = tuple(name for name in Settings.model_fields if name not in ("tier", "budget"))
@@ -75,7 +76,9 @@ class Engine:
         workflow: Workflow | None = None,  # null: the one that the settings name
         roles: Any = None,  # agents.roles.Roles; null: those that the settings name
         models: ModelPort | None = None,
-        on_pause: Literal["wait", "stop"] = "wait",  # for a person to resume the run, or return with the run paused, where it needs one
+        # While the run is paused: wait for a person to resume it; return where it needs a model or a person ("stop"), or whoever paused it, once no
+        # call is in flight ("leave").
+        on_pause: Literal["wait", "stop", "leave"] = "wait",
         library: Library | None = None,  # documents that a diagnosis may look up
         inspirations: Inspirations | None = None,  # what earlier runs can teach
         experience: ExperiencePort | None = None,  # what runs on the same device left: promises kept, numbers of kernels
@@ -144,7 +147,7 @@ class Engine:
         return number
 
     async def execute(self) -> Summary:
-        """Run or resume to the end, or until it stands still for want of a model or a person (`on_pause="stop"`)."""
+        """Run or resume to the end, or until it stands still (`on_pause`)."""
         recorded = await self.journal.load()
         self.replay = Replay(recorded)
         self._former = former(recorded)
@@ -157,7 +160,7 @@ class Engine:
         self._since = time.monotonic()
         try:
             if recorded and self._running.is_set() and self.summary.state != "queued" and recorded[-1].kind != "run.forked":
-                reason = "continued after an interruption"
+                reason = f"resumed by {self._resumed_by}" if self.summary.state == "paused" else "continued after an interruption"
                 await self.append([NewEvent(kind="run.resumed", agent="engine", payload={"reason": reason})])
             return await self._to_the_end()
         except LeaseLost:
@@ -318,12 +321,21 @@ class Engine:
             if self.summary.state != "paused":
                 self.count_time()
                 await self.append([self.budget_event(), NewEvent(kind="run.paused", agent="engine", payload=payload)])
-            if leave:
+            if leave or self.on_pause == "leave" and await self._stands_still():
                 self._left = True
                 self._worker.cancel()
             await self._running.wait()
             self._since = time.monotonic()
             await self.append([NewEvent(kind="run.resumed", agent="engine", payload={"reason": f"resumed by {self._resumed_by}"})])
+
+    async def _stands_still(self) -> bool:
+        """True once no call is in flight (other workers' are waited for: they are paid), False where a person resumes the run before."""
+        while not self._running.is_set():
+            if not self.ledger.in_flight:
+                return True
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._running.wait(), LOOK_SECONDS)
+        return False
 
     # the budget
 

@@ -96,7 +96,7 @@ def _timing(report: Json) -> list[str]:
         share = f", {100 * report['own_share']:.0f} % of the time in own kernels" if report["own_share"] is not None else ""
         lines.append(f"  class {report['program_class']}{share}")
     if timing["bounded"]:
-        lines.append("  the time is too short for the clock to prove the score: it bounds it")
+        lines.append("  a call takes less than 1 ms: what starting it costs the host is part of its time")
     return ["time of a call:", *lines]
 
 

@@ -13,6 +13,8 @@ from verifier.source import Problem
 from verifier.task import Flag, Mode, Precision
 
 SCHEMA_VERSION = 1
+BUSY_HOST = ("this host is busy", "another process keeps it busy")  # in the message of a verdict that says nothing of the program
+CLOCK = 2  # version of the verifier's clock (`verifier/timing/series.py`): results by another are not comparable
 
 Status = Literal["passed", "wrong_result", "build_failed", "crashed", "timed_out", "rejected", "inconclusive", "infrastructure_error"]
 Tier = Literal["quick", "full"]
@@ -104,9 +106,9 @@ class Comparison(BaseModel):
 
 class Timing(BaseModel):
     program_ms: float
-    bounded: bool  # below 1 ms the wall clock bounds the score instead of proving it
+    bounded: bool  # a call takes less than 1 ms: what starting it costs the host is part of its time, as in a user's loop
     clock_agrees: bool
-    clock: int = 1  # version of the clock (`verifier/timing/series.py`): times of another are not comparable
+    clock: int = 1  # `CLOCK` of whoever measured; a report from before there were versions has none
     lead_in: int | None = None  # calls before the counted ones of each series; null: calls were timed one by one
     counted: int | None = None  # calls of a series that count
     round_trip_ms: float  # what an exchange without a call costs on this host
@@ -122,6 +124,11 @@ class Timing(BaseModel):
     waiting: float | None = None  # seconds for which other judges of the device measured meanwhile; null: a report from before this was noted
     measuring: float | None = None  # seconds with the device for itself: warm-up, blocks, checks; like `waiting` with all repeats
     repeatability: str = ""  # how much processes of the same code differ on this host, and how that is known
+
+    @property
+    def earlier(self) -> bool:
+        """By another clock than today's: not comparable with what is measured now."""
+        return self.clock < CLOCK
 
 
 class Kernel(BaseModel):
@@ -211,6 +218,11 @@ class Report(BaseModel):
 
     def against(self, baseline: Baseline) -> Comparison | None:
         return next((c for c in self.timing.comparisons if c.baseline == baseline), None) if self.timing else None
+
+    @property
+    def host_busy(self) -> bool:
+        """Nothing was found against the program: other work on the host kept it from being measured."""
+        return self.status == "inconclusive" and any(said in self.message for said in BUSY_HOST)
 
     @property
     def speedup(self) -> Interval | None:

@@ -88,3 +88,8 @@ class Admission(BaseModel):
     memory_bytes: int | None = None  # that a verification needs of the device at a time, about; measured, with the fp64 run
     mutates: list[str] = []  # state-dict names that forward changes (running statistics)
     protection: list[str] = []  # what confined the run
+
+    @property
+    def shapes(self) -> list[str]:
+        """Of each tensor among the task's own inputs: "float32[4, 8]"."""
+        return [f"{given.dtype}[{', '.join(map(str, given.shape))}]" for given in self.inputs if isinstance(given, TensorSpec)]

@@ -20,6 +20,7 @@ from webapp.api.stream import events_stream  # noqa: E402
 from webapp.bodies import bound  # noqa: E402
 from webapp.garbage import settle  # noqa: E402
 from webapp.origins import SameOrigin  # noqa: E402
+from webapp.pacing import pace_daphne  # noqa: E402
 from webapp.review.sockets import socket_urlpatterns as review_sockets  # noqa: E402
 from webapp.runs.sockets import socket_urlpatterns as run_sockets  # noqa: E402
 
@@ -38,4 +39,5 @@ application = ProtocolTypeRouter(
 )
 
 bound()
+pace_daphne()
 settle()

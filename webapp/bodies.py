@@ -19,6 +19,7 @@ from django.http.cookie import parse_cookie
 
 from webapp.accounts import tokens
 from webapp.database import in_thread
+from webapp.pacing import PacedRequest
 
 ANYBODYS = 1 << 20
 MOST = 48 << 20  # a zip of tasks, packed
@@ -38,7 +39,7 @@ def known(authorization: str, cookies: str) -> bool:
     return bool(user.is_authenticated and user.is_active)
 
 
-class BoundedRequest(http_protocol.WebRequest):
+class BoundedRequest(PacedRequest):
     """Twisted tells a request its announced length, then each piece, on the event loop's thread."""
 
     came = 0

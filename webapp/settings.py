@@ -138,6 +138,7 @@ PROCRASTINATE_AUTODISCOVER_MODULE_NAME = "jobs"
 PROCRASTINATE_READONLY_MODELS = True
 HEARTBEAT_SECONDS = float(os.environ.get("STITCHWORK_HEARTBEAT_SECONDS", "1"))
 STALLED_AFTER_SECONDS = float(os.environ.get("STITCHWORK_STALLED_AFTER_SECONDS", "5"))
+MOST_OPEN_RUNS = int(os.environ.get("STITCHWORK_MOST_OPEN_RUNS", "500"))  # of one person: waiting, running, paused
 QUEUE_POLL_SECONDS = 0.3  # lock hand-offs and retries wait for this poll; the queue's default is 5 s
 
 # --- People

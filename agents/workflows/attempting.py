@@ -76,6 +76,8 @@ async def try_edit(run: Engine, span: Span, situation: Situation, edit: Edit, pa
         if profile:
             attempt.profile = await profiled(run, span, attempt)
         span.summary = verdict(attempt.report)
+    elif attempt.report.host_busy:
+        span.skip(verdict(attempt.report))
     else:
         span.fail(verdict(attempt.report))
     return attempt

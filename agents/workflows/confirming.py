@@ -8,6 +8,7 @@ from agents.roles.situation import Attempt, Situation
 from agents.run import Engine, Finish
 from agents.strategies.ledger import entries, records
 from agents.workflows.measuring import measure, verdict
+from agents.workflows.outcome import NOT_MEASURED, outcome_of, tried
 from compiler import Options
 from compiler.planning.tuned import fingerprints, tuned_by
 from verifier.report import Report
@@ -19,6 +20,7 @@ MAX_CONFIRMED = 3  # winners that are tried in tier full before the run gives up
 async def confirm(run: Engine, situation: Situation, reason: str, spent: bool) -> Finish:
     """Measure the winner again, against all baselines and on fresh seeds; where it does not hold, the next. `spent`: a budget ended the search."""
     ranked = sorted((a for a in situation.attempts if a.passed), key=situation.rank, reverse=True)
+    ranked = ranked or [a for a in reversed(situation.attempts) if a.report is not None and a.report.host_busy]  # later than at first
     if not ranked:
         last = situation.attempts[-1].report if situation.attempts else None
         return Finish(
@@ -45,11 +47,14 @@ async def confirm_one_of(run: Engine, situation: Situation, ranked: list[Attempt
             if run.settings.profiles == "winner" or (run.settings.profiles == "all" and attempt.profile is None):
                 await span.profile(attempt.edit.source, attempt.number)
             span.summary = verdict(report)
-            outcome = "improved" if report.speedup.low > 1 else "matched"
-            said = "is faster" if outcome == "improved" else "is correct, but not faster"
+            outcome, said = outcome_of(report, situation.task_source, attempt.edit.source, situation.reference, attempt.profile)
             left = situation.plan.data.left if situation.plan is not None and isinstance(situation.plan.data, Compiled) else ""
-            told = f"candidate {attempt.number} {said}: {verdict(report)}. {reason}" + (f" {left}" if left else "")
+            told = f"candidate {attempt.number} {said}: {verdict(report)}.{tried(situation.admission)} {reason}" + (f" {left}" if left else "")
             return Finish(outcome, told, attempt.number, report.speedup)
+        if report.host_busy:
+            span.skip("the host was too busy")
+            best = ranked[0].number
+            return Finish("inconclusive", f"candidate {best} was not confirmed: {report.message}; {NOT_MEASURED}. {reason}"[:2000], best)
         span.fail("no candidate held on fresh seeds")
     best = ranked[0].number if report.status == "inconclusive" else None
     return Finish("failed", f"no candidate was confirmed: {verdict(report)}"[:2000], best)
@@ -58,7 +63,7 @@ async def confirm_one_of(run: Engine, situation: Situation, ranked: list[Attempt
 def sole(situation: Situation) -> Report | None:
     """The verdict of a run's only program where it is of tier full already (`attempting.only_one`). Of several the best may have been lucky."""
     report = situation.attempts[0].report if len(situation.attempts) == 1 else None
-    return report if report is not None and report.tier == "full" else None
+    return report if report is not None and report.tier == "full" and not report.host_busy else None
 
 
 async def remember(run: Engine, situation: Situation, winner: Attempt) -> None:

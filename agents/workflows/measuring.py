@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from agents.run import Engine
 from agents.span import Ended, Span
 from verifier.report import Report, Tier
 from verifier.task import Admission
+
+LATER_SECONDS = (20, 60)  # after which a measurement on a busy host is repeated
 
 
 async def admit(run: Engine) -> Admission:
@@ -29,8 +33,7 @@ async def admit(run: Engine) -> Admission:
 
 
 def describe_task(admission: Admission) -> str:
-    shapes = [f"{i.dtype}[{', '.join(map(str, i.shape))}]" for i in admission.inputs if hasattr(i, "shape")]
-    said = f"inputs {', '.join(shapes)}" if shapes else "no tensor inputs"
+    said = f"inputs {', '.join(admission.shapes)}" if admission.shapes else "no tensor inputs"
     if admission.parameters:
         said += f", {admission.parameters:,} parameters"
     if admission.eager_ms is not None:
@@ -39,15 +42,29 @@ def describe_task(admission: Admission) -> str:
 
 
 async def measure(span: Span, source: str, number: int, tier: Tier) -> Report:
-    """Verify a program; an inconclusive measurement is repeated once with fresh seeds."""
+    """Verify a program; an inconclusive measurement is repeated once with fresh seeds, and where the host was busy, later."""
     last = tier == "full"
     report = (await span.verify(source, number, tier, last=last)).result.report
-    if report is not None and report.status == "inconclusive":
+    for seconds in LATER_SECONDS:
+        if report is None or not report.host_busy:
+            break
+        await span.say("verifier", f"It could not be measured: {report.message}. That is the host's doing; measuring again in {seconds} s.")
+        await span.effect("waited", lambda seconds=seconds: waited(span, seconds))
+        report = (await span.verify(source, number, tier, last=last)).result.report
+    if report is not None and report.status == "inconclusive" and not report.host_busy:
         await span.say("verifier", f"The measurement was inconclusive: {report.message} Measuring once more.")
         report = (await span.verify(source, number, tier, last=last)).result.report
     if report is None:
         raise Ended("failed", "the verifier gave no report")
     return report
+
+
+async def waited(span: Span, seconds: int) -> int:
+    """Lets the host come to rest; a person may pause or cancel the run meanwhile."""
+    for _ in range(seconds):
+        await asyncio.sleep(1.0)
+        await span.run.gate()
+    return seconds
 
 
 def verdict(report: Report) -> str:

@@ -8,8 +8,8 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from verifier.devices.base import Device
+from verifier.report import CLOCK
 from verifier.timing.intervals import DEFAULTS, Repeatability
-from verifier.timing.series import CLOCK
 
 
 def _path(data_dir: Path, model: str) -> Path:

@@ -26,7 +26,6 @@ MOST_BYTES = 512 << 20  # of the inputs and outputs of all calls of a series
 LEAD, COUNTED = 2, 6  # calls at most
 LONG_MS, WHOLE_MS = 10.0, 60.0  # of a call that waking is nothing beside; of the longest side's calls of a series together
 KEPT_DRAWS, KEPT_BYTES = 3, 64 << 20
-CLOCK = 2  # version of the clock: results of another are not comparable
 
 
 @dataclass(frozen=True)

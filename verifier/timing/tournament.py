@@ -13,14 +13,14 @@ from verifier.correctness.trials import Subject
 from verifier.integrity.timed_process import Check, TimedProcess
 from verifier.judge.party_failure import PartyFailure
 from verifier.judge.session import Values
-from verifier.report import Timing, Trial
+from verifier.report import CLOCK, Timing, Trial
 from verifier.timing.blocks import Side, measure, median_ms
 from verifier.timing.intervals import Estimate
 from verifier.timing.judges_clock import clocks
 from verifier.timing.outside import PARTS, busy
 from verifier.timing.pairs import Pair, compare, estimate_of, useless
 from verifier.timing.processes import PAIRS, Processes, Round
-from verifier.timing.series import CLOCK, Form, form
+from verifier.timing.series import Form, form
 from verifier.timing.timed_outputs import TimedOutputs
 
 MORE_PAIRS = {"quick": 0, "full": 3}  # once, where half the interval is `WIDE` of the ratio

@@ -36,6 +36,9 @@ class Selected(Asked):
     coder: Text = Field("", max_length=140)
     language: Text = Field("", max_length=140)
     whose: Literal["", "ours", "published"] = Field("", description='"": both.')
+    clock: Text = Field(
+        "", max_length=4, pattern=r"^\d*$", description="An earlier version of the verifier's clock; empty: a ranking by today's, results by any."
+    )
 
     def filters(self, **more: object) -> Filters:
         names = set(Filters.__dataclass_fields__)

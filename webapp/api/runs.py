@@ -12,6 +12,7 @@ from ninja import Query, Router, Status
 from pydantic import Field
 from pydantic import ValidationError as SettingsInvalid
 
+from agents.events import Outcome
 from agents.settings import SEARCHES
 from webapp.accounts import audit
 from webapp.accounts.access import teams_with
@@ -46,7 +47,7 @@ CREATES = {"parameters": [HEADER_PARAMETER]}
 
 class Filters(Asked):
     state: Literal["queued", "running", "paused", "finished"] | None = None
-    outcome: Literal["improved", "matched", "failed", "cancelled", "out_of_budget"] | None = None
+    outcome: Outcome | None = None
     workflow: Literal["stitch", "forge", "pilot", "branch", "descend", "random", "verify"] | None = None
     device: Literal["cpu", "cuda"] | None = None
     precision: Literal["fp32-strict", "tf32", "bf16", "fp16"] | None = None

@@ -63,9 +63,12 @@ def check_settings(settings: Settings, where: str = "body.settings.") -> None:
 
 
 def start(request: HttpRequest, *, source: str, title: str, settings: Settings, program: str | None = None) -> Run:
-    return services.create_run(
-        team=team_for(request), user=request.user, task_source=source, title=title.strip() or "model", settings=settings, program_source=program
-    )
+    try:
+        return services.create_run(
+            team=team_for(request), user=request.user, task_source=source, title=title.strip() or "model", settings=settings, program_source=program
+        )
+    except services.QuotaReached as reached:
+        raise Refused(429, str(reached), "GET /api/v1/runs?state=queued lists those that wait.") from None
 
 
 def team_of(request: HttpRequest) -> Team:

@@ -32,7 +32,7 @@ from webapp.api.query import check
 from webapp.database import in_thread
 from webapp.origins import our_host, same_origin
 from webapp.outage import HINT, RETRY_AFTER, SENTENCE, away
-from webapp.runs.feed import BATCH_BYTES, BATCH_EVENTS, within
+from webapp.runs.feed import BATCH_EVENTS, within
 from webapp.runs.hub import hub
 from webapp.security import page_headers
 
@@ -42,6 +42,7 @@ Receive = Callable[[], Awaitable[Message]]
 
 HEARTBEAT_SECONDS = 15.0  # proxies close a connection that says nothing for a minute or so
 CHECK_SECONDS = 2.0  # how long a token that was revoked may go on reading; changed roles are known at once
+PIECE_BYTES = 64 * 1024  # at most in flight to each reader, besides what the socket holds: `send` waits for those that read slowly (webapp/pacing.py)
 RETRY_MS = 1000  # what a browser waits before it connects again
 
 STREAM_OPERATION = {
@@ -50,7 +51,8 @@ STREAM_OPERATION = {
     "tags": ["events"],
     "description": (
         "Server-sent events: each has the event's seq as `id` and the event as JSON in `data` (type `message`). After a broken connection send the "
-        "last `id` back as `Last-Event-ID`, or as `?after=`; nothing is lost and nothing comes twice. A comment every 15 s keeps the connection. At "
+        "last `id` back as `Last-Event-ID`, or as `?after=`; nothing is lost and nothing comes twice. A comment every 15 s keeps the connection; "
+        "a reader that takes nothing for a minute is hung up on, and goes on the same way. At "
         "the end of the run comes an event of type `end` with `{last, state, outcome}`, and the stream closes: do not connect again."
     ),
     "parameters": [
@@ -133,7 +135,7 @@ async def _write(scope: Message, send: Send, run: uuid.UUID, cursor: int) -> Non
                 except Refused:
                     break  # who connects again is told why
                 checked, epoch = time.monotonic(), hub().access_epoch
-            lines = within(found, BATCH_BYTES) if (found := await hub().read(follower.feed, cursor, BATCH_EVENTS)) else []
+            lines = within(await hub().read(follower.feed, cursor, BATCH_EVENTS, PIECE_BYTES), PIECE_BYTES)
             if lines:
                 cursor = lines[-1][0]
                 await _say(send, "".join(f"id: {seq}\ndata: {text}\n\n" for seq, text in lines))

@@ -91,6 +91,8 @@ class VerificationResult(Schema):
     own_share: float | None = Field(description="Share of the time in the program's own kernels.")
     floor_fraction: float | None = Field(description="Of what the device allows at best (roofline), 1 is all.")
     flags: list[str] = Field(description="Of the task: trivial, stochastic.")
+    clock: int | None = Field(description="Version of the verifier's clock; times by different ones are not comparable.")
+    untried: list[str] = Field(description="What was to be tried and was not, each with the reason.")
     problems: list[SourceProblem] = Field(description="Errors of parsing and compiling, with lines of the program.")
     findings: list[Finding] = Field(description="Evidence about integrity, with lines of the program; `refuse` ends in `rejected`.")
     failed_trials: list[Trial] = Field(description=f"Calls whose result was wrong, at most {MOST_TRIALS}.")
@@ -188,6 +190,8 @@ def _measured(report: Report | None) -> dict:
         "own_share": report.own_share if report else None,
         "floor_fraction": report.floor_fraction if report else None,
         "flags": report.flags if report else [],
+        "clock": report.timing.clock if report and report.timing else None,
+        "untried": report.untried if report else [],
         "findings": report.findings if report else [],
         "failed_trials": [trial for trial in report.trials if not trial.ok][:MOST_TRIALS] if report else [],
         "compiler_output": report.build.compiler_output if report and report.build and report.status != "passed" else "",
@@ -227,6 +231,8 @@ def _next(run: Run, report: Report | None, verdict: str | None, tier: str) -> st
         if run.state == "paused":
             return "The run is paused: resume or cancel it."
         return "Wait: follow the event stream, or ask again in some seconds."
+    if report is not None and report.host_busy:
+        return "Other work kept the host busy; nothing was found wrong with the program. Verify again when the host is quieter."
     if verdict != "passed" or report is None:
         return ADVICE[verdict]
     if not report.faster:

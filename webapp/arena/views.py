@@ -20,6 +20,7 @@ from webapp.arena.forms import ArenaForm
 from webapp.arena.models import Arena
 from webapp.arena.played import played_results
 from webapp.fleet.choices import device_choices
+from webapp.runs.services import QuotaReached
 from webapp.ui.tags import whisker_scale
 
 MOST_LISTED = 100
@@ -43,8 +44,11 @@ def start(request: HttpRequest) -> HttpResponse:
     if request.method == "POST" and form.is_valid():
         chosen, tasks = form.chosen(), form.chosen_tasks()
         name = form.cleaned_data["name"].strip() or default_name(chosen.workflows, [title for title, _ in tasks])
-        arena = services.create_arena(team=team_for(request, form.cleaned_data["team"]), user=request.user, name=name, tasks=tasks, chosen=chosen)
-        return redirect("arena:arena", arena.pk)
+        team = team_for(request, form.cleaned_data["team"])
+        try:
+            return redirect("arena:arena", services.create_arena(team=team, user=request.user, name=name, tasks=tasks, chosen=chosen).pk)
+        except QuotaReached as reached:
+            form.add_error(None, str(reached))
     context = {
         "form": form,
         "devices": devices,

@@ -12,10 +12,11 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
+from verifier.report import CLOCK
 from webapp.leaderboard.ranking import Board, Row
 from webapp.leaderboard.scoring import Interval
 
-VERSION = 2
+VERSION = 3
 
 
 class Ratio(BaseModel):
@@ -75,6 +76,7 @@ class ResultRow(BaseModel):
     device_name: str
     precision: str
     mode: str
+    clock: int = Field(description="version of the verifier's clock: figures by different ones are not comparable")
     confirmed: bool = Field(description="passed the full verification on fresh seeds")
     counts: bool = Field(description="whether it is the median run that the ranking counts for its team")
     verdict: Literal["", "accepted", "questioned", "hack", "retracted"] | str
@@ -120,6 +122,7 @@ class Selection(BaseModel):
     device_name: str
     precision: str
     mode: str
+    clock: int = Field(description="version of the verifier's clock: figures by different ones are not comparable")
     against: str
     p: float
     program_class: str
@@ -146,6 +149,7 @@ def board_file(board: Board) -> BoardFile:
         selection=Selection(
             suite=board.suite.name if board.suite else "", device_model=setup.device_model if setup else "",
             device_name=setup.device_name if setup else "", precision=setup.precision if setup else "", mode=setup.mode if setup else "",
+            clock=setup.clock if setup else CLOCK,
             against=filters.against or "eager", p=filters.p, program_class=filters.program_class or "custom+mixed",
             tasks=[task.name for task in board.tasks], flagged_tasks=[task.name for task in board.flagged],
         ),

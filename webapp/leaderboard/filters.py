@@ -8,6 +8,8 @@ from urllib.parse import urlencode
 
 from django.http import QueryDict
 
+from verifier.report import CLOCK
+
 CLASSES = {
     "": "custom + mixed",
     "custom": "custom only",
@@ -18,6 +20,7 @@ SOLVING = {"": ("custom", "mixed"), "custom": ("custom",), "mixed": ("mixed",), 
 AGAINST = {"": "PyTorch eager", "best": "the best baseline"}
 WHOSE = {"": "ours and published", "ours": "ours", "published": "published"}
 SORTS = ("geo", "passed", "fast", "dollars", "tokens", "seconds", "first")
+EARLIER_CLOCKS = tuple(str(version) for version in range(1, CLOCK))
 LEAST_P, MOST_P = 0.0, 1000.0
 MANY = "~"  # in an address: no suite at all, where nothing means the usual one
 
@@ -37,6 +40,7 @@ class Filters:
     coder: str = ""
     language: str = ""
     whose: str = ""
+    clock: str = ""  # an earlier version of the verifier's clock; empty: the one of today
     against: str = ""
     p: float = 1.0
     sort: str = ""
@@ -48,6 +52,8 @@ class Filters:
         for name, allowed in (("program_class", CLASSES), ("against", AGAINST), ("whose", WHOSE), ("sort", SORTS)):
             if said[name] not in allowed:
                 said[name] = ""
+        if said["clock"] not in EARLIER_CLOCKS:
+            said["clock"] = ""
         return cls(p=read_p(query.get("p", "")), **said)
 
     def plain(self) -> dict[str, str]:

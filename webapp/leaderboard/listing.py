@@ -52,7 +52,7 @@ def visible(asker: Asker) -> QuerySet[Result]:
 
 def found(asker: Asker, filters: Filters, place: Place) -> QuerySet[Result]:
     results = visible(asker).filter(STATES[place.state][1])
-    setup = {"device_model": filters.device, "precision": filters.precision, "mode": filters.mode}
+    setup = {"device_model": filters.device, "precision": filters.precision, "mode": filters.mode, "clock": filters.clock}
     entry = {"workflow": filters.workflow, "planner": filters.planner, "coder": filters.coder, "language": filters.language}
     setup, entry = ({name: value for name, value in said.items() if value} for said in (setup, entry))
     # Both tables are small, and their numbers stand in the index by which results are counted.

@@ -13,6 +13,8 @@ from django.conf import settings
 from django.db import models
 from django.utils import timezone
 
+from verifier.report import CLOCK
+
 PRIVATE, TEAM, EVERYONE = "private", "team", "everyone"
 VISIBILITY = [(PRIVATE, "whoever made the run"), (TEAM, "the team"), (EVERYONE, "everyone who can sign in")]
 
@@ -27,6 +29,10 @@ COVERING = {
 }  # fmt: skip
 
 
+def current_clock() -> int:
+    return CLOCK
+
+
 class Setup(models.Model):
     """What has to be equal before two figures may be compared."""
 
@@ -35,9 +41,10 @@ class Setup(models.Model):
     device_name = models.CharField(max_length=120, blank=True)
     precision = models.CharField(max_length=12)
     mode = models.CharField(max_length=8)
+    clock = models.SmallIntegerField(default=current_clock)  # version of the verifier's clock
 
     class Meta:
-        constraints = [models.UniqueConstraint(fields=["device_model", "precision", "mode"], name="one_setup")]
+        constraints = [models.UniqueConstraint(fields=["device_model", "precision", "mode", "clock"], name="one_setup")]
 
 
 class Entry(models.Model):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from verifier.report import CLOCK
 from webapp.accounts.access import Asker
 from webapp.leaderboard.columns import Columns, Counted
 from webapp.leaderboard.entries import Name, named
@@ -100,6 +101,7 @@ class Options:
     planners: list[str] = field(default_factory=list)
     coders: list[str] = field(default_factory=list)
     languages: list[str] = field(default_factory=list)
+    clocks: list[tuple[str, int]] = field(default_factory=list)  # earlier versions of the clock, with the results by each
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,7 @@ def known(asker: Asker, filters: Filters) -> Known:
     available = selections(scope)
     setups = Setup.objects.in_bulk({setup for setup, _, _ in available})
     entries = Entry.objects.select_related("team").in_bulk({entry for _, entry, _ in available})
-    options = _options(setups, entries, choices(asker))
+    options = replace(_options(setups, entries, choices(asker)), clocks=_earlier(setups, available))
     asked = filters.suite if filters.suite != MANY else ""
     suite = choose(asker, asked) if asked else None
     setup = _setup(setups, available, filters)
@@ -146,10 +148,18 @@ def _setup(setups: dict[int, Setup], available: list[tuple[int, int, int]], filt
     size = Counter()
     for setup, _, rows in available:
         size[setup] += rows
-    asked = {"device_model": filters.device, "precision": filters.precision, "mode": filters.mode}
+    asked = {"device_model": filters.device, "precision": filters.precision, "mode": filters.mode, "clock": int(filters.clock or CLOCK)}
     agreeing = [s for s in setups.values() if all(getattr(s, name) == value for name, value in asked.items() if value)]
     # A GPU before a CPU where nothing was asked for: it is what results are compared on.
     return max(agreeing, key=lambda s: (s.device_kind == "cuda" or bool(filters.device), size[s.pk], -s.pk), default=None)
+
+
+def _earlier(setups: dict[int, Setup], available: list[tuple[int, int, int]]) -> list[tuple[str, int]]:
+    """Results that are ranked apart, as they were measured by another clock."""
+    size: Counter[int] = Counter()
+    for setup, _, rows in available:
+        size[setups[setup].clock] += rows
+    return [(str(clock), rows) for clock, rows in sorted(size.items()) if clock != CLOCK]
 
 
 def _wanted(entry: Entry, filters: Filters) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 from django.db import transaction
 from django.db.models import Min
 
+from verifier.report import CLOCK
 from webapp.leaderboard.models import Entry, Provenance, Result, Setup, Subject
 from webapp.leaderboard.visibility import visibility_of
 from webapp.runs import artefacts
@@ -26,9 +27,9 @@ def forget(run: Run) -> None:
 
 
 def record(run: Run) -> Result | None:
-    """Write the row of a run that has finished; None where it says nothing about a task on a device (cancelled, or never measured)."""
+    """Write the row of a run that has finished; None where it says nothing about a task on a device (cancelled, never measured, a busy host)."""
     forget(run)
-    if run.state != "finished" or run.outcome in ("", "cancelled") or run.finished_at is None:
+    if run.state != "finished" or run.outcome in ("", "cancelled", "inconclusive") or run.finished_at is None:
         return None
     measured = Verification.objects.filter(run=run)
     confirmation, report = _confirmation(run)
@@ -108,12 +109,12 @@ def _provenance(run: Run, confirmation: Verification | None, report: dict[str, A
 
 
 def _setup(run: Run, confirmation: Verification | None) -> Setup | None:
-    """Device, precision and mode. A run without a result is counted where its programs were tried; one that nothing was tried for, nowhere."""
+    """Device, precision, mode and clock. A run without a result is counted where its programs were tried; one that nothing was tried for, nowhere."""
     seen = confirmation or Verification.objects.filter(run=run).exclude(device_model="").order_by("-finished_at").first()
     if seen is None:
         return None
     found, _ = Setup.objects.get_or_create(
-        device_model=seen.device_model, precision=run.precision, mode=str((run.settings or {}).get("mode", "train"))[:8],
+        device_model=seen.device_model, precision=run.precision, mode=str((run.settings or {}).get("mode", "train"))[:8], clock=seen.clock or CLOCK,
         defaults={"device_kind": run.device_kind, "device_name": seen.device_name},
     )  # fmt: skip
     return found

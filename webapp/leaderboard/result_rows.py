@@ -35,7 +35,7 @@ COLUMNS = {
 }  # fmt: skip
 APART = ("team_id", "entry_id", "setup_id", "team_runs", "provenance__environment")
 ENVIRONMENT = ("torch", "cuda", "driver", "compiler", "python", "threads")
-OF_SETUP = ("device_kind", "device_model", "device_name", "precision", "mode")
+OF_SETUP = ("device_kind", "device_model", "device_name", "precision", "mode", "clock")
 OF_ENTRY = ("workflow", "planner", "coder", "judge", "language")
 
 

@@ -61,7 +61,8 @@ def page_context(found: Board) -> dict[str, Any]:
         "against_name": AGAINST[filters.against],
         "any": bool(found.options.devices),
         "many": MANY,
-        "more_open": bool(filters.planner or filters.coder or filters.language or filters.whose or filters.mode not in ("", "train")),
+        "earlier": dict(found.options.clocks).get(filters.clock) if filters.clock else sum(rows for _, rows in found.options.clocks),
+        "more_open": bool({filters.planner, filters.coder, filters.language, filters.whose, filters.clock, filters.mode} - {"", "train"}),
     }
 
 

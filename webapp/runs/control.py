@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.db import transaction
+
 from agents import orders
 from agents.events import NewEvent
 from agents.notes import MAX_NOTE, TO
 from agents.settings import Settings
 from webapp.accounts.models import User
 from webapp.runs.append import append
+from webapp.runs.jobs import enqueue_run
 from webapp.runs.models import Run
 
 ACTIONS = ("pause", "resume", "cancel", "raise-budget")
+TAKES_UP = ("resume", "cancel")  # no orchestrator holds a paused run: one has to obey
 
 
 class NotTaken(ValueError):
@@ -39,11 +43,17 @@ def edit_plan(run: Run, plan: dict[str, Any] | None, *, by: User, go_on: bool) -
     events = [NewEvent(kind="plan.edited", agent="person", payload={**plan, "by": name})] if plan is not None else []
     if go_on:
         events.append(NewEvent(kind="control.requested", agent="person", payload={"action": "resume", "by": name}))
-    append(run.pk, events)
+    with transaction.atomic():
+        append(run.pk, events)
+        if go_on:
+            enqueue_run(run.pk)
 
 
 def request_control(run: Run, action: str, *, by: User, **arguments: Any) -> None:
     """`action` is one of ACTIONS; `raise-budget` takes `limits`, a dict by unit."""
     if action not in ACTIONS:
         raise ValueError(f"the action is one of {', '.join(ACTIONS)}")
-    append(run.pk, [NewEvent(kind="control.requested", agent="person", payload={"action": action, "by": by.get_username(), **arguments})])
+    with transaction.atomic():
+        append(run.pk, [NewEvent(kind="control.requested", agent="person", payload={"action": action, "by": by.get_username(), **arguments})])
+        if action in TAKES_UP:
+            enqueue_run(run.pk)

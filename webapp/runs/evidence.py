@@ -55,6 +55,24 @@ class Evidence:
         return norms.pop() if len(norms) == 1 else ""
 
     @property
+    def shapes(self) -> list[str]:
+        """Of the task's own inputs, as its admission saw them: what the figures hold for."""
+        admitted = Verification.objects.filter(run=self.verification.run_id, kind="admit", result__isnull=False).select_related("result").first()
+        try:
+            admission = JobResult.model_validate_json(artefacts.read(admitted.result)).admission if admitted and admitted.result else None
+        except ValidationError:
+            return []
+        return admission.shapes if admission else []
+
+    @property
+    def device_ms(self) -> float | None:
+        """What the kernels of one observed call took on the GPU; None on a CPU, and where they were not observed."""
+        report = self.report
+        if report is None or not report.kernels or not report.environment.device.startswith("cuda"):
+            return None
+        return sum(kernel.ms for kernel in report.kernels)
+
+    @property
     def environment(self) -> list[tuple[str, object]]:
         """Names and values for a table; what this host has not is left out."""
         env = self.report.environment

@@ -20,7 +20,7 @@ from webapp.accounts import lost_access
 from webapp.database import connection_parameters, listening
 from webapp.runs.append import CHANNEL
 from webapp.runs.feed import BATCH_BYTES, BATCH_EVENTS, Batch, Feed, Follower, Line, batch_of, within
-from webapp.runs.trace import SELECT_AFTER
+from webapp.runs.trace import SELECT_WITHIN
 
 log = logging.getLogger(__name__)
 
@@ -96,13 +96,14 @@ class Hub:
         async with feed.reading:
             return await self._read_on(feed, since)
 
-    async def read(self, feed: Feed, since: int, limit: int) -> list[Line]:
-        """Events after `since`. Followers at the head share one query; who is further behind asks for itself."""
+    async def read(self, feed: Feed, since: int, limit: int, most: int = BATCH_BYTES) -> list[Line]:
+        """Events after `since`, from the database until there are `most` bytes. Followers at the head share one query; who is further behind asks for
+        itself."""
         if feed.head is None or since >= feed.head:
             async with feed.reading:
                 if feed.head is None or since >= feed.head:  # another follower may have read it meanwhile
                     await self._read_on(feed, since)
-        return feed.after(since, limit) if feed.holds(since) else await self._select(feed.run, since, limit)
+        return feed.after(since, limit) if feed.holds(since) else await self._select(feed.run, since, limit, most)
 
     async def batch(self, feed: Feed, since: int) -> Batch | None:
         """The next events after `since`, in one frame; None where there are none."""
@@ -125,12 +126,13 @@ class Hub:
         if feed.head is None:
             row = await self.query(LAST_SEQ, {"run": feed.run})
             feed.begin(since, row[0] if row else 0)
-        lines = await self._select(feed.run, feed.head, BATCH_EVENTS)
+        lines = await self._select(feed.run, feed.head, BATCH_EVENTS, BATCH_BYTES)
         feed.take(lines)
-        return len(lines) == BATCH_EVENTS
+        # In characters, of up to four bytes, and one event is much smaller than a batch: with less than an eighth nothing was cut off.
+        return len(lines) == BATCH_EVENTS or sum(len(text) for _, text in lines) > BATCH_BYTES // 8
 
-    async def _select(self, run: str, since: int | None, limit: int) -> list[Line]:
-        return await self.rows(SELECT_AFTER, [run, since, limit])
+    async def _select(self, run: str, since: int | None, limit: int, most: int) -> list[Line]:
+        return await self.rows(SELECT_WITHIN, {"run": run, "since": since, "limit": limit, "most": most})
 
     async def _listen(self) -> None:
         while True:

@@ -43,7 +43,7 @@ class ArtefactChunk(models.Model):
 
 class Run(models.Model):
     STATES = ["queued", "running", "paused", "finished"]
-    OUTCOMES = ["improved", "matched", "failed", "cancelled", "out_of_budget"]
+    OUTCOMES = ["improved", "matched", "failed", "cancelled", "out_of_budget", "inconclusive"]
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     team = models.ForeignKey("accounts.Team", on_delete=models.CASCADE, related_name="runs")
@@ -135,6 +135,7 @@ class Verification(models.Model):
     tier = models.CharField(max_length=8, blank=True)
     device_model = models.CharField(max_length=60, blank=True)
     device_name = models.CharField(max_length=120, blank=True)
+    clock = models.SmallIntegerField(null=True)  # version of the verifier's clock (`verifier.report.CLOCK`); null: there is no report
     program_class = models.CharField(max_length=16, blank=True)
     own_share = models.FloatField(null=True)
     program_ms = models.FloatField(null=True)
@@ -175,3 +176,14 @@ class Candidate(models.Model):
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["run", "number"], name="one_candidate_a_number")]
+
+
+class Turn(models.Model):
+    """When somebody's job was last taken from a queue (webapp/runs/fairness.py). Written by Postgres alone."""
+
+    queue = models.CharField(max_length=80)
+    who = models.CharField(max_length=160)  # a team; team/person; team/person/run
+    at = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["queue", "who"], name="one_turn_each")]

@@ -35,7 +35,7 @@ from webapp.runs.worker import work
 
 log = logging.getLogger(__name__)
 
-CONCURRENT_RUNS = 100  # a run mostly waits; one that is paused waits here too
+CONCURRENT_RUNS = 100  # a run mostly waits
 RESCUE_SECONDS = 1.0
 
 
@@ -74,6 +74,7 @@ class Orchestrator:
                 inspirations=TeamInspirations(run.team_id),
                 experience=FolderExperience(settings.DATA_DIR / "experience" / str(run.team_id)),
                 split=await in_thread(split_of)(run),
+                on_pause="leave",  # its place is another's until it is resumed (webapp/runs/control.py)
             )
             await engine.execute()
         except LeaseLost as error:

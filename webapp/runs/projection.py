@@ -14,6 +14,7 @@ from typing import Any
 from django.db import connection, transaction
 
 from agents.events import Event
+from verifier.report import CLOCK
 from webapp.knowledge import learned
 from webapp.leaderboard import recording
 from webapp.llm import calls
@@ -21,6 +22,8 @@ from webapp.review import standing
 from webapp.runs import artefacts
 from webapp.runs.models import Artefact, Candidate, Run, Verification
 from webapp.runs.models import Event as EventRow
+
+EARLIER_CLOCK = "earlier clock"  # a flag: the times are no others' by the clock of today
 
 Payload = dict[str, Any]
 Handler = Callable[[Run, Event, Payload], None]
@@ -51,7 +54,7 @@ def rebuild(run_id: uuid.UUID | str) -> None:
         # Rows that the queue knows keep their identity; everything that events say about them is written anew.
         Verification.objects.filter(run=run).update(
             state="queued", started_at=None, finished_at=None, result=None, timeline=None, status="", tier="", device_model="", device_name="",
-            program_class="", own_share=None, program_ms=None, speedup=None, speedup_low=None, speedup_high=None, best_baseline="",
+            clock=None, program_class="", own_share=None, program_ms=None, speedup=None, speedup_low=None, speedup_high=None, best_baseline="",
             best_baseline_speedup=None, flags=[],
         )  # fmt: skip
         for name, value in PROJECTED.items():
@@ -211,6 +214,7 @@ def _take_report(row: Verification, report: Payload) -> None:
     environment = report.get("environment") or {}
     row.device_model, row.device_name = environment.get("device_model", "")[:60], environment.get("device_name", "")[:120]
     row.status, row.tier, row.flags = report["status"], report["tier"], [*(report.get("flags") or []), *_caveats(report)]
+    row.clock = clock_of(report)
     row.program_class, row.own_share = report.get("program_class") or "", report.get("own_share")
     timing = report.get("timing") or {}
     row.program_ms = timing.get("program_ms")
@@ -227,12 +231,21 @@ def _take_report(row: Verification, report: Payload) -> None:
 def _caveats(report: Payload) -> list[str]:
     """What a reader of the bare figure has to know besides the task's own flags; webapp/ui/tags.py explains them."""
     held = {
+        EARLIER_CLOCK: bool(report.get("timing")) and clock_of(report) < CLOCK,
         "bounded": (report.get("timing") or {}).get("bounded"),
         "seeded": report.get("weights") == "seeded",
         "findings": any(finding.get("severity") == "downgrade" for finding in report.get("findings") or []),
         "no sandbox": (report.get("protection") or {}).get("sandbox") == "process",
     }
     return [name for name, holds in held.items() if holds]
+
+
+def clock_of(report: Payload) -> int:
+    """Version of the clock by which it was measured, or would have been. Where there are no times, `untried` tells: it came with the second clock."""
+    timing = report.get("timing")
+    if timing:
+        return timing.get("clock") or 1
+    return CLOCK if "untried" in report else 1
 
 
 HANDLERS: dict[str, Handler] = {

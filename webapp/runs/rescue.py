@@ -7,6 +7,7 @@ import uuid
 
 from django.db import connection, transaction
 
+from webapp.runs.fairness import FORGET
 from webapp.runs.handover import Claim, ClaimLost, queue_again, verifier_died
 from webapp.runs.jobs import enqueue_run
 
@@ -16,8 +17,12 @@ WHERE j.status = 'doing' AND (w.id IS NULL OR w.last_heartbeat < now() - make_in
 ORDER BY j.id LIMIT 1 FOR UPDATE OF j SKIP LOCKED
 """
 
+# A paused run has none until a person resumes or cancels it; where that was said, and the job for it was lost, it stands among the last events.
 RUNS_WITHOUT_JOB = """
 SELECT r.id FROM runs_run r WHERE r.state <> 'finished' AND NOT r.imported
+AND (r.state <> 'paused' OR EXISTS (SELECT FROM runs_event e WHERE e.run_id = r.id AND e.seq > r.last_seq - 20 AND e.kind = 'control.requested'
+    AND e.payload ->> 'action' IN ('resume', 'cancel')
+    AND NOT EXISTS (SELECT FROM runs_event p WHERE p.run_id = r.id AND p.seq > e.seq AND p.kind = 'run.paused')))
 AND NOT EXISTS (SELECT FROM procrastinate_jobs j WHERE j.lock = 'run:' || r.id AND j.status IN ('todo', 'doing'))
 """
 
@@ -34,6 +39,8 @@ def rescue(stalled_after: float) -> int:
     count = 0
     while _rescue_one(stalled_after):
         count += 1
+    with connection.cursor() as cursor:
+        cursor.execute(FORGET)
     for (run,) in _rows(RUNS_WITHOUT_JOB):
         enqueue_run(run)
         count += 1

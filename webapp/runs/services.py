@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from django.conf import settings as django_settings
 from django.db import transaction
 
 from agents.settings import Settings
@@ -14,11 +15,23 @@ from webapp.runs.models import Candidate, Run
 from webapp.tasks.models import Task
 
 
+class QuotaReached(ValueError):
+    """The person has as many runs that have not ended as one may have; the sentence says so, and what to do."""
+
+
+def check_quota(user: User | None) -> None:
+    """Raises `QuotaReached` where another run would be one too many."""
+    most = django_settings.MOST_OPEN_RUNS
+    if user is not None and Run.objects.filter(created_by=user, imported=False).exclude(state="finished").count() >= most:
+        raise QuotaReached(f"You have {most} runs that have not ended, as many as one person may have: wait until some have ended, or cancel some.")
+
+
 def create_run(*, team: Team, user: User | None, task_source: str, title: str, settings: Settings, program_source: str | None = None) -> Run:
-    """Put a run into the queue; raises `SourceError` where a source cannot be read. The program is for the workflow "verify"."""
+    """Put a run into the queue; raises `SourceError` where a source cannot be read, and `QuotaReached`. The program is for the workflow "verify"."""
     sha = TaskSource.read(task_source).sha
     if program_source is not None:
         Program.read(program_source)
+    check_quota(user)
     with transaction.atomic():
         name = "".join(character if character.isalnum() else "_" for character in title).strip("_")[:120] or "task"
         task, _ = Task.objects.get_or_create(team=team, sha=sha, defaults={"name": name, "source": task_source, "created_by": user})

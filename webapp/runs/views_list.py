@@ -76,7 +76,11 @@ def _back(request: HttpRequest) -> HttpResponse:
 def run_again(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     """The same task with the same settings once more, as a run of its own."""
     run, _ = run_for(request, run_id, "act")
-    return redirect("runs:run", services.rerun(run, request.user).pk)
+    try:
+        return redirect("runs:run", services.rerun(run, request.user).pk)
+    except services.QuotaReached as reached:
+        messages.error(request, str(reached))
+        return redirect("runs:run", run.pk)
 
 
 @login_required

@@ -15,6 +15,7 @@ from webapp.accounts.access import require, team_for, writable_teams
 from webapp.accounts.first_user import first_user
 from webapp.arena.services import create_arena
 from webapp.fleet.choices import device_choices
+from webapp.runs.services import QuotaReached
 from webapp.tasks.forms import PRECISIONS
 from webapp.tasks.kernelbench import NotKernelBench, from_folder, from_zip, import_suites
 from webapp.tasks.several import SeveralForm, groups_of, one_policy
@@ -37,8 +38,11 @@ def several(request: HttpRequest) -> HttpResponse:
         if len(tasks) == 1:
             messages.info(request, "One task is a run like any other: it was submitted as a suite of one.")
         name = form.cleaned_data["name"].strip() or form.default_name(tasks)
-        suite_run = create_arena(team=team, user=request.user, name=name, tasks=tasks, chosen=one_policy(settings))
-        return redirect("arena:arena", suite_run.pk)
+        try:
+            suite_run = create_arena(team=team, user=request.user, name=name, tasks=tasks, chosen=one_policy(settings))
+            return redirect("arena:arena", suite_run.pk)
+        except QuotaReached as reached:
+            form.add_error(None, str(reached))
     context = {"form": form, "devices": devices, "teams": teams, "groups": groups, "ticked": set(ticked), "precisions": PRECISIONS}
     return render(request, "tasks/several.html", context, status=422 if form.errors else 200)
 

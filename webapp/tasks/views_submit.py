@@ -48,18 +48,22 @@ def _run_page(request: HttpRequest, form_class: type[RunForm], template: str, sk
     if request.method == "POST" and form.is_valid():
         team = team_for(request, form.cleaned_data["team"])
         source = form.cleaned_data["task"]
-        run = services.create_run(
-            team=team,
-            user=request.user,
-            task_source=source,
-            title=form.cleaned_data["title"].strip() or _title(source),
-            settings=form.settings(),
-            program_source=form.cleaned_data.get("program"),
-        )
-        answer = redirect("runs:run", run.pk)
-        if draft := DRAFT.fullmatch(request.POST.get("draft", "")):
-            answer.set_cookie("submitted_draft", draft[0], max_age=30 * 86400, samesite="Lax", secure=settings.HTTPS)
-        return answer
+        try:
+            run = services.create_run(
+                team=team,
+                user=request.user,
+                task_source=source,
+                title=form.cleaned_data["title"].strip() or _title(source),
+                settings=form.settings(),
+                program_source=form.cleaned_data.get("program"),
+            )
+        except services.QuotaReached as reached:
+            form.add_error(None, str(reached))
+        else:
+            answer = redirect("runs:run", run.pk)
+            if draft := DRAFT.fullmatch(request.POST.get("draft", "")):
+                answer.set_cookie("submitted_draft", draft[0], max_age=30 * 86400, samesite="Lax", secure=settings.HTTPS)
+            return answer
     context = {
         "draft_key": f"{request.user.pk}:{request.path}",
         "fresh": request.method == "GET" and not set(request.GET) & {"example", "task", "from"},

@@ -125,6 +125,32 @@ async def test_an_approved_plan_stays_as_it_is():
     assert summary.outcome == "improved" and len([e for e in journal.events if e.kind == "plan.proposed"]) == 1
 
 
+async def test_a_paused_run_leaves_its_place_once_nothing_is_in_flight_and_goes_on_elsewhere():
+    journal, models = MemoryJournal(), FakeModels()
+
+    async def pause(key, on_delta):
+        if len(models.asked) == 2:
+            await person(journal, "control.requested", action="pause")
+
+    models.before = pause
+    first = await asyncio.wait_for(engine(journal, models, on_pause="leave").execute(), 5)
+    assert first.state == "paused" and len(keys(journal, "llm.completed")) == 2, "the call that was in flight has ended"
+    assert (await asyncio.wait_for(engine(journal, models, on_pause="leave").execute(), 5)).state == "paused", "taken up before it was resumed"
+    assert len(models.asked) == 2 and len([e for e in journal.events if e.kind == "run.paused"]) == 1
+    await person(journal, "control.requested", action="resume")
+    summary = await asyncio.wait_for(engine(journal, models, on_pause="leave").execute(), 5)
+    assert summary.outcome == "improved" and len({key for key, _ in models.asked}) == len(models.asked), "and no call is made twice"
+    assert [e.payload["reason"] for e in journal.events if e.kind == "run.resumed"] == ["resumed by ada"]
+
+
+async def test_a_paused_run_that_nobody_holds_is_cancelled_by_whoever_takes_it_up():
+    journal, models = MemoryJournal(), FakeModels()
+    await person(journal, "control.requested", action="pause")
+    assert (await asyncio.wait_for(engine(journal, models, on_pause="leave").execute(), 5)).state == "paused"
+    await person(journal, "control.requested", action="cancel")
+    assert (await asyncio.wait_for(engine(journal, models, on_pause="leave").execute(), 5)).outcome == "cancelled"
+
+
 # forks
 
 

@@ -148,6 +148,8 @@ def defect(report: Report) -> Diagnosis:
         "rejected": "The program was refused",
         "inconclusive": "The measurement says nothing: its interval is too wide, or its clocks disagree",
     }.get(report.status, "The program could not be measured")
+    if report.host_busy:
+        text = "Nothing is known to be wrong with the program: it could not be measured"
     return Diagnosis(bottleneck="defect", evidence=evidence[:4], text=f"{text}. {report.message[:1000]}".strip())
 
 

@@ -15,7 +15,7 @@ from tests.unit.webapp.ranked import make_ranked, make_suite, make_task
 from webapp.accounts.models import AuditEntry, Membership
 from webapp.leaderboard import result_rows
 from webapp.leaderboard.entries import named
-from webapp.leaderboard.exports import ResultRow, harmless
+from webapp.leaderboard.exports import VERSION, ResultRow, harmless
 from webapp.leaderboard.filters import Filters
 from webapp.leaderboard.models import Preference, Result, Suite
 from webapp.leaderboard.suites import SuiteRefused, choices, choose, read_tasks
@@ -206,7 +206,7 @@ def test_exports_hold_what_the_pages_show_and_keep_their_schema(people):
     found = client.get(reverse("leaderboard:entries_json") + "?p=1.5").json()
     jsonschema.validate(found, schema["board"])
     assert (found["version"], found["selection"]["device_model"], found["selection"]["p"], found["selection"]["tasks"]) == (
-        2,
+        VERSION,
         "h200",
         1.5,
         ["gelu", "softmax"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from verifier.report import CLOCK
 from webapp.runs import projection
 from webapp.runs.models import Verification
 from webapp.ui.tags import FLAGS
@@ -14,7 +15,9 @@ from webapp.ui.tags import FLAGS
     [
         ({}, []),
         ({"flags": ["trivial"]}, ["trivial"]),
-        ({"timing": {"program_ms": 0.4, "bounded": True, "comparisons": []}}, ["bounded"]),
+        ({"timing": {"program_ms": 0.4, "bounded": True, "clock": CLOCK, "comparisons": []}}, ["bounded"]),
+        ({"timing": {"program_ms": 0.4, "clock": 1, "comparisons": []}}, ["earlier clock"]),
+        ({"timing": {"program_ms": 0.4, "comparisons": []}}, ["earlier clock"]),
         ({"weights": "seeded"}, ["seeded"]),
         ({"findings": [{"severity": "note"}, {"severity": "downgrade"}]}, ["findings"]),
         ({"protection": {"sandbox": "process", "layers": ["rlimits"]}}, ["no sandbox"]),

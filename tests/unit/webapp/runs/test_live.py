@@ -276,7 +276,7 @@ async def test_everybody_together_costs_one_query_for_news_and_one_for_rights(mo
     await write(run, notes(1))
     for client in clients:
         await client.until(2)
-    assert not asked.count(ALLOWED) and asked.count(hub_module.SELECT_AFTER) <= 3  # one for each wake-up: the first note's may still come
+    assert not asked.count(ALLOWED) and asked.count(hub_module.SELECT_WITHIN) <= 3  # one for each wake-up: the first note's may still come
     await sync_to_async(access_changed)()
     while ALLOWED not in asked:
         await asyncio.sleep(0.05)
@@ -396,3 +396,15 @@ async def test_a_closed_hub_is_not_opened_again_by_a_task_that_is_still_about():
     await hub().close()
     with pytest.raises(hub_module.HubClosed):
         await hub().query("SELECT 1", {})
+
+
+async def test_a_reader_who_is_far_behind_holds_no_more_than_it_asked_for():
+    _, run = await cast()
+    await write(run, notes(40, size=15_000))
+    async with hub_module.hub().follow(str(run.pk)) as follower:
+        follower.feed.head = 40  # so that everything before it comes from the database
+        lines = await hub_module.hub().read(follower.feed, 0, hub_module.BATCH_EVENTS, 64 * 1024)
+        assert [seq for seq, _ in lines] == [1, 2, 3, 4, 5] and sum(len(text) for _, text in lines[:-1]) <= 64 * 1024, (
+            "the one that fills it is the last"
+        )
+        assert [seq for seq, _ in await hub_module.hub().read(follower.feed, 4, 2, 64 * 1024)] == [5, 6]

@@ -8,7 +8,7 @@ from django.forms.models import model_to_dict
 from agents.events import NewEvent
 from tests.unit.webapp.cast import PROGRAM, SOURCE
 from verifier.jobs import JobResult, VerifyJob
-from verifier.report import Comparison, Environment, Interval, Protection, Report, Timing
+from verifier.report import CLOCK, Comparison, Environment, Interval, Protection, Report, Timing
 from verifier.source import sha256
 from webapp.fleet.models import Device
 from webapp.runs import artefacts, handover
@@ -36,7 +36,7 @@ def report(tier: str, ratio: float) -> Report:
         status="passed",
         environment=Environment(device="cpu", device_name="A CPU", device_model="cpu-2c", torch="2.13.0", python="3.11", compiler="g++ 12"),
         protection=Protection(sandbox="bubblewrap", layers=["seccomp"]),
-        timing=Timing(program_ms=1.0, bounded=False, clock_agrees=True, round_trip_ms=0.01, comparisons=comparisons),
+        timing=Timing(program_ms=1.0, bounded=False, clock_agrees=True, clock=CLOCK, round_trip_ms=0.01, comparisons=comparisons),
         faster=True,
         program_class="custom",
         own_share=0.9,

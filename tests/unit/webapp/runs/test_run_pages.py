@@ -12,9 +12,12 @@ from agents.journal import read_trace
 from agents.projection import project
 from tests.browser import sample_run
 from verifier.jobs import JobResult
+from verifier.report import CLOCK, Report
 from webapp.accounts.models import Membership
 from webapp.runs import artefacts
 from webapp.runs.models import Event, Run
+
+EXAMPLE = Path(__file__).parents[4] / "examples" / "traces" / "attention"
 
 
 @pytest.fixture
@@ -209,11 +212,41 @@ def test_what_a_program_says_is_never_markup(people):
     assert "<img src=x" not in page and "<script>document" not in page
 
 
+def shown(report: Report, **evidence) -> str:
+    given = {"report": report, "evidence": {"comparisons": [], **evidence}, "run": Run(), "candidate": {"number": 1}}
+    return " ".join(render_to_string("runs/_report.html", given).split())
+
+
+def recorded() -> Report:
+    events, stored = read_trace(EXAMPLE)
+    return JobResult.model_validate_json(dict(stored)[project(events).best_candidate().report.sha]).report
+
+
+def test_a_report_says_how_its_calls_were_timed_and_what_they_were_charged_for():
+    report = recorded()
+    assert "version 1 of the clock" in shown(report) and "not comparable" in shown(report) and "earlier clock" in shown(report)
+    report.timing.clock, report.timing.lead_in, report.timing.counted, report.timing.round_trip_ms = CLOCK, 2, 6, 0.05
+    report.timing.charged_ms, report.timing.charged_for, report.timing.preempted = 0.012, "work begins before the clock", 0.07
+    report.untried = ["negative: the task itself does not stay finite"]
+    text = shown(report, device_ms=0.001, shapes=["float32[4, 8]"])
+    assert "2 lead-in calls, then 6 that count" in text and "earlier clock" not in text
+    assert "12 µs are added to each call: work begins before the clock" in text and "7 % of the calls" in text
+    assert "50 µs: what an exchange without a call costs on this host" in text and "1 µs of kernels in one observed call" in text
+    assert "Not tried" in text and "negative: the task itself does not stay finite" in text and "Tried with inputs float32[4, 8]" in text
+    report.timing.lead_in = None
+    assert "one by one: their inputs and outputs are too large for a series" in shown(report)
+
+
+def test_a_busy_host_is_named_instead_of_the_program():
+    report = recorded().model_copy(update={"status": "inconclusive", "timing": None, "message": "this host is busy: calls were preempted"})
+    assert "This host was busy" in shown(report) and "Nothing was found wrong with the program" in shown(report)
+    report.message = "the clocks disagree"
+    assert "This host was busy" not in shown(report)
+
+
 def test_a_report_says_where_the_time_of_its_measurement_went():
-    events, stored = read_trace(Path(__file__).parents[4] / "examples" / "traces" / "attention")
-    report = JobResult.model_validate_json(dict(stored)[project(events).best_candidate().report.sha]).report
-    shown = {"report": report, "evidence": {"comparisons": []}, "run": Run(), "candidate": {"number": 1}}
-    assert "Measured for" not in render_to_string("runs/_report.html", shown), "recorded before it was noted"
+    report = recorded()
+    assert "Measured for" not in shown(report), "recorded before it was noted"
     report.timing.measuring, report.timing.waiting, report.timing.preparing = 31.2, 75.0, {"compile": 29.0}
-    text = " ".join(render_to_string("runs/_report.html", shown).split())
+    text = shown(report)
     assert "<dt>Measured for</dt><dd>31 s, and waited 1 min 15 s for other verifiers of the device</dd>" in text and "compile 29.0 s" in text

@@ -1,0 +1,44 @@
+"""How a run ends by its last verdict, in the words that its headline repeats."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from agents.unchanged import unchanged
+from verifier.jobs import Profile
+from verifier.report import Report
+from verifier.task import Admission
+
+NOT_MEASURED = "nothing was found wrong with it, and its time is not known: try again when the host is quieter"
+
+
+def outcome_of(
+    report: Report, task_source: str, program_source: str, reference: Profile | None = None, profile: Profile | None = None
+) -> tuple[str, str]:
+    """(outcome, in words) of a program that passed with a speedup. The task's own operators are never called faster than the task."""
+    assert report.speedup is not None
+    if unchanged(task_source, program_source):
+        return "matched", "is the task's own code, so it is not called faster"
+    # On a GPU the same kernels may come without the host between them, by a graph.
+    if report.environment.device == "cpu" and not report.own_share and same_operators(reference, profile):
+        return "matched", "calls the same operators as the task, each as often, so it is not called faster"
+    return ("improved", "is correct and faster") if report.speedup.low > 1 else ("matched", "is correct, but not faster")
+
+
+def same_operators(one: Profile | None, other: Profile | None) -> bool:
+    """Whether both profiles are of one tool and hold the same operators of torch, each as often a call; False where one is not known."""
+    if one is None or other is None or one.tool != other.tool or not one.kernels or any(kernel.own for kernel in other.kernels):
+        return False
+
+    def counted(profile: Profile) -> Counter[str]:
+        found: Counter[str] = Counter()
+        for kernel in profile.kernels:
+            found[kernel.name] += round(kernel.calls / max(profile.iterations, 1))
+        return found
+
+    return counted(one) == counted(other)
+
+
+def tried(admission: Admission | None) -> str:
+    """The shapes that a headline holds for; empty where they are not known."""
+    return f" Tried with inputs {', '.join(admission.shapes)}." if admission is not None and admission.shapes else ""

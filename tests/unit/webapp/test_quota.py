@@ -1,0 +1,52 @@
+"""One person has no more than so many runs that have not ended; whatever starts one says so, and starts nothing."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from django.urls import reverse
+
+from tests.unit.webapp.arena.test_arena_pages import FORM
+from tests.unit.webapp.cast import SOURCE, make_run
+from tests.unit.webapp.test_submit_form import typed
+from webapp.arena.models import Arena
+from webapp.runs.models import Run
+
+SENTENCE = "You have 2 runs that have not ended"
+
+
+@pytest.fixture
+def full(people, settings):
+    settings.MOST_OPEN_RUNS = 2
+    for state in ("queued", "paused", "finished"):
+        make_run(people.alice, state=state)
+    return people
+
+
+def test_a_page_says_so_and_keeps_what_was_typed(full):
+    answer = full.client("alice").post(reverse("tasks:submit"), typed(title="the third"))
+    page = answer.content.decode()
+    assert answer.status_code == 422 and SENTENCE in page and "the third" in page and Run.objects.count() == 3
+
+
+def test_the_same_run_again_leads_back_with_the_sentence(full):
+    run = Run.objects.get(state="finished")
+    answer = full.client("alice").post(reverse("runs:rerun", args=[run.pk]), follow=True)
+    assert SENTENCE in answer.content.decode() and Run.objects.count() == 3
+
+
+def test_the_api_answers_429_with_a_hint(full):
+    answer = full.client("alice").post("/api/v1/runs", json.dumps({"task_source": SOURCE}), content_type="application/json")
+    assert answer.status_code == 429 and SENTENCE in answer.json()["detail"] and answer.json()["hint"] and Run.objects.count() == 3
+
+
+def test_an_arena_begins_whole_or_not_at_all(full, settings):
+    settings.MOST_OPEN_RUNS = 3
+    answer = full.client("alice").post(reverse("arena:start"), FORM)
+    assert answer.status_code == 422 and "You have 3 runs that have not ended" in answer.content.decode()
+    assert Run.objects.count() == 3 and not Arena.objects.exists()
+
+
+def test_somebody_elses_runs_do_not_count(full):
+    assert full.client("charlie").post(reverse("tasks:submit"), typed()).status_code == 302
