@@ -48,3 +48,8 @@ def kept_secret(data: Path, name: str) -> str:
             finally:
                 draft.unlink()
     return path.read_text().strip()
+
+
+def database_password(data: Path, role: str = "owner") -> str:
+    """Of a role of the embedded Postgres, "owner" or one in `webapp.supervisor.postgres.ROLES`: a file each, `DATA_DIR/database/ROLE`."""
+    return kept_secret(private_dir(data) / "database", role)

@@ -9,7 +9,7 @@ from pathlib import Path
 import dj_database_url
 from django.core.exceptions import ImproperlyConfigured
 
-from webapp.environment import ROOT, data_dir, kept_secret, socket_dir
+from webapp.environment import ROOT, data_dir, database_password, kept_secret, socket_dir
 
 BASE_DIR = ROOT
 DATA_DIR = data_dir()
@@ -118,6 +118,7 @@ def _database() -> dict:
             "PORT": "5432",
             "NAME": "stitchwork",
             "USER": "stitchwork",
+            "PASSWORD": database_password(DATA_DIR),
         }
     # The pool keeps the connections: a CONN_MAX_AGE other than 0 beside it is an error, and would hold each thread's connection for ever.
     database["CONN_MAX_AGE"] = 0
