@@ -18,7 +18,7 @@ from pathlib import Path
 
 import psycopg
 
-from webapp.environment import database_password, private_dir, socket_dir
+from webapp.environment import ROLES, database_password, private_dir, role_name, socket_dir
 from webapp.supervisor.children import spawn, stop
 
 USER = DATABASE = "stitchwork"
@@ -95,10 +95,11 @@ class EmbeddedPostgres:
             os.close(self._lock)
             self._lock = None
 
-    def url(self, database: str = DATABASE) -> str:
+    def url(self, database: str = DATABASE, role: str = "owner") -> str:
         from urllib.parse import quote
 
-        return f"postgresql://{USER}:{quote(database_password(self.data), safe='')}@/{database}?host={quote(str(self.sockets), safe='')}"
+        user = USER if role == "owner" else role_name(role)
+        return f"postgresql://{user}:{quote(database_password(self.data, role), safe='')}@/{database}?host={quote(str(self.sockets), safe='')}"
 
     def _take_lock(self) -> None:
         self._lock = os.open(self.data / "supervisor.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -132,7 +133,7 @@ class EmbeddedPostgres:
     def _seal(self) -> None:
         """Nobody connects without a password: not to a cluster that `initdb` has just made, which lets nobody in, nor to one from before, which let
         everybody in (`--auth=trust`), nor to one that came from elsewhere without its passwords. They are set while no server listens."""
-        statements = [f"ALTER ROLE {USER} PASSWORD '{database_password(self.data)}'"]
+        statements = [f"ALTER ROLE {USER} PASSWORD '{database_password(self.data)}'", *self._roles()]
         mark, rules = self.cluster / "stitchwork.sealed", self.cluster / "pg_hba.conf"
         wanted = hashlib.sha256("\n".join([WHO_MAY, *statements]).encode()).hexdigest()
         if mark.exists() and mark.read_text() == wanted and rules.read_text() == WHO_MAY:
@@ -143,6 +144,17 @@ class EmbeddedPostgres:
             draft.write_text(text)
             draft.chmod(0o600)
             draft.replace(path)
+
+    def _roles(self) -> list[str]:
+        """Statements that make the roles of our processes, each with its password and none with a right beyond what `webapp/roles.py` grants."""
+        statements = [f"REVOKE ALL ON DATABASE {database} FROM PUBLIC" for database in ("postgres", "template1")]
+        for role in ROLES:
+            name = role_name(role)
+            statements.append(f"DO 'BEGIN CREATE ROLE {name}; EXCEPTION WHEN duplicate_object THEN NULL; END'")
+            rows = "NOBYPASSRLS" if role == "verifier" else "BYPASSRLS"
+            plain = f"LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION {rows}"
+            statements.append(f"ALTER ROLE {name} {plain} PASSWORD '{database_password(self.data, role)}'")
+        return statements
 
     def _execute_alone(self, statements: list[str]) -> None:
         """In Postgres's single-user mode: no socket is open, and nobody is asked who they are. A statement is one line."""

@@ -11,6 +11,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import OperationalError, connection
 from psycopg_pool import PoolTimeout
 
+from webapp import roles
 from webapp.accounts.first_user import first_user, sign_in_path
 from webapp.assets import collect
 from webapp.leaderboard.models import Result
@@ -36,6 +37,7 @@ class Command(BaseCommand):
         if version < OLDEST_POSTGRES:
             raise CommandError(f"the database is Postgres {version // 10000}; 14 or newer is needed")
         call_command("migrate", verbosity=0, interactive=False)
+        roles.grant()
         if not settings.DEBUG:
             collect()
         user = first_user()
