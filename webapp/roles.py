@@ -32,6 +32,7 @@ VERIFIER_ALSO = (
     "UPDATE (verification_id) ON runs_candidate",
     "UPDATE (device_name) ON diffs_measureddiff",
     "UPDATE ON runs_verification, tasks_tryout, diffs_measuredhunk",
+    "UPDATE (job_id) ON procrastinate_periodic_defers",  # by the trigger of a job that is deleted
 )
 # Rows, where the table alone says too little. The owner of the tables is not asked, nor are roles with BYPASSRLS (web, orchestrator).
 VERIFIER_ROWS = {

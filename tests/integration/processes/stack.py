@@ -24,6 +24,7 @@ from webapp.environment import ROOT
 from webapp.supervisor.postgres import EmbeddedPostgres
 
 PATIENCE = 180.0  # seconds that anything may take on a busy machine; nothing here measures time
+REFUSED = "ERROR:  permission denied"
 
 
 class Stack:
@@ -54,6 +55,10 @@ class Stack:
             self.process.wait(60)
             self.process.stdout.close()
             self.process = None
+        # Nobody asked for what their role may not do (webapp/roles.py).
+        log = self.data / "log" / "postgres.log"
+        refused = [line for line in log.read_text(errors="replace").splitlines() if REFUSED in line] if log.exists() else []
+        assert not refused, refused[:5]
 
     def query(self, statement: str, *arguments: Any) -> list[tuple]:
         url = self.environment.get("DATABASE_URL") or EmbeddedPostgres(self.data).url()

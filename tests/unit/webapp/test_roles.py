@@ -135,6 +135,25 @@ def test_a_verifier_sees_the_jobs_of_verifiers_alone(asked):
         assert cursor.rowcount == 0
 
 
+def test_a_verifier_lives_as_a_worker_of_the_queue(asked):
+    with being("verifier") as cursor:
+        cursor.execute("SELECT * FROM procrastinate_register_worker_v1()")
+        (worker,) = cursor.fetchone()
+        cursor.execute("SELECT procrastinate_update_heartbeat_v1(%s)", [worker])
+        cursor.execute("SELECT * FROM procrastinate_prune_stalled_workers_v1(30)")
+        cursor.execute("SELECT id FROM procrastinate_fetch_job_v2(ARRAY['verify.cpu']::varchar[], %s)", [worker])
+        (job,) = cursor.fetchone()
+        cursor.execute("SELECT procrastinate_finish_job_v1(%s, 'succeeded', true)", [job])
+        cursor.execute("SELECT procrastinate_unregister_worker_v1(%s)", [worker])
+        cursor.execute("SELECT id FROM procrastinate_fetch_job_v2(ARRAY['orchestrator']::varchar[], %s)", [worker])
+        assert cursor.fetchone() == (None,)
+
+
+def test_a_verifier_hands_no_job_to_an_orchestrator(asked):
+    said = refusal("verifier", "UPDATE procrastinate_jobs SET queue_name = 'orchestrator', task_name = 'run_workflow'")
+    assert said == 'new row violates row-level security policy "stitchwork_verifier" for table "procrastinate_jobs"'
+
+
 def test_grants_may_be_made_again(granted):
     roles.grant()
 
