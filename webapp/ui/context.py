@@ -59,9 +59,13 @@ ELSEWHERE = [Place("g v", "tasks:verify", "Verify my program", ()), Place("g n",
 
 
 def unprotected_devices() -> list[dict[str, str]]:
-    """Devices that run strangers' code now without bubblewrap, each with what its doctor says about that."""
+    """Devices without bubblewrap, each with what its doctor says about that: `needs` of those that run nothing until they have it."""
     recent = Device.objects.filter(heartbeat_at__gt=timezone.now() - ONLINE_FOR).only("name", "device", "doctor")
-    return [{"name": str(device), "protection": protection_words(device.doctor)} for device in recent if not sandboxed(device.doctor)]
+    return [
+        {"name": str(device), "protection": protection_words(device.doctor), "needs": device.doctor.get("needs_sandbox") or ""}
+        for device in recent
+        if not sandboxed(device.doctor)
+    ]
 
 
 def sandboxed(doctor: dict) -> bool:
