@@ -10,6 +10,7 @@ from pathlib import Path
 import dj_database_url
 from django.core.exceptions import ImproperlyConfigured
 
+from verifier.confinement.probe import waived
 from webapp.environment import ROLES, ROOT, data_dir, database_password, kept_secret, role_name, socket_dir
 
 BASE_DIR = ROOT
@@ -156,7 +157,7 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
 
-SIGN_UP_OPEN = os.environ.get("OPEN_SIGN_UP") == "1"  # otherwise by invitation only
+SIGN_UP_OPEN = os.environ.get("OPEN_SIGN_UP") == "1" and not waived()  # otherwise by invitation only
 # Password resets and notices need mail; without EMAIL_HOST nothing offers them.
 EMAIL_HOST = "" if ROLE == "verifier" else os.environ.get("EMAIL_HOST", "")
 MAIL = bool(EMAIL_HOST)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agents.llm.profiles import key_variables
+from verifier.confinement.probe import CHOICE, waived
 from webapp.environment import ROOT, VERIFIER_KEEPS, private_dir
 from webapp.supervisor.children import spawn, stop
 from webapp.supervisor.postgres import EmbeddedPostgres
@@ -23,6 +24,7 @@ TICK = 0.1
 READY_SECONDS = 60.0
 BACK_OFF = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 STABLE_AFTER = 30.0  # a process that ran for so long starts again at the shortest back-off
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
 LOG_BYTES = 10 * 1024 * 1024
 
 
@@ -66,6 +68,8 @@ class Stack:
 
     def run(self) -> None:
         """Start everything, say `ready`, keep it alive until asked to stop, and leave nothing behind."""
+        if waived() and self.host not in LOOPBACK:
+            raise StackError(f"{CHOICE}=none is for one account on this machine: {self.host} would let others in; listen on 127.0.0.1")
         if self.guest and self.postgres:
             raise StackError("verifiers alone need DATABASE_URL: `manage.py verifier_login`, where the pages run, prints one that may do no more")
         with self._locked():
