@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import pytest
+from django.core.management import CommandError, call_command
 from django.db import DatabaseError, connection, transaction
 
 from agents.events import NewEvent
@@ -16,6 +17,7 @@ from tests.unit.webapp.cast import make_run
 from verifier.jobs import AdmitJob, JobResult, StageEvent
 from webapp import roles
 from webapp.environment import ROLES, ROOT, role_name
+from webapp.fleet.management.commands.verifier import unknown_migrations
 from webapp.fleet.management.commands.verifier_login import as_role
 from webapp.fleet.models import Device
 from webapp.runs import handover
@@ -212,3 +214,23 @@ def test_the_url_of_a_verifier_names_the_same_database():
     assert (
         as_role("postgresql://owner:secret@db.example:5433/x?sslmode=require", "v", "p/w") == "postgresql://v:p%2Fw@db.example:5433/x?sslmode=require"
     )
+
+
+def test_a_verifier_elsewhere_waits_for_the_tables_of_its_version(granted, monkeypatch):
+    monkeypatch.setenv("DATABASE_URL", "postgresql://elsewhere")
+    with being("verifier"):
+        assert unknown_migrations() == 0
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM django_migrations WHERE app = 'runs' AND name = '0002_append'")
+    with being("verifier"), pytest.raises(CommandError, match=r"has not the tables of this version \(1 migrations\): a verifier makes none"):
+        call_command("verifier", device="cpu")
+
+
+def test_the_login_of_verifiers(granted, monkeypatch, capsys):
+    monkeypatch.setenv("DATABASE_URL", "postgresql://owner:secret@db/x")
+    call_command("verifier_login")
+    printed = capsys.readouterr().out
+    assert printed.startswith("postgresql://stitchwork_verifier:") and printed.endswith("@db/x\n") and "secret" not in printed
+    monkeypatch.delenv("DATABASE_URL")
+    with pytest.raises(CommandError, match="the embedded Postgres listens to this machine alone"):
+        call_command("verifier_login")
