@@ -20,7 +20,8 @@ SYSTEM_FILES = ("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/et
 SECONDS = 60.0  # for a process that does nothing: what takes longer is no answer
 AGAIN = 5.0  # seconds after which a host that lacks something is looked at once more
 CHOICE = "SANDBOX"
-PROFILE = "apt-get install apparmor-profiles && ln -s /usr/share/apparmor/extra-profiles/bwrap-userns-restrict /etc/apparmor.d/ && systemctl reload apparmor"
+_EXTRA = "/usr/share/apparmor/extra-profiles/bwrap-userns-restrict"  # where the package leaves it, not in force
+PROFILE = f"apt-get install apparmor-profiles && ln -s {_EXTRA} /etc/apparmor.d/ && systemctl reload apparmor"
 _APPARMOR = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
 _CLONE, _MOST = Path("/proc/sys/kernel/unprivileged_userns_clone"), Path("/proc/sys/user/max_user_namespaces")
 
