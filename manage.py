@@ -6,6 +6,8 @@ import sys
 
 if __name__ == "__main__":
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "webapp.settings")
+    if sys.argv[1:2] in (["orchestrator"], ["verifier"]):  # each is in the database what it is, also where it is started by hand
+        os.environ.setdefault("STITCHWORK_ROLE", sys.argv[1])
     from django.core.management import execute_from_command_line
     from django.db import OperationalError
     from psycopg_pool import PoolTimeout

@@ -148,11 +148,11 @@ def measure(arguments: argparse.Namespace, stack: Stack) -> list[dict[str, Any]]
 
     from tests.browser.sample_run import create_run
     from webapp.accounts.models import SignInLink, User
-    from webapp.environment import socket_dir
+    from webapp.supervisor.postgres import EmbeddedPostgres
 
     user = User.objects.order_by("pk").first()
     base = f"http://127.0.0.1:{os.environ['PORT']}"
-    os.environ["STREAM_DATABASE"] = f"postgresql://stitchwork@/stitchwork?host={socket_dir(settings.DATA_DIR)}"
+    os.environ["STREAM_DATABASE"] = EmbeddedPostgres(settings.DATA_DIR).url()
     with httpx.Client(base_url=base, trust_env=False, follow_redirects=True) as client:
         client.get(f"/sign-in/{SignInLink.issue(user)}/")
         cookie = "; ".join(f"{one.name}={one.value}" for one in client.cookies.jar)

@@ -10,6 +10,18 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LONGEST_SOCKET_PATH = 100  # the kernel allows 107 bytes for a Unix socket's path
+ROLES = ("web", "orchestrator", "verifier")  # our processes, each with a role of its own in the database (webapp/roles.py)
+
+# What a verifier is given of an environment, by how its name begins: no key of a model, of the pages or of their mail, however it is called.
+VERIFIER_KEEPS = (
+    *("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_", "TZ", "TMPDIR", "LOG_LEVEL", "PYTHON", "LD_", "SANDBOX", "STITCH", "CUTLASS"),
+    *("CUDA", "NVIDIA", "DATA_DIR", "DATABASE_", "PGSSL", "DJANGO_SETTINGS_MODULE", "PORT"),
+)
+
+
+def role_name(role: str) -> str:
+    """As Postgres knows it."""
+    return f"stitchwork_{role}"
 
 
 def data_dir() -> Path:
@@ -48,3 +60,8 @@ def kept_secret(data: Path, name: str) -> str:
             finally:
                 draft.unlink()
     return path.read_text().strip()
+
+
+def database_password(data: Path, role: str = "owner") -> str:
+    """Of a role of the embedded Postgres, "owner" or one of `ROLES`: a file each, `DATA_DIR/database/ROLE`."""
+    return kept_secret(private_dir(data) / "database", role)

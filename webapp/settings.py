@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import os
+import secrets
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 
 import dj_database_url
 from django.core.exceptions import ImproperlyConfigured
 
-from webapp.environment import ROOT, data_dir, kept_secret, socket_dir
+from verifier.confinement.probe import waived
+from webapp.environment import ROLES, ROOT, data_dir, database_password, kept_secret, role_name, socket_dir
 
 BASE_DIR = ROOT
 DATA_DIR = data_dir()
 DEBUG = os.environ.get("STITCHWORK_DEBUG") == "1"
-SECRET_KEY = os.environ.get("SECRET_KEY") or kept_secret(DATA_DIR, "secret_key")
+ROLE = os.environ.get("STITCHWORK_ROLE") or "owner"  # of ROLES what our processes are, or who runs a command by hand
+# A verifier signs nothing and sends nothing: it neither keeps the key of the pages nor reads it, nor the password of their mail.
+SECRET_KEY = secrets.token_urlsafe(48) if ROLE == "verifier" else os.environ.get("SECRET_KEY") or kept_secret(DATA_DIR, "secret_key")
 
 
 def _words(name: str) -> list[str]:
@@ -117,7 +121,8 @@ def _database() -> dict:
             "HOST": str(socket_dir(DATA_DIR)),
             "PORT": "5432",
             "NAME": "stitchwork",
-            "USER": "stitchwork",
+            "USER": role_name(ROLE) if ROLE in ROLES else "stitchwork",
+            "PASSWORD": database_password(DATA_DIR, ROLE),
         }
     # The pool keeps the connections: a CONN_MAX_AGE other than 0 beside it is an error, and would hold each thread's connection for ever.
     database["CONN_MAX_AGE"] = 0
@@ -153,14 +158,14 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
 
-SIGN_UP_OPEN = os.environ.get("OPEN_SIGN_UP") == "1"  # otherwise by invitation only
+SIGN_UP_OPEN = os.environ.get("OPEN_SIGN_UP") == "1" and not waived()  # otherwise by invitation only
 # Password resets and notices need mail; without EMAIL_HOST nothing offers them.
-EMAIL_HOST = os.environ.get("EMAIL_HOST", "")
+EMAIL_HOST = "" if ROLE == "verifier" else os.environ.get("EMAIL_HOST", "")
 MAIL = bool(EMAIL_HOST)
 EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend" if MAIL else "django.core.mail.backends.dummy.EmailBackend"
 EMAIL_PORT = int(os.environ.get("EMAIL_PORT", "587"))
 EMAIL_HOST_USER = os.environ.get("EMAIL_USER", "")
-EMAIL_HOST_PASSWORD = os.environ.get("EMAIL_PASSWORD", "")
+EMAIL_HOST_PASSWORD = os.environ.get("EMAIL_PASSWORD", "") if MAIL else ""
 EMAIL_USE_SSL = EMAIL_PORT == 465
 EMAIL_USE_TLS = not EMAIL_USE_SSL and os.environ.get("EMAIL_PLAIN") != "1"
 EMAIL_TIMEOUT = 15

@@ -20,6 +20,8 @@ SYSTEM_FILES = ("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/et
 SECONDS = 60.0  # for a process that does nothing: what takes longer is no answer
 AGAIN = 5.0  # seconds after which a host that lacks something is looked at once more
 CHOICE = "SANDBOX"
+_EXTRA = "/usr/share/apparmor/extra-profiles/bwrap-userns-restrict"  # where the package leaves it, not in force
+PROFILE = f"apt-get install apparmor-profiles && ln -s {_EXTRA} /etc/apparmor.d/ && systemctl reload apparmor"
 _APPARMOR = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
 _CLONE, _MOST = Path("/proc/sys/kernel/unprivileged_userns_clone"), Path("/proc/sys/user/max_user_namespaces")
 
@@ -78,7 +80,7 @@ def refusal(printed: str) -> str:
     if contained():
         fix = "start the container with --security-opt seccomp=unconfined --security-opt systempaths=unconfined"
     elif _reads(_APPARMOR) == "1":
-        fix = "sysctl kernel.apparmor_restrict_unprivileged_userns=0, or an AppArmor profile for bwrap (Ubuntu: apt-get install apparmor-profiles)"
+        fix = f"sysctl kernel.apparmor_restrict_unprivileged_userns=0, or Ubuntu's AppArmor profile for bwrap alone: {PROFILE}"
     elif _reads(_CLONE) == "0":
         fix = "sysctl kernel.unprivileged_userns_clone=1"
     elif _reads(_MOST) == "0":

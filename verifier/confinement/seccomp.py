@@ -87,10 +87,11 @@ def supported() -> bool:
     return platform.machine() in _ARCH
 
 
-def program(loopback: bool = False, placed: bool = False) -> bytes:
+def program(loopback: bool = False, placed: bool = False, unix: bool = True) -> bytes:
     """The filter as an array of `struct sock_filter`, as `bwrap --seccomp` and `prctl` take it. `loopback` leaves sockets of all families, for a
     profiler that talks to itself by TCP in a network namespace that has nothing but its own loopback, and processors and priorities, as nothing is
-    timed there. `placed`: the judge binds the party to processors; else it may do so itself, as OpenMP does with its threads on the CPU."""
+    timed there. `placed`: the judge binds the party to processors; else it may do so itself, as OpenMP does with its threads on the CPU. `unix`:
+    whether sockets by name may be opened, as they may where namespaces leave no name to be found; pairs of sockets always may."""
     machine = platform.machine()
     column = 0 if machine == "x86_64" else 1
     code: list[tuple[int, int, int, int]] = [
@@ -110,7 +111,9 @@ def program(loopback: bool = False, placed: bool = False) -> bytes:
         code += [(_JEQ, 0, 1, numbers[column]), (_RET, 0, 0, _IGNORED)]
     # glibc falls back to clone, whose flags a filter can read; those of clone3 lie behind a pointer.
     code += [(_JEQ, 0, 1, _CLONE3[column]), (_RET, 0, 0, _errno(errno.ENOSYS))]
-    if not loopback:
+    if not loopback and not unix:
+        code += [(_JEQ, 0, 1, _SOCKET[column]), (_RET, 0, 0, _errno(errno.EPERM))]
+    elif not loopback:
         code += [(_JEQ, 0, 4, _SOCKET[column]), (_LD, 0, 0, _ARG0), (_JEQ, 1, 0, _AF_UNIX), (_RET, 0, 0, _errno(errno.EPERM)), (_RET, 0, 0, _ALLOW)]
     code += [
         (_JEQ, 0, 4, _CLONE[column]),
@@ -130,7 +133,7 @@ class _Program(ctypes.Structure):
 def install(placed: bool = False) -> None:
     """Confines the calling process for good (used where there is no bubblewrap). Raises `OSError`."""
     libc = ctypes.CDLL(None, use_errno=True)
-    code = program(placed=placed)
+    code = program(placed=placed, unix=False)  # the host's sockets, its database's among them, are in sight
     buffer = ctypes.create_string_buffer(code, len(code))
     descriptor = _Program(len(code) // 8, ctypes.addressof(buffer))
     if libc.prctl(38, 1, 0, 0, 0) != 0:  # PR_SET_NO_NEW_PRIVS

@@ -11,7 +11,7 @@ from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.text import slugify
 
-from webapp.accounts import audit
+from webapp.accounts import alone, audit
 from webapp.accounts.access import Asker
 from webapp.accounts.current_team import switch
 from webapp.accounts.lost_access import access_changed
@@ -42,6 +42,7 @@ def rename(request: HttpRequest, team: Team, name: str) -> None:
 
 def invite(request: HttpRequest, team: Team, role: str, *, days: int, most_uses: int | None, note: str = "") -> tuple[Invitation, str]:
     """An invitation and the token of its link, which is not kept."""
+    alone.refuse("invitations")
     token = secrets.token_urlsafe(32)
     with transaction.atomic():
         made = Invitation.objects.create(

@@ -33,13 +33,14 @@ class Announcement:
         self.worker = f"{kept_secret(data, 'worker_name')[:16]}-{device.replace(':', '-')}"
         self.busy_with = ""
 
-    def announce(self, environment: Environment | None, unusable: str = "") -> Device:
-        """`environment`: where the judge measures; None with the reason in `unusable` where the device cannot be used."""
+    def announce(self, environment: Environment | None, unusable: str = "", needs_sandbox: str = "") -> Device:
+        """`environment`: where the judge measures; None with the reason in `unusable` where the device cannot be used. `needs_sandbox`: what this
+        host lacks of one, with the way to get it, while jobs wait for it."""
         said = ask_doctor(self.device, self.data)
         if environment is not None:
             said = {**said, **environment.model_dump(exclude_none=True)}  # the doctor says "" of what it could not open
         if unusable:
-            said = {**said, "unusable": unusable}
+            said = {**said, "unusable": unusable, "needs_sandbox": needs_sandbox}
         known = {
             "kind": self.kind,
             "device": self.device,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from django.db import transaction
 
+from verifier.confinement.probe import waived
+from webapp.accounts import alone
 from webapp.accounts.lost_access import access_changed
 from webapp.leaderboard.models import EVERYONE, TEAM, Listing, Preference
 from webapp.runs.models import Run
@@ -11,6 +13,8 @@ from webapp.runs.models import Run
 
 def set_visibility(run: Run, visibility: str) -> None:
     """What a person chose for one run's result. Triggers (migration 0001) carry both rows into the ranked one."""
+    if visibility == EVERYONE:
+        alone.refuse("published results")
     with transaction.atomic():
         Listing.objects.update_or_create(run=run, defaults={"visibility": TEAM if visibility == EVERYONE else visibility})
         Run.objects.filter(pk=run.pk).update(published=visibility == EVERYONE)
@@ -22,7 +26,7 @@ def visibility_of(run: Run) -> str:
     chosen = Listing.objects.filter(run=run).values_list("visibility", flat=True).first()
     if chosen is None:
         preferred = Preference.objects.filter(team=run.team_id).values_list("visibility", flat=True).first() or TEAM
-        if preferred == EVERYONE:
+        if preferred == EVERYONE and not waived():
             Run.objects.filter(pk=run.pk).update(published=True)
             run.published = True
         chosen = TEAM if preferred == EVERYONE else preferred

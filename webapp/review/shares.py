@@ -12,7 +12,7 @@ from django.db.models import F
 from django.urls import Resolver404, resolve, reverse
 from django.utils import timezone
 
-from webapp.accounts import audit
+from webapp.accounts import alone, audit
 from webapp.accounts.access import Asker, require, user_of
 from webapp.accounts.lost_access import access_changed
 from webapp.review.models import Share
@@ -38,6 +38,7 @@ class ShareRefused(ValueError):
 def make(asker: Asker, run: Run, *, place: str, days: int, comments: bool) -> Share:
     """A link that opens at `place`, an address below the run's own. Raises `ShareRefused`."""
     require(asker, run.team_id, "own")
+    alone.refuse("shared links")
     if days not in LIFETIMES:
         raise ShareRefused("Choose how long the link works.")
     place = _place(run, place)

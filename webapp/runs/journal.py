@@ -77,7 +77,7 @@ class DatabaseJournal:
 def take_lease(run: uuid.UUID) -> Run | None:
     """Make this process the run's only writer; every earlier one meets `LeaseLost`. None where the run has finished."""
     with transaction.atomic():
-        taken = Run.objects.select_for_update(no_key=True).select_related("task", "team").filter(pk=run).first()
+        taken = Run.objects.select_for_update(no_key=True, of=("self",)).select_related("task", "team").filter(pk=run).first()
         if taken is None or taken.state == "finished":
             return None
         taken.lease_epoch += 1

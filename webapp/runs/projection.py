@@ -38,9 +38,13 @@ def project(run_id: uuid.UUID | str, events: Sequence[Event]) -> None:
     mine = [event for event in events if event.kind in HANDLERS]
     if mine:
         run = Run.objects.get(pk=run_id)
+        names = [*PROJECTED, "workflow", "device_kind", "precision"]
+        before = {name: getattr(run, name) for name in names}
         for event in mine:
             HANDLERS[event.kind](run, event, event.payload)
-        run.save(update_fields=[*PROJECTED, "workflow", "device_kind", "precision"])
+        # A verdict changes none of them, and a verifier may not (webapp/roles.py).
+        if changed := [name for name in names if getattr(run, name) != before[name]]:
+            run.save(update_fields=changed)
 
 
 def rebuild(run_id: uuid.UUID | str) -> None:

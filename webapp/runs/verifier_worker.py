@@ -14,6 +14,7 @@ from procrastinate.exceptions import ConnectorException
 from psycopg_pool import PoolTimeout
 
 from verifier.client import Verifier
+from verifier.confinement.probe import AGAIN, probe, waived
 from verifier.jobs import JobResult, StageEvent
 from webapp.database import in_thread
 from webapp.fleet.announce import Announcement
@@ -37,6 +38,7 @@ class VerifierWorker:
         self.row: Device | None = None
 
     async def main(self) -> None:
+        await self._sandboxed()
         try:
             environment, unusable = await self.client.ready(), ""
         except OSError as error:  # announced all the same: the page says what is missing, and a job gets the reason as its answer
@@ -54,6 +56,20 @@ class VerifierWorker:
             await self.client.close()
             with suppress(DatabaseError, PoolTimeout):
                 await in_thread(self.announcement.leave)()
+
+    async def _sandboxed(self) -> None:
+        """Returns once this host can confine a stranger's source, or somebody has waived that. Until then jobs stay in the queue, and the device says
+        what it needs."""
+        said = ""
+        while not (found := await asyncio.to_thread(probe)).path and not waived():
+            if found.why != said:
+                said = found.why
+                log.error("%s needs a sandbox: %s", self.device, said)
+                await in_thread(self.announcement.announce)(None, f"needs a sandbox: {said}", needs_sandbox=said)
+            else:
+                with suppress(DatabaseError, PoolTimeout):
+                    await in_thread(self.announcement.beat)()
+            await asyncio.sleep(AGAIN)
 
     async def execute(self, verification: uuid.UUID, attempt: int, epoch: int) -> None:
         """One attempt. A claim that is lost on the way (the run was cancelled, the queue gave us up) ends it without a word."""

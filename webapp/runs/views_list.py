@@ -15,7 +15,7 @@ from django.utils.dateparse import parse_datetime
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_GET, require_POST
 
-from webapp.accounts import audit
+from webapp.accounts import alone, audit
 from webapp.accounts.access import has_right
 from webapp.accounts.lost_access import access_changed
 from webapp.runs import services
@@ -105,6 +105,8 @@ def run_publish(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     """Shows the run and its results to everyone who can sign in, or to the team only (`withdraw`)."""
     run, _ = run_for(request, run_id, "own")
     withdraw = "withdraw" in request.POST
+    if not withdraw:
+        alone.refuse("published results")
     with transaction.atomic():
         Run.objects.filter(pk=run.pk).update(published=not withdraw)
         audit.record(request, run.team, "run.withdrawn" if withdraw else "run.published", run.title, {"run": str(run.pk)})

@@ -9,6 +9,7 @@ import signal
 import sys
 from pathlib import Path
 
+from verifier.confinement.probe import CHOICE
 from webapp.environment import data_dir
 from webapp.supervisor.children import PR_SET_PDEATHSIG
 from webapp.supervisor.postgres import PostgresError
@@ -22,7 +23,10 @@ def main() -> int:
     parser.add_argument("--data-dir", type=Path, default=None, help="default: $DATA_DIR, else .data")
     parser.add_argument("--only", nargs="+", choices=["web", "orchestrator", "verifier"], default=["web", "orchestrator", "verifier"])
     parser.add_argument("--debug", action="store_true", help="reload code, serve static files from their folders, show tracebacks")
+    parser.add_argument("--no-sandbox", action="store_true", help="for sources that you trust, one account, on loopback (the same as SANDBOX=none)")
     arguments = parser.parse_args()
+    if arguments.no_sandbox:
+        os.environ[CHOICE] = "none"
     if os.environ.get("STITCHWORK_DIE_WITH_PARENT") == "1":  # `make` was killed without a chance to tell us
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
     data = (arguments.data_dir or data_dir()).expanduser().absolute()

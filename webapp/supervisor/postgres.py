@@ -6,8 +6,10 @@ The wheel's own start function leaves servers behind, opens the permissions of p
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import importlib.util
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -16,11 +18,12 @@ from pathlib import Path
 
 import psycopg
 
-from webapp.environment import private_dir, socket_dir
+from webapp.environment import ROLES, database_password, private_dir, role_name, socket_dir
 from webapp.supervisor.children import spawn, stop
 
 USER = DATABASE = "stitchwork"
 START_SECONDS = 60.0  # crash recovery on a slow disk takes its time
+WHO_MAY = "# Written by Stitchwork at each start (webapp/supervisor/postgres.py).\nlocal all all scram-sha-256\n"
 
 
 class PostgresError(RuntimeError):
@@ -72,6 +75,7 @@ class EmbeddedPostgres:
             self._create_cluster()
         self._check_version()
         self._forget_dead_server()
+        self._seal()
         self._prepare_sockets()
         with self.log.open("ab") as log:
             self.process = spawn(
@@ -91,10 +95,11 @@ class EmbeddedPostgres:
             os.close(self._lock)
             self._lock = None
 
-    def url(self, database: str = DATABASE) -> str:
+    def url(self, database: str = DATABASE, role: str = "owner") -> str:
         from urllib.parse import quote
 
-        return f"postgresql://{USER}@/{database}?host={quote(str(self.sockets), safe='')}"
+        user = USER if role == "owner" else role_name(role)
+        return f"postgresql://{user}:{quote(database_password(self.data, role), safe='')}@/{database}?host={quote(str(self.sockets), safe='')}"
 
     def _take_lock(self) -> None:
         self._lock = os.open(self.data / "supervisor.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -109,11 +114,65 @@ class EmbeddedPostgres:
         """`initdb` beside its place and then a rename: a cluster that exists is complete."""
         draft = self.cluster.with_name("pg.new")
         shutil.rmtree(draft, ignore_errors=True)
-        command = [str(self.bin / "initdb"), "-D", str(draft), "-U", USER, "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "--no-instructions"]
+        command = [
+            str(self.bin / "initdb"),
+            "-D",
+            str(draft),
+            "-U",
+            USER,
+            "--auth=reject",
+            "--encoding=UTF8",
+            "--locale=C.UTF-8",
+            "--no-instructions",
+        ]
         done = subprocess.run([*self._prefix, *command], env=_environment(), capture_output=True, text=True)
         if done.returncode != 0:
             raise PostgresError(f"initdb failed: {done.stderr.strip()[-1500:]}")
         draft.rename(self.cluster)
+
+    def _seal(self) -> None:
+        """Nobody connects without a password: not to a cluster that `initdb` has just made, which lets nobody in, nor to one from before, which let
+        everybody in (`--auth=trust`), nor to one that came from elsewhere without its passwords. They are set while no server listens."""
+        statements = [f"ALTER ROLE {USER} PASSWORD '{database_password(self.data)}'", *self._roles()]
+        mark, rules = self.cluster / "stitchwork.sealed", self.cluster / "pg_hba.conf"
+        wanted = hashlib.sha256("\n".join([WHO_MAY, *statements]).encode()).hexdigest()
+        if mark.exists() and mark.read_text() == wanted and rules.read_text() == WHO_MAY:
+            return
+        self._execute_alone(statements)
+        for path, text in ((rules, WHO_MAY), (mark, wanted)):
+            draft = path.with_name(path.name + ".new")
+            draft.write_text(text)
+            draft.chmod(0o600)
+            draft.replace(path)
+
+    def _roles(self) -> list[str]:
+        """Statements that make the roles of our processes, each with its password and none with a right beyond what `webapp/roles.py` grants."""
+        statements = [f"REVOKE ALL ON DATABASE {database} FROM PUBLIC" for database in ("postgres", "template1")]
+        for role in ROLES:
+            name = role_name(role)
+            statements.append(f"DO 'BEGIN CREATE ROLE {name}; EXCEPTION WHEN duplicate_object THEN NULL; END'")
+            rows = "NOBYPASSRLS" if role == "verifier" else "BYPASSRLS"
+            plain = f"LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION {rows}"
+            statements.append(f"ALTER ROLE {name} {plain} PASSWORD '{database_password(self.data, role)}'")
+        return statements
+
+    def _execute_alone(self, statements: list[str]) -> None:
+        """In Postgres's single-user mode: no socket is open, and nobody is asked who they are. A statement is one line."""
+        command = [
+            str(self.bin / "postgres"),
+            "--single",
+            "-D",
+            str(self.cluster),
+            "-c",
+            "exit_on_error=on",
+            "-c",
+            "log_min_error_statement=panic",
+            "postgres",
+        ]
+        done = subprocess.run([*self._prefix, *command], input="\n".join(statements) + "\n", env=_environment(), capture_output=True, text=True)
+        faults = [line for line in done.stderr.splitlines() if re.search(r"\b(ERROR|FATAL|PANIC):", line)]
+        if done.returncode != 0 or faults:  # a statement holds a password: only what Postgres says of it is shown
+            raise PostgresError(f"the passwords of {self.cluster} could not be set: {(faults or [f'exit {done.returncode}'])[0]}")
 
     def _check_version(self) -> None:
         found = (self.cluster / "PG_VERSION").read_text().strip()

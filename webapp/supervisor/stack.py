@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agents.llm.profiles import key_variables
-from webapp.environment import ROOT, private_dir
+from verifier.confinement.probe import CHOICE, waived
+from webapp.environment import ROOT, VERIFIER_KEEPS, private_dir
 from webapp.supervisor.children import spawn, stop
 from webapp.supervisor.postgres import EmbeddedPostgres
 
@@ -23,6 +24,7 @@ TICK = 0.1
 READY_SECONDS = 60.0
 BACK_OFF = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 STABLE_AFTER = 30.0  # a process that ran for so long starts again at the shortest back-off
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
 LOG_BYTES = 10 * 1024 * 1024
 
 
@@ -58,6 +60,7 @@ class Stack:
         self.keys = {name: self.environment.pop(name) for name in key_variables(self.environment) if name in self.environment}
         self.postgres = None if os.environ.get("DATABASE_URL") else EmbeddedPostgres(data)
         self.children = [child for child in self._children() if child.name.split("-")[0] in only]
+        self.guest = set(only) == {"verifier"}  # a GPU host: it has no pages, makes no tables and signs nobody in
         self._stop_requested = False
 
     def request_stop(self, *_: object) -> None:
@@ -65,16 +68,17 @@ class Stack:
 
     def run(self) -> None:
         """Start everything, say `ready`, keep it alive until asked to stop, and leave nothing behind."""
+        if waived() and self.host not in LOOPBACK:
+            raise StackError(f"{CHOICE}=none is for one account on this machine: {self.host} would let others in; listen on 127.0.0.1")
+        if self.guest and self.postgres:
+            raise StackError("verifiers alone need DATABASE_URL: `manage.py verifier_login`, where the pages run, prints one that may do no more")
         with self._locked():
             try:
-                self._check_port()
-                if self.postgres:
-                    self.postgres.start()
-                link = self._prepare()
+                link = "" if self.guest else self._open()
                 for child in self.children:
                     self._start(child)
                 self._await_web()
-                print(f"ready: http://{'localhost' if self.host in ('0.0.0.0', '::') else self.host}:{self.port}{link}", flush=True)
+                print(f"ready: {link or ', '.join(child.name for child in self.children)}", flush=True)
                 while not self._stop_requested:
                     time.sleep(TICK)
                     self._revive()
@@ -82,6 +86,14 @@ class Stack:
                 pass
             finally:
                 self._stop_all()
+
+    def _open(self) -> str:
+        """The database and what is in it; the address of the pages with a sign-in link."""
+        self._check_port()
+        if self.postgres:
+            self.postgres.start()
+        path = self._prepare()
+        return f"http://{'localhost' if self.host in ('0.0.0.0', '::') else self.host}:{self.port}{path}"
 
     def _children(self) -> list[Child]:
         manage = [sys.executable, str(ROOT / "manage.py")]
@@ -130,9 +142,15 @@ class Stack:
 
     def _start(self, child: Child) -> None:
         with self._log(child.name) as log:
-            environment = self.environment | {"STITCHWORK_PROCESS": child.name} | (self.keys if child.name == "orchestrator" else {})
+            environment = self._environment_of(child.name)
             child.process = spawn(child.command, environment=environment, when_parent_dies=signal.SIGKILL, output=log, directory=ROOT)
         child.started = time.monotonic()
+
+    def _environment_of(self, child: str) -> dict[str, str]:
+        """Each process has its own role in the database; keys of models are the orchestrator's alone, and a verifier has no secret at all."""
+        role = child.partition("-")[0]
+        environment = self.environment | {"STITCHWORK_PROCESS": child, "STITCHWORK_ROLE": role} | (self.keys if role == "orchestrator" else {})
+        return {name: value for name, value in environment.items() if role != "verifier" or name.startswith(VERIFIER_KEEPS)}
 
     def _log(self, name: str):
         path = private_dir(self.data / "log") / f"{name}.log"

@@ -9,6 +9,7 @@ from django.urls import NoReverseMatch, reverse
 from django.utils import timezone
 from django.utils.functional import SimpleLazyObject
 
+from verifier.confinement.probe import waived
 from webapp.fleet.models import ONLINE_FOR, Device
 from webapp.llm.models import Letter
 from webapp.review.guests import share_of
@@ -59,9 +60,13 @@ ELSEWHERE = [Place("g v", "tasks:verify", "Verify my program", ()), Place("g n",
 
 
 def unprotected_devices() -> list[dict[str, str]]:
-    """Devices that run strangers' code now without bubblewrap, each with what its doctor says about that."""
+    """Devices without bubblewrap, each with what its doctor says about that: `needs` of those that run nothing until they have it."""
     recent = Device.objects.filter(heartbeat_at__gt=timezone.now() - ONLINE_FOR).only("name", "device", "doctor")
-    return [{"name": str(device), "protection": protection_words(device.doctor)} for device in recent if not sandboxed(device.doctor)]
+    return [
+        {"name": str(device), "protection": protection_words(device.doctor), "needs": device.doctor.get("needs_sandbox") or ""}
+        for device in recent
+        if not sandboxed(device.doctor)
+    ]
 
 
 def sandboxed(doctor: dict) -> bool:
@@ -104,12 +109,13 @@ def _item(place: Place, path: str) -> dict | None:
 def frame(request: HttpRequest) -> dict:
     user = getattr(request, "user", None)
     if user is None or not user.is_authenticated or share_of(user):
-        return {"navigation": [], "elsewhere": [], "unprotected": [], "waiting_letters": 0}
+        return {"navigation": [], "elsewhere": [], "unprotected": [], "waiting_letters": 0, "waived": waived()}
     # An error page has to appear even where the database does not answer: nothing is asked before the template uses it.
     return {
         "navigation": navigation(request.path),
         "elsewhere": [item for place in ELSEWHERE if (item := _item(place, request.path))],
         "unprotected": SimpleLazyObject(unprotected_devices),
         "waiting_letters": SimpleLazyObject(lambda: waiting_letters(user)),
+        "waived": waived(),
         "unread_notifications": SimpleLazyObject(lambda: unread(user)),
     }

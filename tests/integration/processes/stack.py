@@ -20,9 +20,11 @@ from typing import Any
 import psycopg
 
 from tests.installation import data_directory
-from webapp.environment import ROOT, socket_dir
+from webapp.environment import ROOT
+from webapp.supervisor.postgres import EmbeddedPostgres
 
 PATIENCE = 180.0  # seconds that anything may take on a busy machine; nothing here measures time
+REFUSED = "ERROR:  permission denied"
 
 
 class Stack:
@@ -53,12 +55,13 @@ class Stack:
             self.process.wait(60)
             self.process.stdout.close()
             self.process = None
+        # Nobody asked for what their role may not do (webapp/roles.py).
+        log = self.data / "log" / "postgres.log"
+        refused = [line for line in log.read_text(errors="replace").splitlines() if REFUSED in line] if log.exists() else []
+        assert not refused, refused[:5]
 
     def query(self, statement: str, *arguments: Any) -> list[tuple]:
-        url = (
-            self.environment.get("DATABASE_URL")
-            or f"postgresql://stitchwork@/stitchwork?host={urllib.parse.quote(str(socket_dir(self.data)), safe='')}"
-        )
+        url = self.environment.get("DATABASE_URL") or EmbeddedPostgres(self.data).url()
         with psycopg.connect(url, autocommit=True, connect_timeout=10) as connection:
             cursor = connection.execute(statement, arguments)
             return cursor.fetchall() if cursor.description else []

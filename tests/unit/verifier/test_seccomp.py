@@ -29,3 +29,22 @@ def test_a_party_has_no_priority_and_where_the_judge_binds_it_no_choice_of_proce
     processors, priority, policy = json.loads(done.stdout)
     assert processors == (len(os.sched_getaffinity(0)) if placed else 1)
     assert (priority, policy) == (os.getpriority(os.PRIO_PROCESS, 0), os.sched_getscheduler(0))
+
+
+KNOCKS = """
+import socket
+from verifier.confinement.seccomp import install
+install()
+socket.socketpair()
+for family in (socket.AF_UNIX, socket.AF_INET):
+    try:
+        socket.socket(family)
+    except PermissionError as error:
+        print(error)
+"""
+
+
+@pytest.mark.skipif(not seccomp.supported(), reason="no filter for this processor architecture")
+def test_without_namespaces_no_socket_of_the_host_can_be_reached():
+    done = subprocess.run([sys.executable, "-c", KNOCKS], capture_output=True, text=True, check=True)
+    assert done.stdout == "[Errno 1] Operation not permitted\n" * 2

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 
 import pytest
 from django.urls import reverse
 from django.utils import timezone
 
+from verifier.confinement.probe import Probe
 from webapp.fleet.doctor import Doctor
 from webapp.fleet.models import Device
+from webapp.runs import verifier_worker
 
 DEVICES = reverse("fleet:devices")
 BARE = {"protection": {"sandbox": "process", "layers": ["rlimits"], "missing": ["namespaces: install bubblewrap (apt install bubblewrap)"]}}
@@ -59,3 +62,35 @@ def test_live_updates_are_only_the_cells_that_change(people, cpu):
 def test_a_doctor_that_says_little_is_read_all_the_same():
     assert Doctor.read({}) == Doctor()
     assert Doctor.read({"protection": None, "checks": None}).missing == []
+
+
+def test_every_page_says_that_a_host_needs_a_sandbox_and_how_it_gets_one(people, cpu):
+    fix = "bubblewrap is not installed: apt-get install bubblewrap"
+    Device.objects.update(doctor={**BARE, "unusable": f"needs a sandbox: {fix}", "needs_sandbox": fix})
+    for url in (reverse("runs:list"), DEVICES):
+        page = people.client("alice").get(url).content.decode()
+        assert "Needs a sandbox: Example CPU (cpu)" in page and fix in page and "It starts by itself" in page and "No sandbox: Example" not in page, (
+            url
+        )
+
+
+def test_jobs_wait_for_a_sandbox_and_begin_by_themselves(tmp_path, monkeypatch):
+    """Two looks find none, the third does: announced once, beaten once, and only then does the worker go on to its jobs."""
+    lacking = Probe(why="bubblewrap is not installed: apt-get install bubblewrap")
+    looks, told = [lacking, lacking, Probe(path="/usr/bin/bwrap")], []
+    monkeypatch.setattr(verifier_worker, "probe", lambda: looks.pop(0))
+    monkeypatch.setattr(verifier_worker, "waived", lambda: False)
+    monkeypatch.setattr(verifier_worker, "AGAIN", 0)
+    monkeypatch.setattr(verifier_worker, "in_thread", asyncify)
+    worker = verifier_worker.VerifierWorker("cpu")
+    monkeypatch.setattr(worker.announcement, "announce", lambda environment, unusable, needs_sandbox: told.append((unusable, needs_sandbox)))
+    monkeypatch.setattr(worker.announcement, "beat", lambda: told.append("beat"))
+    asyncio.run(worker._sandboxed())
+    assert told == [(f"needs a sandbox: {lacking.why}", lacking.why), "beat"] and not looks
+
+
+def asyncify(function):
+    async def call(*arguments, **options):
+        return function(*arguments, **options)
+
+    return call

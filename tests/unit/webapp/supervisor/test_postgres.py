@@ -11,18 +11,18 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from webapp.environment import kept_secret, socket_dir
-from webapp.supervisor.postgres import EmbeddedPostgres, PostgresError
+from webapp.environment import database_password, kept_secret, socket_dir
+from webapp.supervisor.postgres import EmbeddedPostgres, PostgresError, as_unprivileged
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
-    """A cluster as `initdb` leaves it: making one takes a second, copying it does not."""
+    """A data directory with a cluster as its first start leaves it: making one takes seconds, copying it does not."""
     data = tmp_path_factory.mktemp("cluster")
     postgres = EmbeddedPostgres(data)
     postgres.start()
     postgres.stop()
-    return data / "pg"
+    return data
 
 
 @pytest.fixture
@@ -32,7 +32,8 @@ def started(cluster):
     def start(data, *, made: bool = True, **options) -> EmbeddedPostgres:
         postgres = EmbeddedPostgres(data, **options)
         if made and not postgres.cluster.exists():
-            shutil.copytree(cluster, postgres.cluster)
+            for folder in ("pg", "database"):
+                shutil.copytree(cluster / folder, data / folder)
         postgres.start()
         running.append(postgres)
         return postgres
@@ -62,6 +63,74 @@ def test_only_we_can_connect(tmp_path, started):
     assert (tmp_path / "data").stat().st_mode & 0o777 == 0o700
     assert value(postgres, "SELECT count(*) FROM pg_stat_activity WHERE client_addr IS NOT NULL") == 0
     assert value(postgres, "SHOW listen_addresses") == ""
+
+
+@pytest.mark.parametrize(("password", "reason"), [("", "no password supplied"), ("guessed", "password authentication failed")])
+def test_who_reaches_the_socket_still_needs_the_password(tmp_path, started, password, reason):
+    postgres = started(tmp_path / "data", made=False)
+    for user in ("stitchwork", "postgres"):
+        with pytest.raises(psycopg.OperationalError, match=reason):
+            psycopg.connect(host=str(postgres.sockets), user=user, password=password, dbname="stitchwork").close()
+    assert (tmp_path / "data" / "database" / "owner").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_cluster_that_trusted_everybody_is_converted_at_start(tmp_path, started):
+    """As installations were made before there were passwords: `initdb --auth=trust`, with tables in it."""
+    data = tmp_path / "data"
+    old = EmbeddedPostgres(data)
+    data.mkdir(mode=0o700)
+    made = [
+        *as_unprivileged(),
+        str(old.bin / "initdb"),
+        "-D",
+        str(old.cluster),
+        "-U",
+        "stitchwork",
+        "--auth=trust",
+        "--encoding=UTF8",
+        "--locale=C.UTF-8",
+    ]
+    subprocess.run(made, env={"PATH": os.environ["PATH"]}, check=True, capture_output=True)
+    rows = "CREATE DATABASE stitchwork;\n", "CREATE TABLE kept AS SELECT 42 AS n;\n"
+    for database, statement in zip(("postgres", "stitchwork"), rows, strict=True):
+        alone = [*as_unprivileged(), str(old.bin / "postgres"), "--single", "-D", str(old.cluster), database]
+        subprocess.run(alone, input=statement, text=True, env={"PATH": os.environ["PATH"]}, check=True, capture_output=True)
+    assert "trust" in (old.cluster / "pg_hba.conf").read_text()
+
+    postgres = started(data)
+    with pytest.raises(psycopg.OperationalError, match="no password supplied"):
+        psycopg.connect(host=str(postgres.sockets), user="stitchwork", dbname="stitchwork").close()
+    assert value(postgres, "SELECT n FROM kept") == 42
+    rules = [line for line in (postgres.cluster / "pg_hba.conf").read_text().splitlines() if line and not line.startswith("#")]
+    assert rules == ["local all all scram-sha-256"]
+
+
+def test_a_password_file_that_was_lost_is_made_anew(tmp_path, started):
+    first = started(tmp_path / "data")
+    value(first, "CREATE TABLE kept AS SELECT 42 AS n")
+    first.stop()
+    (tmp_path / "data" / "database" / "owner").unlink()
+    assert value(started(tmp_path / "data"), "SELECT n FROM kept") == 42
+
+
+def test_rules_that_somebody_loosened_are_put_back(tmp_path, started):
+    first = started(tmp_path / "data")
+    first.stop()
+    (first.cluster / "pg_hba.conf").write_text("local all all trust\n")
+    second = started(tmp_path / "data")
+    with pytest.raises(psycopg.OperationalError, match="no password supplied"):
+        psycopg.connect(host=str(second.sockets), user="stitchwork", dbname="stitchwork").close()
+
+
+def test_no_password_is_shown_where_they_cannot_be_set(tmp_path):
+    postgres = EmbeddedPostgres(tmp_path / "data")
+    postgres.cluster.mkdir(parents=True)
+    (postgres.cluster / "PG_VERSION").write_text("18\n")
+    (postgres.cluster / "pg_hba.conf").write_text("")
+    with pytest.raises(PostgresError, match="passwords of .* could not be set: ") as caught:
+        postgres.start()
+    postgres.stop()
+    assert database_password(tmp_path / "data") not in str(caught.value)
 
 
 def test_one_server_a_directory(tmp_path, started):

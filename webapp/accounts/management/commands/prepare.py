@@ -11,7 +11,10 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import OperationalError, connection
 from psycopg_pool import PoolTimeout
 
+from verifier.confinement.probe import CHOICE, waived
+from webapp import roles
 from webapp.accounts.first_user import first_user, sign_in_path
+from webapp.accounts.models import User
 from webapp.assets import collect
 from webapp.leaderboard.models import Result
 from webapp.runs.models import Run
@@ -36,9 +39,12 @@ class Command(BaseCommand):
         if version < OLDEST_POSTGRES:
             raise CommandError(f"the database is Postgres {version // 10000}; 14 or newer is needed")
         call_command("migrate", verbosity=0, interactive=False)
+        roles.grant()
         if not settings.DEBUG:
             collect()
         user = first_user()
+        if waived() and (others := User.objects.filter(is_active=True).count() - 1) > 0:
+            raise CommandError(f"{CHOICE}=none is for one account, and this installation has {others} more: take another DATA_DIR")
         for problem in [*load_examples(user), *import_examples(user)]:
             print(f"stitchwork: {problem}", file=sys.stderr)
         if Run.objects.filter(state="finished").exists() and not Result.objects.exists():  # runs from before there was a table of results

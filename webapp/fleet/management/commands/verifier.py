@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 
 from django.core.management.base import BaseCommand, CommandError
@@ -20,4 +21,20 @@ class Command(BaseCommand):
 
         if not re.fullmatch(r"cpu|cuda:\d+", device):
             raise CommandError(f'{device!r} is not a device: say "cpu" or "cuda:0"')
+        if lacking := unknown_migrations():
+            raise CommandError(
+                f"the database has not the tables of this version ({lacking} migrations): a verifier makes none; start web and orchestrator of this"
+                " version, or run `manage.py prepare` there"
+            )
         asyncio.run(VerifierWorker(device).main())
+
+
+def unknown_migrations() -> int:
+    """How many of this version's migrations the database lacks. The embedded one is prepared before we are started."""
+    if not os.environ.get("DATABASE_URL"):
+        return 0
+    from django.db import connection
+    from django.db.migrations.loader import MigrationLoader
+
+    loader = MigrationLoader(connection)
+    return len(set(loader.disk_migrations) - set(loader.applied_migrations))

@@ -1,0 +1,37 @@
+"""`manage.py verifier_login` prints the DATABASE_URL for GPU hosts: a role that takes jobs and writes reports, and nothing more."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from urllib.parse import quote, urlsplit, urlunsplit
+
+from django.core.management.base import BaseCommand, CommandError
+from django.db import ProgrammingError
+
+from webapp import roles
+from webapp.environment import role_name
+
+
+class Command(BaseCommand):
+    help = "Give the verifiers of other hosts a new password in the database of DATABASE_URL, and print the URL that they need. The former one ends."
+
+    def handle(self, **options):
+        url = os.environ.get("DATABASE_URL")
+        if not url:
+            raise CommandError("the embedded Postgres listens to this machine alone; for GPU hosts set DATABASE_URL to a server that they reach")
+        password = secrets.token_urlsafe(32)
+        try:
+            roles.log_in("verifier", password)
+            roles.grant()
+        except ProgrammingError as error:
+            raise CommandError(
+                f"the role {role_name('verifier')} cannot be made ({str(error).strip()}): DATABASE_URL's own role needs CREATEROLE"
+            ) from None
+        self.stdout.write(as_role(url, role_name("verifier"), password))
+
+
+def as_role(url: str, name: str, password: str) -> str:
+    """The URL of the same database for somebody else."""
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=f"{name}:{quote(password, safe='')}@{parts.netloc.rpartition('@')[2]}"))
