@@ -39,7 +39,7 @@ class Stopwatch:
         config = self.judge.config()
         if self.cuda:
             from verifier.devices import cuda_driver
-            from verifier.shim.clock import Clock
+            from verifier.shim.clock import Clock, Native
 
             if config.get("processors"):
                 os.sched_setaffinity(0, config["processors"])
@@ -49,7 +49,7 @@ class Stopwatch:
             torch.cuda.set_device(self.torch_device)  # a launch by ctypes goes to the current device, whose stream it has to be
             self._tiny = torch.zeros(64, device=self.torch_device)
             context = cuda_driver.use_primary_context(self.judge.index)
-            self._clock = Clock(Path(config["clock_host"]), context, flush_bytes=int(config["flush_bytes"]), warm_ms=WARM_MS)
+            self._clock = Clock(Native(config["clock_host"]).on_cuda(context, flush_bytes=int(config["flush_bytes"]), warm_ms=WARM_MS))
         else:
             from verifier.devices.cpu_party import CpuPartyDevice
 

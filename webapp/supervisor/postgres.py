@@ -150,7 +150,8 @@ class EmbeddedPostgres:
         statements = [f"REVOKE ALL ON DATABASE {database} FROM PUBLIC" for database in ("postgres", "template1")]
         for role in ROLES:
             name = role_name(role)
-            statements.append(f"DO 'BEGIN CREATE ROLE {name}; EXCEPTION WHEN duplicate_object THEN NULL; END'")
+            known = f"SELECT FROM pg_roles WHERE rolname = ''{name}''"
+            statements.append(f"DO 'BEGIN IF NOT EXISTS ({known}) THEN CREATE ROLE {name}; END IF; END'")
             rows = "NOBYPASSRLS" if role == "verifier" else "BYPASSRLS"
             plain = f"LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION {rows}"
             statements.append(f"ALTER ROLE {name} {plain} PASSWORD '{database_password(self.data, role)}'")
