@@ -48,9 +48,9 @@ from verifier.parties.permit import Permit  # noqa: E402
 from verifier.timing import blocks as timing  # noqa: E402
 from verifier.timing import idleness  # noqa: E402
 from verifier.timing.blocks import Side, measure  # noqa: E402
-from verifier.timing.outside import middle  # noqa: E402
 from verifier.timing.host_repeatability import repeatability  # noqa: E402
 from verifier.timing.idleness import Watch  # noqa: E402
+from verifier.timing.outside import middle  # noqa: E402
 from verifier.timing.pairs import shuffled  # noqa: E402
 from verifier.timing.tournament import Tournament  # noqa: E402
 

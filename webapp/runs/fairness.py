@@ -5,7 +5,8 @@ begin, the team with the fewest at work is next, of several the one whose turn w
 the oldest job. What belongs to no run (mail, a try-out on a page) takes turns as if it were a team. Priorities and locks hold as before.
 """
 
-# A verifier's role reads whose runs its jobs are, and notes turns, by grants of its own (`webapp/roles.py`). Queues that one worker listens to are shared fairly together: `verify.cuda` and `verify.cuda:1`.
+# A verifier's role reads whose runs its jobs are, and notes turns, by grants of its own (`webapp/roles.py`). Queues that one worker listens to are
+# shared fairly together: `verify.cuda` and `verify.cuda:1`.
 FETCH = """
 CREATE OR REPLACE FUNCTION procrastinate_fetch_job_v2(target_queue_names character varying[], p_worker_id bigint)
 RETURNS procrastinate_jobs LANGUAGE plpgsql AS $$
