@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 GIB = 1 << 30
 
@@ -25,8 +25,14 @@ class Limits:
     preempted: float = field(default_factory=lambda: float(os.environ.get("STITCH_MOST_PREEMPTED", "0.2")))  # share of calls: above, the host is busy
     correctness: float = 20  # no further trial is begun after this
     memory: int = 8 * GIB
+    builder: int = 3  # times `memory` for a builder, up to half of the host's: compilers take more than programs (CUTLASS: over 8 GiB)
     processes: int = 512
     file: int = 2 * GIB
     temporary: int = 2 * GIB  # private /tmp
     output: int = 64 * 1024  # of stdout and stderr together, kept
     output_flood: int = 64 * 1024 * 1024  # a party that writes more is killed
+
+    def of_builder(self) -> Limits:
+        """The same with a builder's memory."""
+        host = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        return replace(self, memory=max(self.memory, min(self.builder * self.memory, host // 2)))

@@ -253,9 +253,24 @@ def one_element(tensor: torch.Tensor, seed: int) -> torch.Tensor | None:
         )
     elif changed.dtype == torch.bool:
         flat[at] = ~flat[at]
+    elif _offsets(changed):
+        return changed if _moved_boundary(changed, draws) else None
     else:
         other = torch.nonzero(flat != flat[at])
         if not other.numel():
             return None
         flat[at] = flat[other[draws.randrange(len(other))]].reshape(())
     return changed
+
+
+def _moved_boundary(offsets: torch.Tensor, draws: random.Random) -> bool:
+    """Where one part ends and the next begins, moved within both, in place; false where no part has room."""
+    inner = list(range(1, offsets.numel() - 1))
+    draws.shuffle(inner)
+    for at in inner[:64]:
+        low, now, high = (int(offsets[index]) for index in (at - 1, at, at + 1))
+        others = [value for value in (low, (low + now) // 2, (now + high) // 2, high) if value != now]
+        if others:
+            offsets[at] = draws.choice(others)
+            return True
+    return False

@@ -107,7 +107,7 @@ class Pool:
         early = permit is None and bool(soon) and not bare and device.early(soon)
         try:
             spawned = spawn(
-                self.limits,
+                self.limits.of_builder() if role == "builder" else self.limits,
                 shown,
                 device.variables(role),
                 device.kind == "cpu" and prefix is None,

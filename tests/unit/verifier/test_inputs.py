@@ -74,3 +74,11 @@ def test_one_element_of_each_input_changes():
         assert other is not None and int((other != tensor).sum()) == 1
     assert one_element(torch.zeros(9, dtype=torch.int64), 5) is None  # nothing says what others would mean
     assert one_element(torch.zeros(4, dtype=torch.complex64), 5) is not None
+
+
+def test_a_boundary_between_parts_moves_within_both():
+    offsets = torch.tensor([0, 16, 32, 32, 64])
+    seen = {tuple(other.tolist()) for seed in range(20) if (other := one_element(offsets, seed)) is not None}
+    assert len(seen) > 2 and tuple(offsets.tolist()) not in seen
+    assert all(list(one) == sorted(one) and one[0] == 0 and one[-1] == 64 for one in seen)
+    assert one_element(torch.tensor([0, 0, 4, 4]), 1) is not None and one_element(torch.tensor([0, 7]), 1) is None
