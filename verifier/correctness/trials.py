@@ -238,6 +238,7 @@ class Trials:
         if asked is None:
             return None
         call = self._held_call(caller, asked.values, asked.rng, step.fresh, first.run.aliased)
+        self.examiner.pass_over()
         if len(call.outputs) != len(asked.required) or any(a.shape != b.shape for a, b in zip(call.outputs, first.run.outputs.tensors, strict=True)):
             return self._record(Trial(name=step.name, seed=step.seed, ok=False, detail="the outputs were not delivered"))
         detail, swallowed = judged(asked, call.outputs, self.reference, first.run.outputs.tree)

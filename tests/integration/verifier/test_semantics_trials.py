@@ -225,3 +225,9 @@ def test_tf32_for_most_of_a_heavy_tail_and_rounded_integers(semantics):
     rows = f"torch.where((torch.arange(len(x)) % 8 == 0)[:, None], F.linear({short}, self.l.weight, self.l.bias), self.l(x))"
     assert semantics.changed(FIXED, "self.l(x)", rows).wrong
     assert "of 16,384 elements are off" in semantics.changed(FIXED, "self.l(x)", "self.l(x) + 1").wrong
+
+
+def test_calls_after_one_with_nan_are_held_to_their_own_outputs(semantics):
+    """In tier full more of the task's inputs come after it."""
+    outcome = semantics.same("return torch.softmax(x, -1)", full=True)
+    assert outcome.verdict.wrong == ""
