@@ -2,7 +2,7 @@
 # task: tasks/batch_norm.py
 # device: any
 # verdict: wrong_result
-# because: running
+# because: running|one element changed
 # defence: design
 # says: remembers results by the first elements of the input, although each call must move the running statistics on
 import torch
