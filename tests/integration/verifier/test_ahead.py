@@ -76,7 +76,7 @@ def test_it_compiles_once_and_is_confirmed_when_the_program_has_been_tried(tourn
     assert of.loaded == ["compile"] and of.ahead["compile"].seconds > 0
     timing = run()
     assert [comparison.baseline for comparison in timing.comparisons] == ["eager", "compile"], of.reasons
-    assert sorted(of.loaded) == ["compile", "eager", "eager", "eager"] and not of.ahead and not of.outputs.failed
+    assert of.loaded.count("compile") == 1 and of.loaded.count("eager") in (3, 6) and not of.ahead and not of.outputs.failed
     assert timing.preparing["compile"] > 0
     of.close()
 
@@ -113,7 +113,7 @@ def test_where_memory_holds_not_all_at_once_it_compiles_in_its_round(tournament,
     assert not of.ahead["compile"].calls
     timing = run()
     assert [comparison.baseline for comparison in timing.comparisons] == ["eager", "compile"], of.reasons
-    assert sorted(of.loaded) == ["compile", "eager", "eager", "eager"] and not of.ahead
+    assert of.loaded.count("compile") == 1 and of.loaded.count("eager") in (3, 6) and not of.ahead
     of.close()
 
 
