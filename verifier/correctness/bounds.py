@@ -231,7 +231,7 @@ def bound(own_error: float, plain_errors: list[float], dtype: torch.dtype, preci
 def tolerated(own_share: float, plain_share: float, numel: int) -> float:
     """The share of elements that may be decided otherwise: none where neither PyTorch nor plain arithmetic does so."""
     share = max(own_share, plain_share)
-    return min(4 * share + 2 / max(numel, 1), max(4 * FLIPPED, 2 * share)) if share > 0 else 0.0
+    return min(4 * share + 2 / max(numel, 1), 4 * FLIPPED) if share > 0 else 0.0
 
 
 def no_oracle(dtype: torch.dtype) -> float:
