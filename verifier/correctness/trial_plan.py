@@ -16,7 +16,8 @@ from verifier.judge.session import ReferenceSession, StateEntry, Values
 from verifier.randomising import randomised
 
 Weights = list[torch.Tensor]
-Kind = Literal["own", "distribution", "weights", "not a number"]
+Kind = Literal["own", "distribution", "weights", "not a number", "constructed again"]
+AGAIN = "the first inputs, constructed again"
 GIVEN_UP = 2  # distributions that do not bear a domain, after which it is not asked for again
 PLAIN = Domain("any", "own")
 
@@ -85,6 +86,8 @@ class Plan:
                 yield self._task_inputs(f"task inputs {count}", self.draws.random() < 0.5)
             if weighted:
                 yield self._weighted("random weights 2", "heavy-tailed")
+        if expectations.first is not None and not reference.mutated and not reference.remembers:
+            yield Step(AGAIN, self._seed(), [Way(self.first_inputs)], "constructed again", known=expectations.first, needed=True)
 
     def bears(self, way: Way, borne: bool) -> None:
         """What a way of a distribution has shown of the task."""

@@ -35,6 +35,7 @@ AGAIN_SECONDS = 1.0  # for calls that are made to see whether they overwrite wha
 RANDOM_NUMBERS = "the task draws random numbers: a program has to take torch's, from the same calls of its generator"
 SEEDS = 3  # of constructions, where weights cannot be loaded
 PATIENCE = 10  # times the trials' own time, for all of the program's calls
+CONSTRUCTIONS = (1, 3)  # before the trial that constructs again
 LEAST_PATIENCE = 20.0  # seconds
 
 
@@ -170,8 +171,10 @@ class Trials:
     def _wrong(self, step: Step, plan: Plan, subject: Subject, verdict: Verdict) -> str:
         """Empty, or how the program is wrong in this step."""
         seeded = self.constructions.binding.how == "seeded"
-        if step.kind == "weights" and (stale := self._overwritten()):
+        if step.kind in ("weights", "constructed again") and (stale := self._overwritten()):
             return stale
+        if step.kind == "constructed again":
+            self._construct_again(step, subject)
         if step.kind == "not a number":
             trial = self._not_a_number(step, verdict)
         else:
@@ -267,6 +270,18 @@ class Trials:
         if not large(sum(spec.nbytes for spec in caller.expected)):
             self.examiner.note(call, aliased)
         return call
+
+    def _construct_again(self, step: Step, subject: Subject) -> None:
+        """Makes the object anew, more often than a program can count on, and calls it once with inputs that are not those of the trial: one that keeps
+        results only from its n-th construction on gives them away in the trial's call."""
+        state = sum(tensor.nbytes for tensor in self.original)
+        for _ in range(1 if large(16 * state) else self.draws.randint(*CONSTRUCTIONS)):
+            self._construct(subject, self.original)
+        caller, first = subject.caller, self.expectations.first
+        values = self.reference.inputs(step.seed)
+        if caller is not None and first is not None and caller.expected == first.outputs.specs and values.specs == first.values.specs:
+            self._held_call(caller, values, first.rng, True, first.run.aliased)
+            self.examiner.pass_over()
 
     def _several(self, step: Step, subject: Subject) -> Trial:
         """Other weights for sides that are only constructed: under several seeds, up to the first that is wrong."""
@@ -438,7 +453,7 @@ class Trials:
         return trial
 
     def _beside_eager(self, call: Call, values: Values, rng: int) -> Trial:
-        """Of gigabytes nothing in fp64 was kept: they are held to what timed calls are."""
+        """Outputs in fp64 are not kept where they are large: those are held to the bounds of timed calls."""
         self.reference.take_state(self.reference.state_tensors)
         run = self.reference.eager(values, rng)
         self.reference.rollback()

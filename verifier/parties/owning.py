@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from verifier.layout import LayoutError
+
 HELD_CALLS = 16
 HELD_BYTES = 1 << 30
 ITSELF, EARLIER = "itself", "earlier"
@@ -117,6 +119,8 @@ def laid_down(output: Any, layout: Sequence[Sequence[int] | None]) -> Any:
 def _laid(value: Any, layout: Any) -> Any:
     if isinstance(value, torch.Tensor):
         wanted = next(layout, None)
+        if value.layout is not torch.strided:
+            raise LayoutError(f"an output has the layout {value.layout}; it must be torch.strided")
         if wanted is None or len(wanted) != value.dim() or _alike(value, wanted):
             return value
         return torch.empty_strided(value.shape, wanted, dtype=value.dtype, device=value.device).copy_(value.detach())
