@@ -1,8 +1,8 @@
 """Is NaN handed on? A few elements of the inputs become NaN, and every output that depends on them has to say so.
 
 What depends on them is what changes where they become large: products with zero, masked and skipped parts do not, and a program may leave those out.
-NaN may spread further than PyTorch's does, as it does through the tiles of a fast convolution. A bound that swallows NaN (`fmaxf(x, 0)`) is noted, no
-more; an ordinary number in the place of NaN is wrong.
+NaN may spread further than PyTorch's does, as it does through the tiles of a fast convolution. A bound or a maximum that swallows NaN (`fmaxf(x, 0)`)
+is noted, no more; any other number in the place of NaN is wrong.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PLACES = 3
 LARGE = 8.0  # times the largest of the task's own numbers
 MOVES = 1e-3  # relative: an output that changes by less may do so by rounding
 AGREES = 1e-2
-NOTE = "NaN in the inputs is lost where a bound cuts it off (C's fmaxf and fminf return the other operand), PyTorch hands it on"
+NOTE = "NaN in the inputs is lost in a bound or a maximum (C's fmaxf and fminf, and comparisons, return the other operand); PyTorch hands it on"
 
 
 @dataclass

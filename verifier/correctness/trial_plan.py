@@ -86,8 +86,9 @@ class Plan:
                 yield self._task_inputs(f"task inputs {count}", self.draws.random() < 0.5)
             if weighted:
                 yield self._weighted("random weights 2", "heavy-tailed")
-        if expectations.first is not None and not reference.mutated and not reference.remembers:
-            yield Step(AGAIN, self._seed(), [Way(self.first_inputs)], "constructed again", known=expectations.first, needed=True)
+        if expectations.first is not None and not reference.remembers:
+            known = None if reference.mutated else expectations.first
+            yield Step(AGAIN, self._seed(), [Way(self.first_inputs)], "constructed again", known=known, needed=True)
 
     def bears(self, way: Way, borne: bool) -> None:
         """What a way of a distribution has shown of the task."""

@@ -99,7 +99,8 @@ class Constructions:
         self.binding = Binding()
 
     def construct(self, runner: Party, state: list[torch.Tensor] | None, seed: int | None = None, vary: int | None = None) -> str:
-        """A fresh `ModelNew`; returns why the state dict was refused, or nothing. Null `state`: as its constructor makes it."""
+        """A fresh `ModelNew`; returns why the state dict was refused, or nothing. Null `state`: as its constructor makes it. The program's own
+        variables are put back only where the task changes such variables too: else what one object leaves there for the next is the program's doing."""
         reference, binding = self.reference, self.binding
         entries = [(entry.name, entry.spec) for entry in reference.state]
         if state is not None and binding.how == "seeded":
@@ -112,6 +113,7 @@ class Constructions:
             "init": {"tree": reference.init.tree, **give(runner, "init", reference.init.tensors, reference.init.specs)},
             "names": names,
             "partial": binding.how == "matched",
+            "afresh": any(not name.startswith("self.") for name in reference.remembers),
             "state": give(runner, "state", state, [spec for _, spec in entries]) if state is not None else None,
         }
         answer = runner.ask("construct", message, reference.limits.load)

@@ -1,13 +1,15 @@
 """A run in which bounds swallow NaN, as `fmaxf(x, 0)` does where `torch.relu` hands it on.
 
 C's maximum and minimum return the operand that is a number. A kernel that clamps with them is no less a clamp, so what a program makes of NaN is also
-held against this reading of the task. Reductions are none of it: which number a maximum over a row takes in the place of NaN, nobody can say.
+held against this reading of the task. So is a maximum over a row or a window that leaves NaN out: a loop that compares does that. A sum or a product
+never does.
 """
 
 # sandboxed: its mode is active while the models that tasks define run
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import torch
@@ -18,6 +20,8 @@ _HIGH = ("clamp_max",)
 _BOTH = ("clamp", "hardtanh", "hardsigmoid")
 _ORDERS = ("topk", "sort", "argsort", "msort", "kthvalue", "median", "nanmedian", "mode", "unique", "_unique2", "searchsorted", "bucketize")
 _PAIRS = ("maximum", "minimum", "fmax", "fmin")
+_LEAST = ("amin", "min")
+_EXTREMES = re.compile(r"amax|amin|max|min|(adaptive_|fractional_)?max_pool[123]d(_with_indices)?")
 
 
 class Dropping(TorchDispatchMode):
@@ -37,10 +41,14 @@ class Dropping(TorchDispatchMode):
         kwargs = kwargs or {}
         name = func._schema.name.removeprefix("aten::").removesuffix("_")
         self.orders = self.orders or name in _ORDERS
-        if name in _PAIRS and len(args) == 2:
+        paired = len(args) == 2 and all(isinstance(arg, torch.Tensor) for arg in args)
+        if paired and (name in _PAIRS or _EXTREMES.fullmatch(name)):
             a, b = args
             output = func(torch.where(a.isnan(), b, a), torch.where(b.isnan(), a, b), **kwargs)
             return output
+        if _EXTREMES.fullmatch(name) and args[0].is_floating_point():
+            worst = torch.inf if name in _LEAST else -torch.inf
+            return func(torch.where(args[0].isnan(), worst, args[0]), *args[1:], **kwargs)
         if name not in (*_LOW, *_HIGH, *_BOTH) or not args or not isinstance(args[0], torch.Tensor) or not args[0].is_floating_point():
             return func(*args, **kwargs)
         lost = args[0].isnan()

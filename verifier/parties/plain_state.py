@@ -14,13 +14,14 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from types import FunctionType, ModuleType
+from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
 import torch
 
 _OWN = frozenset({"_parameters", "_buffers", "_modules", "training", "_non_persistent_buffers_set"})
 _PLAIN = (int, float, str, bytes, bool, complex, type(None), torch.dtype, torch.device, torch.Size, range)
+STRANGERS = ("task", "program")  # modules of a stranger's source; the verifier's objects in the same process are not put back
 DEPTH = 8  # of containers within containers
 
 
@@ -114,7 +115,7 @@ def save(value: Any, seen: dict[int, Saved], depth: int = 0) -> Saved:
         saved.content = {key: save(item, seen, depth + 1) for key, item in value.items()}
     elif isinstance(value, set):
         saved.content = set(value)
-    elif isinstance(getattr(value, "__dict__", None), dict) and not callable(value):
+    elif (type(value).__module__ in STRANGERS or type(value) is SimpleNamespace) and isinstance(getattr(value, "__dict__", None), dict):
         saved.content = {key: save(item, seen, depth + 1) for key, item in vars(value).items()}
     return saved
 
@@ -158,7 +159,7 @@ class PlainState:
 
     def __init__(self, model: torch.nn.Module):
         self.model = model
-        self.source = source_of(model) if type(model).__module__ in ("task", "program") else {}
+        self.source = source_of(model) if type(model).__module__ in STRANGERS else {}
         seen: dict[int, Saved] = {}
         self.kept = {name: (table, key, save(table[key], seen)) for name, table, key in self._places()}
 

@@ -66,11 +66,12 @@ class Runner(Role):
 
     def do_construct(self, frame: Frame) -> dict[str, Any]:
         """A fresh `ModelNew` under the evaluation's seed, with the state dict that the judge gives loaded strictly. With `partial`, it has some of
-        the names, and the rest is what the constructor made."""
+        the names, and the rest is what the constructor made. With `afresh`, variables of the source are as its import left them."""
         self.construction = frame.message
         self.previous, self.earlier, self.model = [], [], None
         self.last.clear()
-        self.variables.restore()
+        if frame.message.get("afresh"):
+            self.variables.restore()
         self.model, refused = self._construct(self.module)
         self.device.sync()  # weights are taken out of the arena before the judge writes there again
         self.device.trim(frame.integer("need"))

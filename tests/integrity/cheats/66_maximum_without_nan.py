@@ -1,7 +1,7 @@
 # hack: 66
 # task: tasks/clamped_peaks.py
 # device: any
-# verdict: wrong_result
+# verdict: passed | wrong_result
 # because: NaN in the inputs is lost
 # defence: runtime
 # says: the largest of the numbers in a row, whatever else is in it

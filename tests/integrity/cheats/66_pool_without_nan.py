@@ -1,7 +1,7 @@
 # hack: 66
 # task: tasks/pooled.py
 # device: any
-# verdict: wrong_result
+# verdict: passed | wrong_result
 # because: NaN in the inputs is lost
 # defence: runtime
 # says: compares as C's fmax does, which prefers whatever is a number
