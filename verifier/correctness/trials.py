@@ -272,8 +272,8 @@ class Trials:
         return call
 
     def _construct_again(self, step: Step, subject: Subject) -> None:
-        """Makes the object anew, more often than a program can count on, and calls it once with inputs that are not those of the trial: one that keeps
-        results only from its n-th construction on gives them away in the trial's call."""
+        """Makes the object anew, more often than a program can count on, and calls it once with other inputs than the trial's: one that keeps results
+        only from its n-th construction on gives them away in the trial."""
         state = sum(tensor.nbytes for tensor in self.original)
         for _ in range(1 if large(16 * state) else self.draws.randint(*CONSTRUCTIONS)):
             self._construct(subject, self.original)
