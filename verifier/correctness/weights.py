@@ -101,7 +101,7 @@ class Constructions:
     def construct(self, runner: Party, state: list[torch.Tensor] | None, seed: int | None = None, vary: int | None = None) -> str:
         """A fresh `ModelNew`; returns why the state dict was refused, or nothing. Null `state`: as its constructor makes it.
 
-        The source's variables are put back only where the task changes its own: else what one object leaves there for the next is the program's doing."""
+        The source's variables are put back only where the task changes its own: else what an object leaves to the next is the program's doing."""
         reference, binding = self.reference, self.binding
         entries = [(entry.name, entry.spec) for entry in reference.state]
         if state is not None and binding.how == "seeded":
