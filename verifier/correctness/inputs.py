@@ -1,7 +1,7 @@
 """Which inputs a program is tried with beside those that the task's own function draws: every tensor varies, whatever its type.
 
 Floating inputs come from other distributions. Integers stay within the range that the task's own have, as text does: skewed, repeated, in another
-order. Booleans are drawn. Where a task does not bear one of these, a narrower domain is tried before the distribution is given up: the signs of its
+order; where all are the same, they become lower. Booleans are drawn. Where a task does not bear one of these, a narrower domain is tried before the distribution is given up: the signs of its
 own numbers, then their range.
 """
 
@@ -22,6 +22,7 @@ SPIKES = (-1.5, 6.0, -0.25)  # in units of the input's root mean square
 EACH = 6  # inputs of which one element changes by itself; those of further ones change together
 RUN = 8  # equal integers beside each other, where they are repeated
 FEW = 16  # elements, of which three would be much
+LEAST = 2  # of integers that are all the same and yet vary
 SKEW = 4.0  # power of a uniform number: half of the numbers lie in the lowest sixteenth of the range
 
 Floats = Literal["any", "signs", "range"]
@@ -164,7 +165,7 @@ def _shuffled(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 def _drawn_integers(name: str, tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     low, high = int(tensor.min()), int(tensor.max())
     if low == high:
-        return tensor
+        return _lower(name, tensor, low, generator)
     if _offsets(tensor):
         # Where one part ends and the next begins: anything but an ascending order may lead outside of what they point into.
         inner = _between(low, high, _uniform(tensor.shape, generator), tensor).sort().values
@@ -185,6 +186,21 @@ def _drawn_integers(name: str, tensor: torch.Tensor, generator: torch.Generator)
         first = torch.arange(flat.numel(), device=flat.device) // RUN * RUN
         part = torch.where(flat[first] < 0.5, flat[0], flat[first]).view(part.shape)
     return _between(low, high, part, tensor)
+
+
+def _lower(name: str, tensor: torch.Tensor, number: int, generator: torch.Generator) -> torch.Tensor:
+    """Integers that are all `number`, such as the position of a decoding step or the lengths of full rows: a lower one is a position or a length as
+    well, where a larger one may lead outside of what it points into. Those below two stay."""
+    if number < LEAST:
+        return tensor
+    if name == "spiked" and tensor.numel() >= FEW:
+        made = tensor.clone()
+        for index in _places(tensor, generator):
+            made[index] = number // 2
+        return made
+    part = _uniform(tensor.shape if tensor.numel() >= FEW else (1,) * tensor.dim(), generator)
+    lower = (number // 2 + (part.double() * (number - number // 2)).floor().to(torch.int64)).clamp_(1, number - 1)
+    return lower.to(tensor.device, tensor.dtype).expand(tensor.shape).clone()
 
 
 def _between(low: int, high: int, part: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
@@ -237,7 +253,7 @@ def changeable(tensors: Sequence[torch.Tensor]) -> list[list[int]]:
 
 def one_element(tensor: torch.Tensor, seed: int) -> torch.Tensor | None:
     """A copy in which one element, far from the beginning, has another value that the tensor's own numbers make plausible; null for integers that are
-    all the same, as nothing says what others would mean."""
+    all zero, or all one: nothing says what others would mean."""
     if tensor.is_complex():
         parts = one_element(torch.view_as_real(tensor), seed)
         return None if parts is None else torch.view_as_complex(parts)
@@ -257,9 +273,12 @@ def one_element(tensor: torch.Tensor, seed: int) -> torch.Tensor | None:
         return changed if _moved_boundary(changed, draws) else None
     else:
         other = torch.nonzero(flat != flat[at])
-        if not other.numel():
+        if other.numel():
+            flat[at] = flat[other[draws.randrange(len(other))]].reshape(())
+        elif int(flat[at]) >= LEAST:
+            flat[at] = draws.randrange(int(flat[at]) // 2, int(flat[at]))
+        else:
             return None
-        flat[at] = flat[other[draws.randrange(len(other))]].reshape(())
     return changed
 
 

@@ -82,3 +82,20 @@ def test_a_boundary_between_parts_moves_within_both():
     assert len(seen) > 2 and tuple(offsets.tolist()) not in seen
     assert all(list(one) == sorted(one) and one[0] == 0 and one[-1] == 64 for one in seen)
     assert one_element(torch.tensor([0, 0, 4, 4]), 1) is not None and one_element(torch.tensor([0, 7]), 1) is None
+
+
+@pytest.mark.parametrize("tensor", [torch.tensor([37]), torch.tensor(37), torch.full((64,), 37, dtype=torch.int32)])
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_integers_that_are_all_the_same_become_lower(tensor, name):
+    """The position of a decoding step, the lengths of full rows: a lower number is valid wherever this one is."""
+    made = tensor.clone()
+    assert vary(name, [made], Domain("any", "drawn"), torch.Generator().manual_seed(1)) or (name == "spiked" and tensor.numel() < 16)
+    assert made.dtype == tensor.dtype and int(made.min()) >= 1 and int(made.max()) <= 37
+    changed = one_element(tensor, 3)
+    assert int((changed != tensor).sum()) == 1 and 18 <= int(changed.min()) < 37
+
+
+def test_zeros_and_ones_stay():
+    for number in (0, 1):
+        made = torch.full((8,), number)
+        assert not vary("heavy-tailed", [made], Domain("any", "drawn"), torch.Generator().manual_seed(1)) and one_element(made, 3) is None
