@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from functools import partial
+from typing import Any, Literal
 
 import torch
 
@@ -16,7 +17,9 @@ from verifier.judge.session import ReferenceSession, StateEntry, Values
 from verifier.randomising import randomised
 
 Weights = list[torch.Tensor]
-Kind = Literal["own", "distribution", "weights", "not a number", "constructed again"]
+Kind = Literal["own", "distribution", "weights", "not a number", "numbers", "constructed again"]
+NUMBERS: dict[str, type] = {"other numbers": float, "other flags": bool}
+SMALLER = 0.75  # of a float among the arguments
 AGAIN = "the first inputs, constructed again"
 GIVEN_UP = 2  # distributions that do not bear a domain, after which it is not asked for again
 PLAIN = Domain("any", "own")
@@ -77,6 +80,9 @@ class Plan:
             known = None if reference.mutated or reference.remembers else expectations.first
             yield Step("the first inputs elsewhere", self._seed(), [Way(self.first_inputs)], known=known)
             yield Step(NAME, self._seed(), [], "not a number", needed=True)
+            for name, kind in NUMBERS.items() if not reference.remembers else ():
+                if other_numbers(expectations.first.values, kind) is not None:
+                    yield Step(name, self._seed(), [Way(partial(self._other_numbers, kind))], "numbers", needed=True)
         if weighted:
             yield self._weighted("random weights")
         for variant in range(reference.variants):
@@ -108,6 +114,9 @@ class Plan:
     def _variant(self, number: int) -> Step:
         seed = self._seed()
         return Step(f"input variant {number + 1}", seed, [Way(lambda: self.reference.inputs(seed, number))], needed=True)
+
+    def _other_numbers(self, kind: type) -> Values | None:
+        return other_numbers(self.first_inputs(), kind)
 
     def _one_element(self, indices: list[int], groups: int) -> Step:
         seed = self._seed()
@@ -160,6 +169,27 @@ def changed_elements(values: Values, indices: list[int], seed: int) -> Values | 
         if other is not None:
             tensors[index], changed = other, True
     return Values(values.tree, values.specs, tensors) if changed else None
+
+
+def other_numbers(values: Values, kind: type) -> Values | None:
+    """The same inputs with other floats, or flags, among the arguments that are no tensors; null where there is none. Integers stay: they may be
+    dimensions or sizes, and on a GPU an index beyond its tensor ends the reference."""
+    changed = False
+
+    def walk(node: Any) -> Any:
+        nonlocal changed
+        if not isinstance(node, dict) or len(node) != 1:
+            return node
+        (form, body), *_ = node.items()
+        if form == "v" and type(body) is kind:
+            changed = True
+            return {"v": not body if kind is bool else body * SMALLER if body else SMALLER}
+        if form in ("l", "u"):
+            return {form: [walk(item) for item in body]}
+        return {"d": {key: walk(item) for key, item in body.items()}} if form == "d" else node
+
+    tree = walk(values.tree)
+    return Values(tree, values.specs, values.tensors, values.arena) if changed else None
 
 
 def constant(tensor: torch.Tensor) -> bool:

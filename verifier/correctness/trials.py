@@ -178,7 +178,7 @@ class Trials:
         if step.kind == "not a number":
             trial = self._not_a_number(step, verdict)
         else:
-            trial = self._several(step, subject) if seeded and step.kind == "weights" else self._one(step, plan, subject, verdict)
+            trial = self._several(step, subject) if seeded and step.kind == "weights" else self._one_or_refused(step, plan, subject, verdict)
         if trial is None or trial.ok:
             return ""
         if step.kind != "weights" or not all(earlier.ok for earlier in self.done[:-1]):
@@ -201,6 +201,21 @@ class Trials:
             return missing
         trial = self._several(step, subject)
         return "" if trial.ok else f"{DIFFER}: {trial.name}: {trial.detail}"
+
+    def _one_or_refused(self, step: Step, plan: Plan, subject: Subject, verdict: Verdict) -> Trial | None:
+        """A program may be made for the numbers among its arguments, as long as it raises an error for others."""
+        try:
+            return self._one(step, plan, subject, verdict)
+        except PartyFailure as failure:
+            if step.kind != "numbers" or failure.kind != "raised" or failure.request in ("memory", "start") or failure.error_class == SHORT:
+                raise
+            message = (
+                f"made for the numbers among the task's arguments; with {step.name} it raises {failure.error_class}: {first_lines(failure.message)}"
+            )
+            verdict.findings.append(Finding(rule="numbers", severity="note", message=message[:300], source="runtime"))
+            self.reference.take_state(self.original)
+            self._construct(subject, self.original)
+            return None
 
     def _one(self, step: Step, plan: Plan, subject: Subject, verdict: Verdict) -> Trial | None:
         """In the first way that the task bears; null where there is none."""
