@@ -1,8 +1,8 @@
 """Which inputs a program is tried with beside those that the task's own function draws: every tensor varies, whatever its type.
 
 Floating inputs come from other distributions. Integers stay within the range that the task's own have, as text does: skewed, repeated, in another
-order; where all are the same, they become lower. Booleans are drawn. Where a task does not bear one of these, a narrower domain is tried before the distribution is given up: the signs of its
-own numbers, then their range.
+order; where all are the same, they become lower. Booleans are drawn. Where a task does not bear one of these, a narrower domain is tried before the
+distribution is given up: the signs of its own numbers, then their range.
 """
 
 from __future__ import annotations

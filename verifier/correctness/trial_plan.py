@@ -183,7 +183,8 @@ def other_numbers(values: Values, kind: type) -> Values | None:
         (form, body), *_ = node.items()
         if form == "v" and type(body) is kind:
             changed = True
-            return {"v": not body if kind is bool else body * SMALLER if body else SMALLER}
+            number = float(body)
+            return {"v": not body if kind is bool else number * SMALLER if number else SMALLER}
         if form in ("l", "u"):
             return {form: [walk(item) for item in body]}
         return {"d": {key: walk(item) for key, item in body.items()}} if form == "d" else node

@@ -16,7 +16,7 @@ def values(*arguments) -> Values:
 
 
 def read(made: Values | None):
-    return made and decode(made.tree, made.tensors)
+    return None if made is None else decode(made.tree, made.tensors)
 
 
 def test_floats_change_wherever_they_stand_and_integers_stay():
