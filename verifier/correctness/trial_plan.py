@@ -181,10 +181,9 @@ def other_numbers(values: Values, kind: type) -> Values | None:
         if not isinstance(node, dict) or len(node) != 1:
             return node
         (form, body), *_ = node.items()
-        if form == "v" and type(body) is kind:
+        if form == "v" and isinstance(body, (bool, float)) and type(body) is kind:
             changed = True
-            number = float(body)
-            return {"v": not body if kind is bool else number * SMALLER if number else SMALLER}
+            return {"v": not body if kind is bool else body * SMALLER if body else SMALLER}
         if form in ("l", "u"):
             return {form: [walk(item) for item in body]}
         return {"d": {key: walk(item) for key, item in body.items()}} if form == "d" else node
