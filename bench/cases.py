@@ -65,6 +65,9 @@ def main() -> None:
     for task, program in programs(arguments.folder, arguments.device):
         if program.stem in rows or not re.search(arguments.only, program.stem):
             continue
+        if not task.exists():
+            print(f"{program.stem:45} skipped: its task {task.name} is not in the folder", flush=True)
+            continue
         rows[program.stem] = found = row(task, program, arguments.device, arguments.precision)
         speedup = found["speedup"]["ratio"] if found["speedup"] else 0.0
         print(
