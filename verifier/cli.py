@@ -118,12 +118,12 @@ def main(argv: list[str] | None = None) -> int:
         os.environ["SANDBOX"] = "none"
     started = start_job(job, arguments.device, data_dir, begun)
     try:
-        import asyncio  # this and the rest while the judge starts
+        import asyncio  # imported, like the rest, while the judge starts
 
         return asyncio.run(_run(job, started, data_dir, arguments))
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:  # whoever read the verdict has gone
+    except BrokenPipeError:  # the reader of the verdict has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_VERDICT
 
@@ -209,7 +209,7 @@ def _print(result: JobResult, arguments: argparse.Namespace) -> int:
 
 
 def faults(found: Sanitized) -> str:
-    """What sanitizers found, for a terminal."""
+    """Formats sanitizer findings for a terminal."""
     lines = [f"{'CLEAN' if found.clean else 'FAULTS' if found.faults else 'NOTHING RAN'}  {', '.join(found.ran)} {found.tool_version}".rstrip()]
     for fault in found.faults:
         where = f" in {fault.kernel}" if fault.kernel else ""
@@ -220,7 +220,7 @@ def faults(found: Sanitized) -> str:
 
 
 def table(report: Report) -> str:
-    """A report for a terminal."""
+    """Formats a report for a terminal."""
     environment = report.environment
     lines = [f"{report.status.upper()}  {report.message}".rstrip()]
     lines.append(
