@@ -83,7 +83,7 @@ def checked_index(values: object, total: int) -> list[tuple[str, int]]:
 def checked_asked(values: object, most: int = 64) -> list[Asked]:
     """Checks the list of requested builds from a builder or from an entry of the store. Raises `ValueError`."""
     if not isinstance(values, list) or not all(isinstance(value, dict) for value in values):
-        raise ValueError("the list of what was asked for is malformed")
+        raise ValueError("the list of requested builds is malformed")
     return [_asked(value) for value in values[:most]]
 
 
@@ -91,7 +91,7 @@ def _asked(value: dict[str, Any]) -> Asked:
     def text(name: str, most: int) -> str:
         found = value.get(name, "")
         if not isinstance(found, str):
-            raise ValueError(f"{name} of a build is no text")
+            raise ValueError(f"{name} of a build is not text")
         return found[:most]
 
     line, seconds, nbytes, request = value.get("line"), value.get("seconds", 0.0), value.get("nbytes"), value.get("request")

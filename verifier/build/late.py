@@ -72,7 +72,7 @@ class Built:
             raise BuildFailed("build_failed", where + self._too_many(request))
         refused = [finding for finding in late_findings(request, line) if finding.severity == "refuse"]
         if refused:
-            raise BuildFailed("rejected", f"{where}in a source that was put together when it was {doing(failure.request)}: {refused[0].message}")
+            raise BuildFailed("rejected", f"{where}in a source that was assembled when it was {doing(failure.request)}: {refused[0].message}")
         self.tell(f"builds {request.name}, which it asked for when it was {doing(failure.request)}")
         more = self._made(request)
         asked = [replace(one, when=failure.request, line=line, request=request.data()) for one in more.asked]
@@ -86,7 +86,7 @@ class Built:
             if one.request is not None:
                 found += late_findings(BuildRequest.read(one.request), one.line)
             if one.failure:
-                message = f"its build of {one.name!r} fails, and it goes another way: {first_error(one.failure)}"
+                message = f"its build of {one.name!r} fails, and it uses a fallback: {first_error(one.failure)}"
                 found.append(Finding(rule="build-fails", severity="note", message=message, line=one.line))
         return list({(finding.rule, finding.line): finding for finding in found}.values())
 

@@ -87,7 +87,7 @@ def refusal(printed: str) -> str:
         fix = "sysctl user.max_user_namespaces=10000"
     else:
         fix = "allow user namespaces"
-    return f"bubblewrap is installed and does not work ({said}): {fix}"
+    return f"bubblewrap is installed but does not work ({said}): {fix}"
 
 
 def contained() -> bool:

@@ -68,7 +68,7 @@ class Examiner:
                 break
             now = caller.held(number, made.specs)
             if now is None:
-                return "the outputs of an earlier call cannot be looked at any more"
+                return "the outputs of an earlier call can no longer be checked"
             for tensor, then, of in zip(now, made.prints, made.aliased, strict=False):
                 if fingerprint(tensor) != then and not borrowed(of):
                     later = len(self.calls) - 1 - number

@@ -150,7 +150,7 @@ class Expectations:
             except PartyFailure as failure:
                 if failure.error_class == SHORT and not draw:
                     failure.request = "memory"
-                    failure.message = f"the device has too little memory to measure what plain arithmetic makes of this task: {failure.message[:300]}"
+                    failure.message = f"the device has too little memory to measure plain arithmetic on this task: {failure.message[:300]}"
                 if failure.kind != "raised" or failure.request == "memory":
                     raise
                 break

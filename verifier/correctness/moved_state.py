@@ -58,7 +58,7 @@ def state_off(program: Party, eager: Party, trials: Trials) -> str:
             if drifted:
                 judgement = judge_drifted(got, expected, limit, drifted[index], noise)
         if not judgement.ok:
-            return f"{name} was not moved on as the task does: {judgement.detail}"
+            return f"{name} was not updated as the task does: {judgement.detail}"
     return ""
 
 

@@ -21,7 +21,7 @@ PLACES = 3
 LARGE = 8.0  # times the largest of the task's own numbers
 MOVES = 1e-3  # relative: a smaller change of an output may be rounding
 AGREES = 1e-2
-NOTE = "NaN in the inputs is lost where a bound cuts it off (C's fmaxf and fminf return the other operand), PyTorch hands it on"
+NOTE = "NaN in the inputs is lost in a clamp (C's fmaxf and fminf return the other operand); PyTorch propagates it"
 
 
 @dataclass

@@ -150,7 +150,7 @@ class Trials:
                 break
         verdict.wrong = verdict.wrong or self._overwritten()
         if self.laid:
-            message = "outputs lie otherwise than the task's: they are laid out as those are before the clock stops"
+            message = "outputs have another layout than the task's: they are copied to the task's layout before the clock stops"
             verdict.findings.append(Finding(rule="layout", severity="note", message=message, source="runtime"))
         self._flag(verdict)
         return verdict
@@ -292,7 +292,7 @@ class Trials:
                 name, seed = f"{step.name}, constructed {number}", (step.seed + number) % 2**32
                 stayed = self.constructions.anew(subject.runner, seed)
                 if stayed:
-                    return Trial(name=name, seed=seed, ok=False, detail=f"nothing but a load gives {stayed} other values")
+                    return Trial(name=name, seed=seed, ok=False, detail=f"only loading gives {stayed} other values")
                 self._call_anew(subject)
                 values = self.reference.inputs(seed)
                 try:

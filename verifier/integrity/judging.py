@@ -112,7 +112,7 @@ def judge_evidence(
         defined, ran = _on_cpu(judged, evidence, source, built)
         if seen.sampled is not None:
             judged.note(
-                "seen-inside", "note", f"the class is by what the process's own profiler tells, which work below it escapes: {seen.sampled.reason}"
+                "seen-inside", "note", f"the class comes from the profiler inside the process, which misses work below it: {seen.sampled.reason}"
             )
     _without_needless(judged, seen)
     _class(judged, kind, compiled=evidence.compiled > 0, unlike=seen.unlike or _unlike(judged, evidence, kind, program_ms, seen))
@@ -136,7 +136,7 @@ def _unlike(judged: Judged, evidence: Evidence, kind: str, program_ms: float, se
         return ""
     if seen.sampled is not None and seen.sampled.looked:
         if seen.replay_ms > program_ms * FITS[kind] + FITS_MS[kind]:
-            return f"made again the calls take {seen.replay_ms:.3f} ms, a timed call {program_ms:.3f} ms"
+            return f"repeated calls take {seen.replay_ms:.3f} ms, a timed call {program_ms:.3f} ms"
         return ""
     work = sum(kernel.ms for kernel in judged.kernels if kernel.own)
     if work > program_ms * INSIDE + INSIDE_MS:
@@ -236,7 +236,7 @@ def _on_cpu(judged: Judged, evidence: Evidence, source: str, built: list[Library
 def _imports(judged: Judged, built: list[Library]) -> bool:
     foreign = sorted({name for library in built for name in library.compute_imports})
     if foreign:
-        judged.note("library-import", "downgrade", f"the compiled code reaches for {_listed(foreign)}: what is spent there is a library's")
+        judged.note("library-import", "downgrade", f"the compiled code reaches for {_listed(foreign)}: the time spent there is a library's")
     return bool(foreign)
 
 
@@ -312,7 +312,7 @@ def _needs(judged: Judged, evidence: Evidence) -> None:
             judged.note("swallowed", "note", message, error.line)
     if evidence.blocked == "returned":
         judged.note(
-            "falls-back", "downgrade", "with torch compute blocked the program goes another way instead of failing: it has a path for being watched"
+            "falls-back", "downgrade", "with torch compute blocked the program takes another path instead of failing: it has a path for observers"
         )
     if evidence.compiled:
         judged.note("compiler", "downgrade", f"torch.compile made {evidence.compiled} graphs: their kernels are a compiler's, not the program's")

@@ -94,7 +94,7 @@ class Replaying:
         among = max((distance(one, other) for one, other in zip(again, again[1:], strict=False)), default=0.0)
         if apart <= SPREAD * among:
             return ""
-        return f"made again with the same inputs the timed call gives other outputs (by {apart:.1e}, from each other by {among:.1e})"
+        return f"repeated with the same inputs, the timed call gives other outputs (by {apart:.1e}, from each other by {among:.1e})"
 
     def _apart(self) -> float:
         """Returns the distance from the timed call to the nearest of these."""

@@ -157,7 +157,7 @@ def _node_findings(node: ast.AST, names: dict[str, str]) -> list[tuple[str, Seve
     elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and names.get(node.value.id) == "gc" and node.attr not in _COLLECTOR:
         found.append(("frames", "refuse", f"reads gc.{node.attr}: a program must not search the objects of its process"))
     elif isinstance(node, ast.Attribute) and node.attr in _SENSES:
-        found.append(("senses", "downgrade", f"reads {node.attr!r}: the program looks whether it is watched"))
+        found.append(("senses", "downgrade", f"reads {node.attr!r}: the program checks whether it is watched"))
     elif isinstance(node, ast.Attribute) and node.attr in _FRAME_ATTRIBUTES:
         found.append(("frames", "refuse", f"reads {node.attr!r}: a program must not look into its caller"))
     elif isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Delete)):
@@ -205,7 +205,7 @@ def _call_findings(node: ast.Call, names: dict[str, str]) -> list[tuple[str, Sev
         if root.split(".")[0] == "torch":
             return [("dynamic-name", "note", f"an operator of {root} by a name that is put together at run time")]
     if called in ("os.dup", "os.dup2", "os.fdopen", "os.write", "os.read", "os.sendfile"):
-        return [("descriptor", "note", f"calls {called}: a program has no business with descriptors that it did not open")]
+        return [("descriptor", "note", f"calls {called}: a program must not use descriptors that it did not open")]
     if called in ("sys.setswitchinterval", "os.sched_setaffinity", "os.nice", "os.setpriority"):
         return [("scheduling", "note", f"calls {called}")]
     if name in ("record", "Event", "elapsed_time", "synchronize") and owner in _TIMERS:

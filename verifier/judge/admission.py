@@ -161,7 +161,7 @@ def _precise(session: ReferenceSession, inputs: Values, seed: int) -> Precise:
     floating = [leaf for leaf in expected.leaves if leaf.alternative.is_floating_point()]
     noisy = expected.oracle is not None and bool(floating) and all(not leaf.precise for leaf in floating)
     limits = [leaf.limit for leaf in expected.leaves] if expected.oracle is not None and not noisy else None
-    return Precise(limits, "rounding noise: PyTorch and fp64 agree in nothing" if noisy else "", expectations.place())
+    return Precise(limits, "rounding noise: PyTorch and fp64 do not agree at all" if noisy else "", expectations.place())
 
 
 def _peak(session: ReferenceSession) -> int | None:

@@ -299,7 +299,7 @@ class Party:
         why = partial(PartyFailure, request=request, whose=self.whose)
         if wish is not None:
             line = wish["line"] if type(wish.get("line")) is int else None
-            return why("wanted", "it asks for a build that it did not ask for when it was imported", line, wish=wish)
+            return why("wanted", "it requests a build that it did not request when it was imported", line, wish=wish)
         if flooded:
             return why("flood", f"it printed more than {spawned.limits.output_flood >> 20} MiB")
         if spawned.over == "processes":

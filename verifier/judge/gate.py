@@ -47,7 +47,7 @@ class Lock:
         try:
             fd = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise DeviceError(f"{self._path}, by which verifiers share a device, cannot be opened ({error.strerror}): remove it") from None
+            raise DeviceError(f"{self._path}, which verifiers use to share a device, cannot be opened ({error.strerror}): remove it") from None
         try:
             fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except OSError:

@@ -63,13 +63,13 @@ class Sample:
 def build_sampler(folder: Path) -> Path:
     """Returns the shared library, compiled if missing. Raises `SamplerError`."""
     if platform.machine() not in RETURN:
-        raise SamplerError(f"processes cannot be looked at on {platform.machine()}")
+        raise SamplerError(f"processes cannot be inspected on {platform.machine()}")
     library = folder / f"sampler-{sha256(SOURCE.read_text())[:16]}.so"
     if library.exists():
         return library
     compiler = shutil.which("gcc") or shutil.which("g++") or shutil.which("cc")
     if compiler is None:
-        raise SamplerError("looking at a process needs a C compiler: apt-get install g++")
+        raise SamplerError("inspecting a process needs a C compiler: apt-get install g++")
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         built = Path(scratch) / "sampler.so"

@@ -54,7 +54,7 @@ class Observing:
         """Attaches to the process. Raises `SamplerError` where this host forbids it."""
         pid = party.spawned.main_pid()
         if pid is None:
-            raise SamplerError("the host does not tell which process the program runs in")
+            raise SamplerError("the host does not say in which process the program runs")
         spawned = party.spawned
         self.mapped = Mapped(pid, "/tmp" if spawned.wrapped else os.path.realpath(spawned.folder), spawned.wrapped, artefacts)
         self.sampler = Sampler(build_sampler(folder), pid, seed)
@@ -64,7 +64,7 @@ class Observing:
         try:
             self.sampler.know(self.mapped.read())
         except OSError as error:
-            raise SamplerError(f"the process's memory cannot be looked at: {error.strerror}") from None
+            raise SamplerError(f"the process's memory cannot be inspected: {error.strerror}") from None
 
     def look(self, replaying: Replaying) -> Sampled:
         """Makes sampled calls. Raises `SamplerError`, and `PartyFailure` where a call fails."""
@@ -80,7 +80,7 @@ class Observing:
             replaying.call(self.sampler, again=not calls)
             calls += 1
             if self.sampler.error:
-                raise SamplerError(f"the process cannot be looked at: {os.strerror(self.sampler.error)}")
+                raise SamplerError(f"the process cannot be inspected: {os.strerror(self.sampler.error)}")
             if any(sample.kind is Kind.UNKNOWN for sample in self.sampler.seen):
                 self._read()
             tally.add(self.sampler.seen)
@@ -127,6 +127,6 @@ class Tally:
     def result(self) -> Sampled:
         total = float(self.moments)
         if not total:
-            return Sampled(looked=True, reason="nobody was seen at work in a call")
+            return Sampled(looked=True, reason="no thread was seen working in a call")
         own = {function: weight / total for function, weight in self._own.items()}
         return Sampled(own, {name: weight / total for name, weight in self._library.items()}, self.moments, looked=True)

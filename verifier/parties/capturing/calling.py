@@ -96,7 +96,7 @@ def leaves_of(value: Any, path: str) -> Iterator[tuple[str, Any]]:
             yield from leaves_of(item, path + accessor)
         return
     if not isinstance(value, (torch.Tensor, *_WORDS, type(None), bool, int, float, complex, str, bytes, type)) and not callable(value):
-        raise ValueError(f"an argument is an object of type {type(value).__name__}, whose tensors cannot be told")
+        raise ValueError(f"an argument is an object of type {type(value).__name__}, whose tensors cannot be found")
     yield path, value
 
 
@@ -159,7 +159,7 @@ def described(value: Any, values: list[Any], results: list[Any], own: str = "") 
             return {key: described(item, values, results, own) for key, item in value.items()}
         if type(value) in (dict, OrderedDict) and all(isinstance(key, (str, int, bool)) for key in value):
             return {"made": {**_class(value, own), "keys": list(value), "items": [described(item, values, results, own) for item in value.values()]}}
-    raise ValueError(f"forward returns an object of type {type(value).__name__}, which has no form in data")
+    raise ValueError(f"forward returns an object of type {type(value).__name__}, which cannot be written as data")
 
 
 def _class(value: Any, own: str) -> dict[str, str]:

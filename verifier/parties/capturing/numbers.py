@@ -95,7 +95,7 @@ class Numbers:
             made = self._node(make, node, f"aten.{_UNARY.get(function, 'sqrt.default')}", args[:1], kind)
         else:
             word = getattr(function, "__name__", str(function))
-            raise ValueError(f"{word} of a number that is read from a tensor has no form on the device")
+            raise ValueError(f"{word} of a number that is read from a tensor is not supported on the device")
         self.values[node.name] = made, kind
 
     def _operand(self, argument: Any, make: Callable[..., Node], node: torch.fx.Node, function: Any) -> dict[str, str]:

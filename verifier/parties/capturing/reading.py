@@ -180,7 +180,7 @@ class read_nodes:
 def read_node(node: torch.fx.Node, module: str, module_class: str, line: int | None) -> Node:
     op = "getitem" if node.target is operator.getitem else str(node.target)
     if "." not in op and op != "getitem":
-        raise ValueError(f"{getattr(node.target, '__name__', op)!r} has no form in data (control flow inside forward)")
+        raise ValueError(f"{getattr(node.target, '__name__', op)!r} cannot be written as data (control flow inside forward)")
     value = node.meta.get("val")
     values = value if isinstance(value, (list, tuple)) else [value]
     return Node(

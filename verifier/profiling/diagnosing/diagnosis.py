@@ -142,7 +142,7 @@ def defect(report: Report) -> Diagnosis:
         evidence.append(Evidence(figure="problem", value=f"line {problem.line}" if problem.line else "program", means=problem.message[:500]))
     text = {
         "build_failed": "The program does not compile",
-        "wrong_result": "The program computes something else than the model",
+        "wrong_result": "The program computes something different from the model",
         "crashed": "The program crashed",
         "timed_out": "The program did not end in time",
         "rejected": "The program was refused",
