@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 CLOCK_SHARE, CLOCK_SLACK_NS = 0.10, 10_000
 COPIES = 1.1  # factor on eager's: pages and caches of two processes are not the same
 MOVED = 0.5  # share of the saving within the interval above which work moved out of it is not an accident
-LEAST_NS = 1_000  # cost per call: the shim calls a Python function, which makes a tensor
+LEAST_NS = 1_000  # least time of a call: the shim calls a Python function, which makes a tensor
 SIDES = 2**0.5  # factor on the doubt about one side, for the difference of two
 CLAIM = 2.0  # speedup over eager above which the judge's clock must be steady enough to see the saving
 PARTS = {
