@@ -61,7 +61,7 @@ class Archive:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
     def names(self, folder: str) -> list[str]:
-        """Of the files and folders directly in a folder."""
+        """Returns the names of the files and folders directly in a folder."""
         if self.bare:
             return [path.rsplit("/", 1)[-1] for path in self._git("ls-tree", "--name-only", "HEAD", folder + "/").splitlines()]
         return sorted(path.name for path in (self.folder / folder).iterdir())

@@ -41,7 +41,7 @@ REAL = 3 << 30  # bytes up to which a task that needs values gets real tensors
 
 
 def known_bytes(path: Path) -> int:
-    """Of the task's tensors, by bench/kernelbench-sizes.json."""
+    """Returns the bytes of the task's tensors, by bench/kernelbench-sizes.json."""
     sizes = json.loads((Path(__file__).parent / "kernelbench-sizes.json").read_text())
     return sum(sizes.get(f"{path.parent.name}/{path.name}", {"state": 0}).values())
 
@@ -159,7 +159,7 @@ def compiled(program: Path) -> tuple[bool | str, list[dict[str, Any]]]:
 
 
 def own_share(found: dict[str, Any]) -> float:
-    """Of the groups' floor time, the part in own kernels."""
+    """Returns the part of the groups' floor time in own kernels."""
     total = found.get("floor_ms", 0.0)
     return 1 - sum(ms for *_, ms in found["left"]) / total if total else 0.0
 

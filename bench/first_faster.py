@@ -43,13 +43,13 @@ Row = dict[str, Any]
 
 
 def drawn(checkout: Path, sets: Sequence[str], rows: dict[str, Row], seed: int) -> list[Item]:
-    """Of the sets, without those that the sweep flagged, in an order by digests."""
+    """Returns the tasks of the sets without those that the sweep flagged, in an order by digests."""
     found = [item for item in items(sets, checkout) if not rows.get(item.key, {}).get("flags")]
     return sorted(found, key=lambda item: hashlib.sha256(f"{seed}/{item.key}".encode()).digest())
 
 
 async def verdicts(folder: Path, run: asyncio.Task) -> AsyncIterator[Event]:
-    """Of the run's programs, as they come, until it ends."""
+    """Yields the verdicts on the run's programs as they come, until it ends."""
     journal, seen, last = FileJournal(folder, owner=False), 0, False
     while not last:
         last = run.done()

@@ -153,7 +153,7 @@ def recorded(row: dict[str, Any], case: Case, good_too: bool = False) -> bool:
 
 
 def kept_profile(profile: dict[str, Any]) -> dict[str, Any]:
-    """Of the counters, those that a rule can read: the rest are attributes of the device."""
+    """Keeps the counters that a rule can read: the rest are attributes of the device."""
     for kernel in profile.get("kernels", []):
         kernel["metrics"] = {name: float(f"{value:.6g}") for name, value in kernel["metrics"].items() if name in KEPT_METRICS}
     return profile

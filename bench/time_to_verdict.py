@@ -315,7 +315,7 @@ def timed(command: list[str], variables: dict[str, str] | None = None) -> Done:
 
 
 def told(report: dict[str, Any]) -> dict[str, Any]:
-    """Of a report, what belongs to a time."""
+    """Returns the parts of a report that belong to a time."""
     build = report.get("build") or {}
     return {
         "status": report["status"],

@@ -46,7 +46,7 @@ def batch_source(requests: Mapping[int, RawRequest]) -> str:
 
 
 def digest(requests: Mapping[int, RawRequest]) -> str:
-    """Of what is compiled, the numbers of the programs included."""
+    """Returns the digest of what is compiled, including the programs' numbers."""
     flags = "\0".join(next(iter(requests.values())).flags)
     return hashlib.sha256(f"{flags}\0{batch_source(requests)}".encode()).hexdigest()[:16]
 

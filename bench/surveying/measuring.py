@@ -209,7 +209,7 @@ class Bench:
         return diagnose(report, profile, ceilings, bytes_min=bytes_min, flops=flops, floor_ms=plan.floor_ms or None).bottleneck
 
     def shares(self, number: int, report: Report, profile: Profile | None) -> list[float] | None:
-        """Of the program's time in the kernels of each group; null where nothing told."""
+        """Returns the share of the program's time in the kernels of each group; null where unknown."""
         if profile is None:
             return None
         plan = self.prepared.plan

@@ -108,7 +108,8 @@ def first_faster(events: Iterable[Event]) -> float | None:
 
 
 def first_tier(events: Iterable[Event]) -> str | None:
-    """Of the first program's verdict: "full" where the run was given one program, whose seconds then have those of all baselines in them."""
+    """Returns the tier of the first program's verdict: "full" where the run was given one program, whose seconds then have those of all baselines in
+    them."""
     return next((e.payload.get("tier") for e in events if e.kind == "verification.finished" and e.payload.get("job") == "verify"), None)
 
 
@@ -122,7 +123,7 @@ def moves(summary: Summary, best: CandidateRow | None) -> list[str]:
 
 
 def groups(summary: Summary, best: CandidateRow | None) -> list[dict[str, Any]]:
-    """Of the plan: each group's floor, what it was expected to take, and what its kernels took in the best program (null: not known)."""
+    """Returns the plan's groups: each one's floor, its expected time, and the time of its kernels in the best program (null: not known)."""
     realised: dict[str, float] = {}
     while best is not None and not realised:
         realised = (best.diagnosis or {}).get("groups") or {}

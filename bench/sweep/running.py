@@ -82,7 +82,7 @@ class Sitting:
         self.store.pack()
 
     def _workers(self) -> int:
-        """Of a device."""
+        """Returns the number of workers of a device."""
         return self.share * (2 if self.no_search else 1)
 
     def left(self) -> float:
@@ -121,8 +121,8 @@ class Sitting:
         return self._searches(number) != any(in_set(name, item.key) for name in self.no_search)
 
     def _fits(self, device: str, item: Item) -> bool:
-        """Of large tasks one is timed at once. Small ones leave room for the largest that waits or runs: else they would follow each other and it
-        came never."""
+        """Whether a task may start now. One large task is timed at a time. Small ones leave room for the largest that waits or runs: otherwise they
+        would follow each other and it would never start."""
         running = [*self.running[device].values()]
         if self._together([*running, item]) > self.memory:
             return False

@@ -154,7 +154,7 @@ def merged(contents: Iterable[dict[str, Any]]) -> dict[str, Any]:
 
 
 def gathered(rows: dict[str, dict[str, Any]], archives: Iterable[Path]) -> dict[str, bytes]:
-    """Of each row the program that it names, by file name, or, where it names none, the last one that there is."""
+    """Returns the program that each row names, by file name, or, where it names none, the last one that there is."""
     of = {f"{slug(key)}.py": row.get("program") for key, row in rows.items()}
     found: dict[str, bytes] = {}
     for path in archives:

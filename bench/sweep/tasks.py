@@ -38,7 +38,7 @@ class Item:
 
 # Bytes of GPU memory that a run needs for each byte of inputs, outputs and state in tier full, beside its contexts: three processes of the program
 # and as many of eager, compiled baselines, fp64 copies, the judge's own. What a call of PyTorch holds between its inputs and outputs, processes with
-# kernels of their own do not. Of inputs and outputs of 8 + 0, 4 + 4, 1 + 8 and 8 + 8 GiB an H200 held 55, 74, 109 and 126 GiB at the most, and
+# kernels of their own do not. With inputs and outputs of 8 + 0, 4 + 4, 1 + 8 and 8 + 8 GiB an H200 held 55, 74, 109 and 126 GiB at the most, and
 # before the timed calls 45, 48, 69 and 81 (bench/results/occupancy-h200.json, nvidia-smi every two seconds); 46 for 16 in between. Where memory is
 # short pairs of processes are measured one after the other.
 PER_INPUT, PER_OUTPUT, PER_STATE, PER_BETWEEN, FIXED = 6.2, 10.0, 12.0, 4.0, 10 * 2**30

@@ -37,8 +37,8 @@ def held() -> float:
 
 @pytest.fixture(scope="module", params=["call by call", "in series"])
 def moments(request, tmp_path_factory):
-    """The most units at each kind of request, over an evaluation that passed. Large values are timed call by call; smaller ones in series, whose calls
-    have memory of their own."""
+    """The most units at each kind of request, over an evaluation that passed. Large values are timed call by call; smaller ones in series, whose
+    calls have memory of their own."""
     large = request.param == "call by call"
     folder = tmp_path_factory.mktemp("memory")
     device = open_device("cpu", prepared(folder))
