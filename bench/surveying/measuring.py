@@ -1,7 +1,7 @@
-"""Measures a landscape's programs in one process: each is right or not on one draw of inputs, then all are timed in turn, block by block.
+"""Measures a landscape's programs in one process: each is checked on one draw of inputs, then all are timed in turn, block by block.
 
-These are our own compiler's programs, not strangers': they need no sandbox of their own. What comes out is held against the real verifier by
-`bench/landscapes.py --confirm`, on a sample.
+These are our own compiler's programs, not strangers': they need no sandbox of their own. The result is compared with the real verifier, on a sample,
+by `bench/landscapes.py --confirm`, on a sample.
 """
 
 from __future__ import annotations
