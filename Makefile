@@ -71,7 +71,7 @@ bench-solve: setup
 	$(PYTHON) bench/solve_all.py
 
 # KERNELBENCH is a checkout; DEVICES cuda:0,cuda:1,...; SETS of stitchcuda-ten, level1, level2, level3, level3-bf16; the same command again continues.
-# On a host without a network: PYTHON=python3, with torch and the wheels of bench/README.md.
+# On a host without a network: PYTHON=python3, with torch and the wheels that bench/notes/2026-11-23-one-host.md lists.
 KEEP ?= .data/kernelbench
 bench-kernelbench: $(if $(filter .venv/%,$(PYTHON)),setup)  ## KernelBench with the built-in compiler, then the tables
 	$(PYTHON) -m bench.sweep run $(KERNELBENCH) --keep $(KEEP) $(if $(DEVICES),--devices $(DEVICES)) $(if $(SETS),--sets $(SETS)) \

@@ -1,4 +1,4 @@
-"""Programs of real agents out of an archive that others have audited, against the verifier: a verdict a row, beside what the audit says.
+"""Programs of real agents from an archive that others have audited, against the verifier: one verdict per row, beside the audit's.
 
     python bench/archive.py prepare FOLDER --archive CHECKOUT --runs LIST.md [--draw clean=18,reward_hack=10] [--seed 32]
     python bench/archive.py judge FOLDER --device cuda:0 --out RESULT.json [--only REGEX] [--limit-seconds 540]
@@ -37,9 +37,9 @@ PROBLEMS = "benchmarks/hard/problems-h100"
 AUDITS = "benchmarks/hard/results/annotations"
 ENDING = "_solution.py.txt"
 UNAUDITED = "unaudited"
-# All clean ones of the deck that the named list leaves; hacks were published for another deck, with the same references.
+# All clean runs of the deck that the named list leaves; hacks were published for another deck, with the same references.
 DRAW = "clean=18,reward_hack=10,unaudited=5,interesting=2,rubric_leak=1,bug=1,contamination=1,fail=1,harness_limited=1"
-# A problem's sizes are its reference's own, except where those are gigabytes that a CPU draws for minutes: which of `shapes.py` instead.
+# A problem's sizes are its reference's own. Where those are gigabytes that a CPU would draw for minutes, this names a shape of `shapes.py` instead.
 SHAPES = {"06_sonic_moe_swiglu": 1}
 PRECISIONS = {"fp32": "fp32-strict"}  # of a problem's own precision; all others work on bf16
 AGAIN = ("error", "infrastructure_error", "inconclusive")  # tried again when `judge` is called again
@@ -61,7 +61,7 @@ class Archive:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
     def names(self, folder: str) -> list[str]:
-        """Of the files and folders directly in a folder."""
+        """Returns the names of the files and folders directly in a folder."""
         if self.bare:
             return [path.rsplit("/", 1)[-1] for path in self._git("ls-tree", "--name-only", "HEAD", folder + "/").splitlines()]
         return sorted(path.name for path in (self.folder / folder).iterdir())
@@ -97,7 +97,8 @@ def runs_of(archive: Archive, problems: list[str]) -> dict[str, Run]:
 
 
 def drawn(runs: list[Run], wanted: dict[str, int], seed: int) -> list[Run]:
-    """`wanted` runs of each audit class, spread over the problems. Those clean or unaudited are of the H100 deck, the rest of any, H100 first."""
+    """Draws `wanted` runs of each audit class, spread over the problems. Clean and unaudited runs are of the H100 deck, the rest of any deck, H100
+    first."""
     chance = random.Random(seed)
     found: list[Run] = []
     for audit, count in wanted.items():
@@ -113,13 +114,13 @@ def drawn(runs: list[Run], wanted: dict[str, int], seed: int) -> list[Run]:
 
 
 def with_files(text: str) -> tuple[str, dict[str, str]]:
-    """What the archive publishes as one text: a solution, and the files beside it by name."""
+    """Splits what the archive publishes as one text: a solution, and the files beside it by name."""
     first, *rest = _SIDECAR.split(text)
     return first, dict(zip(rest[::2], rest[1::2], strict=True))
 
 
 def single(source: str, files: dict[str, str]) -> str:
-    """One source that lays its files down beside itself when it is imported, for a program comes without any."""
+    """Makes one source that writes its files beside itself when it is imported, since a program comes without files."""
     if not files:
         return source
     lines = ["import pathlib as _pathlib", "import sys as _sys", "_beside = _pathlib.Path(__file__).resolve().parent"]
@@ -135,12 +136,12 @@ def single(source: str, files: dict[str, str]) -> str:
 
 
 def _literal(text: str) -> str:
-    """Readable where Python allows it, so that lines count as they do in the file."""
+    """Makes a literal, readable where Python allows it, so that line numbers match the file."""
     return f"r'''{text}'''" if "'''" not in text and not text.endswith(("\\", "'")) else repr(text)
 
 
 def renamed(source: str, old: str = "Model", new: str = "ModelNew") -> str:
-    """The class `old` under the name `new`, wherever the source names it; strings, comments and attributes stay. Raises `ValueError`."""
+    """Renames the class `old` to `new` wherever the source names it; strings, comments and attributes stay. Raises `ValueError`."""
     tree = ast.parse(source)
     bound = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == old]
     taken = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} | {node.name for node in tree.body if isinstance(node, ast.ClassDef)}
@@ -165,7 +166,7 @@ def renamed(source: str, old: str = "Model", new: str = "ModelNew") -> str:
 
 
 def task_source(archive: Archive, problem: str, shape: int | None) -> str:
-    """A problem's reference as one file: what it imports from files beside it takes the import's place, and its sizes are those of `shape`."""
+    """Returns a problem's reference as one file: imports from files beside it are inlined, and its sizes are those of `shape`."""
     folder = f"{PROBLEMS}/{problem}"
     beside = {name.removesuffix(".py") for name in archive.names(folder) if name.endswith(".py")}
     source = archive.text(f"{folder}/reference.py")
@@ -188,7 +189,7 @@ def _constant(source: str, name: str) -> Any:
 
 
 def _sized(source: str, shape: dict[str, int]) -> str:
-    """Module-level numbers take the values that a shape has under their names, whatever the case."""
+    """Sets module-level numbers to the values that a shape has under their names, ignoring case."""
     left = {name.lower(): value for name, value in shape.items()}
     for node in reversed(ast.parse(source).body):
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id.lower() in left:
@@ -214,7 +215,7 @@ def problem_facts(archive: Archive, problem: str, source: str, shape: int | None
 
 
 def kinds(source: str) -> list[str]:
-    """What a program is made with, for the table: by its imports and by what stands in its strings."""
+    """Says what a program is made with, for the table: by its imports and by its strings."""
     signs = {
         "triton": r"^\s*(import|from) triton\b",
         "cutlass": r"#include\s*[<\"](cutlass|cute)/",
@@ -265,7 +266,7 @@ def prepare(arguments: argparse.Namespace) -> int:
 
 
 def program(text: str, path: Path) -> dict[str, Any]:
-    """Writes the program that a published text is, and says what its source shows."""
+    """Writes the program of a published text, and says what its source shows."""
     source, files = with_files(text)
     try:
         source = single(renamed(source), files)
@@ -280,7 +281,7 @@ def program(text: str, path: Path) -> dict[str, Any]:
 
 
 def verdict(report: Report) -> dict[str, Any]:
-    """What a table needs of a report, and what a reader needs who doubts it."""
+    """Returns the parts of a report that a table needs, and those that a doubtful reader needs."""
     against = [(comparison.baseline, round(comparison.speedup.ratio, 2)) for comparison in report.timing.comparisons] if report.timing else []
     return {
         "status": report.status,

@@ -74,7 +74,7 @@ def races(arguments: argparse.Namespace) -> int:
 
 
 def write(folder: Path, kind: str, contents: list[dict], texts: list[str]) -> None:
-    """Never a synthetic table under the name of a measured one."""
+    """Writes the results; a synthetic table never gets the name of a measured one."""
     stem = "arena-landscapes" if kind == "measured" else f"arena-{kind}"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{stem}.json").write_text(json.dumps({"races": contents}, indent=1) + "\n")

@@ -1,4 +1,4 @@
-"""How long a program's kernel takes by what the GPU did just before: by events around the call, and as a profiler sees the kernel.
+"""Measures how long a program's kernel takes depending on what the GPU did just before: by events around the call, and by a profiler.
 
     python bench/caches.py TASK.py PROGRAM.py --kernel rnn_tanh_kernel --out RESULT.json
 

@@ -1,4 +1,4 @@
-"""How far the verifier's own intervals can be believed, on one device:
+"""Measures how far the verifier's own intervals can be believed, on one device:
 
     python bench/calibration.py CHECKOUT --device cuda:0 --shard 0/4 --out FILE.json [--resume] [--host FOLDER] [--limit-seconds 560]
                                 [--parts same,slower,repeat] [--tasks REGEX]
@@ -74,8 +74,8 @@ REPEATED = [
 ]  # long, host-bound, below 100 us
 SAME_TIMES, SLOWER_TIMES, REPEAT_TIMES = 40, 100, 10
 SPARES = 18
-STAGES = ("inputs", "trials", "timing", "ending")  # of a row's seconds, after `refilling`; standing still for other benches (`frozen`) is in them
-SETTLE_SECONDS = 8.0  # at most, until processes that were started have imported torch
+STAGES = ("inputs", "trials", "timing", "ending")  # parts of a row's seconds after `refilling`; time frozen for other benches (`frozen`) is included
+SETTLE_SECONDS = 8.0  # longest wait until started processes have imported torch
 SLOWDOWN = 0.03
 
 _SLOWER = """
@@ -106,7 +106,7 @@ class Bench:
         self.device.open()
         self.limits = Limits(memory=64 << 30, full_timing=arguments.timing_seconds, correctness=0.5)
         self.pool = Pool(self.device, self.limits, spares=SPARES)
-        if self.device.kind == "cuda":  # as the judge does: while another bench measures, this one's processes stand still
+        if self.device.kind == "cuda":  # as the judge does: this bench's processes are frozen while another bench measures
             self.pool.gate.begin(self.pool.freezable, self.device.rests)
         self.data_dir = data_dir
         self.out = Path(arguments.out)
@@ -115,7 +115,7 @@ class Bench:
             self.result = json.loads(self.out.read_text())
         self.known = json.loads(arguments.known.read_text())["rows"] if arguments.known and arguments.known.exists() else []
         self.deadline = time.monotonic() + arguments.limit_seconds
-        self.longest = 0.0  # seconds, of a row of this sitting: another one is begun where as much is left
+        self.longest = 0.0  # seconds of a row of this sitting: another one starts where as much is left
         self._slow_cycles: dict[str, int] = {}
 
     def run(self) -> None:
@@ -140,7 +140,7 @@ class Bench:
                 self._save()
 
     def _calibrate(self) -> None:
-        """This host's repeatability, once for all processes that share the folder: the first makes it while the others wait."""
+        """Measures this host's repeatability once for all processes that share the folder: the first measures while the others wait."""
         kept = self.data_dir / "calibration.json"
         with open(self.data_dir / "calibration.lock", "w") as lock:
             with self.pool.gate.idle():
@@ -156,7 +156,7 @@ class Bench:
         return [*self.known, *self.result["rows"]]
 
     def _plan(self, index: int, count: int, done: set[tuple[str, str, int]]) -> list[tuple[str, str, list[int]]]:
-        """Every task on every shard, so that differences between GPUs are in the result: what is left of its repetitions is dealt out, not tasks."""
+        """Plans every task on every shard, so that differences between GPUs are in the result: remaining repetitions are dealt out, not tasks."""
         parts = self.arguments.parts.split(",")
         plan = []
         for part, names, times in (("same", TASKS, 0), ("slower", SLOWER, SLOWER_TIMES), ("repeat", REPEATED, REPEAT_TIMES * len(REPEATED))):
@@ -238,7 +238,8 @@ class Bench:
         return Subject(runner)
 
     def _cycles(self, name: str, source: str, session: ReferenceSession) -> int:
-        """Clock cycles that last 3 % of a call: by eager's own time in the rows of this task, or in a first measurement that is not kept."""
+        """Returns the clock cycles that last 3 % of a call, by eager's own time in the rows of this task, or in a first measurement that is not
+        kept."""
         if name not in self._slow_cycles:
             known = [row["eager_ms"] for row in self._rows() if row["task"] == name]
             if not known:
@@ -250,7 +251,7 @@ class Bench:
 
     @cache  # noqa: B019 - one bench a process
     def _ms_a_cycle(self) -> float:
-        """By the difference of a long and a short wait, so that the launch does not count."""
+        """Measures by the difference between a long and a short wait, so that the launch does not count."""
         import torch
 
         torch.cuda.set_device(self.device.torch_device)
@@ -269,7 +270,7 @@ class Bench:
         return (took[1] - took[0]) / 20_000_000
 
     def _refill(self) -> None:
-        """Enough processes that have imported torch, and are at rest, before anything is timed."""
+        """Waits for enough idle processes that have imported torch before anything is timed."""
         if len(self.pool.waiting) >= 2 * (PAIRS["full"] + MORE_PAIRS["full"]) + 2:
             return
         self.pool.refill()
@@ -279,7 +280,7 @@ class Bench:
             while at_work and time.monotonic() - (gate.frozen_seconds() - frozen) < deadline:
                 used, stood = self._spares_ns(), gate.frozen_seconds()
                 time.sleep(0.25)
-                stood_still = gate.frozen_seconds() > stood and not self.pool.host_goes_on  # frozen ones only seem to be at rest
+                stood_still = gate.frozen_seconds() > stood and not self.pool.host_goes_on  # frozen processes only seem idle
                 at_work = self._spares_ns() - used > 10_000_000 or stood_still
 
     def _spares_ns(self) -> int:
@@ -296,7 +297,7 @@ def _rounded(samples: list[list[float]]) -> list[list[float]]:
 
 
 def join(files: list[str], out: Path) -> None:
-    """The shards' rows in one file, a row a line."""
+    """Joins the shards' rows in one file, one row per line."""
     parts = [json.loads(Path(file).read_text()) for file in files]
     order = {"same": 0, "slower": 1, "repeat": 2}
     rows = sorted((row for part in parts for row in part["rows"]), key=lambda row: (order[row["part"]], row["task"], row["repeat"]))
@@ -309,7 +310,7 @@ def join(files: list[str], out: Path) -> None:
 
 
 def estimate_again(files: list[str], out: Path) -> int:
-    """The rows with the intervals that their samples have now, without the samples."""
+    """Estimates the rows' intervals again from their samples, and drops the samples."""
     rows = []
     for row in (row for file in files for row in json.loads(Path(file).read_text())["rows"]):
         sides = [_by_process(row[name], row["processes"]) for name in ("program_samples_ms", "eager_samples_ms")]
@@ -324,7 +325,7 @@ def estimate_again(files: list[str], out: Path) -> int:
 
 
 def _by_process(samples: list[list[float]], processes: list[int]) -> list[np.ndarray]:
-    """(blocks, calls of a block) of each process."""
+    """Returns (blocks, calls of a block) for each process."""
     blocks, of = np.array(samples), np.array(processes)
     return [blocks[of == number] for number in sorted(set(processes))]
 

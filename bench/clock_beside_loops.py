@@ -31,7 +31,7 @@ def loaded(path: Path, name: str) -> Any:
 
 
 def loops(task: Path, program: Path, device: str) -> dict[str, dict[str, float]]:
-    """What a user's loop shows of the program and of eager, in this process."""
+    """Times the program and eager by a user's loops, in this process."""
     import torch
 
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False

@@ -48,7 +48,7 @@ def main() -> int:
     for entry in entries:
         forms = entry.short_forms if arguments.forms == "short" else ("as is",) if arguments.forms == "as is" else entry.forms
         wanted += [(entry, form) for form in forms if form != "as is" or not arguments.static_off]
-    # One verifier after the other would hold two sets of processes in memory; a form at a time keeps only the one at work busy.
+    # Alternating between verifiers would hold two sets of processes in memory; one form at a time keeps only the active one busy.
     wanted.sort(key=lambda pair: pair[1] != "as is")
 
     rows: list[dict] = []

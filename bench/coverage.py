@@ -41,18 +41,18 @@ REAL = 3 << 30  # bytes up to which a task that needs values gets real tensors
 
 
 def known_bytes(path: Path) -> int:
-    """Of the task's tensors, by bench/kernelbench-sizes.json."""
+    """Returns the bytes of the task's tensors, by bench/kernelbench-sizes.json."""
     sizes = json.loads((Path(__file__).parent / "kernelbench-sizes.json").read_text())
     return sum(sizes.get(f"{path.parent.name}/{path.name}", {"state": 0}).values())
 
 
 def cast(value: Any, dtype: torch.dtype) -> Any:
-    """As the verifier does with a task's model and inputs."""
+    """Casts as the verifier does with a task's model and inputs."""
     return value.to(dtype) if isinstance(value, torch.Tensor) and value.is_floating_point() else value
 
 
 def narrow(model: torch.nn.Module, dtype: torch.dtype) -> None:
-    """`model.to(dtype)`, which fake tensors do not bear."""
+    """Does `model.to(dtype)`, which fails on fake tensors."""
     for module in model.modules():
         for name, value in module._parameters.items():
             if value is not None:
@@ -62,7 +62,7 @@ def narrow(model: torch.nn.Module, dtype: torch.dtype) -> None:
 
 
 def survey(path: Path, folder: Path, precision: str) -> dict[str, Any]:
-    """Capture, plan and print one task; the program goes to `folder`. `left`: (title, reason, floor in ms) of what PyTorch computes."""
+    """Captures, plans and prints one task; the program goes to `folder`. `left`: (title, reason, floor in ms) of the groups that PyTorch computes."""
     dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(precision, torch.float32)
     source, found = path.read_text(), {}
     started = time.perf_counter()
@@ -118,7 +118,7 @@ def child(path: Path, folder: Path, answer: Path, precision: str) -> None:
 
 
 def one(path: Path, folder: Path, build: bool, precision: str) -> dict[str, Any]:
-    """In a process of its own; then nvcc over its kernels."""
+    """Surveys one task in a process of its own, then compiles its kernels by nvcc."""
     answer = folder / f"{path.parent.name}-{path.stem}.json"
     command = [sys.executable, __file__, str(path.parents[2]), "--child", str(path), str(folder), str(answer), "--precision", precision]
     try:
@@ -136,7 +136,7 @@ def one(path: Path, folder: Path, build: bool, precision: str) -> dict[str, Any]
 
 
 def compiled(program: Path) -> tuple[bool | str, list[dict[str, Any]]]:
-    """True, or what nvcc says; registers and spills of each kernel."""
+    """Returns True, or nvcc's message; and registers and spills of each kernel."""
     text = program.read_text()
     parts = text.split('SOURCE = r"""')
     if len(parts) == 1:
@@ -159,18 +159,18 @@ def compiled(program: Path) -> tuple[bool | str, list[dict[str, Any]]]:
 
 
 def own_share(found: dict[str, Any]) -> float:
-    """Of the groups' floor time, the part in own kernels."""
+    """Returns the part of the groups' floor time in own kernels."""
     total = found.get("floor_ms", 0.0)
     return 1 - sum(ms for *_, ms in found["left"]) / total if total else 0.0
 
 
 def rows(results: dict[str, dict[str, Any]]) -> str:
-    """JSON with a line a task."""
+    """Formats JSON with one line per task."""
     return "{\n" + ",\n".join(f"{json.dumps(name)}: {json.dumps(found)}" for name, found in results.items()) + "\n}\n"
 
 
 def summary(results: dict[str, dict[str, Any]]) -> str:
-    """Tables in Markdown: counts a level, then what is left to PyTorch, most costly first."""
+    """Formats tables in Markdown: counts per level, then what is left to PyTorch, most costly first."""
     lines = ["# Coverage of KernelBench by the built-in compiler", ""]
     lines += ["Made by `python bench/coverage.py`; floors are those of an H200. Each row of the JSON says the commit that it is of (`at`);"]
     lines += ["`--resume` adds the rows that are missing.", ""]

@@ -1,4 +1,5 @@
-"""Coordinate descent against exhaustive search on measured landscapes: what share of the best it reaches, for what share of the measurements.
+"""Compares coordinate descent with exhaustive search on measured landscapes: the share of the best that it reaches, for the share of the
+measurements.
 
     python bench/descend.py                                  the measured tables in bench/results, all kernels, seeds 1 to 5
     python bench/descend.py --table FILE --seeds 1-20
@@ -91,7 +92,7 @@ def against_exhaustive(table: Table, seeds: range) -> dict[str, Any]:
 
 
 async def whole(landscape: Landscape, seed: int) -> tuple[float, int]:
-    """(share of the best speed reached, programs measured) of the whole workflow."""
+    """Returns (share of the best speed reached, programs measured) of the whole workflow."""
     budget = Budget(candidates=max(1, landscape.measured // SHARE), verifier_seconds=None, seconds=None)
     done = await played(landscape, "descend", seed, QUALITIES["middling"], budget)
     return done.found / done.best, done.programs
@@ -101,7 +102,8 @@ Grid = tuple[list[Knob], dict[tuple[int, ...], tuple[int, float]], int]
 
 
 def number_grid(landscape: Landscape) -> Grid | None:
-    """Numbers of the best structure: knobs, (program, speed; 0: not correct) of each combination, how many programs differ. Null for fewer than 9."""
+    """Returns the numbers of the best structure: knobs, (program, speed; 0: not correct) of each combination, and the number of different programs.
+    Null for fewer than 9."""
     best = landscape.point(landscape.best)
     numeric = [(number, axis) for number, axis in enumerate(landscape.axes) if axis.numeric]
     knobs = [Knob(axis.label, axis.values, axis.values[axis.default]) for _, axis in numeric]
@@ -120,7 +122,7 @@ def number_grid(landscape: Landscape) -> Grid | None:
 
 async def only_numbers(knobs: list[Knob], table: dict[tuple[int, ...], tuple[int, float]], seed: int) -> tuple[float, int]:
     draw = random.Random(seed)
-    seen: dict[int, float] = {}  # what a program was measured at; it is not measured twice
+    seen: dict[int, float] = {}  # measured speed of each program; none is measured twice
 
     async def measure(values: dict[str, int]) -> float:
         program, speed = table.get(tuple(values[knob.name] for knob in knobs), (-1, 0.0))

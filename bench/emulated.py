@@ -1,4 +1,5 @@
-"""KernelBench's tasks, made small, through the compiler and the emulator of `tests/emulator`: are the CUDA programs right, without a GPU?
+"""Runs KernelBench's tasks, made small, through the compiler and the emulator of `tests/emulator`, to test without a GPU whether the CUDA programs
+are right.
 
     python bench/emulated.py CHECKOUT [--level 2] [--only NAME] [--precision bf16] [--jobs 2] [--seconds 300] [--out RESULT.json]
 
@@ -36,14 +37,15 @@ NO_SIDE = re.compile(r"hidden|feature|channel|embed|kernel|input_size|output_siz
 ASSIGNED = re.compile(r"^(\s*[A-Za-z_][\w ,=]*?)=\s*(\d[\d, *]*)(\s*#.*|\s*)$")
 
 
-# By level and number, where the usual ones do not do: layer norms over a width that has to be a number of channels, and many dimensions.
+# Sizes by level and number, where the usual ones do not work: layer norms over a width that must equal a number of channels, and many dimensions.
 SIZES = {
     "level2/3": (40, 20),
     "level2/34": (40, 20),
     **dict.fromkeys(("level1/68", "level2/26", "level2/61", "level2/77", "level2/78", "level2/100"), (16, 8)),
 }
 
-# Level 3 states few of its sizes as constants: what those of each task become, the sides of images in its inputs, and words of its classes.
+# Level 3 states few of its sizes as constants. This lists the small constants of each task, the sides of images in its inputs, and words of its
+# classes.
 IMAGE = re.compile(r"\b(224|240|512)\b")
 BRIEF = {"batch_size": 2}
 RECURRENT = {"batch_size": 3, "sequence_length": 6, "seq_len": 6, "input_size": 32, "hidden_size": 32, "num_layers": 2, "output_size": 10}
@@ -134,7 +136,7 @@ def smaller(name: str, value: int, features: int, side: int) -> int:
 
 
 def made_small(source: str, features: int, side: int) -> str:
-    """The task with the constants behind its last class made small: channels and the like to `features`, sides of images to `side`."""
+    """Returns the task with the constants after its last class made small: channels and similar sizes become `features`, sides of images `side`."""
     assigned = partial(_assignment, features=features, side=side)
     cut, end = source.rfind("\nclass "), source.index("def get_inputs")
     lines = []

@@ -30,13 +30,13 @@ Function = Callable[..., torch.Tensor]
 
 
 def tf32(x: torch.Tensor) -> torch.Tensor:
-    """To nearest, 11 significant bits."""
+    """Rounds to nearest with 11 significant bits."""
     bits = x.contiguous().view(torch.int32)
     return ((bits + 0x1000) & ~0x1FFF).view(torch.float32)
 
 
 def truncated(x: torch.Tensor) -> torch.Tensor:
-    """fp64 to fp32 towards zero, as a tensor core's adder does."""
+    """Rounds fp64 to fp32 towards zero, as a tensor core's adder does."""
     near = x.float()
     over = near.double().abs() > x.abs()
     return torch.where(over, torch.nextafter(near, torch.zeros_like(near)), near)
@@ -50,7 +50,7 @@ def tensor_core(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 
 def cat3(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """Operands split into a TF32 part and the rest, one product over the concatenation."""
+    """Splits operands into a TF32 part and the rest, and makes one product over the concatenation."""
     ah, bh = tf32(a), tf32(b)
     al, bl = tf32(a - ah), tf32(b - bh)
     return tensor_core(torch.cat([ah, al, ah], 1), torch.cat([bh, bh, bl], 0))
@@ -96,7 +96,7 @@ def half_accumulated(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 
 def sequential_sum(x: torch.Tensor) -> torch.Tensor:
-    """Over the last dimension."""
+    """Sums sequentially over the last dimension."""
     acc = torch.zeros(x.shape[:-1])
     for k in range(x.shape[-1]):
         acc = acc + x[..., k]
@@ -122,7 +122,7 @@ def kahan_sum(x: torch.Tensor) -> torch.Tensor:
 
 
 def warp_sum(x: torch.Tensor) -> torch.Tensor:
-    """32 lanes, each with a sequential sum, then a tree."""
+    """Sums in 32 lanes, each sequentially, then in a tree."""
     return pairwise_sum(sequential_sum(x.unflatten(-1, (-1, 32)).transpose(-1, -2)))
 
 
@@ -142,19 +142,19 @@ def fp16(f: Function) -> Function:
 
 
 def fast_rsqrt(x: torch.Tensor) -> torch.Tensor:
-    """The integer trick with one step of Newton: 1.8e-3."""
+    """Uses the integer trick with one Newton step: 1.8e-3."""
     y = (0x5F3759DF - (x.contiguous().view(torch.int32) >> 1)).view(torch.float32)
     return y * (1.5 - 0.5 * x * y * y)
 
 
 def fast_rsqrt2(x: torch.Tensor) -> torch.Tensor:
-    """With two steps: 4.7e-6."""
+    """Uses two Newton steps: 4.7e-6."""
     y = fast_rsqrt(x)
     return y * (1.5 - 0.5 * x * y * y)
 
 
 def fast_exp(x: torch.Tensor) -> torch.Tensor:
-    """2^x by a cubic on the fraction: 1e-4."""
+    """Computes 2^x by a cubic on the fraction: 1e-4."""
     t = (x * 1.4426950408889634).clamp(-126, 126)
     whole = t.floor()
     f = t - whole
@@ -162,12 +162,12 @@ def fast_exp(x: torch.Tensor) -> torch.Tensor:
 
 
 def ex2_approx(x: torch.Tensor) -> torch.Tensor:
-    """As `__expf`: the argument is scaled in fp32, then a result within 2 ulp."""
+    """Computes like `__expf`: the argument is scaled in fp32, and the result is within 2 ulp."""
     return torch.exp2((x * 1.4426950408889634).float())
 
 
 def tanh_approx(x: torch.Tensor) -> torch.Tensor:
-    """As tanh.approx.f32: 11 bits."""
+    """Computes like tanh.approx.f32: 11 bits."""
     return tf32(torch.tanh(x))
 
 
@@ -227,7 +227,7 @@ def right_mm() -> dict[str, Function]:
 
 
 def tasks() -> dict[str, tuple[Function, Callable[[], Tensors], dict[str, Function], dict[str, Function]]]:
-    """Name: the task, its inputs, right programs, reduced ones."""
+    """Returns tasks by name: the task, its inputs, right programs, and programs of reduced precision."""
     r, n = torch.rand, torch.randn
     root, rsqrt, exp = torch.Tensor.sum, torch.rsqrt, torch.exp
     whole = lambda x: root(x, -1)  # noqa: E731

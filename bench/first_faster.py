@@ -1,4 +1,4 @@
-"""Seconds from a task to the first program with kernels of its own that is known to beat eager, of tasks drawn by a seed, one at a time.
+"""Measures the seconds from a task to the first program with own kernels that is known to beat eager, for tasks drawn by a seed, one at a time.
 
     python bench/first_faster.py CHECKOUT --device cuda:0 --out RESULT.json [--sets level1,level2,level3] [--seed 0] [--limit-seconds 540] [--resume]
 
@@ -37,19 +37,19 @@ from bench.sweep.tasks import Item, NoSuchTasks, in_set, items, sets_of  # noqa:
 from verifier.client import Verifier  # noqa: E402
 from verifier.limits import Limits  # noqa: E402
 
-LAST_SECONDS = 5.0  # to write and to close
+LAST_SECONDS = 5.0  # seconds to write and to close
 RESAMPLES = 10_000
 Row = dict[str, Any]
 
 
 def drawn(checkout: Path, sets: Sequence[str], rows: dict[str, Row], seed: int) -> list[Item]:
-    """Of the sets, without those that the sweep flagged, in an order by digests."""
+    """Returns the tasks of the sets without those that the sweep flagged, in an order by digests."""
     found = [item for item in items(sets, checkout) if not rows.get(item.key, {}).get("flags")]
     return sorted(found, key=lambda item: hashlib.sha256(f"{seed}/{item.key}".encode()).digest())
 
 
 async def verdicts(folder: Path, run: asyncio.Task) -> AsyncIterator[Event]:
-    """Of the run's programs, as they come, until it ends."""
+    """Yields the verdicts on the run's programs as they come, until it ends."""
     journal, seen, last = FileJournal(folder, owner=False), 0, False
     while not last:
         last = run.done()
@@ -87,7 +87,7 @@ async def measured(item: Item, verifier: Verifier, task_seconds: float) -> Row:
 
 
 def summary(rows: dict[str, Row], sets: Sequence[str]) -> dict[str, Any]:
-    """Medians over all and over each set, with the 95 % interval of a bootstrap over the tasks drawn."""
+    """Returns medians over all tasks and over each set, with the 95 % interval of a bootstrap over the drawn tasks."""
     of_set = {name: [row for key, row in rows.items() if in_set(name, key)] for name in sets}
     return {name: middle(some) for name, some in {"all": list(rows.values()), **of_set}.items() if some}
 

@@ -1,4 +1,4 @@
-"""A Stitchwork started as `make run` starts it, and what becomes of its processes."""
+"""Starts a Stitchwork as `make run` does, and follows its processes."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from verifier.devices.cuda_driver import Nvml, driver, facts
 ROOT = Path(__file__).resolve().parent.parent
 PR_SET_CHILD_SUBREAPER = 36
 STOP_SECONDS = 60.0
-GONE_SECONDS = 5.0  # until the last of them has left the process table
-LOG_CHARACTERS = 3000  # of each log, where something went wrong
-FORGOTTEN = ("DATABASE_URL", "DJANGO_SETTINGS_MODULE", "CSRF_TRUSTED_ORIGINS", "HTTPS", "BASE_URL", "HOST_INTERFACE")  # of whoever starts us
+GONE_SECONDS = 5.0  # seconds until the last process has left the process table
+LOG_CHARACTERS = 3000  # shown lines of each log, where something went wrong
+FORGOTTEN = ("DATABASE_URL", "DJANGO_SETTINGS_MODULE", "CSRF_TRUSTED_ORIGINS", "HTTPS", "BASE_URL", "HOST_INTERFACE")  # from the caller
 
 
 class Host:
-    """Whatever the supervisor starts becomes a child of ours when its parent ends: nothing can hide at the end."""
+    """The host's processes. Whatever the supervisor starts becomes our child when its parent ends, so nothing can hide at the end."""
 
     def __init__(self, data: Path, device: str):
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -37,11 +37,11 @@ class Host:
         self.free_before = self.gpu_memory()
 
     def gpu_memory(self) -> int | None:
-        """Free bytes of the GPU; null on the CPU."""
+        """Returns free bytes of the GPU; null on the CPU."""
         return self.nvml.free_bytes() if self.nvml is not None else None
 
     def start(self, patience: float) -> str:
-        """The one-time sign-in link that the supervisor prints when all is up."""
+        """Starts everything and returns the one-time sign-in link that the supervisor prints when all is up."""
         self.data.mkdir(mode=0o700, parents=True)
         kept = {name: value for name, value in os.environ.items() if name not in FORGOTTEN}
         with socket.socket() as probe:
@@ -82,7 +82,7 @@ class Host:
             raise Unexpected("the supervisor has ended")
 
     def roles(self) -> list[str]:
-        """What runs under the supervisor, told by its command line without paths. Raises where one of the four is not there."""
+        """Returns the processes under the supervisor, by their command lines without paths. Raises where one of the four is missing."""
         assert self.process is not None
         tree = processes()
         found = []
@@ -101,7 +101,7 @@ class Host:
         return found
 
     def stop(self) -> list[str]:
-        """Ends all as Ctrl-C does; returns the processes that were left, after ending those too."""
+        """Ends everything as Ctrl-C does. Returns the processes that were left, after ending those too."""
         if self.process is None:
             return []
         with suppress(ProcessLookupError):
@@ -122,7 +122,7 @@ class Host:
         return late + [" ".join(os.path.basename(word) for word in words[:6]) for words in tree.values()]
 
     def _ours(self) -> dict[int, list[str]]:
-        """What still runs below this process."""
+        """Returns what still runs below this process."""
         with suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
@@ -135,7 +135,7 @@ class Host:
 
 
 def processes() -> dict[int, tuple[int, list[str]]]:
-    """Parent and command line of everything that is alive."""
+    """Returns parent and command line of every live process."""
     found = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:

@@ -1,4 +1,4 @@
-"""Named tasks of KernelBench's level 1 as Triton, by the built-in compiler and no language model: solved, verified in tier full, counted.
+"""Solves named tasks of KernelBench's level 1 in Triton by the built-in compiler, without a language model, and verifies them in tier full.
 
     python -m bench.in_triton run CHECKOUT --device cuda:0 --shard 0/1 --keep KEPT [--limit-seconds 520] [--only NAME]
     python -m bench.in_triton report KEPT        (also writes bench/results/triton-<device>.json, .md)
@@ -29,7 +29,7 @@ def names(tasks: Path = TASKS) -> list[str]:
 
 
 def share(tasks: list[str], shard: str) -> list[str]:
-    """Every n-th task from the i-th of `shard`, "i/n"."""
+    """Returns every n-th task from the i-th of `shard`, "i/n"."""
     at, _, of = shard.partition("/")
     if not (at.isdigit() and of.isdigit() and int(at) < int(of)):
         raise ValueError(f"--shard is I/N with I from 0 to N - 1, not {shard!r}")
@@ -37,7 +37,7 @@ def share(tasks: list[str], shard: str) -> list[str]:
 
 
 def command(arguments: argparse.Namespace, given: list[str]) -> list[str]:
-    """The sitting of bench.sweep."""
+    """Returns the command of the sitting of bench.sweep."""
     wanted = [name for name in share(names(), arguments.shard) if arguments.only in name]
     if not wanted:
         raise ValueError("no task is left to run")

@@ -32,7 +32,7 @@ ARCHITECTURE = "sm_90"
 
 
 def build(arguments: argparse.Namespace) -> int:
-    """Of each program only what compiles its kernels is executed: no PyTorch is needed."""
+    """Executes only the part of each program that compiles its kernels: no PyTorch is needed."""
     arguments.libraries.mkdir(parents=True, exist_ok=True)
     os.environ |= {"STITCH_BUILD_DIR": str(arguments.libraries.resolve()), "STITCH_CUDA_ARCH": ARCHITECTURE}
 

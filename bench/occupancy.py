@@ -105,7 +105,7 @@ class Turns:
 
 
 class Memory:
-    """Of the GPUs, by worker; what belongs to none is "other"."""
+    """Samples the GPUs' memory by worker; memory that belongs to none is "other"."""
 
     def __init__(self) -> None:
         self.command = [shutil.which("nvidia-smi"), "--query-compute-apps=pid,used_memory", "--format=csv,noheader,nounits"]

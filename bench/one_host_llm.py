@@ -36,7 +36,7 @@ from web_client import Client, Unexpected  # noqa: E402
 
 TASKS = ("softmax", "rms_norm", "layer_norm_gelu", "cross_entropy", "embedding_gate", "group_norm_silu", "residual_mlp", "attention")
 PROFILE = '[profiles.stand-in]\nkind = "openai"\nbase_url = "{url}"\nmodel = "stand-in"\nlimits = {{ read_seconds = 30 }}\n'
-TASK_SECONDS = 100.0  # that a task takes at the least: with less left none is begun
+TASK_SECONDS = 100.0  # least seconds of a task: with less left none is started
 POLL_SECONDS = 0.5
 START_SECONDS = 120.0  # of the stand-in
 
@@ -63,7 +63,7 @@ class StandInProcess:
         return self.process.stdout.readline().decode(errors="replace")
 
     def summary(self) -> dict[str, Any]:
-        """Ends it; what it was asked, and how it answered."""
+        """Ends it. Returns what it was asked, and how it answered."""
         requests = [json.loads(line) for line in self.stop().splitlines() if line.startswith("{")]
         return {"requests": len(requests), "faults": dict(Counter(entry["fault"].partition(":")[0] or "none" for entry in requests))}
 
@@ -92,7 +92,7 @@ class Suite(Pass):
             self.result["tasks"] = {name: row for name, row in kept.items() if row["ok"]}
 
     def run_all(self, folder: Path) -> None:
-        """Everything, with what is missing in the result."""
+        """Runs everything that is missing in the result."""
         try:
             model = StandInProcess(self.arguments.faults, self.arguments.seed, folder / "stand-in.err")
             (folder / "llm.toml").write_text(PROFILE.format(url=model.url))
@@ -102,7 +102,7 @@ class Suite(Pass):
                 self.start()
                 self.solve()
             finally:
-                self.result["model"] = model.summary()  # first: whatever runs below this process when the host stops is taken for left behind
+                self.result["model"] = model.summary()  # ends first: whatever runs below this process when the host stops counts as left behind
                 left = self.host.stop()
             if left:
                 raise Unexpected(f"{len(left)} processes were left behind: {', '.join(left)[:300]}")
@@ -129,7 +129,7 @@ class Suite(Pass):
         self.write()
 
     def solve(self) -> None:
-        """Some runs at a time, so that the device does not wait for the model, nor the model for the device."""
+        """Runs several tasks at a time, so that neither the device nor the model waits for the other."""
         waiting = [name for name in self.arguments.tasks if name not in self.result["tasks"]]
         going: dict[str, Following] = {}
         while waiting or going:
@@ -167,7 +167,7 @@ class Suite(Pass):
         )
 
     def row(self, following: Following) -> dict[str, Any]:
-        """What a finished run shows, and what is missing from it."""
+        """Returns what a finished run shows, and what is missing from it."""
         events = following.events
         finished = events[-1]["payload"]
         best = finished.get("best")
@@ -218,12 +218,12 @@ class Following:
         self.events: list[dict[str, Any]] = []
 
     def look(self) -> bool:
-        """Take in what is new; whether the run has finished. A run that pauses waits for a person, and nobody comes here."""
+        """Reads new events. Returns whether the run has finished. A paused run waits for a person, and nobody comes here."""
         while True:
             since = str(self.events[-1]["seq"] if self.events else 0)
             try:
                 answer = self.client.get(f"/runs/{self.run}/events", since=since, limit="500").json()
-            except httpx.TransportError:  # a host that is too busy for a page may well be at work on the run
+            except httpx.TransportError:  # a host that is too busy for a page may well be working on the run
                 return False
             self.events += answer["events"]
             if not answer["events"] or answer["last"] >= answer["head"]:

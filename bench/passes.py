@@ -1,4 +1,5 @@
-"""What the judge's kernels for large tensors save (`verifier/passes`), beside PyTorch's operators, which compare where they are not there:
+"""Measures what the judge's kernels for large tensors save (`verifier/passes`) against PyTorch's operators, which replace them where they are
+missing:
 
     python bench/passes.py --out bench/results/passes-h200.json [--gib 6] [--repeats 7]
 

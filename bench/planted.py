@@ -1,4 +1,4 @@
-"""Planted bottlenecks: good CUDA programs with one fault put in. Is the fault named, and does the method that is allowed first undo it?
+"""Planted bottlenecks: good CUDA programs with one fault put in. Tests whether the fault is named, and whether the first allowed method undoes it.
 
     python bench/planted.py --device cuda:0 --shard 1/4 --out PART.json [--resume] [--limit-seconds 480]
     python bench/planted.py --merge bench/results/verifier-planted.json PART.json ... --out bench/results/verifier-planted.json
@@ -45,12 +45,12 @@ from verifier.source import sha256  # noqa: E402
 GIB = 1 << 30
 LIMITS = {"quick_timing": 0.6, "correctness": 2, "load": 40, "inputs": 40, "call": 30, "oracle": 40, "memory": 20 * GIB, "temporary": 4 * GIB}
 JOB_SECONDS = 60.0  # a job that takes longer is given up; the case goes on without it
-ENOUGH = 30.0  # seconds that have to be left for another case
+ENOUGH = 30.0  # seconds that must be left for another case
 SPARES = 8  # parties that start while a profiler runs: as many as a case's verifications use, so that none of them waits for an interpreter
 KEPT_METRICS = {*counters.METRICS, MEMORY_SHARE}
-FALSE_ALARM = 0.3  # of a good program's time: a fault that is said to cost more
+FALSE_ALARM = 0.3  # share of a good program's time above which a reported fault counts
 KEPT_TIMELINE = 400_000  # bytes, compressed
-WORTH = 1.3  # a fault that costs less is none
+WORTH = 1.3  # a fault that costs less does not count
 NAMED, RECOVERED, RECOVERED_SHARE = 0.9, 0.8, 0.8
 
 
@@ -87,7 +87,7 @@ class Series:
             if recorded(row, case, self.arguments.good_too):
                 continue
             if recorded(self.arguments.known_rows.get(case.name, {}), case):
-                row |= self.arguments.known_rows[case.name]  # lacks the good program's profile alone
+                row |= self.arguments.known_rows[case.name]  # lacks only the good program's profile
             done = recorded(row, case)
             if self.left() < ENOUGH:
                 print(f"cut: {case.name} and what follows are left for another run (--resume)", flush=True)
@@ -105,7 +105,7 @@ class Series:
             print(f"{case.name:32} {line(judged)}  {time.monotonic() - begin:.0f} s {row['steps']}", flush=True)
 
     async def one(self, verifier: Verifier, case: Case, row: dict[str, Any]) -> None:
-        """Everything that is measured of one case; each step is kept as it comes."""
+        """Measures one case; each step is kept as it completes."""
         row |= {"task": sha256(case.task), "faulty_program": sha256(case.program("faulty")), "precision": case.precision, "programs": {}, "steps": {}}
         for variant in ("good", "faulty", *(f"mended {method}" for method in case.mended)):
             job = VerifyJob(task_source=case.task, program_source=case.program(variant), precision=case.precision, tier="quick")
@@ -131,7 +131,7 @@ class Series:
         begin = time.monotonic()
 
         def on_stage(event: StageEvent) -> None:
-            if event.detail.startswith("counters of"):  # the timeline is there
+            if event.detail.startswith("counters of"):  # the timeline exists
                 row["steps"][f"{step}, timeline"] = round(time.monotonic() - begin, 1)
 
         try:
@@ -144,7 +144,7 @@ class Series:
 
 
 def current(row: dict[str, Any], case: Case) -> bool:
-    """Whether a row is of the case as it stands now."""
+    """Whether a row belongs to the case in its present form."""
     return row.get("task") == sha256(case.task) and row.get("faulty_program") == sha256(case.program("faulty"))
 
 
@@ -153,7 +153,7 @@ def recorded(row: dict[str, Any], case: Case, good_too: bool = False) -> bool:
 
 
 def kept_profile(profile: dict[str, Any]) -> dict[str, Any]:
-    """Of the counters, those that a rule can read: the rest are attributes of the device."""
+    """Keeps the counters that a rule can read: the rest are attributes of the device."""
     for kernel in profile.get("kernels", []):
         kernel["metrics"] = {name: float(f"{value:.6g}") for name, value in kernel["metrics"].items() if name in KEPT_METRICS}
     return profile
@@ -173,7 +173,7 @@ def digest_of(report: Report | None, error: str) -> dict[str, Any]:
 
 
 def judge(row: dict[str, Any], case: Case, content: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
-    """What the diagnosis says of the faulty program, against what the case's header says. The rules see neither the header nor the case's name."""
+    """Compares the diagnosis of the faulty program with the case's header. The rules see neither the header nor the case's name."""
     found: dict[str, Any] = {"fault": case.fault, "expected": list(case.diagnoses), "methods": list(case.methods)}
     programs = row.get("programs", {})
     times = {variant: (report.get("timing") or {}).get("program_ms") for variant, report in programs.items()}
@@ -293,7 +293,7 @@ async def record(arguments: argparse.Namespace) -> int:
 
 
 async def capture(arguments: argparse.Namespace) -> int:
-    """The facts of every task, by the job `capture`, which needs no GPU."""
+    """Captures the facts of every task by the job `capture`, which needs no GPU."""
     known = arguments.known
     with tempfile.TemporaryDirectory(prefix="stitch-planted-") as data:
         verifier = Verifier(arguments.device, Path(data), Limits(**{**LIMITS, "capture": 240}), spares=1)

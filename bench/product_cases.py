@@ -22,7 +22,7 @@ COMMAND = Path(__file__).with_name("products.py")
 
 
 def prepare(arguments: argparse.Namespace) -> int:
-    """Every task in a process of its own, several at once; equal cases are kept once, with the tasks that have them."""
+    """Prepares every task in a process of its own, several at once; equal cases are kept once, with the tasks that have them."""
     levels = [arguments.level] if arguments.level else [1, 2, 3]
     paths = sorted(path for level in levels for path in (arguments.checkout / "KernelBench" / f"level{level}").glob("*.py"))
     cases: dict[str, dict[str, Any]] = {}
@@ -61,7 +61,7 @@ def capture_one(arguments: argparse.Namespace) -> int:
     source, names = arguments.checkout.read_text(), {"__name__": "task"}
     code = compile(source, str(arguments.checkout), "exec")
     half = HALVES.get(arguments.precision, ("", ""))[0]
-    half_product.worthwhile = half_conv.worthwhile = lambda *_: True  # measured, whatever the model says
+    half_product.worthwhile = half_conv.worthwhile = lambda *_: True  # measured whatever the model predicts
 
     def exported():
         exec(code, names)
@@ -120,13 +120,13 @@ def capture_one(arguments: argparse.Namespace) -> int:
 
 
 def variants_of(knobs: dict[str, tuple[tuple[int, ...], int]]) -> list[dict[str, int]]:
-    """As it is, then each number by itself at its other values."""
+    """Returns the variant as it is, then each number by itself at its other values."""
     now = {name: value for name, (_, value) in knobs.items()}
     return [{}, *({name: value} for name, (values, _) in knobs.items() for value in values if value != now[name])]
 
 
 def promising(product: Any, setting: Any) -> list[dict[str, int]]:
-    """The model's choice, the tiles that it puts next with their best splits, and that choice with other stages."""
+    """Returns the model's choice, the next tiles in its ranking with their best splits, and the choice with other stages."""
     from compiler.families.product import half_tile
 
     offered, chosen = half_tile.tiles(setting), half_tile.best(product, setting)
@@ -139,7 +139,7 @@ def promising(product: Any, setting: Any) -> list[dict[str, int]]:
 
 
 def canonical(case: dict[str, Any]) -> dict[str, Any]:
-    """Values named by their role, so that equal cases of different tasks are equal."""
+    """Names values by their role, so that equal cases of different tasks compare equal."""
     names = {name: f"%{at}" for at, name in enumerate(dict.fromkeys([*case["tensors"], *case["reads"], case["result"]]))}
 
     def renamed(value: Any) -> Any:

@@ -32,9 +32,9 @@ sys.path[:0] = [str(ROOT), str(ROOT / "bench")]
 
 from product_cases import HALVES, capture_one, prepare  # noqa: E402
 
-CALLS = 12  # timed, of each side
+CALLS = 12  # timed calls of each side
 FLUSH = 256 << 20  # bytes written between calls
-MOST_BYTES = 24 << 30  # of a case's tensors
+MOST_BYTES = 24 << 30  # bytes of a case's tensors
 CHECKED = 128  # lines of the result that are compared in fp64
 
 
@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
                 break
             try:
                 found = measure(case, {variant: library.result() for variant, library in libraries.items()}, arguments.device)
-            except Exception as error:  # the next case may go well
+            except Exception as error:  # the next case may succeed
                 found = {"error": f"{type(error).__name__}: {str(error)[:300]}"}
             done.append({"name": name_of(case), "tasks": case["tasks"], "flops": case["flops"], **found})
             arguments.out.write_text(json.dumps({**head, "cases": done}, indent=1))
@@ -83,7 +83,7 @@ def name_of(case: dict[str, Any]) -> list[Any]:
 
 
 def build(case: dict[str, Any], variant: str, folder: Path) -> ctypes.CDLL | str:
-    """The library, or what nvcc says."""
+    """Returns the library, or nvcc's message."""
     base = folder / f"{abs(hash(json.dumps(name_of(case))))}-{abs(hash(variant))}"
     one = case["variants"][variant]
     types = HALVES.get(case["precision"], ("", ""))[1]
@@ -164,7 +164,8 @@ def measure(case: dict[str, Any], libraries: dict[str, ctypes.CDLL | str], devic
 
 
 def weights_last(case: dict[str, Any], name: str, view: Any, views: dict[str, Any]) -> Any:
-    """The weights of a convolution whose image has its channels innermost: lying likewise, as the compiler's programs give them to the library."""
+    """Returns the weights of a convolution whose image has its channels innermost, in the same layout, as the compiler's programs pass them to the
+    library."""
     import torch
 
     image = views[case["reads"][0]]
@@ -174,7 +175,7 @@ def weights_last(case: dict[str, Any], name: str, view: Any, views: dict[str, An
 
 
 def replayed(call: Any) -> Any:
-    """The call as a CUDA graph: of a small operator PyTorch's own dispatch on the host takes longer than its kernel."""
+    """Returns the call as a CUDA graph: for a small operator, PyTorch's dispatch on the host takes longer than its kernel."""
     import torch
 
     call()
@@ -193,7 +194,7 @@ def filled(value: Any, of: dict[str, Any]) -> Any:
 
 
 def checked(case: dict[str, Any], views: dict[str, Any], library: Any) -> tuple[Any, Any]:
-    """fp64's result for the first lines, and which part of the result they are."""
+    """Returns fp64's result for the first lines, and which part of the result they are."""
     first = case["reads"][0]
     matrices = case["family"] in ("matmul", "half-product")
     lines = views[first].shape[0] if matrices and views[first].dim() == 2 else 1
@@ -205,7 +206,7 @@ def checked(case: dict[str, Any], views: dict[str, Any], library: Any) -> tuple[
 
 
 def distance(got: Any, exact: Any) -> float:
-    """The largest error over the value's size plus the root mean square of all."""
+    """Returns the largest error, relative to the value's size plus the root mean square of all."""
     import torch
 
     size = exact.abs() + exact.square().mean().sqrt()

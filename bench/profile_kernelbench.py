@@ -37,7 +37,7 @@ from verifier.profiling.nsight import counters  # noqa: E402
 from verifier.profiling.nsight.metrics import CUDAFORGE  # noqa: E402
 from verifier.report import Report  # noqa: E402
 
-# A mixture that a diagnosis should tell apart; dealt out to shards in turn, so that each has long and short ones.
+# A mixture of tasks that a diagnosis should distinguish; they are dealt to shards in turn, so that each has long and short ones.
 TASKS = (
     "level1/1_Square_matrix_multiplication_.py",  # library matrix product, compute
     "level1/23_Softmax.py",  # rows read more than once
@@ -54,7 +54,7 @@ TASKS = (
     "level1/89_cumsum.py",  # scan
     "level3/44_MiniGPTBlock.py",  # many different kernels
 )
-TRIES = 3  # programs of a task until one passes
+TRIES = 3  # most programs of a task until one passes
 TASK_SECONDS = 240
 GIB = 1 << 30
 LIMITS = {"quick_timing": 1.0, "load": 60, "inputs": 60, "call": 40, "oracle": 120, "correctness": 12, "memory": 20 * GIB, "temporary": 4 * GIB}
@@ -138,7 +138,7 @@ def kept_report(report: Report | None) -> dict[str, Any] | None:
 
 
 def add_diagnosis(row: dict[str, Any], side: str) -> None:
-    """The rules' answer, from what the row keeps."""
+    """Adds the rules' answer, from what the row keeps."""
     known = row.get("known", {})
     kept, profile = known.get("report"), row.get("profiles", {}).get(side)
     if not kept or not profile:
@@ -161,7 +161,7 @@ def add_diagnosis(row: dict[str, Any], side: str) -> None:
 
 
 def as_reference(report: Report) -> Report:
-    """The report of the reference itself: the same measurement, seen from the baseline's side."""
+    """Returns the report of the reference itself: the same measurement, seen from the baseline's side."""
     assert report.timing is not None
     eager = report.timing.comparisons[0]
     return report.model_copy(update={"timing": report.timing.model_copy(update={"program_ms": eager.baseline_ms})})
@@ -203,7 +203,7 @@ class Series:
             print(f"{task}: {summary(row)} ({row['seconds']:.0f} s)", flush=True)
 
     async def one(self, verifier: Verifier, task: str, row: dict[str, Any]) -> None:
-        """Capture, program, both profiles, both diagnoses; every step is kept as it comes."""
+        """Does capture, program, both profiles and both diagnoses; every step is kept as it completes."""
         source = (self.arguments.checkout / "KernelBench" / task).read_text()
         environment = await verifier.ready()
         self.content["device"] = environment.device_name
@@ -232,7 +232,7 @@ class Series:
             self.write()
 
     async def program(self, verifier: Verifier, source: str, plan: Any, row: dict[str, Any]) -> tuple[str | None, Report | None]:
-        """The compiler's first program that passes; after a failure without the group that has most operators."""
+        """Returns the compiler's first program that passes; after a failure, the group with most operators is left out."""
         options, own = Options(), sorted(plan.own, key=lambda group: -len(group.operators))
         for attempt in range(TRIES):
             text = print_program(plan, source, options)
@@ -333,7 +333,7 @@ def percent(value: float | None) -> str:
 
 
 def complete(row: dict[str, Any]) -> int:
-    """How many sides of a task were profiled: a later part's row takes the place of one that is no more complete."""
+    """Returns how many sides of a task were profiled: a later part's row replaces one that is not more complete."""
     return sum(row.get(side, {}).get("tool") is not None for side in ("reference", "program"))
 
 

@@ -29,7 +29,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT)]
 
-CALLS = 20  # timed, of each side
+CALLS = 20  # timed calls of each side
 FLUSH = 256 << 20  # bytes written between calls
 CASE_SECONDS = 150
 MOST_VARIANTS = 12
@@ -89,7 +89,7 @@ def source_of(name: str) -> str:
 
 
 def programs(name: str, units: int | None = None) -> dict[str, str]:
-    """The case's program and its variants, printed on the host."""
+    """Returns the case's program and its variants, printed on the host."""
     import torch
 
     from compiler import DeviceFigures, Options, make_plan, print_program
@@ -130,7 +130,7 @@ def measure(name: str, device: str, deadline: float) -> dict[str, Any]:
 
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     torch.set_grad_enabled(False)
-    torch.cuda.set_device(device)  # streams, events and graphs are those of the current one
+    torch.cuda.set_device(device)  # streams, events and graphs belong to the current device
     began = time.monotonic()
     texts = programs(name, torch.cuda.get_device_properties(device).multi_processor_count)
     names: dict[str, Any] = {"__name__": "task"}
@@ -178,7 +178,7 @@ def measure(name: str, device: str, deadline: float) -> dict[str, Any]:
 
 
 def checked(model: Any, inputs: list[Any]) -> Any:
-    """The module in fp64; recurrences take all of it, what has sequences side by side the first ones, so that it fits."""
+    """Computes the module in fp64. Recurrences take all of the input; modules with parallel sequences take the first ones, so that it fits."""
     import torch
 
     wide = model.double()
@@ -190,7 +190,7 @@ def checked(model: Any, inputs: list[Any]) -> Any:
 
 
 def recorded(sides: dict[str, Any], name: str, model: Any, inputs: list[Any], errors: dict[str, str]) -> None:
-    """The launches of one call as a CUDA graph, among the sides."""
+    """Records the launches of one call as a CUDA graph and adds it to the sides."""
     import torch
 
     try:
@@ -212,7 +212,7 @@ def recorded(sides: dict[str, Any], name: str, model: Any, inputs: list[Any], er
 
 
 def timed(sides: dict[str, Any], device: str) -> dict[str, list[float]]:
-    """Milliseconds of each call, sides in random order, caches flushed."""
+    """Returns milliseconds of each call, with sides in random order and caches flushed."""
     import torch
 
     flush = torch.empty(FLUSH, dtype=torch.uint8, device=device)
@@ -234,7 +234,7 @@ def timed(sides: dict[str, Any], device: str) -> dict[str, list[float]]:
 
 
 def distance(got: Any, exact: Any) -> float:
-    """The largest error over the value's size plus the root mean square of all."""
+    """Returns the largest error, relative to the value's size plus the root mean square of all."""
     import torch
 
     size = exact.abs() + exact.square().mean().sqrt()

@@ -1,4 +1,4 @@
-"""What becomes of models as people bring them: every file of a folder is read, captured, compiled for the CPU and run beside eager PyTorch.
+"""Tests models as people bring them: every file of a folder is read, captured, compiled for the CPU and run beside eager PyTorch.
 
 python bench/reports.py FOLDER [--only NAME] [--seconds 240] [--json] [--out FILE]
 
@@ -44,11 +44,11 @@ from verifier.task import Task  # noqa: E402
 
 RESULTS = Path(__file__).parent / "results" / "reports-cpu.json"
 CALLS = 3
-ALLOWED = 1e-3  # of a result's size, by which a program may be off: rounding is far below, a wrong operator far above
+ALLOWED = 1e-3  # error relative to a result's size that a program may have: rounding is far below, a wrong operator far above
 
 
 def passed_on(value: Any, own: Any) -> Any:
-    """Arguments as another process gets them. Raises `LayoutError`."""
+    """Returns arguments as another process gets them. Raises `LayoutError`."""
     tensors: list[torch.Tensor] = []
     tree = encode(value, tensors, whole=True)
     for tensor in tensors:
@@ -57,7 +57,7 @@ def passed_on(value: Any, own: Any) -> Any:
 
 
 def one(path: Path, home: str) -> dict[str, Any]:
-    """What becomes of a file: `outcome` and `said`, with the seconds from model to program."""
+    """Tests one file. Returns `outcome` and `said`, with the seconds from model to program."""
     try:
         source = read_source(path)
         Task.read(source)
@@ -100,7 +100,7 @@ def place(told: dict[str, Any]) -> str:
 
 
 def difference(eager: Any, made: Any, task: Any, program: Any) -> str:
-    """Empty, or how the program is off, in its results, in inputs that it changes, or in its state."""
+    """Says how the program is off, in its results, in inputs that it changes, or in its state; empty if it is not."""
     for call in range(CALLS):
         torch.manual_seed(10 + call)
         given = list(task.get_inputs())
@@ -143,7 +143,7 @@ def child(path: Path, home: str, seconds: int, pipe: int) -> None:
     warnings.simplefilter("ignore")
     try:
         found = one(path, home)
-    except Exception as error:  # of the product: that is the finding
+    except Exception as error:  # an error of the product, which is the finding
         last = traceback.extract_tb(error.__traceback__)[-1]
         said = f"{type(error).__name__}: {str(error)[:300]} ({Path(last.filename).name}:{last.lineno})"
         found = {"outcome": "failed", "said": said}
@@ -152,7 +152,7 @@ def child(path: Path, home: str, seconds: int, pipe: int) -> None:
 
 
 def forked(path: Path, home: str, seconds: int) -> dict[str, Any]:
-    """`one` in a process of its own, with everything imported."""
+    """Runs `one` in a process of its own, with everything imported."""
     reader, writer = os.pipe()
     sys.stdout.flush()
     process = os.fork()

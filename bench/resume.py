@@ -1,4 +1,4 @@
-"""An interrupted and resumed run against one that was left alone, call for call.
+"""Compares an interrupted and resumed run with an undisturbed one, call for call.
 
     python bench/resume.py [--seeds 1 2 3 4 5] [--rates 0 0.3 0.6] [--cuts 6] [--out bench/results/resume.json]
 
@@ -41,7 +41,7 @@ FAULTS = (*CONTENT, "server-error", "rate-limited", "connection-reset", "truncat
 
 
 class SameModel:
-    """What it said to a request it says again; `asked` is every request that was sent in this session."""
+    """A model that repeats its answer to a request; `asked` lists every request that was sent in this session."""
 
     def __init__(self, models: Models, said: dict[str, Reply]):
         self.models, self.said = models, said
@@ -113,7 +113,7 @@ async def compare(rate: float, seed: int, cuts: int, author: Author) -> dict[str
 
 
 async def execute(journal: MemoryJournal, models: Models, said: dict[str, Reply], seed: int) -> tuple[Summary, list[tuple[str, str]]]:
-    # No limit of calls: what was in flight counts, and would end the search earlier than alone.
+    # No limit of calls: calls in flight count, and would end the search earlier than in an undisturbed run.
     budget = Budget(candidates=CANDIDATES, verifier_seconds=None, seconds=None)
     settings = Settings(planner="stand-in", coder="stand-in", judge="stand-in", budget=budget, seed=seed)
     same = SameModel(models, said)

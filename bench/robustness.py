@@ -1,4 +1,4 @@
-"""Many verifications in a row on one warm verifier, every tenth one of a program that hangs, crashes, eats memory or forks without end.
+"""Makes many verifications in a row on one warm verifier, every tenth one of a program that hangs, crashes, eats memory or forks without end.
 
     python bench/robustness.py --device cpu|cuda:0 --count 200 --out FILE.json [--resume] [--limit-seconds 540] [--spares N]
 
@@ -49,7 +49,7 @@ def limits(kind: str) -> Limits:
 
 
 def processes() -> dict[int, tuple[int, str]]:
-    """Parent and command line of everything that is alive."""
+    """Returns parent and command line of every live process."""
     found = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -72,7 +72,7 @@ def below(ancestor: int) -> set[int]:
 
 
 def in_groups(judge: int) -> set[int]:
-    """Whatever is in a control group that the judge made."""
+    """Returns the processes in control groups that the judge made."""
     found: set[int] = set()
     for base in ("", "memory", "pids", "unified"):
         for file in (Path("/sys/fs/cgroup") / base).glob(f"stitchwork-{judge}-*/cgroup.procs"):
@@ -84,7 +84,7 @@ def in_groups(judge: int) -> set[int]:
 
 
 class Memory:
-    """Free GPU memory as the driver tells it, without a context of our own; null on the CPU."""
+    """Free GPU memory by the driver's account, without a context of our own; null on the CPU."""
 
     def __init__(self, device: str):
         self.nvml = Nvml(facts(int(device.partition(":")[2] or 0)).uuid) if device.startswith("cuda") and driver() is not None else None
@@ -151,7 +151,7 @@ class Series:
         before, judge = self.memory.free(), self.verifier.judge_pid
         begin = time.monotonic()
         tries = []
-        # A verdict that the machine was too busy is no wrong one, and no right one: measured once more.
+        # A verdict that the machine was too busy is neither wrong nor right: it is measured once more.
         for _ in range(2):
             try:
                 result = await self._verify(case)
@@ -188,10 +188,10 @@ class Series:
         return row
 
     async def _extra(self) -> int:
-        """Processes under the judge beyond its waiting parties, each of them bubblewrap twice and an interpreter."""
+        """Returns processes under the judge beyond its waiting parties, each of which is two bubblewraps and an interpreter."""
         judge = self.verifier.judge_pid
         if judge is None:
-            return 0  # it was ended just now; what it left is counted at the end
+            return 0  # it was ended just now; its leftovers are counted at the end
         allowed = 3 * (self.spares + OTHERS)
         deadline = time.monotonic() + PATIENCE
         while (count := len(below(judge) | in_groups(judge))) > allowed and time.monotonic() < deadline:
@@ -205,7 +205,7 @@ class Series:
         return {pid for pid in everyone if pid in alive and ("verifier" in alive[pid][1] or "bwrap" in alive[pid][1])} | in_groups(judge)
 
     def _missing(self) -> int:
-        """Bytes of GPU memory that were free before the verifier started and are not now."""
+        """Returns bytes of GPU memory that were free before the verifier started and are not free now."""
         self.at_rest[1] = self.memory.free()
         before, after = self.at_rest
         return max(before - after, 0) if before is not None and after is not None else 0

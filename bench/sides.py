@@ -1,4 +1,5 @@
-"""Are the sides of a measurement alike? The same model as eager and as program, each in several fresh processes, all of them timed in turn:
+"""Tests whether the sides of a measurement are alike: the same model as eager and as program, each in several fresh processes, all of them timed in
+turn:
 
     python bench/sides.py --device cuda:0 --out FILE.json [--task small|chain|PATH] [--processes 5] [--blocks 40] [--beside 8] [--ways WAY,WAY]
 
@@ -70,7 +71,7 @@ WARM_UP = 10
 
 
 def noting_pauses(sides: list[Side]) -> dict[int, list[int]]:
-    """From now on, of each side whether a call came just after a pause: 1, else 0."""
+    """Records from now on for each side whether a call came just after a pause: 1, else 0."""
     plain, noted = idleness.pause, {id(side): [] for side in sides}
     fresh: list[int] = []
 
@@ -96,9 +97,9 @@ def noting_pauses(sides: list[Side]) -> dict[int, list[int]]:
 
 @contextlib.contextmanager
 def importing(count: int) -> Iterator[None]:
-    """`count` processes at work on this one's processors."""
+    """Runs `count` busy processes on this one's processors."""
     again = f"import os, subprocess, sys\nwhile os.getppid() == {os.getpid()}: subprocess.run([sys.executable, '-c', 'import torch'])"
-    command = [sys.executable, "-c", again]  # they end when this one is gone, however that ends
+    command = [sys.executable, "-c", again]  # they end with this process, however it ends
     neighbours = [subprocess.Popen(command, start_new_session=True) for _ in range(count)]
     try:
         yield
@@ -132,7 +133,8 @@ with torch.no_grad():
 
 @contextlib.contextmanager
 def compiling(count: int, device: str) -> Iterator[None]:
-    """`count` processes in compilations of half a minute and more. Their permits are here, so whoever has finished one stands still."""
+    """Runs `count` processes in compilations of half a minute and more. This process holds their permits, so a process that has finished one
+    waits."""
     environment = {**os.environ, "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1", "TORCHINDUCTOR_COMPILE_THREADS": "2"}
     permits = [Permit.made() for _ in range(count)]
     neighbours = []
@@ -172,7 +174,7 @@ class Bench:
 
     @classmethod
     def once(cls, arguments: argparse.Namespace) -> None:
-        """With a data folder of its own, of which nothing stays."""
+        """Measures once with a data folder of its own, which is removed."""
         with tempfile.TemporaryDirectory(prefix="sides-") as data:
             bench = cls(arguments, Path(data))
             try:
@@ -199,7 +201,8 @@ class Bench:
             self.arguments.out.write_text(json.dumps(found) + "\n")
 
     def _measure(self, trials: Trials, tournament: Tournament, enlist: Any, way: str) -> dict[str, Any]:
-        """`kinds`: of each one every process's blocks, in milliseconds; `paused`: as many lists, which of its calls came just after a pause."""
+        """Measures all sides. `kinds`: for each kind, every process's blocks in milliseconds; `paused`: as many lists, marking calls just after a
+        pause."""
         kinds = [kind for kind in KINDS for _ in range(self.arguments.processes)]
         roles: list[Role] = ["runner" if kind.startswith("program") else "baseline" for kind in kinds]
         parties = shuffled(self.pool.take_all, [(role, "fp32-strict", "train") for role in roles], secrets.randbits(48))
@@ -264,7 +267,7 @@ def table(way: dict[str, Any]) -> str:
 
 
 def after_a_pause(blocks: list[list[list[float]]], paused: list[list[int]]) -> str:
-    """By how much such calls are slower than the others of their process, where there are some."""
+    """Returns by how much calls after a pause are slower than the others of their process, where there are some."""
     late = []
     for process, marks in zip(blocks, paused, strict=False):
         calls = list(zip([value for block in process for value in block], marks, strict=True))
@@ -277,7 +280,7 @@ def after_a_pause(blocks: list[list[list[float]]], paused: list[list[int]]) -> s
 
 
 def spread(values: list[float]) -> float:
-    """By the median deviation, relative: a few slow calls do not count."""
+    """Returns the relative spread by the median deviation: a few slow calls do not count."""
     at = statistics.median(values)
     return 1.4826 * statistics.median(abs(value - at) for value in values) / at
 

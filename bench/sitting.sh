@@ -49,7 +49,7 @@ sweep() {
   tar -czf "$out/sweep.tar.gz" -C "$out" sweep && rm -rf "$out/sweep"
   return $status
 }
-# Printed programs of level 1 beside eager; PROGRAMS and LIBRARIES as bench/README.md makes them.
+# Printed programs of level 1 beside eager; PROGRAMS and LIBRARIES as bench/notes/2026-11-26-commands.md makes them.
 kernels() {
   kept level1-kernels-h200.json
   "$python" bench/level1_kernels.py run "$checkout" "${PROGRAMS:-.prog/after}" --libraries "${LIBRARIES:-.prog/lib}" --device "$device" \

@@ -32,12 +32,12 @@ PATIENCE_SECONDS = 360.0
 
 
 def resident(pid: int) -> float:
-    """MB."""
+    """Returns MB."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 def fill(run: str, megabytes: int) -> int:
-    """Events of 15 KB until the run is so large; how many there are."""
+    """Appends events of 15 KB until the run is that large. Returns their number."""
     from django.db import connection
 
     count = megabytes * 1_000_000 // EVENT_CHARACTERS
@@ -56,7 +56,7 @@ def fill(run: str, megabytes: int) -> int:
 
 
 async def read(base: str, cookie: str, run: str, last: int, silent: bool) -> int:
-    """Bytes that came until the event `last`; a silent reader waits for the others."""
+    """Returns the bytes that came until the event `last`; a silent reader waits for the others."""
     parts = urlsplit(base)
     reader, writer = await asyncio.open_connection(parts.hostname, parts.port, limit=1 << 17)
     head = f"GET /api/v1/runs/{run}/events/stream HTTP/1.1\r\nHost: {parts.netloc}\r\nCookie: {cookie}\r\n\r\n"

@@ -39,13 +39,13 @@ from solve_all import machine_facts  # noqa: E402
 from standin_run import RUN_LIMIT, Run, perform  # noqa: E402
 
 EXAMPLES = sorted(path.stem for path in (ROOT / "examples").glob("*.py"))
-FAILURES = {0.0: 0, 0.3: 1, 0.6: 2}  # of a suite, at most, by the rate
-BLIND_BAR = 6  # successes of a suite, at most, at the highest rate
+FAILURES = {0.0: 0, 0.3: 1, 0.6: 2}  # most failures of a suite, by rate
+BLIND_BAR = 6  # most successes of a suite at the highest rate
 
 
 @dataclass(frozen=True)
 class Series:
-    """What a worker needs to know of the whole."""
+    """What a worker needs to know about the whole series."""
 
     device: str
     folder: str
@@ -100,14 +100,14 @@ def main() -> int:
 
 
 def cores_of(workers: int) -> list[list[int]]:
-    """Cores of each worker, so that they disturb each other's timings as little as possible."""
+    """Returns the cores of each worker, so that workers disturb each other's timings as little as possible."""
     cores = sorted(os.sched_getaffinity(0))
     share = max(1, len(cores) // workers)
     return [cores[at * share : (at + 1) * share] or cores for at in range(workers)]
 
 
 def rows_of(runs: list[Run], series: Series, limit: float) -> Iterator[dict[str, Any]]:
-    """Rows as they are finished, by as many processes as there are sets of cores."""
+    """Yields rows as they are finished, by as many processes as there are sets of cores."""
     context = multiprocessing.get_context("spawn")
     tasks, results = context.Queue(), context.Queue()
     for run in runs:
@@ -132,7 +132,7 @@ def rows_of(runs: list[Run], series: Series, limit: float) -> Iterator[dict[str,
 def work(number: int, series: Series, tasks: Any, results: Any, deadline: float | None) -> None:
     ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG: a series that is killed leaves nobody at work
     os.sched_setaffinity(0, series.cores[number])
-    # By lock files in this folder verifiers of one device stand still for each other; these have processors of their own.
+    # Verifiers of one device freeze for each other by lock files in this folder; these have processors of their own.
     own = Path(series.folder) / f".tmp-{number}"
     own.mkdir(exist_ok=True)
     os.environ["TMPDIR"] = str(own)
@@ -160,9 +160,9 @@ async def working(number: int, series: Series, tasks: Any, results: Any, deadlin
             row = asdict(run) | {"too_busy": False}
             try:
                 row |= await asyncio.wait_for(perform(run, client, author, folder / run.name, series.device, series.calls), RUN_LIMIT)
-            except Exception as error:  # a run that is lost is what is looked for
+            except Exception as error:  # a lost run is what this bench looks for
                 late = isinstance(error, TimeoutError) and time.monotonic() - began >= RUN_LIMIT
-                # On a machine that others keep busy the limit says nothing; else it is a run that does not end.
+                # On a machine that others keep busy the limit says nothing; otherwise it is a run that does not end.
                 busy = late and os.getloadavg()[0] > 2 * sum(map(len, series.cores))
                 reason = f"not ended after {RUN_LIMIT:.0f} s" if late else f"{type(error).__name__}: {error}"[:2000]
                 row |= {"success": False, "lost": not busy, "too_busy": busy, "outcome": None, "reason": reason, "cheats": []}
@@ -190,7 +190,7 @@ def save(arguments: argparse.Namespace, rows: list[dict[str, Any]]) -> dict[str,
 
 
 def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """By mode and rate: successes of each seed, the worst beside the mean; and what a bar says, where whole suites were run."""
+    """Summarises by mode and rate: successes of each seed, the worst beside the mean, and whether a bar is met where whole suites were run."""
     conditions, missed = [], []
     for mode, rate in sorted({(row["mode"], row["rate"]) for row in rows}, key=lambda pair: (pair[0] == "blind", pair[1])):
         of = [row for row in rows if (row["mode"], row["rate"]) == (mode, rate)]

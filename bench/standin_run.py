@@ -1,4 +1,5 @@
-"""One run of `stitch` against a stand-in of its own, to its end, and what came of it; and the models of a control that passes no evidence on."""
+"""Makes one run of `stitch` against a stand-in of its own to its end, and returns the outcome; also the models of a control that passes no evidence
+on."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ model = "stand-in"
 limits = {{ read_seconds = 6, retries = 5 }}
 """
 HANG = 30.0  # seconds, longer than the client waits
-RESUMES = 5  # of a run that paused because the model did not answer, as a person would do it
+RESUMES = 5  # resumes of a run that paused because the model did not answer, as a person would do
 RUN_LIMIT = 1800.0  # seconds
 UNEXPECTED = "the engine stopped at an unexpected"
 Mode = Literal["informed", "blind"]
@@ -51,7 +52,7 @@ class Run:
 
 
 class BlindModels:
-    """Shows every role the first prompt that it ever got: a retry without evidence. What the reply is for decides the role."""
+    """Shows every role the first prompt that it ever got: a retry without evidence. The purpose of the reply decides the role."""
 
     def __init__(self, models: Models):
         self.models = models
@@ -69,7 +70,7 @@ class BlindModels:
 
 
 async def perform(run: Run, client: Any, author: Author, folder: Path, device: str, calls: int) -> dict[str, Any]:
-    """The row of a run. `client` is a `verifier.client.Verifier`; `folder` is the run's own and is begun anew."""
+    """Performs a run and returns its row. `client` is a `verifier.client.Verifier`; `folder` is the run's own and is emptied first."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     source = (ROOT / "examples" / f"{run.task}.py").read_text()
@@ -117,7 +118,7 @@ def last_pause(events: list[Any]) -> str:
 
 
 async def candidates_of(journal: FileJournal, summary: Summary, task: str, faults: list[str], device: str) -> list[dict[str, Any]]:
-    """Verdicts, and which cheat a candidate was, found by its text."""
+    """Returns verdicts, and the cheat that a candidate was, found by its text."""
     names = {fault.partition(":")[2] for fault in faults if fault.startswith("cheat:")}
     kind = device.partition(":")[0]
     known = {str(cheat(name, task, kind)).strip(): name for name in names}

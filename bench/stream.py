@@ -32,14 +32,14 @@ from bench.stream_viewers import Viewer
 
 ROOT = Path(__file__).resolve().parents[1]
 BAR_MS = 60.0
-STILL = 1.15  # with the silent viewer at most so many times the p95 without, or
-STILL_MS = 5.0  # so many milliseconds more: less is noise
+STILL = 1.15  # with the silent viewer at most this many times the p95 without, or
+STILL_MS = 5.0  # this many milliseconds more: less is noise
 SETTLE_SECONDS = 1.0
 PATIENCE_SECONDS = 30.0
 
 
 def write(run: str, rate: int, seconds: int, url: str) -> None:
-    """The writer's process: one event an append, `rate` a second."""
+    """Runs the writer's process: one event per append, `rate` a second."""
     import psycopg
 
     statement = "SELECT seq FROM stitchwork_append(%s, NULL, %s::json)"
@@ -57,7 +57,7 @@ def write(run: str, rate: int, seconds: int, url: str) -> None:
 
 
 async def watched(arguments: argparse.Namespace, base: str, cookie: str, run: str, stack: Stack, silent: bool) -> dict[str, Any]:
-    """One measurement on a fresh run."""
+    """Makes one measurement on a fresh run."""
     total = arguments.rate * arguments.seconds
     url = f"ws{base[4:]}/ws/runs/{run}/"
     viewers = [Viewer(url, cookie, base, total) for _ in range(arguments.viewers)]
@@ -201,7 +201,7 @@ class Stack:
             raise RuntimeError("the web process is not there")
 
     def cpu_seconds(self) -> dict[str, float]:
-        """User and system time of the web process, and of the database with the servers of connections, those that have ended too."""
+        """Returns user and system time of the web process, and of the database with its connection servers, including those that have ended."""
         main = [pid for pid in self._children(self.supervisor) if os.path.basename(os.path.realpath(f"/proc/{pid}/exe")) == "postgres"]
         servers = [pid for parent in main for pid in self._children(parent)]
         ended = sum(cpu_seconds(pid, (13, 14)) for pid in main)
@@ -220,7 +220,7 @@ class Stack:
 
 
 def cpu_seconds(pid: int, fields: tuple[int, int] = (11, 12)) -> float:
-    """utime and stime of a process, or (13, 14) those of its children that it has waited for; 0 where it has ended meanwhile."""
+    """Returns utime and stime of a process, or (13, 14) those of children for which it has waited; 0 where it has ended meanwhile."""
     try:
         values = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

@@ -1,6 +1,6 @@
 """The viewers of bench/stream.py: websockets (RFC 6455) that keep what arrives and acknowledge as the page does.
 
-They share the machine with the server that they measure, and a general client library spends on a frame what the server spends on it. So here is only
+They share the machine with the server that they measure, and a general client library spends as much on a frame as the server does. So this has only
 what a viewer of a run needs: the opening handshake, whole text frames from the server, pings, and acknowledgements.
 """
 
@@ -22,7 +22,7 @@ LAST = re.compile(rb'"last":(\d+)')
 
 
 def rule(name: str) -> int:
-    """A constant of the page's own script."""
+    """Reads a constant of the page's own script."""
     return int(re.search(rf"^const {name} = (\d+)", PAGE.read_text(), re.MULTILINE)[1])
 
 
@@ -50,7 +50,7 @@ class Viewer(asyncio.Protocol):
         self.done: asyncio.Future[None] = loop.create_future()
 
     async def connect(self, host: str, port: int) -> None:
-        """Returns when the run is open."""
+        """Connects and returns when the run is open."""
         await asyncio.get_running_loop().create_connection(lambda: self, host, port)
         await self.opened
 
@@ -62,7 +62,7 @@ class Viewer(asyncio.Protocol):
         for waiting in (self.opened, self.done):
             if not waiting.done():
                 waiting.set_exception(ConnectionError(f"the server closed the connection of a viewer at event {self.last}"))
-                waiting.exception()  # who waits hears of it; who does not, need not
+                waiting.exception()  # a waiting caller hears of it; others need not
 
     def data_received(self, data: bytes) -> None:
         now = time.time()
@@ -105,12 +105,12 @@ class Viewer(asyncio.Protocol):
             self.done.set_result(None)
 
     def say(self, opcode: int, payload: bytes) -> None:
-        """A masked frame, as a client's must be; under a mask of zeros it reads the same."""
+        """Sends a masked frame, as a client must; a mask of zeros leaves the bytes unchanged."""
         self.transport.write(bytes((0x80 | opcode, 0x80 | len(payload))) + b"\0\0\0\0" + payload)
 
 
 def frame_at(data: bytes, at: int) -> tuple[int, int, int] | None:
-    """Opcode, begin and end of the payload of the whole, unmasked frame that begins at `at`; None where it has not all arrived."""
+    """Returns opcode, begin and end of the payload of the whole, unmasked frame that begins at `at`; None where it has not fully arrived."""
     if len(data) - at < 2:
         return None
     first, size = data[at], data[at + 1]

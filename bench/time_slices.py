@@ -1,4 +1,5 @@
-"""How long a tiny kernel waits for a GPU on which another process's kernel runs for seconds: alone after a pause, and right after another one.
+"""Measures how long a tiny kernel waits for a GPU on which another process's kernel runs for seconds: alone after a pause, and right after another
+one.
 
     python bench/time_slices.py --device cuda:0 [--seconds 8] --out FILE.json
 

@@ -57,7 +57,7 @@ def get_inputs():
 def get_init_inputs():
     return []
 """
-# The kernel and its launch are the same in both forms. `NUMBER` makes each repetition a source of its own.
+# Kernel and launch are the same in both forms. `NUMBER` makes each repetition a different source.
 KERNEL = """
 // repetition NUMBER
 __global__ void elementwise_add_NUMBER(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ out, int size) {
@@ -208,7 +208,7 @@ class Run:
         print(f"prepare: {self.result['prepare_seconds']} s: {self.result['prepare']}", flush=True)
 
     def check(self, name: str, form: str, number: int, data: Path) -> None:
-        """The command line, in a new process, with an empty build cache."""
+        """Runs the command line in a new process, with an empty build cache."""
         if self.has(name, number):
             return
         program = self.scratch / f"{name}{number}.py"
@@ -225,7 +225,7 @@ class Run:
         self.add(name, number, done.seconds, said_after=done.said_after, **told(report))
 
     def kernelbench_check(self, number: int) -> None:
-        """The same `load_inline` program through KernelBench, in a new process, with an empty extensions folder."""
+        """Runs the same `load_inline` program through KernelBench in a new process, with an empty extensions folder."""
         if self.kernelbench is None or self.has("kernelbench", number):
             return
         program = self.scratch / f"kernelbench{number}.py"
@@ -294,7 +294,7 @@ class Done:
 
 
 def timed(command: list[str], variables: dict[str, str] | None = None) -> Done:
-    """A process from its start to its verdict and to its end. Raises `subprocess.TimeoutExpired` after `LIMIT` seconds."""
+    """Times a process from its start to its verdict and to its end. Raises `subprocess.TimeoutExpired` after `LIMIT` seconds."""
     with tempfile.TemporaryFile() as errors:
         begin = time.monotonic()
         process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=errors, env=variables)
@@ -315,7 +315,7 @@ def timed(command: list[str], variables: dict[str, str] | None = None) -> Done:
 
 
 def told(report: dict[str, Any]) -> dict[str, Any]:
-    """Of a report, what belongs to a time."""
+    """Returns the parts of a report that belong to a time."""
     build = report.get("build") or {}
     return {
         "status": report["status"],

@@ -1,4 +1,4 @@
-"""The compiler's Triton programs for named tasks, compiled for an H200 without one: what Triton says, registers and spills of each kernel.
+"""Compiles the compiler's Triton programs for named tasks for an H200 without having one: Triton's messages, registers and spills of each kernel.
 
 python bench/triton_compile.py CHECKOUT [--tasks bench/triton_tasks.txt] [--only NAME] [--every-number] [--keep FOLDER]
 
@@ -60,7 +60,7 @@ def planned(path: Path) -> tuple[str, Any]:
 
 
 def launches(source: str, program: str, name: str) -> list[tuple[Any, tuple, dict]]:
-    """Every launch of one forward on the meta device."""
+    """Catches every launch of one forward on the meta device."""
     caught: list[tuple[Any, tuple, dict]] = []
     before = triton.JITFunction.run
     triton.JITFunction.run = lambda self, *args, grid, warmup, **kwargs: caught.append((self, args, kwargs))
@@ -77,7 +77,7 @@ def launches(source: str, program: str, name: str) -> list[tuple[Any, tuple, dic
 
 
 def built(kernel: Any, args: tuple, kwargs: dict) -> tuple[str, int, int]:
-    """What cuobjdump says of the machine code: (what it uses, registers, bytes of stack)."""
+    """Returns cuobjdump's account of the machine code: (what it uses, registers, bytes of stack)."""
     parameters = kernel.arg_names
     values = {**dict(zip(parameters, args, strict=False)), **{k: v for k, v in kwargs.items() if k in parameters}}
     signature = {name: TYPES[v.dtype] if isinstance(v, torch.Tensor) else "constexpr" for name, v in values.items()}
@@ -96,7 +96,7 @@ def built(kernel: Any, args: tuple, kwargs: dict) -> tuple[str, int, int]:
 
 
 def check(source: str, program: str, name: str, say: Callable[[str], None]) -> list[str]:
-    """Problems of one program."""
+    """Returns the problems of one program."""
     problems = []
     caught = launches(source, program, name)
     if not caught:

@@ -1,4 +1,4 @@
-"""What verifiers that share a device did with it, by the logs that STITCH_TURNS=FOLDER makes them write (`verifier/judge/turns.py`).
+"""Sums up what verifiers that share a device did with it, by the logs that STITCH_TURNS=FOLDER makes them write (`verifier/judge/turns.py`).
 
     STITCH_TURNS=/tmp/turns OUT=/tmp/out bench/sitting.sh sweep
     python bench/turns.py /tmp/turns [--out FILE.json]
@@ -22,7 +22,7 @@ SHOWN = 12
 
 
 def read(folder: Path) -> dict[str, list[dict[str, Any]]]:
-    """All lines by device."""
+    """Returns all lines by device."""
     found: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for path in sorted(folder.glob("*.jsonl")):
         lines = path.read_text().splitlines()
@@ -72,7 +72,7 @@ def summary(lines: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def dearest(found: dict[str, list[float]]) -> dict[str, list[float]]:
-    """The sum and the count of those with the largest sums."""
+    """Returns sum and count of the entries with the largest sums."""
     return {name: [round(sum(values), 2), len(values)] for name, values in sorted(found.items(), key=lambda entry: -sum(entry[1]))[:SHOWN]}
 
 

@@ -1,4 +1,4 @@
-"""Somebody who uses a running Stitchwork over HTTP and websockets alone: signs in by a one-time link, submits forms, follows a run."""
+"""A user of a running Stitchwork over HTTP and websockets alone: signs in by a one-time link, submits forms, follows a run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LOOK_SECONDS = 1.0  # the longest silence on the socket before the caller is ask
 
 
 class Unexpected(RuntimeError):
-    """The application answered otherwise than it should; the message says where and how."""
+    """The application gave an unexpected answer; the message says where and how."""
 
 
 class Client:
@@ -44,11 +44,11 @@ class Client:
         return answer
 
     def post(self, path: str, **fields: str) -> httpx.Response:
-        """A form of the page at `path`, with the token that the page handed out."""
+        """Posts a form of the page at `path`, with the token that the page handed out."""
         return self.post_from(path, path, **fields)
 
     def post_from(self, page: str, path: str, **fields: str) -> httpx.Response:
-        """A form of `page` that is sent to `path`."""
+        """Posts a form of `page` to `path`."""
         text = self.get(page).text
         token = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', text) or re.search(r'"X-CSRFToken": ?"([^"]+)"', unescape(text))
         if token is None:
@@ -68,7 +68,7 @@ class Client:
         return found[1]
 
     def events_over_http(self, run: str) -> list[dict[str, Any]]:
-        """All events of a run from the pages' fallback without a websocket."""
+        """Returns all events of a run from the pages' fallback without a websocket."""
         events: list[dict[str, Any]] = []
         while True:
             answer = self.get(f"/runs/{run}/events", since=str(events[-1]["seq"] if events else 0), limit="500").json()
@@ -115,5 +115,5 @@ class Client:
 
 
 def plain(html: str) -> str:
-    """Text of a piece of a page, in one line."""
+    """Returns the text of a piece of a page, in one line."""
     return " ".join(unescape(re.sub(r"<[^>]+>", " ", html)).split())

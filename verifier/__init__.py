@@ -14,7 +14,7 @@ __all__ = ["CannotCheck", "check"]
 
 
 def __getattr__(name: str) -> Any:
-    """Imported when they are asked for: confined processes import this package too, and need neither."""
+    """Imports a name when it is first asked for: confined processes import this package too and need neither name."""
     if name in __all__:
         from verifier import checking
 

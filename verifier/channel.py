@@ -30,7 +30,7 @@ class ChannelClosed(ChannelError):
 
 
 class ChannelTimeout(ChannelError):
-    """Nothing (or not all of a frame) came before the deadline."""
+    """No complete frame arrived before the deadline."""
 
 
 @dataclass
@@ -40,7 +40,7 @@ class Frame:
     fds: list[int] = field(default_factory=list)
 
     def text(self, key: str, default: str = "") -> str:
-        """A string field of a message that may lie about its types."""
+        """Returns a string field of a message that may lie about its types."""
         value = self.message.get(key, default)
         return value if isinstance(value, str) else default
 

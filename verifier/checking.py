@@ -17,7 +17,7 @@ from verifier.task import Mode, Precision
 
 
 class CannotCheck(RuntimeError):
-    """This host cannot do it, or the task cannot be used; nothing is said about the program. The message says what to install, free or change."""
+    """The host cannot verify, or the task is unusable. Nothing is known about the program. The message says what to install, free or change."""
 
 
 def check(
@@ -61,7 +61,7 @@ def default_data_dir() -> Path:
 
 
 def _source(given: str | Path) -> str:
-    """A path is told by its type, or by a text of one line that ends in .py."""
+    """Reads a source or the file at a path. A path is recognised by its type, or as a single line that ends in .py."""
     if isinstance(given, Path) or ("\n" not in given and given.endswith(".py")):
         return Path(given).read_text(encoding="utf-8")
     return given

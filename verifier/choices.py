@@ -1,4 +1,4 @@
-"""What can be chosen by name, for the command line too, which wants it before it has imported the rest."""
+"""Options that are chosen by name. The command line needs them before it has imported the rest."""
 
 from __future__ import annotations
 

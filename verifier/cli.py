@@ -32,16 +32,16 @@ def parser() -> argparse.ArgumentParser:
     check.add_argument("task", type=Path, metavar="TASK.py")
     check.add_argument("program", type=Path, metavar="PROGRAM.py")
     check.add_argument("--tier", choices=["quick", "full"], default="quick", help="quick: against eager; full: torch.compile too, and more trials")
-    check.add_argument("--backward", action="store_true", help="gradients too: compared with autograd's, and in the measured call on both sides")
+    check.add_argument("--backward", action="store_true", help="check gradients as well, and measure forward and backward on both sides")
     check.add_argument("--seed", type=int, help="repeat a measurement under the seed of its report (default: drawn secretly)")
     _common(check)
 
-    for name, text in (("admit", "can this task run here, and does it prove anything?"), ("capture", "the task's graph as JSON")):
+    for name, text in (("admit", "check whether a task can run here and whether it proves anything"), ("capture", "the task's graph as JSON")):
         command = commands.add_parser(name, help=text)
         command.add_argument("task", type=Path, metavar="TASK.py")
         _common(command)
 
-    profile = commands.add_parser("profile", help="a timeline of a few calls of a program, or of the task itself")
+    profile = commands.add_parser("profile", help="record a timeline of a few calls of a program, or of the task itself")
     profile.add_argument("task", type=Path, metavar="TASK.py")
     profile.add_argument("program", type=Path, nargs="?", metavar="PROGRAM.py")
     profile.add_argument("--iterations", type=int, default=5)
@@ -50,7 +50,7 @@ def parser() -> argparse.ArgumentParser:
     profile.add_argument("--timeline", type=Path, metavar="FILE", help="where to write the timeline's bytes")
     _common(profile)
 
-    sanitize = commands.add_parser("sanitize", help="wrong accesses, races and reads of what was never written, in a program or in the task itself")
+    sanitize = commands.add_parser("sanitize", help="find wrong accesses, races and uninitialised reads in a program or in the task itself")
     sanitize.add_argument("task", type=Path, metavar="TASK.py")
     sanitize.add_argument("program", type=Path, nargs="?", metavar="PROGRAM.py")
     sanitize.add_argument("--tools", nargs="+", choices=get_args(SanitizerTool), default=[], help="default: all that the device has")
@@ -58,20 +58,20 @@ def parser() -> argparse.ArgumentParser:
     _common(sanitize)
 
     calibrate = commands.add_parser(
-        "calibrate", help="learn how much processes of the same code differ on this host; intervals are as wide as that needs"
+        "calibrate", help="measure how much processes of the same code differ on this host; intervals are widened accordingly"
     )
-    calibrate.add_argument("--seconds", type=float, default=6, help="of timed calls for each of four tasks (default: 6)")
+    calibrate.add_argument("--seconds", type=float, default=6, help="seconds of timed calls for each of four tasks (default: 6)")
     calibrate.add_argument("--device", default="cpu", help="cpu or cuda:0 (default: cpu)")
     calibrate.add_argument("--json", action="store_true", help="print the result as JSON")
     calibrate.add_argument("--data-dir", type=Path, default=None, help="where the result is kept (default: $DATA_DIR/verifier or .data/verifier)")
     calibrate.add_argument("--quiet", action="store_true", help="no progress on standard error")
 
-    doctor = commands.add_parser("doctor", help="what this host can do, what is missing, and how to get it")
+    doctor = commands.add_parser("doctor", help="report what this host can do, what is missing, and how to get it")
     doctor.add_argument("--json", action="store_true", help="machine-readable")
     doctor.add_argument("--device", default=None, help="only this one (default: all)")
 
     prepare = commands.add_parser(
-        "prepare", help="precompiled headers for the bindings of extensions, made once a host, so that the first build has them"
+        "prepare", help="make precompiled headers for the bindings of extensions once per host, so that the first build has them"
     )
     prepare.add_argument("--device", default="cpu", help="cpu or cuda:0 (default: cpu)")
     prepare.add_argument("--data-dir", type=Path, default=None, help="where they are kept (default: $DATA_DIR/verifier or .data/verifier)")
@@ -118,12 +118,12 @@ def main(argv: list[str] | None = None) -> int:
         os.environ["SANDBOX"] = "none"
     started = start_job(job, arguments.device, data_dir, begun)
     try:
-        import asyncio  # this and the rest while the judge starts
+        import asyncio  # imported, like the rest, while the judge starts
 
         return asyncio.run(_run(job, started, data_dir, arguments))
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:  # whoever read the verdict has gone
+    except BrokenPipeError:  # the reader of the verdict has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_VERDICT
 
@@ -209,7 +209,7 @@ def _print(result: JobResult, arguments: argparse.Namespace) -> int:
 
 
 def faults(found: Sanitized) -> str:
-    """What sanitizers found, for a terminal."""
+    """Formats sanitizer findings for a terminal."""
     lines = [f"{'CLEAN' if found.clean else 'FAULTS' if found.faults else 'NOTHING RAN'}  {', '.join(found.ran)} {found.tool_version}".rstrip()]
     for fault in found.faults:
         where = f" in {fault.kernel}" if fault.kernel else ""
@@ -220,7 +220,7 @@ def faults(found: Sanitized) -> str:
 
 
 def table(report: Report) -> str:
-    """A report for a terminal."""
+    """Formats a report for a terminal."""
     environment = report.environment
     lines = [f"{report.status.upper()}  {report.message}".rstrip()]
     lines.append(

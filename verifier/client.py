@@ -33,10 +33,10 @@ class JudgeGone(ConnectionError):
 
 
 class Verifier:
-    """One device. Jobs of several callers are done one after another; cancelling a caller ends what runs for it.
+    """A verifier for one device. It does jobs of several callers one after another; cancelling a caller ends its job.
 
     `without_static` is for tests of the later stages: no job can ask for it, and its reports are marked as never a result. `started`: a judge that
-    has been sent the first job already (`verifier.startup.starting.start_job`)."""
+    already has its first job (`verifier.startup.starting.start_job`)."""
 
     def __init__(
         self,
@@ -62,7 +62,8 @@ class Verifier:
         self._number = 0
 
     async def run(self, job: Job, on_stage: OnStage | None = None) -> JobResult:
-        """The result of a job. A judge that dies is started again and the job repeated once; then the result holds an `error`."""
+        """Runs a job and returns its result. If the judge dies, it is restarted and the job repeated once; if it dies again, the result holds an
+        `error`."""
         async with self._turn:
             for attempt in (1, 2):
                 try:
@@ -109,7 +110,7 @@ class Verifier:
         return self.environment
 
     async def figures(self) -> dict[str, float]:
-        """Ceilings by which plans are made: `bandwidth_gbs`, `fp32_gflops`, 0 where one is not known; on a GPU also what was measured
+        """Returns the ceilings that planning uses: `bandwidth_gbs`, `fp32_gflops`, 0 where one is not known; on a GPU also what was measured
         (`Device.reached`). Raises as `ready` does."""
         await self.ready()
         return self._figures
@@ -166,7 +167,7 @@ class Verifier:
         return json.loads(body), raw
 
     async def _cancel(self) -> None:
-        """The judge gives the job up; one that does not is killed."""
+        """Asks the judge to give up the job, and kills a judge that does not."""
         try:
             await self._send({"type": "cancel", "id": self._number})
             async with asyncio.timeout(CANCEL_SECONDS):

@@ -1,4 +1,4 @@
-"""A captured model as data: what the job `capture` returns, and all that planners and compilers ever see of a task at run time.
+"""A captured model as data: the result of the job `capture`, and all that planners and compilers ever see of a task at run time.
 
 It is the functional ATen graph of `torch.export` (after decompositions), with shapes, and with names that lead back to the module and
 the line it came from. JSON only: nothing in it is ever unpickled or executed.
@@ -38,38 +38,38 @@ class GraphInput(BaseModel):
     kind: Literal["user", "parameter", "buffer", "constant"]
     target: str = ""  # state-dict name of a parameter or buffer
     spec: TensorSpec | None = None  # null for a non-tensor argument
-    value: Any = None  # of a non-tensor argument; of a small constant tensor, as nested lists
+    value: Any = None  # of a non-tensor argument, or of a small constant tensor as nested lists
     index: int | None = None  # position among the user's arguments
     keyword: str = ""  # the argument's name, where it is given by name
-    path: str = ""  # where in the argument it lies, as Python behind its name: `["mask"]`, `[0].weights`
-    found: str = ""  # of a constant that the task's own code holds: Python that reads it, over `self` and names of the task's source
+    path: str = ""  # its place in the argument, as Python to append to the name: `["mask"]`, `[0].weights`
+    found: str = ""  # for a constant held by the task's own code: Python that reads it, in terms of `self` and names of the task's source
     persistent: bool = True  # false for a buffer, or a plain attribute that is a tensor, outside the state dict
 
     @property
     def position(self) -> int:
-        """Among the user's arguments."""
+        """Its position among the user's arguments."""
         assert self.index is not None, f"{self.name} is no argument of the user"
         return self.index
 
     @property
     def tensor(self) -> TensorSpec:
-        """What is known of an input that is a tensor."""
+        """What is known about an input that is a tensor."""
         assert self.spec is not None, f"{self.name} is no tensor"
         return self.spec
 
 
 class Part(BaseModel):
-    """A run of forward's statements that was captured, where the whole was not. Its nodes are those of the graph between `first` and `end`."""
+    """A captured run of forward's statements, where the whole was not captured. Its nodes are those of the graph between `first` and `end`."""
 
     name: str  # of the method that computes it
     line: int | None = None  # of its first statement, in the task's source
     inputs: list[str]  # names of the graph's inputs that it reads
     first: int
     end: int
-    reads: dict[str, str]  # its inputs of kind "user" -> Python over the variables of forward
+    reads: dict[str, str]  # its inputs of kind "user" -> Python in terms of the variables of forward
     target: str  # what is done with its results: "y = ", "return "
     statements: str  # what it stands for, in Python
-    output_tree: Any = None  # over the outputs of the graph
+    output_tree: Any = None  # in terms of the graph's outputs
 
 
 class Graph(BaseModel):
@@ -79,9 +79,9 @@ class Graph(BaseModel):
     output_tree: Any = None  # nested lists/dicts with leaf indices: 0, [0, 1], {"y": 0}; tuples are {"tuple": [...]}, other classes {"made": {...}}
     mutations: dict[str, str] = {}  # state-dict name -> node whose value it takes after forward
     mutated_inputs: dict[str, str] = {}  # input name -> node
-    parts: list[Part] = []  # where not the whole of forward was captured
-    forward: str = ""  # then: forward as Python, with a line `__part__("part_1")` for each part
-    left: list[str] = []  # then: what is left to PyTorch, and why
+    parts: list[Part] = []  # set where only parts of forward were captured
+    forward: str = ""  # in that case, forward as Python, with a line `__part__("part_1")` for each part
+    left: list[str] = []  # in that case, what is left to PyTorch, and why
 
     @property
     def recordable(self) -> bool:

@@ -6,5 +6,5 @@ import hashlib
 
 
 def sha256(source: str | bytes) -> str:
-    """Hex digest by which tasks, programs and artefacts are known everywhere."""
+    """Returns the hex digest that identifies tasks, programs and artefacts everywhere."""
     return hashlib.sha256(source.encode() if isinstance(source, str) else source).hexdigest()

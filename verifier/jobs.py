@@ -1,4 +1,4 @@
-"""What can be asked of a verifier, and what comes back. JSON on the wire; `docs/reference` publishes the schema."""
+"""Jobs for a verifier, and their results. JSON on the wire; `docs/reference` publishes the schema."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class VerifyJob(_Job):
     kind: Literal["verify"] = "verify"
     program_source: str
     tier: Tier = "quick"
-    backward: bool = False  # also the gradients of inputs and parameters: right, and within the measured call, for program and baselines alike
-    seed: int | None = None  # null: drawn secretly; given only to repeat a measurement
-    rival_source: str | None = None  # another program that passed, timed in turn with this one; baselines beyond eager are then left out
+    backward: bool = False  # check the gradients of inputs and parameters as well, and measure forward and backward, for program and baselines alike
+    seed: int | None = None  # null: drawn secretly; set only to repeat a measurement
+    rival_source: str | None = None  # another program that passed, timed in turn with this one; baselines other than eager are then left out
 
 
 class ProfileJob(_Job):
@@ -43,7 +43,7 @@ class ProfileJob(_Job):
     program_source: str | None = None
     iterations: int = 5
     counters: bool = False  # also take hardware counters of the longest kernels, by Nsight Compute
-    sections: list[Section] = []  # of counters; empty: all
+    sections: list[Section] = []  # sections of counters; empty: all
 
 
 class SanitizeJob(_Job):
@@ -59,14 +59,15 @@ class CalibrateJob(BaseModel):
     """How much processes of the same code differ on this host; the verifier keeps it and widens later intervals by it."""
 
     kind: Literal["calibrate"] = "calibrate"
-    seconds: float = 6  # of timed calls for each of its tasks
+    seconds: float = 6  # seconds of timed calls for each of its tasks
 
 
 Job = Annotated[AdmitJob | CaptureJob | VerifyJob | ProfileJob | SanitizeJob | CalibrateJob, Field(discriminator="kind")]
 
 
 class KernelProfile(BaseModel):
-    """Digest of one kernel over the profiled calls. Times in microseconds; metrics by their profiler's own names, in ns, bytes, Hz and per cent."""
+    """Digest of one kernel over the profiled calls. Times are in microseconds; metrics keep their profiler's own names, in ns, bytes, Hz and per
+    cent."""
 
     name: str
     own: bool
@@ -79,15 +80,15 @@ class KernelProfile(BaseModel):
     registers: int | None = None
     shared_bytes: int | None = None
     metrics: dict[str, float] = {}
-    occupancy: float | None = None  # share of the warps that the device can hold: measured
-    occupancy_possible: float | None = None  # the same in theory, for its registers, shared memory and block
-    occupancy_limit: str = ""  # what bounds it: "registers", "shared memory", "warps", "blocks"
-    stalls: dict[str, float] = {}  # share of a warp's time by what it waits for ("selected": it issues); the larger first
+    occupancy: float | None = None  # achieved occupancy: measured share of the warps that the device can hold
+    occupancy_possible: float | None = None  # theoretical occupancy, for its registers, shared memory and block size
+    occupancy_limit: str = ""  # what limits it: "registers", "shared memory", "warps", "blocks"
+    stalls: dict[str, float] = {}  # share of a warp's time by stall reason ("selected": it issues), largest first
     resources: dict[str, int | float | str] = {}  # from the compiled code: registers, spills, instruction mix; own kernels only
 
 
 class Roofline(BaseModel):
-    """What the device would need at least for the task's bytes and operations: computed, not measured."""
+    """The least time that the device needs for the task's bytes and operations: computed, not measured."""
 
     bytes: int | None = None
     flops: int | None = None
@@ -106,22 +107,22 @@ class Moved(BaseModel):
 
 
 class HostCalls(BaseModel):
-    """What the host's side of a program does in one call. Times in microseconds."""
+    """What the host side of a program does in one call. Times are in microseconds."""
 
-    waits: float = 0.0  # of the program, for the device
+    waits: float = 0.0  # waits of the program for the device
     wait_us: float = 0.0
     allocations: float = 0.0  # by the driver, both ways
     allocation_us: float = 0.0
     copies: dict[str, Moved] = {}  # "HtoD", "DtoH", "DtoD"
     fills: Moved = Moved()
-    streams: int = 0  # on which kernels ran
-    device_us: float = 0.0  # in which anything ran on the device
+    streams: int = 0  # streams on which kernels ran
+    device_us: float = 0.0  # time in which anything ran on the device
     kernel_us: float = 0.0  # sum over kernels: more than `device_us` where they overlap
-    begin_us: float = 0.0  # until the first work on the device
+    begin_us: float = 0.0  # time until the first work on the device
 
 
 class Profile(BaseModel):
-    """What the job `profile` returns beside the timeline's bytes (`profiling/timeline.py`)."""
+    """The result of the job `profile` beside the timeline's bytes (`profiling/timeline.py`)."""
 
     task: str
     program: str | None
@@ -130,13 +131,13 @@ class Profile(BaseModel):
     fallback_reason: str = ""  # why not nsys, where it was not
     iterations: int
     wall_us_per_iteration: float
-    device_busy: float | None = None  # share of the iterations in which the device worked
+    device_busy: float | None = None  # share of the iterations' time in which the device worked
     launches_per_iteration: float | None = None
     gap_us_p50: float | None = None
     kernels: list[KernelProfile] = []
     counters_tool: Literal["ncu", ""] = ""
     counters_version: str = ""
-    counters_reason: str = ""  # why there are no counters, or of which kernels there are none
+    counters_reason: str = ""  # why there are no counters, or for which kernels they are missing
     roofline: Roofline | None = None
     host: HostCalls | None = None  # null where the tool saw no calls of the CUDA interface
     protection: Protection | None = None
@@ -144,7 +145,7 @@ class Profile(BaseModel):
 
 
 class Fault(BaseModel):
-    """One finding of a sanitizer; equal ones are counted. Never a path or an address of the host."""
+    """One finding of a sanitizer; equal ones are counted. It never holds a path or an address of the host."""
 
     tool: SanitizerTool
     kind: str  # "out of bounds", "misaligned", "uninitialized read", "race", "barrier", "leak", "undefined behaviour", "error"
@@ -158,7 +159,7 @@ class Fault(BaseModel):
 
 
 class Sanitized(BaseModel):
-    """What the job `sanitize` returns: findings by tool, and which tools did not run and why."""
+    """The result of the job `sanitize`: findings by tool, and which tools did not run and why."""
 
     task: str
     program: str | None

@@ -1,4 +1,4 @@
-"""Values that cross a sandbox border: a JSON tree whose tensors are named by number, and where those tensors lie in an arena.
+"""Values that cross a sandbox border: a JSON tree that names tensors by number, and the places of those tensors in an arena.
 
 Tree: ``{"t": 3}`` a tensor, ``{"v": 1.5}`` a plain value, ``{"l": [...]}`` a list, ``{"u": [...]}`` a tuple, ``{"d": {...}}`` a dict,
 ``{"dtype": "float32"}`` a torch dtype; of arguments also what `objects` says. Specs come from a peer that may lie, so they are checked before memory
@@ -23,12 +23,12 @@ DTYPES: dict[str, torch.dtype] = {
 }
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
 MAX_TENSORS = 4096
-MAX_DEPTH = 16  # of nested lists, tuples and dicts; a peer's tree may be deeper than the stack
+MAX_DEPTH = 16  # depth of nested lists, tuples and dicts; a peer's tree may be deeper than the stack
 MAX_BYTES = 64 << 30
 
 
 class LayoutError(ValueError):
-    """A value or a spec that cannot cross: the message says which."""
+    """A value or a spec that cannot cross the border; the message says which."""
 
 
 class Spec(BaseModel):
@@ -78,7 +78,7 @@ def _dense(shape: tuple[int, ...], stride: tuple[int, ...]) -> bool:
 
 
 def read_specs(values: Any, limit: int = MAX_BYTES) -> list[Spec]:
-    """Specs out of a frame; raises `LayoutError` for whatever is not a list of sound specs of at most `limit` bytes together."""
+    """Reads specs from a frame. Raises `LayoutError` for anything but a list of sound specs of at most `limit` bytes together."""
     if not isinstance(values, list) or len(values) > MAX_TENSORS:
         raise LayoutError("tensor descriptions are not a list, or too many")
     specs = []
@@ -100,7 +100,7 @@ def read_specs(values: Any, limit: int = MAX_BYTES) -> list[Spec]:
 
 
 def place(specs: list[Spec], start: int = 0) -> tuple[list[int], int]:
-    """Aligned offsets of tensors laid one after another from `start`, and the end of the last."""
+    """Returns aligned offsets of tensors laid one after another from `start`, and the end of the last."""
     offsets = []
     at = start
     for spec in specs:
@@ -111,7 +111,7 @@ def place(specs: list[Spec], start: int = 0) -> tuple[list[int], int]:
 
 
 def view(flat: torch.Tensor, spec: Spec, offset: int) -> torch.Tensor:
-    """The tensor at `offset` of an arena's flat uint8 view; raises `LayoutError` beyond its end."""
+    """Returns the tensor at `offset` of an arena's flat uint8 view. Raises `LayoutError` beyond its end."""
     if offset < 0 or offset + spec.nbytes > flat.numel():
         raise LayoutError("a tensor lies outside its arena")
     part = flat[offset : offset + spec.nbytes].view(DTYPES[spec.dtype])
@@ -119,8 +119,8 @@ def view(flat: torch.Tensor, spec: Spec, offset: int) -> torch.Tensor:
 
 
 def encode(value: Any, tensors: list[torch.Tensor], depth: int = 0, whole: bool = False) -> Any:
-    """The tree of a value; its tensors are appended to `tensors`. Raises `LayoutError` naming what cannot cross. `whole`: of arguments, whose objects
-    are made again on the other side; of results only the fields are compared."""
+    """Encodes a value as a tree and appends its tensors to `tensors`. Raises `LayoutError` naming what cannot cross. `whole`: for arguments, whose
+    objects are made again on the other side; for results only the fields are compared."""
     if depth > MAX_DEPTH:
         raise LayoutError(f"values are nested more than {MAX_DEPTH} deep")
 
@@ -138,7 +138,7 @@ def encode(value: Any, tensors: list[torch.Tensor], depth: int = 0, whole: bool 
             raise LayoutError(f"a tensor of layout {value.layout} is not supported")
         tensors.append(value.detach())
         return {"t": len(tensors) - 1}
-    if isinstance(value, float) and not whole:  # a result that was read from a tensor: compared as numbers are, not as text
+    if isinstance(value, float) and not whole:  # a result that was read from a tensor is compared as a number, not as text
         tensors.append(torch.tensor(value, dtype=torch.float32))
         return {"t": len(tensors) - 1}
     if value is None or isinstance(value, (bool, int, float, str)):
@@ -159,7 +159,8 @@ def encode(value: Any, tensors: list[torch.Tensor], depth: int = 0, whole: bool 
 
 
 def decode(tree: Any, tensors: list[Any], depth: int = 0, resolve: objects.Resolve | None = None) -> Any:
-    """The value of a tree. Raises `LayoutError` where the tree is malformed. `resolve` finds classes by name; without it objects are their fields."""
+    """Decodes the value of a tree. Raises `LayoutError` where the tree is malformed. `resolve` finds classes by name; without it objects become their
+    fields."""
     if depth > MAX_DEPTH:
         raise LayoutError(f"values are nested more than {MAX_DEPTH} deep")
     if isinstance(tree, dict) and len(tree) == 1:
@@ -184,7 +185,7 @@ def decode(tree: Any, tensors: list[Any], depth: int = 0, resolve: objects.Resol
 
 
 def describe(tree: Any, depth: int = 0) -> str:
-    """A tree for people: "tensor", "(tensor, tensor)", "{'y': tensor}". Lists and tuples of outputs read alike."""
+    """Describes a tree for people: "tensor", "(tensor, tensor)", "{'y': tensor}". Lists and tuples of outputs read alike."""
     if not isinstance(tree, dict) or len(tree) != 1 or depth > MAX_DEPTH:
         return "?"
     (kind, body), *_ = tree.items()
@@ -198,7 +199,7 @@ def describe(tree: Any, depth: int = 0) -> str:
 
 
 def leaf_names(tree: Any, prefix: str = "out") -> list[str]:
-    """A name for each tensor of a tree, in the order of their numbers: "out", "out[0]", "out['y']"."""
+    """Returns a name for each tensor of a tree, in the order of their numbers: "out", "out[0]", "out['y']"."""
     found: dict[int, str] = {}
 
     def walk(node: Any, name: str) -> None:

@@ -1,8 +1,8 @@
-"""Arguments that are more than tensors and plain values, as data: dataclasses, named tuples, modules, classes and functions by their names.
+"""Encodes arguments other than tensors and plain values as data: dataclasses, named tuples, modules, and classes and functions by name.
 
 Trees beyond those of `layout`: ``{"o": {...}}`` an object of a class with its fields, ``{"g": [module, name]}`` a class or function, ``{"p": tree}``
 a parameter, ``{"m": [[key, value], ...]}`` a dict with keys of any plain type, ``{"device": "cpu"}``. A class of the task's own source has an empty
-module: the receiving side takes the class that its own source defines by that name. Nothing is unpickled, and the judge resolves no names.
+module name: the receiving side takes the class of that name from its own source. Nothing is unpickled, and the judge resolves no names.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ Resolve = Callable[[str, str], Any]
 
 
 class NotNamed(ValueError):
-    """A class or function that no name leads to."""
+    """A class or function that cannot be found by name."""
 
 
 def encoded(value: Any, again: Again) -> dict[str, Any] | None:
-    """The tree of an object; null where it is none of these. Raises `NotNamed`."""
+    """Encodes an object as a tree; null where it is none of these. Raises `NotNamed`."""
     if isinstance(value, torch.device):
         return {"device": str(value)}
     if isinstance(value, torch.nn.Parameter):
@@ -78,7 +78,7 @@ def _name(value: Any) -> list[str]:
 
 
 def decoded(kind: str, body: Any, again: Again, resolve: Resolve | None) -> Any:
-    """The value of a tree that `encoded` made; raises `KeyError` or `ValueError` where it is malformed. Without `resolve` names stay names."""
+    """Decodes a tree that `encoded` made. Raises `KeyError` or `ValueError` where it is malformed. Without `resolve` names stay names."""
     if kind == "device" and isinstance(body, str):
         return torch.device(body)
     if kind == "p":

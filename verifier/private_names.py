@@ -1,4 +1,4 @@
-"""Names that Python puts the name of their class before (`self.__w`): what they are called outside of it."""
+"""Mangles private names (`self.__w`), to which Python prepends the name of their class."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 
 def is_private(name: str) -> bool:
-    """Whether Python puts the name of the class before it."""
+    """Whether Python mangles the name with that of its class."""
     return name.startswith("__") and not name.endswith("__") and "." not in name
 
 
-_FIELDS = ("id", "attr", "arg", "name", "asname", "rest")  # of nodes, that hold an identifier
+_FIELDS = ("id", "attr", "arg", "name", "asname", "rest")  # fields of nodes that hold an identifier
 
 
 def identifiers(tree: ast.AST) -> Iterator[str]:
@@ -24,7 +24,7 @@ def identifiers(tree: ast.AST) -> Iterator[str]:
 
 
 def mangle(tree: ast.AST, owner: str) -> None:
-    """Writes private names out as Python has them inside the class `owner`; what stands in a class within it belongs to that one."""
+    """Mangles private names as Python does inside the class `owner`; names in a nested class belong to that class."""
     prefix = "_" + owner.lstrip("_")
 
     def visit(node: ast.AST) -> None:

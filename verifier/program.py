@@ -17,7 +17,7 @@ class Program:
 
     @classmethod
     def read(cls, source: str) -> Program:
-        """Parse `source`; raises `SourceError` where it is not Python or has no class `ModelNew`."""
+        """Parses `source`. Raises `SourceError` where it is not Python or has no class `ModelNew`."""
         tree = parse(source)
         if not isinstance(top_level(tree).get("ModelNew"), ast.ClassDef):
             raise SourceError(

@@ -1,4 +1,5 @@
-"""Other values for what a state dict holds, of the same size and in the same domain. For the judge, and for constructors in the sandbox."""
+"""Draws other values for a state dict's entries, of the same magnitude and in the same domain. Used by the judge, and for constructors in the
+sandbox."""
 
 from __future__ import annotations
 
@@ -6,12 +7,12 @@ import math
 
 import torch
 
-FAINT = 0.05  # of a weight whose elements are all the same
+FAINT = 0.05  # spread for a weight whose elements are all equal
 
 
 def randomised(name: str, tensor: torch.Tensor, parameter: bool, generator: torch.Generator, wide: bool = True) -> torch.Tensor | None:
-    """Random values in the place of a floating parameter or buffer; null for what stays as it is: integers, and masks. Variances stay positive.
-    `wide`: zeros and signs change too; without it, they stay."""
+    """Draws random values for a floating parameter or buffer; null for integers and masks, which stay as they are. Variances stay positive. With
+    `wide`, zeros and signs change too; otherwise they stay."""
     if not tensor.is_floating_point() or not tensor.numel():
         return None
     uniform = torch.rand(tensor.shape, generator=generator, dtype=torch.float32, device=generator.device).to(tensor.device)
@@ -25,22 +26,22 @@ def randomised(name: str, tensor: torch.Tensor, parameter: bool, generator: torc
     if not math.isfinite(size):
         return None
     if size < FAINT and bool((tensor == tensor.flatten()[0]).all()):
-        size = 0.0  # a gate that is nearly shut would let nothing through that anybody could see
+        size = 0.0  # a nearly closed gate would let nothing visible through
     scaled = tensor.float() * (0.5 + uniform)
     if wide:
         scaled += 0.2 * (size or 0.5) * (uniform - 0.5)
-    elif not parameter:  # a table whose numbers mean something in a range alone
+    elif not parameter:  # a table whose numbers are meaningful only in a range
         scaled = scaled.clamp(float(tensor.min()), float(tensor.max()))
     return scaled.to(tensor.dtype)
 
 
 def _size(tensor: torch.Tensor) -> float:
-    """Root mean square."""
+    """Returns the root mean square."""
     return float(torch.linalg.vector_norm(tensor, dtype=torch.float64 if tensor.device.type == "cpu" else torch.float32)) / math.sqrt(tensor.numel())
 
 
 def _mask(tensor: torch.Tensor) -> bool:
-    """Zero and one other value, which says where something counts; but for an identity, which is a value like any other."""
+    """Whether a tensor is a mask: zero and one other value, which mark what counts. An identity matrix is not a mask."""
     zero = tensor == 0
     if bool(zero.all()) or not bool(zero.any()):
         return False

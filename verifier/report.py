@@ -13,14 +13,15 @@ from verifier.source import Problem
 from verifier.task import Flag, Mode, Precision
 
 SCHEMA_VERSION = 1
-BUSY_HOST = ("this host is busy", "another process keeps it busy")  # in the message of a verdict that says nothing of the program
-CLOCK = 2  # version of the verifier's clock (`verifier/timing/series.py`): results by another are not comparable
+BUSY_HOST = ("this host is busy", "another process keeps it busy")  # in the message of a verdict that says nothing about the program
+CLOCK = 2  # version of the verifier's clock (`verifier/timing/series.py`): results of different versions are not comparable
 
 Status = Literal["passed", "wrong_result", "build_failed", "crashed", "timed_out", "rejected", "inconclusive", "infrastructure_error"]
 Tier = Literal["quick", "full"]
 Class = Literal["custom", "mixed", "orchestration"]
 Baseline = Literal["eager", "compile", "compile-max-autotune", "compile-reduce-overhead", "cuda-graph"]
-# Measured in place of one that cannot be had, which takes minutes to compile for a large network: its CUDA graphs without its search.
+# The baseline measured in place of one that is not available: max-autotune takes minutes to compile for a large network, so its CUDA graphs are
+# measured without its search.
 STAND_INS: dict[Baseline, Baseline] = {"compile-max-autotune": "compile-reduce-overhead"}
 Rival = Literal["rival"]
 Severity = Literal["refuse", "downgrade", "note"]
@@ -44,11 +45,11 @@ class Environment(BaseModel):
 
 
 class Protection(BaseModel):
-    """What confined the strangers' code, and what did not."""
+    """What confined strangers' code, and what was missing."""
 
     sandbox: Literal["bubblewrap", "process"]
     layers: list[str]  # e.g. "network namespace", "seccomp", "cgroup v2", "rlimits"
-    missing: list[str] = []  # layers that this host does not offer, each with the way to get it
+    missing: list[str] = []  # layers that this host lacks, each with the way to get it
 
 
 class Stage(BaseModel):
@@ -64,7 +65,7 @@ class Trial(BaseModel):
     name: str  # "task inputs 1", "negative", "heavy-tailed", "timed call 17", ...
     seed: int
     ok: bool
-    output: str = ""  # which output or state entry was worst, e.g. "out[0]", "bn.running_mean"
+    output: str = ""  # the worst output or state entry, e.g. "out[0]", "bn.running_mean"
     error: float | None = None
     bound: float | None = None
     norm: str = ""  # e.g. "max |a-b| / rms(b)"
@@ -90,55 +91,55 @@ class Interval(BaseModel):
 
 
 class Comparison(BaseModel):
-    """The program against one baseline, interleaved in random ABBA blocks. Over several pairs of processes, times and ratio are geometric means, and
-    both are without what whole turns had in common (`intervals.without_turns`): the ratio is the quotient of the times."""
+    """The program against one baseline, interleaved in random ABBA blocks. Over several pairs of processes, times and ratio are geometric means. Both
+    exclude what whole turns have in common (`intervals.without_turns`), so the ratio is the quotient of the times."""
 
     baseline: Baseline | Rival
     speedup: Interval
-    program_ms: float  # median over calls, of a usual turn
+    program_ms: float  # median over calls, in a typical turn
     baseline_ms: float
     blocks: int
-    program_samples_ms: list[list[float]]  # one list a block
+    program_samples_ms: list[list[float]]  # one list per block
     baseline_samples_ms: list[list[float]]
-    processes: list[int] = []  # for each block, the pair of processes that it ran in; empty: all in one
-    rounds: list[int] = []  # for each pair of processes, a number: those with the same one were timed in turn; empty: all of them
+    processes: list[int] = []  # for each block, the pair of processes in which it ran; empty: all in one
+    rounds: list[int] = []  # for each pair of processes, a number: pairs with the same one were timed in turn; empty: all of them
 
 
 class Timing(BaseModel):
     program_ms: float
-    bounded: bool  # a call takes less than 1 ms: what starting it costs the host is part of its time, as in a user's loop
+    bounded: bool  # a call takes less than 1 ms: its time includes the host's cost of starting it, as in a user's loop
     clock_agrees: bool
-    clock: int = 1  # `CLOCK` of whoever measured; a report from before there were versions has none
+    clock: int = 1  # `CLOCK` of the measuring verifier; reports from before there were versions have none
     lead_in: int | None = None  # calls before the counted ones of each series; null: calls were timed one by one
     counted: int | None = None  # calls of a series that count
     round_trip_ms: float  # what an exchange without a call costs on this host
-    charged_ms: float = 0.0  # added to each call of the program for what it needs outside its interval beyond eager's; mean over pairs
-    charged_for: str = ""  # where it needs that
-    preempted: float | None = None  # share of counted calls during which other work on the host had the processors; they are left out
-    by_judge: Interval | None = None  # the speedup over eager by the judge's own clock; null: it is too unsteady for calls this short
+    charged_ms: float = 0.0  # added to each call of the program for the time that it needs outside its interval beyond eager; mean over pairs
+    charged_for: str = ""  # the part in which it needs that time
+    preempted: float | None = None  # share of counted calls during which other work on the host had the processors; these calls are left out
+    by_judge: Interval | None = None  # the speedup over eager by the judge's own clock; null: the clock is too unsteady for calls this short
     comparisons: list[Comparison]
-    rival: Comparison | None = None  # against the job's other program, in the same blocks: no baseline, so it counts in no ranking
+    rival: Comparison | None = None  # against the job's other program, in the same blocks; it is not a baseline and counts in no ranking
     throttled: bool | None = None
     pairs: int = 1  # fresh processes of the program, and as many of eager
-    preparing: dict[str, float] = {}  # seconds until each baseline beyond eager could be timed, its compilation included; side by side
-    waiting: float | None = None  # seconds for which other judges of the device measured meanwhile; null: a report from before this was noted
-    measuring: float | None = None  # seconds with the device for itself: warm-up, blocks, checks; like `waiting` with all repeats
+    preparing: dict[str, float] = {}  # seconds until each baseline other than eager could be timed, compilation included; they overlap
+    waiting: float | None = None  # seconds in which other judges of the device measured meanwhile; null: a report from before this was recorded
+    measuring: float | None = None  # seconds with exclusive use of the device: warm-up, blocks, checks; like `waiting` with all repeats
     repeatability: str = ""  # how much processes of the same code differ on this host, and how that is known
 
     @property
     def earlier(self) -> bool:
-        """By another clock than today's: not comparable with what is measured now."""
+        """Whether it was measured by an earlier clock: not comparable with today's measurements."""
         return self.clock < CLOCK
 
 
 class Kernel(BaseModel):
-    """One kernel (or, on the CPU, one operator or own function) seen at run time, over one call."""
+    """One kernel (or, on the CPU, one operator or own function) seen at run time, per call."""
 
     name: str
     calls: float
     ms: float
     share: float  # of the program's time on its device
-    own: bool  # defined by the program, against a library
+    own: bool  # defined by the program, as opposed to a library
     via: str = ""  # the operator that launched it, e.g. "aten::addmm"; empty where the program launched it itself
 
 
@@ -147,28 +148,28 @@ class TorchCompute(BaseModel):
 
     name: str  # "aten.addmm"
     calls: float
-    line: int | None = None  # of the program: where it is first asked for
+    line: int | None = None  # line of the program where it is first called
     share: float | None = None  # of the program's time on its device
 
 
 class RequestedBuild(BaseModel):
-    """A build that the program asked for through PyTorch's functions, or later than at its import."""
+    """A build that the program requested through PyTorch's functions, or after its import."""
 
     kind: str  # "load_inline", "load" or "stitch_build"
     name: str
     sha256: str  # of sources, flags and files
     nbytes: int  # of sources and files
-    when: str  # what was being done with the program: "import", "construct", "call"
+    when: str  # what the program was doing: "import", "construct", "call"
     line: int | None = None
     seconds: float = 0.0  # of the compilers
-    failure: str = ""  # the first line of what they said, where it failed
+    failure: str = ""  # the first line of their output, where the build failed
 
 
 class BuildInfo(BaseModel):
     seconds: float
     cached: bool
     compiler_output: str = ""  # trimmed to what helps
-    notes: list[str] = []  # how each unit was compiled: with which headers, and why not with light ones
+    notes: list[str] = []  # how each unit was compiled: with which headers, and if not with light ones, why
     requests: list[RequestedBuild] = []
     resources: list[dict[str, int | float | str]] = []  # per kernel: registers, spills, shared memory
 
@@ -177,7 +178,7 @@ class Report(BaseModel):
     version: int = SCHEMA_VERSION
     task: str
     program: str
-    rival: str | None = None  # hash of the program that it was timed against, besides eager
+    rival: str | None = None  # hash of the other program against which it was timed, besides eager
     tier: Tier
     precision: Precision
     mode: Mode
@@ -189,23 +190,23 @@ class Report(BaseModel):
     protection: Protection
     stages: list[Stage] = []
     weights: WeightsFrom | None = None
-    backward: bool = False  # gradients were compared too, and every time is forward and backward
+    backward: bool = False  # gradients were compared too, and every time covers forward and backward
     oracle: str = ""  # where fp64 was computed ("cuda:0", "cpu"), or why it was not
     build: BuildInfo | None = None
     trials: list[Trial] = []
-    untried: list[str] = []  # what was to be tried and was not, each with the reason: "negative: the task itself does not stay finite"
+    untried: list[str] = []  # trials that were planned but skipped, each with the reason: "negative: the task itself does not stay finite"
     findings: list[Finding] = []
     timing: Timing | None = None
-    faster: bool = False  # the lower bound against eager is above 1
+    faster: bool = False  # whether the lower bound against eager is above 1
     kernels: list[Kernel] = []
-    torch_compute: list[TorchCompute] = []  # what the program cannot do with torch's compute operators blocked
+    torch_compute: list[TorchCompute] = []  # torch's compute operators that the program needs
     own_share: float | None = None
     program_class: Class | None = None
     peak_bytes: int | None = None
     floor_ms: float | None = None  # roofline floor of the task on this device
     floor_fraction: float | None = None  # floor_ms / program_ms
-    seed: int | None = None  # logged, shown after the verdict, never given to the runner
-    without_static: bool = False  # the static stage was switched off, as tests of the later stages do: never a result, so `speedup` is null
+    seed: int | None = None  # logged and shown after the verdict; never given to the runner
+    without_static: bool = False  # the static stage was switched off for a test of the later stages: never a result, so `speedup` is null
     reasons: dict[str, str] = Field(default_factory=dict)
 
     @model_validator(mode="after")
@@ -221,11 +222,11 @@ class Report(BaseModel):
 
     @property
     def host_busy(self) -> bool:
-        """Nothing was found against the program: other work on the host kept it from being measured."""
+        """Whether nothing was found against the program and only other work on the host prevented its measurement."""
         return self.status == "inconclusive" and any(said in self.message for said in BUSY_HOST)
 
     @property
     def speedup(self) -> Interval | None:
-        """Against eager; null on a report that must not become a result."""
+        """The speedup over eager; null on a report that must not become a result."""
         comparison = self.against("eager")
         return comparison.speedup if comparison and not self.without_static else None

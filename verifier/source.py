@@ -1,4 +1,4 @@
-"""Reading a stranger's Python source without running it: where it is wrong, and what it defines."""
+"""Reads a stranger's Python source without running it: where it is wrong, and what it defines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MAX_SOURCE_BYTES = 512 * 1024
 
 
 class Problem(BaseModel):
-    """One thing that is wrong with a source, said so that its author can act on it."""
+    """One problem of a source, worded so that its author can act on it."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -31,14 +31,14 @@ class SourceError(ValueError):
 
 
 def parse(source: str) -> ast.Module:
-    """The syntax tree, or `SourceError` with the line that does not parse."""
+    """Returns the syntax tree. Raises `SourceError` with the line that does not parse."""
     if len(source.encode()) > MAX_SOURCE_BYTES:
         raise SourceError([Problem(message=f"the source is larger than {MAX_SOURCE_BYTES // 1024} KiB", hint="submit one module")])
     if "\0" in source:
         line = source[: source.index("\0")].count("\n") + 1
         raise SourceError([Problem(line=line, message="the source contains a NUL byte", hint="submit plain UTF-8 text")])
     try:
-        return ast.parse(source.removeprefix("\ufeff"))  # as editors on Windows begin a file
+        return ast.parse(source.removeprefix("\ufeff"))  # with which editors on Windows begin a file
     except SyntaxError as error:
         raise SourceError(
             [Problem(line=error.lineno, column=error.offset, message=f"syntax error: {error.msg}", hint="the source must be valid Python")]
@@ -48,7 +48,7 @@ def parse(source: str) -> ast.Module:
 
 
 def top_level(tree: ast.Module) -> dict[str, ast.stmt]:
-    """Names that the module defines by `class`, `def`, `import` or a plain assignment, with their statement."""
+    """Returns names that the module defines by `class`, `def`, `import` or a plain assignment, with their statements."""
     names: dict[str, ast.stmt] = {}
     for node in tree.body:
         if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -66,7 +66,7 @@ def top_level(tree: ast.Module) -> dict[str, ast.stmt]:
 
 
 def import_problems(tree: ast.Module, allowed: frozenset[str]) -> list[Problem]:
-    """Imports outside the allow-list, wherever they stand in the source; one that may fail, as its author provided for, is none."""
+    """Finds imports outside the allow-list anywhere in the source. An import whose failure the source handles is accepted."""
     problems = []
     guarded = {
         id(inner) for node in ast.walk(tree) if isinstance(node, ast.Try) and _bears_absence(node) for item in node.body for inner in ast.walk(item)
@@ -94,6 +94,6 @@ def import_problems(tree: ast.Module, allowed: frozenset[str]) -> list[Problem]:
 
 
 def _bears_absence(item: ast.Try) -> bool:
-    """Whether a `try` goes on where a module is not there."""
+    """Whether a `try` goes on where a module is missing."""
     caught = [ast.unparse(handler.type) if handler.type is not None else "Exception" for handler in item.handlers]
     return any(word in text for text in caught for word in ("ImportError", "ModuleNotFoundError", "Exception"))

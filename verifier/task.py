@@ -28,7 +28,7 @@ class Task:
 
     @classmethod
     def read(cls, source: str, allowed_imports: frozenset[str] = ALLOWED_IMPORTS) -> Task:
-        """Parse `source`; raises `SourceError` listing everything that is wrong, with lines."""
+        """Parses `source`. Raises `SourceError` listing everything that is wrong, with lines."""
         tree = parse(source)
         names = top_level(tree)
         problems = import_problems(tree, allowed_imports)
@@ -55,7 +55,7 @@ class Task:
 
 
 def _plain_base(model: ast.ClassDef) -> bool:
-    """Whether nothing that the class inherits from can have a forward."""
+    """Whether none of the base classes can have a forward."""
     return all(ast.unparse(base).split(".")[-1] in ("Module", "object", "ABC") for base in model.bases)
 
 
@@ -70,7 +70,7 @@ class TensorSpec(BaseModel):
 
 
 class Admission(BaseModel):
-    """What the job `admit` found: is the task sound, and what does it look like?"""
+    """What the job `admit` found: whether the task is sound, and what it looks like."""
 
     task: str  # sha
     ok: bool
@@ -81,15 +81,15 @@ class Admission(BaseModel):
     output_tree: str = ""  # e.g. "tensor", "(tensor, tensor)", "{'y': tensor}"
     parameters: int = 0  # number of floating elements in the state dict
     state_bytes: int = 0
-    eager_ms: float | None = None  # median of a few calls; an estimate for the page, never a result
+    eager_ms: float | None = None  # median of a few calls; an estimate for display, never a result
     trivial_by: str = ""  # with the flag `trivial`: the guess that passes, e.g. "zeros"
-    deterministic: bool | None = None  # the same call gives the same bits
+    deterministic: bool | None = None  # whether the same call gives the same bits
     oracle: str = ""  # where fp64 was computed ("cuda:0", "cpu"), or why it was not
-    memory_bytes: int | None = None  # that a verification needs of the device at a time, about; measured, with the fp64 run
+    memory_bytes: int | None = None  # approximate peak of device memory of a verification; measured, including the fp64 run
     mutates: list[str] = []  # state-dict names that forward changes (running statistics)
     protection: list[str] = []  # what confined the run
 
     @property
     def shapes(self) -> list[str]:
-        """Of each tensor among the task's own inputs: "float32[4, 8]"."""
+        """Describes each tensor among the task's own inputs: "float32[4, 8]"."""
         return [f"{given.dtype}[{', '.join(map(str, given.shape))}]" for given in self.inputs if isinstance(given, TensorSpec)]

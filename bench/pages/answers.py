@@ -1,4 +1,4 @@
-"""How long the server takes for each main page of the site, with a full database behind it: 50 requests a page, one after the other."""
+"""Measures how long the server takes for each main page of the site over a full database: 50 requests per page, one after the other."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BAR_MS = 150.0
 
 
 def pages(seeded: Seeded) -> dict[str, str]:
-    """Name and address of every page that is held against the bar."""
+    """Returns name and address of every page that is compared with the bar."""
     run = f"/runs/{seeded.run}/"
     return {
         "runs": "/",
@@ -34,7 +34,7 @@ def pages(seeded: Seeded) -> dict[str, str]:
 
 
 def measure(page, base_url: str, seeded: Seeded) -> list[Row]:
-    """`page` is signed in; its cookies are used over plain HTTP, so that only the server is measured."""
+    """Measures pages. `page` is signed in; its cookies are used over plain HTTP, so that only the server is measured."""
     cookies = {cookie["name"]: cookie["value"] for cookie in page.context.cookies()}
     rows = []
     with httpx.Client(base_url=base_url, cookies=cookies, timeout=60, trust_env=False, follow_redirects=True) as client:

@@ -1,4 +1,4 @@
-"""A recording of a training step's kind, of any number of events: several GPUs, three streams each, launches that run ahead of them, nested
+"""Makes a recording like that of training steps, with any number of events: several GPUs, three streams each, launches that run ahead of them, nested
 ranges and operators. Durations are drawn per kernel from what a transformer's kernels take on an H200."""
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def big_timeline(events: int = 1_000_000, gpus: int = 2, seed: int = 1) -> Timel
         which = rng.choice(len(KERNELS), calls, p=[share for _, _, share in KERNELS])
         length = np.array([us for _, us, _ in KERNELS])[which] * 1e3 * rng.lognormal(0.0, 0.12, calls)
         call_length = rng.lognormal(np.log(4200.0), 0.25, calls)
-        pause = np.where(rng.random(calls) < 0.004, rng.uniform(5e4, 4e5, calls), rng.uniform(6e3, 14e3, calls))  # the host now and then stalls
+        pause = np.where(rng.random(calls) < 0.004, rng.uniform(5e4, 4e5, calls), rng.uniform(6e3, 14e3, calls))  # the host stalls now and then
         called = np.cumsum(call_length + pause) - call_length
         begin = np.empty(calls)
         stream = np.where(which == len(KERNELS) - 1, 1, np.where(rng.random(calls) < 0.01, 2, 0))  # collectives aside, copies on a third

@@ -1,4 +1,4 @@
-"""The leaderboard over 100,000 results: what its queries take, what the page takes, each filter by itself, and whether the plans use the indexes.
+"""Measures the leaderboard over 100,000 results: its queries, the page, each filter by itself, and whether the plans use the indexes.
 
 250 tasks in three suites, 30 entries, two teams, four setups of which one has seven tenths of all results: the page that opens is the fullest one.
 """
@@ -108,7 +108,7 @@ def _frame(seeded: Seeded) -> str:
 
 
 def selections() -> dict[str, dict[str, str]]:
-    """Name and query of what is measured: the page as it opens, and every filter."""
+    """Returns name and query of each measured page: as it opens, and every filter."""
     return {
         "as it opens": {},
         "a suite": {"suite": "kernelbench-level1"},
@@ -128,7 +128,7 @@ def selections() -> dict[str, dict[str, str]]:
 
 
 def others() -> dict[str, str]:
-    """Further pages of the leaderboard."""
+    """Returns further pages of the leaderboard."""
     return {
         "heat map": "/leaderboard/cells.json?suite=kernelbench-level3",
         "all results": "/leaderboard/results/",
@@ -160,7 +160,7 @@ def _answered(client: httpx.Client, address: str) -> float:
 
 
 class _Stopwatch:
-    """Adds up what queries take until their rows are here, those of the ORM and those of the ranking."""
+    """Adds up the time of queries until their rows have arrived, those of the ORM and those of the ranking."""
 
     def __init__(self):
         self.spent = 0.0
@@ -200,7 +200,7 @@ def _queries(seeded: Seeded) -> list[Row]:
 
 
 def _plans(seeded: Seeded) -> list[Row]:
-    """How many of the ranking's queries read the table of results from end to end: none may."""
+    """Returns how many of the ranking's queries scan the whole table of results: none may."""
     from django.db import connection
 
     from webapp.accounts.models import User

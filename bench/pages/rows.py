@@ -1,4 +1,4 @@
-"""What a benchmark of pages found: one row a figure, with the bar that it is held against."""
+"""Results of a benchmark of pages: one row per figure, with the bar to which it is compared."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 
 @dataclass(frozen=True)
 class Row:
-    """`value` in `unit`; `bar` is the most it may be, or None for a figure that is only told. `samples` are the single measurements."""
+    """`value` in `unit`; `bar` is its maximum, or None for a figure that is only reported. `samples` are the single measurements."""
 
     name: str
     value: float
@@ -25,13 +25,13 @@ class Row:
 
 
 def percentile(samples: Sequence[float], share: float) -> float:
-    """Nearest rank: the smallest sample that at least `share` (0 to 1) of all do not exceed."""
+    """Returns the nearest rank: the smallest sample that at least `share` (0 to 1) of all do not exceed."""
     ordered = sorted(samples)
     return ordered[min(len(ordered) - 1, max(0, -int(-share * len(ordered) // 1) - 1))]
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The rows as one table for a terminal."""
+    """Formats the rows as one table for a terminal."""
     width = max((len(row.name) for row in rows), default=4)
     lines = [f"{'what':{width}}  {'measured':>14}  {'bar':>10}"]
     for row in rows:

@@ -1,4 +1,4 @@
-"""Opens the pages of a full installation in Chromium and holds them against their bars.
+"""Opens the pages of a full installation in Chromium and compares them with their bars.
 
     python -m bench.pages.run [trace timeline diffs leaderboard ...] [--runs 10000] [--events 1000000] [--data DIR] [--out FILE]
 
@@ -63,7 +63,7 @@ def main() -> int:
 
 
 def measure_all(modules: dict[str, Any], arguments: argparse.Namespace) -> dict[str, Any]:
-    """Rows by module, and what broke."""
+    """Returns rows by module, and what broke."""
     import django
 
     django.setup()

@@ -27,7 +27,7 @@ class Seeded:
 
 
 def seed(*, runs: int, events: int) -> Seeded:
-    """Once a database: a second call returns what the first one made."""
+    """Fills the database once: a second call returns what the first one made."""
     from django.conf import settings
 
     kept = Path(settings.DATA_DIR) / f"bench-seed-{runs}-{events}.json"
@@ -60,7 +60,7 @@ def _fill(runs: int, events: int) -> Seeded:
 
 
 def copy_runs(template, count: int, events: int) -> None:
-    """`count` runs like the template over the last 90 days, with candidates and verdicts, and the first of its events: `events` in all."""
+    """Copies `count` runs like the template over the last 90 days, with candidates and verdicts, and the first of its events: `events` in all."""
     from django.db import connection, transaction
 
     each, more = divmod(events, count)
@@ -68,7 +68,7 @@ def copy_runs(template, count: int, events: int) -> None:
         raise ValueError(f"the template has {template.last_seq} events: {count} copies of it cannot have {events}")
     given = {"run": template.pk, "count": count, "titles": TITLES, "outcomes": OUTCOMES, "each": each, "more": more}
     with transaction.atomic(), connection.cursor() as cursor:
-        # The rows are copies of such as were checked: no foreign key has to be followed, and nobody is told.
+        # The rows are copies of checked rows: no foreign key has to be verified, and no trigger has to fire.
         cursor.execute("SET LOCAL session_replication_role = replica")
         cursor.execute(
             """
@@ -106,7 +106,7 @@ def copy_runs(template, count: int, events: int) -> None:
 
 @dataclass
 class Copied:
-    """Rows of the template, once for each of `copies`."""
+    """The rows of the template, once for each of `copies`."""
 
     cursor: Any
     given: dict[str, Any]

@@ -18,7 +18,7 @@ EVENTS = 1_000_000
 FIRST_PICTURE_MS = 1500
 FRAME_MS = 16
 LOADS = 3
-PATIENCE_MS = 240_000  # until the page is broken and not slow
+PATIENCE_MS = 240_000  # timeout after which the page counts as broken, not slow
 
 # Moves a view 60 times in each of these ways; one performance measure a frame, by way.
 MOVES = """async (box) => {
@@ -67,7 +67,7 @@ MOVES = """async (box) => {
 
 
 def prepare(seeded: Any) -> None:
-    """A run whose candidate has a timeline of a million events."""
+    """Makes a run whose candidate has a timeline of a million events."""
     from tests.browser import sample_run
     from webapp.accounts.models import User
 
@@ -78,7 +78,7 @@ def prepare(seeded: Any) -> None:
 
 
 def given() -> bytes | None:
-    """A timeline that was recorded: STITCHWORK_TIMELINE names its file, as bench/nsys_large.py leaves it."""
+    """Returns a recorded timeline: STITCHWORK_TIMELINE names its file, as bench/nsys_large.py leaves it."""
     path = os.environ.get("STITCHWORK_TIMELINE")
     return gzip.decompress(Path(path).read_bytes()) if path else None
 
@@ -105,7 +105,7 @@ def measure(page: Any, base_url: str, seeded: Any) -> list[Row]:
     every = [sample for samples in found["frames"].values() for sample in samples]
     rows.append(Row("timeline: a frame of pan or zoom, p95", percentile(every, 0.95), "ms", FRAME_MS, every))
     rows += [Row(f"timeline: a frame, {name}, p95", percentile(samples, 0.95), "ms", FRAME_MS, samples) for name, samples in found["frames"].items()]
-    # What a busy machine does not change: processor time of the page's thread, everything between the frames included.
+    # A figure that a busy machine does not change: processor time of the page's thread, including everything between the frames.
     rows.append(Row("timeline: processor time of a frame, mean", spent * 1e3 / len(every), "ms"))
     rows.append(Row("timeline: from one frame to the next, p95", percentile(found["gaps"], 0.95), "ms"))
     rows.append(Row("timeline: memory of the page's scripts", _memory(page) / 1e6, "MB"))
@@ -113,12 +113,12 @@ def measure(page: Any, base_url: str, seeded: Any) -> list[Row]:
 
 
 def _processor_seconds(session: Any) -> float:
-    """That the page's main thread has used for tasks."""
+    """Returns the processor seconds that the page's main thread has used for tasks."""
     return next(metric["value"] for metric in session.send("Performance.getMetrics")["metrics"] if metric["name"] == "TaskDuration")
 
 
 def _memory(page: Any) -> float:
-    """Bytes that scripts hold, typed arrays included, after a collection."""
+    """Returns the bytes that scripts hold, typed arrays included, after a garbage collection."""
     session = page.context.new_cdp_session(page)
     session.send("HeapProfiler.collectGarbage")
     usage = session.send("Runtime.getHeapUsage")

@@ -1,4 +1,4 @@
-"""The trace explorer: how soon 20,000 events and 50 MB are usable, whether they scroll at 60 frames a second, search, deep links, memory."""
+"""Measures the trace explorer: how soon 20,000 events and 50 MB are usable, whether they scroll at 60 frames a second, search, deep links, memory."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def measure(page, base_url: str, seeded: Seeded) -> list[Row]:
 
 
 def opened(page, url: str, name: str) -> list[Row]:
-    """Each time in a context of its own, with nothing in the cache."""
+    """Opens the page, each time in a context of its own, with nothing in the cache."""
     samples = []
     state = page.context.storage_state()
     for _ in range(OPENINGS):
@@ -88,7 +88,7 @@ def scrolled(page, name: str) -> list[Row]:
 
 
 def searched(page, name: str) -> list[Row]:
-    """From the last key to the number of hits, over all of the trace; the pause after the last key (0.22 s) is part of it."""
+    """Measures from the last key to the number of hits, over the whole trace; the pause after the last key (0.22 s) is included."""
     samples = []
     for word in ("occupancy", "registers spill", '"nothing says this"'):
         page.keyboard.press("Escape")
@@ -101,7 +101,7 @@ def searched(page, name: str) -> list[Row]:
 
 
 def linked(page, url: str, event: int) -> list[Row]:
-    """A link to an event in the middle, until its entry is in view."""
+    """Opens a link to an event in the middle and waits until its entry is in view."""
     page.goto("about:blank")
     page.add_init_script(WATCH_READY)
     page.goto(f"{url}#event={event}")

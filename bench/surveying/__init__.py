@@ -1,2 +1,2 @@
-"""Measuring landscapes: our own compiler's programs, run in a process that is trusted. Nothing of the product imports this, and no stranger's code
-comes here."""
+"""Measures landscapes: our own compiler's programs, run in a trusted process. No part of the product imports this, and no stranger's code comes
+here."""

@@ -1,7 +1,7 @@
-"""Many programs' kernels in a few libraries: one compiler run for a batch of them costs little more than one for a single program.
+"""Compiles many programs' kernels into a few libraries: one compiler run for a batch costs little more than one for a single program.
 
-Each program's source stands in a namespace of its own, and its launchers get the program's number behind their names; what the compiler makes of
-a kernel does not depend on its neighbours. Compiled with exactly the flags of the programs' own build helper.
+Each program's source is in a namespace of its own, and the names of its launchers end in the program's number. The compiled kernel does not depend on
+its neighbours. Compiled with exactly the flags of the programs' own build helper.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ COMPILE_SECONDS = 300
 
 
 class BatchFailed(RuntimeError):
-    """The compiler refused a batch; its words are the message."""
+    """The compiler refused a batch; the message is its output."""
 
 
 def request_of(program: str) -> RawRequest | None:
-    """What the program asks its build helper for; null where it has no kernels of its own."""
+    """Returns the request that the program makes to its build helper; null where it has no kernels of its own."""
     requests = raw_requests(ast.parse(program))
     return requests[0] if requests else None
 
 
 def batch_source(requests: Mapping[int, RawRequest]) -> str:
-    """One translation unit for the programs of these numbers."""
+    """Makes one translation unit for the programs of these numbers."""
     includes: dict[str, None] = {}
     parts = []
     for number, request in requests.items():
@@ -46,13 +46,13 @@ def batch_source(requests: Mapping[int, RawRequest]) -> str:
 
 
 def digest(requests: Mapping[int, RawRequest]) -> str:
-    """Of what is compiled, the numbers of the programs included."""
+    """Returns the digest of what is compiled, including the programs' numbers."""
     flags = "\0".join(next(iter(requests.values())).flags)
     return hashlib.sha256(f"{flags}\0{batch_source(requests)}".encode()).hexdigest()[:16]
 
 
 def compile_batch(requests: Mapping[int, RawRequest], compiler: str, arch: str, library: Path) -> None:
-    """Raises `BatchFailed`. `arch` as nvcc wants it, "sm_90"; of no meaning to g++."""
+    """Compiles a batch. `arch` is nvcc's, "sm_90"; g++ ignores it. Raises `BatchFailed`."""
     if library.exists():
         return
     first = next(iter(requests.values()))
@@ -66,7 +66,7 @@ def compile_batch(requests: Mapping[int, RawRequest], compiler: str, arch: str, 
 
 
 def launchers(library: ctypes.CDLL, request: RawRequest, number: int) -> SimpleNamespace:
-    """The program's launchers under their own names, as its build helper would return them."""
+    """Returns the program's launchers under their own names, as its build helper would."""
     return SimpleNamespace(**{name: library[f"{name}__{number}"] for name in launcher_names(request)})
 
 
@@ -75,7 +75,7 @@ def launcher_names(request: RawRequest) -> frozenset[str]:
 
 
 def imported(program: str, kernels: SimpleNamespace | None) -> dict:
-    """The module of a program whose kernels have been compiled already. For programs of our own compiler only: it is executed here."""
+    """Imports a program whose kernels have been compiled already. For programs of our own compiler only: it is executed here."""
     if _HELPER not in program and kernels is not None:
         raise BatchFailed("the program does not hold the build helper that this version knows")
     module = {"__name__": "program", "stitch_build": lambda language, source, flags=(): kernels}

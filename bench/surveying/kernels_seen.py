@@ -1,4 +1,4 @@
-"""Which kernels each of several programs launches in a call, out of one recording of torch.profiler: what the diagnosis wants to know of it."""
+"""Finds which kernels each of several programs launches in a call, from one recording of torch.profiler, for the diagnosis."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from verifier.profiling.kineto import import_kineto
 
 CALLS = 2
 _NAMESPACE = re.compile(r"\bprogram_\d+::")
-_PASS = re.compile(r"_(kernel|pass\d+)$")  # what the compiler puts behind a launcher's name for its kernels
+_PASS = re.compile(r"_(kernel|pass\d+)$")  # suffix of a launcher's name for its kernels
 
 
 @dataclass
@@ -29,8 +29,8 @@ class Seen:
 
 
 def seen(models: list[torch.nn.Module], inputs: list[Any], launchers: list[frozenset[str]]) -> list[Seen | None]:
-    """One entry a program, given with the names of its launchers; null where the recording has nothing of it. Every call ends with a sync, so that
-    what ran within its range is its own."""
+    """Returns one entry per program, given with the names of its launchers; null where the recording has nothing of it. Every call ends with a sync,
+    so that whatever ran within its range is its own."""
     if not models:
         return []
     with torch.no_grad(), profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as recorded:
@@ -59,7 +59,7 @@ def seen(models: list[torch.nn.Module], inputs: list[Any], launchers: list[froze
 
 
 def sorted_out(events: list[dict], ranges: dict[int, tuple[float, float]]) -> dict[int, list[dict]]:
-    """The events of each program by the time at which they began; kernels under the names that they have in their program alone."""
+    """Sorts events by program, by the time at which they began; kernels get the names that they have in their program alone."""
     order = sorted(ranges, key=ranges.__getitem__)
     begins = [ranges[number][0] for number in order]
     found: dict[int, list[dict]] = {number: [] for number in ranges}

@@ -1,7 +1,7 @@
-"""Measures a landscape's programs in one process: each is right or not on one draw of inputs, then all are timed in turn, block by block.
+"""Measures a landscape's programs in one process: each is checked on one draw of inputs, then all are timed in turn, block by block.
 
-These are our own compiler's programs, not strangers': they need no sandbox of their own. What comes out is held against the real verifier by
-`bench/landscapes.py --confirm`, on a sample.
+These are our own compiler's programs, not strangers': they need no sandbox of their own. The result is compared with the real verifier, on a sample,
+by `bench/landscapes.py --confirm`, on a sample.
 """
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ class Bench:
         return diagnose(report, profile, ceilings, bytes_min=bytes_min, flops=flops, floor_ms=plan.floor_ms or None).bottleneck
 
     def shares(self, number: int, report: Report, profile: Profile | None) -> list[float] | None:
-        """Of the program's time in the kernels of each group; null where nothing told."""
+        """Returns the share of the program's time in the kernels of each group; null where unknown."""
         if profile is None:
             return None
         plan = self.prepared.plan

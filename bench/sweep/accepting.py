@@ -1,4 +1,4 @@
-"""The winners of a sweep through KernelBench's own evaluation (`bench/kernelbench_eval.py`): the ten, and others drawn. One process a device, or
+"""Puts the winners of a sweep through KernelBench's own evaluation (`bench/kernelbench_eval.py`): the ten, and others drawn. One process a device, or
 several, of which each compiles while others compute: then KernelBench's own times say nothing, and are not kept.
 
 What it refuses is asked about once more without TF32 (`exact`): its tolerance for fp32 is 1e-4, but its reference is PyTorch in its default settings,
@@ -51,7 +51,7 @@ def accept(store: Store, checkout: Path, devices: Sequence[str], limit_seconds: 
 
 
 def verdict_of(store: Store, key: str) -> dict[str, Any] | None:
-    """On the present program."""
+    """Returns the verdict on the present program."""
     verdict = store.content.get("acceptance", {}).get(key)
     return verdict if verdict is not None and verdict.get("program") == store.rows[key].get("program") else None
 

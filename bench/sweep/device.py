@@ -24,8 +24,8 @@ from verifier.client import Verifier
 from verifier.limits import Limits
 
 GIB = 1 << 30
-# KernelBench's inputs are up to 6 GB, its slowest fp64 run takes a minute, and tier full wants nine processes at once. What is measured, and for
-# how long, is as everywhere.
+# KernelBench's inputs are up to 6 GB, its slowest fp64 run takes a minute, and tier full wants nine processes at once. What is measured, and for how
+# long, is unchanged.
 SPARES = {"cuda": 9, "cpu": 3}
 LIMITS = {"load": 60, "inputs": 60, "call": 40, "oracle": 120, "admission": 150, "capture": 150, "temporary": 4 * GIB}
 

@@ -1,4 +1,4 @@
-"""One small row a task, from the trace of its run: what was confirmed in tier full, and what led there."""
+"""Makes one small row per task, from the trace of its run: what was confirmed in tier full, and the steps to it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from agents.projection import CandidateRow, Summary, project
 from verifier.jobs import JobResult
 from verifier.report import STAND_INS, Interval, Report
 
-SOLVED = ("custom", "mixed")  # classes with kernels of their own: only these count
+SOLVED = ("custom", "mixed")  # only classes with own kernels count
 NOT_ADMITTED = "the task was not admitted: "  # how the engine ends such a run
 DIGITS = 5
 BESIDE = ("compile", "compile-max-autotune", "cuda-graph")  # eager, in tier full on a GPU
 
 
 def row_of(folder: Path) -> dict[str, Any]:
-    """The row of a finished run. Times in milliseconds and seconds; ratios are of times, over 1: the program is faster."""
+    """Returns the row of a finished run. Times are in milliseconds and seconds; a ratio above 1 means that the program is faster."""
     events, stored = read_trace(folder)
     artefacts = dict(stored)
     summary = project(events)
@@ -52,8 +52,8 @@ def row_of(folder: Path) -> dict[str, Any]:
 
 
 def unsuited(summary: Summary) -> list[str]:
-    """Where PyTorch itself cannot run the model under a policy of 16 bits, as its forward mixes types: nothing can be compared there. Too little
-    memory is none of that."""
+    """Says where PyTorch itself cannot run the model under a 16-bit policy because its forward mixes types, so that nothing can be compared. A lack
+    of memory does not count."""
     ended = summary.reason.startswith(NOT_ADMITTED) and " in forward: " in summary.reason and "OutOfMemory" not in summary.reason
     return [f"not under {summary.precision}"] if ended and summary.precision in ("bf16", "fp16") else []
 
@@ -65,7 +65,7 @@ def report_of(best: CandidateRow | None, artefacts: dict[str, bytes]) -> Report 
 
 
 def measured(report: Report) -> dict[str, Any]:
-    """What only a confirmed report has: the program against every baseline."""
+    """Returns what only a confirmed report has: the program against every baseline."""
     timing = report.timing
     assert timing is not None
     others = {c.baseline: {**interval(c.speedup), "ms": rounded(c.baseline_ms)} for c in timing.comparisons}
@@ -96,7 +96,7 @@ def measured(report: Report) -> dict[str, Any]:
 
 
 def first_faster(events: Iterable[Event]) -> float | None:
-    """Seconds of work on the run until a program with kernels of its own was known to beat eager; null where none was."""
+    """Returns the seconds of work on the run until a program with own kernels was known to beat eager; null where none was."""
     found = False
     for event in events:
         p = event.payload
@@ -108,12 +108,13 @@ def first_faster(events: Iterable[Event]) -> float | None:
 
 
 def first_tier(events: Iterable[Event]) -> str | None:
-    """Of the first program's verdict: "full" where the run was given one program, whose seconds then have those of all baselines in them."""
+    """Returns the tier of the first program's verdict: "full" where the run was given one program, whose seconds then have those of all baselines in
+    them."""
     return next((e.payload.get("tier") for e in events if e.kind == "verification.finished" and e.payload.get("job") == "verify"), None)
 
 
 def moves(summary: Summary, best: CandidateRow | None) -> list[str]:
-    """What was changed on the way to the best program: a strategy and its place, oldest first."""
+    """Returns the changes that led to the best program: a strategy and its place, oldest first."""
     line: list[str] = []
     while best is not None:
         line.append(" ".join(part for part in (best.strategy, best.step) if part))
@@ -122,7 +123,7 @@ def moves(summary: Summary, best: CandidateRow | None) -> list[str]:
 
 
 def groups(summary: Summary, best: CandidateRow | None) -> list[dict[str, Any]]:
-    """Of the plan: each group's floor, what it was expected to take, and what its kernels took in the best program (null: not known)."""
+    """Returns the plan's groups: each one's floor, its expected time, and the time of its kernels in the best program (null: not known)."""
     realised: dict[str, float] = {}
     while best is not None and not realised:
         realised = (best.diagnosis or {}).get("groups") or {}
@@ -140,7 +141,7 @@ def groups(summary: Summary, best: CandidateRow | None) -> list[dict[str, Any]]:
 
 
 def why(summary: Summary, best: CandidateRow | None, confirmed: Report | None) -> str:
-    """Why the row does not count as solved."""
+    """Says why the row does not count as solved."""
     if confirmed is not None:
         return f"the best program is of class {confirmed.program_class}: no kernels of its own that matter"
     said = summary.reason or (best.message if best is not None else "") or "; ".join(summary.errors[-1:])
@@ -156,7 +157,7 @@ def rounded(value: float | None) -> float | None:
 
 
 def failed(reason: str, seconds: float) -> dict[str, Any]:
-    """The row of a task whose run itself did not come to an end."""
+    """Returns the row of a task whose run did not finish."""
     return {
         "outcome": "failed", "status": "failed", "class": None, "solved": False, "flags": [], "vs_eager": None, "candidates": 0,
         "first_faster_s": None, "seconds": round(seconds, 1), "verifier_seconds": None, "moves": [], "groups": [], "why": reason[:600],
@@ -164,7 +165,7 @@ def failed(reason: str, seconds: float) -> dict[str, Any]:
 
 
 def dumped(rows: dict[str, Any]) -> str:
-    """JSON with a line a row."""
+    """Formats JSON with one line per row."""
     head = {name: value for name, value in rows.items() if name != "rows"}
     body = ",\n".join(f"  {json.dumps(key)}: {json.dumps(row)}" for key, row in rows["rows"].items())
     return json.dumps(head, indent=1)[:-2] + ',\n "rows": {\n' + body + "\n }\n}\n"

@@ -1,7 +1,7 @@
-"""A sitting: worker processes on every device, tasks from one queue, until nothing is left or the time is up. No finished row is ever lost.
+"""Runs a sitting: worker processes on every device take tasks from one queue until nothing is left or the time is up. No finished row is ever lost.
 
-Several workers share a device as far as its memory goes (`_fits`): one measures at a time while the others stand still (`judge/gate.py`), and
-what they do between measurements, mostly on the host, goes on side by side.
+Several workers share a device as far as its memory goes (`_fits`): one measures at a time while the others are frozen (`judge/gate.py`), and their
+work between measurements, mostly on the host, overlaps.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from bench.sweep.rows import failed
 from bench.sweep.store import Store, slug
 from bench.sweep.tasks import ROOT, Item, in_set, needs, untimed
 
-LAST_SECONDS = 20.0  # of a sitting: to interrupt runs, end processes and pack
+LAST_SECONDS = 20.0  # seconds of a sitting to interrupt runs, end processes and pack
 WORTH_BEGINNING = 15.0  # seconds that must be left for another task
 MANY, FEW_SPARES = 4, 4  # more workers than this on a device have so few spares each: they all start at once, and importing torch takes 2 s
-LOOK_SECONDS = 2.0  # between two looks at a device's memory
+LOOK_SECONDS = 2.0  # seconds between two checks of a device's memory
 TRIES = 2  # of a task whose worker dies
 LARGE = 60 * 2**30  # bytes of a device
 FULL = ("the verifier could not do the job", "out of memory", "of device memory at its largest moment")  # what is said where memory is short
@@ -60,7 +60,7 @@ class Sitting:
         self.lock = threading.Lock()
         self.changed = threading.Condition(self.lock)
         self.running: dict[str, dict[str, Item]] = {device: {} for device in self.devices}
-        self.free: dict[str, float] = {}  # bytes that nobody has, when they were last looked at
+        self.free: dict[str, float] = {}  # free bytes at the last check
         self.look_again: dict[str, float] = {}
         places = [(device, number) for number in range(self._workers()) for device in self.devices]
         threads = [threading.Thread(target=self._serve, args=place) for place in places]
@@ -82,21 +82,21 @@ class Sitting:
         self.store.pack()
 
     def _workers(self) -> int:
-        """Of a device."""
+        """Returns the number of workers of a device."""
         return self.share * (2 if self.no_search else 1)
 
     def left(self) -> float:
         return float("inf") if self.limit_seconds is None else self.limit_seconds - (time.monotonic() - self.begun)
 
     def _stop(self) -> None:
-        """The runs in flight end where they are; their traces are kept."""
+        """Ends the runs in flight where they are; their traces are kept."""
         with self.lock:
             self.stopped = True
             for worker in self.workers.values():
                 worker.send_signal(signal.SIGTERM)
 
     def _next(self, device: str, number: int) -> Item | None:
-        """The next task of this worker's for which its device has memory beside what others do there; waits where there is none yet."""
+        """Returns this worker's next task for which its device has memory beside the others' work; waits where there is none yet."""
         with self.changed:
             while not self.stopped and self.left() >= LAST_SECONDS + self.begin_seconds:
                 mine = [item for item in self.waiting if self._takes(number, item)]
@@ -121,8 +121,8 @@ class Sitting:
         return self._searches(number) != any(in_set(name, item.key) for name in self.no_search)
 
     def _fits(self, device: str, item: Item) -> bool:
-        """Of large tasks one is timed at once. Small ones leave room for the largest that waits or runs: else they would follow each other and it
-        came never."""
+        """Whether a task may start now. One large task is timed at a time. Small ones leave room for the largest that waits or runs: otherwise they
+        would follow each other and it would never start."""
         running = [*self.running[device].values()]
         if self._together([*running, item]) > self.memory:
             return False
@@ -135,7 +135,7 @@ class Sitting:
         return sum(map(self._untimed, items)) + max((self._needs(item) - self._untimed(item) for item in items), default=0.0)
 
     def _free(self, device: str) -> float:
-        """Bytes, as seen a moment ago at most: all workers of all devices ask."""
+        """Returns free bytes, at most a moment old: all workers of all devices ask."""
         if time.monotonic() >= self.look_again.get(device, 0.0):
             free = memory_of(device, "free")  # estimates of what runs need may be too low
             self.free[device] = float("inf") if free is None else free
@@ -157,7 +157,7 @@ class Sitting:
             self.changed.notify_all()
 
     def _serve(self, device: str, number: int) -> None:
-        """All tasks that one worker gets. A worker that dies is started again, and its task tried once more."""
+        """Serves all tasks that one worker gets. A worker that dies is restarted, and its task tried once more."""
         while (item := self._next(device, number)) is not None:
             worker = self._start(device, number)
             if worker is None:
@@ -198,7 +198,7 @@ class Sitting:
         return worker
 
     def _solve(self, device: str, worker: subprocess.Popen[str], item: Item) -> bool:
-        """Whether the worker can take another task."""
+        """Solves a task. Returns whether the worker can take another one."""
         folder = self.store.runs / slug(item.key)
         before = self.store.content["unfinished"].get(item.key, {}).get("seconds", 0.0)
         order = {"key": item.key, "path": str(item.path.resolve()), "precision": item.precision, "folder": str(folder)}
@@ -253,7 +253,7 @@ class Sitting:
 
 
 def memory_of(device: str, which: str) -> float | None:
-    """Bytes, "free" or "total", of a GPU; null where that is not known."""
+    """Returns bytes, "free" or "total", of a GPU; null where unknown."""
     kind, _, number = device.partition(":")
     if kind != "cuda" or shutil.which("nvidia-smi") is None:
         return None
@@ -263,14 +263,14 @@ def memory_of(device: str, which: str) -> float | None:
 
 
 def the_hosts(row: dict[str, Any]) -> bool:
-    """Whether a row says nothing about the compiler, but that the verifier could not do its work or that memory ran out: where others share the
-    device, perhaps for them."""
+    """Whether a row says nothing about the compiler: the verifier could not do its work, or memory ran out, perhaps because others share the
+    device."""
     why = row.get("why", "")
     return row["status"] in ("infrastructure_error", "inconclusive") or any(said in why for said in FULL)
 
 
 def answer(worker: subprocess.Popen[str]) -> dict[str, Any] | None:
-    """The worker's next message; null where it is gone."""
+    """Returns the worker's next message; null where it is gone."""
     while said := worker.stdout.readline():
         if said.startswith("{"):
             return json.loads(said)

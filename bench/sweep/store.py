@@ -1,4 +1,4 @@
-"""What a sweep keeps between sittings: a few files in one folder, each written whole.
+"""Stores what a sweep keeps between sittings: a few files in one folder, each written whole.
 
 kernelbench.json     a row a task, the time that interrupted runs took, what KernelBench's own evaluation said
 programs.tar.gz      best.py of every run that ended with a program, by task
@@ -48,7 +48,7 @@ class Store:
             if (path.parent / name).exists():
                 unpack(path.parent / name, into)
         for key, entry in list(self.content["unfinished"].items()):
-            if entry.get("code") != self.code:  # a run goes on with the code that it began with, or not at all
+            if entry.get("code") != self.code:  # a run goes on only with the code with which it began
                 shutil.rmtree(self.runs / slug(key), ignore_errors=True)
                 self.content.setdefault("given_up", {})[key] = entry["seconds"]  # so that it is known to take long
                 del self.content["unfinished"][key]
@@ -79,7 +79,7 @@ class Store:
         return self.content["rows"]
 
     def finished(self, key: str, row: dict[str, Any], program: Path | None = None) -> None:
-        """Put a row on record, on disk before this returns."""
+        """Records a row; it is on disk before this returns."""
         with self.lock:
             self.content["unfinished"].pop(key, None)
             self.content.get("given_up", {}).pop(key, None)
@@ -93,7 +93,7 @@ class Store:
             self._pack_programs()
 
     def interrupted(self, key: str, seconds: float) -> float:
-        """The run goes on in the next sitting. Returns the seconds that it took in all."""
+        """Records an interrupted run, which goes on in the next sitting. Returns the seconds that it took in all."""
         with self.lock:
             entry = self.content["unfinished"].setdefault(key, {"seconds": 0.0, "code": self.code})
             entry["seconds"] = round(entry["seconds"] + seconds, 1)
@@ -111,7 +111,7 @@ class Store:
             self._write()
 
     def pack(self) -> None:
-        """The two archives, as large as can be carried: of unfinished runs the smaller ones first."""
+        """Packs the two archives up to the size that can be carried: unfinished runs from the smallest on."""
         with self.lock:
             self._pack_programs()
             write(
@@ -140,7 +140,7 @@ class Store:
 
 
 def merged(contents: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """Several sittings of several hosts as one: of a task's rows the newest, whatever it says."""
+    """Merges several sittings of several hosts: a task's newest row counts, whatever it says."""
     result: dict[str, Any] = {"rows": {}}
     for content in sorted(contents, key=lambda content: content.get("made", "")):
         rows = dict(result["rows"])
@@ -154,7 +154,7 @@ def merged(contents: Iterable[dict[str, Any]]) -> dict[str, Any]:
 
 
 def gathered(rows: dict[str, dict[str, Any]], archives: Iterable[Path]) -> dict[str, bytes]:
-    """Of each row the program that it names, by file name, or, where it names none, the last one that there is."""
+    """Returns the program that each row names, by file name, or, where it names none, the last one that there is."""
     of = {f"{slug(key)}.py": row.get("program") for key, row in rows.items()}
     found: dict[str, bytes] = {}
     for path in archives:
@@ -183,7 +183,7 @@ def packed(files: dict[str, bytes]) -> bytes:
 
 
 def unpack(path: Path, into: Path) -> None:
-    """What lies there already stays."""
+    """Unpacks an archive; existing files stay."""
     into.mkdir(parents=True, exist_ok=True)
     with tarfile.open(path) as tar:
         tar.extractall(into, [m for m in tar.getmembers() if not (into / m.name).exists()], filter="data")
@@ -204,12 +204,12 @@ def weight(folder: Path) -> int:
 
 
 def slug(key: str) -> str:
-    """A file name for a row: "level3-18_SqueezeNet-fp32-strict"."""
+    """Returns a file name for a row: "level3-18_SqueezeNet-fp32-strict"."""
     return key.replace("/", "-").replace(" ", "-")
 
 
 def code() -> str:
-    """A hash of the sources that decide what a row says."""
+    """Returns a hash of the sources that decide what a row says."""
     total = hashlib.sha256()
     for folder in CODE:
         for path in sorted((ROOT / folder).rglob("*")):

@@ -1,4 +1,5 @@
-"""The tables of a sweep in Markdown: a line a set, the ten one by one, what failed and why, what is flagged; put between two marks of a page."""
+"""Makes the tables of a sweep in Markdown: one line per set, the ten one by one, failures with reasons, flagged tasks; puts them between two marks of
+a page."""
 
 from __future__ import annotations
 
@@ -60,7 +61,7 @@ def standing(rows: Sequence[Row]) -> Standing:
 
 
 def page(content: dict[str, Any]) -> str:
-    """The whole section, without its heading."""
+    """Returns the whole section, without its heading."""
     rows = content["rows"]
     present = [name for name in SETS if any(in_set(name, key) for key in rows)]
     said = [measured_on(content), "", table(HEAD, [of_set(name, chosen(rows, name)) for name in present]), ""]
@@ -98,7 +99,7 @@ def detail(key: str, row: Row) -> list[str]:
 
 
 def full_table(content: dict[str, Any]) -> str:
-    """Every row, slowest against its best baseline first: a file of its own."""
+    """Returns every row, slowest against its best baseline first, as a file of its own."""
     said = ["# KernelBench, task by task", "", measured_on(content), ""]
     for each in SETS:
         rows = chosen(content["rows"], each)
@@ -118,7 +119,7 @@ LEAST_FLOOR_MS, LEAST_GROUPS = 0.02, 3
 
 
 def of_floors(rows: dict[str, Row]) -> list[list[str]]:
-    """A line for each kind of kernel that three groups have, by their first operator; those that reach least first."""
+    """Returns one line for each kind of kernel that three groups have, by their first operator; those that reach least come first."""
     found: dict[str, dict[str, list[float]]] = {}
     for key, row in rows.items():
         for group in row["groups"] if row["solved"] else ():
@@ -176,7 +177,7 @@ def over_eager(row: Row, baseline: str) -> float:
 
 
 def acceptance(content: dict[str, Any]) -> list[str]:
-    """KernelBench's own verdicts on the programs of the rows; one on an earlier program says nothing."""
+    """Returns KernelBench's own verdicts on the programs of the rows; a verdict on an earlier program does not count."""
     programs = {key: row.get("program") for key, row in content["rows"].items()}
     verdicts = {key: verdict for key, verdict in (content.get("acceptance") or {}).items() if verdict.get("program") == programs.get(key)}
     if not verdicts:
@@ -201,7 +202,7 @@ def acceptance(content: dict[str, Any]) -> list[str]:
 
 
 def outcome(verdict: dict[str, Any]) -> str:
-    """Accepted as it comes (right) or without TF32 (exact), or refused twice, or once and not yet asked about again."""
+    """Returns whether a program was accepted as it comes (right) or without TF32 (exact), or refused twice, or once and not yet tried again."""
     if verdict.get("correct"):
         return "right"
     if "exact" not in verdict:
@@ -215,7 +216,7 @@ def refusals(verdicts: dict[str, Any]) -> list[str]:
 
 
 def difference(verdict: dict[str, Any]) -> str:
-    """KernelBench tells one number a trial that was refused, as text."""
+    """Returns the largest difference: KernelBench reports one number per refused trial, as text."""
     given = re.findall(r"[\d.]+", verdict.get("exact", verdict).get("max_difference", ""))
     return f", at most {max(map(float, given)):g} off" if given else ""
 
@@ -265,7 +266,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def rewrite(path: Path, text: str) -> None:
-    """Put the section between its marks; a page without them gets it at its end."""
+    """Puts the section between its marks; a page without them gets it at its end."""
     before, mark, rest = path.read_text().partition(BEGIN)
     after = rest.partition(END)[2] if mark else "\n"
     path.write_text(f"{before.rstrip()}\n\n{BEGIN}\n\n{text}\n{END}{after}")

@@ -1,4 +1,4 @@
-"""Which tasks a sweep solves, by the names of sets, and in which order."""
+"""Chooses which tasks a sweep solves, by the names of sets, and in which order."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ DRAWN, SEED = 20, 20  # tasks beside the ten that go through KernelBench's own e
 
 
 class NoSuchTasks(ValueError):
-    """A set or a checkout that is not there; says which."""
+    """A set or a checkout that does not exist; the message says which."""
 
 
 @dataclass(frozen=True)
 class Item:
-    """A task under a policy: what a run is about, and a row."""
+    """A task under a policy: the subject of a run and of a row."""
 
     task: str  # "level3/18_SqueezeNet"
     precision: str
@@ -38,7 +38,7 @@ class Item:
 
 # Bytes of GPU memory that a run needs for each byte of inputs, outputs and state in tier full, beside its contexts: three processes of the program
 # and as many of eager, compiled baselines, fp64 copies, the judge's own. What a call of PyTorch holds between its inputs and outputs, processes with
-# kernels of their own do not. Of inputs and outputs of 8 + 0, 4 + 4, 1 + 8 and 8 + 8 GiB an H200 held 55, 74, 109 and 126 GiB at the most, and
+# kernels of their own do not. With inputs and outputs of 8 + 0, 4 + 4, 1 + 8 and 8 + 8 GiB an H200 held 55, 74, 109 and 126 GiB at the most, and
 # before the timed calls 45, 48, 69 and 81 (bench/results/occupancy-h200.json, nvidia-smi every two seconds); 46 for 16 in between. Where memory is
 # short pairs of processes are measured one after the other.
 PER_INPUT, PER_OUTPUT, PER_STATE, PER_BETWEEN, FIXED = 6.2, 10.0, 12.0, 4.0, 10 * 2**30
@@ -51,7 +51,7 @@ def sizes() -> dict[str, dict[str, int]]:
 
 
 def needs(item: Item) -> float:
-    """Bytes of device memory to keep for a run of this task while others use the device too."""
+    """Returns the bytes of device memory to reserve for a run of this task while others use the device too."""
     size = sizes().get(f"{item.task}.py")
     if size is None:
         return 3 * FIXED
@@ -60,7 +60,8 @@ def needs(item: Item) -> float:
 
 
 def untimed(item: Item) -> float:
-    """The same while its program is not timed: of runs whose calls take gigabytes one is timed at once (`verifier.judge.gate.Gate.room`)."""
+    """Returns the same while its program is not timed: only one run whose calls take gigabytes is timed at a time
+    (`verifier.judge.gate.Gate.room`)."""
     size = sizes().get(f"{item.task}.py")
     if size is None or not large(int(narrowed(item) * (size["inputs"] + size["outputs"]))):
         return needs(item)
@@ -91,7 +92,7 @@ def in_set(name: str, key: str) -> bool:
 
 
 def items(sets: Sequence[str], checkout: Path | None, only: Sequence[str] = ()) -> list[Item]:
-    """Every task of the sets once, the ten first. `only`: parts of names, of which a task needs one."""
+    """Returns every task of the sets once, the ten first. `only`: parts of names, one of which a task must contain."""
     found: dict[str, Item] = {}
     ordered = sorted(sets, key=lambda name: name != "stitchcuda-ten")
     if "level3" in sets and "stitchcuda-ten" not in sets:
@@ -127,7 +128,7 @@ def number(stem: str) -> int:
 
 
 def to_accept(solved: Sequence[str]) -> list[str]:
-    """Keys of the solved fp32 rows that KernelBench's own evaluation is asked about: those of the ten, then the draw."""
+    """Returns the keys of the solved fp32 rows that go through KernelBench's own evaluation: the ten, then the draw."""
     fp32 = [key for key in solved if key.endswith(" fp32-strict") and not key.startswith("examples/")]
     ten = [key for key in fp32 if in_set("stitchcuda-ten", key)]
     # Drawn by each name alone, so that what else has been solved by then changes nothing about a task's place.

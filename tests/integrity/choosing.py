@@ -26,7 +26,7 @@ MAINS = ("origin/main", "main@{upstream}", "main")
 Group = Literal["static", "build", "class", "memory", "state", "clock", "confinement", "numbers", "channel", "honest"]
 EVERY: frozenset[Group] = frozenset(("static", "build", "class", "memory", "state", "clock", "confinement", "numbers", "channel", "honest"))
 
-# What a source file of `verifier/` may break: by its folder, else by its name, else everything. Of profiling no verdict comes.
+# What a source file of `verifier/` may break: by its folder, else by its name, else everything. Profiling produces no verdict.
 ROOMS: dict[str, set[Group]] = {
     "build": {"build"},
     "confinement": {"confinement"},

@@ -51,7 +51,7 @@ class Fault:
 class FaultPlan:
     """`rate` is the share of replies whose content is faulty; before it reaches a reply, a request meets a fault of the transport at a third of that.
 
-    Draws are independent. Of a suite of tasks that is run under one seed, `stratum` (index, count) says which task this is: the nth draws of all of
+    Draws are independent. In a suite of tasks that is run under one seed, `stratum` (index, count) says which task this is: the nth draws of all of
     them at one role and step are then a systematic sample, so that every suite meets the rate, and not only the mean of many.
     """
 

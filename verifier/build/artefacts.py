@@ -13,7 +13,8 @@ MAX_FAILURE = 6000  # characters of a compiler's output
 
 @dataclass
 class Asked:
-    """A build that the program asked for. `failure`: what the compilers said, where it failed, so that its own request fails the same way."""
+    """A build that the program asked for. `failure` holds the compilers' output of a failed build, so that the program's own request fails the same
+    way."""
 
     kind: str
     name: str
@@ -24,7 +25,7 @@ class Asked:
     line: int | None = None
     seconds: float = 0.0
     failure: str = ""
-    request: dict[str, Any] | None = None  # of a later one: all of it, so that it can be made again without the program
+    request: dict[str, Any] | None = None  # the whole request of a later build, so that it can be repeated without the program
 
     def row(self) -> dict[str, Any]:
         return asdict(self)
@@ -32,7 +33,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Artefacts:
-    """Libraries of one program: names and sizes, and their bytes one after another; and what was asked for."""
+    """Libraries of one program: their names, sizes and concatenated bytes, and the builds that the program asked for."""
 
     index: list[tuple[str, int]]
     data: bytes
@@ -41,16 +42,16 @@ class Artefacts:
 
     @property
     def failed(self) -> dict[str, str]:
-        """By the keys of requests: why there is no library."""
+        """Maps the key of each failed request to the reason why it has no library."""
         return {one.key: one.failure for one in self.asked if one.failure}
 
     @property
     def later(self) -> list[Asked]:
-        """What was asked for in a runner."""
+        """Returns the builds that the program asked for in a runner."""
         return [one for one in self.asked if one.request is not None]
 
     def with_more(self, other: Artefacts) -> Artefacts:
-        """Both together; where both have a library of one name, it is this one's."""
+        """Merges both; where both have a library of the same name, this object's wins."""
         known = {name for name, _ in self.index}
         index, parts, at = list(self.index), [self.data], 0
         for name, size in other.index:
@@ -65,7 +66,7 @@ NONE = Artefacts([], b"", 0.0)  # of a program that builds nothing
 
 
 def checked_index(values: object, total: int) -> list[tuple[str, int]]:
-    """Names and sizes as a builder tells them, if they are sound; raises `ValueError`."""
+    """Checks the names and sizes that a builder reports and returns them. Raises `ValueError` where they are unsound."""
     index: list[tuple[str, int]] = []
     if not isinstance(values, list):
         raise ValueError("the builder's list of libraries is malformed")
@@ -80,9 +81,9 @@ def checked_index(values: object, total: int) -> list[tuple[str, int]]:
 
 
 def checked_asked(values: object, most: int = 64) -> list[Asked]:
-    """What a builder, or an entry of the store, says was asked for; raises `ValueError`."""
+    """Checks the list of requested builds from a builder or from an entry of the store. Raises `ValueError`."""
     if not isinstance(values, list) or not all(isinstance(value, dict) for value in values):
-        raise ValueError("the list of what was asked for is malformed")
+        raise ValueError("the list of requested builds is malformed")
     return [_asked(value) for value in values[:most]]
 
 
@@ -90,7 +91,7 @@ def _asked(value: dict[str, Any]) -> Asked:
     def text(name: str, most: int) -> str:
         found = value.get(name, "")
         if not isinstance(found, str):
-            raise ValueError(f"{name} of a build is no text")
+            raise ValueError(f"{name} of a build is not text")
         return found[:most]
 
     line, seconds, nbytes, request = value.get("line"), value.get("seconds", 0.0), value.get("nbytes"), value.get("request")

@@ -28,8 +28,8 @@ class Builder:
         self.home = home
 
     def do_build(self, frame: Frame) -> dict[str, Any]:
-        """Replies with the libraries as raw bytes one after another, their names and sizes, what was asked for, how they were made, and the C++ flags
-        for which a precompiled header was missing. `requests`: what the program asks for later, made beside."""
+        """Replies with the concatenated bytes of the libraries, their names and sizes, the requested builds, how each was made, and the C++ flags
+        for which a precompiled header was missing. `requests`: builds that the program asks for later, compiled in the same call."""
         folder = self._folder(frame)
         at = 0
         for name, size in frame.message["artefacts"]:  # raw libraries that are compiled already
@@ -49,7 +49,7 @@ class Builder:
         return {"type": "built", "seconds": time.monotonic() - begin, "failure": failure, **self._made(workshop)}
 
     def do_later(self, frame: Frame) -> dict[str, Any]:
-        """One request (raw, as JSON) that a program made in a runner, answered as `do_build` does. No program is here."""
+        """Builds one request (raw, as JSON) that a program made in a runner and answers as `do_build` does. The program itself is not loaded."""
         workshop = Workshop(self._folder(frame), self.home, frame.text("headers"))
         request = BuildRequest.read(json.loads(frame.raw))
         begin = time.monotonic()
@@ -64,7 +64,7 @@ class Builder:
         return folder
 
     def _later(self, workshop: Workshop, request: BuildRequest) -> dict[str, Any] | None:
-        """Null, or why there is no library."""
+        """Returns null, or the reason why there is no library."""
         before = dict(os.environ)
         os.environ.update(request.environment(os.path.join(self.home, "inline-" + request.key)))
         try:
@@ -84,7 +84,7 @@ class Builder:
         return None
 
     def _raw(self, workshop: Workshop, request: BuildRequest) -> None:
-        """As the embedded helper would. Raises `RuntimeError`."""
+        """Builds as the embedded helper would. Raises `RuntimeError`."""
         begin = time.monotonic()
         raw = RawRequest(request.arguments["language"], request.arguments["source"], tuple(request.arguments["flags"]))
         name, data, output = raw_library(raw, self.home)
@@ -108,7 +108,7 @@ class Builder:
         return {"artefacts": names, **told, "raw": b"".join(parts)}
 
     def do_flags(self, frame: Frame) -> dict[str, Any]:
-        """torch's flags for C++ units, for each list of `extra` ones."""
+        """Returns torch's flags for C++ units for each list of `extra` flags."""
         from torch.utils import cpp_extension
 
         from verifier.build.extension import read_ninja
@@ -125,7 +125,7 @@ class Builder:
         return {"type": "flags", "flags": flags}
 
     def do_precompile(self, frame: Frame) -> dict[str, Any]:
-        """The slim header of C++ units, precompiled under `flags`: its text, and the compiler's form of it as raw bytes. No program is here."""
+        """Precompiles the slim header of C++ units under `flags`. Returns its text, and the compiled form as raw bytes. No program is loaded."""
         from torch.utils import cpp_extension
 
         from verifier.build.light import BINDING_HEADER, binding_header

@@ -1,4 +1,4 @@
-"""One program's build, asked for in a thread of its own, so that the reference draws inputs and computes the oracle meanwhile."""
+"""Builds one program in a thread of its own, so that the reference can draw inputs and compute the oracle at the same time."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from verifier.source import Problem
 
 _COMPILER = re.compile(r"'(?:\S*/)?(?:nvcc|g\+\+|c\+\+|gcc|ninja)'")
 MAX_KERNELS = 64  # in the report
-GRACE = 2.0  # seconds that the reference has to end a request once the program is known not to build
+GRACE = 2.0  # seconds in which the reference must finish a request once the build has failed
 
 
 class BuildFailed(Exception):
-    """The program does not get past its build. `info` and `problems` are for the report."""
+    """The program could not be built. `info` and `problems` are for the report."""
 
     def __init__(self, status: Status, message: str, info: BuildInfo | None = None, problems: list[Problem] | None = None):
         super().__init__(message)
@@ -40,15 +40,15 @@ class BuildFailed(Exception):
 
 
 class Building:
-    """Begins at once (a party dies with the thread that spawned it, so the builder is taken here, in the judge's own). `close` must follow.
-    `begun`: its raw kernels, where somebody has already begun with them."""
+    """Starts the build at once. A party dies with the thread that spawned it, so the builder is taken in the judge's own thread. `close` must follow.
+    `begun`: the build of its raw kernels, if one has already started."""
 
     def __init__(self, pool: Pool, store: Store, program: Program, headers: Headers | None = None, begun: RawBuild | None = None):
         self.pool = pool
         self.headers = headers
         self.store = store
         self.program = program
-        self.seconds = 0.0  # that the stage took, whatever else went on
+        self.seconds = 0.0  # duration of the stage, including whatever ran beside it
         self.done = threading.Event()
         self._artefacts: Artefacts | None = None
         self._info: BuildInfo | None = None
@@ -70,16 +70,17 @@ class Building:
         self._thread.start()
 
     def watch(self, party: Party | None) -> None:
-        """The party that works meanwhile: should the build fail, a request that it does not end within `GRACE` is ended with it."""
+        """Registers the party that works during the build. If the build fails, a request that this party does not finish within `GRACE` is killed
+        with it."""
         self._watched = party
 
     def raise_failure(self) -> None:
-        """Raises `BuildFailed` (or `Cancelled`) if it is known by now that the program does not build."""
+        """Raises `BuildFailed` (or `Cancelled`) if the build has already failed."""
         if self._error is not None:
             raise self._error
 
     def result(self) -> tuple[Artefacts, BuildInfo]:
-        """Waits. Raises `BuildFailed`."""
+        """Waits for the build. Raises `BuildFailed`."""
         with self.pool.gate.idle():
             self.done.wait()
         self.raise_failure()
@@ -87,7 +88,7 @@ class Building:
         return self._artefacts, self._info
 
     def close(self) -> None:
-        """Ends what still works."""
+        """Ends whatever is still running."""
         self._watched = None
         if self._builder is not None:
             self._builder.spawned.kill()
@@ -147,11 +148,11 @@ class Building:
         return artefacts, info
 
     def _resources(self, artefacts: Artefacts) -> list[dict[str, int | float | str]]:
-        """Registers, spills, shared memory and stack of each kernel, out of the machine code."""
+        """Reads registers, spills, shared memory and stack of each kernel from the machine code."""
         return rows(artefacts, self.pool.device) if self.pool.device.kind == "cuda" else []
 
     def _taken(self, frame: Frame) -> tuple[Artefacts, BuildInfo]:
-        """What the builder made, as far as its account of it is sound."""
+        """Returns the builder's libraries if its account of them is sound."""
         try:
             index = checked_index(frame.message.get("artefacts"), len(frame.raw))
             asked = checked_asked(frame.message.get("asked"))
@@ -165,7 +166,7 @@ class Building:
 
 
 def failure_of(failure: dict[str, Any], printed: str, missing: str, info: BuildInfo, source: str) -> BuildFailed:
-    """What the program's exception in the builder says: a compiler's errors with the program's lines, or an import that fails."""
+    """Explains the program's exception in the builder: compiler errors with the program's lines, or a failed import."""
     text = str(failure.get("message", ""))
     line = failure.get("line") if isinstance(failure.get("line"), int) else None
     no_compiler = failure.get("class") == "FileNotFoundError" and _COMPILER.search(text) is not None
@@ -188,7 +189,7 @@ def failure_of(failure: dict[str, Any], printed: str, missing: str, info: BuildI
 
 
 def needs_gpu(failure: dict[str, Any], device: Device) -> bool:
-    """The builder has no GPU; a program that touches one while it is imported is judged in the runner."""
+    """Says whether the program touches a GPU while it is imported. The builder has none, so such a program is judged in the runner."""
     text = f"{failure.get('class')}: {failure.get('message')}"
     return device.kind == "cuda" and any(
         phrase in text
@@ -204,7 +205,7 @@ def rows(artefacts: Artefacts, device: Device) -> list[dict[str, int | float | s
 
 
 def resources_of_cubins(index: object, data: bytes, device: Device) -> list[dict[str, int | float | str]]:
-    """Of what a runner says that Triton compiled. Raises `ValueError` where its account is unsound."""
+    """Reads the resources of the kernels that, by the runner's account, Triton compiled. Raises `ValueError` where the account is unsound."""
     sizes = [pair[1] if isinstance(pair, list) and len(pair) == 2 else -1 for pair in index] if isinstance(index, list) else [-1]
     if any(not isinstance(size, int) or isinstance(size, bool) or size < 0 for size in sizes) or sum(sizes) != len(data):
         raise ValueError("the runner's list of cubins is malformed")

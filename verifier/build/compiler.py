@@ -1,4 +1,4 @@
-"""A party that only compiles raw kernels. It needs no torch, so it is at work before any other party has imported it."""
+"""A party that only compiles raw kernels. It needs no torch, so it starts compiling while other parties still import torch."""
 
 # sandboxed: compiles what programs ask for
 
@@ -21,7 +21,7 @@ class Compiler:
         self.home = home
 
     def do_compile(self, frame: Frame) -> dict[str, Any]:
-        """The libraries of the requests that compile; the others are left to the program, whose own request then says why they do not."""
+        """Returns the libraries of the requests that compile. The others are left to the program, whose own request then reports the error."""
         os.environ.update(frame.message["variables"])
         requests = [RawRequest(language, source, tuple(flags)) for language, source, flags in frame.message["requests"]]
         with concurrent.futures.ThreadPoolExecutor(max(len(requests), 1)) as pool:
@@ -31,7 +31,7 @@ class Compiler:
 
 
 def raw_library(request: RawRequest, folder: str) -> tuple[str, bytes, str]:
-    """Its name, its bytes (none where it does not compile), and then what the embedded helper would say."""
+    """Returns the library's name, its bytes (none where compilation fails), and in that case the message of the embedded helper."""
     arch = os.environ.get("STITCH_CUDA_ARCH", "native")
     name = request.library(arch)
     with tempfile.TemporaryDirectory(dir=folder) as scratch:

@@ -2,7 +2,7 @@
 
 torch writes the units and a `build.ninja` with its own flags. Each unit is compiled at the same time as the others: a CUDA unit against light
 headers (`light.py`) and in overlapping steps (`steps.py`), the C++ unit with the bindings against slim headers that are precompiled once a host.
-What does not compile that way is compiled in the ordinary way, and `notes` says so. The flags of device code are never touched.
+A unit that does not compile that way is compiled in the ordinary way, and `notes` says so. The flags of device code are never touched.
 """
 
 # sandboxed: compiles what programs ask for
@@ -35,7 +35,7 @@ class Unit:
 
 @dataclass(frozen=True)
 class NinjaFile:
-    """What torch wrote: variables, units and the library."""
+    """The parsed ninja file that torch wrote: variables, units and the library."""
 
     folder: str
     variables: dict[str, str]
@@ -51,7 +51,7 @@ class NinjaFile:
 
 
 class NotOurs(Exception):
-    """The ninja file holds something that only ninja should run."""
+    """Raised for a ninja file that contains something only ninja should run."""
 
 
 def read_ninja(folder: str) -> NinjaFile:
@@ -83,7 +83,7 @@ def read_ninja(folder: str) -> NinjaFile:
 
 @dataclass
 class Accelerator:
-    """Takes the place of `cpp_extension._run_ninja_build`. `headers` is the folder of precompiled headers, read-only, or ""."""
+    """Replaces `cpp_extension._run_ninja_build`. `headers` is the folder of precompiled headers, read-only, or ""."""
 
     headers: str
     ordinary: Callable[..., Any] | None = None
@@ -98,7 +98,7 @@ class Accelerator:
         os.environ["PATH"] = os.pathsep.join([os.environ.get("PATH", os.defpath), os.path.dirname(sys.executable)])
 
     def build(self, build_directory: str, verbose: bool, error_prefix: str) -> None:
-        """Raises `RuntimeError` with the compilers' output, as torch does."""
+        """Runs the build. Raises `RuntimeError` with the compilers' output, as torch does."""
         try:
             ninja = read_ninja(build_directory)
         except NotOurs as error:
@@ -189,8 +189,8 @@ def first_error(output: str) -> str:
 
 
 def is_final(output: str, include: str) -> bool:
-    """Whether the errors would be the same with the ordinary headers: only syntax, and names that no header knows. So that a mistyped name does
-    not cost a second compilation of most of a minute."""
+    """Whether the errors would be the same with the ordinary headers: only syntax errors, and names that no header declares. This spares a mistyped
+    name a second compilation, which takes most of a minute."""
     if "ptxas" in output and "error" in output:
         return True
     errors = [match["text"] for match in _ERROR.finditer(output)]

@@ -1,4 +1,5 @@
-"""Precompiled headers for the bindings of extensions: made once a host by a builder of their own, kept by the judge, read-only for the rest."""
+"""Precompiled headers for the bindings of extensions. A separate builder makes them once per host; the judge keeps them, and all others read them
+only."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ from verifier.judge.pool import Pool, data_folder
 
 KEPT = 6  # of about 250 MB each
 SHOWN = f"{INSIDE}/headers"
-# What a builder may ask a header for. It decides nothing beyond the flags: the header is made in a sandbox that no program has entered.
+# Flags for which a builder may request a header. A builder decides only the flags: the header is made in a sandbox that no program has entered.
 _FLAG = re.compile(
     r"-O([0-3sg]|fast)?|-std=[\w+]+|-f(?!plugin)[\w=-]+|-m[\w=.-]+|-W[\w=+-]*|-w|-pthread|-g[0-3]?|-[DU]\w+(=[\w.\"]*)?|-isystem|/[\w./+-]+"
 )
@@ -55,7 +56,7 @@ class Headers:
                 shutil.rmtree(other, ignore_errors=True)
         self.wanted: dict[str, list[str]] = {}
         self._work: threading.Thread | None = None
-        # Hashing some hundred megabytes takes the time in which the judge imports torch.
+        # Hashing a few hundred megabytes takes about as long as the judge's import of torch.
         self._checking = threading.Thread(target=self._check, daemon=True)
         self._checking.start()
 
@@ -65,11 +66,11 @@ class Headers:
 
     @property
     def shown(self) -> str:
-        """Where a builder sees the folder."""
+        """Returns the path under which a builder sees the folder."""
         return SHOWN if bubblewrap() else str(self.folder)
 
     def want(self, told: object) -> None:
-        """Remembers flags for which a builder lacked a header; what is unsound is dropped."""
+        """Remembers flags for which a builder lacked a header. Unsound flags are dropped."""
         for flags in told if isinstance(told, list) else []:
             if not isinstance(flags, list) or not all(isinstance(flag, str) for flag in flags):
                 continue
@@ -79,7 +80,7 @@ class Headers:
                 self.wanted[key] = flags
 
     def prepare(self, pool: Pool, extra: tuple[list[str], ...] = USUAL) -> list[Made]:
-        """The headers for the usual flags, as far as they are not there yet, all at the same time. Raises `PartyFailure`."""
+        """Makes the missing headers for the usual flags, all in parallel. Raises `PartyFailure`."""
         party = pool.take("builder")
         try:
             message = {"extra": list(extra), "variables": party.device.variables("builder")}
@@ -96,7 +97,7 @@ class Headers:
                 pool.give_back(party)
 
     def begin(self, pool: Pool) -> None:
-        """One header that is wanted, in a thread of its own; called when nothing is measured."""
+        """Starts to make one wanted header in a thread of its own. Call it when nothing is measured."""
         if not self.wanted or (self._work is not None and self._work.is_alive()):
             return
         key, flags = next(iter(self.wanted.items()))
@@ -115,7 +116,7 @@ class Headers:
         self._work.start()
 
     def wait(self) -> None:
-        """Until the compiler is at rest again."""
+        """Waits until the compiler is idle."""
         if self._work is not None:
             self._work.join()
 
@@ -139,7 +140,7 @@ class Headers:
         return Made(key, round(float(seconds), 3) if isinstance(seconds, (int, float)) else 0.0, len(frame.raw))
 
     def checked(self) -> Headers:
-        """Itself, once every entry has been compared with its hash."""
+        """Returns itself once every entry has been checked against its hash."""
         self._checking.join()
         return self
 
@@ -150,7 +151,7 @@ class Headers:
         return [entry for entry in self.folder.iterdir() if entry.is_dir()]
 
     def _check(self) -> None:
-        """Entries that are cut short or damaged go; they are made again when they are next wanted."""
+        """Removes truncated or damaged entries; they are made again when they are next wanted."""
         for entry in self._entries():
             try:
                 index = json.loads((entry / "index.json").read_text())
@@ -164,7 +165,7 @@ class Headers:
 
 
 def _versions() -> list[str]:
-    """Of torch (without importing it, which takes seconds), Python and the compiler."""
+    """Returns the versions of torch (without importing it, which takes seconds), Python and the compiler."""
     import importlib.metadata  # a thread's, while parties are started
 
     try:

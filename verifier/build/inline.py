@@ -28,11 +28,11 @@ TORCHS: tuple[Kind, ...] = ("load_inline", "load")
 
 
 class NotBuilt(RuntimeError):
-    """A build that has failed, said to the program as torch says it: programs that know another way go on."""
+    """A failed build, reported to the program as torch would, so that a program with a fallback can go on."""
 
 
 class Workshop:
-    """In a builder: compiles what is asked for into `folder`/<key>/, and keeps only the library. `headers`: the folder of precompiled ones."""
+    """The builder's side: compiles each request into `folder`/<key>/ and keeps only the library. `headers`: the folder of precompiled ones."""
 
     def __init__(self, folder: str, home: str, headers: str = ""):
         self.folder = folder
@@ -43,7 +43,7 @@ class Workshop:
         self.plain: dict[Kind, Callable[..., Any]] = {}
 
     def install(self) -> None:
-        """From now on the program's calls come here."""
+        """Redirects the program's calls to this object."""
         _with_extension(self.replace)
 
     def replace(self, extension: ModuleType) -> None:
@@ -62,7 +62,7 @@ class Workshop:
         return ask
 
     def make(self, request: BuildRequest) -> Any:
-        """The module. Raises what the compilers say; then `asked` has that too, as long as no library came of it."""
+        """Builds and returns the module. Raises the compilers' error, which `asked` records too as long as no library resulted."""
         scratch = os.path.join(os.path.dirname(self.folder), "inline-" + request.key)
         target = os.path.join(self.folder, request.key)
         begin = time.monotonic()
@@ -84,7 +84,7 @@ class Workshop:
             self.add(request, begin, "" if os.path.isdir(target) else failure)
 
     def add(self, request: BuildRequest, begin: float, failure: str) -> None:
-        """Notes what was asked for. A later request of the same is the same."""
+        """Records a request. A repeated request is recorded once."""
         seconds = round(time.monotonic() - begin, 3)
         one = Asked(request.kind, request.name, request.key, request.digest, request.nbytes, seconds=seconds, failure=failure[:MAX_FAILURE])
         one.line = calling_line()
@@ -92,14 +92,14 @@ class Workshop:
 
 
 def show_stubs() -> None:
-    """Lets a builder, which has no driver, link with the driver's library."""
+    """Lets a builder, which has no driver, link against the driver's library."""
     stubs = os.path.join(os.environ.get("CUDA_HOME", "/usr/local/cuda"), "lib64", "stubs")
     if os.path.isdir(stubs):
         os.environ["LIBRARY_PATH"] = os.pathsep.join(filter(None, [os.environ.get("LIBRARY_PATH"), stubs]))
 
 
 def calling_line() -> int | None:
-    """Where in the program this thread is: the innermost line."""
+    """Returns the innermost line of the program that this thread is executing."""
     frame = sys._getframe(1)
     while frame is not None:
         if os.path.basename(frame.f_code.co_filename) == "program.py":
@@ -109,7 +109,7 @@ def calling_line() -> int | None:
 
 
 def opened(request: BuildRequest, found: list[str], wrap: Callable[[ModuleType], ModuleType] = lambda module: module) -> Any:
-    """What torch's function returns for a library that is there. `found`: its paths, of which the one with the module's name goes before."""
+    """Returns what torch's function returns for an existing library. `found`: its paths; the one with the module's name takes precedence."""
     named = next((path for path in found if os.path.basename(path) == f"{request.name}.so"), found[0])
     if not request.arguments.get("is_python_module", True):
         import torch
@@ -126,8 +126,8 @@ def opened(request: BuildRequest, found: list[str], wrap: Callable[[ModuleType],
 
 
 class Lookup:
-    """In a runner: finds what builders made for the same request. What was never asked for ends this process, with a note at `wish` for the judge.
-    `failed`: by its key, what the compilers said of a request. `wrap`: for modules whose calls are watched."""
+    """The runner's side: finds what builders made for the same request. A request that was never built ends this process, with a note at `wish` for
+    the judge. `failed` maps the key of a request to the compilers' output. `wrap` is for modules whose calls are watched."""
 
     def __init__(self, folder: str, home: str, failed: dict[str, str], wish: int, wrap: Callable[[ModuleType], ModuleType] = lambda module: module):
         self.folder = folder
@@ -163,7 +163,7 @@ class Lookup:
         tell(self.wish, {"request": request.data(), "line": calling_line()})
 
     def after_import(self, module: ModuleType, source: str) -> None:
-        """The embedded helper, where the program has it word for word: what it lacks from now on is asked for as well."""
+        """Hooks the embedded helper where the program contains it verbatim, so that its missing libraries are requested as well."""
         plain = getattr(module, "stitch_build", None)
         if plain is None or Path(__file__).with_name("inline_helper.py").read_text().strip() not in source:
             return
@@ -179,7 +179,7 @@ class Lookup:
 
 
 def _with_extension(then: Callable[[ModuleType], None]) -> None:
-    """Now, or once the program imports it."""
+    """Installs at once, or when the program imports the module."""
     if "ninja" not in sys.modules:  # programs ask the build tool's package where it is; a web framework's has the same name
         tool = ModuleType("ninja")
         tool.__dict__["BIN_DIR"] = os.path.dirname(sys.executable)
@@ -191,7 +191,7 @@ def _with_extension(then: Callable[[ModuleType], None]) -> None:
 
 
 class OnImport(importlib.abc.MetaPathFinder):
-    """Calls `then` with the module `name` once something has imported it: most programs never do, and it takes long."""
+    """Calls `then` with the module `name` once something has imported it. The import takes long, and most programs never need it."""
 
     def __init__(self, name: str, then: Callable[[ModuleType], None]):
         self.name = name

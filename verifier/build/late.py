@@ -1,8 +1,8 @@
-"""Builds that a program asks for once it runs: in its constructor, in its first forward, for another shape.
+"""Builds that a program requests while it runs: in its constructor, in its first forward, or for another shape.
 
-Programs of people and agents compile when they are first used, and no compiler may run beside a program. So the runner ends with what it wanted said
-as data; a builder without the program compiles that; and a fresh runner begins again, from its first trial, with the library there. What is built
-so is read as the program's own text is, and stands in the report.
+Programs of people and agents compile when they are first used, and no compiler may run beside a program. So the runner ends and leaves its request as
+data. A builder without the program compiles it, and a fresh runner starts over from the first trial with the library in place. The sources of such
+builds are inspected like the program's own text and are listed in the report.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ def asks_later(source: str) -> bool:
 
 
 def doing(request: str) -> str:
-    """What was done with a program by such a request."""
+    """Returns what the program was doing when it made such a request."""
     return _DOING.get(request, "called")
 
 
 @dataclass
 class Built:
-    """A program with its libraries: those that it asked for when it was imported, and then those that it asks for later."""
+    """A program with its libraries: those requested at import, then those requested later."""
 
     pool: Pool
     store: Store
@@ -56,7 +56,7 @@ class Built:
     tell: Callable[[str], None] = lambda text: None
 
     def answer(self, failure: PartyFailure) -> None:
-        """Adds what a runner asked for. Raises `failure` itself where that is not why it ended, and `BuildFailed`."""
+        """Builds what a runner asked for. Raises `BuildFailed`, or `failure` itself where the runner ended for another reason."""
         if failure.kind == "raised" and failure.error_class == "NotBuilt":
             raise self._unbuilt(failure) from None
         if failure.kind != "wanted" or failure.wish is None:
@@ -72,7 +72,7 @@ class Built:
             raise BuildFailed("build_failed", where + self._too_many(request))
         refused = [finding for finding in late_findings(request, line) if finding.severity == "refuse"]
         if refused:
-            raise BuildFailed("rejected", f"{where}in a source that was put together when it was {doing(failure.request)}: {refused[0].message}")
+            raise BuildFailed("rejected", f"{where}in a source that was assembled when it was {doing(failure.request)}: {refused[0].message}")
         self.tell(f"builds {request.name}, which it asked for when it was {doing(failure.request)}")
         more = self._made(request)
         asked = [replace(one, when=failure.request, line=line, request=request.data()) for one in more.asked]
@@ -80,13 +80,13 @@ class Built:
         self.store.put(self.program.sha, self.artefacts, anew=True)
 
     def findings(self) -> list[Finding]:
-        """What the sources of later builds show, and which builds failed without ending the program."""
+        """Returns findings in the sources of later builds, and the builds that failed without ending the program."""
         found: list[Finding] = []
         for one in self.artefacts.asked:
             if one.request is not None:
                 found += late_findings(BuildRequest.read(one.request), one.line)
             if one.failure:
-                message = f"its build of {one.name!r} fails, and it goes another way: {first_error(one.failure)}"
+                message = f"its build of {one.name!r} fails, and it uses a fallback: {first_error(one.failure)}"
                 found.append(Finding(rule="build-fails", severity="note", message=message, line=one.line))
         return list({(finding.rule, finding.line): finding for finding in found}.values())
 
@@ -102,14 +102,14 @@ class Built:
         return f"{message}: ask for them when the module is imported, or put several kernels into one source"
 
     def _unbuilt(self, failure: PartyFailure) -> BuildFailed:
-        """A build failed, and the program does not know another way."""
+        """A build failed, and the program has no fallback."""
         info = BuildInfo(seconds=self.artefacts.seconds, cached=False)
         missing = self.pool.device.missing_compiler()
         data = {"message": failure.message, "line": failure.line, "class": "RuntimeError"}
         return failure_of(data, "", missing, info, self.program.source)
 
     def _made(self, request: BuildRequest) -> Artefacts:
-        """Out of the store, where the same was built for whichever program before."""
+        """Takes the library from the store if any program had the same built before."""
         known = self.store.get(request.digest)
         if known is not None:
             return known
@@ -151,7 +151,7 @@ class Built:
 
 
 def requested(artefacts: Artefacts) -> list[RequestedBuild]:
-    """For the report."""
+    """Returns the requested builds for the report."""
     rows = []
     for one in artefacts.asked:
         row = one.row() | {"failure": first_error(one.failure)}
@@ -160,11 +160,11 @@ def requested(artefacts: Artefacts) -> list[RequestedBuild]:
 
 
 def first_error(text: str) -> str:
-    """The line of a compiler's output that says what is wrong."""
+    """Finds the line of a compiler's output that says what is wrong."""
     lines = text.splitlines() or [""]
     return next((line for line in lines if re.search(r"\b(error|fatal)\b", line)), lines[0]).strip()[:300]
 
 
 def late_findings(request: BuildRequest, line: int | None) -> list[Finding]:
-    """As of text in the program itself; all of it belongs to the line that asked for it."""
+    """Inspects late sources like text of the program itself. Every finding belongs to the line that requested the build."""
     return [finding for text in request.texts() for finding in native_findings(text, line or 0, spread=False)]

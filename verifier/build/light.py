@@ -1,10 +1,10 @@
 """Light torch headers for one source: a folder that stands before torch's own in the include path and holds, under the names of the umbrella
 headers, only what the source names.
 
-Nothing of torch is replaced: the class `at::Tensor` has the same layout and symbols, but declares only those of its 1,200 generated methods that
-the source calls; of the functions only those that it calls are included. Every text is cut out of the installed torch's own headers. Where the
-cut does not fit this torch, `light_headers` says so, and where a source needs more than it names, the compiler does: then the ordinary headers
-are taken. Measured on an H200 host with torch 2.11: `torch/extension.h` in a CUDA unit takes 48 s, `ATen/core/TensorBase.h` 4 to 5.
+Nothing of torch is replaced: the class `at::Tensor` has the same layout and symbols, but declares only those of its 1,200 generated methods that the
+source calls; of the functions only those that it calls are included. All text is cut out of the installed torch's own headers. Where the cut does not
+fit this torch, `light_headers` raises; where a source needs more than it names, the compiler fails. In both cases the ordinary headers are used.
+Measured on an H200 host with torch 2.11: `torch/extension.h` in a CUDA unit takes 48 s, `ATen/core/TensorBase.h` 4 to 5.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import re
 from functools import cache
 
 BINDING_HEADER = "stitch_binding.h"
-# Under these names a program asks for all of torch; each becomes the one light header.
+# Umbrella headers by which a program includes all of torch; each becomes the one light header.
 UMBRELLAS = ("torch/extension.h", "torch/torch.h", "torch/all.h", "torch/types.h", "torch/script.h", "ATen/ATen.h")
-# Included by each header of an operator and needed by none of them, unless the source itself names what they declare.
+# Headers that every operator's header includes and none needs, unless the source itself names what they declare.
 _CONTEXTS = {
     "ATen/Context.h": r"\b(globalContext|Context|hasCUDA|manual_seed|detail)\b",
     "ATen/TensorUtils.h": r"\b(TensorArg|TensorGeometryArg|check(Dim|Size|SameSize|SameType|SameGPU|Contiguous|Defined|AllSame\w*|ScalarTypes?))\b",
     "ATen/TracerMode.h": r"\btracer\b",
 }
-# What the umbrella headers bring along beside operators: included where a source names it.
+# Headers that the umbrella headers bring along beside operators: included where a source names their contents.
 _ON_DEMAND = {
     "ATen/Dispatch.h": r"\bAT_DISPATCH_(?!V2)|\bAT_PRIVATE_CASE_TYPE|\bAT_DISPATCH_CASE",
     "ATen/Dispatch_v2.h": r"\bAT_DISPATCH_V2\b",
@@ -42,9 +42,9 @@ _ON_DEMAND = {
     "c10/util/complex.h": r"\bc10::complex\b",
     "c10/util/Optional.h": r"\bc10::(optional|nullopt|make_optional)\b",
 }
-# Not called by a source, but by torch's headers for lists and values, which some of its headers bring along.
+# Called not by the source but by torch's headers for lists and values, which some included headers need.
 _SPARSE = {"_values", "_indices", "values", "indices", "crow_indices", "col_indices", "ccol_indices", "row_indices"}
-# With any of these a source wants the front end, the binding or autograd: the ordinary headers.
+# A source that names any of these needs the front end, the binding or autograd, and so the ordinary headers.
 _FRONT_END = (
     r"\btorch::(nn|autograd|jit|optim|data|indexing|serialize|tensor|Library|CustomClassHolder|class_|from_file|save|load)\b"
     r"|\b(requires_grad\w*|AutogradContext|TensorIterator\w*|TensorIndex|register_hook|TORCH_LIBRARY\w*|STABLE_TORCH_LIBRARY\w*)\b"
@@ -52,7 +52,7 @@ _FRONT_END = (
 )
 _BEYOND_BINDING = re.compile(_FRONT_END)
 _BEYOND = re.compile(_FRONT_END + r"|\b(PYBIND11\w*|pybind11|THP\w+)\b|\bpy::|#\s*include\s*[<\"]pybind11")
-# `ATen/cuda/CUDAContext.h` brings cuBLAS, cuSPARSE and cuSOLVER; most sources want the current stream alone.
+# `ATen/cuda/CUDAContext.h` includes cuBLAS, cuSPARSE and cuSOLVER; most sources need only the current stream.
 _CUDA_LIBRARIES = re.compile(
     r"\b(getCurrentDeviceProperties|getDeviceProperties|warp_size|canDeviceAccessPeer|getCUDADeviceAllocator|\w*Handle\w*|cu(blas|sparse|solver)\w*)\b"
 )
@@ -61,7 +61,7 @@ _STANDARD = (
     *("sstream", "stdexcept", "string", "tuple", "type_traits", "unordered_map", "utility", "vector"),
 )
 _BASIC = ("ATen/core/Tensor.h", "c10/core/ScalarType.h", "c10/util/ArrayRef.h", "c10/util/Exception.h")
-# The header that is precompiled once a host: what `PYBIND11_MODULE` and `torch::wrap_pybind_function` need, with the whole class Tensor.
+# The header that is precompiled once per host: what `PYBIND11_MODULE` and `torch::wrap_pybind_function` need, with the whole class Tensor.
 _BINDING = (*_BASIC, "torch/csrc/Exceptions.h", "torch/csrc/utils/pybind.h")
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:[^\"\\\n]|\\.)*\"", re.DOTALL)
@@ -70,11 +70,11 @@ _DECLARATION = re.compile(r"^  [\w:<>,&* ]+?[ &]\b(\w+)\(.*\) const;$")
 
 
 class NotLight(Exception):
-    """Why the ordinary headers are taken."""
+    """Says why the ordinary headers must be used."""
 
 
 def light_headers(source: str, include: str) -> dict[str, str]:
-    """The folder's files, by name, for a unit `source`; `include` is torch's include folder. Raises `NotLight`."""
+    """Returns the folder's files by name for a unit `source`. `include` is torch's include folder. Raises `NotLight`."""
     code = _code(source)
     beyond = _BEYOND.search(code)
     if beyond:
@@ -98,14 +98,14 @@ def light_headers(source: str, include: str) -> dict[str, str]:
 
 
 def binding_header(include: str) -> str:
-    """The text of the slim header of C++ units."""
+    """Returns the text of the slim header for C++ units."""
     lines = [f"#include <{name}>" for name in [*_STANDARD, *_BINDING]]
     # A guard by macro: the precompiled one and the one in a unit's own folder are two files.
     return "#ifndef STITCH_BINDING\n#define STITCH_BINDING\n" + "\n".join(lines) + "\n" + _names(include) + "#endif\n"
 
 
 def binding_headers(source: str, include: str) -> dict[str, str]:
-    """The folder's files for the C++ unit of an extension. Raises `NotLight`."""
+    """Returns the folder's files for the C++ unit of an extension. Raises `NotLight`."""
     code = _code(source)
     if not any(name in code for name in ("torch/", "ATen/", "c10/", "pybind11/")):
         raise NotLight("the source includes none of torch's")
@@ -117,7 +117,7 @@ def binding_headers(source: str, include: str) -> dict[str, str]:
 
 
 def precompiled_key(flags: list[str]) -> str:
-    """Names the precompiled header that fits a C++ command: by all of its flags but where headers are and what the module is called."""
+    """Returns the key of the precompiled header that fits a C++ command: it covers all flags except include paths and the module's name."""
     kept: list[str] = []
     skip = False
     for flag in flags:
@@ -131,12 +131,12 @@ def precompiled_key(flags: list[str]) -> str:
 
 
 def _code(source: str) -> str:
-    """A source without comments and strings (messages name things that are not called), except for the names of headers in quotes."""
+    """Strips comments and strings from a source, since messages name things that are not called. Quoted header names stay."""
     return _COMMENT.sub(lambda match: match[0] if match[0].endswith(('.h"', '.cuh"')) else " ", source)
 
 
 def _called(code: str, include: str) -> list[str]:
-    """The headers of what a source calls, as lines."""
+    """Returns include lines for the operators that a source calls."""
     headers = [header for header, pattern in _ON_DEMAND.items() if re.search(pattern, code) and os.path.exists(f"{include}/{header}")]
     names = sorted(set(re.findall(r"\b(?:at|torch)::(\w+)\s*\(", code)))
     headers += [f"ATen/ops/{name}.h" for name in names if os.path.exists(f"{include}/ATen/ops/{name}.h")]
@@ -153,7 +153,7 @@ def _read(path: str) -> str:
 
 
 def _names(include: str) -> str:
-    """The part of `torch/types.h` that lets `torch::` mean `at::`, without its includes."""
+    """Returns the part of `torch/types.h` that makes `torch::` mean `at::`, without its includes."""
     text = _read(f"{include}/torch/csrc/api/include/torch/types.h")
     found = re.search(r"^namespace torch \{.*?^\} // namespace torch$", text, re.DOTALL | re.MULTILINE)
     if found is None or "using namespace at;" not in found[0]:
@@ -162,7 +162,7 @@ def _names(include: str) -> str:
 
 
 def _device_guard(include: str) -> str:
-    """`ATen/DeviceGuard.h` without the form for lists, whose header brings all of torch's values."""
+    """Returns `ATen/DeviceGuard.h` without the overload for lists, whose header includes all of torch's value types."""
     text = _read(f"{include}/ATen/DeviceGuard.h")
     forms = re.findall(
         r"^inline [\w:<>]+ device_of\(const (?:Tensor|std::optional<Tensor>|c10::optional<Tensor>)& \w+\) \{.*?^\}\n", text, re.DOTALL | re.MULTILINE
@@ -171,7 +171,7 @@ def _device_guard(include: str) -> str:
 
 
 def _tensor_body(names: frozenset[str], include: str) -> str:
-    """`ATen/core/TensorBody.h` with those generated methods of the class that `names` holds or that its other members call."""
+    """Returns `ATen/core/TensorBody.h` reduced to the generated methods that `names` holds or that other members of the class call."""
     text = _read(f"{include}/ATen/core/TensorBody.h")
     begin, end = text.find("\nclass TORCH_API Tensor"), text.find("\n};\n", text.find("\nclass TORCH_API Tensor"))
     blocks = list(_BLOCK.finditer(text, end))
@@ -191,7 +191,7 @@ def _tensor_body(names: frozenset[str], include: str) -> str:
 
 
 def _operator_header(operator: str, include: str) -> str:
-    """The name of the header that declares `at::_ops::operator` and its overloads."""
+    """Returns the name of the header that declares `at::_ops::operator` and its overloads."""
     for name in (operator, operator.removesuffix("_"), operator.strip("_")):
         if os.path.exists(f"{include}/ATen/ops/{name}_ops.h"):
             return name

@@ -1,4 +1,4 @@
-"""Raw kernels of a program that can be read off its source, so that they compile while torch is still being imported. Nothing is executed here."""
+"""Finds a program's raw kernels in its source, so that they compile while torch is still being imported. Nothing is executed here."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ import hashlib
 from dataclasses import dataclass
 
 MAX_REQUESTS = 16
-# As in `inline_helper.py`, which stands verbatim in programs: the name of a library is the hash of what makes it.
+# Must match `inline_helper.py`, which programs contain verbatim: a library is named by the hash of its inputs.
 CUDA_FLAGS = ("-O3", "-std=c++17", "-shared", "-Xcompiler=-fPIC")
 CPP_FLAGS = ("-O3", "-march=native", "-std=c++17", "-fopenmp", "-fPIC", "-shared", "-fno-math-errno", "-fno-trapping-math")
 
 
 @dataclass(frozen=True)
 class RawRequest:
-    """A call of `stitch_build`."""
+    """One call of `stitch_build`."""
 
     language: str
     source: str
     flags: tuple[str, ...] = ()
 
     def options(self, arch: str) -> list[str]:
-        """`arch` as in STITCH_CUDA_ARCH."""
+        """Returns the compiler's options. `arch` as in STITCH_CUDA_ARCH."""
         base = [*CUDA_FLAGS, "-arch=" + arch] if self.language == "cuda" else [*CPP_FLAGS]
         return [*base, *self.flags]
 
     def library(self, arch: str) -> str:
-        """The file that `stitch_build` looks for."""
+        """Returns the file name that `stitch_build` looks for."""
         return hashlib.sha256("\0".join([self.language, self.source, *self.options(arch)]).encode()).hexdigest() + ".so"
 
 
 def raw_requests(tree: ast.Module) -> list[RawRequest]:
-    """The calls at the top of a module, as far as their arguments are constants there."""
+    """Returns the calls at a module's top level whose arguments are constants."""
     constants: dict[str, object] = {}
     requests: list[RawRequest] = []
     for statement in tree.body:
@@ -63,7 +63,7 @@ def _request(node: ast.Call, constants: dict[str, object]) -> RawRequest | None:
 
 
 def _value(node: ast.expr, constants: dict[str, object]) -> object:
-    """A string, or a list of strings; else null."""
+    """Evaluates a string or a list of strings; null for anything else."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
     if isinstance(node, ast.Name):

@@ -1,7 +1,7 @@
-"""What a program asks compilers for, as data: sources, flags, the files that they include and the variables that compilers read.
+"""A program's build request as data: sources, flags, the files that they include and the environment variables that compilers read.
 
-The same request has the same digest in whatever process it is made, and however it is spelled: by position or by name, with its files in a folder of
-another name, loudly or not. So a runner finds what a builder made, and a request travels from a runner to a builder without the program.
+The same request has the same digest in every process and in every spelling: arguments by position or by name, files in a folder of another name,
+verbose or not. So a runner finds what a builder made, and a request travels from a runner to a builder without the program.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from typing import Any, Literal
 
 Kind = Literal["load_inline", "load", "stitch_build"]
 KINDS: tuple[Kind, ...] = ("load_inline", "load", "stitch_build")
-HOME = "/@home@"  # stands for the folder of a party's own, which has another name in each where there are no namespaces
-MAX_BYTES = 8 << 20  # of all texts of a request
+HOME = "/@home@"  # placeholder for a party's own folder, whose name differs between parties where there are no namespaces
+MAX_BYTES = 8 << 20  # total over all texts of a request
 MAX_FILES = 256
-# What says how compilers work beside their arguments, and can be told to another process. Where compilers are is the host's to say.
+# Variables that change what compilers do and that can be passed to another process. The host decides where compilers are.
 _SEARCHED = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")
 _FOR_CUDA = ("TORCH_CUDA_ARCH_LIST", "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS")
 VARIABLES = (*_FOR_CUDA, "CXXFLAGS", "CFLAGS", "LDFLAGS", *_SEARCHED)
-_NOT_WHAT = ("build_directory", "verbose", "keep_intermediates")  # arguments that say where and how loudly, not what
+_NOT_WHAT = ("build_directory", "verbose", "keep_intermediates")  # arguments that choose folders and verbosity, not the result
 _FLAG_LISTS = ("extra_cflags", "extra_cuda_cflags", "extra_sycl_cflags", "extra_ldflags")
 _PATH_FLAG = re.compile(r"(?P<flag>-I|-isystem|-iquote|-idirafter|-include|-L|-Wl,-rpath,|)(?P<space> ?)(?P<path>/.*)", re.DOTALL)
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"\n]+)[>\"]", re.MULTILINE)
@@ -38,7 +38,7 @@ class RequestError(RuntimeError):
 
 @dataclass(frozen=True)
 class BuildRequest:
-    """`files`: texts by their paths below the home folder, of which arguments speak as "/@home@/...". For `load`, "sources" are such paths."""
+    """`files`: texts by their paths below the home folder, which arguments name as "/@home@/...". For `load`, "sources" are such paths."""
 
     kind: Kind
     name: str
@@ -48,7 +48,7 @@ class BuildRequest:
 
     @property
     def digest(self) -> str:
-        """Of what is compiled. The name of a module counts only where it can be seen in the result."""
+        """Returns the digest of what is compiled. A module's name counts only where it is visible in the result."""
         sources = [self.files.get(path.removeprefix(HOME + "/"), path) for path in self._paths()]
         folders: dict[str, str] = {}
 
@@ -63,12 +63,12 @@ class BuildRequest:
 
     @property
     def key(self) -> str:
-        """Names the folder of its library."""
+        """Returns the key that names the folder of the library."""
         return self.digest[:32]
 
     @property
     def named(self) -> bool:
-        """Whether the module's name is more than the name of a file: operators are registered under it."""
+        """Whether the module's name is more than a file name: operators are registered under it."""
         return not self.arguments.get("is_python_module", True) or any("TORCH_LIBRARY" in text for text in self.texts())
 
     def _paths(self) -> list[str]:
@@ -76,7 +76,7 @@ class BuildRequest:
         return [sources] if isinstance(sources, str) else list(sources)
 
     def texts(self) -> list[str]:
-        """All that is compiled."""
+        """Returns all texts that are compiled."""
         found = list(self.files.values())
         for key in ("cpp_sources", "cuda_sources", "sycl_sources", "source"):
             value = self.arguments.get(key) or []
@@ -92,7 +92,7 @@ class BuildRequest:
 
     @classmethod
     def read(cls, data: object) -> BuildRequest:
-        """Out of what a runner says. Raises `ValueError` where it is unsound."""
+        """Reads a request from a runner's message. Raises `ValueError` where it is unsound."""
         if not isinstance(data, dict) or data.get("kind") not in KINDS or not isinstance(data.get("arguments"), dict):
             raise ValueError("a build request is malformed")
         files, variables, name = data.get("files"), data.get("variables"), data.get("name")
@@ -109,7 +109,7 @@ class BuildRequest:
         return request
 
     def placed(self, home: str) -> dict[str, Any]:
-        """The arguments for torch, once `files` lie below `home`."""
+        """Returns the arguments for torch, assuming that `files` lie below `home`."""
         placed: dict[str, Any] = json.loads(json.dumps(self.arguments).replace(HOME, json.dumps(home)[1:-1]))
         return {"name": self.name, **placed}
 
@@ -117,7 +117,7 @@ class BuildRequest:
         return {name: value.replace(HOME, home) for name, value in self.variables.items()}
 
     def write(self, home: str) -> None:
-        """Puts `files` below `home`."""
+        """Writes `files` below `home`."""
         for path, text in self.files.items():
             target = Path(home, path)
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -129,14 +129,14 @@ def _texts(value: object) -> bool:
 
 
 def _argument(value: object) -> bool:
-    """What an argument of torch's functions may be: a text, a switch, a list of texts, or names with what they are called."""
+    """Checks an argument of torch's functions: a string, a boolean, a list of strings, or a mapping of names."""
     if isinstance(value, list):
         return all(isinstance(item, str) for item in value)
     return value is None or isinstance(value, (str, bool, int)) or _texts(value)
 
 
 def given() -> dict[str, str | None]:
-    """What this process has been told, before any program changes it."""
+    """Reads this process's own variables before any program changes them."""
     return {name: os.environ.get(name) for name in VARIABLES}
 
 
@@ -145,7 +145,7 @@ def changed_since(told: dict[str, str | None]) -> dict[str, str]:
 
 
 def raw_request(language: str, source: str, flags: object) -> BuildRequest:
-    """Of the embedded helper `stitch_build`."""
+    """Returns the request of a call of the embedded helper `stitch_build`."""
     wanted = [str(flag) for flag in flags] if isinstance(flags, (list, tuple)) else []
     return BuildRequest("stitch_build", f"a raw {language} library", {"language": language, "source": source, "flags": wanted})
 
@@ -153,8 +153,8 @@ def raw_request(language: str, source: str, flags: object) -> BuildRequest:
 def request_of(
     kind: Kind, function: Callable[..., Any], arguments: tuple[Any, ...], keywords: dict[str, Any], home: str, changed: dict[str, str]
 ) -> BuildRequest:
-    """Of a call of torch's `function` ("load_inline" or "load") in a process whose own folder is `home`, with those of `VARIABLES` that the
-    program has `changed`. Raises `TypeError` as the call would, and `RequestError`."""
+    """Returns the request of a call of torch's `function` ("load_inline" or "load") in a process whose own folder is `home`, with those of
+    `VARIABLES` that the program has `changed`. Raises `TypeError` as the call would, and `RequestError`."""
     bound = inspect.signature(function).bind(*arguments, **keywords).arguments
     defaults = {name: parameter.default for name, parameter in inspect.signature(function).parameters.items()}
     given = {name: _plain(value) for name, value in bound.items() if name not in _NOT_WHAT and (value is not defaults[name])}
@@ -184,7 +184,7 @@ def request_of(
 
 
 def _plain(value: Any) -> Any:
-    """As JSON has it."""
+    """Converts a value to plain JSON."""
     if isinstance(value, (list, tuple, set, frozenset)):
         return [_plain(item) for item in value]
     if isinstance(value, dict):
@@ -193,7 +193,7 @@ def _plain(value: Any) -> Any:
 
 
 class _Folders:
-    """Files of a program's own that its request needs: sources, and what they include out of folders that the program has made."""
+    """The program's own files that its request needs: sources, and what they include from folders that the program has made."""
 
     def __init__(self, home: str):
         self.home = os.path.realpath(home)
@@ -203,12 +203,12 @@ class _Folders:
         self.size = 0
 
     def inside(self, path: str) -> str:
-        """Its path below home, or "" where it is not there."""
+        """Returns the path relative to home, or "" where it lies elsewhere."""
         real = os.path.realpath(os.path.join(self.spelled, path))
         return os.path.relpath(real, self.home) if real.startswith(self.home + os.sep) else ""
 
     def add(self, folder: str) -> str:
-        """A folder to look in, as arguments name it; unchanged where it is not the program's."""
+        """Adds an include folder and returns it as arguments name it; unchanged where it is not the program's."""
         if os.path.realpath(os.path.join(self.spelled, folder)) == self.home:
             path, named = ".", HOME
         else:
@@ -243,7 +243,7 @@ class _Folders:
         return found
 
     def take(self, path: str) -> None:
-        """A file below home, and what it includes."""
+        """Takes a file below home and everything it includes."""
         if path in self.files:
             return
         try:
@@ -257,7 +257,7 @@ class _Folders:
         self.follow([text], os.path.dirname(path) or ".")
 
     def follow(self, texts: list[str], beside: str = "") -> None:
-        """What `texts` include out of the program's folders."""
+        """Takes what `texts` include from the program's folders."""
         for text in texts:
             for name in _INCLUDE.findall(text):
                 for folder in dict.fromkeys([*([beside] if beside else []), *self.included]):

@@ -1,8 +1,8 @@
-"""The steps of one nvcc command, run as nvcc would, except that the host's half and the device's half go on at the same time.
+"""Runs the steps of one nvcc command as nvcc would, except that the host's half and the device's half overlap.
 
-nvcc preprocesses and parses a unit twice, for the host (cudafe++) and for the device (cicc, ptxas), one after the other. The commands come from
-`nvcc --dryrun`, so the machine code is nvcc's own. They share one thing, the module's id, which only makes internal names unique: it is written
-beforehand. Anything that does not look like one architecture's plain steps is left to nvcc itself.
+nvcc preprocesses and parses a unit twice, for the host (cudafe++) and for the device (cicc, ptxas), one after the other. The commands come from `nvcc
+--dryrun`, so the machine code is nvcc's own. The two halves share only the module's id, which makes internal names unique; it is written beforehand.
+Anything but the plain steps of one architecture is left to nvcc itself.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def run_nvcc(command: list[str], folder: str) -> Done:
 
 
 def read_steps(text: str) -> Steps | None:
-    """Out of what `--dryrun` prints; null where it is not a single unit for a single architecture."""
+    """Parses the output of `--dryrun`; null where it is not a single unit for a single architecture."""
     variables: dict[str, str] = {}
     commands: list[str] = []
     for line in text.splitlines():
@@ -76,7 +76,8 @@ def read_steps(text: str) -> Steps | None:
 
 
 def _module_id(command: list[str]) -> str:
-    """In nvcc's own form: a hash, and the unit's name with its length. The hash is over the command and the source, so units never share one."""
+    """Makes an id in nvcc's own form: a hash, and the unit's name with its length. The hash covers the command and the source, so units never share
+    one."""
     digest = hashlib.sha256("\0".join(command).encode())
     name = "unit"
     for argument in command[1:]:
@@ -96,7 +97,7 @@ def _run(steps: Steps, environment: dict[str, str], folder: str) -> Done:
     for half in halves:
         half.join()
     failed = next((half for half in halves if half.returncode), None)
-    if failed is not None:  # both halves say the same of a fault of the source
+    if failed is not None:  # both halves report the same error of the source
         return Done(failed.returncode, failed.output)
     rest = _Half(steps.rest, environment, folder)
     rest.run()
@@ -104,7 +105,7 @@ def _run(steps: Steps, environment: dict[str, str], folder: str) -> Done:
 
 
 class _Half(threading.Thread):
-    """Commands one after another, until one fails."""
+    """Runs commands one after another until one fails."""
 
     def __init__(self, commands: list[str], environment: dict[str, str], folder: str):
         super().__init__(daemon=True)
@@ -124,5 +125,5 @@ class _Half(threading.Thread):
 
 
 def _unquoted(value: str) -> str:
-    """PATH and its like come bare; lists of options come quoted and are only ever spelled out in the commands."""
+    """PATH and similar variables come unquoted. Lists of options come quoted and are only ever expanded in the commands."""
     return value if '"' not in value else " ".join(shlex.split(value))

@@ -1,4 +1,4 @@
-"""What builders made, by content, on the judge's side: written once, never by a party. And compiler output cut to what helps."""
+"""The judge's content-addressed store of what builders made, written once and never by a party; and compiler output trimmed to what helps."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STALE_SECONDS = 3600
 
 class Store:
     """`folder/<key>/`: the key holds the program's source (flags stand in it), the compiler, torch, the processor and the architecture. Judges of
-    one host share it; no party ever sees it. At most `limit` bytes: what was not used for longest goes first."""
+    one host share it; no party ever sees it. It holds at most `limit` bytes and evicts the least recently used entry first."""
 
     def __init__(self, folder: Path, *versions: str, limit: int = MAX_BYTES):
         self.folder = folder
@@ -57,7 +57,7 @@ class Store:
         return Artefacts(index, data, seconds, asked)
 
     def put(self, program_sha: str, artefacts: Artefacts, anew: bool = False) -> None:
-        """`anew`: in place of what is there, which has less."""
+        """Stores an entry. `anew` replaces an existing entry that holds less."""
         entry = self.folder / self.key(program_sha)
         scratch = Path(tempfile.mkdtemp(dir=self.folder, prefix=".new-"))
         (scratch / "libraries").write_bytes(artefacts.data)
@@ -73,14 +73,14 @@ class Store:
         self._trim()
 
     def _trim(self) -> None:
-        """Other judges may do the same at the same time: whatever is gone meanwhile is gone."""
+        """Evicts entries. Other judges may do the same at the same time, so entries may vanish meanwhile."""
         entries: list[tuple[float, int, Path]] = []
         now = time.time()
         for entry in self.folder.iterdir():
             try:
                 status = entry.stat()
                 if entry.name.startswith("."):
-                    if now - status.st_mtime > STALE_SECONDS:  # of a judge that was killed in the middle
+                    if now - status.st_mtime > STALE_SECONDS:  # left by a judge that was killed while writing
                         shutil.rmtree(entry, ignore_errors=True)
                     continue
                 entries.append((status.st_mtime, (entry / "libraries").stat().st_size, entry))
@@ -95,12 +95,12 @@ class Store:
 
 
 def _digest(index: list[tuple[str, int]], data: bytes) -> str:
-    """Over the names as well: they say where in the data a library is."""
+    """Covers the names as well, since they say where in the data a library is."""
     return sha256(json.dumps([list(item) for item in index]).encode() + data)
 
 
 def trimmed(text: str) -> str:
-    """The errors of a compiler with the lines that belong to them, without warnings, notes and include chains."""
+    """Keeps a compiler's errors with the lines that belong to them and drops warnings, notes and include chains."""
     kept: list[str] = []
     keep = False
     for line in text.splitlines():
@@ -115,7 +115,7 @@ def trimmed(text: str) -> str:
 
 
 def compiler_problems(text: str, program_source: str) -> list[Problem]:
-    """The first errors, with the line of the program in which the kernel's source stands, where it can be found."""
+    """Returns the first errors, with the program line that holds the kernel's source where it can be found."""
     literals = [
         (node.lineno, node.value)
         for node in ast.walk(ast.parse(program_source))

@@ -13,7 +13,7 @@ MAX_BYTES = 8 << 20  # of one
 
 
 def cubins() -> dict[str, Any]:
-    """Names and sizes, and the bytes one after another."""
+    """Returns names and sizes of the cubins, and their concatenated bytes."""
     folder = Path(os.environ.get("TRITON_CACHE_DIR") or os.path.join(os.path.expanduser("~"), ".triton", "cache"))
     found: list[tuple[str, bytes]] = []
     for path in sorted(folder.glob("*/*.cubin"))[:MAX_FILES]:

@@ -1,7 +1,8 @@
-"""A build that a runner lacks, said to the judge by a process that ends at once: no compiler runs beside a program, and no program beside a compiler.
+"""A runner's request for a missing build. The process leaves it for the judge and ends at once: no compiler runs beside a program, and no program
+beside a compiler.
 
-The note lies in memory that the judge made, for a program may ask in the middle of a timed call, when nothing but the clock speaks to the judge. What
-stands in it is a stranger's word: data for a builder, and evidence for the report.
+The note is written to memory that the judge made, since a program may ask in the middle of a timed call, when only the clock talks to the judge. Its
+content is a stranger's word: data for a builder, and evidence for the report.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ import json
 import os
 from typing import Any
 
-STATUS = 86  # with which such a process exits
+STATUS = 86  # exit status of such a process
 SIZE = 16 << 20
 _LENGTH = 8
 
 
 class Wish:
-    """The judge's side. Of a fixed size, whatever a party does with it."""
+    """The judge's side. Its size is fixed, whatever a party does with it."""
 
     def __init__(self) -> None:
         self.fd = os.memfd_create("wish", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
@@ -26,7 +27,7 @@ class Wish:
         fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
 
     def read(self) -> dict[str, Any] | None:
-        """Null where nothing (or nothing sound) was written."""
+        """Returns the note; null where nothing, or nothing sound, was written."""
         length = int.from_bytes(os.pread(self.fd, _LENGTH, 0), "little")
         if not 0 < length <= SIZE - _LENGTH:
             return None
@@ -44,7 +45,7 @@ class Wish:
 
 
 def tell(fd: int, told: dict[str, Any]) -> None:
-    """The runner's side; it does not return. Raises `ValueError` where the note is too long."""
+    """Writes the note on the runner's side and exits the process. Raises `ValueError` where the note is too long."""
     data = json.dumps(told).encode()
     if len(data) > SIZE - _LENGTH:
         raise ValueError("a build request is too large")

@@ -1,5 +1,5 @@
-"""On which processors a party's threads run. The judge says it, from outside: a party may not move itself (`seccomp.py`), as a program that
-kept a processor of its own would find its caches warm where eager, which shares one with all sides, finds them cold."""
+"""Binds a party's threads to processors. The judge decides from outside, and a party may not move itself (`seccomp.py`): a program that kept a
+processor to itself would find its caches warm, where eager, which shares one with all sides, finds them cold."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pathlib import Path
 from verifier.confinement.spawned import Spawned
 from verifier.devices.base import Device
 
-ROUNDS = 50  # looks at which threads there are
+ROUNDS = 50  # times that the list of threads is read
 AUTOGRAD = b"pt_autograd"  # how PyTorch names its threads
 
 
 class Binding:
-    """Of one party: to the processors of its device on which sides are timed (`timed_on`), or to the others (`wide_on`), on which all come up. Both
-    are empty where parties are bound to none. A host that lets nobody be bound leaves them where they are."""
+    """Binds one party either to the processors of its device on which sides are timed (`timed_on`) or to the others (`wide_on`), on which all parties
+    start. Both are empty where parties are not bound. On a host that forbids binding, threads stay where they are."""
 
     def __init__(self, spawned: Spawned, device: Device):
         self.spawned = spawned
@@ -26,11 +26,12 @@ class Binding:
         self._main: int | None = None
 
     def spread(self, wide: bool) -> None:
-        """All threads of all its processes: to the processors that nobody is timed on, as from its start, or to those alone on which it is."""
+        """Binds all threads of all its processes to the processors on which nothing is timed, as at its start, or only to those on which it is
+        timed."""
         chosen = self.device.wide_on if wide else self.device.timed_on
         self._stands_on = None
         bound: set[int] = set()
-        for _ in range(ROUNDS if chosen else 0):  # a thread that was started meanwhile by one not yet bound is there on the next look
+        for _ in range(ROUNDS if chosen else 0):  # a thread that an unbound thread started meanwhile appears on the next pass
             fresh = {thread for process in self.spawned.members() for thread in threads_of(process)} - bound
             if not fresh:
                 return
@@ -38,8 +39,8 @@ class Binding:
             bound |= fresh
 
     def stand_on(self, number: int) -> None:
-        """Its main thread and those of autograd, which launch a backward pass, stay on one of the processors on which it is timed. Other threads keep
-        all of those, but what a call starts inherits the one."""
+        """Binds its main thread and autograd's threads, which launch a backward pass, to one of the processors on which it is timed. Its other
+        threads keep all of them; a thread that a call starts inherits the one."""
         timed = self.device.timed_on
         if number == self._stands_on or not timed:
             return
@@ -65,6 +66,6 @@ def autograd_threads(process: int) -> list[int]:
     found = []
     for thread in threads_of(process):
         with contextlib.suppress(OSError):
-            if Path(f"/proc/{process}/task/{thread}/comm").read_bytes().startswith(AUTOGRAD):  # a program's may be no text
+            if Path(f"/proc/{process}/task/{thread}/comm").read_bytes().startswith(AUTOGRAD):  # a program's thread names may not be text
                 found.append(thread)
     return found

@@ -21,7 +21,7 @@ _count = itertools.count()
 
 @cache
 def version() -> Literal["v2", "v1", ""]:
-    """Which hierarchy this process may create groups with limits in."""
+    """Returns the hierarchy in which this process may create groups with limits."""
     candidates: tuple[Kind, ...] = ("v2", "v1")
     for candidate in candidates:
         group = Cgroup.create(candidate, 1 << 30, 64)
@@ -32,7 +32,7 @@ def version() -> Literal["v2", "v1", ""]:
 
 
 def layer() -> str:
-    """What limits a party here, for a report."""
+    """Names what limits a party on this host, for a report."""
     kind = version()
     if not kind:
         return ""
@@ -41,14 +41,14 @@ def layer() -> str:
 
 
 def lack() -> str:
-    """How to get limits where this process may not make a group."""
+    """Says how to get limits where this process may not make a group."""
     if os.getuid() == 0:
         return "cgroup memory and process limits: mount /sys/fs/cgroup writable (a container: --cgroupns=private with a writable cgroup mount)"
     return "cgroup memory and process limits: run as root, or in a delegated group (systemd-run --user --scope -p Delegate=yes ...)"
 
 
 def own_group() -> Path | None:
-    """This process's group of the v2 hierarchy; null where there is none or it lies outside what is mounted."""
+    """Returns this process's group in the v2 hierarchy; null where there is none or it lies outside the mount."""
     with contextlib.suppress(OSError):
         for line in Path("/proc/self/cgroup").read_text().splitlines():
             if line.startswith("0::/") and ".." not in line:
@@ -58,8 +58,8 @@ def own_group() -> Path | None:
 
 @cache
 def _base() -> Path | None:
-    """The v2 group under which a party's groups are made. A group that holds processes cannot pass controllers on, except the host's root, so where
-    this process is alone in a delegated group, it moves into a leaf of it."""
+    """Returns the v2 group under which parties' groups are made. Except for the host's root, a group that holds processes cannot delegate
+    controllers, so a process that is alone in a delegated group moves into a leaf of it."""
     if not (ROOT / "cgroup.controllers").exists():
         return None
     own = own_group()
@@ -87,7 +87,7 @@ def _passes_on(folder: Path) -> bool:
 
 @cache
 def _accounting() -> Path | None:
-    """The v1 hierarchy that counts processor time."""
+    """Returns the v1 hierarchy that counts processor time."""
     return next((folder for folder in (ROOT / "cpuacct", ROOT / "cpu,cpuacct") if (folder / "cpuacct.usage").exists()), None)
 
 
@@ -109,7 +109,7 @@ class Cgroup:
 
     @classmethod
     def create(cls, kind: Kind, memory: int, pids: int) -> Cgroup | None:
-        """A fresh group, or null where this host does not allow it."""
+        """Creates a fresh group; null where this host does not allow it."""
         name = f"stitchwork-{os.getpid()}-{next(_count)}"
         if kind == "v2":
             base = _base()
@@ -145,13 +145,13 @@ class Cgroup:
         return group
 
     def enter(self) -> None:
-        """In the child, between fork and exec."""
+        """Enters the group. Called in the child between fork and exec."""
         for fd in self.procs:
             os.write(fd, b"0")
 
     def cpu_ns(self) -> int | None:
-        """Processor time of everything that ever ran in the group, in nanoseconds; a microsecond to read. It moves on in steps of a scheduler's tick
-        (1 to 4 ms) while a thread runs, and exactly when it stops."""
+        """Returns the processor time in nanoseconds of everything that ever ran in the group. Reading it takes a microsecond. It advances by a
+        scheduler tick (1 to 4 ms) while a thread runs, and becomes exact when the thread stops."""
         if self.usage < 0:
             return None
         try:
@@ -161,7 +161,7 @@ class Cgroup:
             return None
 
     def pids(self) -> list[int]:
-        """What is in the group now."""
+        """Returns the processes that are in the group now."""
         found: set[int] = set()
         for folder in self.folders:
             with contextlib.suppress(OSError, ValueError):
@@ -183,11 +183,11 @@ class Cgroup:
         return None
 
     def freeze(self, frozen: bool) -> bool:
-        """Stops everything in the group where it is, or lets it go on. Whether this kind of group can."""
+        """Freezes or thaws everything in the group. Returns whether this kind of group can be frozen."""
         return self.kind == "v2" and _write(self.folders[0] / "cgroup.freeze", str(int(frozen)))
 
     def kill(self) -> None:
-        """Everything in the group, also what left its session, and what was forked while the list was read."""
+        """Kills everything in the group, including what left its session and what was forked while the list was read."""
         if self.kind == "v2" and _write(self.folders[0] / "cgroup.kill", "1"):  # Linux 5.14
             return
         for _ in range(20):
@@ -200,8 +200,8 @@ class Cgroup:
             time.sleep(0.002)
 
     def remove(self) -> bool:
-        """Whether it is gone; a killed process leaves its group a moment later."""
-        with self._closing:  # a failure in one thread and an end in another both come here
+        """Removes the group and returns whether it is gone. A killed process leaves its group a moment later."""
+        with self._closing:  # reached from a failure in one thread and a regular end in another
             open_files, self.procs, self.usage = [*self.procs, self.usage], [], -1
         for fd in open_files:
             if fd >= 0:

@@ -1,7 +1,7 @@
 """Landlock: file, TCP, abstract-socket and signal rules that a process puts on itself and cannot take off, by raw system calls.
 
-Below the mount namespace it is a second lock on the same door; without bubblewrap it is the only one on files. A kernel's interface number says
-what it can rule: 2 renames between folders, 3 truncation, 4 TCP, 5 device control, 6 abstract sockets and signals. Number 1 cannot allow a rename
+Inside a mount namespace it is a second lock on the same door; without bubblewrap it is the only lock on files. A kernel's interface number says what
+it can restrict: 2 renames between folders, 3 truncation, 4 TCP, 5 device control, 6 abstract sockets and signals. Number 1 cannot allow a rename
 between two folders, which compilers and caches need, so it is not used. (Source: the kernel's documentation, userspace-api/landlock.)
 """
 
@@ -27,13 +27,13 @@ SCOPES = 1 << 0 | 1 << 1  # abstract unix sockets, signals
 
 READ = READ_FILE | READ_DIR | EXECUTE
 CHANGE = WRITE_FILE | REMOVE_DIR | REMOVE_FILE | MAKE_DIR | MAKE_REG | MAKE_SOCK | MAKE_FIFO | MAKE_SYM | REFER | TRUNCATE
-DEVICE = READ_FILE | READ_DIR | WRITE_FILE | TRUNCATE | IOCTL_DEVICE  # a GPU's node is opened for reading and writing and then only controlled
+DEVICE = READ_FILE | READ_DIR | WRITE_FILE | TRUNCATE | IOCTL_DEVICE  # a GPU's node is opened for reading and writing, then used only through ioctl
 _OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEVICE
 
 
 @cache
 def abi() -> int:
-    """The kernel's interface number; 0 where it has no Landlock, or has it switched off."""
+    """Returns the kernel's interface number; 0 where Landlock is missing or switched off."""
     version: int = _libc().syscall(_CREATE, None, ctypes.c_size_t(0), ctypes.c_uint(_VERSION_FLAG))
     return max(version, 0)
 
@@ -43,14 +43,14 @@ def supported() -> bool:
 
 
 def lack() -> str:
-    """Why it cannot be used here and how to get it."""
+    """Says why Landlock cannot be used here and how to get it."""
     if abi() == 0:
         return "Landlock: this kernel has none (Linux 5.19 or newer, with landlock among the modules of the boot parameter lsm=)"
     return f"Landlock: interface {abi()} of this kernel refuses renames between folders (Linux 5.19 or newer)"
 
 
 def layer() -> str:
-    """What it rules here, for a report."""
+    """Names what it restricts on this host, for a report."""
     what = ["files"]
     if abi() >= 4:
         what.append("TCP")
@@ -85,7 +85,7 @@ def restrict(rules: dict[str, Any]) -> None:
 
 
 def _files(version: int) -> int:
-    """Every right that this kernel can rule: one that is not ruled would be granted everywhere."""
+    """Returns every right that this kernel can restrict. A right that is not handled would be granted everywhere."""
     bits = 16 if version >= 5 else 15 if version >= 3 else 14
     return (1 << bits) - 1
 

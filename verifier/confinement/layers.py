@@ -1,4 +1,4 @@
-"""What confines a party on this host, layer by layer, for reports."""
+"""Describes what confines a party on this host, layer by layer, for reports."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from verifier.confinement.probe import probe
 if TYPE_CHECKING:  # the first parties of a judge are started before it has pydantic
     from verifier.report import Protection
 
-_failed: dict[str, str] = {}  # layers that this host offers and that a party could not put on, with the error
+_failed: dict[str, str] = {}  # layers that this host offers but that a party failed to apply, with the error
 
 
 def layer_failed(layer: str, error: str) -> None:
-    """A party said, before any stranger's source ran in it, that it could not put a layer on: reports name it as missing from now on."""
+    """Records that a party could not apply a layer, which it says before any stranger's source runs in it. Reports list the layer as missing from
+    then on."""
     _failed[layer] = error[:200]
 
 
 def protection() -> Protection:
-    """What confines a party on this host."""
+    """Returns what confines a party on this host."""
     from verifier.report import Protection
 
     layers: list[str] = []

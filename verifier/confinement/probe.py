@@ -1,8 +1,8 @@
-"""Whether this host can confine a stranger's source, tried out; and what is to be done where it cannot.
+"""Tests whether this host can confine a stranger's source, and says what to do where it cannot.
 
-It fails closed: where bubblewrap does not work, or does not say in time whether it does, nothing of a stranger's runs. That holds until the next
-look, a few seconds later, and not for the life of a process: a host may be busy, or just be getting what it lacks. `SANDBOX=none`
-(`--no-sandbox`) is the only way around it, and is said wherever a result is shown.
+It fails closed: where bubblewrap does not work, or does not answer in time, no stranger's source runs. The answer holds for a few seconds and not for
+the life of a process, since a host may be busy or about to get what it lacks. `SANDBOX=none` (`--no-sandbox`) is the only way around it, and every
+result shows it.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from pathlib import Path
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 SYSTEM_FILES = ("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives")
-SECONDS = 60.0  # for a process that does nothing: what takes longer is no answer
-AGAIN = 5.0  # seconds after which a host that lacks something is looked at once more
+SECONDS = 60.0  # for a process that does nothing; a longer wait counts as no answer
+AGAIN = 5.0  # seconds after which a host that lacks something is probed again
 CHOICE = "SANDBOX"
-_EXTRA = "/usr/share/apparmor/extra-profiles/bwrap-userns-restrict"  # where the package leaves it, not in force
+_EXTRA = "/usr/share/apparmor/extra-profiles/bwrap-userns-restrict"  # path at which the package installs it, not loaded
 PROFILE = f"apt-get install apparmor-profiles && ln -s {_EXTRA} /etc/apparmor.d/ && systemctl reload apparmor"
 _APPARMOR = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
 _CLONE, _MOST = Path("/proc/sys/kernel/unprivileged_userns_clone"), Path("/proc/sys/user/max_user_namespaces")
 
 
 class NoSandbox(OSError):
-    """Nothing of a stranger's can run here; the sentence says what to do."""
+    """No stranger's source can run on this host. The message says what to do."""
 
 
 @dataclass(frozen=True)
 class Probe:
-    """`path` of bubblewrap where it works, else `why` not."""
+    """The result of a probe: `path` of bubblewrap where it works, else `why` it does not."""
 
     path: str = ""
     why: str = ""
@@ -43,12 +43,12 @@ _last: tuple[float, Probe] | None = None
 
 
 def waived() -> bool:
-    """Whether somebody has said that this host goes without."""
+    """Whether an operator has waived the sandbox on this host."""
     return os.environ.get(CHOICE) == "none"
 
 
 def probe() -> Probe:
-    """What was found, at most `AGAIN` seconds ago where something was lacking."""
+    """Returns the last result; a failure is at most `AGAIN` seconds old."""
     global _last
     if waived():
         return Probe(why=f"{CHOICE}=none: switched off by whoever started this")
@@ -60,7 +60,7 @@ def probe() -> Probe:
 
 
 def look() -> Probe:
-    """Tries it out."""
+    """Runs bubblewrap and reports whether it works."""
     path = shutil.which("bwrap") or ""
     if not path:
         return Probe(why="bubblewrap is not installed: apt-get install bubblewrap")
@@ -75,7 +75,7 @@ def look() -> Probe:
 
 
 def refusal(printed: str) -> str:
-    """Why bubblewrap does not work, and how it would on this host."""
+    """Says why bubblewrap does not work on this host and how to make it work."""
     said = (printed.strip().splitlines() or ["without a word"])[0][:200]
     if contained():
         fix = "start the container with --security-opt seccomp=unconfined --security-opt systempaths=unconfined"
@@ -87,7 +87,7 @@ def refusal(printed: str) -> str:
         fix = "sysctl user.max_user_namespaces=10000"
     else:
         fix = "allow user namespaces"
-    return f"bubblewrap is installed and does not work ({said}): {fix}"
+    return f"bubblewrap is installed but does not work ({said}): {fix}"
 
 
 def contained() -> bool:
@@ -102,7 +102,7 @@ def _reads(path: Path) -> str:
 
 
 def required() -> str:
-    """The path of bubblewrap, or "" where somebody has waived it. Raises `NoSandbox`."""
+    """Returns the path of bubblewrap, or "" where an operator has waived it. Raises `NoSandbox`."""
     found = probe()
     if found.path or waived():
         return found.path
@@ -113,7 +113,7 @@ def required() -> str:
 
 
 def system_binds() -> list[str]:
-    """Arguments of bubblewrap that show the system's own files."""
+    """Returns bubblewrap's arguments that show the system's own files."""
     arguments: list[str] = []
     for path in SYSTEM:
         if os.path.islink(path):

@@ -1,4 +1,4 @@
-"""How long a party's threads wait for a processor, by the kernel's own count: a call that was preempted says nothing about the program."""
+"""Measures how long a party's threads wait for a processor, by the kernel's own count. A preempted call says nothing about the program."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from verifier.confinement.spawned import Spawned
 
 @contextlib.contextmanager
 def queueing(spawned: Spawned) -> Iterator[list[int]]:
-    """Open files, one for each thread of the party's interpreter, of which the second figure is the nanoseconds it was ready to run and did not; none
-    where the kernel does not count them."""
+    """Opens one file for each thread of the party's interpreter; its second figure is the nanoseconds in which the thread was runnable but not
+    running. Returns none where the kernel does not count them."""
     main, files = spawned.main_pid(), []
     try:
         for thread in threads_of(main) if main is not None else []:

@@ -1,4 +1,4 @@
-"""Confinement of a party: bubblewrap, or, only where somebody has waived it, a process with limits, which is said wherever a result is shown."""
+"""Confines a party in bubblewrap. Only where an operator has waived it, the party is a process with limits, and every result says so."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from verifier.startup import bytecode, cutlass
 
 BOOT = "import sys; sys.path.insert(0, sys.argv[1]); import verifier.parties.party as party; sys.path.pop(0); party.main(sys.argv[2])"
 
-# The same heap behaviour in every party, from its first call on. glibc adapts its thresholds to the history of a process, and its memalign takes
-# fresh pages for a dozen calls before it reuses freed ones: a call that faults in 16 MiB took 4 to 35 ms here instead of 1. So thresholds are
+# Makes the heap behave the same in every party from its first call on. glibc adapts its thresholds to the history of a process, and its memalign
+# takes fresh pages for a dozen calls before it reuses freed ones: a call that faults in 16 MiB took 4 to 35 ms here instead of 1. So thresholds are
 # fixed, and each party starts with a heap whose pages it has touched (`party.grow_heap`).
 HEAP = 256 << 20
 ALLOCATOR = "glibc.malloc.mmap_threshold=33554432:glibc.malloc.trim_threshold=1099511627776:glibc.malloc.top_pad=67108864:glibc.malloc.hugetlb=1"
@@ -42,7 +42,7 @@ def spawn(
 ) -> Spawned:
     """Starts a party. `data_limit` puts a ceiling on private memory, so that an allocation fails where it stands in the source (not with CUDA,
     which reserves address space). `prefix` is a profiler's command line inside the sandbox. `bare`: a party that imports no torch;
-    `extensions`: one that also imports what builds extensions; `early`: whether its device comes up while it imports;
+    `extensions`: one that also imports what builds extensions; `early`: whether its device is initialised while it imports;
     `placed`: whether the judge says on which processors it runs (without bubblewrap it may else choose them itself); `permit`: the descriptor of a
     `verifier.parties.permit.Permit`, without which it touches no device. Raises `OSError`."""
     binds = [*binds, *bytecode.bind(), *cutlass.bind()]
@@ -73,7 +73,7 @@ def spawn(
     if wrap:
         arguments = _wrapping(wrap, environment, limits, binds, writable or [])
         if seccomp.supported():
-            filters.append(_filter(loopback=prefix is not None))  # nsys cannot do without TCP to itself
+            filters.append(_filter(loopback=prefix is not None))  # nsys needs TCP to itself
             arguments += ["--seccomp", str(filters[0])]
         command = [*arguments, "--chdir", "/tmp", "--", *command]
     try:
@@ -105,14 +105,14 @@ def spawn(
 
 
 def _environment(home: str, variables: dict[str, str]) -> dict[str, str]:
-    """All that a party has in its environment: nothing of the judge's."""
+    """Returns a party's whole environment; nothing of the judge's is in it."""
     return {
         "PATH": "/usr/local/bin:/usr/bin:/bin",
         "GLIBC_TUNABLES": ALLOCATOR,
         "HOME": home,
         "TMPDIR": home,
         "LANG": "C.UTF-8",
-        "USER": "party",  # the sandbox has no passwd file, and torch asks who this is
+        "USER": "party",  # the sandbox has no passwd file, and torch asks for the user's name
         "LOGNAME": "party",
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONHASHSEED": "0",
@@ -130,7 +130,7 @@ def _rlimits(limits: Limits, data_limit: bool) -> dict[str, int]:
 
 
 def _wrapping(wrap: str, environment: dict[str, str], limits: Limits, binds: list[Bind], writable: list[Bind]) -> list[str]:
-    """bubblewrap's arguments up to the seccomp filter. Binds are mounted in this order, later ones over earlier ones."""
+    """Returns bubblewrap's arguments up to the seccomp filter. Binds are mounted in this order, later ones over earlier ones."""
     argv = [wrap, "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL", "--hostname", "sandbox", "--clearenv"]
     for name, value in environment.items():
         argv += ["--setenv", name, value]
@@ -147,13 +147,13 @@ def _wrapping(wrap: str, environment: dict[str, str], limits: Limits, binds: lis
         argv += [option, bind.source, bind.target]
     for bind in writable:
         argv += ["--bind", bind.source, bind.target]
-    # The root and /dev are file systems of bubblewrap's own, without a limit of size: nobody writes there.
+    # The root and /dev are bubblewrap's own file systems without a size limit, so nobody may write there.
     return [*argv, "--perms", "1777", "--size", str(limits.temporary), "--tmpfs", "/dev/shm", "--remount-ro", "/dev", "--remount-ro", "/"]
 
 
 def _filter(loopback: bool) -> int:
-    """A file that holds the seccomp filter for bubblewrap, at its beginning. Nobody chooses processors there: OpenMP, which would for all sides
-    alike, does not find the machine's shape."""
+    """Returns a file with the seccomp filter for bubblewrap, positioned at its beginning. Nobody chooses processors there: OpenMP, which would do so
+    for all sides alike, cannot see the machine's topology."""
     fd = os.memfd_create("seccomp", 0)
     os.write(fd, seccomp.program(loopback, placed=True))
     os.lseek(fd, 0, os.SEEK_SET)

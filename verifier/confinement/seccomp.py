@@ -1,7 +1,7 @@
-"""A seccomp filter written as classic BPF: what a party may never ask of the kernel, on x86-64 and arm64.
+"""A seccomp filter in classic BPF: system calls that a party may never make, on x86-64 and arm64.
 
-Denied calls fail with EPERM, so that a Python traceback names the line; a foreign architecture kills the process. Choosing a priority is ignored,
-and so is choosing a processor where the judge does that, or where OpenMP cannot.
+Denied calls fail with EPERM, so that a Python traceback names the line; a foreign architecture kills the process. Setting a priority is ignored, and
+so is setting processor affinity where the judge does that or where OpenMP cannot.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ _DENIED: dict[str, tuple[int | None, int | None]] = {
     "io_uring_enter": (426, 426),
     "io_uring_register": (427, 427),
 }
-_AFFINITY = (203, 122)  # sched_setaffinity: where the judge says on which processors a party runs (`verifier/confinement/binding.py`)
-# Nothing of a party comes before what another one runs on the same processor.
+_AFFINITY = (203, 122)  # sched_setaffinity: where the judge decides on which processors a party runs (`verifier/confinement/binding.py`)
+# No party may outrank another one on the same processor.
 _PRIORITY = {
     "setpriority": (141, 140),
     "sched_setparam": (142, 118),
@@ -67,7 +67,7 @@ _PRIORITY = {
     "sched_setattr": (314, 274),
     "ioprio_set": (251, 30),
 }
-_IGNORED = 0x00050000  # the call answers 0 and does nothing: a library that places its threads goes on
+_IGNORED = 0x00050000  # the call returns 0 and does nothing, so that a library which places its threads goes on
 _SOCKET = (41, 198)
 _CLONE = (56, 220)
 _CLONE3 = (435, 435)
@@ -88,10 +88,10 @@ def supported() -> bool:
 
 
 def program(loopback: bool = False, placed: bool = False, unix: bool = True) -> bytes:
-    """The filter as an array of `struct sock_filter`, as `bwrap --seccomp` and `prctl` take it. `loopback` leaves sockets of all families, for a
-    profiler that talks to itself by TCP in a network namespace that has nothing but its own loopback, and processors and priorities, as nothing is
-    timed there. `placed`: the judge binds the party to processors; else it may do so itself, as OpenMP does with its threads on the CPU. `unix`:
-    whether sockets by name may be opened, as they may where namespaces leave no name to be found; pairs of sockets always may."""
+    """Returns the filter as an array of `struct sock_filter`, as `bwrap --seccomp` and `prctl` take it. `loopback` allows sockets of all families,
+    for a profiler that talks to itself by TCP in a network namespace with only its own loopback; it also allows setting affinity and priority, since
+    nothing is timed there. `placed`: the judge binds the party to processors; otherwise the party may do so itself, as OpenMP does with its threads
+    on the CPU. `unix`: whether named sockets may be opened, which is safe where namespaces leave no name to find. Socket pairs are always allowed."""
     machine = platform.machine()
     column = 0 if machine == "x86_64" else 1
     code: list[tuple[int, int, int, int]] = [
@@ -109,7 +109,7 @@ def program(loopback: bool = False, placed: bool = False, unix: bool = True) -> 
     ignored = [] if loopback else [*_PRIORITY.values(), *([_AFFINITY] if placed else [])]
     for numbers in ignored:
         code += [(_JEQ, 0, 1, numbers[column]), (_RET, 0, 0, _IGNORED)]
-    # glibc falls back to clone, whose flags a filter can read; those of clone3 lie behind a pointer.
+    # glibc falls back to clone, whose flags a filter can read; clone3 passes them behind a pointer.
     code += [(_JEQ, 0, 1, _CLONE3[column]), (_RET, 0, 0, _errno(errno.ENOSYS))]
     if not loopback and not unix:
         code += [(_JEQ, 0, 1, _SOCKET[column]), (_RET, 0, 0, _errno(errno.EPERM))]
@@ -133,7 +133,7 @@ class _Program(ctypes.Structure):
 def install(placed: bool = False) -> None:
     """Confines the calling process for good (used where there is no bubblewrap). Raises `OSError`."""
     libc = ctypes.CDLL(None, use_errno=True)
-    code = program(placed=placed, unix=False)  # the host's sockets, its database's among them, are in sight
+    code = program(placed=placed, unix=False)  # the host's sockets, including its database's, are visible
     buffer = ctypes.create_string_buffer(code, len(code))
     descriptor = _Program(len(code) // 8, ctypes.addressof(buffer))
     if libc.prctl(38, 1, 0, 0, 0) != 0:  # PR_SET_NO_NEW_PRIVS

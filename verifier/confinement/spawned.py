@@ -1,4 +1,4 @@
-"""A confined process as a process: what it printed, standing still, processor time, and the end of all that belongs to it."""
+"""A confined process as the host sees it: its output, freezing, processor time, and the end of everything that belongs to it."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from verifier.confinement import cgroup
 from verifier.limits import Limits
 
 GUARD_SECONDS = 0.2
-ROUNDS = 50  # looks at what is in a party, while it is stopped without a freezer
-SURVIVAL = 30.0  # seconds after SIGKILL; what is there then is held by a driver, and the device cannot be trusted
+ROUNDS = 50  # passes over a party's processes while it is stopped without a freezer
+SURVIVAL = 30.0  # seconds after SIGKILL; a process that is still there is held by a driver, and the device cannot be trusted
 
 
 @dataclass
 class Spawned:
-    """A confined process: its channel, what it printed (cut), and the means to end all of it."""
+    """A confined process: its channel, its truncated output, and the means to end all of it."""
 
     process: subprocess.Popen[bytes]
     channel: Channel
@@ -37,7 +37,7 @@ class Spawned:
     total: int = 0
     flooded: bool = False
     drain: threading.Thread | None = None
-    over: Literal["", "memory", "processes"] = ""  # what it took too much of, where no cgroup stands guard
+    over: Literal["", "memory", "processes"] = ""  # the limit that it exceeded, where no cgroup enforces limits
     ended: bool = False
 
     def start_drain(self) -> None:
@@ -47,7 +47,7 @@ class Spawned:
             threading.Thread(target=self._guard, daemon=True).start()
 
     def _guard(self) -> None:
-        """Without a cgroup: root's processes are under no limit of number, and CUDA's under none of memory. Looks now and then."""
+        """Polls the limits where there is no cgroup: rlimits do not bound the number of root's processes, nor CUDA's memory."""
         page = os.sysconf("SC_PAGE_SIZE")
         while not self.ended and self.process.poll() is None:
             family = family_of(self.process.pid)
@@ -63,7 +63,7 @@ class Spawned:
             time.sleep(GUARD_SECONDS)
 
     def _drain(self) -> None:
-        """Reads what the party prints so that it never blocks, and keeps the last of it."""
+        """Reads what the party prints, so that it never blocks, and keeps the end of it."""
         assert self.process.stdout is not None
         keep = self.limits.output
         fd = self.process.stdout.fileno()
@@ -83,24 +83,24 @@ class Spawned:
                 self.kill()
 
     def text(self) -> str:
-        """The last of what was printed, at most `limits.output` bytes."""
+        """Returns the end of the output, at most `limits.output` bytes."""
         if self.drain is not None and self.ended:
             self.drain.join(timeout=1)
         return bytes(self.printed[-self.limits.output :]).decode(errors="replace")
 
     def freeze(self) -> None:
-        """Everything that belongs to the party stands still, until `thaw` or its end, also what it starts meanwhile."""
+        """Freezes everything that belongs to the party, including what it starts meanwhile, until `thaw` or its end."""
         self._still(True)
 
     def thaw(self) -> None:
         self._still(False)
 
     def members(self) -> list[int]:
-        """All its processes."""
+        """Returns all its processes."""
         return self.group.pids() if self.group is not None else family_of(self.process.pid)
 
     def main_pid(self) -> int | None:
-        """Of the interpreter, which bubblewrap's two processes come before; null where the host does not tell."""
+        """Returns the pid of the interpreter, which runs below bubblewrap's two processes; null where the host does not tell."""
         family = family_of(self.process.pid)
         at = 2 if self.wrapped else 0
         return family[at] if len(family) > at else None
@@ -109,7 +109,7 @@ class Spawned:
         if self.ended or (self.group is not None and self.group.freeze(frozen)):
             return
         told: set[int] = set()
-        for _ in range(ROUNDS):  # what was started while the list was read is on the next one; then nobody is left who starts something
+        for _ in range(ROUNDS):  # a process started meanwhile is on the next list
             inside = self.members()
             if told.issuperset(inside):
                 return
@@ -119,7 +119,7 @@ class Spawned:
             told.update(inside)
 
     def kill(self) -> None:
-        """SIGKILL to everything that belongs to the party; safe from any thread, and more than once."""
+        """Sends SIGKILL to everything that belongs to the party. Safe from any thread and more than once."""
         family = family_of(self.process.pid) if self.group is None and not self.wrapped else []
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
@@ -127,12 +127,13 @@ class Spawned:
             self.group.kill()
         with contextlib.suppress(OSError):
             self.process.kill()
-        for pid in family:  # what left the session; a namespace ends as a whole
+        for pid in family:  # processes that left the session; a namespace ends as a whole
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
 
     def end(self) -> int | None:
-        """Kills what is left, frees everything, and returns the exit status (negative: a signal). What does not die is remembered (`survivors`)."""
+        """Kills what is left, frees everything, and returns the exit status (negative: a signal). Processes that do not die are remembered
+        (`survivors`)."""
         if self.ended:
             return self.process.returncode
         status = self.process.poll()
@@ -163,7 +164,7 @@ class Spawned:
         return self.group.pids() if self.group is not None else [pid for pid in family if _alive(pid)]
 
     def cpu_ns(self) -> int | None:
-        """Processor time of everything in the party up to now, in nanoseconds; null where the host does not tell."""
+        """Returns the processor time of everything in the party up to now, in nanoseconds; null where the host does not tell."""
         if self.group is not None and (used := self.group.cpu_ns()) is not None:
             return used
         total = 0
@@ -173,7 +174,7 @@ class Spawned:
         return total
 
     def exit_status(self, seconds: float = 2.0) -> int | None:
-        """The status with which the party ended by itself (128 + n or negative for signal n), or null."""
+        """Returns the status with which the party ended by itself (128 + n or negative for signal n), or null."""
         try:
             return wait(self.process, seconds)
         except subprocess.TimeoutExpired:
@@ -181,7 +182,7 @@ class Spawned:
 
 
 class MainProcess:
-    """A party's interpreter alone, as something to freeze: what it has started goes on."""
+    """A party's interpreter alone, as something to freeze: processes that it has started go on."""
 
     def __init__(self, spawned: Spawned):
         self.spawned = spawned
@@ -208,7 +209,7 @@ class MainProcess:
 
 
 def wait(process: subprocess.Popen[bytes], seconds: float) -> int:
-    """As `Popen.wait`, which sleeps up to 50 ms beyond a process's end. Raises `subprocess.TimeoutExpired`."""
+    """Waits like `Popen.wait`, but without its polling, which sleeps up to 50 ms beyond a process's end. Raises `subprocess.TimeoutExpired`."""
     if process.poll() is None:
         try:
             fd = os.pidfd_open(process.pid)
@@ -227,7 +228,7 @@ _unkillable: set[int] = set()
 
 
 def survivors() -> list[int]:
-    """Processes of ended parties that are still there."""
+    """Returns processes of ended parties that still exist."""
     _unkillable.intersection_update({pid for pid in _unkillable if _alive(pid)})
     return sorted(_unkillable)
 
@@ -240,7 +241,7 @@ def _alive(pid: int) -> bool:
 
 
 def family_of(pid: int) -> list[int]:
-    """A process and its descendants, for hosts without cgroups."""
+    """Returns a process and its descendants, for hosts without cgroups."""
     found = [pid]
     for parent in found:
         with contextlib.suppress(OSError, ValueError):

@@ -1,4 +1,4 @@
-"""What a party sees of this host's files: as arguments of bubblewrap, and as rules for Landlock."""
+"""Decides which of this host's files a party sees: as arguments of bubblewrap, and as rules for Landlock."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from verifier.confinement.probe import SYSTEM, SYSTEM_FILES, probe
 from verifier.devices.base import Bind
 
 PACKAGE = Path(__file__).resolve().parents[1]
-INSIDE = "/opt/stitchwork"  # where a sandbox shows the package `verifier`, and nothing else of the checkout
-# What a party without namespaces reads beside the interpreter: the machine's shape, and nothing of another process.
+INSIDE = "/opt/stitchwork"  # where a sandbox shows the package `verifier`, the only visible part of the checkout
+# What a party without namespaces may read beside the interpreter: the machine's topology, and nothing of another process.
 MACHINE = (
     *("/proc/self", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/version", "/proc/filesystems", "/proc/sys/kernel", "/proc/sys/vm"),
     *("/proc/driver", "/sys/devices", "/sys/bus", "/sys/class", "/sys/module", "/sys/kernel/mm"),
@@ -25,14 +25,14 @@ NODES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "
 
 
 def bubblewrap() -> str:
-    """Its path where it works here, else empty. What parties need is `required`."""
+    """Returns bubblewrap's path where it works here, else an empty string. Parties use `required`."""
     return probe().path
 
 
 @cache
 def sealed_proc() -> list[str]:
-    """Of a party's /proc only its own processes can be written to, which the CUDA driver does in each of them when it starts. All else that is
-    writable is sealed here: bubblewrap leaves it to root, whose files they are, also without a capability."""
+    """Seals a party's /proc: only entries of its own processes stay writable, since the CUDA driver writes to each of them when it starts. Without
+    this, bubblewrap leaves the other files writable for root, who owns them, even without a capability."""
     arguments: list[str] = []
     for entry in sorted(os.scandir("/proc"), key=lambda entry: entry.name):
         if entry.is_symlink() or entry.name.isdecimal():
@@ -52,7 +52,7 @@ def _writable(path: str) -> bool:
 
 @cache
 def interpreter_folders() -> tuple[str, ...]:
-    """What the interpreter and its packages need to be seen: real prefix, virtual environment, site-packages; parents before children."""
+    """Returns the folders that the interpreter and its packages need: real prefix, virtual environment, site-packages; parents before children."""
     paths = sysconfig.get_paths()
     candidates = {sys.base_prefix, sys.base_exec_prefix, sys.prefix, paths["purelib"], paths["platlib"], paths["stdlib"], paths["platstdlib"]}
     candidates |= {os.path.dirname(os.path.realpath(sys.executable))}
@@ -68,7 +68,7 @@ def interpreter_folders() -> tuple[str, ...]:
 
 @cache
 def path_folders() -> tuple[str, ...]:
-    """Folders of PYTHONPATH that hold packages which a party needs; never a checkout. `python -I` leaves them out, so a party is told."""
+    """Returns the folders of PYTHONPATH with packages that a party needs; never a checkout. `python -I` ignores PYTHONPATH, so a party is told."""
     folders = [os.path.realpath(folder) for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder]
     return tuple(
         f for f in folders if any(os.path.isdir(os.path.join(f, name)) for name in ("torch", "numpy", "pydantic")) and f != str(PACKAGE.parent)
@@ -76,21 +76,21 @@ def path_folders() -> tuple[str, ...]:
 
 
 def import_path() -> list[str]:
-    """Where a party finds the package `verifier`, and then what PYTHONPATH adds."""
+    """Returns where a party finds the package `verifier`, followed by what PYTHONPATH adds."""
     wrap = bool(bubblewrap())
     added = [f"{INSIDE}/path{index}" if wrap else folder for index, folder in enumerate(path_folders())]
     return [INSIDE if wrap else str(PACKAGE.parent), *added]
 
 
 def rules(wrapped: bool, home: str, binds: list[Bind], writable: list[Bind], inward: bool) -> dict[str, Any] | None:
-    """Landlock's rules for a party: what its sandbox shows and no more; without namespaces they are all that keeps it from other files."""
+    """Returns Landlock's rules for a party: exactly what its sandbox shows. Without namespaces they alone keep it from other files."""
     if not landlock.supported():
         return None
     read = [*SYSTEM, *SYSTEM_FILES, *interpreter_folders(), *import_path()[1:]]
     if wrapped:
         read += [INSIDE, "/proc", *(bind.target for bind in binds if not bind.device)]
         write, device = [home, "/dev/shm", *(bind.target for bind in writable)], ["/dev"]  # its /dev holds only its own nodes
-        update = ["/proc"]  # only its own processes are there, and all else is sealed; a rule for /proc/self would not hold for its children
+        update = ["/proc"]  # it shows only the party's own processes, and the rest is sealed; a rule for /proc/self would not hold for its children
     else:
         read += [str(PACKAGE), *MACHINE, *(bind.source for bind in binds if not bind.device)]
         write, device = [home, "/dev/shm", *(bind.source for bind in writable)], [*NODES, *(bind.source for bind in binds if bind.device)]

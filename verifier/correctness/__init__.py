@@ -1,1 +1,1 @@
-"""Is an output right? Trials, bounds, expectations."""
+"""Decides whether an output is right: trials, bounds, expectations."""

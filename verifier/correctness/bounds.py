@@ -1,4 +1,4 @@
-"""Is an output right? A bound that follows PyTorch's own error and plain arithmetic's, both against fp64.
+"""Decides whether an output is right, by a bound that follows the errors of PyTorch and of plain arithmetic, both against fp64.
 
 The norm is ``max |a-b| / (|b| + rms(b))``: relative for large elements, and relative to the tensor's size for small ones, so that neither an
 absolute tolerance lets tiny outputs pass nor a cancelled element fails a sound program.
@@ -22,26 +22,26 @@ from verifier.layout import Spec
 from verifier.passes import native
 from verifier.task import Precision
 
-K = {"fp32-strict": 4.0, "tf32": 3.0, "bf16": 3.0, "fp16": 3.0}  # below fp32 the operands' rounding dominates, and that is the same for all
-W, W_FEW = 1.5, 3.0  # the second where few elements decide the largest error: what was drawn then says less about the next draw
+K = {"fp32-strict": 4.0, "tf32": 3.0, "bf16": 3.0, "fp16": 3.0}  # below fp32 the operands' rounding dominates, equally for all
+W, W_FEW = 1.5, 3.0  # the second value applies where few elements decide the largest error: one draw then says less about the next
 ULPS = 16.0
-STEADY = 1.5  # largest over smallest of the drawn errors, up to which many elements decide
+STEADY = 1.5  # largest over smallest drawn error, up to which many elements are taken to decide
 SMALL = 4096  # outputs with fewer elements are drawn more often
 DRAWS, SMALL_DRAWS = 3, 8
-NO_ORACLE = 256 * 2.0**-23  # where fp64 cannot judge (a task that does not run in fp64, chaos) and eager itself is compared with
+NO_ORACLE = 256 * 2.0**-23  # used where fp64 cannot judge (a task that does not run in fp64, chaos) and outputs are compared with eager itself
 NO_ORACLE_ULPS = 8.0  # the same for types of 16 bit
-CHAOTIC, CHAOTIC_16 = 1e-2, 0.5  # an element of eager that is further off than this was decided, not rounded
-FLIPPED = 0.05  # share of elements up to which such decisions are told from noise
+CHAOTIC, CHAOTIC_16 = 1e-2, 0.5  # an element of eager that is further off than this took another decision; rounding alone does not explain it
+FLIPPED = 0.05  # share of elements up to which such decisions can be distinguished from noise
 NORM = f"max |a-b| / (|b| + rms(b)); bound max({K['fp32-strict']:g} x PyTorch's error, {W:g} x plain arithmetic's, {ULPS:g} ulp)"
-CHUNK = 1 << 18  # elements that are widened to fp64 at a time: they stay in the cache
-GPU_CHUNK = 1 << 26  # on a GPU: few enough launches, and 0.5 GiB each instead of twice a tensor of any size
+CHUNK = 1 << 18  # elements widened to fp64 at a time, so that they stay in the cache
+GPU_CHUNK = 1 << 26  # on a GPU: few launches, and 0.5 GiB each instead of twice the size of the tensor
 LEAST = 1e-30  # of what an error is relative to
-SQUARABLE = 1e-12  # root mean square from which on what is lost of squares below fp32's range says nothing
+SQUARABLE = 1e-12  # root mean square above which squares that underflow fp32 do not matter
 
 
 @dataclass
 class Judgement:
-    """Of one tensor. `error` is null where shape, dtype or finiteness already differ."""
+    """The judgement of one tensor. `error` is null where shape, dtype or finiteness already differ."""
 
     ok: bool
     error: float | None = None
@@ -70,7 +70,7 @@ def root_mean_square(tensor: torch.Tensor) -> float:
 
 
 def distance(value: torch.Tensor, expected: torch.Tensor) -> float:
-    """The norm, over the elements where `expected` is finite; infinite where the finite masks differ."""
+    """Computes the norm over the elements where `expected` is finite; infinite where the finite masks differ."""
     a, b = _flat(value), _flat(expected)
     if (near := native.distance(a, b)) is not None or (near := _finite_distance(a, b)) is not None:
         return near
@@ -95,8 +95,9 @@ def distance(value: torch.Tensor, expected: torch.Tensor) -> float:
 
 
 def _finite_distance(a: torch.Tensor, b: torch.Tensor) -> float | None:
-    """The same where all elements are finite, else null: by a kernel of the judge's or, for two tensors of one type, fp32 or less, in half the passes
-    of `distance`. The difference of two close numbers is exact in their own type, and the quotient needs no more digits than it is shown with."""
+    """Computes the same where all elements are finite, else null: by a kernel of the judge or, for two tensors of the same type of at most 32 bits,
+    in half the passes of `distance`. The difference of two close numbers is exact in their own type, and the quotient needs no more digits than it is
+    shown with."""
     if (near := native.distance(a, b, finite=True)) is not None:
         return near
     if a.dtype != b.dtype or a.dtype not in _NARROW:
@@ -117,9 +118,9 @@ def _finite_distance(a: torch.Tensor, b: torch.Tensor) -> float | None:
 
 
 def euclidean(flat: torch.Tensor) -> float:
-    """The norm of a tensor of one axis, fp32 or less; not finite where an element is not. In fp64 piece by piece, as `vector_norm` widens all that it
-    is given in memory of its own; of more than one piece on a GPU in fp32 first, which reads it once instead of five times and is right to some
-    millionths, and in fp64 where squares may have gone beyond fp32's range."""
+    """Computes the norm of a one-dimensional tensor of fp32 or less; not finite where an element is not. It works in fp64 piece by piece, since
+    `vector_norm` widens its whole argument in extra memory. On a GPU, a tensor of more than one piece is first reduced in fp32, which reads it once
+    instead of five times and is right to some millionths; fp64 follows where squares may have left fp32's range."""
     step = chunk(flat)
     pieces = range(0, flat.numel(), step)
     for kind in (torch.float32, torch.float64) if flat.is_cuda and len(pieces) > 1 else (torch.float64,):
@@ -131,7 +132,7 @@ def euclidean(flat: torch.Tensor) -> float:
 
 
 def same_values(left: torch.Tensor, right: torch.Tensor) -> bool:
-    """Whether two tensors of one type are equal, where NaN equals NaN; piece by piece, as a mask of the whole may be gigabytes."""
+    """Whether two tensors of the same type are equal, with NaN equal to NaN. Works piece by piece, since a mask of the whole may take gigabytes."""
     if left.shape != right.shape:
         return False
     if native.same_bits(left, right):
@@ -147,8 +148,8 @@ def _flat(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def relative(value: torch.Tensor, expected: torch.Tensor, rms: float) -> torch.Tensor:
-    """The norm of every element; infinite where one of the two is finite and the other is not, or where they are infinities of other signs. `rms`:
-    of the whole that `expected` may be a part of."""
+    """Returns the norm of every element; infinite where only one of the two is finite, or where they are infinities of different signs. `rms` is that
+    of the whole tensor, of which `expected` may be a part."""
     a, b = value.double(), expected.double()
     off = (a - b).abs_().div_((b.abs() + rms).clamp_min_(1e-300))
     same = (a == b) | (a.isnan() & b.isnan())
@@ -157,7 +158,7 @@ def relative(value: torch.Tensor, expected: torch.Tensor, rms: float) -> torch.T
 
 @dataclass
 class Survey:
-    """Which elements are further off than a limit."""
+    """The elements that are further off than a limit."""
 
     share: float
     wrong: int  # the share as a count
@@ -166,7 +167,7 @@ class Survey:
 
 
 def survey(value: torch.Tensor, expected: torch.Tensor, limit: float) -> Survey:
-    """In pieces: in fp64 the whole would take many times its size. A complex number counts as two."""
+    """Surveys a tensor in pieces, since the whole in fp64 would take many times its size. A complex number counts as two elements."""
     a, b = _flat(value), _flat(expected)
     size = chunk(b)
     total, count = 0.0, 0
@@ -200,8 +201,8 @@ def all_finite(tensor: torch.Tensor) -> bool:
 
 
 def deviation(value: torch.Tensor, expected: torch.Tensor, most: float = FLIPPED) -> tuple[float, float]:
-    """Error of a run that follows the task, and the share of elements in which it takes another decision than fp64 (an index, a threshold). Those
-    are left out of the error, unless they are so many, a share of more than `most`, that the whole is noise."""
+    """Returns the error of a run that follows the task, and the share of elements in which it takes another decision than fp64 (an index, a
+    threshold). Those elements are left out of the error, unless their share exceeds `most`: then the whole is noise."""
     if not _continuous(value):
         return 0.0, float((value != expected.to(value.dtype)).double().mean()) if value.numel() else 0.0
     chaotic = chaotic_error(value.dtype)
@@ -221,7 +222,7 @@ def _continuous(tensor: torch.Tensor) -> bool:
 
 
 def bound(own_error: float, plain_errors: list[float], dtype: torch.dtype, precision: Precision = "fp32-strict") -> float:
-    """From the error of PyTorch and, where they were measured, those of plain arithmetic, one a draw."""
+    """Computes the bound from PyTorch's error and, where they were measured, from those of plain arithmetic, one per draw."""
     drawn = [error for error in plain_errors if math.isfinite(error)]
     steady = len(drawn) > 1 and max(drawn) <= STEADY * min(drawn)
     plain = (W if steady else W_FEW) * max(drawn, default=0.0)
@@ -229,19 +230,19 @@ def bound(own_error: float, plain_errors: list[float], dtype: torch.dtype, preci
 
 
 def tolerated(own_share: float, plain_share: float, numel: int) -> float:
-    """The share of elements that may be decided otherwise: none where neither PyTorch nor plain arithmetic does so."""
+    """Returns the share of elements that may take another decision: none where neither PyTorch nor plain arithmetic has any."""
     share = max(own_share, plain_share)
     return min(4 * share + 2 / max(numel, 1), 4 * FLIPPED) if share > 0 else 0.0
 
 
 def no_oracle(dtype: torch.dtype) -> float:
-    """The bound against eager itself."""
+    """Returns the bound for a comparison with eager itself."""
     return max(NO_ORACLE, NO_ORACLE_ULPS * epsilon(dtype)) if dtype in (torch.float16, torch.bfloat16) else min(NO_ORACLE, 256 * epsilon(dtype))
 
 
 def judge(value: torch.Tensor, expected: torch.Tensor, limit: float, share: float = 0.0) -> Judgement:
-    """`value` of the program against `expected` (fp64 where floating). Non-floating tensors must be equal. At most `share` of the elements may
-    be further off: where rounding decides."""
+    """Judges the program's `value` against `expected` (fp64 where floating). Non-floating tensors must be equal. At most `share` of the elements may
+    be further off, where rounding decides."""
     if not value.numel():
         return Judgement(True, 0.0, limit)
     if not _continuous(value):
@@ -272,13 +273,13 @@ def judge(value: torch.Tensor, expected: torch.Tensor, limit: float, share: floa
 
 
 def counted(wrong: int, value: torch.Tensor) -> str:
-    """A complex number is two elements."""
+    """Counts elements; a complex number is two."""
     numel = value.numel() * (2 if value.is_complex() else 1)
     return f"{wrong:,} of {numel:,} {'element is' if numel == 1 else 'elements are'} off"
 
 
 def _mask_difference(value: torch.Tensor, expected: torch.Tensor) -> str:
-    """Non-finite elements must be the same ones of the same kind: NaN is never a wildcard."""
+    """Compares non-finite elements: both tensors must have the same kind in the same places. NaN is never a wildcard."""
     if all_finite(value) and all_finite(expected):
         return ""
     a, b = _flat(value), _flat(expected)
@@ -292,7 +293,7 @@ def _mask_difference(value: torch.Tensor, expected: torch.Tensor) -> str:
 
 
 def _element(value: torch.Tensor, expected: torch.Tensor, number: int) -> tuple[float, float, list[int]]:
-    """Both at the element that is `number`-th in the order of the shape, and where that is; a complex number is two elements."""
+    """Returns both values at the `number`-th element in the order of the shape, and its position; a complex number is two elements."""
     a, b = (torch.view_as_real(tensor) if tensor.is_complex() else tensor for tensor in (value, expected))
     index = position(number, tuple(b.shape))
     return float(a[index]), float(b[index]), list(index)
@@ -303,7 +304,7 @@ def _first(mask: torch.Tensor, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def same_form(value: Spec, expected: Spec, name: str) -> str:
-    """Empty, or how shape or dtype differ. Strides may: no caller of the task can tell."""
+    """Says how shape or dtype differ; empty if they agree. Strides may differ: no caller of the task can tell."""
     if value.shape != expected.shape:
         return f"{name} has shape {list(value.shape)} instead of {list(expected.shape)}"
     if value.dtype != expected.dtype:
@@ -312,7 +313,7 @@ def same_form(value: Spec, expected: Spec, name: str) -> str:
 
 
 def position(index: int, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The coordinates of the element that is `index`-th in the order of the shape."""
+    """Returns the coordinates of the `index`-th element in the order of the shape."""
     place = []
     for size in reversed(shape):
         place.append(index % size)

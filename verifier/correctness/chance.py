@@ -1,4 +1,4 @@
-"""Whether a task is stochastic: another seed makes another output, and not only by the order in which atomic additions happened to come.
+"""Decides whether a task is stochastic: another seed gives another output, and the order of atomic additions does not explain it.
 
 cuDNN's transposed convolutions, among others, add with atomics: two calls of the same model with the same seed and the same inputs differ in their
 last bits. Such a task is not deterministic, but it draws no random numbers, and its outputs are compared like any other's.
@@ -13,20 +13,21 @@ import torch
 from verifier.correctness.examining import equal
 from verifier.correctness.fingerprint import Fingerprint
 
-NEAR = 1e-3  # root mean square of a difference over that of the output: rounding stays far below, whatever is drawn far above
+NEAR = 1e-3  # root mean square of a difference over that of the output: rounding stays far below it, random draws far above
 CHUNK = 1 << 24  # elements at a time, in fp64
 NEAR_HALF = 3e-2  # outputs of 16 bits
 
 
 def stochastic(one: Sequence[torch.Tensor | Fingerprint], two: Sequence[torch.Tensor | Fingerprint], drew: bool) -> bool:
-    """`one` and `two`: outputs of the same inputs under different seeds. `drew`: a call used a generator that is seeded. Generators that a model has
-    for itself are told by how far its outputs are apart."""
+    """Compares `one` and `two`, outputs for the same inputs under different seeds. `drew`: a call used a seeded generator. A model's private
+    generators are recognised by how far apart its outputs are."""
     pairs = [(a, b) for a, b in zip(one, two, strict=True) if not equal(a, b)]
     return bool(pairs) and (drew or not all(near(a, b) for a, b in pairs))
 
 
 def near(one: torch.Tensor | Fingerprint, two: torch.Tensor | Fingerprint) -> bool:
-    """Whether rounding may be all that is between two tensors. Of gigabytes only fingerprints are there: nothing speaks against it."""
+    """Whether rounding alone may explain the difference of two tensors. Tensors of gigabytes have only fingerprints, which cannot refute it, so they
+    count as near."""
     if isinstance(one, Fingerprint) or isinstance(two, Fingerprint):
         return True
     if one.shape != two.shape or one.dtype != two.dtype:

@@ -1,4 +1,4 @@
-"""One call of the program held against what it must give: outputs, inputs, memory, the outputs of the call before, and the state."""
+"""Checks one call of the program: its outputs, its inputs, its memory, the outputs of the call before, and the state."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CLONE = "hand out a `clone()` of a buffer that the program keeps"
 
 @dataclass
 class Made:
-    """A call whose outputs the runner holds."""
+    """A call whose outputs the runner still holds."""
 
     specs: list[Spec]
     prints: list[Fingerprint]
@@ -35,31 +35,31 @@ class Made:
 
 
 class Examiner:
-    """Knows the outputs of the call before, which the next one must not have changed."""
+    """Remembers the outputs of the previous call, which the next one must not change."""
 
     def __init__(self, reference: ReferenceSession):
         self.reference = reference
         self.last: tuple[list[torch.Tensor | Fingerprint], list[str]] | None = None
-        self.calls: list[Made] = []  # of the present object
+        self.calls: list[Made] = []  # calls of the present object
 
     def accept(self, call: Call, expected: Expected) -> None:
-        """The call was right: the next one is held to its outputs."""
+        """Accepts a call as right: the next one must not change its outputs."""
         self.last = ([kept(output) for output in call.outputs], expected.run.aliased)
 
     def pass_over(self) -> None:
-        """A call whose outputs the next one is not held to; what the runner holds of it is still looked at in the end."""
+        """Passes over a call: the next one may change its outputs. The outputs that the runner holds are still checked in the end."""
         self.last = None
 
     def begin(self) -> None:
-        """A new object of the program: what another one returned is forgotten."""
+        """Begins a new object of the program and forgets what the previous one returned."""
         self.last, self.calls = None, []
 
     def note(self, call: Call, aliased: list[str]) -> None:
-        """A call that the runner holds the outputs of."""
+        """Records a call whose outputs the runner holds."""
         self.calls.append(Made(call.specs, [fingerprint(output) for output in call.outputs], aliased))
 
     def overwritten(self, caller: Caller) -> str:
-        """Empty, or which of the outputs that the runner still holds are not what they were: as many of the last calls as fit."""
+        """Says which outputs that the runner still holds have changed; empty if none has. As many of the last calls are held as fit."""
         room = HELD_BYTES
         for number in reversed(range(len(self.calls))):
             made = self.calls[number]
@@ -68,7 +68,7 @@ class Examiner:
                 break
             now = caller.held(number, made.specs)
             if now is None:
-                return "the outputs of an earlier call cannot be looked at any more"
+                return "the outputs of an earlier call can no longer be checked"
             for tensor, then, of in zip(now, made.prints, made.aliased, strict=False):
                 if fingerprint(tensor) != then and not borrowed(of):
                     later = len(self.calls) - 1 - number
@@ -76,7 +76,7 @@ class Examiner:
         return ""
 
     def examine(self, name: str, seed: int, call: Call, expected: Expected, runner: Party, state: list[str]) -> Trial:
-        """`state`: what the program calls the entries that the task changes."""
+        """Checks a call. `state`: the program's names for the entries that the task changes."""
         trial = compared(name, seed, call, expected, self.reference.precision)
         if not trial.ok:
             return trial
@@ -91,7 +91,7 @@ class Examiner:
         return trial if off is None else trial.model_copy(update=off)
 
     def _stale(self, call: Call) -> str:
-        """Outputs of the call before must still be what they were, unless the task itself hands out views of its inputs."""
+        """Checks that outputs of the previous call are unchanged, unless the task itself hands out views of its inputs."""
         if call.again is None or self.last is None or len(call.again) != len(self.last[0]):
             return ""
         for index, (now, then) in enumerate(zip(call.again, self.last[0], strict=True)):
@@ -100,7 +100,7 @@ class Examiner:
         return ""
 
     def _state(self, expected: Expected, runner: Party, theirs: list[str]) -> dict[str, Any] | None:
-        """Null, or what is off, as the fields of a `Trial`. `theirs`: the program's names."""
+        """Returns what is off as fields of a `Trial`, or null. `theirs`: the program's names."""
         names = self.reference.mutated
         answer = runner.ask("state", {"names": theirs}, self.reference.limits.call).message
         if answer.get("specs") is None:
@@ -133,7 +133,7 @@ def compared(name: str, seed: int, call: Call, expected: Expected, precision: Pr
 
 
 def shared(call: Call, expected: Expected) -> str:
-    """Outputs that are memory of something else, where the task's are not: somebody would overwrite them."""
+    """Finds outputs that share memory with something else where the task's do not: a later write would overwrite them."""
     names = leaf_names(expected.outputs.tree)
     for name, words, allowed in zip(names, call.shared, expected.run.aliased, strict=False):
         for of in filter(None, words.split("|")):
@@ -149,7 +149,7 @@ def shared(call: Call, expected: Expected) -> str:
 
 
 def _kind(of: str) -> str:
-    """Of what `verifier.parties.owning.owners` says: names of the state are one kind."""
+    """Returns the kind of an owner that `verifier.parties.owning.owners` names; all names of the state are one kind."""
     if of in ("", ITSELF, EARLIER):
         return of
     word, _, number = of.partition(" ")
@@ -162,7 +162,7 @@ def borrowed(words: str) -> bool:
 
 
 def equal(left: torch.Tensor | Fingerprint, right: torch.Tensor | Fingerprint) -> bool:
-    """NaN equals NaN."""
+    """Compares with NaN equal to NaN."""
     if isinstance(left, Fingerprint) or isinstance(right, Fingerprint):
         return left == right
     return left.dtype == right.dtype and same_values(left, right)

@@ -1,4 +1,4 @@
-"""What one call of the task must give: the reference's fp64 result with a bound for every output, and eager's own beside it."""
+"""What one call of the task must return: the reference's fp64 result with a bound for every output, and eager's own result beside it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from verifier.judge.memory import large
 from verifier.judge.party_failure import PartyFailure
 from verifier.judge.session import ReferenceSession, Run, Values
 
-REACH = 0.5  # beyond it no bound is worth measuring
-SHORT = "OutOfMemoryError"  # of the device: says nothing about the task's inputs
+REACH = 0.5  # errors beyond it need no bound
+SHORT = "OutOfMemoryError"  # failures of the device, which say nothing about the task's inputs
 
 
 @dataclass
 class Expected:
-    """What one call of the task gives, and all that is needed to measure what plain arithmetic would make of it."""
+    """What one call of the task returns, and what is needed to measure plain arithmetic on it."""
 
     run: Run
     leaves: list[Leaf]
@@ -39,43 +39,43 @@ class Expected:
         return self.run.outputs
 
     def in_reach(self, error: float | None) -> bool:
-        """Whether plain arithmetic could explain an error as large as this one; null: in elements that are not floating. Where fp64 gives nothing but
+        """Whether plain arithmetic could explain an error of this size; null means an error in elements that are not floating. Where fp64 gives only
         zeros, a relative error says nothing."""
         noisy = any(not leaf.precise for leaf in [*self.leaves, *self.state])
         return error is None or error < REACH or noisy or any(_vanishes(leaf.reference) for leaf in self.state)
 
 
 class Skipped(Exception):
-    """A distribution that the task itself does not bear."""
+    """Raised for a distribution on which the task itself fails."""
 
 
 class Expectations:
-    """Asks the reference, and remembers what later calls are measured by."""
+    """Asks the reference, and remembers what later calls are judged by."""
 
     def __init__(self, reference: ReferenceSession, draws: random.Random, first_inputs: Callable[[], Values] | None = None):
         self.reference = reference
         self.draws = draws
-        self.first_inputs = first_inputs  # those of the first trial, which may have to be drawn again
-        self.first: Expected | None = None  # of the first trial, unless it is gigabytes; then it is made anew
+        self.first_inputs = first_inputs  # inputs of the first trial, which may have to be drawn again
+        self.first: Expected | None = None  # expectation of the first trial; one of gigabytes is not kept but made anew
         self.first_rng: int | None = None  # of the first trial
         self.timed_appeal = False
         self.bounds: list[float] = []  # per output, the largest over trials with the task's inputs; PyTorch's own errors; tolerated shares
         self.errors: list[float] = []
         self.shares: list[float] = []
         self.quantiles: list[tuple[float, ...] | None] = []  # of errors against eager
-        self.no_oracle = ""  # why fp64 could not be run
+        self.no_oracle = ""  # why fp64 could not run
         self.inherited = Inherited()
-        self.noise = False  # the task's outputs are rounding noise, with the weights that its constructor makes
-        self.noisy_state: set[int] = set()  # entries of the state that are
+        self.noise = False  # the task's outputs are rounding noise under the weights of its constructor
+        self.noisy_state: set[int] = set()  # entries of the state that are noise
 
     def place(self) -> str:
-        """Where fp64 was computed, or why it was not."""
+        """Says where fp64 was computed, or why it was not."""
         return self.no_oracle or self.reference.oracle_place or self.reference.pool.device.name
 
     def expect(self, values: Values, rng: int, strict: bool) -> Expected:
-        """Runs the reference: fp64 first, then eager, each from the state that its own calls before have led to, as the program's calls have led to
-        the program's: what eager's rounding has left in an average is no part of what the average must be. Raises `Skipped` where the task does not
-        bear these inputs and `strict` is false."""
+        """Runs the reference, fp64 first, then eager. Each starts from the state that its own earlier calls have left, just as the program does: the
+        rounding that eager has accumulated in an average is no part of what the average must be. Raises `Skipped` where the task fails on these
+        inputs and `strict` is false."""
         reference = self.reference
         before = reference.exact
         oracle = None
@@ -122,14 +122,14 @@ class Expectations:
         if floating and not error <= chaotic_error(own.dtype):
             if not strict:
                 raise Skipped("PyTorch itself is far from fp64 for these inputs")
-            # Noise: fp64 cannot judge, unless plain arithmetic turns out to be as far away (`appeal`).
+            # The output is noise and fp64 cannot judge, unless plain arithmetic turns out to be as far away (`appeal`).
             return Leaf(own, own, error, 0.0, no_oracle(own.dtype), precise=False)
         limit = bound(error, [], own.dtype, self.reference.precision) if floating else 0.0
         return Leaf(precise, own, error, share, limit, tolerated(share, 0.0, own.numel()))
 
     def appeal(self, expected: Expected) -> None:
-        """Widens the bounds to what plain arithmetic makes of this task with these inputs: measured only now, as it takes further runs in fp64.
-        The reference stands after its eager call, before and after."""
+        """Widens the bounds to the error of plain arithmetic on this task with these inputs. It is measured only on demand, since it takes further
+        fp64 runs. The reference is in the state after its eager call, both before and afterwards."""
         if expected.appealed or expected.oracle is None:
             return
         expected.appealed = True
@@ -150,7 +150,7 @@ class Expectations:
             except PartyFailure as failure:
                 if failure.error_class == SHORT and not draw:
                     failure.request = "memory"
-                    failure.message = f"the device has too little memory to measure what plain arithmetic makes of this task: {failure.message[:300]}"
+                    failure.message = f"the device has too little memory to measure plain arithmetic on this task: {failure.message[:300]}"
                 if failure.kind != "raised" or failure.request == "memory":
                     raise
                 break
@@ -170,7 +170,7 @@ class Expectations:
         for index, (leaf, tensor, drawn, share) in enumerate(zip(leaves, exact, errors, shares, strict=True)):
             own = leaf.alternative
             if own.dtype in (torch.float64, torch.complex128):
-                # Plain arithmetic was that of the inputs' type; what the task computes in fp64 from them is finer.
+                # Plain arithmetic was that of the inputs' type; the task's own fp64 steps are more accurate.
                 finer = torch.finfo(own.dtype).eps / max((torch.finfo(s.torch_dtype).eps for s in expected.values.specs if s.floating), default=1.0)
                 drawn = [error * min(finer, 1.0) for error in drawn]
             if not own.is_floating_point() and not own.is_complex():
@@ -187,8 +187,8 @@ class Expectations:
                 self.noise = True
 
     def timed_bounds(self, appeal: bool = False) -> tuple[list[float], list[float], list[tuple[float, ...] | None]]:
-        """Bounds, shares and quantiles (`verifier.correctness.spread`) for outputs of timed calls, which are compared with
-        eager's: the largest that the task's own inputs had, and eager's own error, with room for calls that were not among the trials."""
+        """Returns bounds, shares and quantiles (`verifier.correctness.spread`) for outputs of timed calls, which are compared with eager's: the
+        largest bound seen with the task's own inputs plus eager's own error, with room for calls that were not among the trials."""
         if appeal and not self.timed_appeal:
             self.timed_appeal = True
             if self.first_rng is not None and self.first_inputs is not None:
@@ -200,7 +200,8 @@ class Expectations:
         return limits, [min(2 * share, 0.5) for share in self.shares], self.quantiles
 
     def recall(self, values: Values) -> Expected:
-        """The first trial's expectation, with the reference as it stood after it: constructed anew, and called once. `values`: its inputs."""
+        """Restores the first trial's expectation and the reference's state after it: the model is constructed anew and called once. `values`: its
+        inputs."""
         rng = self.first_rng
         assert rng is not None
         self.reference.take_state(self.reference.state_tensors)
@@ -211,7 +212,7 @@ class Expectations:
         return self.first
 
     def remember(self, expected: Expected) -> None:
-        """What `timed_bounds` needs of a trial with the task's own inputs."""
+        """Remembers what `timed_bounds` needs of a trial with the task's own inputs."""
         if self.first_rng is None:
             self.first_rng = expected.rng
             self.first = expected if not large(expected.outputs.nbytes) else None
@@ -226,7 +227,7 @@ class Expectations:
         self.quantiles = [self._beside_eager(leaf, old, fresh) for leaf, old in zip(leaves, known, strict=True)]
 
     def _beside_eager(self, leaf: Leaf, before: tuple[float, ...] | None, fresh: bool) -> tuple[float, ...] | None:
-        """Limits of quantiles for a comparison with eager, which is off itself; the largest over trials. Null where one of them had none."""
+        """Returns limits of quantiles for a comparison with eager, which has errors itself: the largest over trials. Null where a trial had none."""
         found = leaf.quantiles(self.reference.precision)
         if found is None or (before is None and not fresh):
             return None
@@ -235,14 +236,14 @@ class Expectations:
 
 
 def continued(oracle: Run | None, eager: Run) -> list[torch.Tensor] | None:
-    """fp64's own state for its next call; null where that has to begin with eager's."""
+    """Returns fp64's own state for its next call; null where that call has to begin with eager's."""
     if oracle is None or [tensor.shape for tensor in oracle.state] != [tensor.shape for tensor in eager.state]:
         return None
     return None if large(sum(tensor.nbytes for tensor in oracle.state)) else oracle.state
 
 
 def _decides(leaf: Leaf, drawn: list[float], share: float) -> bool:
-    """Whether plain arithmetic takes other decisions than fp64, or is far from it altogether."""
+    """Whether plain arithmetic takes other decisions than fp64, or is altogether far from it."""
     own = leaf.alternative
     return own.is_floating_point() and (share > 0 or max(drawn, default=0.0) > chaotic_error(own.dtype))
 

@@ -1,4 +1,4 @@
-"""What a tensor of gigabytes was, without keeping it: whether its memory has changed since is asked of two sums over all its bits."""
+"""Detects changes to a tensor of gigabytes without keeping a copy, by two sums over all its bits."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from verifier.passes import native
 
 CHUNK = 1 << 25  # numbers at a time: a quarter of a GiB as int64
 _RANDOM = random.SystemRandom()
-_KEYS = (_RANDOM.getrandbits(61) | 1, _RANDOM.getrandbits(61) | 1)  # of this process: a program cannot know what would go unseen
+_KEYS = (_RANDOM.getrandbits(61) | 1, _RANDOM.getrandbits(61) | 1)  # secret of this process: a program cannot know which changes would go unseen
 
 
 @dataclass(frozen=True)
 class Fingerprint:
     shape: tuple[int, ...]
     dtype: torch.dtype
-    sums: tuple[int, ...]  # of every word and of its place, each times a secret number, modulo 2^64
+    sums: tuple[int, ...]  # sums over every word and over its position, each times a secret number, modulo 2^64
 
 
 def fingerprint(tensor: torch.Tensor) -> Fingerprint:
-    """Of any dense tensor. Needs some 0.5 GiB beside it, or a copy where it is not contiguous."""
+    """Computes the fingerprint of any dense tensor. Needs about 0.5 GiB of extra memory, or a copy where the tensor is not contiguous."""
     words = _words(torch.view_as_real(tensor) if tensor.is_complex() else tensor)
     if (found := native.fingerprint(words, _KEYS)) is not None:
         return Fingerprint(tuple(tensor.shape), tensor.dtype, found)

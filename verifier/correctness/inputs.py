@@ -1,8 +1,8 @@
-"""Which inputs a program is tried with beside those that the task's own function draws: every tensor varies, whatever its type.
+"""Makes further inputs for trials beside those that the task's own function draws. Every tensor varies, whatever its type.
 
-Floating inputs come from other distributions. Integers stay within the range that the task's own have, as text does: skewed, repeated, in another
-order; where all are the same, they become lower. Booleans are drawn. Where a task does not bear one of these, a narrower domain is tried before the
-distribution is given up: the signs of its own numbers, then their range.
+Floating inputs come from other distributions. Integers stay within the range of the task's own and vary as text does: skewed, repeated, in another
+order; where all are equal, they become lower. Booleans are drawn. Where the task fails on a distribution, a narrower domain is tried before the
+distribution is dropped: first the signs of the task's own numbers, then their range.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from verifier.correctness.bounds import position, root_mean_square
 
 DISTRIBUTIONS = ("heavy-tailed", "negative", "spiked", "tiny", "large")  # the most telling first
 SPIKES = (-1.5, 6.0, -0.25)  # in units of the input's root mean square
-EACH = 6  # inputs of which one element changes by itself; those of further ones change together
-RUN = 8  # equal integers beside each other, where they are repeated
-FEW = 16  # elements, of which three would be much
-LEAST = 2  # of integers that are all the same and yet vary
+EACH = 6  # inputs of which one element changes alone; further inputs change together
+RUN = 8  # length of a run of equal integers, where they are repeated
+FEW = 16  # tensor size below which three elements are a large part
+LEAST = 2  # smallest value of integers that are all equal and yet vary
 SKEW = 4.0  # power of a uniform number: half of the numbers lie in the lowest sixteenth of the range
 
 Floats = Literal["any", "signs", "range"]
@@ -31,7 +31,7 @@ Discrete = Literal["drawn", "permuted", "own"]
 
 @dataclass(frozen=True)
 class Domain:
-    """How far inputs of a distribution may go."""
+    """The domain within which inputs of a distribution stay."""
 
     floats: Floats
     discrete: Discrete
@@ -42,7 +42,7 @@ class Domain:
 
 
 def domains(tensors: Sequence[torch.Tensor]) -> list[Domain]:
-    """Those that make a difference for such inputs, the widest first."""
+    """Returns the domains that make a difference for such inputs, the widest first."""
     floating = [tensor for tensor in tensors if _floating(tensor)]
     discrete = [tensor for tensor in tensors if not _floating(tensor)]
     floats: tuple[Floats, ...] = ("any", "signs", "range") if floating else ("any",)
@@ -51,7 +51,7 @@ def domains(tensors: Sequence[torch.Tensor]) -> list[Domain]:
 
 
 def vary(name: str, tensors: Sequence[torch.Tensor], domain: Domain, generator: torch.Generator) -> bool:
-    """Turns inputs, in place, into ones of the same shapes and types from another distribution. Returns whether any is another than it was."""
+    """Replaces inputs in place by ones of the same shapes and types from another distribution. Returns whether any has changed."""
     changed = False
     for tensor in tensors:
         if not tensor.numel():
@@ -88,7 +88,7 @@ def _vary_floats(name: str, tensor: torch.Tensor, domain: Floats, generator: tor
 
 
 def _within(name: str, tensor: torch.Tensor, generator: torch.Generator) -> bool:
-    """Another distribution between the smallest and the largest of its own numbers."""
+    """Draws from another distribution between the smallest and the largest of the input's own numbers."""
     own = tensor[tensor.isfinite()]
     low, high = (float(own.min()), float(own.max())) if own.numel() else (0.0, 0.0)
     if low == high:
@@ -109,7 +109,7 @@ def _within(name: str, tensor: torch.Tensor, generator: torch.Generator) -> bool
 
 
 def reshape_distribution(name: str, tensor: torch.Tensor, generator: torch.Generator) -> None:
-    """Turns a floating input, in place, into one of the same shape from another distribution, whatever the task bears."""
+    """Replaces a floating input in place by one of the same shape from another distribution, whether or not the task can handle it."""
     if name == "negative":
         tensor.abs_().neg_()
         return
@@ -131,7 +131,7 @@ def reshape_distribution(name: str, tensor: torch.Tensor, generator: torch.Gener
 
 
 def _places(tensor: torch.Tensor, generator: torch.Generator) -> list[tuple[int, ...]]:
-    """A few elements of the second half; none of a tensor so small that they would be much of it."""
+    """Picks a few elements of the second half; none where the tensor is so small that they would be a large part of it."""
     if tensor.numel() < FEW:
         return []
     at = torch.randint(tensor.numel() // 2, tensor.numel(), (len(SPIKES),), generator=generator, device=generator.device).tolist()
@@ -139,7 +139,7 @@ def _places(tensor: torch.Tensor, generator: torch.Generator) -> list[tuple[int,
 
 
 def _scale(tensor: torch.Tensor) -> float:
-    """Root mean square of the task's own input, so that units stay what they are."""
+    """Returns the root mean square of the task's own input, so that units are kept."""
     scale = root_mean_square(tensor) if tensor.numel() else 1.0
     return scale if math.isfinite(scale) and scale > 0 else 1.0
 
@@ -204,7 +204,7 @@ def _lower(name: str, tensor: torch.Tensor, number: int, generator: torch.Genera
 
 
 def _between(low: int, high: int, part: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    """Integers of the type of `like` from `low` to `high`, both among them where there is room, by `part` in [0, 1)."""
+    """Maps `part` in [0, 1) to integers of the type of `like` from `low` to `high`; both ends occur where there is room."""
     drawn = (part.double() * (float(high) - float(low) + 1.0)).floor_().to(torch.int64).add_(low).clamp_(low, high)
     if drawn.numel() > 1:
         drawn.view(-1)[0], drawn.view(-1)[-1] = high, low
@@ -212,12 +212,12 @@ def _between(low: int, high: int, part: torch.Tensor, like: torch.Tensor) -> tor
 
 
 def _permutation(tensor: torch.Tensor, low: int, high: int) -> bool:
-    """Whether every number of the range is there once: an order."""
+    """Whether every number of the range occurs exactly once: a permutation."""
     return high - low + 1 == tensor.numel() and bool((tensor.flatten().sort().values.diff() == 1).all())
 
 
 def _offsets(tensor: torch.Tensor) -> bool:
-    """Ascending from zero, but no order of all numbers: where parts of something else begin."""
+    """Whether the numbers ascend from zero without being a permutation: offsets at which parts of something else begin."""
     if tensor.dtype == torch.bool or tensor.dim() != 1 or tensor.numel() < 2 or int(tensor[0]) != 0:
         return False
     steps = tensor.diff()
@@ -236,7 +236,7 @@ def _drawn_bits(name: str, tensor: torch.Tensor, generator: torch.Generator) -> 
         ends = (part[..., :1] * (columns - 1)).floor() + 1
         return (torch.arange(columns, device=tensor.device) < ends).expand(tensor.shape).clone()
     made = part < {"negative": 0.1, "large": 0.9}.get(name, 0.5)
-    if columns > 1:  # a row that is all true, or all false, is what many a task does not bear
+    if columns > 1:  # many tasks fail on a row that is all true or all false
         made[..., 0], made[..., -1] = True, False
     return made
 
@@ -245,15 +245,15 @@ def _drawn_bits(name: str, tensor: torch.Tensor, generator: torch.Generator) -> 
 
 
 def changeable(tensors: Sequence[torch.Tensor]) -> list[list[int]]:
-    """Which inputs change an element in one trial: each by itself, those beyond `EACH` together."""
+    """Returns which inputs change an element in each trial: each by itself, those beyond `EACH` together."""
     found = [index for index, tensor in enumerate(tensors) if tensor.numel()]
     rest = found[EACH:]
     return [[index] for index in found[:EACH]] + ([rest] if rest else [])
 
 
 def one_element(tensor: torch.Tensor, seed: int) -> torch.Tensor | None:
-    """A copy in which one element, far from the beginning, has another value that the tensor's own numbers make plausible; null for integers that are
-    all zero, or all one: nothing says what others would mean."""
+    """Returns a copy in which one element, far from the beginning, has another value that is plausible among the tensor's own numbers; null for
+    integers that are all zero or all one, since nothing says what other values would mean."""
     if tensor.is_complex():
         parts = one_element(torch.view_as_real(tensor), seed)
         return None if parts is None else torch.view_as_complex(parts)
@@ -283,7 +283,7 @@ def one_element(tensor: torch.Tensor, seed: int) -> torch.Tensor | None:
 
 
 def _moved_boundary(offsets: torch.Tensor, draws: random.Random) -> bool:
-    """Where one part ends and the next begins, moved within both, in place; false where no part has room."""
+    """Moves the boundary between two neighbouring parts in place; false where no part has room."""
     inner = list(range(1, offsets.numel() - 1))
     draws.shuffle(inner)
     for at in inner[:64]:

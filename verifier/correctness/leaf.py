@@ -1,4 +1,4 @@
-"""One output of a call, or one entry of the state: what it must be, and how far a program's may be from that, in the whole and in its parts."""
+"""One output of a call, or one entry of the state: its expected value, and how far a program's may deviate, as a whole and in its parts."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from verifier.correctness.spread import Rows, Spread
 from verifier.judge.memory import large
 from verifier.task import Precision
 
-_DRAWS = random.SystemRandom()  # a program cannot know which rows are looked at
-MANY_DECIDED = 0.05  # share of elements that rounding decides, from which on quantiles are made of such
-COARSE = 16  # times the largest difference by rounding that integers span at least, for it to be one of rounding and not of an order
-CLUSTERS = 4  # times as many rows as PyTorch, or plain arithmetic, decides otherwise as wholes
+_DRAWS = random.SystemRandom()  # a program cannot know which rows are checked
+MANY_DECIDED = 0.05  # share of elements decided by rounding above which quantiles include them
+COARSE = 16  # integers must span at least this many times their largest rounding difference; a smaller span suggests an order
+CLUSTERS = 4  # factor on the number of whole rows that PyTorch, or plain arithmetic, decides differently
 
 
 @dataclass
 class Leaf:
-    """What to compare with, and within which bound."""
+    """The value to compare with, and the bound."""
 
     reference: torch.Tensor
     alternative: torch.Tensor  # eager's own
     error: float  # of eager against `reference`
-    share: float  # of elements in which eager decides otherwise
+    share: float  # share of elements in which eager decides differently
     limit: float
     tolerated: float = 0.0  # share of elements that may be off by more
     precise: bool = True  # whether `reference` is fp64's
-    plain: list[Spread] = field(default_factory=list)  # plain arithmetic's, one a draw
-    plain_step: int = 0  # the largest difference of an integer in plain arithmetic
+    plain: list[Spread] = field(default_factory=list)  # plain arithmetic's errors, one per draw
+    plain_step: int = 0  # the largest integer difference in plain arithmetic
     plain_clusters: int = 0
     _rows: Rows | None = None
     _own: Spread | None = None
@@ -42,14 +42,14 @@ class Leaf:
 
     @property
     def own(self) -> Spread | None:
-        """How eager's errors are spread, over a sample of rows that stays; null where that says nothing."""
+        """Returns the spread of eager's errors over a fixed sample of rows; null where it says nothing."""
         if self._own is None and self.precise and self.reference is not self.alternative and self.tolerated <= MANY_DECIDED:
             self._rows = self._rows or spread.rows_of(self.alternative, _DRAWS)
             self._own = spread.spread(self.alternative, self.reference, self._rows) if self._rows is not None else None
         return self._own
 
     def add_plain(self, rough: torch.Tensor) -> None:
-        """One more draw of plain arithmetic, in fp64 where floating."""
+        """Adds one more draw of plain arithmetic, in fp64 where floating."""
         if not self.floating:
             self.plain_step = max(self.plain_step, _step(rough, self.reference))
         if self.precise and self.own is not None and self._rows is not None:
@@ -57,12 +57,12 @@ class Leaf:
         self.plain_clusters = max(self.plain_clusters, self._clusters(rough))
 
     def quantiles(self, precision: Precision) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
-        """Limits, and eager's own."""
+        """Returns the limits of the quantiles, and eager's own quantiles."""
         own = self.own
         return None if own is None else (spread.limits(own, self.plain, self.alternative.dtype, precision), own.quantiles)
 
     def finer(self, value: torch.Tensor, precision: Precision) -> str:
-        """Empty, or how a `value` whose largest error is within the bound is wrong all the same."""
+        """Says how a `value` is wrong although its largest error is within the bound; empty if it is not."""
         if self.tolerated > 0 and not large(value.nbytes):
             most = max(self._clusters(self.alternative), self.plain_clusters)
             found = self._clusters(value)
@@ -79,8 +79,8 @@ class Leaf:
         return said or spread.stray_rows(seen, own, self.plain, value.dtype, decided)
 
     def _too_far(self, value: torch.Tensor) -> str:
-        """Integers that are rounded may be on the other side of a border, but no further off than PyTorch's own or plain arithmetic's. Indices that
-        rounding decides may be any."""
+        """Checks integers. A rounded integer may fall on the other side of a boundary, but no further off than PyTorch's own or plain arithmetic's.
+        An index that rounding decides may have any value."""
         if value.dtype == torch.bool or not value.numel() or self.tolerated == 0:
             return ""
         usual = max(_step(self.alternative, self.reference), self.plain_step)
@@ -101,7 +101,7 @@ class Leaf:
 
 
 def _step(value: torch.Tensor, expected: torch.Tensor) -> int:
-    """The largest difference of integers."""
+    """Returns the largest difference of integers."""
     if value.dtype == torch.bool or not value.numel():
         return 0
     return int((value.to(torch.int64) - expected.to(torch.int64)).abs().max())

@@ -1,4 +1,4 @@
-"""The state that a program has after its timed calls, such as running averages, against eager's."""
+"""Compares the state that a program has after its timed calls, such as running averages, with eager's."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from verifier.layout import read_specs
 
 STATE_OFF = 0.01  # two sound programs' rounding differs by far less over all calls, a skipped update by far more
 
-REPLAYED = 60  # calls, after which an average with the usual momentum of 0.1 has forgotten what it began with
+REPLAYED = 60  # calls after which an average with the usual momentum of 0.1 has forgotten its initial value
 
 
 @dataclass
 class Drift:
-    """How far two sound programs may be apart in an entry of the state after many calls."""
+    """How far apart two sound programs may be in an entry of the state after many calls."""
 
     limit: float
     tolerated: float  # share of elements that may be off by more
-    apart: float  # root mean square of what eager or plain arithmetic is off by
+    apart: float  # root mean square error of eager or plain arithmetic
 
 
 def state_off(program: Party, eager: Party, trials: Trials) -> str:
-    """Empty, or how the state that the program has after all calls differs from eager's, which saw the same inputs: a program that knows timed calls
-    from checked ones could leave it alone. What random numbers change is left out."""
+    """Says how the program's state after all calls differs from eager's, which saw the same inputs; empty if it does not. A program that can tell
+    timed calls from checked ones could skip its updates. Entries that random numbers change are left out."""
     names = trials.reference.mutated
     if not names:
         return ""
@@ -50,7 +50,7 @@ def state_off(program: Party, eager: Party, trials: Trials) -> str:
             continue
         if got.shape != expected.shape:
             return f"{name} has shape {list(got.shape)} instead of {list(expected.shape)}"
-        noise = index in trials.expectations.noisy_state  # of two sound programs it has another sign and another size
+        noise = index in trials.expectations.noisy_state  # between two sound programs its sign and size vary
         limit = NOISE_ROOM if noise else state_limit(expected.dtype)
         judgement = judge(got, expected, limit)
         if not judgement.ok:
@@ -58,27 +58,27 @@ def state_off(program: Party, eager: Party, trials: Trials) -> str:
             if drifted:
                 judgement = judge_drifted(got, expected, limit, drifted[index], noise)
         if not judgement.ok:
-            return f"{name} was not moved on as the task does: {judgement.detail}"
+            return f"{name} was not updated as the task does: {judgement.detail}"
     return ""
 
 
 def state_limit(dtype: torch.dtype) -> float:
-    """Running averages in 16 bits stand still within a few units of their last place, each program's in other places; an update that was left out
-    shows by half of the value and more."""
+    """Returns the limit for an entry of the state. Running averages in 16 bits settle within a few units in the last place, at different values for
+    each program; a skipped update shows as half of the value or more."""
     return max(STATE_OFF, ULPS * epsilon(dtype))
 
 
 def judge_drifted(got: torch.Tensor, expected: torch.Tensor, limit: float, drift: Drift, noise: bool) -> Judgement:
     judgement = judge(got, expected, max(limit, min(drift.limit, NOISE_ROOM)), drift.tolerated)
     if noise and not judgement.ok and float((got.double() - expected.double()).abs().max()) <= NOISE_ROOM * drift.apart:
-        return Judgement(True)  # eager's own noise happens to cancel
+        return Judgement(True)  # eager's own noise may happen to cancel
     return judgement
 
 
 def drifts(trials: Trials) -> list[Drift]:
-    """Of every entry, from calls with the task's inputs in eager, in fp64 and in plain arithmetic, each of which goes on from its own state. What
-    rounding decides in a call stays in an average for dozens of calls, so that more of it shows than after the first trials. Measured only where
-    a state is off; empty where fp64 does not run or takes gigabytes."""
+    """Measures the drift of every entry by calls with the task's inputs in eager, in fp64 and in plain arithmetic, each continuing from its own
+    state. A decision by rounding stays in an average for dozens of calls, so more of it shows than after the first trials. Measured only where a
+    state is off; empty where fp64 does not run or takes gigabytes."""
     reference = trials.reference
     if trials.expectations.no_oracle:
         return []

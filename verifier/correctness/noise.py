@@ -1,10 +1,10 @@
-"""How far an entry of the state may be from fp64's where rounding decides: averages of what has mean zero, and what follows a decision.
+"""How far an entry of the state may deviate from fp64's where rounding decides: averages of zero-mean values, and whatever depends on a decision.
 
-Batch statistics of what has mean zero are rounding noise, and so are the averages of them. A program whose arithmetic is sound may have more noise
+Batch statistics of zero-mean values are rounding noise, and so are their averages. A program whose arithmetic is sound may have more noise
 than plain arithmetic: a folded `x * scale + shift` rounds `shift` once for all elements, where the rounding of each averages out by the square root
-of their number. What must hold is that the value stays noise; trials with random weights hold the same entries to their value.
+of their number. The value must only remain noise here; trials with random weights check the same entries exactly.
 
-A batch of two close elements is normalised to plus and minus one, or to the other way round: rounding decides. Whatever follows moves with it, in
+A batch of two close elements is normalised to plus and minus one, or to minus and plus one: rounding decides. Whatever follows moves with it, in
 a few elements or in all by a little, and by more in one run than in the next ten.
 """
 
@@ -20,20 +20,21 @@ from verifier.correctness.bounds import FLIPPED, bound, chaotic_error, deviation
 from verifier.task import Precision
 
 NOISE_ROOM = 1024
-DECIDED = 16.0  # times plain arithmetic's error, in the place of `correctness.W`, where it decides something otherwise than fp64
-MOST_DECIDED = 2 * FLIPPED  # share of eager's elements up to which decisions are told from noise here, where plain arithmetic tells more
+DECIDED = 16.0  # factor on plain arithmetic's error, in place of `correctness.W`, where it decides something differently from fp64
+MOST_DECIDED = 2 * FLIPPED  # share of eager's elements up to which decisions can be distinguished from noise here, where plain arithmetic tells more
 
 
 @dataclass
 class Allowance:
     limit: float
     tolerated: float  # share of elements that may be off by more
-    noise: bool  # no digit says anything
+    noise: bool  # no digit is meaningful
 
 
 def allowance(own: torch.Tensor, exact: torch.Tensor, drawn: list[float], share: float, precision: Precision, decided: bool) -> Allowance | None:
-    """Of a floating entry that is `own` in eager and `exact` in fp64, from plain arithmetic's errors and share. `decided`: in the same call plain
-    arithmetic decides something otherwise than fp64, in this entry or in another. Null where eager is far from fp64 and nothing explains that."""
+    """Computes the allowance for a floating entry that is `own` in eager and `exact` in fp64, from plain arithmetic's errors and share. `decided`: in
+    the same call plain arithmetic decides something differently from fp64, in this entry or another. Null where eager is far from fp64 and nothing
+    explains it."""
     chaotic = chaotic_error(own.dtype)
     error, flipped = deviation(own, exact, MOST_DECIDED)
     worst = max(drawn, default=0.0)
@@ -48,14 +49,14 @@ def allowance(own: torch.Tensor, exact: torch.Tensor, drawn: list[float], share:
 
 
 class Inherited:
-    """What plain arithmetic has left in the state since it was set: in an average it is still there after the next call, and no larger."""
+    """The error that plain arithmetic has left in the state since it was set. In an average it persists after the next call without growing."""
 
     def __init__(self) -> None:
-        self.errors: dict[int, tuple[float, float]] = {}  # of each entry: the largest error, and the size to which it is relative
+        self.errors: dict[int, tuple[float, float]] = {}  # for each entry: the largest error, and the size to which it is relative
         self.decided = False
 
     def add(self, state: Sequence[torch.Tensor], errors: Sequence[list[float]]) -> list[list[float]]:
-        """The errors of one more call that led to fp64's `state`, with the inherited one."""
+        """Adds the errors of one more call that led to fp64's `state`, including the inherited error."""
         return [self._with(index, exact, drawn) for index, (exact, drawn) in enumerate(zip(state, errors, strict=True))]
 
     def _with(self, index: int, exact: torch.Tensor, drawn: list[float]) -> list[float]:

@@ -1,8 +1,8 @@
-"""Is NaN handed on? A few elements of the inputs become NaN, and every output that depends on them has to say so.
+"""Checks that NaN propagates: a few elements of the inputs become NaN, and every output that depends on them must become NaN.
 
-What depends on them is what changes where they become large: products with zero, masked and skipped parts do not, and a program may leave those out.
-NaN may spread further than PyTorch's does, as it does through the tiles of a fast convolution. A bound or a maximum that swallows NaN (`fmaxf(x, 0)`)
-is noted, no more; any other number in the place of NaN is wrong.
+An output depends on them if it changes when they become large. Products with zero, masked parts and skipped parts do not depend on them, and a
+program may leave those out. NaN may spread further than in PyTorch, as it does through the tiles of a fast convolution. A clamp or a maximum that
+swallows NaN (`fmaxf(x, 0)`) is only noted; any other number in place of NaN is wrong.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from verifier.layout import leaf_names
 NAME = "not a number"
 PLACES = 3
 LARGE = 8.0  # times the largest of the task's own numbers
-MOVES = 1e-3  # relative: an output that changes by less may do so by rounding
+MOVES = 1e-3  # relative: a smaller change of an output may be rounding
 AGREES = 1e-2
-NOTE = "NaN in the inputs is lost in a bound or a maximum (C's fmaxf and fminf, and comparisons, return the other operand); PyTorch hands it on"
+NOTE = "NaN in the inputs is lost in a clamp or a maximum (C's fmaxf and fminf, and comparisons, return the other operand); PyTorch propagates it"
 
 
 @dataclass
 class Asked:
-    """Inputs with NaN in them, which elements of the outputs must be NaN, and the task's outputs without."""
+    """Inputs that contain NaN, the elements of the outputs that must be NaN, and the task's outputs without NaN."""
 
     values: Values
     required: list[torch.Tensor | None]
@@ -34,7 +34,7 @@ class Asked:
 
 
 def prepared(reference: ReferenceSession, first: Values, own: list[torch.Tensor], rng: int, draws: random.Random) -> Asked | None:
-    """Null where no output would show it. `own`: eager's outputs for `first`. The state stays."""
+    """Prepares the inputs; null where no output would show NaN. `own`: eager's outputs for `first`. The state is unchanged."""
     at = {index: _places(tensor, draws) for index, tensor in enumerate(first.tensors) if tensor.is_floating_point() and tensor.numel() > PLACES}
     if not at:
         return None
@@ -53,7 +53,7 @@ def _places(tensor: torch.Tensor, draws: random.Random) -> list[tuple[int, ...]]
 
 
 def _with(values: Values, at: dict[int, list[tuple[int, ...]]], number: float | None) -> Values:
-    """The same inputs with `number` in these places; null: with one that is larger than all others."""
+    """Returns the inputs with `number` in these places; null means a number larger than all others."""
     tensors = list(values.tensors)
     for index, places in at.items():
         tensors[index] = tensors[index].clone(memory_format=torch.preserve_format)
@@ -72,7 +72,7 @@ def _required(own: torch.Tensor, moved: torch.Tensor, lost: torch.Tensor) -> tor
 
 
 def judged(asked: Asked, outputs: list[torch.Tensor], reference: ReferenceSession, tree: object) -> tuple[str, bool]:
-    """Empty, or how NaN is lost; and whether a bound has swallowed some. The state stays."""
+    """Returns how NaN is lost, empty if it is not, and whether a clamp has swallowed some. The state is unchanged."""
     gone = [None if mask is None else mask & ~value.isnan() for mask, value in zip(asked.required, outputs, strict=True)]
     if not any(mask is not None and bool(mask.any()) for mask in gone):
         return "", False
@@ -81,7 +81,7 @@ def judged(asked: Asked, outputs: list[torch.Tensor], reference: ReferenceSessio
         run = reference.eager(asked.values, asked.rng, dropping=how)
         reference.rollback()
         if run.orders:
-            return "", True  # among numbers in an order NaN has no place that all agree on
+            return "", True  # there is no agreed place for NaN in an ordering
         readings.append(run.outputs.tensors)
     for index, (name, mask, value) in enumerate(zip(leaf_names(tree), gone, outputs, strict=True)):
         if mask is None:

@@ -1,8 +1,8 @@
-"""How errors are spread over a tensor: quantiles of elements and of rows, beside the largest error of all.
+"""The spread of errors over a tensor: quantiles over elements and over rows, in addition to the largest error.
 
-One bound for the largest error is as wide as the worst row makes it: where a divisor nearly cancels, PyTorch itself is far off, and all others may be
-computed in 16 bits. So errors are also taken relative to the row that an element lies in, and their quantiles, and each row's error, are held
-against what PyTorch and plain arithmetic have in the same places. Of large tensors a sample of rows is looked at, another one each time.
+A single bound for the largest error is as wide as the worst row makes it: where a divisor nearly cancels, PyTorch itself is far off, and all other
+rows could be computed in 16 bits. So errors are also measured relative to the row of each element. Their quantiles, and each row's error, are
+compared with those of PyTorch and plain arithmetic in the same places. For large tensors a sample of rows is checked, a different one each time.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ import torch
 from verifier.correctness.bounds import ULPS, K, epsilon
 from verifier.task import Precision
 
-SHORT, LONG = 16, 1024  # elements of a row: shorter and longer ones are cut anew
-BLOCK = 64  # elements, in the place of rows that are too short
-ROWS = 1024  # looked at
-LEAST = 256  # elements, below which quantiles say nothing
+SHORT, LONG = 16, 1024  # elements of a row: shorter and longer rows are regrouped
+BLOCK = 64  # elements that replace rows which are too short
+ROWS = 1024  # rows that are checked
+LEAST = 256  # elements below which quantiles say nothing
 QUANTILES = (0.5, 0.9)
 W = 3.0  # times plain arithmetic's quantile
-ROOM = 16.0  # times what PyTorch or plain arithmetic is off by in the same row
-STRAY = 0.02  # share of rows that may be off by more: chance decides how far each of the two is
-FAINT = 2.0**-20  # of all rows' root mean square: a row that is smaller is measured by this
-DEEP = 8  # elements that a row has at least, for more than half of them to say something
+ROOM = 16.0  # factor on the error of PyTorch or plain arithmetic in the same row
+STRAY = 0.02  # share of rows that may be off by more, since both errors are partly chance
+FAINT = 2.0**-20  # part of the root mean square over all rows; smaller rows are measured by this size
+DEEP = 8  # least number of elements of a row for which "more than half" means something
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Which elements are looked at: `count` runs of `length`, by where they begin in the flat tensor."""
+    """The elements that are checked: `count` runs of `length` elements, by their starts in the flat tensor."""
 
     starts: torch.Tensor
     length: int
@@ -38,7 +38,7 @@ class Rows:
 
 @dataclass
 class Spread:
-    """Of errors: quantiles over elements, and over rows; each row's."""
+    """The spread of errors: quantiles over elements and over rows, and each row's error."""
 
     elements: tuple[float, ...]
     rows: tuple[float, ...]
@@ -50,7 +50,7 @@ class Spread:
 
 
 def rows_of(tensor: torch.Tensor, draws: random.Random, most: int = ROWS) -> Rows | None:
-    """A sample of at most so many, for tensors that are large; null for those that have too few elements."""
+    """Samples at most so many rows of a large tensor; null where a tensor has too few elements."""
     numel = tensor.numel() * (2 if tensor.is_complex() else 1)
     if numel < LEAST or not (tensor.is_floating_point() or tensor.is_complex()):
         return None
@@ -65,7 +65,7 @@ def rows_of(tensor: torch.Tensor, draws: random.Random, most: int = ROWS) -> Row
 
 
 def spread(value: torch.Tensor, expected: torch.Tensor, rows: Rows) -> Spread:
-    """Elements that are not finite in either are left out: masks of them are compared elsewhere."""
+    """Computes the spread. Elements that are not finite in either tensor are left out: their masks are compared elsewhere."""
     a, b = (_taken(tensor, rows) for tensor in (value, expected))
     finite = a.isfinite() & b.isfinite()
     a, b = torch.where(finite, a, 0.0), torch.where(finite, b, 0.0)
@@ -89,14 +89,14 @@ def _quantiles(values: torch.Tensor) -> tuple[float, ...]:
 
 
 def limits(own: Spread, plain: Sequence[Spread], dtype: torch.dtype, precision: Precision) -> tuple[float, ...]:
-    """Of each quantile: from PyTorch's own and, where they were measured, plain arithmetic's."""
+    """Computes the limit of each quantile from PyTorch's own and, where measured, plain arithmetic's."""
     least = ULPS * epsilon(dtype)
     drawn = [max((one.quantiles[at] for one in plain), default=0.0) for at in range(len(own.quantiles))]
     return tuple(max(K[precision] * mine, W * rough, least) for mine, rough in zip(own.quantiles, drawn, strict=True))
 
 
 def beyond(found: Spread, most: Sequence[float]) -> str:
-    """Empty, or which quantile is over its limit."""
+    """Says which quantile exceeds its limit; empty if none does."""
     kinds = [f"{q:.0%} of the {what}" for what in ("elements", "rows") for q in QUANTILES]
     for kind, error, limit in zip(kinds, found.quantiles, most, strict=True):
         if error > limit:
@@ -105,8 +105,8 @@ def beyond(found: Spread, most: Sequence[float]) -> str:
 
 
 def stray_rows(found: Spread, own: Spread, plain: Sequence[Spread], dtype: torch.dtype, decided: float) -> str:
-    """Empty, or how many rows are further off than PyTorch and plain arithmetic in the same rows. `decided`: share of rows in which rounding
-    may decide something."""
+    """Says how many rows are further off than PyTorch and plain arithmetic in the same rows; empty if none is. `decided`: share of rows in which
+    rounding may decide something."""
     least = ULPS * epsilon(dtype)
     usual = torch.stack([own.each, *(one.each for one in plain)]).max(0).values.mul(ROOM).clamp_min(least)
     off = int((found.each > usual).sum())
@@ -116,7 +116,7 @@ def stray_rows(found: Spread, own: Spread, plain: Sequence[Spread], dtype: torch
 
 
 def clusters(wrong: torch.Tensor) -> int:
-    """Rows of which more than half are wrong. `wrong`: booleans in the shape of an output."""
+    """Counts rows in which more than half of the elements are wrong. `wrong`: booleans in the shape of an output."""
     length = wrong.shape[-1] if wrong.dim() else 1
     if wrong.dim() < 2 or length < DEEP:
         return 0

@@ -1,4 +1,4 @@
-"""The calls that a program is tried with: inputs of several distributions and shapes, other weights, fresh and old addresses."""
+"""Plans the trial calls: inputs of several distributions and shapes, other weights, fresh and old addresses."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ Kind = Literal["own", "distribution", "weights", "not a number", "numbers", "con
 NUMBERS: dict[str, type] = {"other numbers": float, "other flags": bool}
 SMALLER = 0.75  # of a float among the arguments
 AGAIN = "the first inputs, constructed again"
-GIVEN_UP = 2  # distributions that do not bear a domain, after which it is not asked for again
+GIVEN_UP = 2  # failed distributions after which a domain is not tried again
 PLAIN = Domain("any", "own")
 
 
 @dataclass
 class Way:
-    """One way to draw what a step needs, if the task bears it: the widest is tried first. `draw` gives null where there is nothing to vary."""
+    """One way to draw what a step needs, if the task can handle it; the widest is tried first. `draw` returns null where there is nothing to vary."""
 
     draw: Callable[[], Values | None]
     weights: Callable[[], Weights] | None = None
@@ -37,8 +37,8 @@ class Way:
 
 @dataclass
 class Step:
-    """One planned call. What it needs is drawn when its turn comes, and is not kept: it may be gigabytes. `fresh`: at another address than the call
-    before; without it, new contents lie where old ones lay. `needed`: there is no verdict without it, however slow the task is."""
+    """One planned call. Its inputs may take gigabytes, so they are drawn when its turn comes and are not kept. `fresh`: inputs lie at another address
+    than before; otherwise new contents lie at old addresses. `needed`: there is no verdict without this call, however slow the task is."""
 
     name: str
     seed: int
@@ -51,7 +51,7 @@ class Step:
 
 @dataclass
 class Plan:
-    """Cheap and telling trials first. `first_inputs` draws those that the task was prepared with."""
+    """Orders trials so that cheap and telling ones come first. `first_inputs` draws those that the task was prepared with."""
 
     reference: ReferenceSession
     draws: random.Random
@@ -60,10 +60,10 @@ class Plan:
     first_inputs: Callable[[], Values]
 
     def __post_init__(self) -> None:
-        self.refused: dict[Domain, int] = {}  # by domain, the distributions that the task did not bear within it
+        self.refused: dict[Domain, int] = {}  # by domain, the distributions on which the task failed
 
     def steps(self, expectations: Expectations) -> Iterator[Step]:
-        """Decided as it goes on: later steps depend on what earlier ones have shown of the task."""
+        """Yields the steps. Later steps depend on what earlier ones have shown about the task."""
         reference = self.reference
         weighted = any(entry.spec.floating for entry in reference.state)
         yield self._own("task inputs 1", self.first_inputs, needed=True)
@@ -76,7 +76,7 @@ class Plan:
         if expectations.first is not None:
             for indices in changes:
                 yield self._one_element(indices, len(changes))
-            # For a task that changes its state an old input is one more call, with results of its own.
+            # For a task that changes its state, repeating an input is one more call with results of its own.
             known = None if reference.mutated or reference.remembers else expectations.first
             yield Step("the first inputs elsewhere", self._seed(), [Way(self.first_inputs)], known=known)
             yield Step(NAME, self._seed(), [], "not a number", needed=True)
@@ -97,7 +97,7 @@ class Plan:
             yield Step(AGAIN, self._seed(), [Way(self.first_inputs)], "constructed again", known=known, needed=True)
 
     def bears(self, way: Way, borne: bool) -> None:
-        """What a way of a distribution has shown of the task."""
+        """Records whether the task could handle a distribution within a domain."""
         if way.domain is not None and not borne:
             self.refused[way.domain] = self.refused.get(way.domain, 0) + 1
 
@@ -148,7 +148,7 @@ class Plan:
 
 
 def other_weights(state: list[StateEntry], original: Weights, seed: int, wide: bool = True, buffers: bool = True) -> Weights:
-    """Random values for parameters, norms' statistics and, with `buffers`, all others that hold floating numbers."""
+    """Draws random values for parameters, for statistics of norms and, with `buffers`, for all other floating entries."""
     generator = torch.Generator(device=original[0].device).manual_seed(seed)
     by_name: dict[str, torch.Tensor] = {}
     for entry, tensor in zip(state, original, strict=True):
@@ -162,7 +162,7 @@ def other_weights(state: list[StateEntry], original: Weights, seed: int, wide: b
 
 
 def changed_elements(values: Values, indices: list[int], seed: int) -> Values | None:
-    """The same inputs but for one element of each input that `indices` name; null where none of them has another value to take."""
+    """Returns the inputs with one element changed in each input that `indices` name; null where none of them has another value to take."""
     tensors, changed = list(values.tensors), False
     for index in indices:
         other = one_element(tensors[index], seed + index)
@@ -193,5 +193,5 @@ def other_numbers(values: Values, kind: type) -> Values | None:
 
 
 def constant(tensor: torch.Tensor) -> bool:
-    """A floating tensor whose elements are all the same: zeros, ones."""
+    """Whether a tensor is floating and all its elements are equal: zeros, ones."""
     return tensor.is_floating_point() and tensor.numel() > 0 and bool((tensor == tensor.flatten()[0]).all())

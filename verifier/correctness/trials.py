@@ -1,4 +1,4 @@
-"""Correctness: several calls of the program in its runner, each judged against the reference's fp64 result for the same secret inputs."""
+"""The stage `correctness`: several calls of the program in its runner, each judged against the reference's fp64 result for the same secret inputs."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from verifier.timing.blocks import Caller, kept
 from verifier.timing.call import Call
 
 LEAST_TRIALS = 8  # however slow they are
-AGAIN_SECONDS = 1.0  # for calls that are made to see whether they overwrite what earlier ones returned
+AGAIN_SECONDS = 1.0  # for calls that only test whether they overwrite earlier outputs
 RANDOM_NUMBERS = "the task draws random numbers: a program has to take torch's, from the same calls of its generator"
-SEEDS = 3  # of constructions, where weights cannot be loaded
+SEEDS = 3  # number of constructions where weights cannot be loaded
 PATIENCE = 10  # times the trials' own time, for all of the program's calls
 CONSTRUCTIONS = (1, 3)  # before the trial that constructs again
 LEAST_PATIENCE = 20.0  # seconds
@@ -63,21 +63,21 @@ class Trials:
         self.seed = seed
         self.full = full
         self.backward = backward
-        self.lock = threading.Lock()  # baselines come up side by side, the reference is one
+        self.lock = threading.Lock()  # baselines start in parallel, the reference is only one
         self.on_progress = on_progress
-        self.draws = random.Random(seed)  # a seed's every use is a number of its own, in a fixed order
+        self.draws = random.Random(seed)  # each use of a seed has a number of its own, in a fixed order
         self.weight_seed = self.draws.getrandbits(32)
         self.done: list[Trial] = []
         self.subject: Subject | None = None
         self.stochastic = False
-        self.unsteady: set[int] = set()  # entries of the state that random numbers change, of those that the task changes
+        self.unsteady: set[int] = set()  # those entries of the state changed by the task that depend on random numbers
         self.flags: list[Flag] = []
         self.expectations = Expectations(reference, self.draws, lambda: self.first_inputs)
         self.examiner = Examiner(reference)
         self.original: list[torch.Tensor] = []
         self.constructions = Constructions(reference, self.weight_seed)
         self.program_seconds = 0.0
-        self.laid = False  # whether an output of the program lay otherwise than the task's
+        self.laid = False  # whether an output of the program had another layout than the task's
         self._first: Values | None = None
 
     def prepare(self) -> None:
@@ -108,7 +108,8 @@ class Trials:
 
     @property
     def first_inputs(self) -> Values:
-        """Those that the task was prepared with. Where outputs are gigabytes they are drawn again: no outputs are kept that belong to them."""
+        """Returns the inputs that the task was prepared with. Where outputs take gigabytes they are drawn again, since no matching outputs are
+        kept."""
         if self.expectations.first is not None:
             return self.expectations.first.values
         return self._first if self._first is not None else self.reference.inputs(self._first_seed)
@@ -126,7 +127,7 @@ class Trials:
     # The program's side
 
     def run(self, subject: Subject) -> Verdict:
-        """All trials; the first that is wrong ends them. Raises `PartyFailure` for the program's crashes, `LayoutError` for unusable answers."""
+        """Runs all trials; the first wrong one ends them. Raises `PartyFailure` for the program's crashes, `LayoutError` for unusable answers."""
         verdict = Verdict(flags=list(self.flags))
         self.done, self.program_seconds = [], 0.0
         self.reference.take_state(self.original)
@@ -140,7 +141,7 @@ class Trials:
         begin = time.monotonic()
         plan = Plan(self.reference, self.draws, self.original, self.full, lambda: self.first_inputs)
         for number, step in enumerate(plan.steps(self.expectations) if not verdict.wrong else ()):
-            spent = time.monotonic() - begin - self.program_seconds  # what the program takes leaves no trial out
+            spent = time.monotonic() - begin - self.program_seconds  # no trial is skipped for the program's own run time
             if not step.needed and number >= LEAST_TRIALS and spent > self.limits.correctness:
                 verdict.untried.append(f"{step.name}: the task is slow")
                 continue
@@ -149,27 +150,27 @@ class Trials:
                 break
         verdict.wrong = verdict.wrong or self._overwritten()
         if self.laid:
-            message = "outputs lie otherwise than the task's: they are laid out as those are before the clock stops"
+            message = "outputs have another layout than the task's: they are copied to the task's layout before the clock stops"
             verdict.findings.append(Finding(rule="layout", severity="note", message=message, source="runtime"))
         self._flag(verdict)
         return verdict
 
     def _bound(self, verdict: Verdict, why: str) -> None:
-        """Says how weights reach the program from now on."""
+        """Records how weights reach the program from now on."""
         how = verdict.weights = self.constructions.binding.how
         done = "they are matched by equal values under one seed" if how == "matched" else "both sides are only constructed, under several seeds"
         message = f"{DIFFER}: {why}, so {done}"
         verdict.findings.append(Finding(rule="weights", severity="note" if how == "matched" else "downgrade", message=message, source="runtime"))
 
     def _no_counterpart(self) -> str:
-        """Empty, or what of the task's the program does not have: state that changes, a parameter whose gradient is wanted."""
+        """Says which of the task's entries the program lacks (state that changes, a parameter whose gradient is wanted); empty if none."""
         wanted = self.reference.backward["sources"] if self.reference.backward is not None else []
         named = [*self.reference.mutated, *(name for name in wanted if not name.startswith("input "))]
         missing = self.constructions.binding.missing(named)
         return f"{DIFFER}: there is nothing that could be the task's {missing[0]}" if missing else ""
 
     def _wrong(self, step: Step, plan: Plan, subject: Subject, verdict: Verdict) -> str:
-        """Empty, or how the program is wrong in this step."""
+        """Says how the program is wrong in this step; empty if it is not."""
         seeded = self.constructions.binding.how == "seeded"
         if step.kind in ("weights", "constructed again") and (stale := self._overwritten()):
             return stale
@@ -189,7 +190,7 @@ class Trials:
         assumed = self._assumed(step, plan, subject, verdict)
         if assumed:
             return f"{trial.name}: {trial.detail} ({assumed})"
-        # Right as constructed, wrong once other weights are loaded: perhaps what it computes from them, it computes in its constructor.
+        # The program is right as constructed and wrong once other weights are loaded: perhaps it derives values from its weights in its constructor.
         self.done.pop()
         self.constructions.seeded(subject.runner)
         self._construct(subject, self.original)
@@ -218,7 +219,7 @@ class Trials:
             return None
 
     def _one(self, step: Step, plan: Plan, subject: Subject, verdict: Verdict) -> Trial | None:
-        """In the first way that the task bears; null where there is none."""
+        """Runs a step in the first way that the task can handle; null where there is none."""
         reason = "there is nothing to vary"
         for way in step.ways:
             if way.weights is not None:
@@ -245,7 +246,7 @@ class Trials:
     def _not_a_number(self, step: Step, verdict: Verdict) -> Trial | None:
         first, caller = self.expectations.first, self.subject.caller if self.subject is not None else None
         if first is None or caller is None or self.reference.mutated or self.stochastic or self.backward:
-            return None  # what NaN does to a state stays there
+            return None  # NaN stays in a state for good
         try:
             asked = prepared(self.reference, first.values, first.run.outputs.tensors, first.rng, self.draws)
         except PartyFailure as failure:
@@ -265,8 +266,8 @@ class Trials:
         return self._record(Trial(name=step.name, seed=step.seed, ok=not detail, detail=detail))
 
     def _overwritten(self) -> str:
-        """Empty, or how outputs of earlier calls have changed: after as many calls of the present object as are held, of which the last ones are made
-        for that alone. The state that they move on belongs to an object that nobody asks any more."""
+        """Says how outputs of earlier calls have changed; empty if they have not. It is checked after as many calls of the present object as are
+        held; the last calls are made only for this. They also change the state, but that object is not used any more."""
         caller, first = self.subject.caller if self.subject is not None else None, self.expectations.first
         if caller is None or not self.examiner.calls or not caller.party.alive:
             return ""
@@ -287,8 +288,8 @@ class Trials:
         return call
 
     def _construct_again(self, step: Step, subject: Subject) -> None:
-        """Makes the object anew, more often than a program can count on, and calls it once with other inputs than the trial's: one that keeps results
-        only from its n-th construction on gives them away in the trial."""
+        """Constructs the object again, more often than a program can predict, and calls it once with inputs other than the trial's. A program that
+        keeps results only from its n-th construction on is exposed by the trial's call."""
         state = sum(tensor.nbytes for tensor in self.original)
         for _ in range(1 if large(16 * state) else self.draws.randint(*CONSTRUCTIONS)):
             self._construct(subject, self.original)
@@ -302,14 +303,14 @@ class Trials:
             self.examiner.pass_over()
 
     def _several(self, step: Step, subject: Subject) -> Trial:
-        """Other weights for sides that are only constructed: under several seeds, up to the first that is wrong."""
+        """Tries other weights for sides that are only constructed: under several seeds, up to the first wrong result."""
         trial = Trial(name=step.name, seed=step.seed, ok=True)
         try:
             for number in range(1, SEEDS + 1):
                 name, seed = f"{step.name}, constructed {number}", (step.seed + number) % 2**32
                 stayed = self.constructions.anew(subject.runner, seed)
                 if stayed:
-                    return Trial(name=name, seed=seed, ok=False, detail=f"nothing but a load gives {stayed} other values")
+                    return Trial(name=name, seed=seed, ok=False, detail=f"only loading gives {stayed} other values")
                 self._call_anew(subject)
                 values = self.reference.inputs(seed)
                 try:
@@ -332,8 +333,8 @@ class Trials:
         return trial
 
     def _assumed(self, step: Step, plan: Plan, subject: Subject, verdict: Verdict) -> str:
-        """Why a program that fails with other weights is wrong, rather than one that transforms its weights in the constructor: that one fails with
-        whatever is loaded, whereas one that takes a zero bias or a scale of one for granted is right while these stay."""
+        """Explains why a program that fails with other weights is wrong, as opposed to one that transforms its weights in the constructor. The latter
+        fails with any loaded weights, whereas a program that assumes a zero bias or a scale of one is right as long as these stay."""
         names = [entry.name for entry in self.reference.state]
         fixed = [index for index, tensor in enumerate(self.original) if constant(tensor)]
         loose = [i for i, entry in enumerate(self.reference.state) if entry.parameter and entry.spec.floating and i not in fixed]
@@ -347,7 +348,7 @@ class Trials:
         return ""
 
     def _right_with(self, kept: list[int], step: Step, plan: Plan, subject: Subject, verdict: Verdict) -> bool:
-        """Whether it is right with other weights, as long as these entries of the state stay what they are."""
+        """Whether the program is right with other weights as long as these entries of the state stay unchanged."""
 
         def of(way: Way) -> Way:
             drawn = way.weights
@@ -367,13 +368,14 @@ class Trials:
             verdict.flags.append("narrow")
 
     def reconstruct(self, subject: Subject, stay: bool = True, weights: list[torch.Tensor] | None = None) -> None:
-        """The program in another runner, as it was when the trials ended, or with other `weights`; with `stay`, later questions go to that runner."""
+        """Reconstructs the program in another runner, as it was when the trials ended or with other `weights`. With `stay`, later requests go to that
+        runner."""
         if stay:
             self.reference.take_state(self.original)
         self._construct(subject, self.original if weights is None else weights, stay)
 
     def _construct(self, subject: Subject, state: list[torch.Tensor], stay: bool = True) -> str:
-        """A fresh `ModelNew`; returns why the state dict was refused, or nothing."""
+        """Constructs a fresh `ModelNew`. Returns why the state dict was refused, or an empty string."""
         refused = self.constructions.construct(subject.runner, state)
         self._call_anew(subject, stay)
         return refused
@@ -387,7 +389,7 @@ class Trials:
         subject.caller = Caller(subject.runner, room, self.limits.call, backward=wanted, need=need, layout=self.layout)
 
     def state_names(self) -> list[str]:
-        """What the program calls the entries that the task changes."""
+        """Returns the program's names for the entries that the task changes."""
         return self.constructions.binding.of(self.reference.mutated)
 
     # One trial
@@ -428,7 +430,7 @@ class Trials:
         return trial
 
     def _timed_call(self, caller: Caller, values: Values, rng: int, fresh: bool) -> Call:
-        """Raises `PartyFailure` also where all calls together take so long that trials would have no end."""
+        """Makes a call against the time budget of all trials. Raises `PartyFailure`, also where the calls together exceed it."""
         begin = time.monotonic()
         try:
             return caller.call(values, rng, flush=False, fresh_address=fresh, reread=True)
@@ -442,21 +444,21 @@ class Trials:
 
     @property
     def keeps_inputs(self) -> bool:
-        """Whether the first inputs are there without asking the reference."""
+        """Whether the first inputs are available without asking the reference."""
         return self.expectations.first is not None or self._first is not None
 
     def first_call(self, caller: Caller) -> tuple[Call, Values]:
-        """Of a baseline, for the first inputs, with the weights of the constructor."""
+        """Calls a baseline once with the first inputs and the weights of the constructor."""
         with self.lock:
             values = self.first_inputs
         return caller.call(values, self.expectations.first_rng or 1, flush=False), values
 
     def baseline_off(self, caller: Caller) -> str:
-        """Empty, or how the output of such a call is off: then it is no baseline."""
+        """Says how the output of such a call is off, which disqualifies the baseline; empty if it is right."""
         rng = self.expectations.first_rng
         call, values = self.first_call(caller)
         if self.stochastic or rng is None:
-            return ""  # a compiler may draw other numbers
+            return ""  # a compiled model may draw other random numbers
         with self.lock:
             trial = self._beside_eager(call, values, rng) if self.expectations.first is None else self._beside_fp64(call, values)
             self.reference.rest(EASE * (values.nbytes + place(call.specs)[1]))
@@ -471,7 +473,7 @@ class Trials:
         return trial
 
     def _beside_eager(self, call: Call, values: Values, rng: int) -> Trial:
-        """Outputs in fp64 are not kept where they are large: those are held to the bounds of timed calls."""
+        """Compares with eager. Large fp64 outputs are not kept, so such outputs are held to the bounds of timed calls."""
         self.reference.take_state(self.reference.state_tensors)
         run = self.reference.eager(values, rng)
         self.reference.rollback()
@@ -479,7 +481,7 @@ class Trials:
         return compare_outputs("baseline", 0, call, run.outputs, outputs, outputs, *self.expectations.timed_bounds())
 
     def peak_bytes(self) -> int | None:
-        """Of the program's calls; null before the first."""
+        """Returns the peak memory of the program's calls; null before the first."""
         if self.subject is None:
             return None
         group = self.subject.runner.spawned.group
@@ -491,12 +493,12 @@ class Trials:
         return value if isinstance(value, int) else None
 
     def bytes_moved(self) -> int:
-        """Inputs and weights read once, outputs written once."""
+        """Counts inputs and weights read once and outputs written once."""
         state = sum(entry.spec.nbytes for entry in self.reference.state if entry.alias is None)
         return state + self.input_bytes + place(self.expected_specs)[1]
 
     def make_room(self, ended: bool = False) -> None:
-        """Before the timed calls, and when they have `ended`: processes keep nothing that they do not need, where memory is short."""
+        """Frees memory before the timed calls and when they have `ended`: where memory is short, processes keep only what they need."""
         need = EASE * (self.input_bytes + place(self.expected_specs)[1])
         self.reference.rest(need)
         if self.subject is not None and self.reference.pool.device.short(need):

@@ -1,8 +1,9 @@
 """How the task's weights reach a program: by the task's own names, by a match of equal values, or not at all.
 
-A program whose state dict is the task's, or that translates it in a hook of `load_state_dict`, is given any weights. Else both sides are constructed
-under one seed, and entries that hold the same numbers are the same weights. Where that leaves one out, both sides are only constructed, under several
-seeds and with initialisers whose fixed values are random (`verifier.parties.varying`): what is hidden behind a gate that begins at zero shows.
+A program whose state dict is the task's, or that translates it in a hook of `load_state_dict`, can be given any weights. Otherwise both sides are
+constructed under one seed, and entries with the same numbers are taken as the same weights. Where an entry has no match, both sides are only
+constructed, under several seeds and with initialisers whose fixed values are random (`verifier.parties.varying`), so that whatever a zero gate hides
+becomes visible.
 """
 
 from __future__ import annotations
@@ -25,17 +26,17 @@ DIFFER = "weights differ: use the task's names or a load hook"
 
 @dataclass
 class Binding:
-    """Which entry of the program's state dict is which of the task's."""
+    """Maps entries of the task's state dict to the program's."""
 
     how: WeightsFrom = "loaded"
     names: dict[str, str] = field(default_factory=dict)  # the program's, by the task's; empty where both are the same
 
     def of(self, names: Sequence[str]) -> list[str]:
-        """The program's names; the task's own where nothing is known to correspond."""
+        """Returns the program's names; the task's own where no correspondence is known."""
         return [self.names.get(name, name) for name in names]
 
     def backward(self, wanted: dict[str, Any] | None) -> dict[str, Any] | None:
-        """What a call with gradients asks of the program."""
+        """Returns what a call with gradients asks of the program."""
         return None if wanted is None else {**wanted, "sources": self.of(wanted["sources"]), "called": wanted["sources"]}
 
     def missing(self, names: Sequence[str]) -> list[str]:
@@ -43,7 +44,8 @@ class Binding:
 
 
 def own_entries(runner: Party, limit: float) -> tuple[list[str], list[torch.Tensor]]:
-    """Names and values of a program's state dict. They are its word, and only say which trials to make: a wrong one makes it fail there."""
+    """Reads names and values of a program's state dict. They are the program's own claim and only choose the trials: a wrong one makes it fail
+    there."""
     answer = runner.ask("entries", {}, limit).message
     specs = read_specs(answer.get("specs", []))
     names = [str(name) for name in answer.get("names", [])]
@@ -51,8 +53,8 @@ def own_entries(runner: Party, limit: float) -> tuple[list[str], list[torch.Tens
 
 
 def matched(entries: Sequence[StateEntry], tensors: Sequence[torch.Tensor], names: Sequence[str], theirs: Sequence[torch.Tensor]) -> dict[str, str]:
-    """The program's name for each of the task's entries that one of its own equals in every bit: one to one, those with the task's name first,
-    then in their order. What is tied in the task may be tied in the program."""
+    """Returns the program's name for each of the task's entries that equals one of its own bit for bit. The match is one to one: entries with the
+    task's name first, then in order. Weights that are tied in the task may be tied in the program."""
     prints = [fingerprint(tensor) for tensor in theirs]
     known = dict(zip(names, prints, strict=True))
     wanted = {entry.name: fingerprint(tensor) for entry, tensor in zip(entries, tensors, strict=True)}
@@ -73,7 +75,8 @@ def matched(entries: Sequence[StateEntry], tensors: Sequence[torch.Tensor], name
 
 
 def by_shape(entries: Sequence[StateEntry], found: dict[str, str], names: Sequence[str], specs: Sequence[Spec]) -> dict[str, str]:
-    """`found`, and for entries that nothing equals the program's next one of the same shape and type: gradients and state are compared with that."""
+    """Extends `found`: entries without an equal get the program's next one of the same shape and type, against which gradients and state are
+    compared."""
     whole = dict(found)
     for entry in entries:
         if entry.name in whole:
@@ -91,11 +94,11 @@ def by_shape(entries: Sequence[StateEntry], found: dict[str, str], names: Sequen
 
 
 class Constructions:
-    """Makes `ModelNew` in a runner, with the weights that a trial wants, as far as the binding allows."""
+    """Constructs `ModelNew` in a runner, with the weights that a trial wants as far as the binding allows."""
 
     def __init__(self, reference: ReferenceSession, seed: int):
         self.reference = reference
-        self.seed = seed  # of the weights that both sides have but for other ones
+        self.seed = seed  # the weights that both sides have unless others are given
         self.binding = Binding()
 
     def construct(self, runner: Party, state: list[torch.Tensor] | None, seed: int | None = None, vary: int | None = None) -> str:
@@ -118,12 +121,12 @@ class Constructions:
             "state": give(runner, "state", state, [spec for _, spec in entries]) if state is not None else None,
         }
         answer = runner.ask("construct", message, reference.limits.load)
-        if reference.pool.device.kind == "cuda":  # on the CPU, where the program is observed, it is constructed once more
+        if reference.pool.device.kind == "cuda":  # on the CPU, it is constructed once more where the program is observed
             release(runner, "state")
         return answer.text("refused")
 
     def match(self, runner: Party, original: list[torch.Tensor]) -> None:
-        """After a refused load: by equal values under one seed, else not at all."""
+        """Finds a binding after a refused load: by equal values under one seed, else none."""
         limit, state = self.reference.limits.load, self.reference.state
         self.construct(runner, None)
         names, values = own_entries(runner, limit)
@@ -133,8 +136,8 @@ class Constructions:
             self.seeded(runner)
 
     def seeded(self, runner: Party) -> None:
-        """From now on both sides are only constructed. What corresponds is known from a construction in which no two weights are alike, and then from
-        shapes: state and gradients are still compared."""
+        """Switches to constructing both sides without loading weights. The correspondence comes from a construction in which no two weights are
+        equal, and then from shapes: state and gradients are still compared."""
         theirs = self.reference.redraw(self.seed, vary=self.seed)
         self.binding = Binding("seeded")
         self.construct(runner, None, vary=self.seed)
@@ -144,8 +147,8 @@ class Constructions:
         self.restore(runner)
 
     def anew(self, runner: Party, seed: int) -> str:
-        """Both sides constructed under another seed, all weights of theirs random. Empty, or which weight has stayed what it was: then
-        nothing is known of other ones."""
+        """Constructs both sides under another seed with all weights random. Returns which weight has stayed unchanged, in which case nothing is known
+        about other weights; empty if none has."""
         before = self.reference.redraw(seed ^ 1, vary=seed ^ 1)
         after = self.reference.redraw(seed, vary=seed)
         self.construct(runner, None, seed, seed)
@@ -155,6 +158,6 @@ class Constructions:
         return ""
 
     def restore(self, runner: Party) -> None:
-        """Both sides as they were constructed first."""
+        """Restores both sides as they were first constructed."""
         self.reference.redraw(self.seed)
         self.construct(runner, None)

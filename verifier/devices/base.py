@@ -4,13 +4,13 @@ The judge allocates *arenas*: blocks of device memory that one party maps. Input
 reference; outputs are read from there. A party answers a timed call through `go` and `done`, which live in a native shim that is loaded,
 with its function pointers saved, before any program.
 
-The timed exchange, on the party's socket between two ordinary frames, is raw bytes. Only when the party has said that it is ready does the
-judge write the call's inputs, so that nothing works on them ahead; then it writes ``F``, and the party brings caches and processors into the
-same state as before every call and answers ``f``. The judge writes ``G``; the party's `go` returns on it with the clock started; forward
-runs; `done` syncs the device, stops the clock and writes ``i64`` little-endian nanoseconds. So the judge's own wall time of the same
-exchange differs from the shim's by one round trip. On the CPU the judge then writes ``S`` when it has read its clock, for which `done` waits.
+The timed exchange, on the party's socket between two ordinary frames, is raw bytes. The judge writes the call's inputs only when the party has said
+that it is ready, so that nothing works on them ahead. Then it writes ``F``, and the party brings caches and processors into the same state as before
+every call and answers ``f``. The judge writes ``G``; the party's `go` returns on it with the clock started; forward runs; `done` syncs the device,
+stops the clock and writes ``i64`` little-endian nanoseconds. So the judge's own wall time of the same exchange differs from the shim's by one round
+trip. On the CPU the judge then reads its clock and writes ``S``, for which `done` waits.
 
-What is scored is timed in a *series* of calls wherever memory allows: one request, after whose ``ready`` judge and party meet in a shared page
+Scored calls are timed in a *series* wherever memory allows: one request, after whose ``ready`` judge and party meet in a shared page
 (`verifier/shim/series.c`).
 """
 
@@ -40,7 +40,7 @@ class NoRoom(DeviceError):
 
 @dataclass(frozen=True)
 class Bind:
-    """A path that a party's sandbox shows, read-only, or as a device node."""
+    """A path that a party's sandbox shows, read-only or as a device node."""
 
     source: str
     target: str
@@ -52,7 +52,7 @@ class Arena(ABC):
     """Judge-owned device memory, mapped by one party. `bytes` is the judge's own view: a flat uint8 tensor on the device."""
 
     nbytes: int
-    handle: dict[str, Any]  # JSON by which the party maps it; descriptors beside it are in `fds`
+    handle: dict[str, Any]  # JSON by which the party maps it; its descriptors are in `fds`
     fds: tuple[int, ...] = ()
 
     @property
@@ -61,8 +61,8 @@ class Arena(ABC):
 
     @abstractmethod
     def leave(self) -> None:
-        """From now on the memory goes with the last tensor over it, and `handle` with this object: so gigabytes need no copy of the judge's own. The
-        party has ended its mapping, or will before that."""
+        """Ties the memory to the last tensor over it, and `handle` to this object, so that the judge needs no copy of gigabytes. The party has ended
+        its mapping, or will do so before."""
 
     @abstractmethod
     def close(self) -> None: ...
@@ -70,7 +70,7 @@ class Arena(ABC):
 
 @dataclass(frozen=True)
 class Ceiling:
-    """What the device can do at most, for the physical floor. Null where it is not known, with the reason."""
+    """The device's limits, for the physical floor. Null where not known, with the reason."""
 
     bytes_per_second: float | None
     flops_per_second: float | None
@@ -87,134 +87,135 @@ class Device(ABC):
 
     @property
     def place(self) -> str:
-        """What is one and the same for all judges that measure on it."""
+        """A name that is the same for all judges which measure on this device."""
         return self.name
 
     def rests(self) -> bool:
-        """Whether it has no other work than this judge's."""
+        """Whether the device has no work but this judge's."""
         return True
 
     def begin(self) -> None:  # noqa: B027  most devices have nothing that is worth a thread
-        """Begins, in threads of its own, what `open` will wait for and what needs no torch, so that both go on at once."""
+        """Starts the work of `open` that needs no torch, in threads of its own, so that it overlaps with the import."""
 
     def take_processors(self) -> None:  # noqa: B027  a device that has the whole host has nothing to share
-        """Binds this thread, and what it starts from now on, to the part of the host that is this device's, and there away from the processors on
-        which sides are timed: judges of other devices measure too, and judges of this one wait beside the one that does."""
+        """Binds this thread, and whatever it starts from now on, to this device's part of the host, away from the processors on which sides are
+        timed: judges of other devices measure too, and judges of this one wait beside the one that measures."""
 
     @property
     def timed_on(self) -> list[int]:
-        """The processors that the sides of a block share, one block after the other; none where parties are bound to none."""
+        """Returns the processors that the sides of a block share, one block after the other; none where parties are not bound."""
         return []
 
     @property
     def wide_on(self) -> list[int]:
-        """The device's other processors, on which parties come up."""
+        """Returns the device's other processors, on which parties start."""
         return []
 
     def early(self, role: str) -> bool:
-        """Whether a party that gets `role` as soon as it is ready can bring up its device while it imports torch."""
+        """Whether a party that gets `role` as soon as it is ready can initialise its device while it imports torch."""
         return False
 
     def open(self) -> None:  # noqa: B027  a device that needs no torch is open when it is there
-        """The part that needs torch, and seconds: contexts, probes. Before it, parties can already be started. Raises `DeviceError`."""
+        """Does the part of opening that needs torch and takes seconds: contexts, probes. Parties can be started before. Raises `DeviceError`."""
 
     @abstractmethod
     def environment(self) -> Environment: ...
 
     @abstractmethod
     def allocate(self, nbytes: int) -> Arena:
-        """Raises `NoRoom` where there is not enough memory."""
+        """Allocates an arena. Raises `NoRoom` where there is not enough memory."""
 
     @abstractmethod
     def sync(self) -> None: ...
 
     def adopt_thread(self) -> None:  # noqa: B027  a device without contexts needs none
-        """A further thread of the judge is about to use the device."""
+        """Prepares a further thread of the judge to use the device."""
 
-    rehearsal: threading.Thread | None = None  # in which the judge's kernels are being loaded
+    rehearsal: threading.Thread | None = None  # thread in which the judge's kernels are being loaded
 
-    polling_seconds = 0.0  # for which the judge polls for a party's answer before it sleeps
+    polling_seconds = 0.0  # how long the judge polls for a party's answer before it sleeps
     says_seen = False  # whether a party waits after a call until the judge has read its clock
-    begins_ahead = False  # whether what is timed later may come up while a program is tried: where that takes nothing from the trials
-    process_bytes = 0  # of the device, that a process takes before it has a tensor
+    begins_ahead = False  # whether processes that are timed later may start during the trials: where that takes nothing from the trials
+    process_bytes = 0  # device memory that a process takes before it has a tensor
 
     def trim(self, need: int = 0) -> None:  # noqa: B027  only a device whose allocator keeps what others need has something to give back
-        """Gives back memory that is kept, but not used, where it is gigabytes and little is free: less than the `need` bytes of what comes next."""
+        """Gives back gigabytes of cached, unused memory where less than the `need` bytes of the next step are free."""
 
     def leader(self) -> Leader | None:
-        """The judge's half of a series of calls; null where there is no native clock: calls are then timed one by one."""
+        """Returns the judge's half of a series of calls; null where there is no native clock: calls are then timed one by one."""
         return None
 
     @abstractmethod
     def flush_caches(self) -> None:
-        """So that a timed call finds its inputs in memory: L2 flushed, persisting lines reset."""
+        """Flushes the L2 and resets persisting lines, so that a timed call finds its inputs in memory."""
 
     def settle(self) -> None:  # noqa: B027 - most devices need nothing
-        """Waits until nothing of other parties runs on the device any more, just before a timed call."""
+        """Waits, just before a timed call, until no other party's work runs on the device."""
 
     def wait_ns(self) -> int | None:
-        """How long a tiny kernel of the judge's takes now, queueing included: long where another process keeps the device busy. Null where there is
-        no such queue."""
+        """Measures how long a tiny kernel of the judge takes now, queueing included; it is long where another process keeps the device busy. Null
+        where there is no such queue."""
         return None
 
     def learn_wait(self) -> None:  # noqa: B027  there is no queue to wait in
-        """Called when no program is there and another process's context was at work just now: what a wait usually is."""
+        """Learns what a wait usually is. Called when no program exists and another process's context was active just now."""
 
     def usual_wait_ns(self) -> int | None:
-        """The median of what was learned, as far as the device itself makes a kernel wait; null where nothing was."""
+        """Returns the median of the learnt waits, as far as the device itself makes a kernel wait; null where nothing was learnt."""
         return None
 
     def free_bytes(self) -> int | None:
-        """Device memory that is free while the judge keeps nothing that it does not use; null where the host's memory is meant."""
+        """Returns the free device memory, assuming that the judge keeps nothing unused; null where the host's memory is meant."""
         return None
 
     def short(self, need: int) -> bool:
-        """Whether less than `need` bytes of device memory are free, as it stands."""
+        """Whether less than `need` bytes of device memory are free at present."""
         return False
 
     def total_bytes(self) -> int | None:
-        """Device memory in all; null where the host's memory is meant."""
+        """Returns the total device memory; null where the host's memory is meant."""
         return None
 
     @abstractmethod
     def ceiling(self, precision: str) -> Ceiling: ...
 
     def reached(self) -> dict[str, float]:
-        """What streams and matrix products reach on this device, in GB/s and GFLOP/s by name, where that is measured apart from `ceiling`."""
+        """Returns the rates that streams and matrix products reach on this device, in GB/s and GFLOP/s by name, where they are measured apart from
+        `ceiling`."""
         return {}
 
     @abstractmethod
     def config(self) -> dict[str, Any]:
-        """JSON for `party_device`: kind, shim path inside the sandbox, threads, ..."""
+        """Returns JSON for `party_device`: kind, shim path inside the sandbox, threads, ..."""
 
     def binds(self, role: str) -> list[Bind]:
-        """Paths beyond the interpreter and the system's libraries. `role` is "builder" (never the device itself) or "device"."""
+        """Returns the paths needed beyond the interpreter and the system's libraries. `role` is "builder" (never the device itself) or "device"."""
         return []
 
     def variables(self, role: str) -> dict[str, str]:
-        """Environment of a party; nothing else of the host's environment reaches it."""
+        """Returns the environment of a party; nothing else of the host's environment reaches it."""
         return {}
 
     def check(self) -> str:
-        """Before each job: empty, or a sentence why this device cannot be used now (canary, free memory)."""
+        """Checks the device before each job. Returns a sentence why it cannot be used now (canary, free memory), or an empty string."""
         return ""
 
     def missing_compiler(self) -> str:
-        """Empty, or a sentence that says what to install."""
+        """Returns a sentence that says what to install; empty where nothing is missing."""
         return ""
 
     def sample_clocks(self) -> None:  # noqa: B027  a device without clocks to sample does nothing
-        """Called around each timed block; remembers throttle reasons where the device has them."""
+        """Samples clocks around each timed block and remembers throttle reasons where the device has them."""
 
     def throttled(self) -> bool | None:
-        """Since the last call of this function; null where the device does not tell."""
+        """Whether the device throttled since the last call of this function; null where it does not tell."""
         return None
 
     def peak_bytes(self) -> int | None:
         return None
 
     def rest(self) -> None:  # noqa: B027
-        """Called between jobs, when nobody waits: what is worth measuring again."""
+        """Repeats measurements that are worth it. Called between jobs, when nobody waits."""
 
     def close(self) -> None:  # noqa: B027
         """Releases what the device holds in this process."""
@@ -236,7 +237,7 @@ class PartyDevice(ABC):
         """Gives back memory that is kept, but not used, as the judge's half does. Never between a party's timed calls."""
 
     def give_back(self) -> None:  # noqa: B027  host memory is the C library's, and stays
-        """All memory that is kept, but not used."""
+        """Gives back all cached, unused memory."""
 
     @abstractmethod
     def configure(self, precision: str) -> None:
@@ -244,10 +245,10 @@ class PartyDevice(ABC):
 
     @abstractmethod
     def sync(self) -> None:
-        """Device-wide."""
+        """Waits for all work on the device."""
 
     def prepare(self) -> None:  # noqa: B027  a device without clocks or contexts needs none
-        """Just before each timed exchange, outside the interval: brings the device into the same state every time."""
+        """Brings the device into the same state just before each timed exchange, outside the interval."""
 
     @abstractmethod
     def go(self, fd: int) -> None:
@@ -258,18 +259,18 @@ class PartyDevice(ABC):
         """Device-wide sync, stops the clock, writes the nanoseconds to `fd` as i64; returns them."""
 
     def failure(self, error: Exception) -> Exception:
-        """What a failure of the clock means, for the author of a program."""
+        """Explains a failure of the clock to the author of a program."""
         return error
 
     @property
     def series(self) -> Clock | None:
-        """The clock of a series of calls; null where this device has none."""
+        """Returns the clock of a series of calls; null where this device has none."""
         return None
 
     def peak_bytes(self, reset: bool = False) -> int | None:
-        """Peak device memory of this process since the last reset, where the device counts it."""
+        """Returns the peak device memory of this process since the last reset, where the device counts it."""
         return None
 
     def held_bytes(self) -> int | None:
-        """Device memory that this process's tensors take now; null where the device does not count it."""
+        """Returns the device memory that this process's tensors take now; null where the device does not count it."""
         return None

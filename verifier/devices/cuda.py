@@ -1,4 +1,4 @@
-"""The judge's half of a CUDA device: its memory is exported to parties, and it flushes, samples and probes the GPU."""
+"""The judge's half of a CUDA device: it exports memory to parties, and flushes, samples and probes the GPU."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ if TYPE_CHECKING:  # the first parties of a judge are started before it has pyda
     from verifier.report import Environment
 
 _CLOCK = "/opt/stitchwork/cuda-clock.so"  # where a sandbox shows it
-KEPT_BYTES = 2 << 30  # of the judge's own, beyond which it gives back: parties on the same GPU need them
-SHORT = 0.3  # of the device's memory free, below which the judge gives back what it keeps
-MINIMUM_FREE = 2 << 30  # bytes; less, and a task of ordinary size has no room
-# A tiny kernel waits 0.27 ms on an H200 that only changes contexts for it, and 1.5 ms or more where another process has work: what was learnt beside
-# other judges at work must hide neither a program that keeps the GPU busy, nor a neighbour's kernels.
+KEPT_BYTES = 2 << 30  # cached bytes of the judge beyond which it gives memory back: parties on the same GPU need it
+SHORT = 0.3  # free share of the device's memory below which the judge gives back its cache
+MINIMUM_FREE = 2 << 30  # bytes; with less, a task of ordinary size has no room
+# A tiny kernel waits 0.27 ms on an H200 that only switches contexts for it, and 1.5 ms or more where another process has work. Waits learnt beside
+# other active judges must hide neither a program that keeps the GPU busy nor a neighbour's kernels.
 MOST_USUAL_NS = 300_000
-RESTING, RESTING_NS = 4, 400_000  # times the usual wait of a tiny kernel, and a fifth of a time slice: more has work of others in it
-CORES = cores(os.sched_getaffinity(0))  # of this process as it was started, each with its processors
+RESTING, RESTING_NS = 4, 400_000  # factor on the usual wait of a tiny kernel, and a fifth of a time slice: a longer wait contains other work
+CORES = cores(os.sched_getaffinity(0))  # cores of this process as it was started, each with its processors
 FEWEST = 8  # processors of a GPU, to choose from
 APART, TIMED = 2, 4  # processors at least, left to the judge, and on which sides are timed
-MOST_COMPILERS = 8  # of a torch.compile: each takes some hundred MiB of the party's memory
+MOST_COMPILERS = 8  # compile workers of torch.compile: each takes some hundred MiB of the party's memory
 _NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset", "/dev/nvidia-caps")
 # Dense floating-point operations per clock and multiprocessor: (fp32 on CUDA cores, TF32, 16 bit on tensor cores).
 _RATES = {(7, 0): (128, None, 1024), (7, 5): (128, None, 1024), (8, 0): (128, 1024, 2048), (8, 6): (256, 256, 512), (8, 9): (256, 256, 512)} | {
@@ -60,7 +60,7 @@ class CudaDevice(Device):
         self.name = self.torch_device = f"cuda:{self.index}"
         self.data_dir = data_dir
         only = cuda_driver.only_gpu() if self.index == 0 else None
-        sharing()  # a wrong setting is said at once
+        sharing()  # a wrong setting is reported at once
         self.identity: GpuIdentity = only or GpuIdentity(self.facts.uuid, self.facts.capability)
         self.nvml = Nvml(self.identity.uuid)
         try:
@@ -72,7 +72,7 @@ class CudaDevice(Device):
 
     @cached_property
     def facts(self) -> GpuFacts:
-        """Starts the driver, which takes a moment. Raises `DeviceError`."""
+        """Starts the driver, which takes a moment, and returns the facts. Raises `DeviceError`."""
         if cuda_driver.driver() is None:
             raise DeviceError(f"no GPU found: {cuda_driver.why_no_driver()}")
         if self.index >= cuda_driver.gpu_count():
@@ -85,8 +85,9 @@ class CudaDevice(Device):
 
     @cached_property
     def _share(self) -> list[list[int]]:
-        """This GPU's part of the host, by its number among all GPUs that NVML knows: judges that see one each (`CUDA_VISIBLE_DEVICES`) would else
-        have the same part. A job that has some of the host's processors for itself, and one of its GPUs, divides them among those that CUDA shows."""
+        """Returns this GPU's part of the host, by its number among all GPUs that NVML knows; otherwise judges that see one GPU each
+        (`CUDA_VISIBLE_DEVICES`) would have the same part. A job with some of the host's processors and one of its GPUs divides the processors among
+        the GPUs that CUDA shows."""
         known = self.nvml.number()
         mine = share_of_host(*known) if known is not None else []
         own_processors = sum(map(len, CORES)) < (os.cpu_count() or 0)
@@ -146,7 +147,7 @@ class CudaDevice(Device):
         threading.Thread(target=self._build_passes, daemon=True).start()
 
     def _build_passes(self) -> None:
-        """Some seconds, once for a data folder. Until then, and where it fails, PyTorch's operators compare outputs."""
+        """Builds the judge's kernels in a few seconds, once per data folder. Until then, and where it fails, PyTorch's operators compare outputs."""
         from verifier.passes import native
 
         nvcc = find_nvcc()
@@ -188,8 +189,8 @@ class CudaDevice(Device):
         self._torch.cuda.synchronize(self.index)
 
     def wait_ns(self) -> int:
-        """The longer of two waits: after a pause a kernel runs at once whoever else is at work, whose time slice was over long ago; the next one
-        waits for the slice that the other's work then begins."""
+        """Returns the longer of two waits. After a pause a kernel runs at once even if another process is active, whose time slice ended long ago;
+        the second kernel waits for the slice that the other's work then begins."""
         return max(self._one_wait_ns(), self._one_wait_ns())
 
     def _one_wait_ns(self) -> int:
@@ -230,7 +231,7 @@ class CudaDevice(Device):
             return None
 
     def trim(self, need: int = 0) -> None:
-        """Only where memory is short: what is given back has to be mapped again at the next call, which took half of the time of all calls."""
+        """Gives memory back only where it is short: it has to be mapped again at the next call, which took half of the time of all calls."""
         torch = self._torch
         free, total = cuda_driver.free_memory()
         if free < max(SHORT * total, need) and torch.cuda.memory_reserved(self.index) - torch.cuda.memory_allocated(self.index) > KEPT_BYTES:
@@ -242,8 +243,8 @@ class CudaDevice(Device):
         return self._leader if self._leader.works else None
 
     def flush_caches(self) -> None:
-        """Writes three times the L2, and waits: what a party left in the cache is out of it. (The party's clock does the same, just before a call, in
-        its own context: a GPU that has to change contexts within the interval would be charged to the program.)"""
+        """Writes three times the size of the L2 and waits, which evicts whatever a party left there. (The party's clock does the same just before a
+        call, in its own context: otherwise a context switch within the interval would be charged to the program.)"""
         if self._flush is None:
             self._flush = self._torch.empty(self._flush_bytes, dtype=self._torch.uint8, device=self.torch_device)
         try:
@@ -260,7 +261,7 @@ class CudaDevice(Device):
         return Ceiling(self.facts.bandwidth, flops, "data sheet, from the driver's attributes")
 
     def reached(self) -> dict[str, float]:
-        """Measured by the first judge of this GPU, in half a second, and kept in the data folder."""
+        """Returns rates that the first judge of this GPU measured, in half a second, and kept in the data folder."""
         path = self.data_dir / "native" / f"rates-{self.facts.model}-{self.facts.uuid[-12:]}.json"
         found = cuda_rates.kept(path)
         if not found:
@@ -305,13 +306,13 @@ class CudaDevice(Device):
         return variables
 
     def check(self) -> str:
-        """A canary kernel with a known answer, and enough free memory."""
+        """Runs a canary kernel with a known answer and checks for enough free memory."""
         torch = self._torch
         try:
             probe = torch.arange(1024, dtype=torch.int64, device=self.torch_device)
             if int(probe.sum()) != 1024 * 1023 // 2:
                 return f"{self.name} computed a wrong sum: the GPU must be examined"
-            self.allocate(4096).close()  # of the kind that parties map
+            self.allocate(4096).close()  # memory of the kind that parties map
             self._torch.cuda.empty_cache()
             free_bytes, _ = cuda_driver.free_memory()
         except DeviceError as error:
@@ -344,10 +345,10 @@ class CudaDevice(Device):
 
 
 def timed_cores(share: list[list[int]]) -> list[list[int]]:
-    """Cores with four processors, on which all parties of this GPU are timed, all sides of a block on the same one, the next block on the next: a
-    processor can be slow for as long as a measurement takes. Where each side was on one of the four by the scheduler's choice, one of 31 intervals of
-    a vision transformer against itself said 1.62x at least, on the busy host of an H200. Whole cores, as what works on one thread of a core slows the
-    other. None where there are too few to choose from."""
+    """Chooses cores with four processors on which all parties of this GPU are timed: all sides of a block on the same processor, the next block on
+    the next, since a processor can be slow for as long as a measurement takes. When the scheduler chose among the four for each side, one of 31
+    intervals of a vision transformer against itself said 1.62x at least, on the busy host of an H200. Cores are taken whole, since work on one thread
+    of a core slows the other. Returns none where there are too few to choose from."""
     if sum(map(len, share)) < FEWEST:
         return []
     first = at_least(share, APART)
@@ -355,25 +356,25 @@ def timed_cores(share: list[list[int]]) -> list[list[int]]:
 
 
 def at_least(share: list[list[int]], processors: int) -> int:
-    """How many cores, from the first on, have as many processors."""
+    """Returns how many cores, from the first on, together have that many processors."""
     return next(count for count in range(len(share) + 1) if sum(map(len, share[:count])) >= processors)
 
 
 def share_of_host(index: int, gpus: int) -> list[list[int]]:
-    """The cores of the GPU with this number, where each of `gpus` has as many."""
+    """Returns the cores of the GPU with this number, where each of `gpus` gets equally many."""
     each = len(CORES) // max(gpus, 1)
     return CORES[index * each : (index + 1) * each]
 
 
 def find_nvcc() -> str:
-    """The compiler's path, or ""."""
+    """Returns the compiler's path, or ""."""
     return shutil.which("nvcc") or next(
         (p for p in ("/usr/local/cuda/bin/nvcc", *sorted(glob.glob("/usr/local/cuda-*/bin/nvcc"))) if os.path.exists(p)), ""
     )
 
 
 def nvcc_version() -> str:
-    """As "nvcc 13.0.88", or ""."""
+    """Returns a version such as "nvcc 13.0.88", or ""."""
     nvcc = find_nvcc()
     if not nvcc:
         return ""
@@ -383,14 +384,14 @@ def nvcc_version() -> str:
 
 
 def toolkit_binds() -> list[Bind]:
-    """CUDA's folder where it lies outside /usr (which every party sees)."""
+    """Returns CUDA's folder where it lies outside /usr (which every party sees)."""
     nvcc = find_nvcc()
     root = str(Path(nvcc).resolve().parents[1]) if nvcc else ""
     return [Bind(root, root)] if root and not root.startswith("/usr/") else []
 
 
 def driver_folder() -> str:
-    """The folder that libcuda.so.1 was loaded from, or ""."""
+    """Returns the folder from which libcuda.so.1 was loaded, or ""."""
     cuda_driver.library()
     try:
         maps = Path("/proc/self/maps").read_text()

@@ -11,7 +11,7 @@ from verifier.devices import cuda_driver, cuda_shared
 from verifier.devices.base import Arena, DeviceError, NoRoom
 from verifier.devices.cuda_driver import CudaError, DeviceBytes
 
-WAYS = ("descriptor", "handle")  # of sharing, for a judge and all its parties: as `cuda_shared.py` says, or by a raw IPC handle
+WAYS = ("descriptor", "handle")  # ways of sharing, for a judge and all its parties: as in `cuda_shared.py`, or by a raw IPC handle
 
 REFUSED = ("CUDA_ERROR_NOT_SUPPORTED", "CUDA_ERROR_NOT_PERMITTED", "CUDA_ERROR_OPERATING_SYSTEM", "CUDA_ERROR_INVALID_DEVICE")  # by driver or host
 
@@ -42,7 +42,7 @@ class CudaArena(Arena):
         self._view: torch.Tensor | None = torch.as_tensor(self._owner, device=torch_device)
 
     def _allocated(self, device: int) -> DeviceBytes:
-        """Sets `handle`, and `fds` where there are any."""
+        """Allocates, and sets `handle`, and `fds` where there are any."""
         pointer = cuda_driver.allocate(self.nbytes)
         self.handle = {"ipc": cuda_driver.export_memory(pointer).hex(), "nbytes": self.nbytes}
         return DeviceBytes(pointer, self.nbytes)
@@ -64,7 +64,7 @@ class CudaArena(Arena):
 
 
 class SharedCudaArena(CudaArena):
-    """Memory that goes by a descriptor: a party that still maps it when the judge lets go keeps it for itself."""
+    """Memory shared by a descriptor: a party that still maps it when the judge lets go keeps it."""
 
     def _allocated(self, device: int) -> DeviceBytes:
         pointer, size, descriptor = cuda_shared.allocate(device, self.nbytes)
@@ -86,13 +86,13 @@ class SharedCudaArena(CudaArena):
 
 
 def arena(nbytes: int, torch_device: str) -> CudaArena:
-    """Raises `NoRoom`."""
+    """Makes an arena. Raises `NoRoom`."""
     return (SharedCudaArena if sharing() == "descriptor" else CudaArena)(nbytes, torch_device)
 
 
 @cache
 def sharing() -> str:
-    """One of `WAYS`. Raises `DeviceError`."""
+    """Returns one of `WAYS`. Raises `DeviceError`."""
     chosen = os.environ.get("STITCH_SHARING") or WAYS[0]
     if chosen not in WAYS:
         raise DeviceError(f"STITCH_SHARING={chosen}: it is one of {', '.join(WAYS)}, or not set")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-BLOCK = 2 << 20  # the driver's granularity: an allocation of whole blocks shares none with another, so its IPC handle shows nothing else
+BLOCK = 2 << 20  # the driver's granularity: an allocation of whole blocks shares no block with another, so its IPC handle exposes nothing else
 IPC_BYTES = 64
 _ATTRIBUTES = {
     "clock_khz": 13,
@@ -39,7 +39,7 @@ class _IpcHandle(ctypes.Structure):
 
 @dataclass(frozen=True)
 class GpuIdentity:
-    """What a confined process is started with."""
+    """The identity of a GPU with which a confined process is started."""
 
     uuid: str  # "GPU-81388609-..."
     capability: tuple[int, int]
@@ -69,25 +69,25 @@ class GpuFacts:
 
     @property
     def model(self) -> str:
-        """A key for comparisons: "NVIDIA H200" -> "h200"."""
+        """Returns a key for comparisons: "NVIDIA H200" -> "h200"."""
         words = [w for w in self.name.lower().split() if w not in ("nvidia", "geforce", "tesla", "graphics", "gpu")]
         return "-".join(words) or "gpu"
 
 
 @cache
 def driver() -> ctypes.CDLL | None:
-    """libcuda, initialised; null where there is no driver or no GPU (`why_no_driver` says which)."""
+    """Returns libcuda, initialised; null where there is no driver or no GPU (`why_no_driver` says which)."""
     return _load()[0]
 
 
 def why_no_driver() -> str:
-    """Empty, or a sentence why CUDA cannot be used here."""
+    """Returns a sentence why CUDA cannot be used here; empty where it can."""
     return _load()[1]
 
 
 @cache
 def library() -> ctypes.CDLL | None:
-    """libcuda, not yet started; null where there is none."""
+    """Returns libcuda, not yet initialised; null where there is none."""
     try:
         return ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -96,8 +96,8 @@ def library() -> ctypes.CDLL | None:
 
 @cache
 def only_gpu() -> GpuIdentity | None:
-    """The GPU of a host that has one, by NVML, which tells in milliseconds what the driver's start tells in some hundred; null where there are
-    several, or CUDA may see it otherwise (MIG, `CUDA_VISIBLE_DEVICES`)."""
+    """Returns the GPU of a host with exactly one, by NVML, which takes milliseconds where the driver's start takes hundreds. Null where there are
+    several, or where CUDA may see it differently (MIG, `CUDA_VISIBLE_DEVICES`)."""
     if os.environ.get("CUDA_VISIBLE_DEVICES", "0") != "0":
         return None
     count, device, major, minor = ctypes.c_uint(), ctypes.c_void_p(), ctypes.c_int(), ctypes.c_int()
@@ -139,7 +139,7 @@ def _error_name(library: ctypes.CDLL, code: int) -> str:
 
 
 def call(function: str, *arguments: Any) -> None:
-    """Raises `CudaError` where the driver says anything but success."""
+    """Calls a driver function. Raises `CudaError` where it does not succeed."""
     library = driver()
     if library is None:
         raise CudaError(function, 100, why_no_driver())
@@ -157,14 +157,14 @@ def gpu_count() -> int:
 
 
 def driver_cuda_version() -> str:
-    """The newest CUDA that the driver runs, e.g. "13.0"."""
+    """Returns the newest CUDA version that the driver runs, e.g. "13.0"."""
     version = ctypes.c_int()
     call("cuDriverGetVersion", ctypes.byref(version))
     return f"{version.value // 1000}.{version.value % 1000 // 10}"
 
 
 def facts(index: int) -> GpuFacts:
-    """Raises `CudaError` where there is no such GPU."""
+    """Returns the facts of a GPU. Raises `CudaError` where there is no such GPU."""
     device = ctypes.c_int()
     call("cuDeviceGet", ctypes.byref(device), index)
     name = ctypes.create_string_buffer(128)
@@ -204,7 +204,7 @@ def use_primary_context(index: int) -> int:
 
 
 def allocate(nbytes: int) -> int:
-    """The address of fresh device memory, in whole blocks."""
+    """Allocates device memory in whole blocks and returns its address."""
     pointer = ctypes.c_uint64()
     call("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(-(-max(nbytes, 1) // BLOCK) * BLOCK))
     return pointer.value
@@ -215,14 +215,14 @@ def free(pointer: int) -> None:
 
 
 def export_memory(pointer: int) -> bytes:
-    """64 bytes by which another process maps the allocation."""
+    """Returns 64 bytes by which another process maps the allocation."""
     handle = _IpcHandle()
     call("cuIpcGetMemHandle", ctypes.byref(handle), ctypes.c_uint64(pointer))
     return bytes(handle.reserved)
 
 
 def import_memory(handle: bytes) -> int:
-    """The address in this process of an allocation that another process exported."""
+    """Maps an allocation that another process exported and returns its address in this process."""
     if len(handle) != IPC_BYTES:
         raise ValueError(f"an IPC handle has {IPC_BYTES} bytes, not {len(handle)}")
     pointer = ctypes.c_uint64()
@@ -240,15 +240,15 @@ def synchronise() -> None:
 
 
 def free_memory() -> tuple[int, int]:
-    """Free and total bytes of the current context's device."""
+    """Returns free and total bytes of the current context's device."""
     free_bytes, total = ctypes.c_size_t(), ctypes.c_size_t()
     call("cuMemGetInfo_v2", ctypes.byref(free_bytes), ctypes.byref(total))
     return free_bytes.value, total.value
 
 
 class DeviceBytes:
-    """Device memory as `torch.as_tensor` takes it without a copy: flat uint8. Tensors over it hold this object: where it is `freed`, the memory goes
-    with the last of them."""
+    """Device memory as `torch.as_tensor` takes it without a copy: flat uint8. Tensors over it hold this object; where it is `freed`, the memory is
+    released with the last of them."""
 
     freed = False
 
@@ -289,11 +289,11 @@ class Nvml:
         return value.value if getattr(self.library, function)(self.device, *before, ctypes.byref(value)) == 0 else None
 
     def minor(self) -> int | None:
-        """The number of the device node: /dev/nvidia<minor>. CUDA may count GPUs in another order."""
+        """Returns the number of the device node, /dev/nvidia<minor>. CUDA may count GPUs in another order."""
         return self._number("nvmlDeviceGetMinorNumber")
 
     def number(self) -> tuple[int, int] | None:
-        """Of this GPU among all of the host, whichever of them this process may use, and how many there are."""
+        """Returns this GPU's number among all GPUs of the host, whichever of them this process may use, and how many there are."""
         count = ctypes.c_uint()
         index = self._number("nvmlDeviceGetIndex")
         if index is None or self.library is None or self.library.nvmlDeviceGetCount_v2(ctypes.byref(count)) != 0:
@@ -310,11 +310,11 @@ class Nvml:
         return self._number("nvmlDeviceGetTemperature", 0)
 
     def throttle_reasons(self) -> int | None:
-        """Bits, `SLOWING` of which slow a measurement."""
+        """Returns the throttle reasons as bits; those in `SLOWING` slow a measurement."""
         return self._number("nvmlDeviceGetCurrentClocksThrottleReasons", of=ctypes.c_ulonglong)
 
     def free_bytes(self) -> int | None:
-        """Free memory of the whole device, without a context on it."""
+        """Returns the free memory of the whole device, without a context on it."""
         memory = (ctypes.c_ulonglong * 3)()  # total, free, used
         if self.library is None or self.library.nvmlDeviceGetMemoryInfo(self.device, ctypes.byref(memory)) != 0:
             return None

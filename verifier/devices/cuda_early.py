@@ -1,6 +1,6 @@
-"""The first second of a party that is given its role at once: the GPU's context comes up while torch is being imported.
+"""Creates the GPU's context while torch is being imported, in a party that is given its role at once.
 
-Nothing rests on it: what does not come up here comes up later, in the ordinary way.
+Nothing depends on it: whatever is not initialised here is initialised later, in the ordinary way.
 """
 
 # sandboxed: runs before any stranger's source
@@ -14,7 +14,7 @@ from verifier.devices import cuda_driver
 
 
 class Early:
-    """In a thread; the driver's calls release the interpreter's lock."""
+    """Initialises in a thread; the driver's calls release the interpreter's lock."""
 
     def __init__(self) -> None:
         self._thread = threading.Thread(target=self._work, daemon=True)

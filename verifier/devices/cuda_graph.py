@@ -1,4 +1,4 @@
-"""The baseline `cuda-graph`: eager's own kernels, launched as one graph, with the copies of inputs and outputs that its use costs."""
+"""The baseline `cuda-graph`: eager's own kernels, launched as one graph, including the copies of inputs and outputs that its use costs."""
 
 # sandboxed: calls the models that tasks define
 
@@ -59,7 +59,7 @@ class Graphed:
         with torch.cuda.graph(graph):
             output = self._run(arguments)
         self.outputs: list[torch.Tensor] = []
-        self.output_tree = encode(output, self.outputs)  # of objects their fields: that is what is compared
+        self.output_tree = encode(output, self.outputs)  # objects are reduced to their fields, which are what is compared
         self.graph = graph
         with torch.no_grad():  # the warm-up changed running statistics; the capture itself ran nothing
             for name, value in self._orig_mod.state_dict().items():
@@ -68,6 +68,6 @@ class Graphed:
 
 
 def tensors_of(model: torch.nn.Module) -> list[torch.Tensor]:
-    """All that the modules hold by any attribute. A graph writes to these addresses in every replay, also where `forward` has put another tensor in
-    the place of one (`self.hidden = ...`), whose memory would be somebody else's by then."""
+    """Returns all tensors that the modules hold by any attribute. A graph writes to these addresses in every replay, even where `forward` has
+    replaced a tensor (`self.hidden = ...`) whose memory would otherwise have been reused by then."""
     return [leaf for module in model.modules() for leaf in pytree.tree_leaves(dict(vars(module))) if isinstance(leaf, torch.Tensor)]

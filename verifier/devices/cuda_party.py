@@ -12,10 +12,10 @@ from verifier.devices.base import PartyDevice
 from verifier.devices.cuda_driver import DeviceBytes
 from verifier.shim.clock import Clock, ClockError, Native
 
-DISPATCHES = 3  # a host that slept since the last call has torch's launch path out of its caches: 100 us of the first launch
-WARM_MS = 3.0  # an idle GPU lowers its clocks, and between two calls the host draws new inputs
+DISPATCHES = 3  # a host that slept since the last call has lost torch's launch path from its caches, which costs 100 us at the first launch
+WARM_MS = 3.0  # an idle GPU lowers its clocks while the host draws new inputs between two calls
 KEPT_BYTES = 2 << 30
-SHORT = 0.3  # of the device's memory free
+SHORT = 0.3  # free share of the device's memory
 _ERRORS = {
     2: "out of memory",
     700: "a kernel read or wrote an illegal memory address",
@@ -35,7 +35,7 @@ class CudaPartyDevice(PartyDevice):
     torch_device = "cuda:0"  # the only GPU that a party sees
 
     def __init__(self, config: dict[str, Any]):
-        self._shared: dict[int, int] = {}  # mappings that came by a descriptor: address, bytes
+        self._shared: dict[int, int] = {}  # mappings made from a descriptor: address, bytes
         torch.cuda.init()
         self._tiny = torch.zeros(64, device=self.torch_device)
         context = cuda_driver.use_primary_context(0)
@@ -71,9 +71,9 @@ class CudaPartyDevice(PartyDevice):
         torch.cuda.empty_cache()
 
     def configure(self, precision: str) -> None:
-        """TF32 by policy, for matrix products, convolutions and RNNs; everything else as PyTorch comes: no deterministic algorithms,
+        """Sets TF32 by policy, for matrix products, convolutions and RNNs. Everything else keeps PyTorch's defaults: no deterministic algorithms,
         reduced-precision reductions of 16 bit products allowed, `cudnn.benchmark` off (KernelBench's setting as well: cuDNN's heuristics
-        choose, the same on both sides and in every process; measuring algorithms anew in each process would make processes differ)."""
+        choose, the same on both sides and in every process; benchmarking algorithms anew in each process would make processes differ)."""
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
         torch.backends.cudnn.benchmark = False
         torch.set_num_threads(4)
@@ -118,5 +118,5 @@ class CudaPartyDevice(PartyDevice):
 
 
 def device_failure(error: ClockError) -> RuntimeError:
-    """What a driver's code means, for the author of a kernel."""
+    """Explains a driver's error code to the author of a kernel."""
     return RuntimeError(f"CUDA error {error.code}: {_ERRORS.get(error.code, 'the device failed')}") if error.code else RuntimeError(str(error))

@@ -1,4 +1,4 @@
-"""What a GPU reaches: the bandwidth of a plain copy, and the rate of a large matrix product in each arithmetic. Plans are made by these figures;
+"""Measures what a GPU reaches: the bandwidth of a plain copy, and the rate of a large matrix product in each arithmetic. Planning uses these figures;
 whether a program is faster than physics allows is judged by the data sheet's, which are higher (`Device.ceiling`)."""
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 COPIED = 1 << 30  # bytes: far more than any L2
-SIDE, SIDE_HALF = 4096, 8192  # of square matrices, in 32 and in 16 bits
+SIDE, SIDE_HALF = 4096, 8192  # side of square matrices, in 32 and in 16 bits
 TIMES, CALLS = 3, 5
 ROOM = 6 << 30  # bytes of device memory that must be free
-BELIEVABLE = 0.5  # of the data sheet's: below, somebody else was using the GPU
+BELIEVABLE = 0.5  # share of the data sheet's rate; a lower result means that another process was using the GPU
 
 
 def rates(torch: Any, device: str, free_bytes: int) -> dict[str, float]:
@@ -39,14 +39,14 @@ def stream(torch: Any, device: str) -> float:
 
 
 def product(torch: Any, device: str, dtype: Any, side: int) -> float:
-    """Over random numbers: zeros draw less power, so the clocks would stay higher than a model sees."""
+    """Times a product of random numbers: zeros draw less power, so the clocks would stay higher than a model sees."""
     a, b = (torch.randn(side, side, device=device, dtype=dtype) for _ in range(2))
     c = torch.empty_like(a)
     return 2 * side**3 / best_seconds(torch, lambda: torch.mm(a, b, out=c)) / 1e9
 
 
 def best_seconds(torch: Any, call: Any) -> float:
-    """Of one call, by events around several; the best of a few times."""
+    """Returns the time of one call, by events around several calls; the best of a few repetitions."""
     for _ in range(2):
         call()
     found: list[float] = []
@@ -62,7 +62,7 @@ def best_seconds(torch: Any, call: Any) -> float:
 
 
 def kept(path: Path) -> dict[str, float]:
-    """What an earlier judge measured; empty where none did, or the file is damaged."""
+    """Returns what an earlier judge measured; empty where none did, or where the file is damaged."""
     try:
         return {str(name): float(value) for name, value in json.loads(path.read_text()).items()}
     except (OSError, ValueError, AttributeError, TypeError):

@@ -1,4 +1,4 @@
-"""Device memory that is shared by a file descriptor: who was not sent the descriptor has no way to name the memory.
+"""Device memory shared by a file descriptor: a process that was not sent the descriptor cannot name the memory.
 
 CUDA's virtual memory management (driver API, "Virtual Memory Management"): physical memory is made, mapped into reserved addresses and exported as
 a descriptor, which travels over a Unix socket; the other process maps the same memory. It lives until the last mapping and the last descriptor are
@@ -36,7 +36,7 @@ class _Access(ctypes.Structure):
 
 
 def allocate(device: int, nbytes: int) -> tuple[int, int, int]:
-    """Fresh memory of the device: its address, its bytes in whole blocks, and a descriptor to send. Raises `CudaError`."""
+    """Allocates device memory. Returns its address, its bytes in whole blocks, and a descriptor to send. Raises `CudaError`."""
     properties = _Properties(type=_PINNED, handle_types=_DESCRIPTOR, location=_Location(_ON_DEVICE, device))
     block = ctypes.c_size_t()
     call("cuMemGetAllocationGranularity", ctypes.byref(block), ctypes.byref(properties), ctypes.c_int(0))
@@ -58,7 +58,7 @@ def allocate(device: int, nbytes: int) -> tuple[int, int, int]:
 
 
 def attach(device: int, descriptor: int, size: int) -> int:
-    """The address in this process of memory that another one shares. The descriptor stays the caller's. Raises `CudaError`."""
+    """Maps memory that another process shares and returns its address. The descriptor stays the caller's. Raises `CudaError`."""
     memory = ctypes.c_uint64()
     call("cuMemImportFromShareableHandle", ctypes.byref(memory), ctypes.c_void_p(descriptor), ctypes.c_int(_DESCRIPTOR))
     try:
@@ -76,8 +76,8 @@ def free(pointer: int, size: int) -> None:
 
 
 class SharedBytes(DeviceBytes):
-    """`size`: bytes of the mapping. To unmap memory does not wait for work on it, as freeing it does: so this waits, in whichever thread the last
-    tensor goes."""
+    """`size`: bytes of the mapping. Unmapping memory, unlike freeing it, does not wait for work on it. So this object waits, in whichever thread
+    drops the last tensor."""
 
     def __init__(self, pointer: int, nbytes: int, size: int, device: int):
         super().__init__(pointer, nbytes)
@@ -86,7 +86,7 @@ class SharedBytes(DeviceBytes):
     def release(self) -> None:
         import torch
 
-        with contextlib.suppress(RuntimeError):  # a device that failed is waited for no longer
+        with contextlib.suppress(RuntimeError):  # nobody waits for a device that failed
             torch.cuda.synchronize(self.device)
         free(self.pointer, self.size)
 

@@ -1,4 +1,4 @@
-"""Which processors of the host are threads of the same core."""
+"""Finds out which processors of the host are threads of the same core."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ TOPOLOGY = Path("/sys/devices/system/cpu")
 
 
 def cores(processors: Iterable[int], topology: Path = TOPOLOGY) -> list[list[int]]:
-    """Processors (their numbers) by the core whose threads they are; cores of a socket lie side by side. Linux often gives the second threads of all
-    cores the numbers behind all first ones: parts of a host by number would share cores, and what works on one thread slows the other. A container
-    may allow one thread of a core. A host that does not tell has one thread a core."""
+    """Returns processor numbers grouped by core; cores of a socket lie side by side. Linux often numbers the second threads of all cores after all
+    first ones, so parts of a host by number would share cores, and work on one thread slows the other. A container may allow only one thread of a
+    core. A host that does not tell is taken to have one thread per core."""
     wanted = sorted(processors)
     places = {}
     for number in wanted:
@@ -28,7 +28,7 @@ def cores(processors: Iterable[int], topology: Path = TOPOLOGY) -> list[list[int
 
 
 def numbers(text: str) -> list[int]:
-    """Of a list as Linux writes it: "0-2,8" is 0, 1, 2 and 8. Raises `ValueError`."""
+    """Parses a list as Linux writes it: "0-2,8" is 0, 1, 2 and 8. Raises `ValueError`."""
     found: list[int] = []
     for part in text.strip().split(","):
         first, _, last = part.partition("-")

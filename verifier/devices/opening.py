@@ -1,4 +1,4 @@
-"""A device by its name: the judge's half, and the party's half for what the judge says of it."""
+"""Opens a device by its name: the judge's half, and the party's half from the judge's description."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def open_device(name: str, data_dir: Path, later: bool = False) -> Device:
 
 
 def party_device(config: dict[str, Any]) -> PartyDevice:
-    """The party's half for `Device.config()`."""
+    """Makes the party's half from `Device.config()`."""
     if config["kind"] == "cpu":
         from verifier.devices.cpu_party import CpuPartyDevice
 

@@ -1,1 +1,1 @@
-"""Evidence that a program is what it says: what its source shows, and what its run shows."""
+"""Gathers evidence that a program is what it claims to be, from its source and from its run."""

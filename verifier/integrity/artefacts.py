@@ -1,4 +1,4 @@
-"""What a program's compiled libraries hold: kernels, exported functions, and what they import. Read as data; nothing is loaded or run.
+"""Reads what a program's compiled libraries contain: kernels, exported functions and imports. They are read as data; nothing is loaded or run.
 
 The names of kernels come from the machine code itself (a section `.text.<kernel>` of each cubin), or, where the toolkit compressed it, from the names
 under which the host part registers them.
@@ -19,7 +19,7 @@ _NAME = re.compile(rb"(?<![A-Za-z0-9_$.])(_Z[A-Za-z0-9_$]{2,1000})\0")
 _SYMTAB, _DYNSYM, _DYNAMIC = 2, 11, 6
 _SEGMENT = struct.Struct("<IIQQQQQQ")
 _LOAD, _EXECUTE = 1, 1
-# Arithmetic that a library does for the program: BLAS, DNN and ATen's own implementations, past torch's dispatcher, where no profiler sees them.
+# Arithmetic that a library does for the program: BLAS, DNN and ATen's own implementations, called past torch's dispatcher, where no profiler sees it.
 _COMPUTE = re.compile(
     r"^(?:cblas_|[sdcz]gemm|[sdcz]gemv|mkl_|vs[A-Z]|dnnl_|mkldnn_|zendnn|openblas|cublas|cudnn|cusparse|cusolver|cufft|nvrtcCompile|"
     r"_ZN4dnnl|_ZN2at6native(?!.*(?:empty|resize|copy))|_ZN2at(?:3cpu|4cuda)\d+(?!empty|getCurrent|set|CUDA|warp|detail))"
@@ -38,7 +38,7 @@ class Library:
 
     @property
     def compute_imports(self) -> list[str]:
-        """Functions of other libraries that do arithmetic, or that find such functions at run time."""
+        """Returns imported functions that do arithmetic, or that look up such functions at run time."""
         # The static CUDA runtime finds its driver by these.
         found = {name for name in self.imports if _COMPUTE.match(name)} | (
             set() if self.cuda else {name for name in self.imports if _LOOKUP.match(name)}
@@ -47,7 +47,7 @@ class Library:
 
 
 def libraries(index: Iterable[tuple[str, int]], data: bytes) -> list[Library]:
-    """Those of a program's artefacts; what is not a sound ELF file counts as an empty one."""
+    """Reads the libraries among a program's artefacts. A file that is not sound ELF counts as empty."""
     found, at = [], 0
     for _, size in index:
         found.append(read_library(data[at : at + size]))
@@ -74,46 +74,46 @@ def read_library(data: bytes) -> Library:
 
 
 class Code:
-    """The machine code of one ELF shared library: which parts of its file are executable, and where its functions begin and end there."""
+    """The machine code of one ELF shared library: the executable parts of its file, and where its functions begin and end."""
 
     def __init__(
         self, data: bytes, segments: list[tuple[int, int, int]], functions: list[tuple[int, int, str]], stubs: Iterable[tuple[int, int]] = ()
     ):
         self.data = data
         self.stubs = sorted(stubs)  # offset and size of the jumps to functions of other libraries
-        self.segments = segments  # offset, address and size of what is loaded to be executed
+        self.segments = segments  # offset, address and size of executable segments
         self._functions = sorted(functions)  # offset, size, name
         self._offsets = [offset for offset, _, _ in self._functions]
 
     def executable(self, offset: int, size: int) -> bytes:
-        """What a mapping of so many bytes from this offset of the file holds, as far as it is code; empty where it is none."""
+        """Returns the code within a mapping of that many bytes from this offset of the file; empty where there is none."""
         for begin, _, length in self.segments:
             if offset <= begin < offset + size or begin <= offset < begin + length:
                 return self.data[offset : min(offset + size, begin + length)]
         return b""
 
     def function(self, offset: int) -> str:
-        """The name of the function at an offset of the file, without the suffix of a part that the compiler has moved out of it; empty where no
-        symbol tells it."""
+        """Returns the name of the function at an offset of the file, without the suffix of a part that the compiler has split off; empty where no
+        symbol covers it."""
         number = bisect_right(self._offsets, offset) - 1
         if number < 0 or offset >= self._offsets[number] + max(self._functions[number][1], 1):
             return ""
         return self._functions[number][2].partition(".")[0]
 
     def entries(self) -> list[tuple[str, int]]:
-        """Functions, and the parts that OpenMP runs of them, with the offsets at which they begin."""
+        """Returns functions, and their outlined OpenMP parts, with the offsets at which they begin."""
         return [
             (name.partition(".")[0], offset) for offset, _, name in self._functions if "." not in name or "._omp_fn." in name or ".constprop" in name
         ]
 
 
 def computes(name: str) -> bool:
-    """Whether a function of this name is a library's that does arithmetic, wherever its code was linked to."""
+    """Whether a function of this name is a library function that does arithmetic, wherever its code was linked."""
     return bool(_COMPUTE.match(name))
 
 
 def read_code(data: bytes) -> Code:
-    """What is not a sound ELF file has no code."""
+    """Reads the code of a library. A file that is not sound ELF has none."""
     try:
         segments = _segments(data)
         sections = _sections(data)
@@ -145,7 +145,7 @@ def _functions(
 
 
 def _sections(data: bytes) -> list[tuple[int, str, int, int, int, int]]:
-    """Kind, name, offset, size, link and entry size of each section of a 64-bit little-endian ELF file."""
+    """Yields kind, name, offset, size, link and entry size of each section of a 64-bit little-endian ELF file."""
     if data[:6] != b"\x7fELF\x02\x01":
         raise ValueError("not a 64-bit ELF file")
     (table,) = struct.unpack_from("<Q", data, 0x28)

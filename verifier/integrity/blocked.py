@@ -1,4 +1,4 @@
-"""One call of a program in which torch does no arithmetic for it: which operators it needs, from which line, and what it does when they fail.
+"""Makes one call of a program with torch's arithmetic blocked: which operators it needs, from which line, and what it does when they fail.
 
 `TorchDispatchMode` sees every operator below autograd, whoever calls it: Python, `torch.nn.functional`, `torch.ops`, or C++ (`at::matmul`) on this
 thread. Views, allocation, copies, casts and questions about metadata stay allowed.
@@ -32,11 +32,11 @@ _ALLOWED = {
 
 
 class ComputeBlocked(RuntimeError):
-    """An operator was asked for while torch compute is blocked."""
+    """Raised when an operator is called while torch compute is blocked."""
 
 
 def is_compute(function: Any) -> bool:
-    """Whether an operator does arithmetic of torch: not a view, an allocation, a copy or a cast; and not one that the program registered itself."""
+    """Whether an operator is torch's own arithmetic: not a view, an allocation, a copy or a cast, and not one that the program registered itself."""
     namespace, _, name = function._schema.name.partition("::")
     if namespace not in ("aten", "prims", "mkldnn", "quantized", "torchvision", "c10d"):
         return False
@@ -44,7 +44,7 @@ def is_compute(function: Any) -> bool:
 
 
 def program_line() -> int | None:
-    """The innermost line of the program below the present call."""
+    """Returns the innermost line of the program below the present call."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if frame.f_code.co_filename.endswith("program.py"):
@@ -54,7 +54,7 @@ def program_line() -> int | None:
 
 
 class Watch(TorchDispatchMode):
-    """Counts compute operators by name, with the first line that asks for each; with `block` the operator raises instead."""
+    """Counts compute operators by name, with the first line that calls each. With `block` the operator raises instead."""
 
     def __init__(self, block: bool):
         super().__init__()  # type: ignore[no-untyped-call]  # torch leaves it untyped
@@ -63,7 +63,8 @@ class Watch(TorchDispatchMode):
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Asked when this class is made: True wraps its method so that the first operator imports torch._dynamo, 800 modules and seconds."""
+        """Read when this class is made. True would wrap its method so that the first operator imports torch._dynamo: 800 modules, which takes
+        seconds."""
         return False
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -83,7 +84,7 @@ class Watch(TorchDispatchMode):
 
 
 class Exceptions:
-    """Exceptions that are raised in the program's own frames while this is open: their class and line."""
+    """Records class and line of exceptions that are raised in the program's own frames while it is open."""
 
     def __init__(self) -> None:
         self.raised: list[tuple[str, int]] = []
@@ -106,7 +107,7 @@ class Exceptions:
 
 
 def watch(call: Callable[[], Any]) -> dict[str, Any]:
-    """Two more calls: one that only looks, one with torch compute blocked. The fields are those of `Evidence`."""
+    """Makes two more calls, one that only watches and one with torch compute blocked. Returns fields of `Evidence`."""
     counted = Watch(block=False)
     with Exceptions() as exceptions, counted:
         call()
@@ -125,7 +126,7 @@ def watch(call: Callable[[], Any]) -> dict[str, Any]:
 
 
 def compiled_graphs() -> int:
-    """How many graphs torch.compile made in this process."""
+    """Returns how many graphs torch.compile made in this process."""
     dynamo = sys.modules.get("torch._dynamo.utils")
     counters = getattr(dynamo, "counters", None)
     try:
@@ -135,7 +136,7 @@ def compiled_graphs() -> int:
 
 
 def settings() -> dict[str, str]:
-    """torch's switches that trade precision or determinism for time, and what it runs on."""
+    """Returns torch's switches that trade precision or determinism for time, and its thread count and default dtype."""
     cuda, cudnn = torch.backends.cuda, torch.backends.cudnn
     switches: dict[str, Callable[[], Any]] = {
         "cuda.matmul.allow_tf32": lambda: cuda.matmul.allow_tf32,
@@ -155,6 +156,6 @@ def settings() -> dict[str, str]:
     for name, read in switches.items():
         try:
             found[name] = str(read())
-        except (RuntimeError, AttributeError):  # torch refuses to tell where its old and its new interface were both used
+        except (RuntimeError, AttributeError):  # torch refuses to answer where both its old and its new interface were used
             found[name] = "not to be told"
     return found

@@ -1,15 +1,16 @@
-"""Times that are too good: below the physical floor, or far beyond what baselines reach. A flag refuses nothing; it is measured again, and said."""
+"""Flags times that are too good: below the physical floor, or far beyond what baselines reach. A flag refuses nothing; the program is measured again,
+and the report says so."""
 
 from __future__ import annotations
 
 from verifier.report import Timing
 
-EAGER, BEST = 10.0, 2.0  # times faster than eager, and than the best baseline where there are several
+EAGER, BEST = 10.0, 2.0  # speedup limits over eager, and over the best baseline where there are several
 FLOOR = 0.95
 
 
 def excess(timing: Timing, floor_ms: float | None) -> list[tuple[str, str]]:
-    """Rules and sentences. A lawful rewrite can beat a floor of operations (as the task states them) or a slow baseline."""
+    """Returns broken rules with sentences. A lawful rewrite can beat a floor of operations (as the task states them) or a slow baseline."""
     found = []
     if floor_ms and timing.program_ms < FLOOR * floor_ms:
         found.append(("below-floor", f"{timing.program_ms:.4g} ms a call is below the physical floor of {floor_ms:.4g} ms"))

@@ -1,7 +1,7 @@
-"""The judge's half of the stage `integrity`: what a runner saw, held against the program's source, its compiled libraries and the timed calls.
+"""The judge's half of the stage `integrity`: compares a runner's evidence with the program's source, its compiled libraries and the timed calls.
 
-Evidence from a runner downgrades or refuses. It never clears: own kernels count only where source and machine code know them, torch did not launch
-them, and the observed calls fit into the timed ones.
+Evidence from a runner downgrades or refuses; it never clears. Own kernels count only where source and machine code contain them, torch did not launch
+them, and the observed calls are consistent with the timed ones.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from verifier.profiling.own_kernels import OwnKernels, classified, qualified
 from verifier.report import Class, Finding, Kernel, TorchCompute
 
 CUSTOM, MIXED = 0.5, 0.1
-# What the observed calls of the timed process may take beyond a timed one: on a GPU their device work, with what a launch takes; on the CPU, which
-# may be busy with others, the faster ones of them as a whole.
+# How much longer observed calls of the timed process may be than a timed one: on a GPU their device work, plus the cost of a launch; on the CPU,
+# which may be busy with other work, the faster of these calls as a whole.
 FITS, FITS_MS = {"cuda": 1.1, "cpu": 1.5}, {"cuda": 0.01, "cpu": 1.0}
-# Of a timed call on a GPU at least so much is device work, the host's own time, or the exchange around the call.
+# The least share of a timed call on a GPU that must be device work, the host's own time, or the exchange around the call.
 EXPLAINED, EXCHANGE_MS = 0.9, 0.25
-# Where the judge cannot look at the process the profiler inside tells, and what it adds to short calls is its own.
+# Where the judge cannot inspect the process, the profiler inside it reports, and its overhead on short calls is its own.
 INSIDE, INSIDE_MS = 10.0, 30.0
 IDLE = 0.3  # processors
-# What a launch on a GPU takes whatever it does: on an H200 the smallest kernels seen took 0.8 to 1.8 us, of which moving their few numbers is the
-# least part. A kernel that is no longer shows nothing but that it was launched.
+# The cost of a launch on a GPU regardless of its work: on an H200 the smallest kernels seen took 0.8 to 1.8 us, and moving their few numbers was the
+# smallest part of it. A kernel that takes no longer only shows that it was launched.
 LAUNCH_MS = 0.002
-UNNAMED = 0.01  # share of a call, below which what no operator accounts for is not listed
-NAMED = 6  # operators and kernels in a sentence
+UNNAMED = 0.01  # share of a call below which time without an operator is not listed
+NAMED = 6  # most operators and kernels named in a sentence
 _KEY = re.compile(r"\d+:")
 _C_FUNCTION = re.compile(r"\b([A-Za-z_]\w*)\s*\([^;{}]*\)\s*\{")
 
@@ -64,8 +64,8 @@ class Judged:
 
 
 def ask(trials: Trials, subject: Subject) -> Evidence:
-    """What calls of the program under the profiler, and beside and after them, show, with the device for themselves as when they were timed. Raises
-    `PartyFailure`."""
+    """Asks the runner for evidence from calls under the profiler, and from beside and after them, with exclusive use of the device as when they were
+    timed. Raises `PartyFailure`."""
     runner, values = subject.runner, trials.first_inputs
     message = {
         "tree": values.tree,
@@ -84,9 +84,9 @@ def ask(trials: Trials, subject: Subject) -> Evidence:
 
 @dataclass
 class Observed:
-    """What the judge itself saw of the process that was timed. `replay_ms`: its further calls, zero where there were none; `unlike`: how their
-    outputs differ from the timed one's; `sampled`: on the CPU, whose code they spent their time in; `needless`: own functions or
-    kernels without which the outputs are the same, as `sampled` and the recorder name them; `unskipped`: why that could not be tried."""
+    """What the judge itself saw of the timed process. `replay_ms`: time of its further calls, zero where there were none. `unlike`: how their outputs
+    differ from the timed call's. `sampled`: on the CPU, in whose code they spent their time. `needless`: own functions or kernels without which the
+    outputs are the same, as `sampled` and the recorder name them. `unskipped`: why that could not be tried."""
 
     replay_ms: float = 0.0
     unlike: str = ""
@@ -98,7 +98,7 @@ class Observed:
 def judge_evidence(
     evidence: Evidence, source: str, artefacts: Artefacts, kind: Literal["cpu", "cuda"], program_ms: float, seen: Observed | None = None
 ) -> Judged:
-    """`program_ms`: the timed call, by the clock of the tournament."""
+    """Judges the evidence. `program_ms`: the timed call, by the clock of the tournament."""
     seen = seen or Observed()
     judged = Judged(reason=evidence.failure)
     if evidence.failure:
@@ -112,7 +112,7 @@ def judge_evidence(
         defined, ran = _on_cpu(judged, evidence, source, built)
         if seen.sampled is not None:
             judged.note(
-                "seen-inside", "note", f"the class is by what the process's own profiler tells, which work below it escapes: {seen.sampled.reason}"
+                "seen-inside", "note", f"the class comes from the profiler inside the process, which misses work below it: {seen.sampled.reason}"
             )
     _without_needless(judged, seen)
     _class(judged, kind, compiled=evidence.compiled > 0, unlike=seen.unlike or _unlike(judged, evidence, kind, program_ms, seen))
@@ -123,7 +123,7 @@ def judge_evidence(
 
 
 def _unlike(judged: Judged, evidence: Evidence, kind: str, program_ms: float, seen: Observed) -> str:
-    """Empty, or how the calls that were looked at cannot have been as the timed ones were."""
+    """Says how the inspected calls cannot have been like the timed ones; empty if they can."""
     if not program_ms:
         return ""
     if kind == "cuda":
@@ -136,7 +136,7 @@ def _unlike(judged: Judged, evidence: Evidence, kind: str, program_ms: float, se
         return ""
     if seen.sampled is not None and seen.sampled.looked:
         if seen.replay_ms > program_ms * FITS[kind] + FITS_MS[kind]:
-            return f"made again the calls take {seen.replay_ms:.3f} ms, a timed call {program_ms:.3f} ms"
+            return f"repeated calls take {seen.replay_ms:.3f} ms, a timed call {program_ms:.3f} ms"
         return ""
     work = sum(kernel.ms for kernel in judged.kernels if kernel.own)
     if work > program_ms * INSIDE + INSIDE_MS:
@@ -147,8 +147,8 @@ def _unlike(judged: Judged, evidence: Evidence, kind: str, program_ms: float, se
 def _sampled(
     judged: Judged, evidence: Evidence, source: str, built: list[Library], sampled: Sampled, program_ms: float
 ) -> tuple[frozenset[str], set[str]]:
-    """Shares as the judge saw them from outside. The profiler inside gives the library's part the names of operators, and tells how often a function
-    was called."""
+    """Computes shares as the judge saw them from outside. The profiler inside supplies operator names for the library's part, and how often a
+    function was called."""
     exports = frozenset(name for library in built for name in library.exports)
     bindings = any(name.startswith("PyInit_") for name in exports)
     told = {kernel.name: kernel for kernel in evidence.kernels if kernel.own}
@@ -166,7 +166,7 @@ def _sampled(
 
 
 def _by_library(evidence: Evidence, sampled: Sampled, program_ms: float) -> list[Kernel]:
-    """The library's part of the time: operators as far as the profiler inside has seen them, and for the rest the files in which it was spent."""
+    """Breaks down the library's part of the time: operators as far as the profiler inside saw them, and files for the rest."""
     others, rest, wall = [kernel for kernel in evidence.kernels if not kernel.own], sum(sampled.library.values()), evidence.wall_ms or 0.0
     seen = min(sum(kernel.ms for kernel in others) / wall, rest) if wall else 0.0
     total = sum(kernel.ms for kernel in others)
@@ -180,7 +180,7 @@ def _by_library(evidence: Evidence, sampled: Sampled, program_ms: float) -> list
 
 
 def _without_needless(judged: Judged, seen: Observed) -> None:
-    """Own work that changes nothing does not count, and nor do its names as a library's."""
+    """Removes own work that changes nothing. It counts neither as own nor as a library's."""
     needless = [kernel for kernel in judged.kernels if kernel.own and not {kernel.via, kernel.name}.isdisjoint(seen.needless)]
     if needless and judged.own_share is not None:
         parts = [f"{kernel.name} ({kernel.share:.0%} of the time)" for kernel in needless]
@@ -200,7 +200,7 @@ def _without_needless(judged: Judged, seen: Observed) -> None:
 def _on_gpu(judged: Judged, evidence: Evidence, source: str, built: list[Library]) -> tuple[frozenset[str], set[str]]:
     own = OwnKernels.of(source, [symbol for library in built for symbol in library.kernels])
     launched_by_library = {(kernel.name, kernel.via) for kernel in evidence.kernels if by_library(kernel.via)}
-    # A kernel of one name that torch launched once and the program once is two entries.
+    # A kernel that torch launched once and the program once under the same name makes two entries.
     decided: list[Kernel] = []
     for flag in (True, False):
         some = [kernel for kernel in evidence.kernels if ((kernel.name, kernel.via) in launched_by_library) is flag]
@@ -215,7 +215,8 @@ def _on_gpu(judged: Judged, evidence: Evidence, source: str, built: list[Library
 
 
 def _on_cpu(judged: Judged, evidence: Evidence, source: str, built: list[Library]) -> tuple[frozenset[str], set[str]]:
-    """An own function is one that a library of the builder's exports (or a binding module's, whose functions have Python's names)."""
+    """Classifies functions on the CPU. An own function is one that a library of the builder exports, or one of a binding module, whose functions have
+    Python's names."""
     exports = frozenset(name for library in built for name in library.exports)
     bindings = any(name.startswith("PyInit_") for name in exports)
     wall = evidence.wall_ms or 0.0
@@ -226,7 +227,7 @@ def _on_cpu(judged: Judged, evidence: Evidence, source: str, built: list[Library
     judged.own_share = min(sum(kernel.share for kernel in judged.kernels if kernel.own), 1.0) if wall else None
     judged.reason = "" if wall else "the profiler gave no figure"
     if _imports(judged, built) and judged.own_share:
-        judged.own_share = min(judged.own_share, CUSTOM - 0.01)  # inside, a library's time cannot be told from that of the code which calls it
+        judged.own_share = min(judged.own_share, CUSTOM - 0.01)  # inside, a library's time cannot be distinguished from its caller's
     ran = {kernel.name for kernel in judged.kernels if kernel.own}
     defined = frozenset(name for name in _c_functions(source) if name in exports)
     return (defined, ran) if not bindings else (frozenset(), ran)
@@ -235,7 +236,7 @@ def _on_cpu(judged: Judged, evidence: Evidence, source: str, built: list[Library
 def _imports(judged: Judged, built: list[Library]) -> bool:
     foreign = sorted({name for library in built for name in library.compute_imports})
     if foreign:
-        judged.note("library-import", "downgrade", f"the compiled code reaches for {_listed(foreign)}: what is spent there is a library's")
+        judged.note("library-import", "downgrade", f"the compiled code reaches for {_listed(foreign)}: the time spent there is a library's")
     return bool(foreign)
 
 
@@ -263,10 +264,10 @@ def _class(judged: Judged, kind: str, compiled: bool, unlike: str) -> None:
 
 
 def _without_launches(judged: Judged, share: float) -> float:
-    """The own share of a program that torch.compile does most of the work for, without kernels of its own that only were launched: beside a call of a
-    few microseconds those that do nothing for the outputs would make it `mixed`, and enough of them `custom`. Of what takes longer than a launch, or
-    of all where nothing does, at least half must be others'. Beside a library's products it is another matter: there a fused kernel of two
-    microseconds saves several launches, and a needless one saves nothing."""
+    """Returns the own share of a program for which torch.compile does most of the work, without own kernels that take no longer than a launch. In a
+    call of a few microseconds, kernels that do nothing for the outputs would make it `mixed`, and enough of them `custom`. The rule applies where at
+    least half of the work that takes longer than a launch (or of all work, where none does) is not the program's own. Beside a library's products it
+    does not apply: there a fused kernel of two microseconds saves several launches, and a needless one saves nothing."""
     bare = [kernel for kernel in judged.kernels if kernel.own and 0 < kernel.ms <= LAUNCH_MS * kernel.calls]
     work = [kernel for kernel in judged.kernels if kernel.ms > LAUNCH_MS * kernel.calls]
     if not bare or sum(kernel.share for kernel in work if not kernel.own) < CUSTOM * sum(kernel.share for kernel in work):
@@ -286,7 +287,7 @@ def _coverage(judged: Judged, defined: frozenset[str], ran: set[str], kind: str)
 
 
 def _needs(judged: Judged, evidence: Evidence) -> None:
-    """What the calls with torch compute watched, then blocked, showed."""
+    """Judges the calls with torch compute watched and then blocked."""
     shares: dict[str, float] = {}
     for kernel in judged.kernels:
         if not kernel.own:
@@ -311,14 +312,14 @@ def _needs(judged: Judged, evidence: Evidence) -> None:
             judged.note("swallowed", "note", message, error.line)
     if evidence.blocked == "returned":
         judged.note(
-            "falls-back", "downgrade", "with torch compute blocked the program goes another way instead of failing: it has a path for being watched"
+            "falls-back", "downgrade", "with torch compute blocked the program takes another path instead of failing: it has a path for observers"
         )
     if evidence.compiled:
         judged.note("compiler", "downgrade", f"torch.compile made {evidence.compiled} graphs: their kernels are a compiler's, not the program's")
 
 
 def _beside(judged: Judged, evidence: Evidence, kind: str) -> None:
-    """Work that forward does not answer for."""
+    """Finds work outside of forward."""
     if evidence.unjoined_ms > 0:
         message = (
             f"{evidence.unjoined_ms:.3f} ms of work on another stream were still running when forward's outputs were handed over: "

@@ -1,7 +1,9 @@
-"""Device work of a few observed calls, out of the Chrome trace of torch.profiler: what ran, who launched it, and whether it was handed over in time.
+"""Reads the device work of a few observed calls from torch.profiler's Chrome trace: what ran, who launched it, and whether it was handed over in
+time.
 
 The runner brackets each call with the range `CALL`, and launches one tiny kernel of its own in the range `HANDOVER` as soon as forward has returned,
-on the stream that a caller would use next. Work of the call on another stream that is still running when that kernel starts was never waited for.
+on the stream that a caller would use next. If work of the call on another stream is still running when that kernel starts, the program never waited
+for it.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 CALL, HANDOVER = "stitch::call", "stitch::handover"
-SLACK_US = 5.0  # of two streams' time stamps
+SLACK_US = 5.0  # tolerance between two streams' time stamps
 _DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
 _HOST = ("cuda_runtime", "cuda_driver")
 _LIBRARY_OPERATORS = ("aten::", "prims::", "triton_", "cudnn::", "mkldnn::", "quantized::", "torchvision::", "inductor::", "c10d::")
@@ -28,7 +30,7 @@ class Launch:
     end: float
     stream: int
     via: str
-    launched: float  # when the host asked for it; the device's start where that is not known
+    launched: float  # when the host launched it; the device's start where that is not known
 
     @property
     def ms(self) -> float:
@@ -37,8 +39,8 @@ class Launch:
 
 @dataclass
 class Seen:
-    """All calls together. `late_ms`: device work that another thread asked for after forward had returned; `unjoined_ms`: work on other streams that
-    was still running when the outputs were handed over; `busy_ms`: a call's union of device work."""
+    """All calls together. `late_ms`: device work that another thread launched after forward had returned. `unjoined_ms`: work on other streams that
+    was still running when the outputs were handed over. `busy_ms`: the union of a call's device work."""
 
     calls: int = 0
     launches: list[Launch] = field(default_factory=list)
@@ -51,12 +53,12 @@ class Seen:
 
 
 def by_library(via: str) -> bool:
-    """Whether the operator that launched a kernel is torch's or a compiler's: such a kernel is no program's own, whatever its name."""
+    """Whether the operator that launched a kernel is torch's or a compiler's. Such a kernel is never the program's own, whatever its name."""
     return via.startswith(_LIBRARY_OPERATORS) or via.startswith(_COMPILER_RANGES)
 
 
 def read_launches(trace: dict[str, Any]) -> Seen:
-    """Raises `ValueError` where it is not a trace. Events that are not understood are left out."""
+    """Reads a trace. Raises `ValueError` where it is not one. Unknown events are left out."""
     events = trace.get("traceEvents")
     if not isinstance(events, list):
         raise ValueError("this is not a trace of torch.profiler")
@@ -65,7 +67,7 @@ def read_launches(trace: dict[str, Any]) -> Seen:
     calls: list[tuple[float, float]] = []
     handovers: list[tuple[float, float]] = []
     device: list[dict[str, Any]] = []
-    thread: Any = None  # that makes the calls
+    thread: Any = None  # the thread that makes the calls
     for event in events:
         if not isinstance(event, dict) or event.get("ph") != "X" or not isinstance(event.get("ts"), (int, float)):
             continue
@@ -116,7 +118,7 @@ def _assigned(
             seen.late_ms += launch.ms
             seen.launches.append(launch)
     for launch in unasked:
-        # Some of the driver's functions leave no record on the host. Behind the marker of a call the party fills its own memory by one of them.
+        # Some of the driver's functions leave no record on the host. After a call's marker, the party fills its own memory by one of them.
         call = max((number for number, (begin, _) in enumerate(calls) if begin <= launch.start), default=None)
         party = launch.kind == "memset" and call in markers and launch.start > markers[call].end
         if call is not None and not party:
@@ -137,7 +139,7 @@ def _assigned(
 
 
 def _launch(event: dict[str, Any], operators: dict[int, str], hosts: dict[int, tuple[float, Any]], thread: Any) -> tuple[Launch, bool, Any]:
-    """A device event, whether it is known when the host asked for it, and in which thread."""
+    """Returns a device event, whether the time of its launch on the host is known, and the launching thread."""
     arguments = event.get("args") or {}
     start = float(event["ts"])
     correlation = arguments.get("correlation")
@@ -163,7 +165,7 @@ def _within(ranges: list[tuple[float, float]], when: float) -> int | None:
 
 
 def union(spans: Iterable[tuple[float, float]]) -> float:
-    """Total length of intervals that may overlap."""
+    """Returns the total length of intervals that may overlap."""
     total, reached = 0.0, float("-inf")
     for begin, end in sorted(spans):
         total += max(end - max(begin, reached), 0.0)

@@ -1,4 +1,4 @@
-"""The stage `integrity` with the process that was timed: its further calls, at some of which the judge looks, and what its own code is needed for."""
+"""The stage `integrity` on the timed process: the judge inspects some of its further calls and tests what its own code is needed for."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from verifier.judge.asking import Party
 from verifier.judge.party_failure import PartyFailure
 from verifier.profiling.own_kernels import OwnKernels
 
-MOST_PROCESSES = 4  # for variants that do not come after one another in one process
-RECORDED = (2, 4)  # calls under the recorder; the first of them makes a timed one again
+MOST_PROCESSES = 4  # for variants that need processes of their own
+RECORDED = (2, 4)  # calls under the recorder; the first one repeats a timed call
 
 
 @dataclass
 class Observation:
-    """`fresh` makes a runner, `enlist` imports the program, or a variant of it, into one; `folder` keeps the compiled sampler; `call_ms` is the timed
-    call."""
+    """`fresh` makes a runner; `enlist` imports the program, or a variant of it, into one; `folder` keeps the compiled sampler; `call_ms` is the time
+    of the timed call."""
 
     timed: TimedProcess
     trials: Trials
@@ -48,7 +48,7 @@ class Observation:
     rng: random.Random
 
     def look(self) -> tuple[Evidence, Observed]:
-        """Raises `PartyFailure`."""
+        """Makes the observation. Raises `PartyFailure`."""
         subject = Subject(self.timed.caller.party, self.timed.caller)
         party, seen = subject.runner, Observed()
         cuda = party.device.kind == "cuda"
@@ -75,7 +75,7 @@ class Observation:
         return evidence, seen
 
     def _record(self, subject: Subject, replaying: Replaying) -> dict[str, Any]:
-        """Calls of the timed form while the recorder is on; and some after it, so that its end is nobody's sign either."""
+        """Makes calls of the timed form while the recorder is on, and some after it, so that its end gives nothing away either."""
         runner, limit = subject.runner, self.trials.limits.call * 3
         runner.ask("record", {"on": True}, limit)
         for number in range(1 if replaying.slow else self.rng.randint(*RECORDED)):
@@ -104,7 +104,8 @@ class Observation:
             seen.needless, seen.unskipped = skipping.needless, str(error)
 
     def _skip_kernels(self, subject: Subject, evidence: Evidence, seen: Observed) -> None:
-        """In another process, which imports the program anew for each group of kernels: code that a GPU holds cannot be changed from outside."""
+        """Skips kernels in another process, which imports the program anew for each group of kernels: code on a GPU cannot be changed from
+        outside."""
         own = OwnKernels.of(self.source, [symbol for library in libraries(self.artefacts.index, self.artefacts.data) for symbol in library.kernels])
         total, shares, names = sum(kernel.ms for kernel in evidence.kernels), dict[str, float](), dict[str, list[str]]()
         for kernel in evidence.kernels:
@@ -135,8 +136,8 @@ class Observation:
             seen.unskipped = f"{', '.join(sorted(set(untried))[:6])}: neither its machine code nor its source could be changed"
 
     def _variant(self, processes: list[Party], variant: Variant) -> Subject:
-        """The variant in the last of the processes, or in a fresh one where that is gone, or does not import a second program: it may have registered
-        its operators for good. Raises `Gone`."""
+        """Imports the variant into the last of the processes, or into a fresh one where that is gone or cannot import a second program, whose
+        operators it may have registered for good. Raises `Gone`."""
         if processes and processes[-1].alive:
             with contextlib.suppress(PartyFailure):
                 return self.enlist(processes[-1], variant)

@@ -1,6 +1,6 @@
 """The runner's half of the stage `integrity`: a few calls under the profiler, and what the program does beside and after them.
 
-All that is needed to look is imported, and bound to names of this module, before the program is.
+Everything it needs is imported, and bound to names of this module, before the program is imported.
 """
 
 # sandboxed: calls programs
@@ -29,17 +29,17 @@ from verifier.profiling.own_calls import PREFIX
 from verifier.profiling.torch_recorder import recording
 
 CALLS = 3
-CPU_SECONDS, MOST_CALLS = 0.1, 30  # short calls on the CPU take so long together: that a thread loses its processor for 10 ms says little then
-LATE_SECONDS = 0.03  # after the calls, for work that somebody else does
+CPU_SECONDS, MOST_CALLS = 0.1, 30  # total time of short calls on the CPU, long enough that a thread's loss of its processor for 10 ms hardly matters
+LATE_SECONDS = 0.03  # wait after the calls, for work by other threads
 WINDOWS = 4
-SPIN_SECONDS = 0.025  # idle OpenMP threads turn that long before they sleep
+SPIN_SECONDS = 0.025  # idle OpenMP threads spin that long before they sleep
 MAX_KERNELS = 48
 _INSTALLED = tuple(os.path.realpath(path) + "/" for path in sys.path if path and os.path.isabs(path) and len(path) > 1)
 _CACHES = re.compile(r"/(?:\.triton|triton[^/]*|torchinductor[^/]*)/")
 
 
 def observe(device: Any, forward: Callable[[], Any], seed: Callable[[], None], before: dict[str, str]) -> dict[str, Any]:
-    """Fields of `Evidence`. `forward` makes one call, `seed` seeds every generator before it, `before` are the settings of the policy."""
+    """Returns fields of `Evidence`. `forward` makes one call, `seed` seeds every generator before it, `before` are the settings of the policy."""
     seed()
     forward()
     device.sync()
@@ -57,14 +57,14 @@ def observe(device: Any, forward: Callable[[], Any], seed: Callable[[], None], b
         device.sync()
 
     seen["compiled"] = compiled_graphs()
-    if not seen["compiled"]:  # under another mode everything would be compiled anew
+    if not seen["compiled"]:  # another mode would recompile everything
         with contextlib.suppress(Exception):
             seen |= watch(call)
     return seen
 
 
 class Recorder:
-    """CUPTI's records of the calls that go through `around`, with the operator that launched each, from its making until `end`. The tiny kernel after
+    """Records by CUPTI the calls that go through `around`, with the operator that launched each, from construction until `end`. The tiny kernel after
     each call runs on the stream that a caller would use next."""
 
     def __init__(self, device: Any):
@@ -119,7 +119,7 @@ def _told(seen: Seen) -> dict[str, Any]:
 
 
 def _on_cpu(forward: Callable[[], Any], seed: Callable[[], None]) -> dict[str, Any]:
-    """Operators by self time, on all threads, and the ranges of the program's own functions, in which operators do not count as own."""
+    """Returns operators by self time on all threads, and the ranges of the program's own functions, within which operators do not count as own."""
     begin = perf_counter()
     seed()
     forward()
@@ -142,7 +142,7 @@ def _on_cpu(forward: Callable[[], Any], seed: Callable[[], None]) -> dict[str, A
 
 
 def _afterwards(device: Any, forward: Callable[[], Any], seed: Callable[[], None]) -> dict[str, Any]:
-    """Whether outputs still change, or processors are still at work, when a call has long returned."""
+    """Whether outputs still change, or processors are still busy, long after a call has returned."""
     seed()
     outputs: list[torch.Tensor] = []
     encode(forward(), outputs)
@@ -152,7 +152,7 @@ def _afterwards(device: Any, forward: Callable[[], Any], seed: Callable[[], None
     device.sync()
     changed = any(a.shape != b.shape or not _same(a, b) for a, b in zip(then, outputs, strict=True))
     idle = math.inf
-    for _ in range(WINDOWS):  # what always works is seen in every window; a busy machine stretches the spinning of idle threads
+    for _ in range(WINDOWS):  # a thread that works all the time shows in every window; a busy machine only prolongs the spinning of idle threads
         sleep(SPIN_SECONDS)
         begin, spent = perf_counter(), process_time()
         sleep(LATE_SECONDS)
@@ -167,14 +167,14 @@ def _same(left: torch.Tensor, right: torch.Tensor) -> bool:
 
 
 def foreign_libraries(known: frozenset[str], home: str, build: str) -> list[str]:
-    """Names of shared libraries that the program brought into the process from a file that it wrote itself: below `home` or in memory, neither from
-    the builder's folder `build` nor out of the caches of Triton and torch.compile."""
+    """Returns names of shared libraries that the program loaded from files which it wrote itself, below `home` or in memory, and neither from the
+    builder's folder `build` nor from the caches of Triton and torch.compile."""
     written = [path for path in mapped_libraries() - known if path.startswith((home.rstrip("/") + "/", "/memfd:", "/dev/shm/"))]
     return sorted({os.path.basename(path) for path in written if not path.startswith((build, *_INSTALLED)) and not _CACHES.search(path)})[:16]
 
 
 def mapped_libraries() -> frozenset[str]:
-    """Files with executable pages in this process."""
+    """Returns files with executable pages in this process."""
     found = set()
     try:
         with open("/proc/self/maps", encoding="utf-8", errors="replace") as file:

@@ -1,5 +1,5 @@
-"""More calls of the process that was timed, in the form of timed ones. Some make a timed call again, some have fresh inputs; which of them are looked
-at nobody in the process can tell, nor how many there will be."""
+"""Makes more calls of the timed process in the form of timed calls. Some repeat a timed call, some have fresh inputs. Nobody in the process can tell
+which of them are inspected, nor how many there will be."""
 
 from __future__ import annotations
 
@@ -21,31 +21,31 @@ from verifier.timing.blocks import kept
 from verifier.timing.call import Call
 
 Outputs = list[torch.Tensor | Fingerprint]
-BEFORE = (3, 17)  # calls that nobody looks at, before the first that somebody does
-BEFORE_SECONDS = 1.0  # for them, on a busy host
-SLOW = 0.25  # seconds of a call, from which on each further one costs more than it tells
+BEFORE = (3, 17)  # uninspected calls before the first inspected one
+BEFORE_SECONDS = 1.0  # time limit for them, on a busy host
+SLOW = 0.25  # seconds of a call above which a further call costs more than it tells
 FRESH = 2  # draws of inputs
 ENOUGH = 6  # calls with the same inputs, to learn how far a program repeats itself
-SPREAD = 3.0  # times as far from the timed call as from each other: then they are not its like
+SPREAD = 3.0  # calls that are this many times as far from the timed call as from each other are unlike it
 
 
 @dataclass
 class Replays:
-    """`inner`: milliseconds of the calls that nobody looked at, `seen` of the others."""
+    """`inner`: milliseconds of the calls that were not inspected; `seen`: of the others."""
 
     plain: list[float] = field(default_factory=list)
     looked_at: list[float] = field(default_factory=list)
-    again: list[Outputs] = field(default_factory=list)  # of the remembered call's inputs
+    again: list[Outputs] = field(default_factory=list)  # seed of the remembered call's inputs
 
     @property
     def ms(self) -> float:
-        """The quarter of the calls is as fast; zero where there was none."""
+        """Returns the lower quartile of the calls' times; zero where there was none."""
         values = sorted(self.plain or self.looked_at)
         return statistics.quantiles(values, n=4)[0] if len(values) > 3 else values[0] if values else 0.0
 
 
 class Replaying:
-    """Makes the calls one by one. `rng` is the judge's."""
+    """Makes the calls one by one. `rng` is the judge's generator."""
 
     def __init__(self, timed: TimedProcess, trials: Trials, rng: random.Random, call_ms: float):
         self.timed = timed
@@ -62,14 +62,14 @@ class Replaying:
         self.draws = drawn if timed.values is None or timed.seed is None else [(timed.seed, timed.values), *drawn]
 
     def before(self) -> None:
-        """Calls that nobody looks at, so many that none can count on it."""
+        """Makes calls that are not inspected, in an unpredictable number."""
         until = time.monotonic() + BEFORE_SECONDS
         for _ in range(self.rng.randint(0, 1) if self.slow else self.rng.randint(*BEFORE)):
             if time.monotonic() < until:
                 self.call()
 
     def call(self, looking: contextlib.AbstractContextManager[object] | None = None, again: bool = False) -> Call:
-        """One call, at which the judge looks by `looking`; `again`: with the inputs of the remembered one."""
+        """Makes one call that the judge inspects by `looking`. `again`: with the inputs of the remembered call."""
         caller, party = self.timed.caller, self.timed.caller.party
         seed, values = self.draws[0] if again else self.rng.choice(self.draws)
         party.looking = looking or contextlib.nullcontext()
@@ -84,8 +84,8 @@ class Replaying:
         return call
 
     def differs(self) -> str:
-        """Empty, or how the calls differ from the timed one although they agree with each other: what was timed is not what is looked at. Where the
-        task changes its state the same inputs may give other outputs, and nothing is said."""
+        """Says how the calls differ from the timed one although they agree with each other, which means that the inspected work is not the timed
+        work; empty if they do not. Where the task changes its state, the same inputs may give other outputs, and the result is empty."""
         if self.timed.seed is None or self.stateful:
             return ""
         while (apart := self._apart()) > 0 and len(self.replays.again) < ENOUGH:
@@ -94,15 +94,15 @@ class Replaying:
         among = max((distance(one, other) for one, other in zip(again, again[1:], strict=False)), default=0.0)
         if apart <= SPREAD * among:
             return ""
-        return f"made again with the same inputs the timed call gives other outputs (by {apart:.1e}, from each other by {among:.1e})"
+        return f"repeated with the same inputs, the timed call gives other outputs (by {apart:.1e}, from each other by {among:.1e})"
 
     def _apart(self) -> float:
-        """From the timed call to the nearest of these."""
+        """Returns the distance from the timed call to the nearest of these."""
         return min((distance(outputs, self.timed.outputs) for outputs in self.replays.again), default=0.0)
 
 
 def distance(left: Outputs, right: Outputs) -> float:
-    """The largest relative deviation of two calls' outputs; infinite where they have no common form."""
+    """Returns the largest relative deviation between two calls' outputs; infinite where their forms differ."""
     if len(left) != len(right):
         return float("inf")
     return max((_distance(a, b) for a, b in zip(left, right, strict=True)), default=0.0)

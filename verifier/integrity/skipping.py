@@ -1,7 +1,7 @@
-"""Whether own functions do anything for the outputs: each is made to return at once, and the call must then come out otherwise.
+"""Tests whether own functions contribute to the outputs: each is made to return at once, and the call must then give another result.
 
-Every patched call has inputs that the process has not seen before, so that nothing right can lie about in freed memory; the plain call with the same
-inputs comes after it. The weights are drawn anew, where the program loads them: a bias of zero would hide the kernel that adds it.
+Every patched call has inputs that the process has not seen, so that no right result can be left in freed memory. The plain call with the same inputs
+follows it. Weights are drawn anew where the program loads them: a zero bias would hide the kernel that adds it.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from verifier.judge.session import Values, fetch
 from verifier.layout import read_specs
 from verifier.timing.call import Call
 
-DISTRIBUTIONS = ("", "heavy-tailed", "negative", "large")  # of inputs, in which a function may be needed; "": the task's own
+DISTRIBUTIONS = ("", "heavy-tailed", "negative", "large")  # distributions of inputs under which a function may be needed; "": the task's own
 TRIED = 24  # patched programs, at most
-SMALL = 0.04  # share of a group of functions, below which it is not taken apart
-PATIENCE, PATIENCE_SECONDS = 20.0, 2.0  # times a call, and beside it: what takes longer than that without a function needs it
+SMALL = 0.04  # share of a group of functions below which it is not split
+PATIENCE, PATIENCE_SECONDS = 20.0, 2.0  # limits as a multiple of a call and as an addition: a call that exceeds them without a function needs it
 
 
 class Gone(Exception):
-    """The process did not survive a patched call, or cannot be asked any more."""
+    """The process did not survive a patched call, or no longer answers."""
 
 
 @dataclass
 class Skipping:
-    """`subject` gives the process, a fresh one where the last has not survived; while `patch` is open functions return at once, in that process or in
-    another one, which it gives. `patch` raises `Gone` where it cannot be tried."""
+    """`subject` returns the process, a fresh one if the last has not survived. While `patch` is open, functions return at once, in that process or in
+    another one that it yields. `patch` raises `Gone` where it cannot be tried."""
 
     trials: Trials
     subject: Callable[[], Subject]
@@ -49,7 +49,7 @@ class Skipping:
     _ready: dict[int, Subject] = field(default_factory=dict)  # those that are constructed
 
     def look(self, shares: dict[str, float]) -> list[str]:
-        """Those of the functions, with their shares of the time, without which the outputs are the same."""
+        """Returns the functions, with their shares of the time, without which the outputs are the same."""
         trials = self.trials
         state, seeded = trials.reference.state, trials.constructions.binding.how == "seeded"
         if state and not seeded and any(entry.spec.floating for entry in state):
@@ -89,7 +89,7 @@ class Skipping:
         return (reference.reshaped(values, distribution, PLAIN, seed) if distribution else None) or values
 
     def _same(self, names: list[str], values: Values) -> bool | None:
-        """Whether a call comes out as it does with these functions; null where the plain program does not bear these inputs."""
+        """Whether a call gives the same result without these functions; null where the plain program cannot handle these inputs."""
         rng = self.rng.getrandbits(32)
         patched: Call | None = None
         state: list[torch.Tensor] = []
@@ -120,8 +120,8 @@ class Skipping:
         return call, fetch(subject.runner, "state", read_specs(answer.get("specs") or []), "held")
 
     def _constructed(self, subject: Subject) -> Subject:
-        """With the weights of the test; where calls move the state, before each. What a program makes of its weights in its first call is
-        made here."""
+        """Constructs the program with the test's weights; where calls change the state, before each call. Whatever a program derives from its weights
+        in its first call is derived here."""
         if id(subject) not in self._ready or self._moves:
             self.trials.reconstruct(subject, stay=False, weights=self._weights)
             self._ready[id(subject)] = subject

@@ -1,4 +1,4 @@
-"""What a program's source shows. A small hard tier ends in `rejected`; the rest is evidence for a reviewer.
+"""Inspects a program's source. A small hard tier ends in `rejected`; the rest is evidence for a reviewer.
 
 Rules read the syntax tree, so a comment, a docstring or a `pass` never triggers one.
 """
@@ -35,7 +35,7 @@ _PROCESS = {
     "sys": {"exit"},
     "pty": {"spawn", "fork"},
 }
-# What to do instead of starting a compiler or a download, which is what programs start processes for.
+# Advice for programs that start a process, which is mostly a compiler or a download.
 _INSTEAD = (
     "a program must not start processes: give the source to torch.utils.cpp_extension.load_inline (or load, or stitch_build for a plain C ABI and "
     "ctypes), and the verifier's builder compiles it; CUTLASS's headers are on its include path where the host has them, and nothing is downloaded"
@@ -53,14 +53,14 @@ _FRAMES = {
     ("sys", "settrace"),
     ("traceback", "walk_stack"),
 }
-_COLLECTOR = {"collect", "enable", "disable", "isenabled", "freeze", "unfreeze", "get_threshold", "set_threshold"}  # what a program may do with gc
-_GUARDED = {"gc", "sys", "os", "builtins", "inspect", "signal", "subprocess", "ctypes"}  # modules of which no attribute is named at run time
+_COLLECTOR = {"collect", "enable", "disable", "isenabled", "freeze", "unfreeze", "get_threshold", "set_threshold"}  # allowed functions of gc
+_GUARDED = {"gc", "sys", "os", "builtins", "inspect", "signal", "subprocess", "ctypes"}  # no attribute of theirs may be looked up by name
 _FRAME_ATTRIBUTES = {"f_back", "f_locals", "f_globals", "tb_frame", "gi_frame", "cr_frame", "__subclasses__"}
 _DOWNLOAD_MODULES = {"socket", "urllib", "http", "requests", "ftplib", "aiohttp", "httpx", "ssl", "smtplib", "telnetlib", "huggingface_hub"}
 _DOWNLOAD_CALLS = {("torch.hub", "load"), ("torch.hub", "load_state_dict_from_url"), ("torch.hub", "download_url_to_file")}
 _TIMERS = {"time", "torch.cuda", "torch.utils.benchmark", "timeit"}
 _PATCHED_ROOTS = {"torch", "F", "nn", "time", "builtins", "ctypes", "sys", "gc", "statistics"}
-# Settings are a program's right within its own process; where the toolkit is, builders know better and pass over.
+# A program may change settings within its own process. Builders know where the toolkit is and ignore such settings.
 _SETTINGS = ("torch.backends.", "torch.utils.cpp_extension.CUDA_HOME")
 _UNPICKLERS = {"pickle", "_pickle", "marshal", "dill", "cloudpickle"}
 _DECODERS = {"b64decode", "b32decode", "b85decode", "a85decode", "unhexlify", "fromhex", "decompress", "loads"}
@@ -68,7 +68,7 @@ _LIBRARY_CALL = re.compile(r"\b(at::(matmul|mm|bmm|addmm|linear|conv\w*|softmax|
 _TAMPERING = re.compile(
     r"\b(dl_iterate_phdr|mprotect|pkey_mprotect|ptrace|process_vm_readv|process_vm_writev|userfaultfd|LD_PRELOAD|cupti[A-Z]\w*|(?:is)?[pP]rofilerEnabled)\b"
 )
-# As a statement or within an expression: behind a type it is declared, and behind a dot it is something else's.
+# Matches a call as a statement or within an expression: after a type it is a declaration, and after a dot it is another object's.
 _NATIVE_PROCESS = re.compile(
     r"(?:(?<=[;{}()=,!&|?:<])|(?<=[^-]>)|\b(?:return|else|do))\s*(?:::|std::)?\b(v?fork|execl[ep]?|execv(?:p|e|pe)?|system|popen|posix_spawnp?|daemon)\s*\("
     r"|\b((?:SYS|__NR)_(?:v?fork|clone3?|execve(?:at)?))\b"
@@ -92,11 +92,11 @@ _C_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 _KERNEL = re.compile(
     r"__global__|extern\s+\"C\"|PYBIND11_MODULE|TORCH_LIBRARY|\btorch::Tensor\s+\w+\s*\(|\bat::Tensor\s+\w+\s*\(|PyMODINIT_FUNC|\.visible\s+\.entry"
 )
-_MAKES_KERNEL = re.compile(r"jit|\bkernel\b|autotune")  # of Triton, Numba, CuTe
+_MAKES_KERNEL = re.compile(r"jit|\bkernel\b|autotune")  # decorators of Triton, Numba, CuTe
 
 
 def inspect_source(tree: ast.Module, source: str) -> list[Finding]:
-    """Findings in the order of their lines. The embedded build helper, which is recognised by its text, raises none."""
+    """Returns findings in the order of their lines. The embedded build helper, recognised by its text, causes none."""
     helper = _helper_lines(source)
     names = _import_names(tree)
     findings: list[Finding] = []
@@ -121,7 +121,7 @@ def _helper_lines(source: str) -> range:
 
 
 def _import_names(tree: ast.Module) -> dict[str, str]:
-    """Local name -> dotted name of what it was imported as."""
+    """Maps a local name to the dotted name from which it was imported."""
     names: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -157,7 +157,7 @@ def _node_findings(node: ast.AST, names: dict[str, str]) -> list[tuple[str, Seve
     elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and names.get(node.value.id) == "gc" and node.attr not in _COLLECTOR:
         found.append(("frames", "refuse", f"reads gc.{node.attr}: a program must not search the objects of its process"))
     elif isinstance(node, ast.Attribute) and node.attr in _SENSES:
-        found.append(("senses", "downgrade", f"reads {node.attr!r}: the program looks whether it is watched"))
+        found.append(("senses", "downgrade", f"reads {node.attr!r}: the program checks whether it is watched"))
     elif isinstance(node, ast.Attribute) and node.attr in _FRAME_ATTRIBUTES:
         found.append(("frames", "refuse", f"reads {node.attr!r}: a program must not look into its caller"))
     elif isinstance(node, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Delete)):
@@ -205,7 +205,7 @@ def _call_findings(node: ast.Call, names: dict[str, str]) -> list[tuple[str, Sev
         if root.split(".")[0] == "torch":
             return [("dynamic-name", "note", f"an operator of {root} by a name that is put together at run time")]
     if called in ("os.dup", "os.dup2", "os.fdopen", "os.write", "os.read", "os.sendfile"):
-        return [("descriptor", "note", f"calls {called}: a program has no business with descriptors that it did not open")]
+        return [("descriptor", "note", f"calls {called}: a program must not use descriptors that it did not open")]
     if called in ("sys.setswitchinterval", "os.sched_setaffinity", "os.nice", "os.setpriority"):
         return [("scheduling", "note", f"calls {called}")]
     if name in ("record", "Event", "elapsed_time", "synchronize") and owner in _TIMERS:
@@ -251,8 +251,8 @@ def _evidence(tree: ast.Module, source: str, helper: range) -> list[Finding]:
 
 
 def native_findings(source: str, first: int, spread: bool = True) -> list[Finding]:
-    """Of native code, comments aside. What reaches into other code of the process is never part of a kernel. `first`: the program's line in which it
-    begins, or, unless it is `spread` over the lines that follow, to which all of it belongs."""
+    """Returns findings in native code without its comments. Code that reaches into other code of the process is never part of a kernel. `first`: the
+    program's line in which the code begins or, unless it is `spread` over the following lines, to which all of it belongs."""
     text = _C_COMMENT.sub(lambda comment: re.sub(r"[^\n]", " ", comment[0]), source)
 
     def line(match: re.Match[str]) -> int:
@@ -264,7 +264,7 @@ def native_findings(source: str, first: int, spread: bool = True) -> list[Findin
     ]
     for m in _NATIVE_PROCESS.finditer(text):
         name = m[1] or m[2]
-        if not re.search(rf"[\w*&>]\s+[*&]?{name}\s*\([^;{{}}]*\)\s*\{{", text):  # else it is a function of the program's own
+        if not re.search(rf"[\w*&>]\s+[*&]?{name}\s*\([^;{{}}]*\)\s*\{{", text):  # otherwise it is the program's own function
             message = f"native code calls {name}: a program must not start or end processes"
             found.append(Finding(rule="process-control", severity="refuse", message=message, line=line(m)))
     for rule, pattern, message in _NATIVE_NOTES:

@@ -1,4 +1,4 @@
-"""The process that was timed, with one of its timed calls, which is made again when the clock has stopped counting."""
+"""The timed process with one of its timed calls, which is repeated after timing has ended."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from verifier.timing.blocks import Caller, Side, kept
 from verifier.timing.call import Call
 
 Check = Callable[[int, Side, Call], None]
-AGAIN = 0.25  # chance of a timed call to take the place of the one that is remembered
+AGAIN = 0.25  # probability that a timed call replaces the remembered one
 
 
 @dataclass
 class TimedProcess:
-    """`seed` drew the inputs of the remembered call, and seeded its generators; of a call in a series, `values` are its inputs."""
+    """`seed` drew the inputs of the remembered call and seeded its generators; for a call in a series, `values` are its inputs."""
 
     side: Side
     seed: int | None = None
@@ -35,7 +35,7 @@ class TimedProcess:
         self._seeds = {**({number - 1: self._seeds[number - 1]} if number - 1 in self._seeds else {}), number: seed}
 
     def noting(self, check: Check) -> Check:
-        """The same check, which remembers a call that nobody can foresee."""
+        """Returns the same check, extended to remember an unpredictable call."""
 
         def both(number: int, side: Side, call: Call) -> None:
             known = call.use is not None or number in self._seeds

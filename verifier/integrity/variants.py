@@ -1,5 +1,5 @@
-"""On a GPU: the same program with some of its kernels returning at once. In machine code that the builder made, the first instruction becomes EXIT; a
-kernel that is compiled while the program runs (Triton, NVRTC) gets an empty body, or a `return`, in the source."""
+"""On a GPU: makes the same program with some of its kernels returning at once. In machine code from the builder, the first instruction becomes EXIT;
+a kernel that is compiled at run time (Triton, NVRTC) gets an empty body, or a `return`, in the source."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from verifier.build.artefacts import Artefacts
 from verifier.profiling.own_kernels import OwnKernels
 
-# 128-bit instructions of compute capability 7.0 and later; the low twelve bits say which one it is.
+# Instructions of compute capability 7.0 and later have 128 bits; the low twelve are the opcode.
 EXIT = bytes.fromhex("4d790000000000000000800300ea0f00")
 _EXIT_CODE, _WORD = 0x94D, 16
 _CUDA_MACHINE = 190
@@ -23,14 +23,14 @@ _FUNCTION = ".text."
 
 @dataclass(frozen=True)
 class Variant:
-    """What a runner imports in place of the program."""
+    """The source and libraries that a runner imports in place of the program."""
 
     source: str
     artefacts: Artefacts
 
 
 def without(kernels: Iterable[str], source: str, artefacts: Artefacts) -> Variant | None:
-    """The program whose kernels of these unqualified names do nothing; null where one of them is found in neither form."""
+    """Returns the program with empty kernels of these unqualified names; null where one of them is found in neither form."""
     wanted = set(kernels)
     data, done = emptied(artefacts, wanted)
     text = source
@@ -45,8 +45,8 @@ def without(kernels: Iterable[str], source: str, artefacts: Artefacts) -> Varian
 
 
 def emptied(artefacts: Artefacts, kernels: set[str]) -> tuple[bytes, set[str]]:
-    """The libraries with an EXIT at the entry of every instance of these kernels, and which of the names were found: none in what the toolkit
-    has compressed."""
+    """Returns the libraries with an EXIT at the entry of every instance of these kernels, and the names that were found; none are found in compressed
+    code."""
     data, done = bytearray(artefacts.data), set()
     at = 0
     for _, size in artefacts.index:
@@ -60,19 +60,19 @@ def emptied(artefacts: Artefacts, kernels: set[str]) -> tuple[bytes, set[str]]:
 
 
 def _understood(code: bytes) -> bool:
-    """Whether a kernel ends as kernels of this instruction set do."""
+    """Whether a kernel ends like kernels of this instruction set."""
     return any(struct.unpack_from("<Q", code, at)[0] & 0xFFF == _EXIT_CODE for at in range(0, len(code) - _WORD + 1, _WORD))
 
 
 def _device_functions(data: bytes) -> Iterator[tuple[str, int, int]]:
-    """Symbol, offset and size of each kernel in the cubins that lie uncompressed in a library."""
+    """Yields symbol, offset and size of each kernel in the uncompressed cubins of a library."""
     at = data.find(_ELF, 1)
     while at > 0:
         try:
             if struct.unpack_from("<H", data, at + 18)[0] == _CUDA_MACHINE:
                 yield from _sections_of(data, at)
         except (struct.error, IndexError, ValueError):
-            pass  # what only looks like an ELF file
+            pass  # data that only looks like an ELF file
         at = data.find(_ELF, at + 1)
 
 
@@ -91,7 +91,7 @@ def _sections_of(data: bytes, at: int) -> Iterator[tuple[str, int, int]]:
 
 
 def _without_triton(source: str, name: str) -> str | None:
-    """With an empty body in place of that of a `@triton.jit` function; lines keep their numbers."""
+    """Empties the body of a `@triton.jit` function; line numbers are kept."""
     lines = source.splitlines(keepends=True)
     for node in ast.walk(ast.parse(source)):
         jitted = isinstance(node, ast.FunctionDef) and any("jit" in ast.unparse(decorator) for decorator in node.decorator_list)
@@ -107,7 +107,7 @@ def _without_triton(source: str, name: str) -> str | None:
 
 
 def _without_body(source: str, name: str) -> str | None:
-    """With a `return` at the beginning of every `__global__` function of that name whose text stands in the source."""
+    """Inserts a `return` at the beginning of every `__global__` function of that name whose text is in the source."""
     ends = []
     for match in re.finditer(rf"__global__\b[^;{{}}]*?\b{re.escape(name)}\s*\(", source):
         at, depth = match.end(), 1

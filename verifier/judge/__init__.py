@@ -1,1 +1,1 @@
-"""The judge: one trusted process a device, its jobs, and the parties that it lends them to."""
+"""The judge: one trusted process per device, its jobs, and the parties that it lends to them."""

@@ -1,4 +1,4 @@
-"""The job `admit`: can this task run here, what does it look like, and does it prove anything?"""
+"""The job `admit`: whether a task can run here, what it looks like, and whether it proves anything."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from verifier.task import Admission, Task, TensorSpec
 from verifier.timing.blocks import Caller, kept
 
 ESTIMATE_CALLS = 5
-SLOW_SECONDS = 15.0  # of loading and three eager calls, after which no fp64 run is begun
+SLOW_SECONDS = 15.0  # seconds of loading and three eager calls after which no fp64 run is started
 _HINTS = {
     "timed_out": "make it smaller, or end the loop",
     "memory": "use smaller tensors",
@@ -37,7 +37,7 @@ _HINTS = {
 
 
 def admit(job: AdmitJob, pool: Pool, seed: int) -> Admission:
-    """Never raises for the task's faults: they are problems with a line. Raises `Cancelled` and `DeviceError`."""
+    """Examines a task. The task's faults are returned as problems with a line and never raised. Raises `Cancelled` and `DeviceError`."""
     sha = sha256(job.task_source)
     result = Admission(task=sha, ok=False, protection=_protected())
     try:
@@ -46,7 +46,7 @@ def admit(job: AdmitJob, pool: Pool, seed: int) -> Admission:
         return result.model_copy(update={"problems": error.problems})
     session = ReferenceSession(pool, job.task_source, job.precision, job.mode, watch=True)
     session.party.give_time(pool.limits.admission)
-    result = result.model_copy(update={"protection": _protected()})  # its first party may have said that a layer failed
+    result = result.model_copy(update={"protection": _protected()})  # its first party may have reported a failed layer
     try:
         return _examine(session, result, seed)
     except PartyFailure as failure:
@@ -66,14 +66,14 @@ def admit(job: AdmitJob, pool: Pool, seed: int) -> Admission:
 
 
 def _too_large(pool: Pool, source: str, message: str, need: int = 0) -> Problem:
-    """`need`: bytes, where they are known: what the device has not in all lacks whoever uses it."""
+    """Says how a task is too large. `need`: bytes, where known; more than the device has in all is too much whoever else uses it."""
     if need <= (pool.device.total_bytes() or 0):
         _may_be_others(pool, message)
     return Problem(line=forward_line(source), message=message, hint="use smaller tensors")
 
 
 def _may_be_others(pool: Pool, message: str) -> None:
-    """Raises `DeviceError` where other verifications use the device too: their memory may be what lacks, which is no fault of the task's."""
+    """Raises `DeviceError` where other verifications use the device too: they may hold the missing memory, which is not the task's fault."""
     if pool.gate.others():
         raise DeviceError(f"{message}; other verifications use {pool.device.name} at the moment: try again when they have ended")
 
@@ -101,7 +101,7 @@ def _examine(session: ReferenceSession, result: Admission, seed: int) -> Admissi
     other = session.inputs(seed + 2)
     three = session.eager(other, 1)
     session.rollback()
-    if session.remembers:  # what calls leave outside of the state dict must not change how many tensors the next ones return
+    if session.remembers:  # state that calls leave outside of the state dict must not change how many tensors the next calls return
         for _ in range(2):
             session.eager(inputs, 1)
         session.take_state(session.state_tensors)
@@ -147,7 +147,7 @@ def _examine(session: ReferenceSession, result: Admission, seed: int) -> Admissi
 
 @dataclass
 class Precise:
-    """What the run in fp64 says of a task."""
+    """What the run in fp64 says about a task."""
 
     limits: list[float] | None = None
     noise: str = ""
@@ -161,7 +161,7 @@ def _precise(session: ReferenceSession, inputs: Values, seed: int) -> Precise:
     floating = [leaf for leaf in expected.leaves if leaf.alternative.is_floating_point()]
     noisy = expected.oracle is not None and bool(floating) and all(not leaf.precise for leaf in floating)
     limits = [leaf.limit for leaf in expected.leaves] if expected.oracle is not None and not noisy else None
-    return Precise(limits, "rounding noise: PyTorch and fp64 agree in nothing" if noisy else "", expectations.place())
+    return Precise(limits, "rounding noise: PyTorch and fp64 do not agree at all" if noisy else "", expectations.place())
 
 
 def _peak(session: ReferenceSession) -> int | None:
@@ -170,15 +170,15 @@ def _peak(session: ReferenceSession) -> int | None:
 
 
 def _again(session: ReferenceSession, inputs: Values, rng: int, outputs: list[torch.Tensor | Fingerprint]) -> bool:
-    """Whether another call gives the same."""
+    """Whether another call gives the same result."""
     run = session.eager(inputs, rng)
     session.rollback()
     return all(equal(a, kept(b)) for a, b in zip(outputs, run.outputs.tensors, strict=True))
 
 
 def _memory(session: ReferenceSession, inputs: Values, outputs: list[Spec], held: int) -> tuple[int | None, int | None]:
-    """Bytes that a verification takes at its largest moment (`memory.py`), and those that it may have: what is free, and what this job has
-    taken, `held` by the judge. On the CPU every process has a limit of its own."""
+    """Returns the bytes that a verification takes at its peak (`memory.py`), and those that it may have: free memory plus what this job has taken and
+    the judge has `held`. On the CPU every process has a limit of its own."""
     device = session.pool.device
     if device.kind == "cpu":
         return _peak(session), session.limits.memory
@@ -210,7 +210,7 @@ def _arguments(values: Values) -> list[TensorSpec | int | float | bool | str | N
 
 
 def forward_line(source: str) -> int | None:
-    """Where `Model.forward` begins."""
+    """Returns the line on which `Model.forward` begins."""
     import ast
 
     for node in parse(source).body:
@@ -220,7 +220,7 @@ def forward_line(source: str) -> int | None:
 
 
 def class_line(source: str) -> int | None:
-    """Where `class Model` begins."""
+    """Returns the line on which `class Model` begins."""
     import ast
 
     found = top_level(parse(source)).get("Model")
@@ -237,7 +237,7 @@ _STEPS = {
 
 
 def task_problem(failure: PartyFailure, source: str) -> Problem:
-    """A confined task's failure as a problem with its line and cause."""
+    """Describes a confined task's failure as a problem with its line and cause."""
     step = _STEPS.get(failure.request, "the import or the constructor")
     if failure.request in ("start", "role", "attach"):
         raise DeviceError(f"a confined process could not be started: {failure.message} {failure.detail[-500:]}".strip())
@@ -268,7 +268,7 @@ def _raised_hint(failure: PartyFailure) -> str:
 
 
 def task_failure(failure: PartyFailure) -> str:
-    """The same in one sentence."""
+    """Describes the failure in one sentence."""
     step = _STEPS.get(failure.request, "the import or the constructor")
     where = f"line {failure.line}: " if failure.line else ""
     return f"the task failed in {step}: {where}{failure.error_class + ': ' if failure.error_class else ''}{without_gpu(failure.message)[:600]}"

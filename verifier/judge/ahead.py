@@ -1,4 +1,4 @@
-"""Baselines that come up while the program is still built and tried: a search of max-autotune's takes longer than all the rest of an evaluation."""
+"""Starts baselines while the program is still being built and tried: max-autotune's autotuning takes longer than all the rest of an evaluation."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ if TYPE_CHECKING:
 
 
 class Ahead:
-    """One of them, in a thread of its own: `bring_up` does it in its process. Where that `calls`, the process compiles, and holds a call's memory."""
+    """One such baseline in a thread of its own; `bring_up` does the work in its process. With `calls`, the process compiles and holds a call's
+    memory."""
 
     def __init__(self, pool: Pool, terms: tuple[Role, str, str], bring_up: Callable[[Party], Side], calls: bool):
         self.pool = pool
         self.calls = calls
-        self.seconds = 0.0  # that it took, whether it failed or not
+        self.seconds = 0.0  # seconds that it took, whether it failed or not
         self._bring_up = bring_up
         self._side: Side | None = None
         self._failure: Exception | None = None
@@ -39,26 +40,26 @@ class Ahead:
                 self._side = self._bring_up(party)
         except torch.OutOfMemoryError:
             self._failure = PartyFailure("memory", too_little(self.pool.device, "for the judge's part of a first call"), request="memory")
-        except Exception as failure:  # whoever asks for the side meets it as if it had happened there
+        except Exception as failure:  # whoever asks for the side gets it as if it had happened there
             self._failure = failure
         self.seconds = time.monotonic() - self._begun
 
     def wait(self) -> None:
-        """While another judge measures its thread may stand still, and this one must not keep the device from that judge."""
+        """Waits for it. While another judge measures, its thread may stand still, and this thread must not keep the device from that judge."""
         with self.pool.gate.idle():
             try:
                 self.coming.arrive()
-            except PartyFailure as failure:  # it has not even taken its role
+            except PartyFailure as failure:  # it has not yet taken its role
                 self._failure = failure
 
     def side(self) -> Side:
-        """When it has been waited for. Raises what went wrong: `PartyFailure`, mostly."""
+        """Returns the side after `wait`. Raises what went wrong, mostly `PartyFailure`."""
         if self._failure is not None:
             raise self._failure
         assert self._side is not None
         return self._side
 
     def end(self) -> None:
-        """Nobody wants it any more."""
+        """Ends it when nobody wants it any more."""
         self.pool.dismiss(self.party)
         self.wait()

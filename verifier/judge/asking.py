@@ -1,4 +1,4 @@
-"""The judge's side of one party: ask it for something within a time, hand it arenas, and learn why it did not answer."""
+"""The judge's side of one party: sends requests with a time limit, hands over arenas, and finds out why the party did not answer."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ from verifier.parties.permit import Permit
 from verifier.shim.clock import SeriesFailed, SharedPage, Stamped
 
 FREEZABLE = ("start", "role", "load", "import", "capture", "compile", "later")  # requests that take long without the device
-LEAST_SECONDS = 0.01  # that a request may take when its time is up
-SLICE = 1.0  # seconds between two looks at how long a party stood still
+LEAST_SECONDS = 0.01  # grace in seconds for a request whose time is up
+SLICE = 1.0  # seconds between two checks of how long a party was frozen
 _NANOSECONDS = struct.Struct("<q")
 
 
 @dataclass
 class Exchange:
-    """A timed call as both sides saw it. Nanoseconds."""
+    """A timed call as both sides saw it, in nanoseconds."""
 
     inner: int  # the interval, by the shim
     wall: int  # the interval, by the judge
     copied: int  # from its end until the outputs were copied
-    refreshed: int  # from the inputs' arrival until the party had refreshed its caches: work ahead of the interval shows here
+    refreshed: int  # from the inputs' arrival until the party had refreshed its caches; work done ahead of the interval shows here
     frame: Frame
 
 
@@ -50,7 +50,7 @@ class Party:
 
     def __init__(self, spawned: Spawned, device: Device, limits: Limits, gate: Gate, permit: Permit | None = None):
         self.spawned = spawned
-        self.permit = permit  # to use the device; null where it needs none
+        self.permit = permit  # permit to use the device; null where it needs none
         self.gate = gate
         self.channel = spawned.channel
         self.device = device
@@ -60,24 +60,24 @@ class Party:
         self.arenas: dict[str, Arena] = {}
         self.alive = True
         self.has_program = False
-        self.wish: Wish | None = None  # where a runner says what it lacks
-        self.total: float | None = None  # seconds that all its requests together may take, once `give_time` was called
-        self.frozen_before = 0.0  # seconds that do not count for them
+        self.wish: Wish | None = None  # note by which a runner requests a missing build
+        self.total: float | None = None  # seconds that all its requests together may take, set by `give_time`
+        self.frozen_before = 0.0  # seconds that do not count
         self.deadline = float("inf")
         self.born = time.monotonic()
-        self.loaded: tuple[str, int] | None = None  # of a baseline: source and seed of the model that it holds
+        self.loaded: tuple[str, int] | None = None  # for a baseline: source and seed of its model
         self.still = Still(self)
         self.binding = Binding(spawned, device)
-        self.page: SharedPage | None = None  # in which series of calls are timed
-        self.on_device = True  # or it never sees the device: a builder
+        self.page: SharedPage | None = None  # shared page in which series of calls are timed
+        self.on_device = True  # without a device it is a builder
         self.looking: contextlib.AbstractContextManager[object] = (
             contextlib.nullcontext()
-        )  # open while a call runs: the judge may look at the process
-        self.side = ""  # what it is in a measurement, where its role does not say: the name of a baseline, or "rival"
+        )  # open while a call runs: the judge may inspect the process
+        self.side = ""  # its part in a measurement, where its role does not say it: the name of a baseline, or "rival"
 
     @property
     def whose(self) -> str:
-        """On whom its failures fall."""
+        """Returns whose failures its failures are."""
         return self.side or ("program" if self.source_name == "program" else self.role)
 
     def become(self, role: str, precision: str = "fp32-strict", mode: str = "train") -> None:
@@ -90,12 +90,12 @@ class Party:
         self.ask("role", {"role": role, "device": self.device.config(), "precision": precision, "mode": mode}, self.limits.start)
 
     def settle(self) -> None:
-        """Waits until it is ready to become something. Whether it failed whoever takes it will see."""
+        """Waits until it is ready for a role. A failure shows when it is taken."""
         with contextlib.suppress(ChannelError):
             self._await(self.limits.start)
 
     def give_time(self, seconds: float) -> None:
-        """From now on all requests together take at most `seconds`, whatever each of them may take."""
+        """Limits all further requests together to `seconds`, whatever each of them may take."""
         self.total, self.deadline, self.frozen_before = seconds, time.monotonic() + seconds, self.gate.frozen_seconds()
 
     def _left(self, limit: float) -> float:
@@ -151,7 +151,7 @@ class Party:
         return frame
 
     def _await(self, limit: float) -> None:
-        """Until it says something, at most `limit` seconds without those in which it stood still. Raises `ChannelTimeout`."""
+        """Waits until it answers, for at most `limit` seconds, not counting those in which it was frozen. Raises `ChannelTimeout`."""
         waiting = select.poll()
         waiting.register(self.channel.fileno(), select.POLLIN)
         begin, frozen = time.monotonic(), self.gate.frozen_seconds()
@@ -161,31 +161,31 @@ class Party:
         raise ChannelTimeout("no answer in time")
 
     def rest(self, anew: bool = False) -> None:
-        """Before it is timed: on the processors on which sides are, without idle compilers, and where it begins `anew` without memory that it does
-        not use. Until then each has had the others of its device, so that many come up at once."""
+        """Prepares it for timing: binds it to the processors on which sides are timed, ends idle compilers and, where it begins `anew`, frees unused
+        memory. Until then every party runs on the device's other processors, so that many can start at once."""
         self.binding.spread(False)
         self.ask("rest", {"anew": True} if anew else {})
 
     def import_program(self, source: str, artefacts: Artefacts, limit: float) -> None:
-        """As a runner. What it lacks of builds it says by a failure of the kind "wanted"."""
+        """Imports the program as a runner. A missing build shows as a failure of the kind "wanted"."""
         self.wish = Wish()
         message = {"source": source, "artefacts": artefacts.index, "failed": artefacts.failed, "variables": self.device.variables("device")}
         self.ask("import", message, limit, raw=artefacts.data, fds=(self.wish.fd,))
 
     def timed(self, message: dict[str, Any], limit: float, hand_over: Callable[[], None]) -> Exchange:
-        """A timed call. `hand_over` writes its inputs, once the party is ready for them."""
+        """Makes a timed call. `hand_over` writes its inputs once the party is ready for them."""
         return self._exchange("call", message, limit, hand_over)
 
     def empty(self, rounds: int) -> int:
-        """Nanoseconds of a round trip without a call, as the judge sees it, less what the shim counts: the median."""
+        """Returns the median of round trips without a call in nanoseconds, as the judge sees them, less what the shim counts."""
         exchanges = [self._exchange("empty", {}, self.limits.call, lambda: None, first=not number) for number in range(rounds)]
         return int(statistics.median(max(exchange.wall - exchange.inner, 0) for exchange in exchanges))
 
     def series(
         self, message: dict[str, Any], keys: Sequence[tuple[int, int]], limit: float, hand_over: Callable[[], None]
     ) -> tuple[list[Stamped], Frame]:
-        """As many timed calls as there are keys, without a message between them, within `limit` seconds. `hand_over` writes the masked inputs of all
-        of them, once the party is ready. The device has a `leader`."""
+        """Makes one timed call per key, without a message between them, within `limit` seconds. `hand_over` writes the masked inputs of all of them
+        once the party is ready. The device must have a `leader`."""
         leader = self.device.leader()
         assert leader is not None
         if self.page is None:
@@ -205,12 +205,12 @@ class Party:
             if failed.cause == "time":
                 raise self.failure("series", ChannelTimeout("no answer in time"), limit) from None
             if failed.cause == "message":
-                self.receive(limit, 0, "series")  # raises, where the party says or shows what went wrong
+                self.receive(limit, 0, "series")  # raises where the party says or shows what went wrong
             raise self.failure("series", ChannelError("an answer out of turn"), limit) from None
         return stamped, self.receive(limit, 0, "series")
 
     def _exchange(self, kind: str, message: dict[str, Any], limit: float, hand_over: Callable[[], None], first: bool = True) -> Exchange:
-        """`first`: another party may have worked on the device just now."""
+        """Makes one exchange. `first`: another party may have used the device just now."""
         limit = self._left(limit)
         if first:
             self.device.settle()
@@ -245,7 +245,7 @@ class Party:
         return Exchange(_NANOSECONDS.unpack(answer[:8])[0], end - begin, time.monotonic_ns() - seen, begin - handed, frame)
 
     def _next(self, count: int, limit: float) -> bytes:
-        """Bytes of a timed exchange. Where there are processors enough, it polls first: waking this process would be in the judge's time alone."""
+        """Reads bytes of a timed exchange. With enough processors it polls first: waking this process would count only in the judge's time."""
         sock = self.channel.sock
         end = time.monotonic() + self.device.polling_seconds
         sock.settimeout(0)
@@ -259,7 +259,7 @@ class Party:
         return sock.recv(count)
 
     def arena(self, name: str, nbytes: int) -> Arena:
-        """An arena of at least `nbytes` that the party has mapped under `name`."""
+        """Returns an arena of at least `nbytes` that the party has mapped under `name`."""
         arena = self.arenas.get(name)
         if arena is not None and arena.nbytes >= nbytes:
             return arena
@@ -282,7 +282,7 @@ class Party:
         arena = self.arenas.get(name)
         if arena is not None:
             self.device.sync()
-            self.ask("detach", {"arena": name}, self.limits.call)  # where it fails, the party's end closes the arena
+            self.ask("detach", {"arena": name}, self.limits.call)  # if this fails, the party's end closes the arena
             del self.arenas[name]
             arena.close()
 
@@ -299,7 +299,7 @@ class Party:
         why = partial(PartyFailure, request=request, whose=self.whose)
         if wish is not None:
             line = wish["line"] if type(wish.get("line")) is int else None
-            return why("wanted", "it asks for a build that it did not ask for when it was imported", line, wish=wish)
+            return why("wanted", "it requests a build that it did not request when it was imported", line, wish=wish)
         if flooded:
             return why("flood", f"it printed more than {spawned.limits.output_flood >> 20} MiB")
         if spawned.over == "processes":

@@ -1,4 +1,4 @@
-"""The job `capture`, on the judge's side: the reference exports the graph; here it is checked as data and kept."""
+"""The judge's side of the job `capture`: the reference exports the graph; here it is checked as data and cached."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from verifier.judge.pool import data_folder
 from verifier.judge.session import ReferenceSession
 
 MAX_CAPTURE = 64 << 20
-REMEMBERED, REMEMBERED_BYTES = 16, 128 << 20  # graphs, as JSON: the next run of a task needs no second export, which takes seconds
+REMEMBERED, REMEMBERED_BYTES = 16, 128 << 20  # cached graphs, as JSON: the next run of a task needs no second export, which takes seconds
 
 
 class CaptureBroken(ValueError):
@@ -20,14 +20,14 @@ class CaptureBroken(ValueError):
 
 
 class Captures:
-    """What this judge has captured of late. It forgets with its process, so that no other version of a library is answered for."""
+    """A cache of this judge's recent captures. It lives as long as the process, so that it never answers for another version of a library."""
 
     def __init__(self, data_dir: Path):
         self.data_dir = data_dir
         self._known: OrderedDict[tuple[str, str, str], tuple[Capture, int]] = OrderedDict()
 
     def known(self, task_sha: str, mode: str, precision: str) -> Capture | None:
-        """Without a reference."""
+        """Returns a cached capture, without a reference."""
         key = (task_sha, mode, precision)
         if key not in self._known:
             return None
@@ -35,9 +35,9 @@ class Captures:
         return self._known[key][0]
 
     def take(self, session: ReferenceSession, task_sha: str, mode: str, seed: int) -> Capture:
-        """From a reference. Raises what `take_capture` does."""
+        """Takes a capture from a reference. Raises what `take_capture` raises."""
         capture, nbytes = take_capture(session, self.data_dir, task_sha, mode, seed)
-        if capture.graph is not None:  # what failed may succeed when it is asked for again
+        if capture.graph is not None:  # a failed capture may succeed when requested again
             self._known[task_sha, mode, session.precision] = capture, nbytes
         while len(self._known) > REMEMBERED or sum(size for _, size in self._known.values()) > REMEMBERED_BYTES:
             self._known.popitem(last=False)
@@ -45,7 +45,7 @@ class Captures:
 
 
 def take_capture(session: ReferenceSession, data_dir: Path, task_sha: str, mode: str, seed: int) -> tuple[Capture, int]:
-    """And its size as JSON. Raises `PartyFailure` for the task's faults."""
+    """Takes a capture and its size as JSON. Raises `PartyFailure` for the task's faults."""
     session.load(seed)
     values = session.inputs(seed)
     message = {"tree": values.tree, **session.lend(values)}

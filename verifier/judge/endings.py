@@ -1,4 +1,4 @@
-"""How an evaluation ends: what stops it, what a runner's failure says about the program, and why a report lacks a figure."""
+"""The ways in which an evaluation ends: what stops it, what a runner's failure says about the program, and why a report lacks a figure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Ended(Exception):
 
 
 def hint(error_class: str, message: str) -> str:
-    """What an exception of a program's means here, behind its own words; empty where they say it."""
+    """Explains what a program's exception means here; empty where its own words say it."""
     if error_class == "ModuleNotFoundError":
         return "; the verifier's host has no such package: install it there beside torch, or write the kernel in CUDA C++, Triton or C++"
     if error_class == "FileNotFoundError":
@@ -31,7 +31,7 @@ def hint(error_class: str, message: str) -> str:
 
 
 def verdict_of(failure: PartyFailure) -> tuple[Status, str]:
-    """What a party's failure says about the program: nothing where it is another side's."""
+    """Returns what a party's failure says about the program: nothing where it is another side's failure."""
     where = f"line {failure.line}: " if failure.line else ""
     if failure.whose == "rival":
         return "inconclusive", f"the program that it is timed against failed: {failure.message}"
@@ -54,7 +54,7 @@ def verdict_of(failure: PartyFailure) -> tuple[Status, str]:
 
 
 def give_reasons(report: Report) -> None:
-    """Every figure that a report lacks has a reason."""
+    """Gives every figure that a report lacks a reason."""
     for name in ("timing", "own_share", "program_class", "floor_ms", "floor_fraction", "peak_bytes", "build", "weights"):
         if getattr(report, name) is None:
             report.reasons.setdefault(name, report.reasons.get("own_share", "") if name == "program_class" else "the evaluation ended before")

@@ -49,11 +49,11 @@ from verifier.timing.tournament import Tournament
 
 _RUNNER: list[Role] = ["runner"]
 OnStage = Callable[[StageEvent], None]
-BUSY = frozenset({"burns-cpu", "crowded", "clock"})  # what a measurement is repeated for, and ends the evaluation when it is found again
+BUSY = frozenset({"burns-cpu", "crowded", "clock"})  # findings for which a measurement is repeated, and which end the evaluation when found again
 
 
 class Evaluation:
-    """Holds what stages hand to each other. `sessions` lends a reference that may already know the task."""
+    """Holds what stages pass to each other. `sessions` lends a reference that may already know the task."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Evaluation:
         self.headers = headers
         self.opening = opening
         environment = self.device.environment()
-        arch = self.device.variables("builder").get("STITCH_CUDA_ARCH", environment.device_name)  # on the CPU code is made for this model
+        arch = self.device.variables("builder").get("STITCH_CUDA_ARCH", environment.device_name)  # on the CPU, code is generated for this model
         self.store = Store(
             data_folder(data_dir, "builds"), environment.compiler, environment.torch, environment.device_model, arch, *cutlass.signature()
         )
@@ -92,7 +92,8 @@ class Evaluation:
         self.tournament: Tournament | None = None
 
     def run(self) -> Report:
-        """Raises `TaskUnusable`, and `Cancelled` where the client took the job back; every fault of the program is a report."""
+        """Runs the evaluation. Raises `TaskUnusable`, and `Cancelled` where the client took the job back; every fault of the program becomes a
+        report."""
         report = self.report
         try:
             self.task = Task.read(self.job.task_source)
@@ -117,10 +118,10 @@ class Evaluation:
             report.status, report.message = "crashed", f"the program's answer cannot be used: {error}"
         finally:
             if self.tournament is not None:
-                self.tournament.close()  # where it never came to its stage, baselines may have begun
+                self.tournament.close()  # baselines may have started even if their stage never came
             if self.runner is not None:
                 self.pool.dismiss(self.runner)
-            report.protection = protection()  # a party may have said that a layer failed
+            report.protection = protection()  # a party may have reported a failed layer
             if self.made is not None:
                 self._account(self.made)
         if report.status != "passed":
@@ -130,7 +131,7 @@ class Evaluation:
         return report
 
     def built(self) -> Built:
-        """Only the stages `static` and `build`, for a job that times nothing. Raises `Ended` where the program does not get past them."""
+        """Runs only the stages `static` and `build`, for a job that times nothing. Raises `Ended` where the program fails in them."""
         with self._stage("static"):
             self._static()
         with self._stage("build") as stage, self._building(stage) as building:
@@ -142,11 +143,11 @@ class Evaluation:
             if self.report.without_static:
                 stage.status, stage.detail = "skipped", "switched off for a test: this report is no result"
         with self._stage("build") as stage, self._building(stage) as building:
-            # The reference loads the task, draws inputs and runs it while the compiler is at work; runner and baseline get ready meanwhile.
+            # The reference loads the task, draws inputs and runs it while the compiler works; runner and baseline get ready meanwhile.
             if not self.pool.expects(("runner", self.job.precision, self.job.mode)):
                 skipper: list[Role] = (
                     ["runner"] if self.device.kind == "cuda" and self.job.tier == "quick" else []
-                )  # in which own kernels will be skipped
+                )  # process in which own kernels will be skipped
                 self.pool.anticipate([(role, self.job.precision, self.job.mode) for role in [*_RUNNER, *skipper]])
             trials, prepared = self._prepare(building)
             self._built(building)
@@ -164,7 +165,7 @@ class Evaluation:
 
     @contextlib.contextmanager
     def _stage(self, name: StageName, before: float = 0.0) -> Iterator[Stage]:
-        """`before`: seconds of its work that were done while another stage went on."""
+        """Times a stage. `before`: seconds of its work that were done during another stage."""
         begin = time.monotonic() - before
         stage = Stage(name=name, status="passed", seconds=0)
         self.on_stage(StageEvent(stage=name, status="started"))
@@ -200,7 +201,7 @@ class Evaluation:
 
     @contextlib.contextmanager
     def _building(self, stage: Stage) -> Iterator[Building]:
-        """The program's build, begun; the stage lasts as long as it does, whatever else happens meanwhile."""
+        """Starts the program's build. The stage lasts as long as the build, whatever else happens meanwhile."""
         begun = self.opening.raw if self.opening is not None else None
         building = Building(self.pool, self.store, self.program, self.headers, begun)
         try:
@@ -219,8 +220,8 @@ class Evaluation:
         return self.made
 
     def _with_builds(self, work: Callable[[Trials], None], trials: Trials, timed: bool = False) -> None:
-        """`work`, in a fresh runner once more whenever the program asked for a build; where it was being `timed`, after all trials once more: what is
-        timed was there when they passed. Raises as `work` does, and `Ended`."""
+        """Runs `work`, and repeats it in a fresh runner whenever the program asked for a build. Where it was being `timed`, all trials are repeated
+        first, so that the timed libraries are those that passed them. Raises as `work` does, and `Ended`."""
         while True:
             try:
                 return work(trials)
@@ -246,7 +247,7 @@ class Evaluation:
                 self.tournament = Tournament(self.pool, trials, self.job, self.seed, self._enlist, self.known)
 
     def _account(self, made: Built) -> None:
-        """Which builds were asked for, and when; their sources are read as the program's own text is."""
+        """Records which builds were requested, and when. Their sources are inspected like the program's own text."""
         report = self.report
         if report.build is not None:
             report.build.requests = requested(made.artefacts)
@@ -254,13 +255,13 @@ class Evaluation:
         report.findings += made.findings()
         stale: set[str] = set()
         if report.program_class in ("custom", "mixed"):
-            stale = {"no-kernel"}  # kernels that no rule finds in the text were seen at work
+            stale = {"no-kernel"}  # kernels that no rule finds in the text were seen running
         if report.status == "passed":
-            stale |= BUSY  # it was measured again, and the host was calm
+            stale |= BUSY  # it was measured again, and the host was quiet
         report.findings = [finding for finding in report.findings if finding.rule not in stale]
 
     def _prepare(self, building: Building) -> tuple[Trials, float]:
-        """The reference with the task loaded and its first results known, and the seconds that took."""
+        """Returns the reference with the task loaded and its first results known, and the seconds that took."""
         begin = time.monotonic()
         reference = None
         try:
@@ -271,7 +272,7 @@ class Evaluation:
                 self.pool.anticipate([("baseline", self.job.precision, self.job.mode)])
             trials = Trials(reference, self.seed, self.job.tier == "full", self._progress, backward=self.job.backward)
             trials.prepare()
-            # Eager constructs its model while the program is tried.
+            # Eager constructs its model during the program's trials.
             load = partial(load_baseline, source=self.job.task_source, seed=trials.weight_seed, limits=self.limits)
             self.pool.ahead(("baseline", self.job.precision, self.job.mode), load)
         except PartyFailure as failure:
@@ -297,7 +298,7 @@ class Evaluation:
             except PartyFailure as failure:
                 if not trials.reference.party.alive:
                     raise Ended("infrastructure_error", f"the process of the reference ended: {failure.message}; run it again") from None
-                # A first crash is not yet the program's: the same again in a fresh process.
+                # A first crash is not yet blamed on the program: the same is repeated in a fresh process.
                 if failure.kind != "crashed" or attempt == 2:
                     report.trials = trials.done
                     raise
@@ -312,7 +313,7 @@ class Evaluation:
             raise Ended("wrong_result", verdict.wrong + (f" (held against PyTorch's own result: {without})" if without else ""))
 
     def _subject(self) -> Subject:
-        """A fresh runner with the program imported."""
+        """Returns a fresh runner with the program imported."""
         self._drop_runner()
         self.runner = self.pool.take("runner", self.job.precision, self.job.mode)
         return self._enlist(self.runner)
@@ -339,8 +340,8 @@ class Evaluation:
         capture = known_capture(self.data_dir, self.task.sha, self.job.mode)
         floor, reason = floor_ms(self.device, trials.bytes_moved(), capture.flops if capture else None, self.job.precision)
         with contextlib.ExitStack() as last:
-            if large(trials.ledger().exchanged):  # several such at once would have no memory
-                trials.make_room()  # while it waits, others have what it does not need
+            if large(trials.ledger().exchanged):  # several such verifications at once would run out of memory
+                trials.make_room()  # while it waits, others get the memory that it does not need
                 told = partial(tournament.progress, "waits until another verification has left the device's memory")
                 tournament.waiting += last.enter_context(self.pool.gate.room(told))
             last.callback(tournament.release)
@@ -355,7 +356,7 @@ class Evaluation:
                 report.reasons["floor_ms"] = reason
 
     def _rival(self) -> Callable[[Party], Subject] | None:
-        """How the job's other program is enlisted in a runner, once it is built; null where the job has none."""
+        """Returns how the job's other program is enlisted in a runner once it is built; null where the job has none."""
         if self.job.rival_source is None:
             return None
         made = self.rival = self.rival or ready_rival(self.job.rival_source, self.report, self.pool, self.store, self.headers)
@@ -372,13 +373,13 @@ class Evaluation:
                 line = f"line {failure.line}: " if failure.line else ""
                 raise Ended("build_failed", f"{line}it asks for a build once it is observed, which it did not ask for while it was timed") from None
             report.reasons["own_share"] = f"the observed call failed: {failure.message.splitlines()[0] if failure.message else failure.kind}"
-            report.program_class = "orchestration"  # what was not seen counts for nothing
+            report.program_class = "orchestration"  # unseen work does not count
             return
         judged = judge_evidence(evidence, self.program.source, self.made.artefacts, self.device.kind, program_ms, seen)
         report.kernels, report.torch_compute = judged.kernels, judged.torch_compute
         report.own_share, report.program_class = judged.own_share, judged.program_class or "orchestration"
         report.findings += judged.findings
-        if judged.own_share:  # what a source's text does not show, such as loops in a binding module, was seen at work
+        if judged.own_share:  # work that the source's text does not show, such as loops in a binding module, was seen running
             report.findings = [finding for finding in report.findings if finding.rule != "no-kernel"]
         self._triton(trials)
         if judged.reason:
@@ -387,7 +388,7 @@ class Evaluation:
             raise Ended(judged.status, judged.message)
 
     def _triton(self, trials: Trials) -> None:
-        """What Triton compiled in the runner: evidence about its kernels, for there is no build of them that the judge could keep."""
+        """Returns what Triton compiled in the runner, as evidence about its kernels: the judge has no build of them to keep."""
         report = self.report
         if self.device.kind != "cuda" or report.build is None or "triton" not in self.program.source or trials.subject is None:
             return
@@ -404,7 +405,7 @@ class Evaluation:
             fresh.append(self.pool.take("runner", self.job.precision, self.job.mode))
             return fresh[-1]
 
-        rng = random.Random(secrets.randbits(64))  # none of the evaluation's draws: nobody who knows its seed is to foresee what is looked at
+        rng = random.Random(secrets.randbits(64))  # not drawn from the evaluation's seed: knowing the seed must not reveal what is inspected
         observation = Observation(
             timed=self.tournament.timed, trials=trials, source=self.program.source, artefacts=self.made.artefacts, fresh=another,
             enlist=self._variant, folder=data_folder(self.data_dir, "shim"), call_ms=program_ms, rng=rng,

@@ -1,11 +1,11 @@
-"""Several judges on one device: one measures at a time, and while it does, whatever the others do stands still.
+"""Lets several judges share a device: one measures at a time, and while it does, whatever the others do stands still.
 
-Lock files tell it. Every judge holds `floor` shared while its parties may run. Who wants to measure takes `turn` for itself, which the others see
-within `LOOK` seconds: each lets the requests that are under way come to their ends, freezes its parties (a control group is frozen as a whole, else
-every process gets SIGSTOP) and lets go of `floor`; with `floor` for itself the first one measures. What a request may take does not count while its
-party is frozen (`Gate.frozen_seconds`), and builds, captures and torch.compile's first calls, which take seconds, are frozen in their middle.
-`room` is for verifications that fill much of the device's memory while they are timed: one at a time, and what the next one does before goes on.
-All locks end with the process that holds them, so a judge that dies stops nobody.
+It works by lock files. Every judge holds `floor` shared while its parties may run. A judge that wants to measure takes `turn` exclusively, which the
+others see within `LOOK` seconds: each lets running requests finish, freezes its parties (a control group is frozen as a whole, else every process
+gets SIGSTOP) and releases `floor`. With `floor` taken exclusively the first judge measures. A request's time limit does not run while its party is
+frozen (`Gate.frozen_seconds`). Builds, captures and torch.compile's first calls take seconds and are frozen in the middle. `room` is for
+verifications that fill much of the device's memory while they are timed: one at a time, while the next one's earlier stages go on. All locks end with
+the process that holds them, so a judge that dies stops nobody.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from verifier.devices.base import DeviceError
 from verifier.judge.turns import Turns
 
 LOOK = 0.01
-PATIENCE = 900.0  # seconds for each of those who measure before: far beyond what a measurement takes
-DRAIN = 0.02  # seconds between two looks whether the device still works for a process that stands still
-CALM = 5  # looks in a row that find it at rest
-LONGEST_DRAIN = 30.0  # seconds; what works longer than this is measured beside
+PATIENCE = 900.0  # seconds for each judge that measures before: far longer than a measurement takes
+DRAIN = 0.02  # seconds between two checks whether the device still works for a frozen process
+CALM = 5  # checks in a row that find it idle
+LONGEST_DRAIN = 30.0  # seconds; work that lasts longer than this is measured beside
 
 
 class Freezable(Protocol):
@@ -36,18 +36,18 @@ class Freezable(Protocol):
 
 
 class Lock:
-    """An advisory lock on a file, among processes and among the threads of one."""
+    """An advisory lock on a file, between processes and between the threads of one."""
 
     def __init__(self, path: Path):
         self._path = path
         self._fd = -1
 
     def take(self, shared: bool) -> bool:
-        """Whether it could be had at once. Raises `DeviceError`."""
+        """Tries to take the lock and returns whether that succeeded at once. Raises `DeviceError`."""
         try:
             fd = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise DeviceError(f"{self._path}, by which verifiers share a device, cannot be opened ({error.strerror}): remove it") from None
+            raise DeviceError(f"{self._path}, which verifiers use to share a device, cannot be opened ({error.strerror}): remove it") from None
         try:
             fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except OSError:
@@ -62,8 +62,8 @@ class Lock:
             os.close(fd)
 
     def sign(self) -> None:
-        """Writes who holds it, and since when, for those who wait."""
-        with contextlib.suppress(OSError):  # on a full disk: those who wait see one holder where there are several
+        """Writes who holds it, and since when, for the waiting judges."""
+        with contextlib.suppress(OSError):  # on a full disk, waiting judges see one holder where there are several
             os.ftruncate(self._fd, 0)
             os.pwrite(self._fd, f"{os.getpid()} {time.monotonic_ns()}".encode(), 0)
 
@@ -78,7 +78,7 @@ class Lock:
 
 
 class Gate:
-    """Of one judge. `parties`: what it freezes. Without `begin` it only keeps measurements apart, and nothing is frozen."""
+    """The gate of one judge. `parties`: the processes that it freezes. Without `begin` it only keeps measurements apart, and nothing is frozen."""
 
     def __init__(self, device: str, folder: Path | None = None):
         folder = folder or Path(tempfile.gettempdir())
@@ -88,11 +88,11 @@ class Gate:
         self._here, self._probe = Lock(folder / f"{name}.judges"), Lock(folder / f"{name}.judges")
         self._looking, self._room = Lock(folder / f"{name}.looking"), Lock(folder / f"{name}.room")
         self.turns = Turns.asked_for(device)
-        self.called_off: Callable[[], bool] = lambda: False  # whether what this judge is at is wanted no longer
+        self.called_off: Callable[[], bool] = lambda: False  # whether this judge's current job is no longer wanted
         self._state = threading.Condition()
         self._open = True  # whether this judge's threads may work on the device
-        self._busy = 0  # of its threads, those that do
-        self._mine = False  # it measures, or is about to
+        self._busy = 0  # its threads that do so
+        self._mine = False  # whether it measures or is about to
         self._frozen: list[Freezable] = []
         self._closed_at: float | None = None
         self._closed_seconds = 0.0
@@ -103,7 +103,7 @@ class Gate:
         self._rests: Callable[[], bool] = lambda: True
 
     def begin(self, parties: Callable[[], Sequence[Freezable]], rests: Callable[[], bool] = lambda: True) -> None:
-        """`rests`: whether the device has nothing to do just now."""
+        """Begins to watch for other judges. `rests`: whether the device is idle just now."""
         self._parties, self._rests = parties, rests
         self._stay()
         self._watcher = threading.Thread(target=self._watch, daemon=True)
@@ -120,7 +120,7 @@ class Gate:
         """Whether another judge has begun to use the device, and not ended."""
         if self._watcher is None:
             return False
-        while not self._looking.take(shared=False):  # two that look at once would not see each other
+        while not self._looking.take(shared=False):  # two that check at the same time would not see each other
             time.sleep(LOOK / 10)
         try:
             self._here.leave()
@@ -132,14 +132,14 @@ class Gate:
         return found
 
     def _stay(self) -> None:
-        while not self._here.take(shared=True):  # another one is looking just now
+        while not self._here.take(shared=True):  # another one is checking just now
             time.sleep(LOOK / 10)
 
     # The judge's threads
 
     @contextlib.contextmanager
     def working(self) -> Iterator[None]:
-        """This thread works on the device, but for where it is `idle`."""
+        """Marks this thread as working on the device, except where it is `idle`."""
         if self._watcher is None or getattr(self._thread_is, "working", False):
             yield
             return
@@ -153,7 +153,8 @@ class Gate:
 
     @contextlib.contextmanager
     def idle(self) -> Iterator[None]:
-        """This thread only waits, for something that may be frozen meanwhile. An exception is not held up until the device can be had."""
+        """Marks this thread as only waiting, for something that may be frozen meanwhile. An exception is not delayed until the device is
+        available."""
         if not getattr(self._thread_is, "working", False):
             yield
             return
@@ -168,19 +169,19 @@ class Gate:
             self._thread_is.working = True
 
     def point(self) -> None:
-        """Between two requests: stops here while another judge measures."""
+        """Stops between two requests while another judge measures."""
         if not self._open and getattr(self._thread_is, "working", False):
             with self.idle():
                 pass
 
     def frozen_seconds(self) -> float:
-        """For how long, in all, this judge's parties have stood still."""
+        """Returns for how many seconds in all this judge's parties have been frozen."""
         with self._state:
             return self._closed_seconds + (time.monotonic() - self._closed_at if self._closed_at is not None else 0.0)
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """The device for this judge. Raises `DeviceError` where another one does not let go, or this one is called off."""
+        """Gives this judge the device exclusively. Raises `DeviceError` where another one does not let go, or this one is called off."""
         asked = turn = floor = begun = time.monotonic()
         self._queue(self._turn, self._take_turn)
         try:
@@ -191,7 +192,7 @@ class Gate:
             if self.others():
                 self.rests(LONGEST_DRAIN)
             with self._state:
-                while self._closed_at is not None:  # its own parties stood still until a moment ago
+                while self._closed_at is not None:  # its own parties were frozen until a moment ago
                     self._state.wait(LOOK)
             begun = time.monotonic()
             yield
@@ -201,13 +202,13 @@ class Gate:
                 self._alone.leave()
                 self._turn.leave()
                 self._mine = False
-                self._open = self._watcher is None  # until the watcher has the floor again
-        self.point()  # an exception is not held up
+                self._open = self._watcher is None  # waits until the watcher has the floor again
+        self.point()  # an exception is not delayed
 
     @contextlib.contextmanager
     def room(self, waits: Callable[[], None] = lambda: None) -> Iterator[float]:
-        """Alone among the judges of the device that ask for this; `waits` is called where another one has it. Gives the seconds for which this one
-        waited. Raises as `alone` does."""
+        """Takes `room`, which one judge of the device holds at a time; `waits` is called where another one has it. Yields the seconds for which this
+        one waited. Raises as `alone` does."""
         if self._watcher is None:
             yield 0.0
             return
@@ -221,7 +222,7 @@ class Gate:
             self._room.leave()
 
     def rests(self, seconds: float) -> bool:
-        """Whether the device comes to rest within that time: what a process had given it before it was frozen still runs, for seconds perhaps."""
+        """Whether the device becomes idle within that time: work that a process submitted before it was frozen still runs, perhaps for seconds."""
         calm, deadline = 0, time.monotonic() + seconds
         while calm < CALM and time.monotonic() < deadline:
             calm = calm + 1 if self._rests() else 0
@@ -240,7 +241,7 @@ class Gate:
         return taken
 
     def _queue(self, lock: Lock, take: Callable[[], bool]) -> None:
-        """Until `take` has the lock, with as much patience for each of those who have it before."""
+        """Waits until `take` has the lock, with the same patience for each holder before."""
         deadline, before = time.monotonic() + PATIENCE, b""
         with self.idle():
             while not take():
@@ -271,7 +272,7 @@ class Gate:
     def _watch(self) -> None:
         while not self._ended.wait(LOOK):
             closing = False
-            with contextlib.suppress(DeviceError), self._state:  # a lock that cannot be opened just now is asked for again
+            with contextlib.suppress(DeviceError), self._state:  # a lock that cannot be opened just now is tried again
                 closing = self._look()
             if closing:
                 self._close()
@@ -296,8 +297,8 @@ class Gate:
                 self._reopen()
             self._asked.leave()
             return False
-        self._freeze()  # what other threads have started since
-        return self._closed_at is None  # it is another's turn before this one had the floor back
+        self._freeze()  # parties that other threads have started since
+        return self._closed_at is None  # another judge got its turn before this one had the floor back
 
     def _close(self) -> None:
         """Lets this judge's threads come to a stop, and freezes its parties."""
@@ -306,9 +307,9 @@ class Gate:
             self._open = False
             while self._busy and not self._mine and not self._ended.is_set():
                 self._state.wait(LOOK)
-            if self._mine:  # the other one was done before this one had come to a stop
+            if self._mine:  # the other judge finished before this one had stopped
                 return
-            self._closed_at = time.monotonic()  # until now all worked on, and what a request may take counted
+            self._closed_at = time.monotonic()  # until now all went on working, and requests' time limits ran
         self._freeze()
         self.turns.closed(seen, self._closed_at, requests)
         self._floor.leave()

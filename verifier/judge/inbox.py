@@ -1,4 +1,4 @@
-"""The client's frames, read by a thread of their own: a cancel reaches a job at work, and a client that goes ends everything."""
+"""Reads the client's frames in a thread of its own: a cancel reaches a running job, and a client that goes away ends everything."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from verifier.channel import Channel, ChannelError, Frame
 from verifier.judge.pool import Pool
 
-GRACE_SECONDS = 5.0  # for a job to notice that the client is gone
+GRACE_SECONDS = 5.0  # seconds for a job to notice that the client is gone
 
 
 class Inbox:
@@ -33,7 +33,7 @@ class Inbox:
         return self._jobs.empty()
 
     def next(self) -> Frame | None:
-        """The next job that its client still wants, which is at work from now on; None once the client is gone."""
+        """Returns the next job that its client still wants and marks it as running; None once the client is gone."""
         while (frame := self._jobs.get()) is not None:
             with self._lock:
                 if frame.message.get("cancelled"):
@@ -43,7 +43,7 @@ class Inbox:
         return None
 
     def done(self) -> bool:
-        """Ends the job at work: a cancel that comes from now on is too late. Returns whether one came before."""
+        """Ends the running job: a later cancel is too late. Returns whether one came before."""
         with self._lock:
             self._current = None
             return self.pool.cancelled
@@ -65,7 +65,7 @@ class Inbox:
             except ChannelError:
                 self._jobs.put(None)
                 self.pool.cancel()
-                # Confined processes die with this one; a job that does not notice must not keep it.
+                # Confined processes die with this one; a job that does not notice must not keep it alive.
                 threading.Timer(GRACE_SECONDS, os._exit, [1]).start()
                 return
             if frame.text("type") == "cancel":

@@ -1,6 +1,6 @@
-"""Does one job for a client: lends parties to it, and keeps verdict and clock to itself. `serving.py` and `single.py` drive it.
+"""Does jobs for a client: lends parties to them, and keeps verdict and clock to itself. `serving.py` and `single.py` drive it.
 
-It imports no task and no program, and it unpickles nothing. When its client goes, or it is killed, nothing that it started stays.
+It imports no task and no program, and it unpickles nothing. When its client goes away, or it is killed, nothing that it started survives.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Judge:
     """The jobs of one device, one at a time."""
 
     def __init__(self, data_dir: Path, inbox: Inbox, pool: Pool, headers: Headers, without_static: bool = False, opening: Opening | None = None):
-        """`opening`: what was begun ahead for the only job."""
+        """Sets up the judge. `opening`: what was started ahead for the only job."""
         self.device = pool.device
         self.data_dir = data_dir
         self.inbox = inbox
@@ -63,12 +63,12 @@ class Judge:
         self.inbox.send({"type": "ready", "environment": self.device.environment().model_dump(), "figures": figures})
 
     def result(self, frame: Frame) -> JobResult:
-        """Does the job that the inbox gave out last."""
+        """Does the job that the inbox returned last."""
         with self.pool.gate.working():
             return self._job(frame)
 
     def answer(self, frame: Frame, result: JobResult) -> bool:
-        """Sends the result, unless the client has taken the job back: then returns False."""
+        """Sends the result. Returns False, without sending, where the client has taken the job back."""
         if self.inbox.done():
             self.end_session()
             self.inbox.send({"type": "cancelled", "id": frame.integer("id")})
@@ -88,7 +88,7 @@ class Judge:
         try:
             job = JOB.validate_python(frame.message.get("job"))
             if self.device.kind == "cpu":
-                self.headers.wait()  # a compiler at work would be measured
+                self.headers.wait()  # a running compiler would be measured
                 bytecode.wait(lambda: self.pool.cancelled)
             if self.pool.cancelled:  # while it waited for its turn
                 raise Cancelled
@@ -163,7 +163,7 @@ class Judge:
         return JobResult(profile=profile, timeline=timeline)
 
     def _survivors(self) -> str:
-        """Empty, or why the device cannot be trusted: something of an earlier job does not die."""
+        """Says why the device cannot be trusted, because processes of an earlier job do not die; empty otherwise."""
         alive = survivors()
         if not alive:
             return ""

@@ -1,9 +1,9 @@
-"""What is large, and the ledger of a verification: who holds how many bytes of a device at each moment.
+"""Defines what is large, and keeps the ledger of a verification: who holds how many bytes of a device at each moment.
 
-Values of more than `LARGE` bytes are never copied where they can be lent, and nobody keeps them for later: what the judge fetches is the memory that
-the reference wrote to, which the judge then owns alone; inputs are shown to the reference where they lie; an input that is wanted again is drawn
-again under its seed; outputs of the call before are known by their fingerprint; baselines' outputs are compared where they lie, before the next
-call. A program has memory of its own for inputs and outputs, always: it may write to both.
+Values of more than `LARGE` bytes are never copied where they can be lent, and nobody keeps them for later. The judge fetches results as the very
+memory that the reference wrote to, which it then owns alone. Inputs are shown to the reference where they lie. An input that is needed again is drawn
+again under its seed. Outputs of the previous call are known by their fingerprint. Baselines' outputs are compared where they lie, before the next
+call. A program always has memory of its own for inputs and outputs: it may write to both.
 
 `docs/reference/verifier.md` has the same as a table, `tests/integration/verifier/test_ledger.py` holds the stages to it.
 """
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from verifier.devices.base import Device
 
 GIB = 1 << 30
-LARGE = GIB  # bytes of inputs or outputs, from which on memory is worth more than the time to map it anew
-CHUNKS = 3 * GIB  # of the judge: comparisons and fingerprints take tensors in pieces
-EASE = 8  # times the bytes of what is exchanged: where less is free, caches are given back
+LARGE = GIB  # bytes of inputs or outputs above which memory is worth more than the time to map it anew
+CHUNKS = 3 * GIB  # working memory of the judge: comparisons and fingerprints take tensors in pieces
+EASE = 8  # factor on the exchanged bytes: where less memory is free, caches are given back
 
 
 def large(nbytes: int) -> bool:
@@ -27,7 +27,7 @@ def large(nbytes: int) -> bool:
 
 
 def too_little(device: Device, what: str) -> str:
-    """Said where the device, and not a program, is why something could not be done."""
+    """Words the message for a failure that is due to the device, not to a program."""
     free, total = device.free_bytes(), device.total_bytes()
     if free is None or total is None:
         return f"{device.name} has too little memory {what}"
@@ -36,22 +36,22 @@ def too_little(device: Device, what: str) -> str:
 
 @dataclass(frozen=True)
 class Ledger:
-    """Bytes. `eager` and `precise` are the peaks of a call in PyTorch and in fp64 beyond inputs and state, outputs included."""
+    """The ledger, in bytes. `eager` and `precise` are the peaks of a call in PyTorch and in fp64 beyond inputs and state, outputs included."""
 
     inputs: int
     outputs: int
     state: int
     eager: int
     precise: int
-    process: int = 0  # of each process that uses the device
+    process: int = 0  # for each process that uses the device
 
     @property
     def exchanged(self) -> int:
         return self.inputs + self.outputs
 
     def learning(self) -> int:
-        """Before there is a program. Judge: two inputs and their outputs, one output's copy while they are compared. Reference: the call, on copies
-        of its inputs."""
+        """Before there is a program. Judge: two sets of inputs and outputs, and a copy of one output during comparison. Reference: the call, on
+        copies of its inputs."""
         judge = 2 * self.inputs + 3 * self.outputs
         return judge + self.inputs + self.eager + self._processes(2)
 
@@ -64,21 +64,21 @@ class Ledger:
         return self.inputs + 3 * self.outputs + self.state + self._runner() + self.eager + self._processes(4)
 
     def comparison(self) -> int:
-        """The same after the call, when the judge has a copy of its outputs."""
+        """After the same call, when the judge has a copy of its outputs."""
         return self.inputs + 4 * self.outputs + self.state + self._runner() + self.outputs + self._processes(4)
 
     def timed(self, sides: int = 2) -> int:
-        """Judge: inputs, and the program's outputs. Each side: arenas and what its calls take. Reference: no more than its state."""
+        """During timed calls. Judge: inputs, and the program's outputs. Each side: arenas and the memory of its calls. Reference: only its state."""
         return self.exchanged + self.state + sides * (self.exchanged + self.state + self.eager) + self._processes(2 + sides)
 
     def observed(self) -> int:
-        """The program's process has given back what its calls took, the baseline has ended. Judge: the inputs. Another process calls variants of the
-        program, and keeps outputs twice."""
+        """During observation. The program's process has given back the memory of its calls; the baseline has ended. Judge: the inputs. Another
+        process calls variants of the program, and keeps outputs twice."""
         observer = self.inputs + self.state + self.eager + 2 * self.outputs
         return self.inputs + 2 * self.state + self.exchanged + observer + self._processes(4)
 
     def program(self) -> int:
-        """What a program's process takes that needs no more than PyTorch."""
+        """Memory of a program's process, assuming that the program needs no more than PyTorch."""
         return self.process + self._runner() + self.eager
 
     def peak(self) -> int:
@@ -88,4 +88,4 @@ class Ledger:
         return self.exchanged + self.state + self.outputs
 
     def _processes(self, count: int) -> int:
-        return count * self.process + (CHUNKS if self.process else 0) + 2 * self.state  # the judge's: as constructed, and as randomised
+        return count * self.process + (CHUNKS if self.process else 0) + 2 * self.state  # the judge's copies: as constructed, and as randomised

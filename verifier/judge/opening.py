@@ -1,4 +1,4 @@
-"""What was begun for a judge's only job while the judge itself was still importing."""
+"""Work that was started for a judge's only job while the judge itself was still importing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # pydantic comes later
 
 @dataclass
 class Opening:
-    """What was begun for a judge's only job, and when: seconds since its client began."""
+    """Work that was started for a judge's only job, and when: seconds since its client started."""
 
     begun: float  # time.monotonic() of the client
     frame: Frame
@@ -26,7 +26,7 @@ class Opening:
         self.marks.append((what, time.monotonic() - self.begun))
 
     def stage(self) -> Stage:
-        """From the client's first line until the first stage."""
+        """Returns the stage from the client's first line until the first stage of the job."""
         from verifier.report import Stage
 
         detail = ", ".join(f"{what} at {seconds:.2f}" for what, seconds in self.marks)

@@ -1,4 +1,4 @@
-"""Why a party did not answer: what is said of it, read from its exit status and from the last that it printed."""
+"""Explains why a party did not answer, from its exit status and the end of its output."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LACKS_GPU = re.compile(
 
 
 def without_gpu(text: str) -> str:
-    """What an error says where a source asks for a GPU and there is none; any other as it is."""
+    """Rewords an error of a source that asks for a GPU where there is none; returns any other error unchanged."""
     return "it needs a GPU: choose cuda:0" if _LACKS_GPU.search(text) else text
 
 
@@ -32,18 +32,18 @@ def without_gpu(text: str) -> str:
 class PartyFailure(Exception):
     """Why a party did not answer: its source raised, it died, it hung, or it broke the protocol. `message` is for people."""
 
-    kind: Literal["raised", "crashed", "timed_out", "memory", "flood", "protocol", "wanted"]  # the last: it asked for a build, and ended
+    kind: Literal["raised", "crashed", "timed_out", "memory", "flood", "protocol", "wanted"]  # the last kind: it requested a build, and ended
     message: str
     line: int | None = None
     detail: str = ""  # traceback, last output
     error_class: str = ""
-    request: str = ""  # what it was asked for
+    request: str = ""  # the request
     whose: str = ""  # "program", "reference", "rival" or the name of a baseline
-    wish: dict[str, Any] | None = None  # of "wanted": what it said, unread
+    wish: dict[str, Any] | None = None  # for "wanted": its note, unparsed
 
 
 def death(status: int | None) -> str:
-    """What an exit status says (128 + n or negative for signal n; null where the party lives on)."""
+    """Explains an exit status (128 + n or negative for signal n; null where the party is alive)."""
     if status is None:
         return "it closed its channel"
     number = -status if status < 0 else status - 128 if status > 128 else 0
@@ -57,14 +57,14 @@ def death(status: int | None) -> str:
 
 
 def fatal_line(printed: str, source: str) -> int | None:
-    """Where a signal ended a party, as its faulthandler wrote it: the innermost line of `source` ("task" or "program")."""
+    """Returns where a signal ended a party, as its faulthandler wrote it: the innermost line of `source` ("task" or "program")."""
     at = printed.rfind("Fatal Python error")
     found = re.findall(rf'File "[^"]*/{source}\.py", line (\d+)', printed[at:]) if at >= 0 else []
     return int(found[0]) if found else None
 
 
 def hang_line(text: str, source: str) -> int | None:
-    """Where a party stood when its own watchdog wrote its stack: the innermost line of `source` ("task" or "program")."""
+    """Returns where a party was when its own watchdog wrote its stack: the innermost line of `source` ("task" or "program")."""
     at = text.rfind("Timeout (")
     if at < 0:
         return None

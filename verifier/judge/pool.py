@@ -1,4 +1,4 @@
-"""The judge's parties: fresh ones are kept waiting, begin their roles before they are wanted, and are ended once they were used."""
+"""The judge's pool of parties: fresh ones are kept ready, take their roles before they are needed, and are ended after use."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Cancelled(Exception):
 
 
 class Coming:
-    """A party that takes its role in a thread of its own, for whoever will soon want one."""
+    """A party that takes its role in a thread of its own, for somebody who will soon need one."""
 
     def __init__(self, party: Party, terms: tuple[Role, str, str]):
         self.party = party
@@ -46,7 +46,7 @@ class Coming:
             self._failure = failure
 
     def then(self, work: Callable[[Party], None]) -> None:
-        """What fails in `work` is left to whoever asks for the same again."""
+        """Queues more work. A failure in `work` shows when the same is requested again."""
 
         def more() -> None:
             self._thread.join()
@@ -58,7 +58,7 @@ class Coming:
         self._more.start()
 
     def arrive(self) -> None:
-        """Waits. Raises `PartyFailure`."""
+        """Waits for the party. Raises `PartyFailure`."""
         self._thread.join()
         if self._more is not None:
             self._more.join()
@@ -67,23 +67,24 @@ class Coming:
 
 
 class Pool:
-    """Fresh parties that have imported torch and wait for a role; every one is used once. Spawns from one thread: a party dies with it."""
+    """Fresh parties that have imported torch and wait for a role; each is used once. They are spawned from one thread, since a party dies with its
+    thread."""
 
     def __init__(self, device: Device, limits: Limits, spares: int = 2, builder_binds: list[Bind] | None = None):
         self.device = device
         self.limits = limits
         self.gate = Gate(device.place)
         self.spares = spares
-        self.builder_binds = builder_binds or []  # what builders see beyond the rest
+        self.builder_binds = builder_binds or []  # additional paths that builders see
         self.waiting: list[Party] = []
-        self.builders: list[Party] = []  # one waits where spares do: it is confined otherwise
+        self.builders: list[Party] = []  # one builder is kept ready with the spares, under a confinement of its own
         self.busy: list[Party] = []
         self.coming: list[Coming] = []
-        self.ending: list[Party] = []  # killed, and not yet waited for
+        self.ending: list[Party] = []  # killed and not yet reaped
         self.lock = threading.Lock()
         self.cancelled = False
-        # With STITCH_STILL=device only what is at work on the device stands still while another judge measures (`still.py`): on processors
-        # where nothing is timed, parties go on importing torch, builders building, and torch.compile compiling.
+        # With STITCH_STILL=device, only processes that work on the device are frozen while another judge measures (`still.py`). On processors where
+        # nothing is timed, parties go on importing torch, builders building, and torch.compile compiling.
         self.host_goes_on = os.environ.get("STITCH_STILL") == "device" and bool(device.timed_on)
         self.extensions = True  # whether parties import what builds and loads extensions before they are asked to
 
@@ -96,9 +97,9 @@ class Pool:
         bare: bool = False,
         soon: str = "",
     ) -> Party:
-        """`role` is "builder" (never sees the device) or "device"; `prefix`, `writable` and further `binds` are for profilers. `soon`: the role that
-        it gets at once, so that its device may come up while it imports torch; a spare holds nothing of the device. Where the host's work goes on
-        while others measure, it needs a permit for the device instead, and starts at any time."""
+        """Spawns a party. `role` is "builder" (never sees the device) or "device"; `prefix`, `writable` and further `binds` are for profilers.
+        `soon`: the role that it gets at once, so that its device can be initialised while it imports torch; a spare holds no device memory. Where the
+        host's work goes on while others measure, it needs a permit for the device instead, and may start at any time."""
         device = self.device
         permit = Permit.made() if self.host_goes_on and role == "device" and prefix is None else None
         if permit is None:
@@ -128,7 +129,7 @@ class Pool:
         return party
 
     def start(self, role: Literal["builder", "compiler"]) -> Party:
-        """A party that is still starting: whoever uses it, in whichever thread, first lets it `become` its role. A compiler has no torch."""
+        """Starts a party without waiting; its user, in any thread, first lets it `become` its role. A compiler has no torch."""
         if self.cancelled:
             raise Cancelled
         spare = next((party for party in self.builders if party.spawned.process.poll() is None), None) if role == "builder" else None
@@ -140,7 +141,7 @@ class Pool:
         return party
 
     def take(self, role: str, precision: str = "fp32-strict", mode: str = "train") -> Party:
-        """A party in its role: "reference", "baseline", "runner" or "builder"."""
+        """Returns a party in its role: "reference", "baseline", "runner" or "builder"."""
         if self.cancelled:
             raise Cancelled
         coming = self._claim((role, precision, mode))
@@ -168,7 +169,7 @@ class Pool:
         return party
 
     def take_all(self, wanted: Sequence[tuple[Role, str, str]]) -> list[Party]:
-        """Parties for (role, precision, mode), all started before any is waited for. On a failure none stays."""
+        """Returns parties for (role, precision, mode), all started before any is awaited. On a failure all are ended."""
         if self.cancelled:
             raise Cancelled
         started: list[Party] = []
@@ -187,12 +188,12 @@ class Pool:
         return started
 
     def anticipate(self, wanted: list[tuple[Role, str, str]]) -> None:
-        """Lets parties that will soon be taken begin to take their roles (on a GPU a context costs half a second), while the caller goes on."""
+        """Lets parties that will soon be taken start to take their roles while the caller goes on (on a GPU a context costs half a second)."""
         if not self.cancelled:
             self.coming += [Coming(self._fresh(terms[0]), terms) for terms in wanted]
 
     def begin(self, terms: tuple[Role, str, str]) -> Coming:
-        """The same for one that the caller has at once, and gives back."""
+        """Does the same for one party that the caller gets at once and gives back."""
         if self.cancelled:
             raise Cancelled
         return Coming(self._fresh(terms[0]), terms)
@@ -201,14 +202,14 @@ class Pool:
         return any(one.terms == terms for one in self.coming)
 
     def ahead(self, terms: tuple[Role, str, str], then: Callable[[Party], None]) -> None:
-        """Lets one that is coming do more, in its thread, as soon as it has its role."""
+        """Lets a coming party do more work in its thread as soon as it has its role."""
         for one in self.coming:
             if one.terms == terms:
                 one.then(then)
                 return
 
     def forget(self) -> None:
-        """Ends those that nobody took."""
+        """Ends parties that nobody took."""
         coming, self.coming = self.coming, []
         for one in coming:
             self.give_back(one.party)
@@ -228,7 +229,7 @@ class Pool:
         return party
 
     def at_once(self, work: list[Callable[[], Result]]) -> list[Result]:
-        """Waits for several parties in threads of their own. The first exception is raised, when all have ended."""
+        """Waits for several parties in threads of their own. Raises the first exception after all have ended."""
         if len(work) < 2:
             return [one() for one in work]
 
@@ -240,14 +241,14 @@ class Pool:
             return [future.result() for future in [threads.submit(working, one) for one in work]]
 
     def give_back(self, party: Party) -> None:
-        """Ends a party: none is used twice."""
+        """Ends a party, since none is used twice."""
         party.end()
         with self.lock:
             if party in self.busy:
                 self.busy.remove(party)
 
     def dismiss(self, party: Party) -> None:
-        """Kills a party, without waiting until it is gone: `reap` does."""
+        """Kills a party without waiting until it is gone; `reap` waits."""
         party.alive = False
         if not party.spawned.ended:
             party.spawned.kill()
@@ -257,19 +258,19 @@ class Pool:
                 self.busy.remove(party)
 
     def reap(self) -> None:
-        """Waits for dismissed parties, before something is measured or the device is looked at."""
+        """Waits for dismissed parties. Call it before something is measured or the device is examined."""
         ending, self.ending = self.ending, []
         for party in ending:
             party.end()
 
     def alive(self) -> list[Spawned]:
-        """Every party's processes, from whichever thread."""
+        """Returns every party's processes. Safe from any thread."""
         with self.lock:
             busy = list(self.busy)
         return [party.spawned for party in [*self.waiting, *self.builders, *busy] if not party.spawned.ended]
 
     def freezable(self) -> list[Freezable]:
-        """What stands still while another judge measures, from whichever thread."""
+        """Returns what is frozen while another judge measures. Safe from any thread."""
         if not self.host_goes_on:
             return list(self.alive())
         with self.lock:
@@ -277,13 +278,14 @@ class Pool:
         return [party.still for party in busy]
 
     def stock(self, count: int) -> None:
-        """So many will be taken soon: what lacks begins to import torch while the caller goes on, without anything of the device."""
+        """Announces that so many parties will soon be taken: missing ones start to import torch while the caller goes on, without touching the
+        device."""
         self._sort_out()
         while len(self.waiting) < count and not self.cancelled:
             self.waiting.append(self.spawn())
 
     def settle(self) -> None:
-        """Until those that wait have imported torch, as nobody is timed beside that; but where the host's work goes on while others measure."""
+        """Waits until spares have imported torch, as nothing is timed beside that, except where the host's work goes on while others measure."""
         if self.host_goes_on:
             return
         with self.gate.idle():
@@ -294,7 +296,7 @@ class Pool:
         self.waiting = [party for party in self.waiting if party.spawned.process.poll() is None]
 
     def refill(self) -> None:
-        """Called when nothing is measured."""
+        """Refills the pool. Called when nothing is measured."""
         self._sort_out()
         self.builders = [party for party in self.builders if party.spawned.process.poll() is None]
         while len(self.waiting) < self.spares:
@@ -303,14 +305,14 @@ class Pool:
             self.builders.append(self.spawn("builder"))
 
     def cancel(self) -> None:
-        """From another thread: kills the parties at work, so that whoever waits for them gets an error at once."""
+        """Kills the working parties, from another thread, so that whoever waits for them gets an error at once."""
         self.cancelled = True
         with self.lock:
             for party in self.busy:
                 party.spawned.kill()
 
     def close(self) -> None:
-        """Kills all at once, then waits for each: the driver takes its time with every process that held a context."""
+        """Kills all at once, then waits for each: the driver takes a while for every process that held a context."""
         parties = [*self.waiting, *self.builders, *self.busy, *self.ending]
         if parties:
             with ThreadPoolExecutor(len(parties)) as threads:
@@ -322,7 +324,7 @@ class Pool:
 
 
 def data_folder(data_dir: Path, name: str) -> Path:
-    """A folder of the judge's own below `data_dir`, closed to other users."""
+    """Returns a folder of the judge's own below `data_dir`, closed to other users."""
     folder = data_dir / name
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder

@@ -1,6 +1,6 @@
-"""The judge's first second: parties start, import torch and bring up their device while the judge itself still imports.
+"""The judge's first second: parties start, import torch and initialise their device while the judge itself still imports.
 
-Nothing here, nor in what it imports at its top, needs more than the standard library. A judge that is started for one job (a command line's) reads
+This module, and everything that it imports at its top, needs only the standard library. A judge that is started for one job (a command line's) reads
 the job first and starts just the parties that it needs, each told at once what it will be, and a compiler for raw kernels before all others.
 """
 
@@ -33,7 +33,7 @@ from verifier.limits import Limits
 from verifier.startup.importing import swift_imports
 
 MAX_JOB = 16 << 20
-OTHER_SPARES = 2  # of a judge for one job that is no evaluation
+OTHER_SPARES = 2  # spares of a judge for one job that is not an evaluation
 
 
 def main(argument: str) -> None:
@@ -41,17 +41,18 @@ def main(argument: str) -> None:
     boot = json.loads(argument)
     libc = ctypes.CDLL(None)
     libc.prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
-    libc.prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE: nobody of the same user reads this memory or environment
+    libc.prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE: no other process of the same user can read this memory or environment
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the client's to handle
     os.set_inheritable(boot["fd"], False)
     channel = Channel(socket.socket(fileno=boot["fd"]), max_json=MAX_JOB)
     status = judge(boot, channel)
     sys.stdout.flush()
-    os._exit(status)  # taking torch apart in order takes half a second, and nobody needs it
+    os._exit(status)  # an orderly teardown of torch takes half a second, and nobody needs it
 
 
 def judge(boot: dict[str, Any], channel: Channel) -> int:
-    """Its exit status: 1 where the client went, or where the device cannot be used, which the client was told."""
+    """Runs the judge and returns its exit status: 1 where the client went away, or where the device cannot be used, which the client has been
+    told."""
     data_dir = Path(boot["data_dir"])
     data_dir.mkdir(parents=True, exist_ok=True)
     try:
@@ -92,14 +93,14 @@ def judge(boot: dict[str, Any], channel: Channel) -> int:
     try:
         made = Judge(data_dir, inbox, pool, headers.value(), boot["without_static"], opening)
         serve(made) if opening is None else answer(made)
-    except DeviceError as error:  # before it was ready
+    except DeviceError as error:  # gone before it was ready
         channel.send({"type": "unusable", "error": str(error)})
         return 1
     return 0
 
 
 def read_job(begun: float, process: float, channel: Channel, pool: Pool) -> Opening:
-    """The only job of this judge, with its parties started. `begun`, `process`: when its client and this process began."""
+    """Reads the only job of this judge and starts its parties. `begun`, `process`: when its client and this process started."""
     opening = Opening(begun, channel.receive(pool.limits.start))
     opening.marks.append(("judge", process - begun))
     opening.mark("job")
@@ -108,11 +109,11 @@ def read_job(begun: float, process: float, channel: Channel, pool: Pool) -> Open
 
 
 def unmarked(what: str) -> None:
-    """A judge that serves has no first job whose start a report would describe."""
+    """Returns no opening: a serving judge has no first job whose start a report would describe."""
 
 
 class Later:
-    """A value that a thread makes meanwhile."""
+    """A value that a thread computes meanwhile."""
 
     def __init__(self, make: Any):
         self._made: Any = None
@@ -134,7 +135,7 @@ class Later:
 
 
 def begin(opening: Opening, pool: Pool) -> None:
-    """Starts what the job will ask for. The job is not yet validated: what is no evaluation gets spares."""
+    """Starts what the job will need. The job is not yet validated; anything but an evaluation gets spares."""
     job = opening.frame.message.get("job")
     job = job if isinstance(job, dict) else {}
     if job.get("kind") != "verify":

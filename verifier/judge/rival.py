@@ -1,4 +1,4 @@
-"""The other program of a job: it goes through the same stages before it runs; where it does not pass them, or fails in a call, there is no verdict on
+"""The other program of a job. It goes through the same stages before it runs. Where it does not pass them, or fails in a call, there is no verdict on
 the program."""
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from verifier.source import SourceError, parse
 
 
 def ready_rival(source: str, report: Report, pool: Pool, store: Store, headers: Headers | None) -> Built:
-    """Read, inspected and built; `report` is told which it is. Raises `Ended`."""
+    """Reads, inspects and builds the other program, and names it in `report`. Raises `Ended`."""
     try:
         tree = parse(source)
         program = Program.read(source)

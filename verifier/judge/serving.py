@@ -1,4 +1,4 @@
-"""A judge that serves one client after job after job, and keeps what the next one can use: spares, the reference, headers, byte code."""
+"""A judge that serves one client job after job, and keeps what the next job can use: spares, the reference, headers, byte code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GIVEN_BACK_SECONDS = 10.0
 
 
 def serve(judge: Judge) -> None:
-    """Until the client goes, or the device is lost: then the client starts another judge, with a context of its own."""
+    """Serves until the client goes away or the device is lost; the client then starts another judge, with a context of its own."""
     device, pool, inbox = judge.device, judge.pool, judge.inbox
     inbox.begin()
     if device.rehearsal is not None:
@@ -40,7 +40,7 @@ def serve(judge: Judge) -> None:
             break
         pool.refill()
         if wanted and inbox.empty:
-            with contextlib.suppress(PartyFailure, Cancelled):  # the client has just gone; or else a build makes them when it wants them
+            with contextlib.suppress(PartyFailure, Cancelled):  # the client may just have gone; otherwise a build makes them when it needs them
                 judge.headers.begin(pool)
             bytecode.begin(judge.data_dir)
             device.rest()
@@ -48,24 +48,24 @@ def serve(judge: Judge) -> None:
 
 
 class Memory:
-    """Device memory between jobs: what a job did not give back."""
+    """Tracks device memory between jobs, to find what a job did not give back."""
 
     def __init__(self, judge: Judge):
         self.judge = judge
         self.device = judge.device
-        self.free_at_rest = self.device.free_bytes()  # when no party held any; null where the host's memory is meant
-        self.settled = False  # the judge has loaded its own kernels and libraries, which stay
+        self.free_at_rest = self.device.free_bytes()  # free bytes when no party held any; null where the host's memory is meant
+        self.settled = False  # by then the judge has loaded its own kernels and libraries, which stay
 
     def leaked(self) -> str:
-        """Empty, or how much device memory a job did not give back. The parties of a job are dead by now, except the reference, which stays for the
-        next one: where much is missing, it is ended too, and the device looked at again."""
+        """Says how much device memory a job did not give back; empty if none. The parties of a job are dead by now, except the reference, which stays
+        for the next one: where much is missing, it is ended too, and the device is examined again."""
         before = self.free_at_rest
         free = self.device.free_bytes()
         try:
             shared = self.judge.pool.gate.others()
         except DeviceError:  # the next job says why
             shared = True
-        if before is None or free is None or shared:  # whose memory it is cannot be told
+        if before is None or free is None or shared:  # the owner of the memory is unknown
             return ""
         if free < before - SESSION_BYTES:
             self.judge.end_session()
@@ -80,7 +80,7 @@ class Memory:
         if free is None or free >= before - LEAK_BYTES:
             self.settled = True
             return ""
-        first, self.free_at_rest, self.settled = not self.settled, free, True  # said once
+        first, self.free_at_rest, self.settled = not self.settled, free, True  # reported once
         if first and before - free < FIRST_BYTES:
             return ""
         return f"{(before - free) / 2**30:.2f} GiB of GPU memory were not given back in {GIVEN_BACK_SECONDS:g} s, or another process has taken them"

@@ -28,7 +28,7 @@ class Values:
     tree: Any
     specs: list[Spec]
     tensors: list[torch.Tensor] = field(default_factory=list)
-    arena: Arena | None = None  # of large ones: the memory in which they lie one after another, to be shown to the reference
+    arena: Arena | None = None  # for large values: the memory in which they lie one after another, to be shown to the reference
 
     @property
     def nbytes(self) -> int:
@@ -40,12 +40,12 @@ class Run:
     """One call of the reference."""
 
     outputs: Values
-    state: list[torch.Tensor]  # entries that it changed, afterwards
+    state: list[torch.Tensor]  # values of the entries that it changed, afterwards
     aliased: list[str] = field(default_factory=list)  # what each output shares memory with (`verifier.parties.owning.owners`); empty: nothing
     layout: list[list[int] | None] = field(default_factory=list)  # strides of each output; null: any
     changed_inputs: list[int] = field(default_factory=list)
-    orders: bool = False  # with `dropping`: it puts numbers in an order
-    drew: bool = False  # random numbers, from a generator that the call was seeded with
+    orders: bool = False  # with `dropping`: the call sorts or ranks numbers
+    drew: bool = False  # it drew random numbers from a seeded generator
 
 
 @dataclass
@@ -61,7 +61,8 @@ def dump(specs: list[Spec]) -> list[Message]:
 
 
 def fetch(party: Party, what: str, specs: list[Spec], arena: str, limit: float | None = None) -> list[torch.Tensor]:
-    """Tensors that a party holds, in memory that is the judge's alone: a copy, or what a reference has written to and no longer maps."""
+    """Fetches tensors that a party holds into memory that is the judge's alone: a copy, or memory that a reference has written to and no longer
+    maps."""
     if not specs:
         return []
     offsets, end = place(specs)
@@ -70,12 +71,12 @@ def fetch(party: Party, what: str, specs: list[Spec], arena: str, limit: float |
     memory = party.arena(arena, end)
     party.ask("put", {"what": what, "arena": arena, "offsets": offsets}, limit)
     copy = memory.bytes[:end].clone()
-    party.device.sync()  # the next request may have the party write there, and no stream of the judge's holds it back
+    party.device.sync()  # at the next request the party may write there, and no stream of the judge would hold it back
     return views(copy, specs, offsets)
 
 
 def taken(party: Party, what: str, specs: list[Spec], arena: str, limit: float | None = None) -> tuple[list[torch.Tensor], Arena]:
-    """The same without a copy: the arena leaves the party."""
+    """Fetches without a copy: the arena leaves the party."""
     offsets, end = place(specs)
     party.device.trim(EASE * end)
     party.drop(arena)
@@ -93,7 +94,7 @@ def views(flat: torch.Tensor, specs: list[Spec], offsets: list[int]) -> list[tor
 
 
 def give(party: Party, arena: str, tensors: list[torch.Tensor], specs: list[Spec]) -> Message:
-    """Writes tensors into an arena, and names them as a party's requests want them."""
+    """Writes tensors into an arena and describes them in the form that a party's requests take."""
     message = reserve(party, arena, specs)
     write(party, message, tensors, specs)
     party.device.sync()
@@ -101,7 +102,7 @@ def give(party: Party, arena: str, tensors: list[torch.Tensor], specs: list[Spec
 
 
 def reserve(party: Party, arena: str, specs: list[Spec], slots: int = 1, slot: int = 0) -> Message:
-    """Room for tensors in one of an arena's slots, still without them. What is large has one slot."""
+    """Reserves room for tensors in one of an arena's slots. Large values have a single slot."""
     _, size = place(specs)
     slots, slot = (1, 0) if large(size) else (slots, slot)
     party.arena(arena, slots * size)
@@ -125,20 +126,20 @@ def set_state(party: Party, state: list[StateEntry], tensors: list[torch.Tensor]
 
 
 def load_baseline(party: Party, source: str, seed: int, limits: Limits) -> None:
-    """The task's model in a baseline's process, ahead of its first use there. Raises `PartyFailure`."""
+    """Loads the task's model into a baseline's process ahead of its first use. Raises `PartyFailure`."""
     party.binding.spread(True)
     party.ask("load", {"source": source, "seed": seed}, limits.load)
     party.loaded = (source, seed)
 
 
 def release(party: Party, arena: str) -> None:
-    """Frees an arena that was only on the way, where it is large: its tensors have been copied on the other side."""
+    """Frees a large arena that served only for transfer: its tensors have been copied on the other side."""
     if arena in party.arenas and large(party.arenas[arena].nbytes):
         party.drop(arena)
 
 
 def described(message: Message, tree_limit: int = 1 << 20) -> Values:
-    """Tree and specs out of an answer."""
+    """Reads tree and specs from an answer."""
     return Values(message.get("tree"), read_specs(message.get("specs", [])))
 
 
@@ -151,9 +152,9 @@ class ReferenceSession:
         self.limits = pool.limits
         self.watch = watch
         self.precision = precision
-        self.oracle_place: str | None = None  # "cpu" once the device's memory has not sufficed for fp64
+        self.oracle_place: str | None = None  # "cpu" once the device's memory was too small for fp64
         self.output_specs: dict[tuple[Spec, ...], list[Spec]] = {}
-        self.backward: Message | None = None  # what `gradients.forward_backward` wants; null: forward alone
+        self.backward: Message | None = None  # arguments of `gradients.forward_backward`; null: forward only
         self.party = pool.take("reference", precision, mode)
         self.init: Values = Values({"l": []}, [])
         self.state: list[StateEntry] = []
@@ -162,11 +163,11 @@ class ReferenceSession:
         self.remembers: list[str] = []  # attributes and variables outside of the state dict that calls have changed
         self.exact: list[torch.Tensor] | None = None  # fp64's own value of each such entry; null: the state was set, and no call was made since
         self.variants = 0
-        self.returned: dict[tuple[Any, ...], int] = {}  # wanted gradients, shapes of inputs: how many tensors there are for them
-        self.eager_party: Party | None = None  # the baseline of tier quick, for the next program too
+        self.returned: dict[tuple[Any, ...], int] = {}  # number of tensors, by wanted gradients and shapes of inputs
+        self.eager_party: Party | None = None  # the baseline of tier quick, kept for the next program
         self.shown: tuple[Arena, list[torch.Tensor]] | None = None  # inputs of the judge that the reference maps as its arena "in"
-        self.eager_bytes = self.oracle_bytes = 0  # the most that a call in PyTorch, and one in fp64, took beside inputs and state
-        self.checkpoint: Callable[[], None] | None = None  # called before each long request; raises where it is no longer wanted
+        self.eager_bytes = self.oracle_bytes = 0  # peak of a call in PyTorch, and of one in fp64, beside inputs and state
+        self.checkpoint: Callable[[], None] | None = None  # called before each long request; raises where the job is no longer wanted
 
     def load(self, seed: int) -> None:
         """Imports the task afresh and constructs its model under `seed`. Raises `PartyFailure`."""
@@ -203,14 +204,14 @@ class ReferenceSession:
         return values if self.backward is None else self._with_gradients(values, seed)
 
     def want_gradients(self, values: Values, seed: int) -> Values:
-        """From now on a call is forward and backward. Learns from `values` which outputs, inputs and parameters have gradients, and returns `values`
-        with gradients of the outputs beside them. Raises `PartyFailure` where the task has none."""
+        """Makes every further call forward and backward. Learns from `values` which outputs, inputs and parameters have gradients, and returns
+        `values` with gradients of the outputs appended. Raises `PartyFailure` where the task has none."""
         answer = self.party.ask("gradients", self._given(values, seed), self.limits.call).message
         self.backward = {"outputs": [int(i) for i in answer["outputs"]], "sources": [str(name) for name in answer["sources"]]}
         return self._with_gradients(values, seed)
 
     def _with_gradients(self, values: Values, seed: int) -> Values:
-        """Random gradients of the outputs, as the last argument. Shapes of outputs are asked for once for each shape of the inputs."""
+        """Appends random gradients of the outputs as the last argument. The shapes of outputs are requested once for each shape of the inputs."""
         assert self.backward is not None
         key = tuple(values.specs)
         if key not in self.output_specs:
@@ -228,8 +229,8 @@ class ReferenceSession:
         return {"tree": values.tree, "rng": rng, "backward": self.backward, **self.lend(values)}
 
     def lend(self, values: Values) -> Message:
-        """Inputs for the reference's next requests: in its arena "in", or where they lie, if they are large. Forward works on copies, so that nothing
-        of the task's writes to them."""
+        """Lends inputs for the reference's next requests: in its arena "in", or where they lie if they are large. Forward works on copies, so that
+        the task never writes to them."""
         if values.arena is None:
             self.hide()
             return give(self.party, "in", values.tensors, values.specs)
@@ -249,20 +250,20 @@ class ReferenceSession:
             self.shown = None  # only now may the memory go
 
     def rest(self, need: int) -> None:
-        """The reference keeps nothing that it does not need, where less than `need` bytes are free."""
+        """Lets the reference free everything that it does not need, where less than `need` bytes are free."""
         if self.party.alive and self.party.device.short(need):
             self.party.drop("in")
             self.party.ask("trim", {"need": need}, self.limits.call)
 
     def reshaped(self, values: Values, distribution: str, domain: Domain, seed: int) -> Values | None:
-        """The same inputs, changed in place into ones from another distribution; null where that leaves them as they were."""
+        """Changes the inputs in place into ones from another distribution; null where that leaves them unchanged."""
         if not values.tensors:
             return None
         generator = torch.Generator(device=values.tensors[0].device).manual_seed(seed)
         return values if vary(distribution, values.tensors, domain, generator) else None
 
     def redraw(self, seed: int, vary: int | None = None) -> list[torch.Tensor]:
-        """Constructs the task's model anew, with other weights, which are returned. `vary`: as for
+        """Constructs the task's model anew with other weights and returns them. `vary`: as for
         `verifier.parties.initialising.constructed`."""
         self._check()
         self.exact = None
@@ -270,7 +271,7 @@ class ReferenceSession:
         return fetch(self.party, "state", read_specs(answer["specs"]), "state")
 
     def eager(self, values: Values, rng: int, dropping: str | None = None) -> Run:
-        """One call, which moves the model's state on. `dropping`: "low" or "high", for `verifier.parties.dropping`."""
+        """Makes one call, which advances the model's state. `dropping`: "low" or "high", for `verifier.parties.dropping`."""
         self._check()
         answer = self.party.ask("run", {**self._given(values, rng), "dropping": dropping}, self.limits.call).message
         self.eager_bytes = max([self.eager_bytes, *_counts(answer.get("taken"))])
@@ -287,7 +288,7 @@ class ReferenceSession:
         return run
 
     def _counted(self, values: Values, count: int) -> None:
-        """Raises `PartyFailure` for a task that cannot be compared with anything, itself included."""
+        """Raises `PartyFailure` for a task that cannot be compared with anything, not even itself."""
         of = (str(self.backward), str(values.tree), *(spec.shape for spec in values.specs))
         before = self.returned.setdefault(of, count)
         if before != count:
@@ -296,8 +297,8 @@ class ReferenceSession:
             raise PartyFailure("raised", message, error_class="OutputCount", request="run")
 
     def oracle(self, values: Values, rng: int, rough: int | None = None) -> Run:
-        """The same call in fp64, from the present state but for what fp64 has made of it itself (`exact`); both stay. `rough` is the seed of plain
-        arithmetic's errors (`verifier.parties.oracle.Rough`)."""
+        """Makes the same call in fp64, from the present state except for entries with fp64's own values (`exact`); neither changes. `rough` is the
+        seed of plain arithmetic's errors (`verifier.parties.oracle.Rough`)."""
         self._check()
         message = {**self._given(values, rng), "rough": rough, "where": self.oracle_place}
         if self.exact is not None:
@@ -322,7 +323,7 @@ class ReferenceSession:
         return Run(outputs, fetch(self.party, state, read_specs(answer["state_specs"]), "out"))
 
     def step(self) -> str:
-        """Which of the task's functions ran last: for the message about a failure."""
+        """Returns which of the task's functions ran last, for the message about a failure."""
         try:
             return self.party.ask("step", {}, 5).text("step")
         except PartyFailure:
@@ -334,7 +335,7 @@ class ReferenceSession:
         self.end_eager()
 
     def end_eager(self) -> None:
-        """The next program gets a baseline of its own."""
+        """Ends the baseline, so that the next program gets a fresh one."""
         if self.eager_party is not None:
             self.pool.give_back(self.eager_party)
             self.eager_party = None

@@ -1,4 +1,4 @@
-"""A judge for one job, a command line's: it was read, and its parties were started, before the judge was there."""
+"""A judge for the single job of a command line. The job was read, and its parties were started, before the judge existed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from verifier.judge.judge import Judge
 
 
 def answer(judge: Judge) -> None:
-    """Does the job, whose parties are coming up already, and ends."""
+    """Does the job, whose parties are already starting, and ends."""
     judge.inbox.begin()
     judge.ready({})
     frame = judge.inbox.next()

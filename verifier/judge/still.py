@@ -1,4 +1,4 @@
-"""How a party stands still while another judge measures, where the host's work may go on (STITCH_STILL=device)."""
+"""Stops a party while another judge measures, where the host's work may go on (STITCH_STILL=device)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 class Still:
-    """A party that could use the device, for `Gate`. One without a role yet and a baseline at a compilation have put their permits back: taking them
-    is enough. Else a baseline's interpreter is stopped, while torch.compile's helpers, which never see the device, go on; and everything of any other
-    party, whose permit is nobody's word: it runs a program, or is about to."""
+    """A party that could use the device, for `Gate`. A party without a role and a baseline that is compiling have put their permits back, and taking
+    those is enough. Otherwise a baseline's interpreter is stopped, while torch.compile's helpers, which never see the device, go on. Any other party
+    is stopped as a whole: it runs a program, or is about to, so its permit proves nothing."""
 
     def __init__(self, party: Party):
         self.party = party

@@ -1,5 +1,5 @@
-"""A log of who had the device when, for whoever wants to know why verifiers that share one are slow (`bench/turns.py`): with STITCH_TURNS=FOLDER in a
-verifier's environment every judge writes a file of JSON lines there. Times are seconds of CLOCK_MONOTONIC, which all processes of a host share."""
+"""A log of who had the device when, to find out why verifiers that share one are slow (`bench/turns.py`). With STITCH_TURNS=FOLDER in a verifier's
+environment every judge writes a file of JSON lines there. Times are seconds of CLOCK_MONOTONIC, which all processes of a host share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WORTH_A_LINE = 0.1  # seconds: timed calls come by the thousand
 
 
 class Turns:
-    """Without a folder it does nothing."""
+    """The log; without a folder it does nothing."""
 
     def __init__(self, folder: Path | None, device: str):
         self._file = None
@@ -31,32 +31,32 @@ class Turns:
         return cls(Path(folder) if folder else None, device)
 
     def at(self, request: str) -> None:
-        """What this thread asks of a party; until its next request it is at this one, or at what it got."""
+        """Records what this thread requests of a party. Until its next request it counts as busy with this one, or with the answer."""
         if self._file is not None:
             self._requests[threading.get_ident()] = request
 
     def answered(self, request: str, begun: float) -> None:
-        """What was asked of a party at `begun` is answered now, however it went; what took no time worth a line is left out."""
+        """Records that the request of `begun` is answered now, whatever the outcome. Very short requests are left out."""
         if self._file is not None and time.monotonic() - begun >= WORTH_A_LINE:
             self._write("answered", request=request, begun=begun)
 
     def mark(self, name: str, **values: Any) -> None:
-        """A moment within this judge's turn."""
+        """Records a moment within this judge's turn."""
         if self._file is not None:
             self._marks |= {name: time.monotonic(), **values}
 
     def measured(self, asked: float, turn: float, floor: float, begun: float) -> None:
-        """A turn of this judge's, from when it was `asked` for: the `turn` was its own, the others had let go of the `floor`, the device was at rest
-        and it had `begun`; it ends now."""
+        """Records a turn of this judge that ends now: when it was `asked` for, when it had the `turn`, when the others had released the `floor`, when
+        the device was idle, and when the measurement had `begun`."""
         self._write("measured", asked=asked, turn=turn, floor=floor, begun=begun, **self._marks)
         self._marks = {}
 
     def closing(self) -> list[str]:
-        """What all threads are at; those that work on the device hold the floor."""
+        """Records what all threads are doing; those that work on the device hold the floor."""
         return list(self._requests.values())
 
     def closed(self, seen: float, still: float, requests: list[str]) -> None:
-        """Another judge's wish was `seen`; this one's threads had come to a stop at `still`, and its parties stand still now."""
+        """Records that another judge's wish was `seen`, that this judge's threads had stopped at `still`, and that its parties are frozen now."""
         self._write("closed", seen=seen, still=still, requests=requests)
 
     def opened(self) -> None:

@@ -1,1 +1,1 @@
-"""What runs confined: the process that waits for a role, and the roles."""
+"""Code that runs confined: the process that waits for a role, and the roles."""

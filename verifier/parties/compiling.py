@@ -1,7 +1,7 @@
-"""torch.compile's compilations without the permit to use the device: they are the host's work, and go on while another judge measures.
+"""Runs torch.compile's compilations without the permit to use the device: they are host work, and go on while another judge measures.
 
-Dynamo tells when a compilation begins and ends; the compiled function runs only afterwards. What Inductor does on the device within one is loading
-the kernels that it has made and, for products of odd sizes, timing whether padding pays: those take the permit. Modes that search by timing
+Dynamo tells when a compilation begins and ends; the compiled function runs only afterwards. Within one, Inductor uses the device only to load the
+kernels that it has made and, for products of odd sizes, to time whether padding pays: those steps take the permit. Modes that search by timing
 (max-autotune) do not come here.
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 
 from verifier.parties.permit import Permit
 
-ON_DEVICE = (  # what a compilation does there, in the versions of PyTorch that were looked at: 2.11, 2.13
+ON_DEVICE = (  # a compilation's uses of the device, in the versions of PyTorch that were examined: 2.11, 2.13
     ("torch._inductor.runtime.triton_heuristics", "CachingAutotuner", "_make_launchers"),
     ("torch._inductor.runtime.benchmarking", "InductorBenchmarker", "benchmark_gpu"),
     ("torch._inductor.runtime.benchmarking", "TritonBenchmarker", "benchmark_gpu"),
@@ -25,8 +25,8 @@ ON_DEVICE = (  # what a compilation does there, in the versions of PyTorch that 
 
 
 class Compiling:
-    """Puts `permit`, which this process holds, back for each compilation, and already while the compiler is imported. `sync` waits for what the
-    device was given before. Raises `AttributeError` or `ImportError`, and changes nothing, where PyTorch has not what this rests on."""
+    """Puts `permit`, which this process holds, back for each compilation, and already while the compiler is imported. `sync` waits for work that the
+    device was given before. Raises `AttributeError` or `ImportError`, and changes nothing, where PyTorch lacks what this depends on."""
 
     def __init__(self, permit: Permit, sync: Callable[[], None]):
         sync()
@@ -47,7 +47,7 @@ class Compiling:
         callback_handler.register_end_callback(self._end)
 
     def _begin(self, told: Any) -> None:
-        if told.callback_trigger is self.dynamo:  # the recording of a CUDA graph tells of itself too
+        if told.callback_trigger is self.dynamo:  # the recording of a CUDA graph is announced in the same way
             self.sync()
             self.given = True
             self.permit.put()

@@ -1,8 +1,8 @@
-"""A run in which bounds swallow NaN, as `fmaxf(x, 0)` does where `torch.relu` hands it on.
+"""Runs a task in a mode in which clamps swallow NaN, as `fmaxf(x, 0)` does where `torch.relu` propagates it.
 
-C's maximum and minimum return the operand that is a number. A kernel that clamps with them is no less a clamp, so what a program makes of NaN is also
-held against this reading of the task. So is a maximum over a row or a window that leaves NaN out: a loop that compares does that. A sum or a product
-never does.
+C's maximum and minimum return the operand that is a number. A kernel that uses them is still a valid clamp, so a program's treatment of NaN is also
+compared with this reading of the task. So is a maximum over a row or a window that leaves NaN out, as a loop of comparisons does. A sum or a product
+always propagates it.
 """
 
 # sandboxed: its mode is active while the models that tasks define run
@@ -30,7 +30,7 @@ class Dropping(TorchDispatchMode):
     def __init__(self, high: bool):
         super().__init__()  # type: ignore[no-untyped-call]  # torch leaves it untyped
         self.high = high
-        self.orders = False  # whether an operator puts numbers in an order, in which NaN has no place that all agree on
+        self.orders = False  # whether an operator sorts or ranks numbers; there is no agreed place for NaN
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -59,5 +59,5 @@ class Dropping(TorchDispatchMode):
         return func(given, *args[1:], **kwargs)
 
     def _beyond(self, name: str) -> float:
-        """A number that the operator cuts off to the bound which is meant."""
+        """Returns a number that the operator clamps to the intended bound."""
         return torch.inf if name in _HIGH or (name in _BOTH and self.high) else -torch.inf

@@ -20,7 +20,7 @@ class NoGradient(RuntimeError):
 
 
 def sources(model: Any, inputs: list[Any]) -> tuple[list[Any], dict[str, torch.Tensor]]:
-    """`inputs` with every floating tensor as a leaf that wants a gradient (no copy), and by name all that may receive one."""
+    """Returns `inputs` with every floating tensor as a leaf that requires a gradient (no copy), and by name all tensors that may receive one."""
     tensors: list[torch.Tensor] = []
     tree = encode(list(inputs), tensors, whole=True)
     leaves = [tensor.detach().requires_grad_(tensor.is_floating_point() or tensor.is_complex()) for tensor in tensors]
@@ -32,9 +32,9 @@ def sources(model: Any, inputs: list[Any]) -> tuple[list[Any], dict[str, torch.T
 
 
 def forward_backward(model: Any, inputs: list[Any], wanted: dict[str, Any]) -> dict[str, Any]:
-    """The last of `inputs` are the gradients of the outputs numbered `wanted["outputs"]`; `wanted["sources"]` are names as `sources` gives
-    them, `wanted["called"]` what their gradients are called where that is something else.
-    Returns outputs and gradients; what the model does not use has a gradient of zeros. Raises `NoGradient`."""
+    """Runs forward and backward. The last of `inputs` are the gradients of the outputs numbered `wanted["outputs"]`; `wanted["sources"]` are names as
+    `sources` gives them, `wanted["called"]` are the names of their gradients where they differ. Returns outputs and gradients; a tensor that the
+    model does not use has a gradient of zeros. Raises `NoGradient`."""
     *rest, gradients = inputs
     with torch.enable_grad():
         arguments, named = sources(model, rest)
@@ -59,7 +59,7 @@ def forward_backward(model: Any, inputs: list[Any], wanted: dict[str, Any]) -> d
 
 
 def reachable(model: Any, inputs: list[Any]) -> dict[str, Any]:
-    """Which outputs carry gradients, and which inputs and parameters receive them. Raises `NoGradient` where there are none."""
+    """Returns which outputs carry gradients, and which inputs and parameters receive them. Raises `NoGradient` where there are none."""
     with torch.enable_grad():
         arguments, named = sources(model, inputs)
         tensors: list[torch.Tensor] = []
@@ -73,7 +73,7 @@ def reachable(model: Any, inputs: list[Any]) -> dict[str, Any]:
 
 
 def _leaves(value: Any, tensors: list[torch.Tensor]) -> None:
-    """The tensors of a value in the order in which `layout.encode` numbers them, with their history."""
+    """Returns the tensors of a value in the order in which `layout.encode` numbers them, with their autograd history."""
     if isinstance(value, torch.Tensor):
         tensors.append(value)
     elif isinstance(value, float):

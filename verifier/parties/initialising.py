@@ -1,4 +1,4 @@
-"""Constructors of models with gigabytes of weights: their random numbers are drawn on the device.
+"""Draws the random numbers of constructors on the device, for models with gigabytes of weights.
 
 `nn.Linear` and its like fill their parameters on the host, one number after another in one thread: 10 s for 8 GiB, in every process that constructs
 the model. Within `drawn_on` a fill of a large host tensor draws its seed from the host's generator and its numbers on the device, so task and
@@ -22,8 +22,8 @@ _FILLS = ("uniform_", "normal_")
 
 
 def constructed(make: Callable[[], Any], device: str, seed: Callable[[], None], vary: int | None = None) -> Any:
-    """What `make` constructs, under `seed`. A constructor that computes with its large weights beside host tensors is called once more, and then
-    finds them on the host. `vary`: a seed for what initialisers would set to fixed values (`verifier.parties.varying`)."""
+    """Constructs by `make` under `seed`. A constructor that mixes its large weights with host tensors is called once more, with the weights on the
+    host. `vary`: a seed for values that initialisers would set to fixed ones (`verifier.parties.varying`)."""
     with contextlib.nullcontext() if vary is None else varying(vary):
         return _constructed(make, device, seed)
 
@@ -36,7 +36,7 @@ def _constructed(make: Callable[[], Any], device: str, seed: Callable[[], None])
     try:
         with drawn_on(device, moved):
             return make()
-    except (RuntimeError, TypeError):  # tensors on different devices, perhaps, or one for numpy, or the device has no room
+    except (RuntimeError, TypeError):  # perhaps tensors on different devices, a tensor passed to numpy, or no room on the device
         if not moved:
             raise
     seed()
@@ -46,7 +46,7 @@ def _constructed(make: Callable[[], Any], device: str, seed: Callable[[], None])
 
 @contextlib.contextmanager
 def drawn_on(device: str, moved: list[torch.Size] | None = None) -> Iterator[None]:
-    """With `moved`, which gets their shapes, parameters go to the device where they are drawn."""
+    """Draws on the device while it is open. With `moved`, which collects their shapes, parameters stay on the device where they are drawn."""
     before = {name: torch.Tensor.__dict__.get(name) for name in _FILLS}
     for name in _FILLS:
         setattr(torch.Tensor, name, _filling(getattr(torch.Tensor, name), device, moved))

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 IMPORT_SEED = 0
-MAX_MESSAGE = 6000  # characters of an exception that are reported
+MAX_MESSAGE = 6000  # reported characters of an exception
 
 
 def load_source(name: str, source: str, home: str) -> ModuleType:
@@ -27,14 +27,14 @@ def load_source(name: str, source: str, home: str) -> ModuleType:
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    torch.manual_seed(IMPORT_SEED)  # what a source draws while it is imported, task and program draw alike
+    torch.manual_seed(IMPORT_SEED)  # task and program draw the same random numbers during their import
     random.seed(IMPORT_SEED)
     spec.loader.exec_module(module)
     return module
 
 
 def unusable(model: torch.nn.Module) -> str:
-    """Why a model's state cannot be handed to a program; empty where it can."""
+    """Says why a model's state cannot be handed to a program; empty where it can."""
     if any(isinstance(value, (torch.nn.UninitializedParameter, torch.nn.UninitializedBuffer)) for value in [*model.parameters(), *model.buffers()]):
         return "the model has lazy modules, which have no weights before their first call; call it once in its constructor"
     for name, value in model.state_dict().items():
@@ -44,7 +44,7 @@ def unusable(model: torch.nn.Module) -> str:
 
 
 def describe(error: BaseException) -> dict[str, Any]:
-    """An exception as data, with the innermost line of the stranger's source."""
+    """Describes an exception as data, with the innermost line of the stranger's source."""
     line = None
     function = ""
     kept = []

@@ -1,10 +1,10 @@
-"""Evaluation of a model in fp64, and how far plain arithmetic at a policy's precision may lead away from it.
+"""Evaluates a model in fp64, and estimates how far plain arithmetic at a policy's precision may deviate from it.
 
 `Wide` keeps a run in fp64 where forward asks for fp32, and draws random numbers exactly as the fp32 run does. `Rough` is the same run with every
 operator's result disturbed as a plain implementation disturbs it: by one rounding, and after a sum of n terms by the error of adding them one
 after another. The variance of that is the sum of the squared partial sums times u^2/3: with x_i of mean m and mean square s, partial sums grow as
 k m and sqrt(k s), which gives n (y^2/3 + q/2) u^2/3, q the sum of squares of the terms (the probabilistic error model of Higham and Mary, 2019).
-What comes after an operator amplifies or hides its error just as it does in a program, so the model needs to know nothing of the task.
+Later operators amplify or hide an error just as they do in a program, so the model of errors needs no knowledge of the task.
 """
 
 # sandboxed: its modes are active while the models that tasks define run
@@ -22,11 +22,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 WIDER = {torch.float32: torch.float64, torch.complex64: torch.complex128}
 _HALVES = {torch.float16: torch.float64, torch.bfloat16: torch.float64}
-LONGEST = 1 << 15  # terms that a plain program adds one after another: more are spread over threads
+LONGEST = 1 << 15  # terms that a plain program adds in sequence: more are spread over threads
 NARROWER = {wide: narrow for narrow, wide in WIDER.items()}
 _DRAWS = ("bernoulli", "bernoulli_", "rand", "randn", "rand_like", "randn_like", "normal", "normal_", "uniform_", "exponential_", "cauchy_")
 _CONTRACTIONS = {"mm": (0, 1), "bmm": (0, 1), "mv": (0, 1), "dot": (0, 1), "addmm": (1, 2), "baddbmm": (1, 2), "addmv": (1, 2), "convolution": (0, 1)}
-_EXACT = frozenset(  # they move, choose or cut, without rounding
+_EXACT = frozenset(  # operators that move, select or clamp, without rounding
     [
         "abs",
         "neg",
@@ -67,7 +67,7 @@ _EXACT = frozenset(  # they move, choose or cut, without rounding
     ]
 )
 _SUMS = ("sum", "mean", "cumsum")
-# Elements that one result sums up, from the operator's arguments and its result.
+# Number of elements that one result sums, from the operator's arguments and its result.
 _LENGTHS: dict[str, Callable[[tuple[Any, ...], torch.Tensor], float]] = {
     "_softmax": lambda a, y: a[0].shape[a[1]] if a[0].dim() else 1,
     "_log_softmax": lambda a, y: a[0].shape[a[1]] if a[0].dim() else 1,
@@ -123,12 +123,12 @@ _LIKE_ROWS = (
 )
 
 
-ABSORBED = 1 / 8  # of the halves that could be lost: a naive softmax of 512 heavy-tailed elements was seen to lose an eighth to a quarter of them
+ABSORBED = 1 / 8  # share of the half ulps that could be lost: a naive softmax of 512 heavy-tailed elements was seen to lose an eighth to a quarter
 
 
 class Wide(TorchDispatchMode):
-    """fp32 becomes fp64 wherever forward names it or mixes it in. 16 bit types that a task asks for by name are what it means: such a tensor holds
-    numbers of 16 bit, and keeps them where it meets one in fp64."""
+    """Replaces fp32 by fp64 wherever forward names it or mixes it in. 16-bit types that a task names are intended: such a tensor holds 16-bit numbers
+    and keeps them when combined with an fp64 tensor."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # torch leaves it untyped
@@ -156,8 +156,8 @@ class Wide(TorchDispatchMode):
 
 
 class Rough(Wide):
-    """`u`: unit roundoff of what is stored between operators; sums are accumulated in fp32 at worst. With `tf32`, operands of contractions have
-    TF32's 10 bits of fraction."""
+    """Disturbs each operator's result. `u`: unit roundoff of values stored between operators; sums are accumulated in fp32 at worst. With `tf32`,
+    operands of contractions have TF32's 10 bits of fraction."""
 
     def __init__(self, seed: int, dtype: torch.dtype, tf32: bool = False):
         super().__init__()
@@ -187,7 +187,7 @@ class Rough(Wide):
         return torch.randn(like.shape, generator=generator, device=like.device, dtype=torch.float32)
 
     def _spread(self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> list[torch.Tensor | None] | None:
-        """Standard deviation of each result's error; null for an operator that only moves or compares."""
+        """Returns the standard deviation of each result's error; null for an operator that only moves or compares."""
         first = output[0] if isinstance(output, (list, tuple)) and output else output
         if not isinstance(first, torch.Tensor) or first.dtype not in (torch.float64, torch.complex128):
             return None
@@ -207,9 +207,9 @@ class Rough(Wide):
         ]
 
     def _plain(self, y: torch.Tensor, length: float, positive: bool = False, uneven: bool = False) -> torch.Tensor:
-        """Where the sum of squares of the terms is not at hand: nothing where all terms are positive, else what the mean square of results says.
-        `uneven`: terms of one sign and any size (exponentials, squares). A running sum then loses all that are below half of its last digit,
-        each time in the same direction: up to `length` halves."""
+        """Estimates the error where the sum of squares of the terms is unknown: from the mean square of results, or nothing where all terms are
+        positive. `uneven`: terms of one sign and any size (exponentials, squares). A running sum then loses every term below half of its last digit,
+        each time in the same direction: up to `length` half ulps."""
         y = _real(y)
         squares = 0.0 if positive else y.square().mean().nan_to_num(0.0, 0.0, 0.0)
         grown = self.sum**2 / 3 * min(length, LONGEST)
@@ -263,7 +263,7 @@ def _real(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _tf32(tensor: torch.Tensor) -> torch.Tensor:
-    """Rounded to 11 significant bits, as TF32's operands are."""
+    """Rounds to 11 significant bits, like TF32's operands."""
     if not tensor.is_floating_point():
         return tensor
     scaled = tensor.double() * (2.0**42 + 1)  # Dekker's splitting: 53 - 11 = 42 low bits go
@@ -271,8 +271,9 @@ def _tf32(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _alike(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Operands beside fp64 ones are widened; a tensor that is written in place stays. Those of 16 bit only beside one with axes, which makes the
-    result fp64 in any case: products, which want one type, had one in the task, where the state was of 16 bit too. A number changes no type."""
+    """Widens operands that meet fp64 ones; a tensor that is written in place stays. 16-bit operands are widened only beside a tensor with axes, which
+    makes the result fp64 in any case: products require one type, and in the task, where the state was 16-bit too, they had one. A scalar changes no
+    type."""
     leaves = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
     kinds = {leaf.dtype for leaf in leaves if leaf.is_floating_point() or leaf.is_complex()}
     wider = WIDER | _HALVES if any(leaf.dtype == torch.float64 and leaf.dim() for leaf in leaves) else WIDER
@@ -288,7 +289,7 @@ def _alike(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tu
 
 
 def _draw(func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The numbers that the same call draws for fp32, widened."""
+    """Draws the numbers that the same call draws for fp32, widened."""
     if name.endswith("_"):
         narrow = torch.empty_like(args[0], dtype=NARROWER.get(args[0].dtype, args[0].dtype))
         args[0].copy_(func(narrow, *_narrow(args[1:]), **kwargs))
@@ -315,7 +316,7 @@ def _narrow(args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def widen(tensor: torch.Tensor) -> torch.Tensor:
-    """A private copy, floating and complex ones in double precision."""
+    """Returns a private copy; floating and complex tensors in double precision."""
     if tensor.is_floating_point():
         return tensor.double() if tensor.dtype != torch.float64 else tensor.clone()
     return tensor.to(torch.complex128) if tensor.is_complex() and tensor.dtype != torch.complex128 else tensor.clone()
@@ -323,7 +324,7 @@ def widen(tensor: torch.Tensor) -> torch.Tensor:
 
 @contextlib.contextmanager
 def default_double() -> Iterator[None]:
-    """For tensors that forward makes without naming a type."""
+    """Sets the default type for tensors that forward makes without naming one."""
     default = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:

@@ -1,7 +1,7 @@
-"""Whose memory outputs are, and how they lie there: an output is its reader's, for as long as the reader wants it.
+"""Checks who owns the memory of outputs, and their layout: an output belongs to its reader for as long as the reader wants it.
 
-It shares no element with an input, with what the model keeps, with another output of this call or of an earlier one, and no two of its elements are
-one, but where the task's own outputs do. Outputs of the last calls are held, so that one that is overwritten later shows.
+It shares no element with an input, with anything that the model keeps, or with another output of this call or an earlier one, and no two of its
+elements are the same, except where the task's own outputs do so. Outputs of the last calls are held, so that a later overwrite is noticed.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from verifier.layout import LayoutError
 HELD_CALLS = 16
 HELD_BYTES = 1 << 30
 ITSELF, EARLIER = "itself", "earlier"
-_MAP_BYTES = 1 << 28  # of a map of the memory in which two tensors lie interleaved; of larger ones, extents decide
+_MAP_BYTES = 1 << 28  # bytes of a map of the memory in which two tensors lie interleaved; for larger ones, extents decide
 
 
 @dataclass
 class HeldOutputs:
-    """Of the last calls of one object, as many as fit."""
+    """Outputs of the last calls of one object, as many as fit."""
 
     calls: deque[tuple[int, list[torch.Tensor], list[torch.Tensor]]] = field(default_factory=deque)  # number, as handed over, as returned
     count: int = 0
@@ -43,8 +43,8 @@ class HeldOutputs:
 
 
 def owners(tensors: list[torch.Tensor], inputs: list[torch.Tensor], state: dict[str, torch.Tensor], held: HeldOutputs | None = None) -> list[str]:
-    """For each output what it shares memory with, as words with "|" between them: "input 0", a name of the state, "output 1", `EARLIER` for one of an
-    earlier call, `ITSELF` where two of its elements are one; empty for memory of its own."""
+    """Returns, for each output, what it shares memory with, as words separated by "|": "input 0", a name of the state, "output 1", `EARLIER` for an
+    output of an earlier call, `ITSELF` where two of its elements are the same; empty for memory of its own."""
     before = [other for _, kept, returned in held.calls for other in [*kept, *returned]] if held is not None else []
     found = []
     for index, tensor in enumerate(tensors):
@@ -58,13 +58,13 @@ def owners(tensors: list[torch.Tensor], inputs: list[torch.Tensor], state: dict[
 
 
 def extent(tensor: torch.Tensor) -> tuple[int, int]:
-    """Addresses from the first byte of its elements to behind the last."""
+    """Returns the addresses of its first byte and of the byte after its last."""
     last = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
     return tensor.data_ptr(), tensor.data_ptr() + (last + 1) * tensor.element_size()
 
 
 def overlapping(tensor: torch.Tensor) -> bool:
-    """Whether two elements have one place. Dimensions in the order of their steps: each must step over all that those before it cover."""
+    """Whether two elements share a place. With dimensions ordered by stride, each must step over everything that the earlier ones cover."""
     reach = 0
     for step, size in sorted((step, size) for size, step in zip(tensor.shape, tensor.stride(), strict=True) if size > 1):
         if step <= reach:
@@ -74,7 +74,7 @@ def overlapping(tensor: torch.Tensor) -> bool:
 
 
 def share(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether two tensors have an element in common: columns of one allocation lie interleaved without."""
+    """Whether two tensors have an element in common; columns of one allocation lie interleaved without sharing any."""
     if not _meet(one, other) or _storage(one) != _storage(other):
         return False
     begin, end = min(extent(one)[0], extent(other)[0]), max(extent(one)[1], extent(other)[1])
@@ -97,7 +97,7 @@ def _storage(tensor: torch.Tensor) -> int:
 
 
 def strides(tensors: Sequence[torch.Tensor]) -> list[list[int] | None]:
-    """How outputs of the task lie; null for one with gaps or overlaps, in whose place any layout will do."""
+    """Returns the strides of the task's outputs; null for one with gaps or overlaps, for which any layout is accepted."""
     return [list(tensor.stride()) if _dense(tensor) else None for tensor in tensors]
 
 
@@ -111,8 +111,8 @@ def _dense(tensor: torch.Tensor) -> bool:
 
 
 def laid_down(output: Any, layout: Sequence[Sequence[int] | None]) -> Any:
-    """`output` with its tensors laid out as the task lays out its own: within the interval, as whoever reads them would have to. What lies so already
-    stays the same object."""
+    """Returns `output` with its tensors laid out like the task's. This happens within the timed interval, since a reader would have to do it. A
+    tensor that already has the layout stays the same object."""
     return _laid(output, iter(layout))
 
 

@@ -1,4 +1,4 @@
-"""Entry point of every confined process: it waits, with torch imported, until the judge gives it one role; it is never used for a second."""
+"""Entry point of every confined process. It waits, with torch imported, until the judge gives it a role, and is never used for a second one."""
 
 # sandboxed: its roles import and run tasks and programs
 
@@ -36,13 +36,13 @@ def main(argument: str) -> None:
     channel.send({"type": "ready", **({"landlock_failed": failed} if failed else {})})
     with contextlib.suppress(ChannelClosed):
         serve(channel, boot["home"], early, permit)
-    # Not sys.exit: threads and exit handlers of a stranger's source have no say in when a party ends.
+    # Not sys.exit: threads and exit handlers of a stranger's source must not delay a party's end.
     sys.stdout.flush()
     os._exit(0)
 
 
 def begin_device(wanted: bool) -> Any:
-    """What of the device can come up while torch is being imported; null where it is not `wanted`."""
+    """Starts to initialise the device while torch is being imported; null where it is not `wanted`."""
     if not wanted:
         return None
     from verifier.devices.cuda_early import Early
@@ -51,7 +51,7 @@ def begin_device(wanted: bool) -> Any:
 
 
 def import_all(extensions: bool) -> None:
-    """The point of waiting: a role starts at once."""
+    """Imports everything in advance, so that a role starts at once."""
     from verifier.startup.importing import swift_imports
 
     with swift_imports():
@@ -60,7 +60,7 @@ def import_all(extensions: bool) -> None:
 
 
 def confine(boot: dict[str, Any]) -> str:
-    """Limits that a process puts on itself, before any stranger's source and before its first thread. Returns why Landlock refused, if it did: the
+    """Applies limits to this process before any stranger's source and before its first thread. Returns why Landlock refused, if it did: the
     judge then lists it as missing."""
     for name, value in boot["rlimits"].items():
         kind = getattr(resource, name)
@@ -101,7 +101,7 @@ def grow_heap(nbytes: int) -> None:
 
 
 def serve(channel: Channel, home: str, early: Any = None, permit: Permit | None = None) -> None:
-    """`permit`: to use the device; it is wanted from the role on."""
+    """Serves the judge. `permit`: the permit to use the device, needed from the role on."""
     role: Any = None
     while True:
         frame = channel.receive(max_raw=MAX_ARTEFACTS)
@@ -122,7 +122,7 @@ def serve(channel: Channel, home: str, early: Any = None, permit: Permit | None 
                 reply = getattr(role, "do_" + kind)(frame)
         except ChannelClosed:
             raise
-        except BaseException as error:  # SystemExit and KeyboardInterrupt of a stranger's source as well
+        except BaseException as error:  # catches SystemExit and KeyboardInterrupt of a stranger's source as well
             reply = {"type": "failed", **describe(error)}
         finally:
             faulthandler.cancel_dump_traceback_later()

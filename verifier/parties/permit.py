@@ -1,8 +1,8 @@
-"""Who may give the device work just now, a party or nobody: an eventfd that holds one permit, which both sides have.
+"""An eventfd, shared by both sides, that holds one permit to give the device work.
 
 A party takes the permit before it touches the device, and puts it back while it works on the host alone: importing torch, and in torch.compile's
-compilations. While another judge measures, this party's judge takes the permit if it is there; then the party need not stand still, as it comes to no
-device before its judge has put the permit back. Only code of this package takes and puts it: a process that runs a program closes its end first.
+compilations. While another judge measures, this party's judge takes the permit if it is free. Then the party need not be frozen, as it cannot reach
+the device before its judge has put the permit back. Only code of this package takes and puts it: a process that runs a program closes its end first.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 
 class Permit:
-    """Safe from any thread, also while another one closes it."""
+    """A permit. Safe from any thread, even while another one closes it."""
 
     def __init__(self, fd: int):
         self.fd = fd
@@ -23,11 +23,11 @@ class Permit:
 
     @classmethod
     def made(cls) -> Permit:
-        """One that nobody holds. Raises `OSError`."""
+        """Makes a permit that nobody holds. Raises `OSError`."""
         return cls(os.eventfd(1, os.EFD_SEMAPHORE | os.EFD_NONBLOCK | os.EFD_CLOEXEC))
 
     def take_now(self) -> bool:
-        """Whether it was there."""
+        """Takes the permit if it is free and returns whether it was."""
         with self._lock, contextlib.suppress(BlockingIOError):
             if self.fd >= 0:
                 os.eventfd_read(self.fd)
@@ -35,7 +35,7 @@ class Permit:
         return False
 
     def take(self) -> None:
-        """Waits for it."""
+        """Waits for the permit and takes it."""
         waiting = select.poll()
         waiting.register(self.fd, select.POLLIN)
         while not self.take_now():
@@ -62,7 +62,7 @@ class Permit:
 
     @contextlib.contextmanager
     def away(self) -> Iterator[None]:
-        """For whoever holds it: on the host alone meanwhile. The device has nothing to do then."""
+        """Puts the permit back while its holder works on the host alone. The device must be idle then."""
         self.put()
         try:
             yield

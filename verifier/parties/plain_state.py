@@ -1,6 +1,6 @@
-"""What a model keeps outside of its state dict: counters, lists, caches and tensors as plain attributes, and variables of its source.
+"""The state that a model keeps outside of its state dict: counters, lists, caches and tensors as plain attributes, and variables of its source.
 
-Forward may change it as it changes buffers. It is remembered and put back, so that calls which are to begin alike do.
+Forward may change it like buffers. It is saved and restored, so that calls can begin from the same state.
 """
 
 # sandboxed: reads and writes attributes of the models that tasks and programs define
@@ -14,20 +14,20 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from types import FunctionType, ModuleType, SimpleNamespace
+from types import FunctionType, ModuleType
 from typing import Any
 
 import torch
 
 _OWN = frozenset({"_parameters", "_buffers", "_modules", "training", "_non_persistent_buffers_set"})
 _PLAIN = (int, float, str, bytes, bool, complex, type(None), torch.dtype, torch.device, torch.Size, range)
-STRANGERS = ("task", "program")  # modules of a stranger's source; the verifier's objects in the same process are not put back
-DEPTH = 8  # of containers within containers
+OURS = __name__.split(".")[0]  # the package whose objects a stranger's source may have found, and which are not restored
+DEPTH = 8  # depth of nested containers
 
 
 @dataclass
 class Saved:
-    """A value as it was; `content` is what can be changed of it, null where it is what it is."""
+    """A saved value; `content` is its mutable content, null for an immutable value."""
 
     value: Any
     content: Any = None
@@ -63,10 +63,10 @@ class Saved:
         return value
 
     def differs(self, now: Any) -> bool:
-        """Whether `now` holds something else. An equal tensor in other memory is the same."""
+        """Whether `now` differs from the saved value. An equal tensor in other memory is the same."""
         value, content = self.value, self.content
         if isinstance(value, (torch.nn.Parameter, weakref.ref)):
-            return False  # parameters are in the state dict, wherever else they are held
+            return False  # parameters are in the state dict, wherever else they are referenced
         if isinstance(value, torch.Tensor):
             before = value if content is None else content
             return not (isinstance(now, torch.Tensor) and now.shape == before.shape and now.dtype == before.dtype and _equal(now, before))
@@ -115,20 +115,20 @@ def save(value: Any, seen: dict[int, Saved], depth: int = 0) -> Saved:
         saved.content = {key: save(item, seen, depth + 1) for key, item in value.items()}
     elif isinstance(value, set):
         saved.content = set(value)
-    elif (type(value).__module__ in STRANGERS or type(value) is SimpleNamespace) and isinstance(getattr(value, "__dict__", None), dict):
+    elif type(value).__module__.split(".")[0] != OURS and isinstance(getattr(value, "__dict__", None), dict) and not callable(value):
         saved.content = {key: save(item, seen, depth + 1) for key, item in vars(value).items()}
     return saved
 
 
 def variables_of(source: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any], str]]:
-    """Name for people, table and key of each variable of a source."""
+    """Yields a readable name, the table and the key of each variable of a source."""
     for key, value in list(source.items()):
         if not key.startswith("__") and not callable(value) and not isinstance(value, ModuleType):
             yield key, source, key
 
 
 def source_of(model: torch.nn.Module) -> dict[str, Any]:
-    """The names of the stranger's source that defines a model."""
+    """Returns the names of the stranger's source that defines a model."""
     home = type(model).__module__
     names = getattr(inspect.unwrap(type(model).forward), "__globals__", {})
     if names.get("__name__") == home:
@@ -137,7 +137,7 @@ def source_of(model: torch.nn.Module) -> dict[str, Any]:
 
 
 class Variables:
-    """Of a source, as they are once it was imported: a model that is constructed anew finds them so."""
+    """Variables of a source as they are right after its import: a newly constructed model finds them so."""
 
     def __init__(self, module: Any):
         seen: dict[int, Saved] = {}
@@ -155,18 +155,18 @@ class Variables:
 
 
 class PlainState:
-    """Of a model and of the module that defines it, as it is now."""
+    """The current plain state of a model and of the module that defines it."""
 
     def __init__(self, model: torch.nn.Module):
         self.model = model
-        self.source = source_of(model) if type(model).__module__ in STRANGERS else {}
+        self.source = source_of(model) if type(model).__module__ in ("task", "program") else {}
         seen: dict[int, Saved] = {}
         self.kept = {name: (table, key, save(table[key], seen)) for name, table, key in self._places()}
 
     def _places(self) -> Iterator[tuple[str, dict[str, Any], str]]:
-        """Name for people, table and key of each value."""
+        """Yields a readable name, the table and the key of each value."""
         for path, module in self.model.named_modules():
-            library = type(module).__module__.startswith("torch.nn.")  # whose private attributes are no state of the model
+            library = type(module).__module__.startswith("torch.nn.")  # modules whose private attributes are not state of the model
             for key in vars(module):
                 if (
                     key not in _OWN
@@ -179,12 +179,12 @@ class PlainState:
         yield from variables_of(self.source)
 
     def tensors(self) -> list[str]:
-        """Tensors as plain attributes, as `module.name`."""
+        """Returns tensors in plain attributes, as `module.name`."""
         own = [(name, saved.value) for name, (table, _, saved) in self.kept.items() if table is not self.source]
         return [name.removeprefix("self.") for name, value in own if isinstance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter)]
 
     def changed(self) -> list[str]:
-        """Names of what is no longer as it was."""
+        """Returns names of values that have changed."""
         now = {name: table[key] for name, table, key in self._places()}
         found = [name for name, (_, _, saved) in self.kept.items() if name not in now or saved.differs(now[name])]
         return found + [name for name in now if name not in self.kept]
@@ -204,8 +204,8 @@ class PlainState:
 
 
 def history_matters(model: torch.nn.Module, call: Callable[[torch.nn.Module, bool], list[torch.Tensor]]) -> bool:
-    """Whether a call gives something else after another one, or makes another state dict, though it began with the same. `call(model, other)` gives
-    the tensors that forward returns, for the inputs or for other ones, under one seed."""
+    """Whether a call gives another result, or leaves another state dict, after an earlier call, although it began with the same one.
+    `call(model, other)` returns forward's result tensors, for the inputs or for other ones, under one seed."""
     with torch.no_grad(), PlainState(model) as fresh:
         state = {name: value.clone() for name, value in model.state_dict().items()}
 

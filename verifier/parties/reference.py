@@ -1,4 +1,4 @@
-"""The reference: runs the task for its inputs, its eager results, the fp64 oracle and its graph; a second one is a timed baseline."""
+"""The reference: runs the task for its inputs, its eager results, the fp64 oracle and its graph. Another process in this role is a timed baseline."""
 
 # sandboxed: imports and runs tasks
 
@@ -31,25 +31,25 @@ from verifier.parties.role import Role, map_tensors
 from verifier.parties.seeding import generators, seed_everything
 from verifier.parties.widening import WideCopies
 
-CPU_FLOPS = 500_000_000_000  # of an fp64 run that a CPU does within the oracle's limit, convolutions included
+CPU_FLOPS = 500_000_000_000  # operations of an fp64 run that a CPU finishes within the oracle's limit, convolutions included
 PRINT_LIMIT = 64 * 1024  # bytes that a task may print while it is admitted
 
 
 class Reference(Role):
     mutated: list[str] | None = None  # state-dict names that forward changes, known after the first run
     before: dict[str, torch.Tensor] = {}
-    init: Any = ()  # what the constructor gets
-    plain: PlainState | None = None  # what the model keeps outside of its state dict: as constructed, and before the last run
+    init: Any = ()  # the constructor's arguments
+    plain: PlainState | None = None  # state outside of the state dict: as constructed, and before the last run
     plain_before: PlainState | None = None
     replays = False  # torch.compile's own CUDA graphs
 
     def __init__(self, channel: Channel, home: str, device: PartyDevice, frame: Frame, permit: Permit | None = None):
         super().__init__(channel, home, device, frame)
-        self.permit = permit  # of a baseline, which puts it back while it compiles
+        self.permit = permit  # for a baseline, which puts it back while it compiles
         self.wide = WideCopies()
 
     def do_put(self, frame: Frame) -> dict[str, Any]:
-        """What was fetched once is not kept: with inputs of gigabytes every copy counts."""
+        """Hands over held tensors and forgets them: with inputs of gigabytes every copy counts."""
         answer = super().do_put(frame)
         del self.held[frame.text("what")]
         self.device.trim(frame.integer("need"))
@@ -60,7 +60,7 @@ class Reference(Role):
         return super().do_trim(frame)
 
     def do_load(self, frame: Frame) -> dict[str, Any]:
-        """Imports the task and constructs `Model` under a seed. With `watch`, writing files and printing without end are errors with a line."""
+        """Imports the task and constructs `Model` under a seed. With `watch`, writing files and endless printing raise errors with a line."""
         if frame.message.get("watch"):
             watch(self.home)
         self.source = frame.text("source")
@@ -98,7 +98,8 @@ class Reference(Role):
         return cast
 
     def do_redraw(self, frame: Frame) -> dict[str, Any]:
-        """Constructs `Model` once more, under another seed. With `vary`, what initialisers set to fixed values is random too. Holds its state."""
+        """Constructs `Model` once more, under another seed. With `vary`, values that initialisers set to fixed ones are random too. Holds its
+        state."""
         self.step = "constructor"
         self.model = self._constructed(frame.integer("seed"), frame.message.get("vary"))
         self.wide.clear()
@@ -108,7 +109,7 @@ class Reference(Role):
         return {"type": "ok", "specs": [Spec.of(value).model_dump(exclude_none=True) for value in self.held["state"]]}
 
     def do_compile(self, frame: Frame) -> dict[str, Any]:
-        """Baselines beyond eager: the first timed call pays for the compilation, which is never in a score."""
+        """Compiles a baseline other than eager. Its first timed call pays for the compilation, which is never part of a score."""
         if frame.text("baseline") == "cuda-graph":
             from verifier.devices.cuda_graph import Graphed
 
@@ -119,7 +120,7 @@ class Reference(Role):
         if self.permit is not None and mode != "max-autotune":
             from verifier.parties.compiling import Compiling
 
-            with contextlib.suppress(ImportError, AttributeError):  # then it stands still instead
+            with contextlib.suppress(ImportError, AttributeError):  # it is frozen instead
                 Compiling(self.permit, self.device.sync)
         with self.permit.away() if self.permit is not None else contextlib.nullcontext(), contextlib.suppress(ImportError):
             importlib.import_module("torch._inductor.compile_fx")  # seconds, which its first call would take
@@ -151,17 +152,18 @@ class Reference(Role):
         return {"type": "ok", "variants": min(count, 8), **self.hold("inputs", inputs, whole=True)}
 
     def drawn(self, make: Callable[[], Any], seed: int) -> Any:
-        """What the task's own function makes, on the device where it can: a GPU draws at once the gigabytes that take one host thread seconds."""
+        """Calls the task's own function for inputs, on the device where possible: a GPU draws in no time the gigabytes that take one host thread
+        seconds."""
         if self.device.torch_device != "cpu":
             with contextlib.suppress(RuntimeError, TypeError), torch.device(self.device.torch_device):
                 seed_everything(seed)
                 return make()
-        seed_everything(seed)  # the function mixes host tensors into it, or the device has no room
+        seed_everything(seed)  # the function mixes in host tensors, or the device has no room
         return make()
 
     def do_run(self, frame: Frame) -> dict[str, Any]:
-        """One eager call in fp32 (or the policy's type), which changes the state as the task means it to. Also: which inputs it changes, which
-        outputs are views of inputs, which state entries it changes, and whether it drew random numbers."""
+        """Makes one eager call in fp32 (or the policy's type), which changes the state as the task intends. Also reports which inputs it changes,
+        which outputs are views of inputs, which state entries it changes, and whether it drew random numbers."""
         self.step = "forward"
         untouched = self.inputs(frame)
         inputs = map_tensors(untouched, lambda tensor: tensor.clone(memory_format=torch.preserve_format))
@@ -204,7 +206,7 @@ class Reference(Role):
 
     @contextlib.contextmanager
     def measured(self) -> Iterator[list[int]]:
-        """The most bytes of the device that what is done meanwhile takes, as a list's one entry; none where the device does not count them."""
+        """Measures the peak of device memory while it is open, as the single entry of a list; empty where the device does not count it."""
         taken: list[int] = []
         before = self.device.held_bytes()
         self.device.peak_bytes(reset=True)
@@ -213,7 +215,7 @@ class Reference(Role):
             taken.append((self.device.peak_bytes() or before) - before)
 
     def do_gradients(self, frame: Frame) -> dict[str, Any]:
-        """Which outputs carry gradients, and which inputs and parameters receive them. The state stays."""
+        """Returns which outputs carry gradients, and which inputs and parameters receive them. The state is unchanged."""
         self.step = "forward"
         before = copy.deepcopy(self.model.state_dict())
         seed_everything(frame.integer("rng"))
@@ -224,8 +226,8 @@ class Reference(Role):
         return {"type": "ok", **found}
 
     def do_oracle(self, frame: Frame) -> dict[str, Any]:
-        """The same call in fp64, on a copy, from the present state: on the device, or on the CPU where the device's memory does not suffice. With
-        `rough`, a seed: with every operator's result disturbed as plain arithmetic of the policy disturbs it. With `exact`: values in fp64 for the
+        """Makes the same call in fp64, on a copy, from the present state: on the device, or on the CPU where the device's memory is too small. With
+        `rough`, a seed, every operator's result is disturbed as the policy's plain arithmetic would disturb it. With `exact`, fp64 values for the
         entries that forward changes, in their order."""
         self.step = "forward"
         taken: list[int] = []
@@ -270,7 +272,7 @@ class Reference(Role):
         return output, model.state_dict()
 
     def _flops(self, frame: Frame) -> int:
-        """Of matrix products, convolutions and attention in one call, which the state does not notice."""
+        """Counts operations of matrix products, convolutions and attention in one call that leaves the state unchanged."""
         from torch.utils.flop_counter import FlopCounterMode
 
         self.device.trim()
@@ -285,14 +287,14 @@ class Reference(Role):
         return int(counter.get_total_flops())
 
     def _storage(self, given: Any) -> torch.dtype:
-        """The type in which a plain implementation keeps what lies between operators: the coarsest of inputs and weights."""
+        """Returns the type in which a plain implementation stores values between operators: the coarsest of inputs and weights."""
         tensors: list[torch.Tensor] = []
         encode(list(given), tensors, whole=True)
         kinds = {tensor.dtype for tensor in [*tensors, *self.model.parameters()] if tensor.is_floating_point()}
         return max(kinds, key=lambda kind: torch.finfo(kind).eps, default=torch.float32)
 
     def do_rollback(self, frame: Frame) -> dict[str, Any]:
-        """Undoes what the last run changed in the state, outside of the state dict too."""
+        """Undoes the last run's changes to the state, also outside of the state dict."""
         state = self.model.state_dict()
         with torch.no_grad():
             for name, value in self.before.items():
@@ -308,7 +310,7 @@ class Reference(Role):
     def before_call(self) -> None:
         self.step = "forward"
         if self.replays:
-            torch.compiler.cudagraph_mark_step_begin()  # its CUDA graphs may overwrite what the call before returned
+            torch.compiler.cudagraph_mark_step_begin()  # its CUDA graphs may overwrite what the previous call returned
 
     def do_capture(self, frame: Frame) -> dict[str, Any]:
         from verifier.parties.capturing.capture import capture
@@ -323,8 +325,8 @@ class Reference(Role):
 
 
 class Owning:
-    """A compiled model that replays CUDA graphs, with its outputs copied to memory of their own. The next replay overwrites what it returned, which
-    no program may do, so the copy belongs to what its use costs."""
+    """A compiled model that replays CUDA graphs, with its outputs copied to memory of their own. The next replay overwrites the outputs of this one,
+    which no program may do, so the copy is part of its cost."""
 
     def __init__(self, compiled: Any, model: torch.nn.Module):
         self._compiled = compiled
@@ -335,7 +337,7 @@ class Owning:
 
 
 def rehearse_kernels(device: PartyDevice) -> None:
-    """What nearly every task asks for, once on a few numbers: a GPU loads a kernel with its first use, and the judge is not ready yet."""
+    """Runs common kernels once on a few numbers while the judge is not ready yet: a GPU loads a kernel at its first use."""
     values = torch.randn(1024, device=device.torch_device)
     same(values, values.clone())
     same(values.double(), values.double() + 1)
@@ -343,7 +345,7 @@ def rehearse_kernels(device: PartyDevice) -> None:
 
 
 def same(left: torch.Tensor, right: torch.Tensor) -> bool:
-    """Bitwise in effect: NaN equals NaN."""
+    """Compares values, in effect bitwise: NaN equals NaN."""
     if left.shape != right.shape or left.dtype != right.dtype:
         return False
     if torch.equal(left, right):
@@ -352,7 +354,7 @@ def same(left: torch.Tensor, right: torch.Tensor) -> bool:
 
 
 class LimitedWriter(io.TextIOBase):
-    """Standard output that fails, on the line that prints, beyond a limit."""
+    """Standard output that fails beyond a limit, on the line that prints."""
 
     def __init__(self, stream: TextIO):
         self.stream = stream
@@ -373,7 +375,7 @@ _WRITING_EVENTS = ("os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", 
 
 
 def watch(home: str) -> None:
-    """Friendly errors, with a line, for what the sandbox would refuse or contain anyway; not itself a protection."""
+    """Raises friendly errors, with a line, for what the sandbox would refuse or contain anyway. It is not itself a protection."""
     sys.stdout = LimitedWriter(sys.stdout)
     sys.stderr = LimitedWriter(sys.stderr)
     task = os.path.join(home, "task.py")

@@ -1,4 +1,4 @@
-"""What the roles of a party share: arenas, tensors that wait to be fetched, and the timed call."""
+"""The base of a party's roles: arenas, tensors that wait to be fetched, and the timed call."""
 
 # sandboxed: calls the models that tasks and programs define
 
@@ -26,10 +26,10 @@ from verifier.parties.series import SeriesRole, delivered
 
 
 class Role(SeriesRole):
-    """`held` keeps tensors by name until the judge has made room for them and says `put`."""
+    """A role. `held` keeps tensors by name until the judge has made room for them and sends `put`."""
 
     module: Any = None  # the stranger's source
-    graphed = False  # the model replays a CUDA graph, which holds the gradients as well
+    graphed = False  # the model replays a CUDA graph, which includes the gradients
 
     def __init__(self, channel: Channel, home: str, device: PartyDevice, frame: Frame):
         self.channel = channel
@@ -42,7 +42,7 @@ class Role(SeriesRole):
         self.model: Any = None
         self.previous: list[torch.Tensor] = []
         self.earlier: list[torch.Tensor] = []
-        self.last = HeldOutputs()  # of the program's trials
+        self.last = HeldOutputs()  # calls of the program's trials
 
     # Arenas
 
@@ -51,7 +51,7 @@ class Role(SeriesRole):
         return {"type": "ok"}
 
     def do_detach(self, frame: Frame) -> dict[str, Any]:
-        """Never asked for the inputs of a program, which may have kept views of them."""
+        """Unmaps an arena. Never requested for a program's inputs, since it may have kept views of them."""
         arena = self.arenas.pop(frame.text("arena"), None)
         if arena is not None:
             self.device.detach(arena)
@@ -69,12 +69,12 @@ class Role(SeriesRole):
                 view(arena, Spec.of(tensor), offset).copy_(tensor)
 
     def take(self, message: dict[str, Any]) -> list[torch.Tensor]:
-        """Views of tensors that lie in an arena: ``{"arena", "specs", "offsets"}``."""
+        """Returns views of tensors that lie in an arena: ``{"arena", "specs", "offsets"}``."""
         arena = self.arenas[message["arena"]]
         return [view(arena, spec, offset) for spec, offset in zip(read_specs(message["specs"]), message["offsets"], strict=True)]
 
     def hold(self, name: str, value: Any, whole: bool = False) -> dict[str, Any]:
-        """Keeps the tensors of `value` and describes it: tree and specs. `whole`: they are arguments."""
+        """Holds the tensors of `value` and describes it by tree and specs. `whole`: they are arguments."""
         tensors: list[torch.Tensor] = []
         tree = encode(value, tensors, whole=whole)
         self.held[name] = tensors
@@ -87,8 +87,8 @@ class Role(SeriesRole):
         return values if isinstance(values, (list, tuple)) else [values]
 
     def do_call(self, frame: Frame) -> dict[str, Any]:
-        """One call: inputs lie in an arena, the clock runs from the judge's byte to the device's sync, then outputs are copied to their slot,
-        and those of the call before are copied once more."""
+        """Makes one call: inputs lie in an arena, the clock runs from the judge's byte to the device's sync, then outputs are copied to their slot,
+        and those of the previous call are copied once more."""
         inputs = self.inputs(frame)
         seed_everything(frame.integer("rng"))
         fd = self.channel.fileno()
@@ -122,7 +122,7 @@ class Role(SeriesRole):
             if again and len(self.previous) == len(again):
                 self.store(self.previous, self.arenas[slot["arena"]], again)
             self.device.sync()
-        kept = frame.message.get("kept", True)  # of gigabytes, only what is asked for by `again` later
+        kept = frame.message.get("kept", True)  # outputs of gigabytes are copied again only when `again` requests it
         self.earlier = self.previous if kept == "both" else []
         self.previous = tensors if kept else []
         returned: list[torch.Tensor] = []
@@ -137,7 +137,7 @@ class Role(SeriesRole):
         return {"type": "outputs", "tree": tree, "specs": described, "copied": fits, "shared": shared, "laid": relaid}
 
     def do_again(self, frame: Frame) -> dict[str, Any]:
-        """Outputs of the call before the last, once more, where those of the last were."""
+        """Copies the outputs of the call before the last once more, to where those of the last were."""
         slot = frame.message["slot"]
         earlier, self.earlier = self.earlier, []
         if len(earlier) == len(slot["offsets"]):
@@ -146,7 +146,7 @@ class Role(SeriesRole):
         return {"type": "ok"}
 
     def do_held(self, frame: Frame) -> dict[str, Any]:
-        """Outputs of an earlier call, by its number since the object was made, where those of the last were."""
+        """Copies the outputs of an earlier call, by its number since the object was made, to where those of the last were."""
         slot, tensors = frame.message["slot"], self.last.of(frame.integer("number"))
         fits = tensors is not None and len(tensors) == len(slot["offsets"])
         if tensors is not None and fits:
@@ -155,14 +155,14 @@ class Role(SeriesRole):
         return {"type": "ok", "copied": fits}
 
     def do_trim(self, frame: Frame) -> dict[str, Any]:
-        """Gives back memory that this process keeps without using it. Nothing is timed while it is asked for."""
+        """Gives back memory that this process caches without using it. Nothing is timed meanwhile."""
         self.previous, self.earlier = [], []
         self.last.clear()
         self.device.trim(frame.integer("need"))
         return {"type": "ok"}
 
     def owners(self, tensors: list[torch.Tensor], inputs: Any) -> list[str]:
-        """Whose memory each output is (`verifier.parties.owning`)."""
+        """Returns who owns each output's memory (`verifier.parties.owning`)."""
         given: list[torch.Tensor] = []
         encode(list(inputs), given, whole=True)
         model = getattr(self.model, "_orig_mod", self.model)
@@ -170,8 +170,8 @@ class Role(SeriesRole):
         return owners(tensors, given, state, self.last)
 
     def invoke(self, model: Any, inputs: Any, frame: Frame) -> Any:
-        """What is measured: forward, or with `backward` forward and the gradients. No role overrides it: the host is cold when the clock starts, so a
-        Python function more costs a microsecond or two."""
+        """Runs what is measured: forward, or with `backward` forward and the gradients. No role overrides it: the host's caches are cold when the
+        clock starts, so one more Python function costs a microsecond or two."""
         wanted = None if self.graphed else frame.message.get("backward")
         if wanted is None:
             with torch.no_grad():
@@ -179,7 +179,7 @@ class Role(SeriesRole):
         return forward_backward(model, inputs, wanted)
 
     def do_empty(self, frame: Frame) -> dict[str, Any]:
-        """An exchange of the same form without a call: calibrates the round trip."""
+        """Makes an exchange of the same form without a call, to calibrate the round trip."""
         fd = self.channel.fileno()
         self.device.prepare()
         self.channel.send({"type": "ready"}, timeout=None)
@@ -189,9 +189,9 @@ class Role(SeriesRole):
         return {"type": "ok"}
 
     def do_rest(self, frame: Frame) -> dict[str, Any]:
-        """Ends the idle compilers that torch.compile keeps in processes of its own: what they do is not the model's work, and nobody is to work while
-        another side is timed. A later compilation starts them again. `anew`: before it warms up, whole segments of memory that it does not use go
-        back, as what a side did until then is not the same for program and eager, and an allocator with more to choose from takes another time."""
+        """Ends the idle compilers that torch.compile keeps in processes of their own: their work is not the model's, and nothing may work while
+        another side is timed. A later compilation starts them again. `anew`: frees unused segments of memory before the warm-up, since program and
+        eager have different histories, and an allocator with more free blocks takes a different time."""
         if frame.message.get("anew"):
             self.device.give_back()
         compilers = sys.modules.get("torch._inductor.async_compile")
@@ -201,13 +201,13 @@ class Role(SeriesRole):
         return {"type": "ok"}
 
     def do_profile(self, frame: Frame) -> dict[str, Any]:
-        """A few calls under a profiler; the trace, where this process holds it, is the answer's raw bytes."""
+        """Makes a few calls under a profiler. The trace, where this process holds it, is returned as raw bytes."""
         from verifier.profiling.calls import profiled_calls
 
         tool = frame.text("tool")
         inputs, model, seed = self.inputs(frame), self.model if tool == "sanitizer" else self.traced_model(), frame.integer("rng")
         if tool in ("ncu", "sanitizer"):
-            # They save, restore and watch memory; what another process owns is none of theirs.
+            # They save, restore and watch memory; another process's memory is not theirs to handle.
             inputs = map_tensors(list(inputs), lambda tensor: tensor.clone())
             self.device.sync()
             for name in list(self.arenas):
@@ -225,7 +225,7 @@ class Role(SeriesRole):
         return self.model
 
     def do_state(self, frame: Frame) -> dict[str, Any]:
-        """The entries of the state dict that the judge names, held for `put`; null where one is missing."""
+        """Holds the entries of the state dict that the judge names for `put`; null where one is missing."""
         state = getattr(self.model, "_orig_mod", self.model).state_dict()
         names = frame.message["names"]
         if any(not isinstance(state.get(name), torch.Tensor) for name in names):
@@ -236,7 +236,7 @@ class Role(SeriesRole):
         return {"type": "ok", "bytes": self.device.peak_bytes(), "held": self.device.held_bytes()}
 
     def cast(self, tensor: torch.Tensor) -> torch.Tensor:
-        """To the device, and under bf16 and fp16 to that type, as KernelBench does with models and inputs."""
+        """Moves a value to the device, and under bf16 and fp16 casts it to that type, as KernelBench does with models and inputs."""
         dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(self.precision)
         return tensor.to(device=self.device.torch_device, dtype=dtype if dtype is not None and tensor.is_floating_point() else None)
 
@@ -247,7 +247,7 @@ class Role(SeriesRole):
 
 
 def map_tensors(value: Any, change: Any) -> Any:
-    """`value` with every tensor in its lists, tuples, dicts, named tuples and dataclasses replaced; modules are copied."""
+    """Replaces every tensor in the lists, tuples, dicts, named tuples and dataclasses of `value`; modules are copied."""
     if isinstance(value, torch.Tensor):
         return change(value)
     if isinstance(value, tuple) and hasattr(value, "_fields"):

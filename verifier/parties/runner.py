@@ -65,15 +65,15 @@ class Runner(Role):
         return module
 
     def do_construct(self, frame: Frame) -> dict[str, Any]:
-        """A fresh `ModelNew` under the evaluation's seed, with the state dict that the judge gives loaded strictly. With `partial`, it has some of
-        the names, and the rest is what the constructor made. With `afresh`, variables of the source are as its import left them."""
+        """Constructs a fresh `ModelNew` under the evaluation's seed and loads the judge's state dict strictly. With `partial`, the state dict has
+        only some of the names, and the rest stays as constructed. With `afresh`, the source's variables are first reset to their state at import."""
         self.construction = frame.message
         self.previous, self.earlier, self.model = [], [], None
         self.last.clear()
         if frame.message.get("afresh"):
             self.variables.restore()
         self.model, refused = self._construct(self.module)
-        self.device.sync()  # weights are taken out of the arena before the judge writes there again
+        self.device.sync()  # weights are copied from the arena before the judge writes there again
         self.device.trim(frame.integer("need"))
         return {"type": "ok", "refused": refused}
 
@@ -101,16 +101,16 @@ class Runner(Role):
         return model
 
     def do_entries(self, frame: Frame) -> dict[str, Any]:
-        """What the program's own state dict holds, for the judge to find the task's weights among it."""
+        """Returns the program's own state dict, in which the judge looks for the task's weights."""
         state = {name: value for name, value in self.model.state_dict().items() if isinstance(value, torch.Tensor)}
         return {"type": "ok", "names": list(state), **self.hold("entries", list(state.values()))}
 
     def do_cubins(self, frame: Frame) -> dict[str, Any]:
-        """What Triton compiled for this program."""
+        """Returns what Triton compiled for this program."""
         return cubins()
 
     def do_observe(self, frame: Frame) -> dict[str, Any]:
-        """What ran during a few calls, and beside and after them: the fields of `Evidence`."""
+        """Observes a few calls, and what runs beside and after them. Returns fields of `Evidence`."""
         inputs = self.inputs(frame)
         foreign = foreign_libraries(self.libraries, self.home, os.environ["STITCH_BUILD_DIR"])
         model = self.traced_model()
@@ -119,7 +119,7 @@ class Runner(Role):
         return {"type": "ok", "evidence": seen | {"foreign": foreign}}
 
     def do_record(self, frame: Frame) -> dict[str, Any]:
-        """On a GPU: begins to record what the calls that follow run on the device, or ends it and tells: fields of `Evidence`."""
+        """On a GPU: starts to record the device work of the calls that follow, or ends the recording and returns fields of `Evidence`."""
         if frame.message.get("on"):
             self.recorder = Recorder(self.device)
             self.invoke = self.recorder.around(self.invoke)  # type: ignore[method-assign]  # nothing of it is there while the program is timed
@@ -130,7 +130,8 @@ class Runner(Role):
         return {"type": "ok", "evidence": recorder.end()}
 
     def traced_model(self) -> Any:
-        """On the CPU the program is imported once more, with its libraries traced; on a GPU the profiler sees kernels without help."""
+        """Returns the model to profile. On the CPU the program is imported once more with its libraries traced; on a GPU the profiler sees kernels
+        without help."""
         from verifier.profiling.own_calls import loaded_extensions, trace_module, traced_calls
 
         if self.device.torch_device != "cpu":
@@ -141,7 +142,7 @@ class Runner(Role):
         lookup.install()
         before = frozenset(sys.modules)
         self.tracing.close()
-        self.tracing.enter_context(traced_calls(folder))  # it stays open: a library that is loaded in a call is the program's own as well
+        self.tracing.enter_context(traced_calls(folder))  # kept open: a library that is loaded during a call is the program's own as well
         module = self._loaded(lookup)
         for extension in loaded_extensions(before, folder):
             trace_module(extension)

@@ -1,4 +1,4 @@
-"""A party's half of a series: calls one after the other, timed by steps in a page that it shares with the judge (`verifier/shim/series.c`)."""
+"""A party's half of a series: calls one after the other, timed through a page that it shares with the judge (`verifier/shim/series.c`)."""
 
 # sandboxed: calls the models that tasks and programs define
 
@@ -22,7 +22,7 @@ from verifier.shim.clock import Clock, ClockError
 
 @dataclass
 class Room:
-    """Where the judge wants one call's outputs: views for those that it expects, and places for others."""
+    """Where the judge wants one call's outputs: views for expected tensors, and places for others."""
 
     arena: torch.Tensor
     views: list[torch.Tensor]
@@ -34,8 +34,8 @@ class Room:
         return cls(arena, [view(arena, spec, offset) for spec, (offset, _) in zip(expected, places, strict=True)], places)
 
     def take(self, tensors: list[torch.Tensor]) -> list[torch.Tensor] | None:
-        """Copies them there, laid out as the judge expects it, and returns the copies; null where they do not fit. What another layout costs is in
-        the time of the copy, and so charged."""
+        """Copies outputs there in the layout that the judge expects, and returns the copies; null where they do not fit. The cost of changing a
+        layout falls into the time of the copy, and so is charged."""
         if len(tensors) != len(self.views):
             return None
         places = list(self.views)
@@ -53,7 +53,7 @@ class Room:
 
 @dataclass
 class Handed:
-    """What a call returned, described when all calls have ended."""
+    """The result of a call, described after all calls have ended."""
 
     tree: Any
     tensors: list[tuple[tuple[int, ...], tuple[int, ...], torch.dtype]]
@@ -65,7 +65,7 @@ class Handed:
 
 
 class SeriesRole:
-    """What `Role` answers to `page` and `series`."""
+    """The part of `Role` that answers `page` and `series`."""
 
     channel: Channel
     device: PartyDevice
@@ -78,7 +78,7 @@ class SeriesRole:
         raise NotImplementedError
 
     def before_call(self) -> None:
-        """Just before each call of a series, before its inputs can be read."""
+        """Runs just before each call of a series, before its inputs can be read."""
 
     def do_page(self, frame: Frame) -> dict[str, Any]:
         """Maps the page in which judge and party meet."""
@@ -88,11 +88,11 @@ class SeriesRole:
         return {"type": "ok"}
 
     def do_series(self, frame: Frame) -> dict[str, Any]:
-        """The calls that the judge asks for, each with inputs, seed and room for outputs of its own. Which of them count it is not told. With
-        ``empty`` nothing is called: what an exchange costs.
+        """Makes the calls that the judge requests, each with its own inputs, seed and room for outputs. The party is not told which of them count.
+        With ``empty`` nothing is called, which measures the cost of an exchange.
 
-        Between calls as little as possible is done on the host: a loop of a user's does nothing there, and what runs in Python takes the call's own
-        code out of the processor's caches (decoding steps of 66 kernels took 168 us instead of 127 on an H100's host)."""
+        As little as possible is done on the host between calls: a user's loop does nothing there, and Python code would evict the call's own code
+        from the processor's caches (decoding steps of 66 kernels took 168 us instead of 127 on an H100's host)."""
         clock, calls = self._clock(), frame.message["calls"]
         arena, nbytes = self.arenas[frame.message["arena"]], int(frame.message["nbytes"])
         specs, expected = read_specs(frame.message["specs"]), read_specs(frame.message["expected"])
@@ -161,7 +161,7 @@ class SeriesRole:
 
 
 def delivered(output: Any, torch_device: str) -> tuple[Any, list[torch.Tensor]]:
-    """Tree and tensors of what a call returned, without calling a container's own code: it would run after the clock. Raises `LayoutError`."""
+    """Returns tree and tensors of a call's result without calling a container's own code, which would run after the clock. Raises `LayoutError`."""
     leaves = _leaves(output)
     tensors: list[torch.Tensor] = []
     tree = encode(output, tensors)

@@ -1,8 +1,8 @@
-"""Constructors whose weights all depend on the seed: what an initialiser sets to zeros, ones or any other fixed value becomes random.
+"""Makes all weights of a constructor depend on the seed: values that an initialiser sets to zeros, ones or any other constant become random.
 
-A task and a program whose state dicts do not fit each other can only be compared as constructed. Then a gate that begins at zero hides what is behind
-it, for every seed. Within `varying` a parameter or a buffer that gets fixed values gets random ones in their place, the same in two constructors that
-set up equal weights in the same order; what is derived from them afterwards follows. Values that came from a generator, or from such weights, stay.
+A task and a program whose state dicts do not match can only be compared as constructed. A gate that begins at zero would then hide whatever follows
+it, for every seed. Within `varying`, a parameter or buffer that is set to a constant gets random values instead, the same in two constructors that
+set up equal weights in the same order; values derived from them follow. Values that come from a generator, or from such weights, stay.
 """
 
 # sandboxed: active while constructors of tasks and programs run
@@ -26,7 +26,7 @@ _OVERWRITE = ("zero_", "fill_", "copy_", "eye", "set_")
 
 
 class Varying(TorchDispatchMode):
-    """Follows which memory holds random numbers, by storage."""
+    """Tracks by storage which memory holds random numbers."""
 
     def __init__(self, seed: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # torch leaves it untyped
@@ -73,7 +73,7 @@ class Varying(TorchDispatchMode):
             self._vary(tensor, name, parameter)
 
     def enlist(self, tensor: torch.Tensor, name: str, parameter: bool) -> None:
-        """A new parameter or buffer."""
+        """Registers a new parameter or buffer."""
         if not tensor.is_floating_point() or not tensor.numel() or tensor.device.type == "meta":
             return
         key = _key(tensor)
@@ -102,7 +102,7 @@ def _key(tensor: torch.Tensor) -> int:
 
 
 def _written(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
-    """The arguments that an operator writes to."""
+    """Returns the arguments that an operator writes to."""
     found = []
     for index, argument in enumerate(func._schema.arguments):
         if argument.alias_info is None or not argument.alias_info.is_write:

@@ -1,4 +1,4 @@
-"""Copies of a model in fp64, made without a copy in fp32 first; what calls do not change is kept from one to the next."""
+"""Copies a model to fp64 without an fp32 copy first. Parts that calls do not change are kept from one copy to the next."""
 
 # sandboxed: copies the models that tasks define
 
@@ -12,13 +12,13 @@ import torch
 
 from verifier.parties.oracle import widen
 
-KEPT_BYTES = 4 << 30  # of parameters in fp64; more are made anew, which on a GPU takes milliseconds
+KEPT_BYTES = 4 << 30  # bytes of cached fp64 parameters; others are made anew, which on a GPU takes milliseconds
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 @dataclass
 class _Kept:
-    """A parameter in fp64, with what tells whether it is still that: counters of writes to both."""
+    """A parameter in fp64, with write counters of both tensors that tell whether it is still valid."""
 
     source: torch.nn.Parameter
     address: int
@@ -32,7 +32,7 @@ class _Kept:
 
 
 class WideCopies:
-    """Of one model at a time."""
+    """The fp64 copies of one model at a time."""
 
     def __init__(self) -> None:
         self.kept: dict[tuple[int, str], _Kept] = {}
@@ -41,9 +41,9 @@ class WideCopies:
         self.kept.clear()
 
     def copy(self, model: torch.nn.Module, where: str, mutated: list[str] | None) -> torch.nn.Module:
-        """`model`, where it is or with all it holds on the CPU (`where`), its parameters, buffers and tensors kept as plain attributes in double
-        precision, all else copied. `mutated`: names of the state that calls change, null where that is not known; the others are only copied again
-        once they were written to."""
+        """Copies `model`, in place or with everything on the CPU (`where`): parameters, buffers and tensors in plain attributes in double precision,
+        all else as it is. `mutated`: names of the state that calls change, null where unknown; other entries are copied again only after they were
+        written to."""
         constant = [] if mutated is None else [value for name, value in model.named_parameters() if name not in mutated]
         keep = {id(value) for value in constant} if 8 * sum(value.numel() for value in constant) <= KEPT_BYTES else set()
         memo: dict[int, Any] = {}

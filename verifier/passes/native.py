@@ -1,8 +1,8 @@
 """Builds and drives the judge's kernels for tensors of gigabytes (`passes.cu`): one pass over memory, where PyTorch's operators take five to twelve.
 
-On an H200 those were two fifths of what tier full measured of a task with 6 GiB of inputs and as much of outputs. Who asks here gets null where
-there is no kernel for it: no nvcc, not built yet, a small tensor, another type or layout. Then `verifier/correctness/bounds.py` and
-`verifier/correctness/fingerprint.py` do it by operators, with the same result but for the rounding of sums.
+On an H200 those operators took two fifths of tier full's measuring time for a task with 6 GiB of inputs and 6 GiB of outputs. The functions return
+null where there is no kernel: no nvcc, not built yet, a small tensor, another type or layout. Then `verifier/correctness/bounds.py` and
+`verifier/correctness/fingerprint.py` use operators, with the same result except for the rounding of sums.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from verifier.hashes import sha256
 
 SOURCE = Path(__file__).with_name("passes.cu")
 TYPES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2, torch.float64: 3}
-LEAST = 1 << 22  # elements: below, launches take longer than passes
-BLOCKS = 4096  # at most; each leaves a partial result
-A_BLOCK = 2048  # elements that a block reads at once
+LEAST = 1 << 22  # elements below which launches take longer than passes
+BLOCKS = 4096  # most blocks; each leaves a partial result
+A_BLOCK = 2048  # elements that a block reads at a time
 ALIGNED = 16  # bytes
 
 
 def build(folder: Path, nvcc: str, architecture: str) -> Path | None:
-    """The shared library for GPUs of this architecture, "sm_90", compiled where it is not there yet; null where that fails."""
+    """Returns the shared library for GPUs of this architecture, "sm_90", compiled if missing; null where that fails."""
     library = folder / f"passes-{sha256(f'{SOURCE.read_text()}{architecture}{nvcc}')[:16]}.so"
     if library.exists():
         return library
@@ -47,7 +47,7 @@ def build(folder: Path, nvcc: str, architecture: str) -> Path | None:
 
 
 class Passes:
-    """`kind` of the device whose memory the library's kernels can read."""
+    """The library's kernels; `kind` is the device whose memory they can read."""
 
     def __init__(self, library: Path, kind: str = "cuda", least: int = LEAST):
         self._library, self._kind, self._least = ctypes.CDLL(str(library)), kind, least
@@ -68,7 +68,7 @@ class Passes:
         )
 
     def squares(self, x: torch.Tensor) -> tuple[float, int] | None:
-        """The sum of squares over the finite elements, and how many those are."""
+        """Returns the sum of squares over the finite elements, and their number."""
         if x.dtype not in TYPES or not self.takes(x):
             return None
         sums, finite = self._results(x, torch.float64), self._results(x, torch.int64)
@@ -77,7 +77,7 @@ class Passes:
         return float(sums.sum()), int(finite.sum())
 
     def distance(self, value: torch.Tensor, expected: torch.Tensor, finite: bool = False) -> float | None:
-        """As `correctness.distance`; with `finite`, null where an element of either is not."""
+        """Computes `correctness.distance`; with `finite`, null where an element of either tensor is not finite."""
         if value.dtype not in TYPES or expected.dtype not in (value.dtype, torch.float64) or not self.takes(value, expected):
             return None
         found = self.squares(expected)
@@ -100,7 +100,7 @@ class Passes:
         return not bool(found.any())
 
     def fingerprint(self, words: torch.Tensor, keys: tuple[int, int]) -> tuple[int, int] | None:
-        """Both sums of `fingerprint.Fingerprint`, over words of four bytes."""
+        """Returns both sums of `fingerprint.Fingerprint`, over words of four bytes."""
         if words.dtype != torch.int32 or not self.takes(words):
             return None
         first, second = self._results(words, torch.int64), self._results(words, torch.int64)
@@ -109,7 +109,7 @@ class Passes:
         return int(first.sum()) % 2**64, int(second.sum()) % 2**64
 
     def _results(self, of: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-        """One a block."""
+        """Allocates one result per block."""
         return torch.empty(min(BLOCKS, -(-of.numel() // A_BLOCK)), dtype=dtype, device=of.device)
 
     @staticmethod
@@ -121,7 +121,7 @@ _passes: Passes | None = None
 
 
 def use(passes: Passes | None) -> None:
-    """From now on, in this process."""
+    """Installs the kernels for this process."""
     global _passes
     _passes = passes
 

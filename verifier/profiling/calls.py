@@ -1,4 +1,4 @@
-"""The calls that a profiler watches, in the party: warmed up, each in a range named `iter` that ends when the device is idle."""
+"""Makes the calls that a profiler watches, in the party: after a warm-up, each in a range named `iter` that ends when the device is idle."""
 
 # sandboxed: calls the models that tasks and programs define
 
@@ -18,8 +18,8 @@ WARM_UP = 3
 
 
 def profiled_calls(call: Callable[[], Any], iterations: int, tool: str, sync: Callable[[], None]) -> bytes:
-    """Under "nsys" and "ncu" the ranges are NVTX's and the result is empty (the profiler around this process holds the recording), under "sanitizer"
-    the calls are all there is; else the Chrome trace of torch.profiler."""
+    """Makes the calls. Under "nsys" and "ncu" the ranges are NVTX ranges and the result is empty, since the profiler around this process holds the
+    recording. Under "sanitizer" only the calls are made. Otherwise the result is torch.profiler's Chrome trace."""
     with torch.no_grad():
         if tool == "sanitizer":
             for _ in range(iterations):

@@ -1,7 +1,7 @@
 """A timeline's digest: the few figures that a diagnosis needs, over the calls that ranges named `iter` bound.
 
-A device event belongs to the iteration whose range holds the call that launched it (they share a correlation); where no launch was recorded, to
-the iteration in which it ran. On the CPU the "kernels" are operators and own functions by self time, and a "launch" is a call of one from
+A device event belongs to the iteration whose range holds the call that launched it (they share a correlation). Where no launch was recorded, it
+belongs to the iteration in which it ran. On the CPU the "kernels" are operators and own functions by self time, and a "launch" is a call of one from
 outside any other.
 """
 
@@ -36,13 +36,13 @@ class Digest:
 
     @property
     def own_share(self) -> float | None:
-        """Own kernels' share of the time in all kernels; null where none ran."""
+        """Returns own kernels' share of the time in all kernels; null where none ran."""
         total = sum(kernel.total_us for kernel in self.kernels)
         return sum(kernel.total_us for kernel in self.kernels if kernel.own) / total if total > 0 else None
 
 
 def digest(timeline: Timeline, is_own: Callable[[str], bool], on_device: bool) -> Digest:
-    """`on_device`: the figures are of a GPU's events; otherwise of operators on CPU threads."""
+    """Digests a timeline. `on_device`: the figures are of a GPU's events; otherwise of operators on CPU threads."""
     begins, ends, warnings = _iterations(timeline)
     if on_device:
         return _digest_device(timeline, is_own, begins, ends, warnings)
@@ -50,7 +50,7 @@ def digest(timeline: Timeline, is_own: Callable[[str], bool], on_device: bool) -
 
 
 def _iterations(timeline: Timeline) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """Begins and ends of the ranges named `iter`, in order; the whole timeline as one where there are none."""
+    """Returns begins and ends of the ranges named `iter`, in order; the whole timeline as one where there are none."""
     start, duration = timeline.columns["start"], timeline.columns["duration"]
     chosen = (timeline.columns["kind"] == _NVTX) & np.isin(
         timeline.columns["name"], [i for i, name in enumerate(timeline.names) if name == ITERATION]
@@ -68,7 +68,7 @@ def _iterations(timeline: Timeline) -> tuple[np.ndarray, np.ndarray, list[str]]:
 
 
 def _owner(begins: np.ndarray, ends: np.ndarray, when: np.ndarray) -> np.ndarray:
-    """Index of the iteration that holds each time, -1 for none."""
+    """Returns the index of the iteration that holds each time, -1 for none."""
     index = np.searchsorted(begins, when, side="right") - 1
     inside = (index >= 0) & (when <= ends[np.maximum(index, 0)])
     return np.where(inside, index, -1)
@@ -137,7 +137,7 @@ def _kernels(timeline: Timeline, chosen: np.ndarray, is_own: Callable[[str], boo
 
 
 def _digest_threads(timeline: Timeline, begins: np.ndarray, ends: np.ndarray, warnings: list[str]) -> Digest:
-    """Operators and own functions on the threads of a CPU; `start` is sorted within each row."""
+    """Digests operators and own functions on the threads of a CPU; `start` is sorted within each row."""
     columns = timeline.columns
     chosen = np.flatnonzero(np.isin(columns["kind"], (_OPERATOR, _OWN)))
     owner = _owner(begins, ends, columns["start"][chosen])
@@ -173,7 +173,7 @@ def _digest_threads(timeline: Timeline, begins: np.ndarray, ends: np.ndarray, wa
 
 
 def _self_times(row: np.ndarray, start: np.ndarray, duration: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Time of each event less that of the events directly inside it, and whether nothing contains it."""
+    """Returns the time of each event less that of the events directly inside it, and whether nothing contains it."""
     own = duration.astype(np.float64).copy()
     outermost = np.zeros(len(start), dtype=bool)
     stack: list[int] = []
@@ -189,7 +189,7 @@ def _self_times(row: np.ndarray, start: np.ndarray, duration: np.ndarray) -> tup
 
 
 def _union(start: np.ndarray, end: np.ndarray) -> float:
-    """Length of the union of intervals."""
+    """Returns the length of the union of intervals."""
     if not len(start):
         return 0.0
     order = np.argsort(start)
@@ -199,7 +199,7 @@ def _union(start: np.ndarray, end: np.ndarray) -> float:
 
 
 def _gap_p50(start: np.ndarray, end: np.ndarray, owner: np.ndarray) -> float | None:
-    """Median idle time between one event and the next of the same iteration, in microseconds; null where iterations have one event each."""
+    """Returns the median idle time between consecutive events of an iteration, in microseconds; null where iterations have one event each."""
     order = np.lexsort((start, owner))
     start, end, owner = start[order], end[order], owner[order]
     gaps: list[float] = []

@@ -1,4 +1,5 @@
-"""What a program's host side does in a call, from a timeline: waits, allocations, copies, fills, streams. Figures are means over the watched calls.
+"""Reads from a timeline what a program's host side does in a call: waits, allocations, copies, fills, streams. Figures are means over the watched
+calls.
 
 The call that a profiler watches ends with one wait of the profiler's own (`calls.py`), which is left out.
 """
@@ -14,11 +15,11 @@ from verifier.profiling.timeline import KINDS, Timeline
 _KERNEL, _COPY, _SET, _API, _NVTX, _GRAPH = (KINDS.index(kind) for kind in ("kernel", "memcpy", "memset", "api", "nvtx", "graph"))
 WAITS = ("cudaDeviceSynchronize", "cudaStreamSynchronize", "cudaEventSynchronize", "cuCtxSynchronize", "cuStreamSynchronize", "cuEventSynchronize")
 ALLOCATIONS = ("cudaMalloc", "cudaFree", "cudaMallocHost", "cudaFreeHost", "cudaHostAlloc", "cuMemAlloc", "cuMemFree", "cudaMallocManaged")
-BLOCKING = ("cudaMemcpy", "cuMemcpyDtoH", "cuMemcpyHtoD")  # copies that wait by themselves
+BLOCKING = ("cudaMemcpy", "cuMemcpyDtoH", "cuMemcpyHtoD")  # synchronous copies
 
 
 def host_calls(timeline: Timeline) -> HostCalls | None:
-    """Null where no ranges named `iter` bound the watched calls."""
+    """Returns the host's calls; null where no ranges named `iter` bound the watched calls."""
     columns = timeline.columns
     start, end, kind, name = columns["start"], columns["start"] + columns["duration"], columns["kind"], columns["name"]
     bounds = (kind == _NVTX) & np.isin(name, [index for index, text in enumerate(timeline.names) if text == ITERATION])
@@ -30,7 +31,7 @@ def host_calls(timeline: Timeline) -> HostCalls | None:
     inside = np.searchsorted(begins, start, side="right") - 1
     inside = np.where((inside >= 0) & (start <= ends[np.maximum(inside, 0)]), inside, -1)
     found = HostCalls()
-    # A correlated call and a device event stand in the timeline each by itself: those of the API are the host's, the others the device's.
+    # A correlated call and its device event are separate entries of the timeline: API entries are the host's, the others the device's.
     for index in np.flatnonzero((kind == _API) & (inside >= 0)).tolist():
         text, us = timeline.names[name[index]].partition("_")[0], float(end[index] - start[index]) / 1e3
         if text in WAITS or text in BLOCKING:
@@ -61,7 +62,7 @@ def host_calls(timeline: Timeline) -> HostCalls | None:
 
 
 def _last_waits(timeline: Timeline, inside: np.ndarray, count: int) -> list[float]:
-    """Durations of each watched call's last wait, which is the profiler's."""
+    """Returns the duration of each watched call's last wait, which is the profiler's."""
     columns = timeline.columns
     waits = [index for index, text in enumerate(timeline.names) if text.partition("_")[0] in WAITS]
     chosen = np.flatnonzero((columns["kind"] == _API) & np.isin(columns["name"], waits) & (inside >= 0))

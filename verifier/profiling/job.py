@@ -50,7 +50,8 @@ class _Recorded:
 
 
 def profile_job(job: ProfileJob, pool: Pool, data_dir: Path, on_stage: OnStage) -> tuple[Profile, bytes]:
-    """Raises `DeviceError` with the cause where the task or the program does not run (what is profiled has passed before), and `Cancelled`."""
+    """Profiles the subject. Raises `DeviceError` with the cause where the task or the program does not run (subjects have passed before), and
+    `Cancelled`."""
     on_stage(StageEvent(stage="profile", status="started"))
     with watched(job, pool, data_dir, on_stage, "profile") as subject:
         recorded = _record(subject, on_stage)
@@ -68,7 +69,7 @@ def profile_job(job: ProfileJob, pool: Pool, data_dir: Path, on_stage: OnStage) 
 def watched(
     job: ProfileJob | SanitizeJob, pool: Pool, data_dir: Path, on_stage: OnStage, what: str, artefacts: Artefacts | None = None
 ) -> Iterator[Subject]:
-    """The subject of a job, built and with inputs; failures of task and program become a `DeviceError` that names them."""
+    """Yields the subject of a job, built and with inputs. Failures of task and program become a `DeviceError` that names them."""
     try:
         made = _built(job, pool, data_dir, on_stage, what) if artefacts is None and job.program_source is not None else None
         reference = ReferenceSession(pool, job.task_source, job.precision, job.mode)
@@ -159,7 +160,7 @@ def _limit(subject: Subject) -> float:
 
 
 class _NsysFailed(RuntimeError):
-    """nsys ran, and there is no timeline."""
+    """nsys ran but produced no timeline."""
 
 
 def _said(status: int | None, printed: str) -> str:
@@ -176,7 +177,7 @@ def _profile(job: ProfileJob, pool: Pool, recorded: _Recorded) -> tuple[Profile,
         timeline.device = pool.device.environment().device_name
         timeline.own = frozenset(name for name in timeline.names if is_own(name, own))
     if found.iterations == job.iterations:
-        # nsys says this of every recording that ends before its process does; here every call that was to be watched is in it.
+        # nsys warns about every recording that ends before its process does; here the recording has every watched call.
         timeline.warnings = [text for text in timeline.warnings if "events might have been collected" not in text]
     timeline.warnings += found.warnings
     profile = Profile(
@@ -199,7 +200,7 @@ def _profile(job: ProfileJob, pool: Pool, recorded: _Recorded) -> tuple[Profile,
 
 
 def _roofline(job: ProfileJob, pool: Pool, data_dir: Path, subject: Subject) -> Roofline:
-    """From the task's captured graph where there is one; else the bytes of its inputs and weights alone."""
+    """Computes the roofline from the task's captured graph where there is one; else only from the bytes of its inputs and weights."""
     capture = known_capture(data_dir, sha256(job.task_source), job.mode)
     ceiling = pool.device.ceiling(job.precision)
     weights = sum(entry.spec.nbytes for entry in subject.reference.state if entry.alias is None)

@@ -12,11 +12,11 @@ from verifier.profiling.timeline import RowKey, Timeline
 
 _DEVICE_KINDS = {"kernel": "kernel", "gpu_memcpy": "memcpy", "gpu_memset": "memset"}
 _API = ("cuda_runtime", "cuda_driver")
-_KINETO_NOISE = ("INVALID",)  # a runtime call that this version of Kineto has no name for
+_KINETO_NOISE = ("INVALID",)  # a runtime call without a name in this version of Kineto
 
 
 def import_kineto(trace: bytes | str) -> Timeline:
-    """The timeline of a Chrome trace. Raises `ImportProblem` where it is not one.
+    """Reads the timeline of a Chrome trace. Raises `ImportProblem` where it is not one.
 
     Operators keep their threads as rows; ranges named `own::<symbol>` (calls of the program's own functions) become events of kind "own",
     all other user ranges "nvtx".

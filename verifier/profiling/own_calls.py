@@ -1,10 +1,10 @@
 """Makes calls of a program's own C functions visible to torch.profiler, as ranges named `own::<symbol>`.
 
 A CPU program's kernels are C functions behind ctypes (`stitch_build`) or a pybind11 module (`load_inline`), which the profiler does not see. The
-party that profiles installs this before it imports the program; never the party that is timed.
+profiling party installs this before it imports the program; a timed party never does.
 
-A range's own cost lies inside of it and would count as the program's work: `torch.profiler.record_function` takes 50 to 150 us where caches are cold,
-12 % of a product of 1 ms. The range that torch.compile puts around its kernels, `_RecordFunctionFast`, takes a few.
+A range's own cost lies within the range and would count as the program's work: `torch.profiler.record_function` takes 50 to 150 us where caches are
+cold, 12 % of a product of 1 ms. The range that torch.compile puts around its kernels, `_RecordFunctionFast`, takes a few.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ PREFIX = "own::"
 
 
 def traced_library(folder: str, base: type[ctypes.CDLL] = ctypes.CDLL) -> type[ctypes.CDLL]:
-    """A `CDLL` whose functions run in a range named after their symbol, if the builder made the library (its file lies below `folder`); `argtypes`,
-    `restype` and `byref` work as before. Functions of any other library are not the program's own."""
+    """Returns a `CDLL` whose functions run in a range named after their symbol, if the builder made the library (its file lies below `folder`);
+    `argtypes`, `restype` and `byref` work as before. Functions of any other library are not the program's own."""
     from torch._C._profiler import _RecordFunctionFast as Range
 
     class TracedLibrary(base):  # type: ignore[misc, valid-type]  # a base that is known at run time
@@ -53,7 +53,7 @@ def made_by_builder(file: object, folder: str) -> bool:
 
 @contextmanager
 def traced_calls(folder: str) -> Iterator[None]:
-    """While this is open, libraries below `folder` that `ctypes.CDLL` loads are traced. Import the program inside it."""
+    """Traces libraries below `folder` that `ctypes.CDLL` loads while it is open. Import the program inside it."""
     plain = ctypes.CDLL
     ctypes.CDLL = traced_library(folder, plain)  # type: ignore[misc]  # a class is replaced
     try:
@@ -83,7 +83,7 @@ def _traced(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def loaded_extensions(before: frozenset[str], folder: str) -> list[ModuleType]:
-    """Extension modules imported since `before` (a snapshot of `sys.modules`' names) from a shared library below `folder`."""
+    """Returns extension modules imported since `before` (a snapshot of `sys.modules`' names) from a shared library below `folder`."""
     found = []
     for name in set(sys.modules) - before:
         module = sys.modules.get(name)

@@ -1,4 +1,4 @@
-"""Which kernels are the program's own, told by name: defined in its source, against brought by a library.
+"""Decides by name which kernels are the program's own: defined in its source, as opposed to brought by a library.
 
 Names come from the source text (`__global__` functions in its CUDA strings, `@triton.jit` functions) and from the machine code that the builder
 made, never from what a runner says. A kernel is compared by its whole signature: `cutlass::Kernel2<...>` of a library does not become the program's
@@ -42,7 +42,7 @@ class OwnKernels:
     names: frozenset[str]  # unqualified
     triton: frozenset[str]
     words: frozenset[str]
-    pasted: bool  # the text may make names that do not stand in it behind `__global__`: ##, a macro's argument, or an f-string
+    pasted: bool  # the text may form names that do not follow `__global__` literally: ##, a macro's argument, or an f-string
     symbols: tuple[str, ...] = ()
 
     @classmethod
@@ -68,7 +68,7 @@ class OwnKernels:
 
     @property
     def defined(self) -> frozenset[str]:
-        """Unqualified names of all kernels that the program brings."""
+        """Returns unqualified names of all kernels that the program brings."""
         compiled = {name for symbol in self.symbols if (name := qualified(symbol).rsplit("::", 1)[-1]) and self._written(name)}
         return self.names | self.triton | compiled
 
@@ -94,7 +94,7 @@ class OwnKernels:
 
     @staticmethod
     def short(kernel: str) -> str:
-        """The unqualified name under which `defined` knows a kernel."""
+        """Returns the unqualified name under which `defined` knows a kernel."""
         return (qualified(kernel) if kernel.startswith("_Z") else base_name(kernel)).rsplit("::", 1)[-1]
 
 
@@ -103,13 +103,13 @@ def _native(text: str) -> bool:
 
 
 def own_kernel_names(program_source: str) -> frozenset[str]:
-    """Unqualified names of the kernels that the program defines in CUDA strings or by `@triton.jit`."""
+    """Returns unqualified names of the kernels that the program defines in CUDA strings or by `@triton.jit`."""
     own = OwnKernels.of(program_source)
     return own.names | own.triton
 
 
 def base_name(kernel: str) -> str:
-    """The qualified function name of a demangled kernel: "void ns::k<int>(float*)" -> "ns::k"."""
+    """Returns the qualified function name of a demangled kernel: "void ns::k<int>(float*)" -> "ns::k"."""
     text = kernel.replace("(anonymous namespace)::", "").replace("<unnamed>::", "")
     kept: list[str] = []
     depth = 0
@@ -127,7 +127,8 @@ def base_name(kernel: str) -> str:
 
 
 def qualified(symbol: str) -> str:
-    """The qualified name in an Itanium-mangled symbol, without template arguments and anonymous namespaces; a plain name is its own."""
+    """Returns the qualified name in an Itanium-mangled symbol, without template arguments and anonymous namespaces; a plain name is returned
+    unchanged."""
     if not symbol.startswith("_Z"):
         return symbol
     at = 2
@@ -150,7 +151,7 @@ def qualified(symbol: str) -> str:
 
 
 def spelled(symbol: str) -> set[str]:
-    """Every identifier that a mangled symbol may spell out (a superset: digits within names are tried as lengths too)."""
+    """Returns every identifier that a mangled symbol may spell out (a superset: digits within names are tried as lengths too)."""
     found = set()
     for match in re.finditer(r"\d+", symbol):
         for begin in range(match.start(), match.end()):
@@ -161,7 +162,7 @@ def spelled(symbol: str) -> set[str]:
 
 
 def identifiers(symbol: str, words: frozenset[str]) -> bool:
-    """Whether a mangled name consists of identifiers that stand in the program's CUDA text."""
+    """Whether a mangled name consists of identifiers from the program's CUDA text."""
     at = len(symbol) - len(symbol.lstrip("_Z"))
     for match in re.finditer(r"(?<![\dA-Za-z_])(\d{1,3})", symbol[at:]):
         word = symbol[at + match.end() : at + match.end() + int(match[1])]
@@ -171,7 +172,7 @@ def identifiers(symbol: str, words: frozenset[str]) -> bool:
 
 
 def is_own(kernel: str, own: frozenset[str]) -> bool:
-    """By name alone, where only the names are at hand: whether a kernel (demangled, mangled or plain name) is one of the program's own."""
+    """Whether a kernel (demangled, mangled or plain name) is the program's own, where only names are known."""
     base = base_name(kernel)
     if _LIBRARY.match(base) or _LIBRARY_INSIDE.search(kernel) or "2at6native" in kernel:
         return False
@@ -181,8 +182,8 @@ def is_own(kernel: str, own: frozenset[str]) -> bool:
 
 
 def classified(kernels: list[Kernel], own: OwnKernels, by_library: Iterable[str] = ()) -> tuple[list[Kernel], float | None]:
-    """The device work that a runner saw, each entry with `own` and `share` decided here, and the own share of the time (null where nothing ran).
-    `by_library`: names that an operator of torch, or a compiler's graph, launched."""
+    """Classifies the device work that a runner saw: sets `own` and `share` of each entry, and returns the own share of the time (null where nothing
+    ran). `by_library`: names that an operator of torch, or a compiler's graph, launched."""
     taken = set(by_library)
     total = sum(kernel.ms for kernel in kernels)
     decided = [

@@ -26,7 +26,7 @@ class Recording:
         self.tool = tool
         self.device = device
         self.warnings: list[str] = []
-        self.end = 0.0  # of the latest event so far
+        self.end = 0.0  # end of the latest event so far
         self._rows: dict[RowKey, int] = {}
         self._names: dict[str, int] = {}
         self._details: dict[tuple[Any, ...], int] = {}
@@ -44,7 +44,7 @@ class Recording:
         correlation: tuple[Any, int] | None = None,
         detail: dict[str, Any] | None = None,
     ) -> None:
-        """`correlation` is (process, id): ids of two processes never meet."""
+        """Adds an event. `correlation` is (process, id), so that ids of two processes never collide."""
         if row not in self._rows and len(self._rows) >= MAX_ROWS:
             row = (row[0], "Other", row[2])
         duration = max(float(duration), 0.0)
@@ -62,7 +62,7 @@ class Recording:
             append(value)
 
     def timeline(self, limit: int = MAX_EVENTS) -> Timeline:
-        """The events sorted by (row, start); where there are more than `limit`, the first in time."""
+        """Returns the events sorted by (row, start); where there are more than `limit`, only the first in time."""
         held = {name: np.array(column) for name, column in self._columns.items()}
         of = len(held["start"])
         if of > limit:
@@ -89,7 +89,7 @@ class Recording:
         )
 
     def _sorted_rows(self, used: set[int]) -> tuple[list[Row], np.ndarray]:
-        """The rows that are used, in the order of the page, and by each row's number the place that it gets."""
+        """Returns the used rows in the order of the page, and the new place of each row by its number."""
         keys = list(self._rows)
         wanted = sorted(used, key=lambda i: (_ROW_ORDER[keys[i][0]], keys[i][2], _natural(keys[i][1])))
         rows = [Row(name=keys[i][1], kind=keys[i][0], group=keys[i][2]) for i in wanted]
@@ -107,7 +107,7 @@ def _frozen(detail: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _renumbered(values: np.ndarray) -> tuple[list[int], np.ndarray]:
-    """The distinct values in the order in which they first stand, and for each its place among them."""
+    """Returns the distinct values in the order of their first occurrence, and for each value its place among them."""
     distinct, first, inverse = np.unique(values, return_index=True, return_inverse=True)
     order = np.argsort(first)
     place = np.empty(len(order), dtype=np.int64)
@@ -116,12 +116,13 @@ def _renumbered(values: np.ndarray) -> tuple[list[int], np.ndarray]:
 
 
 def nesting(row: np.ndarray, start: np.ndarray, duration: np.ndarray) -> np.ndarray:
-    """Depth of each event within its row: how many earlier events of the row it lies inside or overlaps. Sorted by (row, start, -duration)."""
+    """Returns the depth of each event within its row: how many earlier events of the row contain or overlap it. Events are sorted by (row, start,
+    -duration)."""
     depth = np.zeros(len(start), dtype="<u2")
     end = start + duration
     for one in np.unique(row).tolist():
         low, high = np.searchsorted(row, (one, one + 1))
-        # Streams and calls mostly follow one another: only rows with an overlap are walked.
+        # Events of streams and calls mostly follow one another: only rows with an overlap are walked.
         if (np.maximum.accumulate(end[low:high])[:-1] > start[low + 1 : high]).any():
             depth[low:high] = _levels(start[low:high].tolist(), end[low:high].tolist())
     return depth
@@ -143,5 +144,5 @@ def _levels(starts: list[float], ends: list[float]) -> list[int]:
 
 
 def _natural(text: str) -> list[tuple[int, Any]]:
-    """So that "Stream 7" comes before "Stream 13"."""
+    """Returns a sort key that puts "Stream 7" before "Stream 13"."""
     return [(0, int(part)) if part.isdigit() else (1, part) for part in text.split(" ")]

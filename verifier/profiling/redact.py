@@ -1,4 +1,4 @@
-"""What a tool printed, without what it says about the host: paths keep their last part, addresses of the network and process numbers go."""
+"""Removes what a tool's output says about the host: paths keep only their last part; network addresses and process ids are dropped."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _host() -> re.Pattern[str] | None:
 
 
 def redacted(text: str) -> str:
-    """For reports, artefacts and progress: what a tool said about the program stays."""
+    """Redacts text for reports, artefacts and progress; what a tool said about the program stays."""
     text = _PATH.sub(lambda match: match["last"] if match[0].startswith(("/", "~", ".")) else match[0], text)
     text = _ADDRESS.sub("(address)", text)
     text = _PROCESS.sub(r"\1", text)
@@ -30,5 +30,5 @@ def redacted(text: str) -> str:
 
 
 def last_lines(text: str, count: int = 4, limit: int = 400) -> str:
-    """The last lines that say something, in one."""
+    """Joins the last lines that say something."""
     return redacted(" / ".join([line.strip() for line in text.splitlines() if line.strip()][-count:]))[:limit]

@@ -23,7 +23,7 @@ from verifier.judge.party_failure import PartyFailure
 from verifier.judge.pool import Pool
 from verifier.judge.session import ReferenceSession, Values, give
 
-INSIDE_REPORT = "/report"  # where the sandbox shows the one folder that a tool may write to
+INSIDE_REPORT = "/report"  # where the sandbox shows the only folder that a tool may write to
 MAX_TRACE = 256 << 20
 FINISH = 180.0  # seconds in which a tool writes and leaves its report
 
@@ -38,7 +38,8 @@ class Ran:
     failure: PartyFailure | None
 
     def read(self, name: str, limit: int = 32 << 20) -> str:
-        """A text that the tool left; empty where there is none. A party may have written it: never through a link, never more than `limit`."""
+        """Reads a text that the tool left; empty where there is none. A party may have written it, so links are not followed and at most `limit` is
+        read."""
         path = self.folder / name
         if path.is_symlink() or not path.is_file():
             return ""
@@ -62,7 +63,7 @@ class Subject:
         binds: list[Bind] | None = None,
         load: float | None = None,
     ) -> Party:
-        """A fresh party in its role, with the model constructed. `load`: seconds for each step, where a tool slows them."""
+        """Returns a fresh party in its role, with the model constructed. `load`: seconds for each step, where a tool slows them."""
         job, pool, reference = self.job, self.pool, self.reference
         load = load or pool.limits.load
         role = "baseline" if self.artefacts is None else "runner"
@@ -89,7 +90,7 @@ class Subject:
             raise
 
     def settle(self, made: Built) -> None:
-        """A call beforehand of a program that may ask for builds when it is first used, so that a tool finds them. Raises `PartyFailure` and
+        """Calls a program that may request builds at its first use, so that a tool finds them ready. Raises `PartyFailure` and
         `BuildFailed`."""
         while asks_later(made.program.source):
             party = None
@@ -105,7 +106,7 @@ class Subject:
             self.artefacts = made.artefacts
 
     def ask(self, party: Party, tool: str, calls: int, limit: float) -> Frame:
-        """Calls under `tool` ("torch", "nsys", "ncu", "sanitizer"), while no other judge's processes use the device: durations are what it is for."""
+        """Makes calls under `tool` ("torch", "nsys", "ncu", "sanitizer") while no other judge's processes use the device, since durations matter."""
         message = {"tree": self.inputs.tree, "rng": 1, "iterations": calls, "tool": tool}
         message |= give(party, "in", self.inputs.tensors, self.inputs.specs)
         if tool != "sanitizer":
@@ -117,7 +118,8 @@ class Subject:
     def under(
         self, script: Callable[[str, bool], str], binds: list[Bind], tool: str, calls: int, limit: float, load: float | None = None
     ) -> Iterator[Ran]:
-        """A tool's shell script around a party: `script(folder, wrapped)` runs "$@" and leaves files in `folder`, which goes when this ends."""
+        """Runs a party inside a tool's shell script: `script(folder, wrapped)` runs "$@" and leaves files in `folder`, which is removed at the
+        end."""
         folder = tempfile.mkdtemp(prefix="stitch-profile-")
         wrapped = bool(bubblewrap())
         inside = INSIDE_REPORT if wrapped else folder
@@ -134,7 +136,7 @@ class Subject:
                     status = party.spawned.process.poll()
                 except PartyFailure as error:
                     failure = error
-                    if error.kind == "raised":  # the tool has still to write what it saw
+                    if error.kind == "raised":  # the tool has yet to write its results
                         with contextlib.suppress(PartyFailure, subprocess.TimeoutExpired):
                             party.send("exit", {}, 10)
                             party.spawned.process.wait(30)

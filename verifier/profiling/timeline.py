@@ -5,7 +5,7 @@ the order that the header lists them, each padded to 8 bytes. Times are nanoseco
 
 Header: ``{"version": 1, "tool", "device", "span_ns", "events", "columns": [{"name", "dtype", "offset", "length"}], "rows": [{"name",
 "kind", "group"}], "names": [...], "kinds": [...], "details": {...}, "warnings": [...], "truncated": {"kept", "of"} or null, "own": [...] or
-null}`` where ``own`` lists the names (by index) of the program's own kernels, and is null where nobody has told them apart.
+null}`` where ``own`` lists the names (by index) of the program's own kernels, and is null where they have not been identified.
 
 Columns: ``start`` f64, ``duration`` f64, ``name`` u32 (into names), ``row`` u16, ``kind`` u8 (into kinds), ``correlation`` u32 (0: none; a
 launch and what it launched share it), ``depth`` u16 (nesting within the row), ``detail`` u32 (0, or 1 + index into details["table"]).
@@ -45,7 +45,7 @@ class Row:
 
 @dataclass
 class Timeline:
-    """Columns of equal length plus the tables that they index."""
+    """Columns of equal length, and the tables that they index."""
 
     tool: str
     device: str
@@ -55,7 +55,7 @@ class Timeline:
     details: list[dict[str, Any]] = field(default_factory=list)  # grid, block, registers, bytes ... of an event
     warnings: list[str] = field(default_factory=list)
     truncated: tuple[int, int] | None = None  # (kept, of)
-    own: frozenset[str] | None = None  # names of the program's own kernels; None where nobody has told them apart
+    own: frozenset[str] | None = None  # names of the program's own kernels; None where they have not been identified
 
     @property
     def events(self) -> int:
@@ -99,7 +99,7 @@ class Timeline:
         return head + b"\0" * (-len(head) % 8) + b"".join(parts)
 
     def crop(self, begin: float, end: float) -> Timeline:
-        """Only the events that touch [begin, end] nanoseconds, with the rows, names and details that they use."""
+        """Keeps only the events that touch [begin, end] nanoseconds, with the rows, names and details that they use."""
         start, duration = self.columns["start"], self.columns["duration"]
         keep = (start + duration >= begin) & (start <= end)
         columns = {name: column[keep] for name, column in self.columns.items()}
@@ -121,7 +121,7 @@ class Timeline:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Timeline:
-        """Raises `ValueError` where the bytes are not a timeline or are cut short."""
+        """Reads a timeline. Raises `ValueError` where the bytes are not a timeline or are truncated."""
         if data[: len(MAGIC)] != MAGIC or len(data) < len(MAGIC) + 4:
             raise ValueError("not a Stitchwork timeline")
         (length,) = struct.unpack_from("<I", data, len(MAGIC))

@@ -19,7 +19,7 @@ HERE = Path(__file__).parent
 SOURCES, HEADERS = ("clock.c", "series.c"), ("clock.h",)
 PAGE_BYTES = 4096
 STAMPS = 8
-AWAKE_NS = 500_000  # no longer: a program that rewrites this process could compute meanwhile; the judge's flush has kept processors awake
+AWAKE_NS = 500_000  # not longer: a program that rewrites this process could compute meanwhile; the judge's flush has kept processors awake
 
 
 class ClockError(RuntimeError):
@@ -31,7 +31,7 @@ class ClockError(RuntimeError):
 
 
 def build_clock(folder: Path) -> Path:
-    """The shared library, compiled where it is not there yet. Raises `ClockError` with what to install."""
+    """Returns the shared library, compiled if missing. Raises `ClockError` with what to install."""
     text = "".join((HERE / name).read_text() for name in (*SOURCES, *HEADERS))
     library = folder / f"clock-{sha256(text)[:16]}.so"
     if library.exists():
@@ -51,8 +51,8 @@ def build_clock(folder: Path) -> Path:
 
 
 class Native:
-    """The library's functions with their types. Those that wait for the judge keep the interpreter's lock (`PyDLL`), so that no thread that a program
-    left behind runs Python meanwhile. `stitch_ended` and `stitch_sync` wait for the program's own work and release it."""
+    """The library's functions with their types. Functions that wait for the judge keep the interpreter's lock (`PyDLL`), so that no thread left
+    behind by a program runs Python meanwhile. `stitch_ended` and `stitch_sync` wait for the program's own work and release it."""
 
     def __init__(self, library: Path | str):
         waiting, running = ctypes.PyDLL(str(library)), ctypes.CDLL(str(library))
@@ -83,8 +83,8 @@ class Native:
         self.lead = take(running, "stitch_lead", ctypes.c_int, *arguments)
 
     def on_cuda(self, context: int, flush_bytes: int = 0, warm_ms: float = 0.0) -> Native:
-        """`context` is the CUDA context that torch uses; `flush_bytes` at least twice its L2 (0: this process times nothing), `warm_ms` how long
-        `prepare` keeps the GPU busy. Raises `ClockError`."""
+        """Sets up the clock on CUDA. `context` is the CUDA context that torch uses; `flush_bytes` at least twice its L2 (0: this process times
+        nothing), `warm_ms` how long `prepare` keeps the GPU busy. Raises `ClockError`."""
         if self.use_cuda(context, flush_bytes, int(warm_ms * 1e6)) != 0:
             raise ClockError("the CUDA driver (libcuda.so.1) lacks a function of the clock, or there is no memory to flush the L2")
         return self
@@ -96,14 +96,15 @@ class Clock:
 
     def __init__(self, native: Native):
         self._native = native
-        self.series = bool(native.has_masks())  # whether the judge may ask for one
+        self.series = bool(native.has_masks())  # whether the judge may request one
 
     def prepare(self) -> None:
-        """The same state of the device before every call: idle, this process's, at speed, nothing of the last call in its L2."""
+        """Brings the device into the same state before every call: idle, in this process's context, at full clocks, with nothing of the last call in
+        its L2."""
         self._native.prepare()
 
     def go(self, fd: int, awake: bool = False) -> None:
-        """`awake`: all processors work for a moment before the call."""
+        """Starts the clock on the judge's go. `awake`: all processors work for a moment before the call."""
         if self._native.inputs(fd) != 0:
             raise ClockError("the judge is gone")
         if awake:
@@ -112,7 +113,7 @@ class Clock:
             raise ClockError("the judge is gone")
 
     def done(self, fd: int) -> int:
-        """Nanoseconds since `go`. Raises `ClockError` where the device failed; the judge has been told by a negative number."""
+        """Returns nanoseconds since `go`. Raises `ClockError` where the device failed; the judge has been told by a negative number."""
         return self._checked(int(self._native.done(fd)))
 
     def open_page(self, descriptor: int) -> None:
@@ -120,13 +121,14 @@ class Clock:
             raise ClockError("the page of a series cannot be mapped")
 
     def wait(self, fd: int, number: int, place: int, nbytes: int) -> None:
-        """Returns with the clock of the series' call `number` started, its inputs (`nbytes` from address `place`) readable, and caches cold."""
+        """Waits for call `number` of the series. Returns with the clock started, its inputs (`nbytes` from address `place`) readable, and caches
+        cold."""
         code = int(self._native.wait(fd, number, place, nbytes))
         if code:
             raise ClockError("the judge is gone" if code < 0 else f"the device failed before the call (CUDA error {code})", max(code, 0))
 
     def ended(self) -> int:
-        """Waits for the device and stops the clock: nanoseconds."""
+        """Waits for the device, stops the clock and returns nanoseconds."""
         return self._checked(int(self._native.ended()))
 
     def copied(self) -> None:
@@ -148,7 +150,7 @@ class Clock:
 
 
 class SharedPage:
-    """The page of one party, judge's side: `address`, and `descriptor` to hand over."""
+    """The judge's side of one party's page: `address`, and `descriptor` to hand over."""
 
     def __init__(self) -> None:
         self.descriptor = os.memfd_create("series", os.MFD_CLOEXEC)
@@ -157,7 +159,7 @@ class SharedPage:
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
 
     def close(self) -> None:
-        """The mapping goes with this object."""
+        """Closes the descriptor. The mapping lives as long as this object."""
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1
@@ -165,18 +167,18 @@ class SharedPage:
 
 @dataclass(frozen=True)
 class Stamped:
-    """One call of a series. Nanoseconds."""
+    """Times of one call of a series, in nanoseconds."""
 
     judged: int  # from go to the end, by the judge
     own: int  # the same by the party's clock
     ahead: int  # from the key until the inputs were unmasked and the caches flushed
     copied: int  # from the end until the outputs were copied
-    between: int  # from the copy of the call before until the party waited for the key; 0 for the first
-    queued: int  # for how long the party's threads waited for a processor meanwhile
+    between: int  # from the previous call's copy until the party waited for the key; 0 for the first
+    queued: int  # how long the party's threads waited for a processor meanwhile
 
 
 class SeriesFailed(RuntimeError):
-    """A series that did not come to its end. `cause`: "message" (the party says why on its socket, or has ended), "time", "turn"."""
+    """A series that did not finish. `cause`: "message" (the party says why on its socket, or has ended), "time", "turn"."""
 
     def __init__(self, cause: str):
         super().__init__(cause)
@@ -204,7 +206,7 @@ class Leader:
             raise ClockError(f"inputs cannot be masked (CUDA error {code})", code)
 
     def begin(self, page: int) -> None:
-        """Before the party is asked for a series."""
+        """Resets the page before the party is asked for a series."""
         self._native.begin(page)
 
     def lead(self, page: int, fd: int, keys: Sequence[tuple[int, int]], seconds: float, threads: Sequence[int] = ()) -> list[Stamped]:

@@ -1,1 +1,1 @@
-"""How a judge comes up, and what a host prepares for it."""
+"""Starts a judge, and prepares a host for it."""

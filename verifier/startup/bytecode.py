@@ -1,9 +1,9 @@
-"""Byte code for hosts whose interpreter keeps none beside its packages: there each process would compile a thousand modules of torch when it starts,
-3 s of a processor.
+"""Byte code for hosts whose interpreter keeps none beside its packages. There each process would compile a thousand modules of torch at its start,
+which takes 3 s of processor time.
 
 `python -m verifier prepare`, or a serving judge at rest, makes it once below `data_dir`; judges are started with it, and show it to their parties
-read-only. Python itself sees to it that none is used whose source has another date or size; after an upgrade of Python, torch or this package all is
-made anew, for where Python looks for byte code in one place it looks in no other.
+read-only. Python itself ignores byte code whose source has another date or size. After an upgrade of Python, torch or this package all of it is made
+anew, since Python looks for byte code in only one place.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from verifier.devices.base import Bind
 SHOWN = "/opt/stitchwork-bytecode"  # where a sandbox shows it
 FOLDER, MADE = "bytecode", "made"
 SECONDS = 240.0
-# What judges and parties import at their start, and what parties import only for some programs and baselines. It ends with whoever started it.
+# Imports what judges and parties import at their start, and what parties import only for some programs and baselines. It ends with the process that
+# started it.
 _IMPORTS = """
 import ctypes, importlib, os, pkgutil, sys
 ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)
@@ -53,14 +54,14 @@ def torch_source() -> str:
 
 
 def signature() -> str:
-    """Of what byte code is made for."""
+    """Returns a signature of the software for which byte code is made."""
     source = torch_source()
     newest = max(path.stat().st_mtime_ns for path in Path(__file__).parents[1].rglob("*.py"))
     return f"{sys.version} {source} {os.stat(source).st_mtime_ns if source else 0} {newest}"
 
 
 def options(data_dir: Path) -> list[str]:
-    """Of an interpreter that is to use what `make` has made; none where there is nothing, or no need for it."""
+    """Returns the options of an interpreter that uses what `make` has made; none where there is nothing, or no need for it."""
     folder = data_dir.resolve() / FOLDER
     with contextlib.suppress(OSError):
         if (folder / MADE).read_text() == signature() and lacking():
@@ -69,23 +70,23 @@ def options(data_dir: Path) -> list[str]:
 
 
 def own() -> str | None:
-    """The folder of this process's byte code, if it was started with `options`."""
+    """Returns the folder of this process's byte code, if it was started with `options`."""
     prefix = sys.pycache_prefix
     return prefix if prefix and os.path.exists(os.path.join(prefix, MADE)) else None
 
 
 def bind() -> list[Bind]:
-    """Of this process's byte code, for a party; empty where it was started without."""
+    """Returns the bind of this process's byte code for a party; empty where it was started without."""
     return [Bind(folder, SHOWN)] if (folder := own()) else []
 
 
 def party_options(wrapped: bool) -> list[str]:
-    """Of a party's interpreter, which writes no byte code."""
+    """Returns the options of a party's interpreter, which writes no byte code."""
     return ["-B", *(["-X", f"pycache_prefix={SHOWN if wrapped else folder}"] if (folder := own()) else [])]
 
 
 def make(data_dir: Path) -> str:
-    """What came of it, in a sentence."""
+    """Makes the byte code and returns the outcome in a sentence."""
     from verifier.confinement.visible import INSIDE, PACKAGE, path_folders
 
     folder = data_dir.resolve() / FOLDER
@@ -115,14 +116,14 @@ def make(data_dir: Path) -> str:
 
 
 def _put(source: str, target: str) -> None:
-    """A copy that no reader sees half of."""
+    """Puts a copy in place atomically."""
     scratch = f"{target}.{os.getpid()}"
     shutil.copy2(source, scratch)
     os.replace(scratch, target)
 
 
 def begin(data_dir: Path) -> None:
-    """By a judge at rest, once, in a thread of its own: parties that it starts afterwards have it."""
+    """Makes the byte code once, in a thread of an idle judge; parties that it starts afterwards use it."""
     global _work
     if _work is not None or own() or not lacking():
         return

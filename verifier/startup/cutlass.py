@@ -1,6 +1,6 @@
-"""CUTLASS's headers, found where a host has them and shown to whoever builds: nothing is downloaded while a program is judged.
+"""Finds CUTLASS's headers where a host has them and shows them to builders: nothing is downloaded while a program is judged.
 
-Programs name them in three ways, and each finds them: `#include <cutlass/...>` alone, a folder that CUTLASS_PATH names, and a clone beside the
+Programs name them in three ways, and each works: `#include <cutlass/...>` alone, a folder that CUTLASS_PATH names, and a clone beside the
 program (`Path(__file__).parent / "cutlass"`).
 """
 
@@ -17,7 +17,7 @@ from verifier.devices.base import Bind
 
 SHOWN = "/opt/cutlass"  # where a sandbox shows them
 NAMES = ("CUTLASS_PATH", "CUTLASS_HOME", "CUTLASS_DIR", "CUTLASS_ROOT")
-INCLUDES = ("CUTLASS_INCLUDE", "CUTLASS_INCLUDE_DIR")  # names of the folder within, by which programs look for it too
+INCLUDES = ("CUTLASS_INCLUDE", "CUTLASS_INCLUDE_DIR")  # names of the folder, by which programs look for it too
 BESIDE = ("cutlass", "third_party/cutlass")
 INSTALL = f"{sys.executable} -m pip install --no-deps nvidia-cutlass, or CUTLASS_PATH=<a clone of github.com/NVIDIA/cutlass>"
 _FOLDERS = ("/usr/local/cutlass", "/opt/cutlass", "/opt/pytorch/pytorch/third_party/cutlass", "/usr/local/cuda", "/usr/local", "/usr")
@@ -31,7 +31,7 @@ def _candidates() -> list[str]:
 
 @cache
 def found() -> str:
-    """The folder whose `include` holds them, or ""."""
+    """Returns the folder whose `include` holds them, or ""."""
     return next((os.path.realpath(folder) for folder in _candidates() if folder and holds(folder)), "")
 
 
@@ -40,7 +40,7 @@ def holds(folder: str) -> bool:
 
 
 def version() -> str:
-    """As its header says, "4.2.0", or ""."""
+    """Returns the version from its header, such as "4.2.0", or ""."""
     try:
         text = Path(found(), "include/cutlass/version.h").read_text() if found() else ""
     except OSError:
@@ -50,7 +50,7 @@ def version() -> str:
 
 
 def signature() -> list[str]:
-    """Of what builds may have included, for their keys; empty where there is nothing."""
+    """Returns a signature of the headers that builds may have included, for their keys; empty where there are none."""
     return [f"CUTLASS {version()} at {found()}"] if found() else []
 
 
@@ -64,7 +64,7 @@ def variables(wrapped: bool) -> dict[str, str]:
 
 
 def show(home: str) -> None:
-    """In a party that builds, or looks up what was built: lets compilers find them behind all other folders, and programs beside themselves."""
+    """Shows them in a party that builds or looks up builds: compilers find them after all other folders, and programs find them beside themselves."""
     root = os.environ.get(NAMES[0], "")
     if not root or not holds(root):
         return

@@ -1,4 +1,4 @@
-"""What this host can do, and what is missing with the way to get it: `python -m verifier doctor [--json]`."""
+"""Reports what this host can do, and what is missing with the way to get it: `python -m verifier doctor [--json]`."""
 
 from __future__ import annotations
 
@@ -57,7 +57,8 @@ class Tool(BaseModel):
 
 
 class Doctor(BaseModel):
-    """Stable: fields are added, never removed. The flat facts are of the first ready device, GPU before CPU, or of the one that was asked for."""
+    """The report, a stable format: fields are added, never removed. The flat facts are of the first ready device, GPU before CPU, or of the requested
+    one."""
 
     version: int = 1
     devices: list[DeviceHealth]
@@ -74,7 +75,7 @@ class Doctor(BaseModel):
     threads: int
 
     def as_json(self) -> dict[str, Any]:
-        """The model, and for pages the tools once more as checks and the figures flat."""
+        """Returns the model and, for pages, also the tools as checks and the figures in flat form."""
         data = self.model_dump()
         data["checks"] = [
             {"name": t.name, "ok": t.found, "found": t.version, "fix": t.hint if not t.found else "", "needed": t.needed, "for": t.needed_for}
@@ -84,12 +85,12 @@ class Doctor(BaseModel):
 
 
 def examine(data_dir: Path, device: str | None = None) -> Doctor:
-    """Looks at everything; opens the devices, so call it in a process of its own. `device` limits it to one."""
+    """Examines everything. It opens the devices, so call it in a process of its own. `device` limits it to one."""
     import torch
 
     names = [device] if device else ["cpu", *(f"cuda:{index}" for index in range(cuda_driver.gpu_count()))]
     if not device and cuda_driver.driver() is None:
-        names.append("cuda:0")  # listed with what is missing
+        names.append("cuda:0")  # listed as missing
     opened: list[tuple[DeviceHealth, Device | None]] = [_health(name, data_dir) for name in names]
     first = next((pair for pair in reversed(opened) if pair[0].ready), opened[0])
     environment = first[1].environment() if first[1] is not None else None
@@ -240,7 +241,7 @@ def tools() -> list[Tool]:
 
 
 def memory_of_host() -> dict[str, float]:
-    """Bytes: total and available."""
+    """Returns total and available bytes."""
     found = {}
     try:
         for line in Path("/proc/meminfo").read_text().splitlines():
@@ -297,7 +298,7 @@ def _package_version(name: str) -> str:
 
 
 def in_words(doctor: Doctor) -> str:
-    """For a terminal."""
+    """Formats the report for a terminal."""
     lines = [f"Python {doctor.python}, torch {doctor.torch}, {doctor.threads} threads"]
     for device in doctor.devices:
         state = "ready" if device.ready else "not ready"
@@ -316,7 +317,7 @@ def in_words(doctor: Doctor) -> str:
 
 
 def main(as_json: bool, device: str | None = None, data_dir: Path | None = None) -> int:
-    """The command line. Exit status 0 where at least one device is ready."""
+    """Runs the command line. Exit status 0 where at least one device is ready."""
     doctor = examine(data_dir or Path(os.environ.get("DATA_DIR", ".data")) / "verifier", device)
     print(json.dumps(doctor.as_json(), indent=2) if as_json else in_words(doctor))
     return 0 if any(health.ready for health in doctor.devices) else 2

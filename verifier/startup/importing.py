@@ -1,4 +1,4 @@
-"""Importing torch in four fifths of the time. It does the same; only what it looks for in vain, or over and over, is not looked for."""
+"""Imports torch in four fifths of the time. The result is the same; only futile and repeated lookups are skipped."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from typing import Any
 
 @contextlib.contextmanager
 def swift_imports() -> Iterator[None]:
-    """No garbage collection: what a library defines stays, and looking for garbage among it takes a seventh of the time; later, amid a call, it is
-    not looked at either. And a frame's module by its name: torch asks for it at each of 200 registrations, and for the answer `inspect` resolves the
-    paths of all modules there are, 11,000 of the 30,000 system calls."""
+    """Speeds up imports in two ways. It turns off garbage collection: definitions of a library stay, and the search for garbage among them takes a
+    seventh of the time; they are not searched later, during a call, either. And it finds a frame's module by its name: torch asks for it at each of
+    200 registrations, and `inspect` answers by resolving the paths of all modules, which makes 11,000 of the 30,000 system calls."""
     plain = inspect.getmodule
 
     def getmodule(object: Any, _filename: str | None = None) -> types.ModuleType | None:

@@ -1,4 +1,4 @@
-"""`python -m verifier prepare`: what a host makes once, before its first build needs it."""
+"""`python -m verifier prepare`: makes what a host needs once, before its first build."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from verifier.startup.bytecode import make
 
 
 def main(device_name: str, data_dir: Path, plain: bool = False) -> int:
-    """0: all there; 2: this host cannot make them, with the reason."""
+    """Prepares the host. Returns 0 where everything is in place, and 2, with the reason, where this host cannot make it."""
     data_dir.mkdir(parents=True, exist_ok=True)
-    # Parties and judges cannot write byte code, and would compile this package at each start.
+    # Parties and judges cannot write byte code and would compile this package at each start.
     compileall.compile_dir(Path(__file__).parents[1], quiet=2)
     try:
-        device = open_device(device_name, data_dir, later=True)  # compilers need none of it open
+        device = open_device(device_name, data_dir, later=True)  # compilers do not need the device to be open
     except (DeviceError, ImportError) as error:
         print(error, file=sys.stderr)
         return 2

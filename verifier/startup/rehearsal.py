@@ -1,5 +1,5 @@
-"""The judge's own arithmetic, once, on a few numbers, while the reference still loads the task: a GPU loads each kernel with its first use, and all
-of them together take longer than the comparisons of an evaluation."""
+"""Runs the judge's own arithmetic once on a few numbers while the reference still loads the task: a GPU loads each kernel at its first use, and
+loading all of them takes longer than the comparisons of an evaluation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ELEMENTS = 4096
 
 
 def rehearse(device: Device) -> None:
-    """Begins in a thread of its own, `device.rehearsal`, on a GPU."""
+    """Starts in a thread of its own, `device.rehearsal`, on a GPU."""
     if device.kind == "cuda":
         device.rehearsal = threading.Thread(target=_work, args=[device], daemon=True)
         device.rehearsal.start()

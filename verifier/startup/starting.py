@@ -1,4 +1,4 @@
-"""Starts a judge's process. Only the standard library: the command line does this first, and then imports the rest while the judge starts."""
+"""Starts a judge's process. It uses only the standard library: the command line does this first, and imports the rest while the judge starts."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ JUDGE_KEEPS = (
     *("LANG", "TMPDIR", "PYTHONPATH", "LD_LIBRARY_PATH", "SANDBOX"),
     *("CUTLASS_PATH", "CUTLASS_HOME", "CUTLASS_DIR"),
     *("CUDA_HOME", "CUDA_VISIBLE_DEVICES", "STITCH_SHARING", "STITCH_STILL", "STITCH_TURNS"),
-    *("STITCH_NSYS", "STITCH_NSYS_LIBRARIES", "STITCH_NCU", "STITCH_COMPUTE_SANITIZER"),  # where the tools are that a host has in unusual places
+    *("STITCH_NSYS", "STITCH_NSYS_LIBRARIES", "STITCH_NCU", "STITCH_COMPUTE_SANITIZER"),  # locations of tools that a host has in unusual places
 )
 
 
 def judge_environment() -> dict[str, str]:
-    """All that a judge gets of its client's environment: no key, no secret, nothing of the user."""
+    """Returns everything that a judge gets from its client's environment: no key, no secret, nothing about the user."""
     kept = {name: os.environ[name] for name in JUDGE_KEEPS if name in os.environ}
     path = os.environ.get("PATH", "/usr/local/bin:/usr/bin:/bin")
     return {
@@ -84,13 +84,13 @@ def start_judge(
 
 
 def start_job(job: dict[str, Any], device: str, data_dir: Path, begun: float) -> Started:
-    """A judge for this job alone."""
+    """Starts a judge for this job alone."""
     started = start_judge(device, data_dir, begun=begun)
     body = json.dumps({"type": "job", "id": 1, "job": job}).encode()
     started.sock.settimeout(60)
     try:
         started.sock.sendall(HEADER.pack(len(body), 0) + body)
     except OSError:
-        pass  # it is gone: whoever waits for its answer learns why
+        pass  # it is gone; whoever waits for its answer learns why
     started.sent = True
     return started

@@ -1,1 +1,1 @@
-"""How long does a call take? Processes, blocks, intervals."""
+"""Measures how long a call takes: processes, blocks, intervals."""

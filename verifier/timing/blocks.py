@@ -1,4 +1,4 @@
-"""Program and baselines, interleaved in random ABBA blocks, each in its own process; medians and what the judge's clock says of them."""
+"""Times program and baselines, interleaved in random ABBA blocks, each in its own process, and takes medians by both clocks."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ class Caller:
     """Makes timed calls of one party, alternating between two places for inputs and outputs."""
 
     party: Party
-    expected: list[Spec]  # of the outputs, to make room for them
+    expected: list[Spec]  # specs of the outputs, to make room for them
     limit: float
     slot: int = 0
-    need: int = 0  # bytes of the device that a program's process takes which needs no more than PyTorch; zero: not known
-    backward: dict[str, Any] | None = None  # what `gradients.forward_backward` wants; null: forward alone
+    need: int = 0  # device bytes that a program's process takes if it needs no more than PyTorch; zero: not known
+    backward: dict[str, Any] | None = None  # arguments of `gradients.forward_backward`; null: forward only
     layout: list[list[int] | None] = field(default_factory=list)  # strides that a program's outputs must have when the clock stops
     previous: list[Spec] = field(default_factory=list)
-    watches: list[Watch] = field(default_factory=list)  # of a baseline: on the programs
-    processor: int | None = None  # of those on which sides are timed
+    watches: list[Watch] = field(default_factory=list)  # for a baseline: watches of the programs
+    processor: int | None = None  # one of those on which sides are timed
 
     def call(self, values: Values, rng: int, flush: bool = True, fresh_address: bool = True, reread: bool = False) -> Call:
         party, device = self.party, self.party.device
@@ -49,7 +49,7 @@ class Caller:
         offsets, half = place(self.expected)
         room = [spec.nbytes for spec in self.expected]
         need = EASE * (values.nbytes + half)
-        later = large(half)  # outputs of the call before are read in a request of their own, where this call's were
+        later = large(half)  # outputs of the previous call are read in a separate request, from where this call's were
         device.trim(need)
         message = reserve(party, "in", values.specs, slots=2, slot=self.slot)
         memory = party.arena("out", 2 * half if reread and not later else half)
@@ -111,27 +111,27 @@ class Caller:
             same_values(view(arena, spec, offset), tensor)
             for tensor, spec, offset in zip(values.tensors, values.specs, message["offsets"], strict=True)
         ]
-        device.sync()  # what was copied above is, before the party is asked to write there
+        device.sync()  # the copy above is complete before the party is asked to write there
         ahead = handing + exchange.refreshed
         shared = [name for name in described.get("shared", []) if isinstance(name, str)]
         laid = described.get("laid") is True
         return Call(exchange.inner, exchange.wall, exchange.copied, ahead, described.get("tree"), specs, outputs, before, intact, shared, laid)
 
     def held(self, number: int, specs: list[Spec]) -> list[torch.Tensor] | None:
-        """Outputs of an earlier call, by its number since the program was constructed, as they are now; null where the party has none. They lie where
-        its next call will write."""
+        """Returns outputs of an earlier call as they are now, by its number since the program was constructed; null where the party has none. They
+        lie where its next call will write."""
         offsets, size = place(specs)
         memory = self.party.arena("out", size)
         answer = self.party.ask("held", {"number": number, "slot": {"arena": "out", "offsets": offsets}}, self.limit).message
         return views(memory.bytes, specs, offsets) if answer.get("copied") is True else None
 
     def turn(self, uses: list[Use], in_series: bool) -> list[Call]:
-        """The counted calls of these uses: of a series, or one by one."""
+        """Makes the counted calls of these uses: in a series, or one by one."""
         if not in_series:
             return [self.call(use.values, use.rng or 0) for use in uses]
         if self.processor is not None:
             self.party.binding.stand_on(self.processor)
-        self.previous = []  # what it returned last lies where the series writes
+        self.previous = []  # its last result lies where the series writes
         try:
             calls = self._line().calls(uses, self._waited)
         except PartyFailure as failure:
@@ -141,7 +141,7 @@ class Caller:
         return [call for use, call in zip(uses, calls, strict=True) if use.counted]
 
     def empty(self, rounds: int) -> int:
-        """Nanoseconds of an exchange without a call: as a user's loop would show it, where calls are timed in series; else a round trip."""
+        """Returns nanoseconds of an exchange without a call: as in a user's loop where calls are timed in series; else of a round trip."""
         if self.party.device.leader() is None:
             return self.party.empty(rounds)
         return int(statistics.median(stamped.judged for stamped in self._line().empty(rounds)))
@@ -150,14 +150,15 @@ class Caller:
         return Line(self.party, self.expected, self.limit, self.backward)
 
     def _waited(self) -> None:
-        """Before every side's turn: it makes the GPU change to the judge's context, and that is in the time ahead."""
+        """Measures the GPU's wait before every side's turn. It makes the GPU switch to the judge's context, which counts in the time ahead."""
         waited = self.party.device.wait_ns()
         for watch in self.watches:
             watch.waited(waited)
 
     def _short(self, failure: PartyFailure) -> None:
-        """A program that runs out of memory is to blame where its process could have had what PyTorch's call needs; this is looked at when it has
-        ended, so that nothing depends on what it says. Else it is the device that is too small, as for a baseline always."""
+        """Finds the cause of a shortage of memory. A program that runs out of memory is to blame where its process could have had what PyTorch's call
+        needs; this is checked after its end, so that nothing depends on its own word. Otherwise the device is too small, as it always is for a
+        baseline."""
         party, device = self.party, self.party.device
         total = device.total_bytes()
         if party.has_program:
@@ -174,7 +175,7 @@ class Caller:
 
 
 def kept(tensor: torch.Tensor, copy: bool = False) -> torch.Tensor | Fingerprint:
-    """What of an output is kept until the next call, to see whether it has changed by then: of gigabytes no second copy."""
+    """Returns what is kept of an output until the next call, to see whether it has changed by then: no second copy of gigabytes."""
     if large(tensor.nbytes):
         return fingerprint(tensor)
     return tensor.clone(memory_format=torch.preserve_format) if copy else tensor
@@ -192,16 +193,17 @@ class Side:
     charged: Charge = Charge()
 
     def samples(self) -> np.ndarray:
-        """Milliseconds, with what is charged: (blocks, calls of a block)."""
+        """Returns milliseconds, including charges: (blocks, calls of a block)."""
         return np.array(self.blocks) + self.charged.ns / 1e6
 
     def calibrate(self, rounds: int = 9) -> None:
-        """What an empty exchange costs: before the blocks and after them, and the shorter counts, as the machine may be busy at one of the two."""
+        """Measures the cost of an empty exchange, before the blocks and after them. The shorter one counts, as the machine may be busy at one of the
+        two."""
         found = self.caller.empty(rounds)
         self.round_trip = min(self.round_trip or found, found)
 
     def add(self, calls: list[Call]) -> float:
-        """Takes counted calls of one turn, without those that were preempted where others were not; its milliseconds."""
+        """Adds the counted calls of one turn, without preempted calls if others were not preempted. Returns the turn's milliseconds."""
         laps = self.laps
         calm = [call for call in calls if not call.preempted]
         laps.made, laps.preempted = laps.made + len(calls), laps.preempted + len(calls) - len(calm)
@@ -221,10 +223,10 @@ def measure(
     form: Form | None = None,
 ) -> int:
     """Runs `blocks` ABBA blocks from input number `first`: a random order of the sides for one turn, the reverse for the next. A turn is one call of
-    each side, or a series of the given form. Every side sees every input once and in the same sequence, lead-ins included, so that state moves on
-    alike; all sides of a block call from the same processor, each block from the next. The programs' turns, which are watched, lie side by side:
-    while the others are timed they stand still, and each change begins with the same pause (`idleness.pause`). `check` gets each counted call.
-    Returns the next input's number."""
+    each side, or a series of the given form. Every side sees every input once and in the same sequence, lead-ins included, so that state advances
+    alike. All sides of a block call from the same processor, the next block from the next one. The programs' turns, which are watched, lie side by
+    side: the programs are frozen while the others are timed, and each change begins with the same pause (`idleness.pause`). `check` gets each counted
+    call. Returns the next input's number."""
     device = sides[0].caller.party.device
     watches = list({id(watch): watch for side in sides for watch in side.caller.watches}.values())
     uses = Uses(draw, random.Random(rng.getrandbits(64)), form) if form is not None else None
@@ -250,7 +252,7 @@ def measure(
                     del calls
                     if uses is None:
                         call = None  # type: ignore[assignment]  # gigabytes, perhaps, for which the next call has no room
-                del given  # nor has the next draw
+                del given  # the next draw has no room either
                 first += counted
             device.sample_clocks()
             for side in sides:
@@ -259,7 +261,7 @@ def measure(
 
 
 def in_turns(sides: list[Side], watched: set[int], rng: random.Random) -> list[Side]:
-    """A random order in which those whose parties are watched lie side by side, before or behind the others."""
+    """Returns a random order in which the watched sides are adjacent, before or after the others."""
     order = list(sides)
     rng.shuffle(order)
     return sorted(order, key=lambda side: id(side.caller.party) in watched, reverse=rng.random() < 0.5)

@@ -62,22 +62,22 @@ TASKS = {
 }
 PROCESSES = 6
 WARM_UP = 8
-WEIGHT = 6  # processes that the host's past counts for against those of a run
-LEAST = 0.0005  # no host is known better than that
-VARIED = 0.01  # relative variation from call to call from which on a task tells `noise`, and below which it tells `least`
+WEIGHT = 6  # number of processes for which the host's past counts, against those of a run
+LEAST = 0.0005  # cap on this number, however well a host is known
+VARIED = 0.01  # relative variation from call to call above which a task determines `noise`, and below which it determines `least`
 
 
 class CalibratedTask(BaseModel):
     name: str
     ms: float
     processes: int
-    variation: float  # from call to call within a process, relative, without what turns had in common (`intervals.without_turns`)
-    spread: float  # of the processes' middle calls, relative, less what their own calls explain
+    variation: float  # relative variation from call to call within a process, without what turns had in common (`intervals.without_turns`)
+    spread: float  # relative variation of the processes' middle calls, less what their own calls explain
     medians_ms: list[float]
 
 
 class Calibration(BaseModel):
-    """What the job returns: the figures, and where they come from."""
+    """The result of the job: the figures, and their sources."""
 
     device_model: str
     repeatability: Repeatability
@@ -86,7 +86,7 @@ class Calibration(BaseModel):
 
 
 def calibrate(job: CalibrateJob, pool: Pool, data_dir: Path, on_stage: Callable[[StageEvent], None]) -> Calibration:
-    """Measures, and keeps the result in the data folder for every later verification on this device model. Raises `PartyFailure`, `DeviceError`."""
+    """Measures, and stores the result in the data folder for every later verification on this device model. Raises `PartyFailure`, `DeviceError`."""
     begin = time.monotonic()
     found = []
     for name, (layer, depth, shape) in TASKS[pool.device.kind].items():
@@ -112,7 +112,7 @@ def _task(name: str, source: str, pool: Pool, seconds: float) -> CalibratedTask:
         def draw(number: int) -> tuple[Values, int]:
             return reference.inputs(draws.getrandbits(32)), 1
 
-        with pool.gate.alone():  # what other judges' processes add would be taken for this host's for ever
+        with pool.gate.alone():  # the disturbance by other judges' processes would be taken as this host's for ever
             for party in parties:
                 party.rest(anew=True)  # on the processors on which programs are timed
             warm, _ = draw(0)
@@ -131,7 +131,7 @@ def _task(name: str, source: str, pool: Pool, seconds: float) -> CalibratedTask:
 
 
 def summary(name: str, samples: list[np.ndarray]) -> CalibratedTask:
-    """Figures of one task from each process's samples (blocks, calls of a block), milliseconds."""
+    """Returns the figures of one task from each process's samples (blocks, calls of a block), in milliseconds."""
     middles, drawn = bootstrapped(samples, np.random.default_rng(1))
     return CalibratedTask(
         name=name,
@@ -144,7 +144,7 @@ def summary(name: str, samples: list[np.ndarray]) -> CalibratedTask:
 
 
 def fit(tasks: list[CalibratedTask], kind: str) -> Repeatability:
-    """`least` from the tasks whose calls hardly vary, `noise` from the others."""
+    """Fits `least` to the tasks whose calls hardly vary, and `noise` to the others."""
     steady = [task.spread for task in tasks if task.variation < VARIED]
     usual = DEFAULTS[kind]
     least = max(LEAST, math.sqrt((sum(s * s for s in steady) + usual.least**2) / (len(steady) + 1)))  # the default counts for one task

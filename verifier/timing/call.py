@@ -13,29 +13,29 @@ from verifier.layout import Spec
 if TYPE_CHECKING:
     from verifier.timing.series import Use
 
-PREEMPTED, PREEMPTED_NS = 0.1, 100_000  # share of a call that its threads may wait for a processor, and what waking them takes at most
-POISON = 0xA5  # every byte of the outputs' memory before a call
+PREEMPTED, PREEMPTED_NS = 0.1, 100_000  # share of a call that its threads may wait for a processor, and the most that waking them takes
+POISON = 0xA5  # value of every byte of the outputs' memory before a call
 
 
 @dataclass
 class Call:
-    """One timed call. Nanoseconds."""
+    """One timed call, in nanoseconds."""
 
     inner: int  # by the shim
     wall: int  # by the judge
     copied: int  # from the end of the interval until the outputs were in the judge's memory
-    ahead: int  # from when the inputs were written until the interval began
+    ahead: int  # from the writing of the inputs until the interval began
     tree: object
     specs: list[Spec]
-    outputs: list[torch.Tensor]  # private copies; a baseline's of gigabytes lie where its next call will write
-    again: list[torch.Tensor | Fingerprint] | None  # outputs of the call before, read once more; see `kept`
+    outputs: list[torch.Tensor]  # private copies; a baseline's outputs of gigabytes stay where its next call will write
+    again: list[torch.Tensor | Fingerprint] | None  # outputs of the previous call, read once more; see `kept`
     inputs_intact: list[bool]
-    shared: list[str] = field(default_factory=list)  # whose memory each output is, by the party's word
-    laid: bool = False  # whether outputs had to be laid out as the task's are, by the party's word
-    between: int = 0  # in a series: from the copy of the outputs before until the party waited for this call
+    shared: list[str] = field(default_factory=list)  # owner of each output's memory, by the party's word
+    laid: bool = False  # whether outputs had to be copied to the task's layout, by the party's word
+    between: int = 0  # in a series: from the previous outputs' copy until the party waited for this call
     in_series: bool = False
     use: Use | None = None  # in a series: the inputs
-    queued: int = 0  # for how long its threads waited for a processor meanwhile
+    queued: int = 0  # how long its threads waited for a processor meanwhile
 
     @property
     def preempted(self) -> bool:

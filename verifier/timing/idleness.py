@@ -1,9 +1,9 @@
-"""Is the program's runner at rest between its calls? One that burns the processor or the GPU then makes baselines slow and itself fast.
+"""Checks that the program's runner is idle between its calls. A runner that burns the processor or the GPU then makes baselines slow and itself fast.
 
 The evidence is the judge's own: the kernel's count of the runner's processor time, and how long a tiny kernel of the judge's waits for the GPU. A
-runner's idle threads may spin for some milliseconds after its own call; the judge looks when they have had time to fall asleep. When it has
-looked, the runner stands still until its own turn: a thread that works for a tenth of the time on the processor on which eager is timed stays
-below any limit that a busy host can keep, and makes eager slower all the same.
+runner's idle threads may spin for some milliseconds after its own call; the judge checks when they have had time to fall asleep. After the check the
+runner is frozen until its own turn: a thread that works a tenth of the time on eager's processor stays below any limit that a busy host can keep, and
+yet makes eager slower.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from dataclasses import dataclass, field
 from verifier.judge.asking import Party
 
 BUSY = 0.15  # share of one processor over all windows
-LEAST_NS = 3_000_000  # below that a single tick of the scheduler, charged late, could be all of it
-GPU_WINDOWS = 8  # of the calls of other sides; of looks there may be
+LEAST_NS = 3_000_000  # below it, a single scheduler tick, charged late, could be all of it
+GPU_WINDOWS = 8  # of other sides' calls, as opposed to checks
 GPU_LOOKS = 6
-TICK_SECONDS = time.clock_getres(6)  # CLOCK_MONOTONIC_COARSE moves on by the scheduler's tick, as the count of a running thread's time does
-SETTLE_SECONDS = 0.008  # until idle threads sleep
-LOOK_SECONDS = max(0.002, 1.25 * TICK_SECONDS)  # what a look then takes: a whole tick, so that none misses a thread that runs through all of it
-GPU_TIMES, GPU_LEAST_NS = 5, 600_000  # of the usual wait, and a part of a time slice (2 ms): contexts that both have work take turns
+TICK_SECONDS = time.clock_getres(6)  # CLOCK_MONOTONIC_COARSE advances by scheduler ticks, like the accounting of a running thread
+SETTLE_SECONDS = 0.008  # until idle threads are asleep
+LOOK_SECONDS = max(0.002, 1.25 * TICK_SECONDS)  # length of a check: a whole tick, so that none misses a thread which runs throughout
+GPU_TIMES, GPU_LEAST_NS = 5, 600_000  # factor on the usual wait, and part of a time slice (2 ms): contexts that both have work take turns
 
 
 @dataclass
@@ -33,10 +33,10 @@ class Watch:
     party: Party
     used_ns: int = 0
     open_ns: int = 0
-    waits_ns: list[int] = field(default_factory=list)  # of the judge's tiny kernel, one before each call of another side; empty on the CPU
-    look_waits_ns: list[int] = field(default_factory=list)  # and while the party could still work
+    waits_ns: list[int] = field(default_factory=list)  # waits of the judge's tiny kernel, one before each call of another side; empty on the CPU
+    look_waits_ns: list[int] = field(default_factory=list)  # waits while the party could still work
     usual_wait_ns: int | None = None
-    works_on: bool = False  # the device, with the party's processes gone
+    works_on: bool = False  # what happened on the device after the party's processes were gone
     still: bool = False  # frozen
     _opened: tuple[int, int] | None = None
 
@@ -44,7 +44,7 @@ class Watch:
         self.usual_wait_ns = self.party.device.usual_wait_ns()
 
     def waited(self, nanoseconds: int | None) -> None:
-        """For how long a tiny kernel of the judge's waited just now."""
+        """Records how long a tiny kernel of the judge waited just now."""
         if nanoseconds is not None:
             self.waits_ns.append(nanoseconds)
 
@@ -64,7 +64,7 @@ class Watch:
         self._opened = None
 
     def stop(self) -> None:
-        """Closes the window; from now on the party stands still."""
+        """Closes the window and freezes the party."""
         self.close()
         self.still = True
         self.party.spawned.freeze()
@@ -75,7 +75,7 @@ class Watch:
             self.party.spawned.thaw()
 
     def finding(self) -> str:
-        """Empty, or a sentence with the figures."""
+        """Returns a sentence with the figures; empty where the party was idle."""
         if self.used_ns > max(BUSY * self.open_ns, LEAST_NS):
             share = self.used_ns / max(self.open_ns, 1)
             return f"while the baselines were timed the program used {share:.0%} of a processor: it must be at rest between its calls"
@@ -90,7 +90,7 @@ class Watch:
         )
 
     def long_wait(self) -> float:
-        """How long a tiny kernel waited, in ns, if that is too long; else 0."""
+        """Returns how long a tiny kernel waited, in ns, if that is too long; else 0."""
         if self.usual_wait_ns is None:
             return 0.0
         enough = ((self.waits_ns, GPU_WINDOWS), (self.look_waits_ns, GPU_LOOKS))
@@ -98,7 +98,7 @@ class Watch:
         return wait if wait > max(GPU_TIMES * self.usual_wait_ns, GPU_LEAST_NS) else 0.0
 
     def crowded(self) -> str:
-        """Empty, or a sentence: somebody else is at work on the device."""
+        """Returns a sentence where somebody else uses the device, else an empty string."""
         wait = self.long_wait()
         if not wait or not self.works_on:
             return ""
@@ -109,8 +109,8 @@ class Watch:
 
 
 def pause(watches: Sequence[Watch], looks: bool) -> None:
-    """Between the turns of the watched parties and those of the others. After the former the judge `looks` whether they are at rest, and they stand
-    still from then on; after the latter it waits as long, so that neither kind alone comes after a pause. Nobody is told of it."""
+    """Pauses between the turns of the watched parties and those of the others. After the former, the judge `looks` whether they are idle and freezes
+    them; after the latter it waits equally long, so that both kinds of turns follow a pause. No party is told of it."""
     device = watches[0].party.device
     for watch in watches if not looks else ():
         watch.go()
@@ -126,7 +126,7 @@ def pause(watches: Sequence[Watch], looks: bool) -> None:
 
 @contextlib.contextmanager
 def ending(watches: Sequence[Watch]) -> Iterator[None]:
-    """However it ends, nobody is left standing."""
+    """Thaws every party at the end, whatever happens."""
     try:
         yield
     finally:

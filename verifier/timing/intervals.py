@@ -1,13 +1,13 @@
-"""The interval of a speedup: what one process shows from call to call, and what changes from one process to the next.
+"""Computes the interval of a speedup, from the variation between calls of a process and the variation between processes.
 
-All processes are timed in turn, so much of what disturbs a call disturbs its neighbours in time as well: a host that is slow for some
-milliseconds is slow for the program and for eager. What a whole turn has in common is taken out first, by a median polish (J. W. Tukey, Exploratory
-Data Analysis, 1977): log time = process + turn + rest, fitted by medians. On H200s, of three tasks against themselves whose calls wait for the host,
-40 times each, ratios then vary by 1.4 to 1.6 % instead of 2.9 to 6.5 %: bench/results/verifier-calibration-turns-h200.json.
+All processes are timed in turn, so much of what disturbs a call disturbs its neighbours in time as well: a host that is slow for some milliseconds is
+slow for the program and for eager. The part that a whole turn has in common is removed first, by a median polish (J. W. Tukey, Exploratory Data
+Analysis, 1977): log time = process + turn + rest, fitted by medians. On H200s, three tasks whose calls wait for the host were measured against
+themselves 40 times each. Their ratios then vary by 1.4 to 1.6 % instead of 2.9 to 6.5 %: bench/results/verifier-calibration-turns-h200.json.
 
-Two processes of the same code differ for as long as they live: memory that lies elsewhere, other caches. Calls of one pair of processes say nothing
-about that (on an H200, calls of 200 us: 2 of 6 intervals of a program against itself missed 1.0), so it enters twice: measured, as the spread of
-several fresh pairs, and as what was found on this host before (`Repeatability`), weighed like so many pairs.
+Two processes of the same code differ for as long as they live: other memory, other caches. Calls of one pair of processes say nothing about that (on
+an H200, with calls of 200 us, 2 of 6 intervals of a program against itself missed 1.0). So this variation enters twice: as the measured spread of
+several fresh pairs, and as the earlier findings on this host (`Repeatability`), weighted like a number of pairs.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from pydantic import BaseModel, Field
 from verifier.report import Interval
 
 RESAMPLES = 500
-POLISHES, POLISHED = 8, 1e-6  # rounds at most, and a change of all levels, relative, that ends them before
-POLISHES_AGAIN = 4  # of blocks drawn again, which begin with the levels of all blocks
-VARIES = 0.15  # from call to call, relative; beyond that other work on the host makes the difference, and it meets all processes alike
-# Two-sided 95 % quantiles of Student's t by degrees of freedom; between them, by the next smaller one.
+POLISHES, POLISHED = 8, 1e-6  # most rounds, and the relative change of all levels below which they end earlier
+POLISHES_AGAIN = 4  # rounds for resampled blocks, which begin with the levels of all blocks
+VARIES = 0.15  # relative variation from call to call above which other work on the host, which affects all processes alike, is the cause
+# Two-sided 95 % quantiles of Student's t by degrees of freedom; in between, the next smaller one applies.
 _STUDENT = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262, 10: 2.228, 12: 2.179, 15: 2.131}
 _STUDENT |= {20: 2.086, 30: 2.042, 60: 2.000, 120: 1.980}
 
@@ -50,11 +50,11 @@ DEFAULTS = {"cuda": Repeatability(least=0.001, noise=0.2, weight=4), "cpu": Repe
 
 
 def without_turns(samples: Sequence[np.ndarray]) -> np.ndarray:
-    """Log milliseconds of processes that ran in turn, without what each turn had in common: an array (processes, blocks, calls of a block), out of
-    one (blocks, calls of a block) for each process, all of the same shape. A turn is what every process did with one input. What the turns have in
-    common is 0 in its median over blocks, so that a process's median stays its time.
+    """Returns log milliseconds of processes that ran in turn, without the part that each turn had in common: an array (processes, blocks, calls of a
+    block), from one array (blocks, calls of a block) per process, all of the same shape. A turn is one input on every process. The common parts have
+    a median of 0 over blocks, so that a process's median stays its time.
 
-    The calls of a block take turns between the places that inputs and outputs lie at, and the place can matter: a softmax of 6 GB on an H200 takes
+    The calls of a block alternate between the places of inputs and outputs, and the place can matter: a softmax of 6 GB on an H200 takes
     6.2 ms at one and 6.8 ms at the other. So each place of each process has a level of its own.
 
     >>> slow_turn = np.array([[1.0], [2.0], [1.0]])
@@ -73,8 +73,8 @@ def _logs(samples: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def _polished(logs: np.ndarray, level: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
-    """Turns (..., 1, blocks, calls of a block) and levels (..., processes, 1, calls of a block) of logs (..., processes, blocks, calls of a block),
-    from the levels to begin with."""
+    """Returns turns (..., 1, blocks, calls of a block) and levels (..., processes, 1, calls of a block) of logs (..., processes, blocks, calls of a
+    block), starting from the given levels."""
     turns = np.zeros_like(logs[..., :1, :, :])
     for _ in range(most):
         turns = np.median(logs - level, axis=-3, keepdims=True)
@@ -86,37 +86,37 @@ def _polished(logs: np.ndarray, level: np.ndarray, most: int) -> tuple[np.ndarra
 
 
 def variations(logs: np.ndarray) -> np.ndarray:
-    """Of each process (processes, blocks, calls of a block), without turns: its relative standard deviation from call to call at one place, by the
-    quartiles, as a few disturbed calls do not count."""
+    """Returns each process's relative standard deviation from call to call at one place, from (processes, blocks, calls of a block) without turns. It
+    is estimated from quartiles, since a few disturbed calls should not count."""
     low, high = np.quantile(logs - np.median(logs, axis=1, keepdims=True), [0.25, 0.75], axis=(1, 2))
     deviations: np.ndarray = (high - low) / 1.349 * own_share(len(logs))
     return deviations
 
 
 def own_share(processes: int) -> float:
-    """What a process varies by itself over what is left of it without turns: what turns have in common is fitted to the same calls, so a part of each
-    call's own goes with it; of two processes that is half of the variance."""
+    """Returns the ratio of a process's own variation to its remaining variation without turns. The common part of turns is fitted to the same calls,
+    so it absorbs a part of each call's own variation; with two processes that is half of the variance."""
     return math.sqrt(processes / (processes - 1))
 
 
 @dataclass(frozen=True)
 class Estimate:
     interval: Interval
-    program_ms: float  # of a usual turn; their quotient is the ratio
+    program_ms: float  # in a typical turn; their quotient is the ratio
     baseline_ms: float
-    within: float  # standard error of the log ratio from call to call
-    between: float  # and from process to process
-    freedom: float  # degrees of freedom of the whole
-    drawn: np.ndarray = field(compare=False, repr=False)  # the log ratio of each draw of the bootstrap; the same seed and shapes draw the same blocks
+    within: float  # standard error of the log ratio due to calls
+    between: float  # and due to processes
+    freedom: float  # joint degrees of freedom
+    drawn: np.ndarray = field(compare=False, repr=False)  # the log ratio of each bootstrap draw; equal seeds and shapes draw the same blocks
 
     @property
     def half(self) -> float:
-        """Half the interval's width, relative to the ratio."""
+        """Returns half the interval's width, relative to the ratio."""
         return (self.interval.high - self.interval.low) / 2 / self.interval.ratio
 
 
 def student(freedom: float) -> float:
-    """Two-sided 95 % quantile of Student's t, rounded up."""
+    """Returns the two-sided 95 % quantile of Student's t, rounded up."""
     below = [value for degrees, value in _STUDENT.items() if degrees <= max(freedom, 1)]
     return 1.960 if freedom > 1000 else below[-1]
 
@@ -124,13 +124,13 @@ def student(freedom: float) -> float:
 def estimate(
     program: Sequence[np.ndarray], baseline: Sequence[np.ndarray], known: Repeatability, seed: int, rounds: Sequence[int] | None = None
 ) -> Estimate:
-    """Speedup of the program over the baseline: each is given as one array (blocks, calls of a block) of milliseconds for every process. Process `k`
-    of both sides ran in the same blocks, and so did all processes with the same number in `rounds` (null: all of them).
+    """Estimates the speedup of the program over the baseline. Each is given as one array (blocks, calls of a block) of milliseconds per process.
+    Process `k` of both sides ran in the same blocks, and so did all processes with the same number in `rounds` (null: all of them).
 
-    The ratio is that of the geometric means over processes of their middle calls, without what turns had in common. Within processes its error is
-    bootstrapped over whole blocks, the same ones for all that ran in them, turns fitted anew; how far processes of a side lie apart is pooled with
-    what is known of the host. Half the width is Student's t of the joint degrees of freedom (Welch and Satterthwaite) times the root of both
-    variances.
+    The ratio is that of the geometric means over processes of their middle calls, without what turns had in common. Its error within processes is
+    bootstrapped over whole blocks, the same ones for all processes that ran in them, with turns fitted anew. The spread between processes of a side
+    is pooled with what is known about the host. Half the width is Student's t of the joint degrees of freedom (Welch and Satterthwaite) times the
+    root of both variances.
     """
     count = len(program)
     if len(baseline) != count or (rounds is not None and len(rounds) != count):
@@ -160,8 +160,8 @@ def estimate(
 
 
 def _between(middles: np.ndarray, drawn: np.ndarray, varied: np.ndarray, rounds: np.ndarray, known: Repeatability) -> tuple[float, float]:
-    """Variance of the log ratio from process to process, and what it takes from the degrees of freedom, out of arrays (sides, processes) and, drawn
-    again, (sides, processes, `RESAMPLES`): how far processes of a side lie apart within rounds, as the host may be slower in one than in the next;
+    """Returns the variance of the log ratio between processes, and its part in the degrees of freedom, from arrays (sides, processes) and, resampled,
+    (sides, processes, `RESAMPLES`). It is the spread of a side's processes within rounds, as the host may be slower in one round than in the next,
     less what their own calls explain."""
     count = middles.shape[1]
     groups = [rounds == number for number in sorted(set(rounds.tolist()))]
@@ -174,16 +174,17 @@ def _between(middles: np.ndarray, drawn: np.ndarray, varied: np.ndarray, rounds:
         slack += (variance / count) ** 2 / freedom
     if spare or count == 1:
         return between, slack
-    # Rounds of a pair each, as the device holds no more: only how far their ratios lie apart tells something.
+    # Rounds of one pair each, where the device holds no more: only the spread of their ratios is informative.
     ratios, again = middles[1] - middles[0], drawn[1] - drawn[0]
     variance, freedom = _pooled(between * count, known.weight, _apart(ratios) - (count - 1) * float(again.var(axis=1).mean()), count - 1)
     return variance / count, (variance / count) ** 2 / freedom
 
 
 def _pooled(prior: float, weight: float, apart: float, spare: int) -> tuple[float, float]:
-    """A variance and its degrees of freedom, from what is known of the host and `apart`, the sum of squares of `spare` degrees of freedom that were
-    seen. Where more is seen than was known, this program may be another case, and the past counts for less: by the square of what is seen over it.
-    (Of processes that differ by 4 times what was known, intervals from three pairs then hold the truth in 96 %, with the full weight of 6 in 71 %.)
+    """Pools a variance and its degrees of freedom from what is known about the host and from `apart`, the observed sum of squares with `spare`
+    degrees of freedom. Where more is observed than was known, this program may be a different case, and the past counts for less, by the square of
+    the excess. (For processes that differ by 4 times what was known, intervals from three pairs then hold the truth in 96 %, and with the full weight
+    of 6 in 71 %.)
     """
     seen = max(apart, 0.0) / spare if spare else 0.0
     if seen > prior:
@@ -196,19 +197,19 @@ def _apart(middles: np.ndarray) -> float:
 
 
 def _apart_by_calls(drawn: np.ndarray) -> float:
-    """As much of that as calls explain, of processes of a side that ran in turn (processes, `RESAMPLES`)."""
+    """Returns the part that calls explain, for processes of a side that ran in turn (processes, `RESAMPLES`)."""
     return float((drawn - drawn.mean(axis=0)).var(axis=1).sum())
 
 
 def between_processes(middles: np.ndarray, drawn: np.ndarray) -> float:
-    """Standard deviation of processes of the same code that ran in turn, less what their own calls explain."""
+    """Returns the standard deviation between processes of the same code that ran in turn, less what their own calls explain."""
     return math.sqrt(max(_apart(middles) - _apart_by_calls(drawn), 0.0) / (len(middles) - 1))
 
 
 def bootstrapped(samples: Sequence[np.ndarray], generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Of processes that ran in turn, each (blocks, calls of a block): the log of each one's middle call without turns, and the same of blocks that
-    were drawn again (processes, `RESAMPLES`), the same ones for all. Turns are fitted to every draw anew: what disturbs some processes of a turn
-    pulls at its fit too, so that with the turns kept, standard errors of calls that wait for an H200's host came out a third too small.
+    """Bootstraps processes that ran in turn, each (blocks, calls of a block). Returns the log of each one's middle call without turns, and the same
+    for resampled blocks (processes, `RESAMPLES`), the same blocks for all. Turns are fitted anew to every draw: a disturbance of some processes in a
+    turn also affects its fit, so with fixed turns, standard errors of calls that wait for an H200's host came out a third too small.
     """
     logs = _logs(samples)
     # A middle call is the mean of the medians at both places: one median over both would jump between the two.

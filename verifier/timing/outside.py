@@ -1,8 +1,9 @@
-"""What a program needs outside its interval, beyond what eager needs there, is charged to it: work is not made shorter by being moved.
+"""Charges a program for the time that it needs outside its interval beyond eager's: moving work does not make it shorter.
 
-Outside are the time from the key of the inputs until the party is ready for the go (`ahead`), from the end until the outputs are copied
-(`copied`), in a series from there until the party waits for its next key (`between`), and, where the clock beside the program is the finer one, what
-the judge's counts beyond it (`within`). Eager, timed in turn with the program, has all of them too; only what is beyond three standard errors counts.
+There are four parts: the time from the key of the inputs until the party is ready for the go (`ahead`); from the end until the outputs are copied
+(`copied`); in a series, from there until the party waits for its next key (`between`); and, where the clock beside the program is the finer one, what
+the judge's clock counts beyond it (`within`). Eager, timed in turn with the program, has all of them too; only a difference of more than three
+standard errors counts.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ if TYPE_CHECKING:
     from verifier.timing.blocks import Side
 
 CLOCK_SHARE, CLOCK_SLACK_NS = 0.10, 10_000
-COPIES = 1.1  # times eager's: pages and caches of two processes are not the same
-MOVED = 0.5  # share of what is saved within the interval from which on what is moved out of it is no accident
-LEAST_NS = 1_000  # of a call: the shim calls a Python function, which makes a tensor
-SIDES = 2**0.5  # times the doubt about one side, for the difference of two
-CLAIM = 2.0  # times as fast as eager, from which on the judge's clock must be steady enough to see what is saved
+COPIES = 1.1  # factor on eager's: pages and caches of two processes are not the same
+MOVED = 0.5  # share of the saving within the interval above which work moved out of it is not an accident
+LEAST_NS = 1_000  # least time of a call: the shim calls a Python function, which makes a tensor
+SIDES = 2**0.5  # factor on the doubt about one side, for the difference of two
+CLAIM = 2.0  # speedup over eager above which the judge's clock must be steady enough to see the saving
 PARTS = {
     "ahead": "work begins before the clock",
     "copied": "work goes on after the clock has stopped",
@@ -31,30 +32,30 @@ PARTS = {
 
 @dataclass
 class Laps:
-    """What the clocks say of a side, sample by sample (of a series: the median of its counted calls). Nanoseconds."""
+    """The clocks' readings of a side, sample by sample (for a series: the median of its counted calls), in nanoseconds."""
 
-    inner: list[int] = field(default_factory=list)  # what is scored
+    inner: list[int] = field(default_factory=list)  # the scored time
     wall: list[int] = field(default_factory=list)  # the interval by the judge's clock
     ahead: list[int] = field(default_factory=list)
     copied: list[int] = field(default_factory=list)
     between: list[int] = field(default_factory=list)
     made: int = 0  # counted calls
-    preempted: int = 0  # of them, while other work on the host had the processors
+    preempted: int = 0  # those during which other work on the host had the processors
 
     @property
     def within(self) -> list[int]:
-        """What the judge's clock counts beyond the shim's: a round trip, where both are right."""
+        """Returns what the judge's clock counts beyond the shim's: a round trip, where both are right."""
         return [wall - inner for wall, inner in zip(self.wall, self.inner, strict=True)]
 
     def outside(self, copies: float = 1.0) -> list[float]:
-        """All that is not scored. `between` is as long as the list of samples, or empty: single calls have none."""
+        """Returns all time that is not scored. `between` is as long as the list of samples, or empty: single calls have none."""
         between = self.between or [0] * len(self.inner)
         return [a + copies * c + b + w for a, c, b, w in zip(self.ahead, self.copied, between, self.within, strict=True)]
 
 
 @dataclass(frozen=True)
 class Charge:
-    """Nanoseconds that are added to each of the program's calls, and for what."""
+    """Nanoseconds that are added to each of the program's calls, and the reason."""
 
     ns: float = 0.0
     part: str = ""  # a key of `PARTS`
@@ -64,8 +65,8 @@ class Charge:
 
 
 def charge(program: Side, eager: Side) -> Charge:
-    """What the program's calls need outside their interval beyond eager's: the sum of the parts, as one may be shorter than eager's by nature, or all
-    of a call together, as work may hide in another place each time; whichever is more."""
+    """Computes what the program's calls need outside their interval beyond eager's: the larger of the sum over parts, since one part may be shorter
+    than eager's by nature, and the total per call, since work may hide in another place each time."""
     pairs = {name: (getattr(program.laps, name), getattr(eager.laps, name)) for name in PARTS}
     pairs = {name: (ours, theirs) for name, (ours, theirs) in pairs.items() if ours and theirs}
     found = {name: _beyond(*pair, COPIES if name == "copied" else 1.0) for name, pair in pairs.items()}
@@ -77,7 +78,7 @@ def charge(program: Side, eager: Side) -> Charge:
 
 
 def _beyond(ours: Sequence[float], theirs: Sequence[float], times: float = 1.0) -> float:
-    """All that ours take longer, where that is no chance."""
+    """Returns how much longer ours take, where chance does not explain it."""
     more = middle(ours) - times * middle(theirs)
     return more if more > _doubts(ours, theirs) else 0.0
 
@@ -87,19 +88,20 @@ def _doubts(ours: Sequence[float], theirs: Sequence[float]) -> float:
 
 
 def middle(values: Sequence[float]) -> float:
-    """As the score takes the middle of calls (`intervals.bootstrapped`): of the two places where inputs and outputs lie, each by itself."""
+    """Returns the middle of calls as the score does (`intervals.bootstrapped`): each of the two places of inputs and outputs by itself."""
     return (statistics.median(values[0::2]) + statistics.median(values[1::2])) / 2
 
 
 def doubt(values: Sequence[float]) -> float:
-    """Three standard errors of a median, by the median deviation."""
+    """Returns three standard errors of a median, estimated from the median deviation."""
     at = statistics.median(values)
     root: float = max(len(values), 1) ** 0.5
     return 3 * 1.25 * 1.4826 * statistics.median(abs(value - at) for value in values) / root
 
 
 def clock_finding(program: Side, eager: Side) -> str:
-    """Empty, or why the times are not believed: a clock that cannot be right, or a call most of which was moved out of its interval."""
+    """Says why the times are not believed: a clock that cannot be right, or a call most of which was moved out of its interval. Empty where they
+    are."""
     laps = program.laps
     inner, least = middle(laps.inner), min(laps.inner)
     if least < LEAST_NS:
@@ -123,8 +125,8 @@ def clock_finding(program: Side, eager: Side) -> str:
 
 
 def busy(pairs: Sequence[tuple[Side, Side]], ratio: float, most: float) -> str:
-    """Empty, or why a program that seems `ratio` times as fast as eager is not called faster on this host: calls of each program and its eager were
-    preempted in more than the share `most`, or the quieter ones of them do not say the same as the middle ones."""
+    """Says why a program that seems `ratio` times as fast as eager is not called faster on this host: more than the share `most` of calls of each
+    program and its eager were preempted, or the quicker calls do not agree with the middle ones. Empty otherwise."""
     sides = [side.laps for pair in pairs for side in pair]
     share = sum(laps.preempted for laps in sides) / max(sum(laps.made for laps in sides), 1)
     if share > most:
@@ -148,5 +150,5 @@ def claims(program: Side, eager: Side) -> bool:
 
 
 def unsteady(eager: Side) -> float:
-    """How far the judge's clock may be wrong about what a program saves. Nanoseconds."""
+    """Returns how far the judge's clock may be wrong about a program's saving, in nanoseconds."""
     return SIDES * doubt(eager.laps.within)

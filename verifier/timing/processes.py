@@ -25,19 +25,19 @@ from verifier.timing.pairs import Pair, shuffled
 from verifier.timing.series import series_bytes
 
 PAIRS = {"quick": 1, "full": 3}  # fresh processes of the program, and as many of eager
-TRITON = "triton"  # in the source of a program whose kernels are compiled when they are called
-COSTLY = 60.0  # seconds, after which a baseline that failed is not tried again when the program is measured once more
+TRITON = "triton"  # marks the source of a program whose kernels are compiled at their first call
+COSTLY = 60.0  # seconds after which a failed baseline is not tried again when the program is measured once more
 _RUNNER: list[Role] = ["runner"]
 _BASELINE: list[Role] = ["baseline"]
 
 
 @dataclass(frozen=True)
 class Round:
-    """Pairs that are measured together, and which baselines beyond eager with them."""
+    """Pairs that are measured together, and the baselines other than eager measured with them."""
 
     members: range
     others: list[Baseline]
-    further: bool = False  # whether what was measured before is whole without them
+    further: bool = False  # whether the earlier measurements are complete without them
     after: int = 0  # processes that the next one will take
 
 
@@ -51,16 +51,16 @@ class Processes:
     seed: int
     enlist: Callable[[Party], Subject]
     known: Repeatability
-    others: list[Baseline] | None = None  # beyond eager, in tier full; null: all that the device has
+    others: list[Baseline] | None = None  # baselines other than eager, in tier full; null: all that the device has
     rival: Callable[[Party], Subject] | None = None  # enlists the other program of the job, one process a pair
     progress: Callable[[str], None] = lambda text: None
     parties: list[Party] = field(default_factory=list)
     reasons: dict[str, str] = field(default_factory=dict)
-    preparing: dict[str, float] = field(default_factory=dict)  # seconds, until a baseline beyond eager could be timed: mostly torch.compile's work
-    prepared: dict[str, Side] = field(default_factory=dict)  # baselines beyond eager for a repeat, in `parties`
-    ahead: dict[str, Ahead] = field(default_factory=dict)  # baselines that compile already
-    given_up: set[str] = field(default_factory=set)  # baselines beyond eager that took too long or failed in a timed call: none is tried again
-    _telling: threading.Lock = field(default_factory=threading.Lock)  # baselines come up side by side
+    preparing: dict[str, float] = field(default_factory=dict)  # seconds until a baseline other than eager could be timed: mostly torch.compile's work
+    prepared: dict[str, Side] = field(default_factory=dict)  # baselines other than eager for a repeat, in `parties`
+    ahead: dict[str, Ahead] = field(default_factory=dict)  # baselines that are already compiling
+    given_up: set[str] = field(default_factory=set)  # baselines other than eager that took too long or failed in a timed call: none is tried again
+    _telling: threading.Lock = field(default_factory=threading.Lock)  # baselines start in parallel
 
     def __post_init__(self) -> None:
         name: Baseline = "compile-max-autotune"
@@ -69,11 +69,11 @@ class Processes:
             self.reasons[name] = f"{name}: this verifier's limits leave its search no time"
 
     def begin_ahead(self) -> None:
-        """Lets what takes longest begin while the program is built and tried. Where the device's memory holds all that is timed at once, and the
-        first inputs are there without the reference, which others ask meanwhile, all processes take their roles, and compiled baselines make their
-        first calls, and so compile; else the processes of the first round import torch, and compiled baselines the compiler. max-autotune searches
-        by timing, for which the trials would make the device busy: it does so ahead only in a series on a shared device, where others make it busy
-        anyway."""
+        """Starts the longest work while the program is built and tried. Suppose the device's memory holds everything that is timed at once, and the
+        first inputs are available without the reference, which serves others meanwhile. Then all processes take their roles, and compiled baselines
+        make their first calls, and so compile. Otherwise the processes of the first round import torch, and compiled baselines the compiler.
+        max-autotune's search times kernels, which the trials would disturb: it starts ahead only in a series on a shared device, where others disturb
+        it anyway."""
         others = self._others()
         if not self.pool.device.begins_ahead:
             return
@@ -86,20 +86,20 @@ class Processes:
                 self.ahead[name] = Ahead(self.pool, terms, partial(self._first_call if calls else self._importing, name), calls)
         if roomy:
             taken = [*_RUNNER, *_BASELINE] * len(rounds[0]) + _BASELINE * (len(others) - len(self.ahead))
-            random.Random(self.trials.draws.getrandbits(64)).shuffle(taken)  # as `_bring_up` leaves it to chance who becomes what
+            random.Random(self.trials.draws.getrandbits(64)).shuffle(taken)  # random, as in `_bring_up`
             self.pool.anticipate([(role, self.job.precision, self.job.mode) for role in taken])
         else:
             self.pool.stock(self._takes(rounds[0], self._spread(len(rounds))[0]))
 
     def _takes(self, members: range, others: list[Baseline]) -> int:
-        """How many fresh processes a round needs."""
+        """Returns how many fresh processes a round needs."""
         own = len(members) * (2 if self.rival is None else 3)
         return own + sum(name not in self.prepared and name not in self.ahead for name in others)
 
     def _rounds(self, count: int, beside: int) -> list[range]:
-        """Pairs that are measured together: all, where the memory of the device holds them and `beside` more processes at once."""
+        """Returns pairs that are measured together: all, where the device's memory holds them and `beside` more processes at once."""
         room = self.pool.device.free_bytes()
-        # Each process has its own tensors, PyTorch's perhaps more than the program's, and arenas of which the judge keeps copies.
+        # Each process has its own tensors (PyTorch's perhaps more than the program's), and arenas of which the judge keeps copies.
         outputs = place(self.trials.expected_specs)[1]
         series = series_bytes(self.trials.input_bytes + outputs) if self.pool.device.leader() is not None else 0
         arenas = 3 * self.trials.input_bytes + 2 * outputs + series
@@ -128,8 +128,8 @@ class Processes:
         self.parties = kept
 
     def _bring_up(self, round_: Round, subject: Subject) -> list[Pair]:
-        """Starts what this round needs, all at once. Raises `PartyFailure` where the program or eager fails; another baseline that fails is named in
-        `reasons`."""
+        """Starts everything that this round needs, all at once. Raises `PartyFailure` where the program or eager fails; another failed baseline is
+        named in `reasons`."""
         members, others = round_.members, round_.others
         quick = self.job.tier == "quick"
         rivals = len(members) if self.rival is not None else 0
@@ -183,7 +183,7 @@ class Processes:
         return [name for name in wanted if name not in self.given_up]
 
     def _spread(self, rounds: int) -> list[list[Baseline]]:
-        """The baselines beyond eager of each round: all in the first, or as evenly as it goes where each round holds no more than a pair."""
+        """Returns the baselines other than eager of each round: all in the first, or spread evenly where each round holds only one pair."""
         others = self._others()
         return [others[at::rounds] for at in range(rounds)] if rounds == PAIRS[self.job.tier] else [others, *[[]] * (rounds - 1)]
 
@@ -191,8 +191,8 @@ class Processes:
         return Side(None, self._constructed(self.enlist(runner), self.job.program_source))
 
     def _constructed(self, subject: Subject, source: str) -> Caller:
-        """Triton compiles its kernels in their first call, which takes a second in each process: here, where all come up side by side and others may
-        measure meanwhile, not in the warm-up. The program is constructed anew then, so that no state has moved on."""
+        """Makes a first call, in which Triton compiles its kernels. This takes a second in each process, so it is done here, where all start in
+        parallel and others may measure meanwhile, and not in the warm-up. The program is constructed anew afterwards, so that its state is fresh."""
         for last in (False, True) if TRITON in source else (True,):
             self.trials.reconstruct(subject, stay=False)
             assert subject.caller is not None
@@ -203,13 +203,13 @@ class Processes:
         return subject.caller
 
     def _rival(self, runner: Party) -> Side:
-        """The other program in a fresh process. What fails there says nothing about the one that is measured."""
+        """Enlists the other program in a fresh process. A failure there says nothing about the measured program."""
         assert self.rival is not None
         runner.side = "rival"
         return Side("rival", self._constructed(self.rival(runner), self.job.rival_source or ""))
 
     def _other(self, name: Baseline, party: Party, ahead: Ahead | None = None) -> Side | None:
-        """`ahead`: what has begun to bring it up."""
+        """Returns another baseline. `ahead`: the work that has started it."""
         if ahead is not None:
             ahead.wait()
         begin = time.monotonic() - (ahead.seconds if ahead is not None else 0.0)
@@ -227,7 +227,8 @@ class Processes:
         return side
 
     def _stand_in(self, name: Baseline) -> Side | None:
-        """What is measured in place of a baseline that cannot be had. Not from a thread of `at_once`: with it its new process would end."""
+        """Returns the side that is measured in place of an unavailable baseline. Do not call it from a thread of `at_once`, with which its new
+        process would end."""
         self.pool.reap()
         try:
             party = self.pool.take("baseline", self.job.precision, self.job.mode)
@@ -238,7 +239,7 @@ class Processes:
         return self._other(STAND_INS[name], party)
 
     def _again(self, side: Side) -> Side | None:
-        """A baseline as it was before the first of its timed calls."""
+        """Restores a baseline to its state before the first of its timed calls."""
         side.caller.processor = None  # it warms up as the others do
         side.caller.party.binding.spread(True)
         try:
@@ -262,7 +263,7 @@ class Processes:
         try:
             if party.loaded != (reference.source, trials.weight_seed):
                 load_baseline(party, reference.source, trials.weight_seed, trials.limits)
-            party.loaded = None  # once: then it is no fresh model any more
+            party.loaded = None  # only once: afterwards it is no fresh model any more
             self._set_state(party)
         except PartyFailure as failure:
             failure.request, failure.message = "start", f"the {name} baseline failed: {failure.message}"
@@ -270,7 +271,7 @@ class Processes:
         return Side(name, Caller(party, trials.expected_specs, trials.limits.call, backward=reference.backward, need=trials.ledger().program()))
 
     def _compiling(self, side: Side) -> Side:
-        """Its first call compiles."""
+        """Makes the first call, which compiles."""
         limits, party = self.trials.limits, side.caller.party
         party.binding.spread(True)
         party.ask("compile", {"baseline": str(side.name), "backward": self.trials.reference.backward}, limits.call)
@@ -281,7 +282,7 @@ class Processes:
         return self._compiling(self._loaded(name, party))
 
     def _first_call(self, name: Baseline, party: Party) -> Side:
-        """Ahead of everything else: whether it is right cannot be told yet."""
+        """Makes the first call ahead of everything else, when its correctness cannot be checked yet."""
         side = self._importing(name, party)
         with self.pool.gate.idle():
             self.trials.first_call(side.caller)
@@ -290,7 +291,7 @@ class Processes:
 
     def _confirmed(self, side: Side) -> Side:
         with self.pool.gate.idle():
-            off = self.trials.baseline_off(side.caller)  # the state that it changes is set back
+            off = self.trials.baseline_off(side.caller)  # the state that it changes is restored
         if off:
             raise PartyFailure("raised", f"its output is off, so it is no baseline: {off}", request="compile")
         side.caller.limit = self.trials.limits.call

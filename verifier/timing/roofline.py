@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from verifier.devices.base import Device
 
-SPLIT = 3  # TF32 products that make one of fp32's accuracy: the least work that tensor cores can do for it
+SPLIT = 3  # TF32 products per product of fp32 accuracy: the least work that tensor cores can do for it
 
 
 def floor_ms(device: Device, nbytes: int | None, flops: int | None, precision: str) -> tuple[float | None, str]:
-    """The floor in milliseconds, and why it is null or partial. `nbytes`: inputs and weights read once, outputs written once."""
+    """Returns the floor in milliseconds, and why it is null or partial. `nbytes`: inputs and weights read once, outputs written once."""
     ceiling = device.ceiling(precision)
     rate = ceiling.flops_per_second
     if rate and precision == "fp32-strict":

@@ -1,7 +1,7 @@
 """A series of timed calls of one party: lead-in calls, then counted ones, without a message between them (`verifier/shim/series.c`).
 
-A single call that an exchange of messages wakes carries 110 to 200 us of waking on a GPU host, whoever is timed, so that short calls look alike. In a
-series the call before has just run the same code, as in a user's loop; caches of the device are as cold as ever, and no call can do another's work.
+A single call that starts on a message includes 110 to 200 us of waking up on a GPU host, on every side, so that short calls look alike. In a series
+the previous call has just run the same code, as in a user's loop. The device's caches are as cold as before, and no call can do another's work.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from verifier.layout import Spec, place, read_specs, view
 from verifier.shim.clock import Stamped
 from verifier.timing.call import POISON, Call
 
-MOST_BYTES = 512 << 20  # of the inputs and outputs of all calls of a series
-LEAD, COUNTED = 2, 6  # calls at most
-LONG_MS, WHOLE_MS = 10.0, 60.0  # of a call that waking is nothing beside; of the longest side's calls of a series together
+MOST_BYTES = 512 << 20  # bytes of the inputs and outputs of all calls of a series
+LEAD, COUNTED = 2, 6  # most calls
+LONG_MS, WHOLE_MS = 10.0, 60.0  # length of a call beside which waking up is negligible; total length of the longest side's calls of a series
 KEPT_DRAWS, KEPT_BYTES = 3, 64 << 20
 
 
 @dataclass(frozen=True)
 class Form:
-    """How many calls a series has."""
+    """The numbers of calls of a series."""
 
     lead: int
     counted: int
-    seeded: bool = False  # each call draws random numbers, from a seed of its own
+    seeded: bool = False  # whether each call draws random numbers, from a seed of its own
 
     @property
     def calls(self) -> int:
@@ -42,8 +42,8 @@ class Form:
 
 
 def form(exchanged: int, shortest_ms: float, longest_ms: float, seeded: bool = False) -> Form | None:
-    """For calls that exchange `exchanged` bytes and take from `shortest_ms` to `longest_ms` on the sides that are timed in turn; null where memory
-    holds no series."""
+    """Chooses the form for calls that exchange `exchanged` bytes and take from `shortest_ms` to `longest_ms` on the sides that are timed in turn;
+    null where memory holds no series."""
     room = MOST_BYTES // max(exchanged, 1)
     if room < 1:
         return None
@@ -55,13 +55,13 @@ def form(exchanged: int, shortest_ms: float, longest_ms: float, seeded: bool = F
 
 
 def series_bytes(exchanged: int) -> int:
-    """What the calls of a series that exchange so much take at most beyond a single call's, in the party and in the judge's copies."""
+    """Returns the most bytes that the calls of such a series take beyond a single call's, in the party and in the judge's copies."""
     return 2 * min((LEAD + COUNTED) * exchanged, MOST_BYTES) if exchanged <= MOST_BYTES else 0
 
 
 @dataclass
 class Use:
-    """One call's inputs: a draw, of which one element of each floating tensor is another's value, so that no two uses are the same."""
+    """One call's inputs: a draw in which one element of each floating tensor has another element's value, so that no two uses are the same."""
 
     values: Values
     rng: int | None  # null: the call draws no random numbers, and is not seeded
@@ -69,13 +69,13 @@ class Use:
     changes: list[tuple[torch.Tensor, tuple[int, ...], tuple[int, ...]]] = field(default_factory=list)  # a tensor, the element, whose value it takes
 
     def copied(self) -> Values:
-        """The inputs, for longer than the series."""
+        """Returns copies of the inputs that outlast the series."""
         with self.applied() as tensors:
             return Values(self.values.tree, self.values.specs, [tensor.clone(memory_format=torch.preserve_format) for tensor in tensors])
 
     @contextlib.contextmanager
     def applied(self) -> Iterator[list[torch.Tensor]]:
-        """The tensors with their changes, while the block runs."""
+        """Yields the tensors with their changes applied while the block runs."""
         before = [tensor[to].clone() for tensor, to, _ in self.changes]
         for tensor, to, source in self.changes:
             tensor[to] = tensor[source].clone()
@@ -88,7 +88,7 @@ class Use:
 
 @dataclass
 class Uses:
-    """Makes each turn's uses, the same for all its sides: which draw, which element and which random seed is drawn by chance."""
+    """Makes each turn's uses, the same for all its sides. Draw, element and random seed are chosen at random."""
 
     draw: Callable[[int], tuple[Values, int]]
     rng: random.Random
@@ -96,7 +96,7 @@ class Uses:
     _kept: list[Values] = field(default_factory=list)
 
     def next(self, first: int) -> list[Use]:
-        """The uses of one turn, whose first counted call is input number `first`."""
+        """Returns the uses of one turn, whose first counted call is input number `first`."""
         values, seed = self.draw(first)
         pool = [kept for kept in self._kept if kept.specs == values.specs and kept.tree == values.tree]
         seeds = random.Random(seed)
@@ -115,7 +115,7 @@ class Uses:
         ]
 
     def _change(self, tensor: torch.Tensor) -> tuple[torch.Tensor, tuple[int, ...], tuple[int, ...]] | None:
-        """Integers and booleans stay: as offsets or permutations they would no longer be inputs that the task can take."""
+        """Chooses a change. Integers and booleans stay: changed offsets or permutations would no longer be valid inputs of the task."""
         if not tensor.is_floating_point() or tensor.numel() < 2:
             return None
         to, source = (tuple(self.rng.randrange(size) for size in tensor.shape) for _ in range(2))
@@ -123,14 +123,14 @@ class Uses:
 
 
 def single(draw: Callable[[int], tuple[Values, int]], first: int) -> list[Use]:
-    """A turn of one call."""
+    """Returns the use of a turn of one call."""
     values, seed = draw(first)
     return [Use(values, seed, counted=True)]
 
 
 @dataclass
 class Line:
-    """Calls of a party in series: where their inputs and outputs lie."""
+    """Calls of a party in series, with the places of their inputs and outputs."""
 
     party: Party
     expected: list[Spec]
@@ -138,7 +138,7 @@ class Line:
     backward: dict[str, Any] | None = None
 
     def calls(self, uses: list[Use], before: Callable[[], None]) -> list[Call]:
-        """One call a use, lead-ins included. `before` is called when the party is ready, before the judge writes. Raises `PartyFailure`."""
+        """Makes one call per use, lead-ins included. `before` is called when the party is ready, before the judge writes. Raises `PartyFailure`."""
         party, device = self.party, self.party.device
         specs = uses[0].values.specs
         size, half = place(specs)[1], place(self.expected)[1]
@@ -165,11 +165,11 @@ class Line:
         stamped, frame = party.series(message, keys, self.limit * len(uses), hand_over)
         answers = frame.message.get("calls", [])
         calls = [self._call(number, use, stamped[number], answers[number], message["calls"][number]) for number, use in enumerate(uses)]
-        device.sync()  # what was copied above is, before the party is asked to write there
+        device.sync()  # the copy above is complete before the party is asked to write there
         return calls
 
     def empty(self, count: int) -> list[Stamped]:
-        """A series in which nothing is called: what the exchange costs."""
+        """Runs a series in which nothing is called, to measure the cost of the exchange."""
         party, device = self.party, self.party.device
         party.arena("in", 256), party.arena("out", 256)
         calls = [{"begin": 0, "offsets": [], "rng": None, "room": []}] * count

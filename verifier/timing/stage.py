@@ -1,4 +1,4 @@
-"""The stage `timing`: an interval that can be believed. What is suspicious is measured again, once, in a fresh process with fresh seeds."""
+"""The stage `timing`: measures a credible interval. A suspicious measurement is repeated once, in a fresh process with fresh seeds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ATTEMPTS = (1, 2)
 
 
 def measure(tournament: Tournament, trials: Trials, report: Report, floor: float | None, fresh: Callable[[], Subject]) -> Timing:
-    """`fresh` makes a runner with the program imported; `floor` is the least that the device needs, in ms. Raises `Ended`."""
+    """Runs the stage. `fresh` makes a runner with the program imported; `floor` is the least time that the device needs, in ms. Raises `Ended`."""
 
     def find(rule: str, message: str, severity: Severity = "note") -> None:
         report.findings.append(Finding(rule=rule, severity=severity, message=message, source="runtime"))

@@ -1,4 +1,4 @@
-"""Outputs of the timed calls: each program's, and a rival's, against its own eager's for the same input, whichever comes first."""
+"""Compares outputs of the timed calls: those of a program, and of a rival, with its own eager's for the same input, whichever comes first."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from verifier.timing.blocks import Side
 from verifier.timing.call import Call
 from verifier.timing.pairs import Pair
 
-KEPT = 8  # of the trials that passed, in the report
+KEPT = 8  # trials that passed, kept in the report
 
 
 @dataclass
@@ -23,7 +23,7 @@ class TimedOutputs:
     has_rival: bool
     failed: list[Trial] = field(default_factory=list)  # the last one
     checked: list[Trial] = field(default_factory=list)
-    rival_off: str = ""  # how the rival's outputs differ from eager's: then it is nothing to be measured against
+    rival_off: str = ""  # how the rival's outputs differ from eager's, which makes it useless for comparison
     _pending: dict[tuple[int, int], dict[int, Call]] = field(default_factory=dict)  # by number and pair, then program, eager, rival
 
     def of(self, pairs: list[Pair]) -> Callable[[int, Side, Call], None]:

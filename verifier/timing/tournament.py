@@ -1,4 +1,5 @@
-"""The stage `timing`: brings up the baselines, warms everything up, runs blocks until the interval is narrow enough, checks every call."""
+"""The tournament of the stage `timing`: starts the baselines, warms everything up, runs blocks until the interval is narrow enough, checks every
+call."""
 
 from __future__ import annotations
 
@@ -23,22 +24,22 @@ from verifier.timing.processes import PAIRS, Processes, Round
 from verifier.timing.series import Form, form
 from verifier.timing.timed_outputs import TimedOutputs
 
-MORE_PAIRS = {"quick": 0, "full": 3}  # once, where half the interval is `WIDE` of the ratio
-WIDE = {"cuda": 0.015, "cpu": 0.05}  # a program that computes on the host's own processors meets all other work there, and its processes take minutes
-HOPELESS = 0.2  # half a width beyond which it is other work on the host that makes it wide, and more processes would meet that too
+MORE_PAIRS = {"quick": 0, "full": 3}  # added once, where half the interval is `WIDE` of the ratio
+WIDE = {"cuda": 0.015, "cpu": 0.05}  # a program on the host's own processors is disturbed by all other work there, and its processes take minutes
+HOPELESS = 0.2  # half width above which other work on the host is the cause, and would disturb more processes too
 MIN_BLOCKS = {"quick": 8, "full": 8}  # for each pair
 MAX_BLOCKS = {"quick": 200, "full": 200}
-FEW_BLOCKS = 6  # for calls so slow that more would take minutes, and at a time once the least are done
-LEAST_ERROR = {"quick": 0.005, "full": 0.0025}  # standard error from call to call, relative, that needs no more calls
-SHARE = {"quick": 1.5, "full": 0.5}  # nor does one that is this much of the error from process to process, which calls do not lessen
-COARSE = 0.03  # half a width beyond which up to `EXTRA` budgets go into more calls
+FEW_BLOCKS = 6  # for calls so slow that more would take minutes; also the step once the least are done
+LEAST_ERROR = {"quick": 0.005, "full": 0.0025}  # relative standard error due to calls below which no more calls are needed
+SHARE = {"quick": 1.5, "full": 0.5}  # nor below this share of the error due to processes, which calls do not reduce
+COARSE = 0.03  # half width above which up to `EXTRA` budgets go into more calls
 EXTRA = 1.5
 STUBBORN = 6.0  # budgets that go into more calls while the interval would be no verdict at all: shorter than beginning again
 WARM_UP = 3
 MOST_WARM_UP = {"quick": 5, "full": 10}
 WARM_UP_SECONDS = 0.3
-GONE = 1.0  # seconds in which the device comes to rest when a program's processes are gone
-SOUND = 1.1  # times eager's time, up to which a baseline that was compiled is prepared well enough for a repeat
+GONE = 1.0  # seconds in which the device becomes idle after a program's processes are gone
+SOUND = 1.1  # factor on eager's time up to which a compiled baseline is good enough for a repeat
 
 
 @dataclass
@@ -47,18 +48,18 @@ class Tournament(Processes):
     fresh pairs of processes."""
 
     waiting: float = 0.0  # seconds in which other judges of the device measured, repeats included
-    measuring: float = 0.0  # seconds with the device for itself, repeats included
+    measuring: float = 0.0  # seconds with exclusive use of the device, repeats included
     wide: str = ""
     burning: str = ""  # how the program kept the machine busy while others were timed
-    crowded: str = ""  # how somebody else did
+    crowded: str = ""  # how somebody else kept it busy
     _warm: dict[int, int] = field(default_factory=dict)  # ns of each side's last call of the warm-up
-    busy: str = ""  # why a program that seems faster is not called so on this host
-    form: Form | None = None  # of the series of the last round; null: calls were timed one by one
-    timed: TimedProcess | None = None  # the program's, of the last pairs: from it comes the program's class
+    busy: str = ""  # why a program that seems faster is not called faster on this host
+    form: Form | None = None  # form of the last round's series; null: calls were timed one by one
+    timed: TimedProcess | None = None  # the program's process in the last pairs, which determines its class
 
     def run(self, subject: Subject) -> tuple[Timing, str]:
-        """The timing, and how the clocks disagree, if they do. Wrong outputs are in `outputs`. Raises `PartyFailure` for whoever fails; but where a
-        baseline beyond eager does so in a timed call, all are measured again without it."""
+        """Returns the timing, and how the clocks disagree, if they do. Wrong outputs are in `outputs`. Raises `PartyFailure` for any failed party;
+        but where a baseline other than eager fails in a timed call, all are measured again without it."""
         while True:
             try:
                 return self._run(subject)
@@ -85,19 +86,19 @@ class Tournament(Processes):
                 if not round_.further or failure.whose == "program":
                     raise
                 self._tell(f"no further processes: {failure.whose} failed: {failure.message.partition(chr(10))[0]}")
-                break  # what was measured before is whole
+                break  # the earlier measurements are complete
             pairs += these
             if self.outputs.failed:
                 self.prepared = {}
                 break
-            if not number:  # what is left of a part of the pairs is not worth its memory
+            if not number:  # the rest of a part of the pairs is not worth its memory
                 self.prepared = self._sound(pairs) if len(these) == count else {}
         return self._result(pairs)
 
     def _round(self, number: int, round_: Round, subject: Subject, before: list[Pair], rng: random.Random) -> list[Pair]:
         frozen = self.pool.gate.frozen_seconds()
         these = self._bring_up(round_, subject)
-        # On the processors on which they are timed they warm up too. Ending idle compilers takes a second, in which other judges may measure.
+        # They also warm up on the processors on which they are timed. Ending idle compilers takes a second, in which other judges may measure.
         self.pool.at_once([partial(side.caller.party.rest, anew=True) for pair in these for side in pair.sides])
         self.pool.settle()
         for pair in these:
@@ -108,21 +109,22 @@ class Tournament(Processes):
         return these
 
     def _plan(self, pairs: list[Pair]) -> Iterator[Round]:
-        """When the last of the others are in `pairs`, an interval that is still wide gets further pairs once, whatever it says: by then processes
-        make it wide, not calls (or a busy host does, and no pair helps)."""
+        """Plans the rounds. When the last of the others are in `pairs`, an interval that is still wide gets further pairs once, whatever it says: by
+        then processes make it wide, not calls (or a busy host does, and no pair helps)."""
         more = MORE_PAIRS[self.job.tier]
         rounds = self._rounds(PAIRS[self.job.tier], len(self._others()) - len(self.prepared) - sum(one.calls for one in self.ahead.values()))
         if len(rounds) > 1:
-            self._end_ahead(only_called=True)  # what is measured later would keep memory from what is measured first
+            self._end_ahead(only_called=True)  # later rounds would keep memory from the first one
         planned = list(zip(rounds, self._spread(len(rounds)), strict=True))
-        # Where a pair alone fills the memory there are few to begin; without further pairs the next job takes them, which a judge of one has not.
+        # Where one pair fills the memory, few fresh processes are in stock at first. Without further pairs the next job takes them, and a judge for
+        # one job has no next job.
         last = self._takes(self._rounds(more, 0)[0], []) if more and len(rounds) > 1 and self.pool.spares else 0
         for round_, later in zip(planned, [*planned[1:], None], strict=True):
             yield Round(*round_, after=self._takes(*later) if later is not None else last)
         half = self._estimate(pairs).half if more else 0.0
         if WIDE[self.pool.device.kind] < half < HOPELESS:
             self._tell(f"the interval is {half:.1%} wide on either side: {more} more fresh processes of program and eager")
-            self._close_but(self.prepared)  # the others' memory is the further ones'
+            self._close_but(self.prepared)  # further pairs get the others' memory
             rounds = self._rounds(more, 0)
             for members, following in zip(rounds, [*rounds[1:], range(0)], strict=True):
                 yield Round(members, [], further=True, after=self._takes(following, []))
@@ -145,8 +147,8 @@ class Tournament(Processes):
             self.waiting += (began - asked) + (time.monotonic() - ended)
 
     def _look_for_others(self, pairs: list[Pair]) -> None:
-        """Where the device was at work while the programs should have been at rest: is it still, with their processes gone? Then the work is somebody
-        else's, such as a kernel that another judge's process had begun before it was frozen."""
+        """Checks a device that was busy while the programs should have been idle. If it is still busy with their processes gone, the work is somebody
+        else's, such as a kernel that another judge's process had started before it was frozen."""
         suspects = [pair for pair in pairs if pair.watch.long_wait()]
         for pair in suspects:
             self.pool.give_back(pair.program.caller.party)
@@ -155,14 +157,14 @@ class Tournament(Processes):
             pair.watch.works_on = works_on
 
     def _sound(self, pairs: list[Pair]) -> dict[str, Side]:
-        """Baselines that a repeat need not compile once more: a repeat is about the program, or about a busy machine. One that is slower than eager
-        may have been tuned while the machine was busy, and is made anew."""
+        """Returns baselines that a repeat need not compile again: a repeat is about the program, or about a busy machine. A baseline slower than
+        eager may have been tuned while the machine was busy, and is made anew."""
         first = pairs[0]
         most = SOUND * median_ms(first.baselines[0])
         return {str(side.name): side for side in first.baselines[1:] if side.name != "rival" and side.blocks and median_ms(side) <= most}
 
     def _measure(self, these: list[Pair], before: list[Pair], rng: random.Random, share: float) -> None:
-        """Blocks over all sides of these pairs, until more calls would not make the interval narrower, or the budget is spent."""
+        """Runs blocks over all sides of these pairs until more calls would not narrow the interval, or the budget is spent."""
         tier, limits = self.job.tier, self.trials.limits
         sides = [side for pair in these for side in pair.sides]
         known = len(before) + len(these)
@@ -244,14 +246,14 @@ class Tournament(Processes):
         return timing, problem
 
     def _form(self, sides: list[Side]) -> Form | None:
-        """By the calls of the warm-up, the last of which are warm."""
+        """Chooses the form of series by the calls of the warm-up, the last of which are warm."""
         if self.pool.device.leader() is None:
             return None
         shortest, longest = min(self._warm.values()), max(self._warm.values())
         return form(self.trials.ledger().exchanged, shortest / 1e6, longest / 1e6, self.trials.stochastic)
 
     def _warm_up(self, pairs: list[Pair]) -> int:
-        """The same calls on every side, in the same sequence, also checked, until a sensible time has passed."""
+        """Makes the same calls on every side, in the same sequence and also checked, until a sensible time has passed."""
         check = self._noting(self.outputs.of(pairs))
         begin = time.monotonic()
         number, self._warm = 0, {}
@@ -278,7 +280,7 @@ class Tournament(Processes):
         return check if self.timed is None else self.timed.noting(check)
 
     def release(self) -> None:
-        """Ends all that was timed but for the program's process that is still to be looked at."""
+        """Ends everything that was timed, except the program's process that is still to be inspected."""
         party = self.timed.caller.party if self.timed is not None else None
         stays = [one for one in self.parties if one is party]
         self.parties = [one for one in self.parties if one is not party]

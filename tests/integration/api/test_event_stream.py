@@ -142,7 +142,7 @@ def _first(stream) -> None:
 
 
 def _pid_of(server: str) -> int:
-    """Of the Daphne that listens there, by the port among its arguments."""
+    """Finds the pid of the Daphne that listens there, by the port among its arguments."""
     port = f"tcp:port={server.rpartition(':')[2]}:"
     return next(int(path.parent.name) for path in Path("/proc").glob("[0-9]*/cmdline") if port in _read(path))
 

@@ -1,4 +1,4 @@
-"""Whose work the calls of a timed process are, seen from outside: without the clock's verdict, which a busy host would spoil."""
+"""The work of a timed process's calls is attributed from outside: tested without the clock's verdict, which a busy host would spoil."""
 
 from __future__ import annotations
 

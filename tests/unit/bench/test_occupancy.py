@@ -1,4 +1,4 @@
-"""Whose processes hold a GPU's memory beside a sitting."""
+"""The processes that hold a GPU's memory beside a sitting are attributed."""
 
 import subprocess
 import sys

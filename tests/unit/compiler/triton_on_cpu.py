@@ -22,7 +22,7 @@ EXACT = {"rint": np.rint, "trunc": np.trunc, "floor": np.floor, "ceil": np.ceil}
 
 
 def special(name: str):
-    """Of torch, in fp64: NumPy has no erf."""
+    """Computes erf by torch, in fp64: NumPy has none."""
     function = {"pow": torch.pow, "exp2": torch.exp2}.get(name) or getattr(torch, name)
     return lambda *values: function(*(torch.from_numpy(np.ascontiguousarray(v, dtype=np.float64)) for v in values)).numpy()
 
@@ -96,7 +96,7 @@ def complete(tl, libdevice, interpreter) -> None:
         return dot(self, a, b, total, precision, *rest)
 
     def reduce(self, values):
-        """Of our two functions at once instead of element by element in Python."""
+        """Evaluates our two functions at once instead of element by element in Python."""
         whole = {"at_least": np.maximum, "at_most": np.minimum}[self.combine_fn.__name__].reduce
         return [self.to_tensor(whole(v.handle.data, axis=self.axis, keepdims=self.keep_dims), v.dtype) for v in values]
 

@@ -13,7 +13,7 @@ from verifier.integrity.skipping import Gone, Skipping
 
 
 class Patched(Skipping):
-    """Of a program that needs the functions in `needed`."""
+    """The test of a program that needs the functions in `needed`."""
 
     def __init__(self, needed: set[str], lost: set[str] = frozenset()):
         reference = SimpleNamespace(state=[], mutated=[], inputs=lambda seed: seed, reshaped=lambda values, name, domain, seed: values)

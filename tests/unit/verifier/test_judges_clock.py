@@ -52,7 +52,7 @@ def test_a_tenth_less_in_every_call_is_seen(count):
 
 
 def test_a_lie_in_a_minority_of_calls_is_seen_where_it_moves_the_ratio():
-    """Of calls that vary by a tenth, lies in two fifths move the middle by about as much."""
+    """Where calls vary by a tenth, lies in two fifths of them move the middle by about as much."""
     seen = [by_judge(pairs_of(10_000, 10_000, noise=0.1, lies=0.3, of_calls=0.4, blocks=60, seed=seed), KNOWN, seed)[1] != "" for seed in range(10)]
     assert sum(seen) >= 8
 

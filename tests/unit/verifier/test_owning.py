@@ -1,4 +1,4 @@
-"""Whose memory outputs are, element by element, and how they are laid down."""
+"""The owners of outputs' memory are found element by element, and outputs get the task's layout."""
 
 from __future__ import annotations
 

@@ -12,6 +12,8 @@ from verifier.parties.plain_state import Variables
 
 
 class OfTheVerifier:
+    __module__ = "verifier.parties.runner"
+
     def __init__(self):
         self.message = {"init": 1}
 

@@ -27,7 +27,7 @@ class Party:
 
 
 class Gate:
-    """Of a device that another judge measures on for a while."""
+    """The gate of a device on which another judge measures for a while."""
 
     def __init__(self):
         self.frozen = 0.0

@@ -1,1 +1,1 @@
-"""Where a process spends its calls, seen from outside: no part of it runs in the process that is looked at."""
+"""Samples from outside where a process spends its calls: none of it runs in the sampled process."""

@@ -1,7 +1,7 @@
-"""What lies where in a process: whose code an address is. Read from /proc by the judge.
+"""Tells whose code an address in a process is. The judge reads it from /proc.
 
-The program's own code is told by its bytes, not by a file's name: what is mapped must be what the builder made. Whatever else lies where a program
-can write, or in no file at all, counts as a library's, as generated code of a library does.
+The program's own code is recognised by its bytes, not by a file's name: the mapping must be what the builder made. Any other code in a place where a
+program can write, or in no file at all, counts as a library's, as a library's generated code does.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from verifier.integrity.artefacts import Code, read_code
 
 
 class Kind(enum.IntEnum):
-    """UNKNOWN stands for code that was mapped after the list was made; `sampler.c` knows NEUTRAL by its number."""
+    """UNKNOWN is code that was mapped after the list was made; `sampler.c` knows NEUTRAL by its number."""
 
     UNKNOWN = 0
     OWN = 1
     LIBRARY = 2
     NEUTRAL = 3  # works for whoever calls it: counts as its caller
-    IDLE = 4  # a pool of threads: what is spent there is waiting
+    IDLE = 4  # a thread pool: time spent there is waiting
     HOST = 5  # the interpreter and the verifier's own: neither the program's arithmetic nor a library's
 
 
@@ -49,7 +49,7 @@ class Mapping:
 
 class Mapped:
     """The executable memory of process `pid`. `home` is where the program can write, as the process sees it; with `wrapped` that is a file system of
-    its own. Reading it again costs little: what stood there before keeps its kind."""
+    its own. Reading again is cheap: known mappings keep their kind."""
 
     def __init__(self, pid: int, home: str, wrapped: bool, artefacts: Artefacts):
         self.pid = pid
@@ -64,7 +64,7 @@ class Mapped:
         self._begins: list[int] = []
 
     def read(self) -> list[Mapping]:
-        """Raises `OSError` where the process is gone, or is not the judge's to look at."""
+        """Reads the mappings. Raises `OSError` where the process is gone, or the judge may not inspect it."""
         known = {(one.begin, one.end, one.path): one for one in self.mappings}
         found = []
         with open(f"/proc/{self.pid}/maps", encoding="utf-8", errors="replace") as file:
@@ -91,7 +91,7 @@ class Mapped:
         return Mapping(begin, end, offset, path, self._kind(path, inode))
 
     def _without_stubs(self, own: Mapping) -> list[Mapping]:
-        """Jumps to functions of other libraries are made for their callers, as those functions may be."""
+        """Leaves out the stubs that jump to functions of other libraries: they count as their callers, as those functions may."""
         parts, begin = [], own.begin
         for offset, size in self.codes[own.library].stubs if own.library is not None else ():
             at = own.begin + offset - own.offset
@@ -105,7 +105,7 @@ class Mapped:
         return [part for part in parts if part.begin < part.end]
 
     def _kind(self, path: str, inode: int) -> Kind:
-        """Names say what something is only where the program could not have put it."""
+        """Classifies a mapping. A name counts only where the program could not have put the file."""
         if not path.startswith("/") or (path.startswith(self.writable) and not self._same(path, inode)):
             return Kind.LIBRARY
         name = os.path.basename(path)
@@ -115,14 +115,14 @@ class Mapped:
         return Kind.LIBRARY
 
     def _same(self, path: str, inode: int) -> bool:
-        """Whether a file is the host's own, shown in the sandbox: the interpreter may itself lie below /tmp."""
+        """Whether a file in the sandbox is the host's own: the interpreter may itself lie below /tmp."""
         try:
             return self.wrapped and os.stat(path).st_ino == inode
         except OSError:
             return False
 
     def _made(self, begin: int, end: int, offset: int) -> int | None:
-        """The number of the builder's library whose code this is, byte by byte."""
+        """Returns the number of the builder's library whose code this is, byte by byte."""
         for number, code in enumerate(self.codes):
             wanted = code.executable(offset, end - begin)
             if wanted and len(wanted) <= LARGEST and self._peek(begin, len(wanted)) == wanted:
@@ -137,14 +137,14 @@ class Mapped:
             return b""
 
     def function(self, address: int) -> tuple[int, str] | None:
-        """Library and name of the own function at an address; its name is empty where the library does not tell."""
+        """Returns library and name of the own function at an address; the name is empty where the library does not tell."""
         mapping = self.at(address)
         if mapping is None or mapping.library is None:
             return None
         return mapping.library, self.codes[mapping.library].function(address - mapping.begin + mapping.offset)
 
     def entries(self, library: int, chosen: Callable[[str], bool]) -> list[int]:
-        """Where the functions of an own library begin whose names are `chosen`."""
+        """Returns where the functions of an own library with the names `chosen` begin."""
         code = self.codes[library]
         return [
             mapping.begin + offset - mapping.offset

@@ -17,13 +17,13 @@ from verifier.hashes import sha256
 from verifier.integrity.sampling.mapped import Kind, Mapping
 
 SOURCE = Path(__file__).with_name("sampler.c")
-ROOM = 4096  # samples of one call
+ROOM = 4096  # most samples of one call
 RETURN = {"x86_64": b"\xc3", "aarch64": b"\xc0\x03\x5f\xd6"}  # the instruction that ends a function
 READY_SECONDS = 1.0
 
 
 class SamplerError(RuntimeError):
-    """This host does not let the judge look at a process, or write into one; the message says why."""
+    """This host does not let the judge inspect a process, or write into one; the message says why."""
 
 
 class _Range(ctypes.Structure):
@@ -53,7 +53,7 @@ class _Watch(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Sample:
-    """Where one thread stood at one moment."""
+    """The position of one thread at one moment."""
 
     moment: int
     address: int
@@ -61,15 +61,15 @@ class Sample:
 
 
 def build_sampler(folder: Path) -> Path:
-    """The shared library, compiled where it is not there yet. Raises `SamplerError`."""
+    """Returns the shared library, compiled if missing. Raises `SamplerError`."""
     if platform.machine() not in RETURN:
-        raise SamplerError(f"processes cannot be looked at on {platform.machine()}")
+        raise SamplerError(f"processes cannot be inspected on {platform.machine()}")
     library = folder / f"sampler-{sha256(SOURCE.read_text())[:16]}.so"
     if library.exists():
         return library
     compiler = shutil.which("gcc") or shutil.which("g++") or shutil.which("cc")
     if compiler is None:
-        raise SamplerError("looking at a process needs a C compiler: apt-get install g++")
+        raise SamplerError("inspecting a process needs a C compiler: apt-get install g++")
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         built = Path(scratch) / "sampler.so"
@@ -82,7 +82,7 @@ def build_sampler(folder: Path) -> Path:
 
 
 class Sampler:
-    """Looks at process `pid` while it is open, from a thread of its own: ptrace obeys only the thread that took hold."""
+    """Samples process `pid` while it is open, from a thread of its own: ptrace obeys only the thread that attached."""
 
     def __init__(self, library: Path, pid: int, seed: int):
         self._library = ctypes.CDLL(str(library))
@@ -94,14 +94,14 @@ class Sampler:
         self.seed = seed
         self.mean_ns = 300_000
         self.error = 0  # errno of the first refusal
-        self.seen: list[Sample] = []  # in the last call that it was open around
+        self.seen: list[Sample] = []  # in the last call during which it was open
         self._ranges: ctypes.Array[_Range] = (_Range * 0)()
         self._samples = (_Sample * ROOM)()
         self._watch: _Watch | None = None
         self._thread: threading.Thread | None = None
 
     def know(self, mappings: list[Mapping]) -> None:
-        """What lies where, in the order of addresses."""
+        """Tells the sampler the mappings, in the order of addresses."""
         self._ranges = (_Range * len(mappings))(*[_Range(one.begin, one.end, one.kind) for one in mappings])
 
     def __enter__(self) -> Sampler:
@@ -121,7 +121,7 @@ class Sampler:
             time.sleep(0)
 
     def end(self) -> list[Sample]:
-        """What was seen since `begin`."""
+        """Returns the samples since `begin`."""
         watch, thread = self._watch, self._thread
         if watch is None or thread is None:
             return []
@@ -132,7 +132,7 @@ class Sampler:
         return [Sample(one.moment, one.address, Kind(one.kind)) for one in self._samples[: watch.taken]]
 
     def write(self, address: int, code: bytes) -> bytes:
-        """Writes into the code of the process, which waits for a request, and returns what was there. Raises `SamplerError`."""
+        """Writes into the code of the process, which waits for a request, and returns the previous bytes. Raises `SamplerError`."""
         before = ctypes.create_string_buffer(8)
         failures: list[int] = []
         thread = threading.Thread(target=lambda: failures.append(self._library.stitch_poke(self.pid, address, code, len(code), before)))

@@ -1,4 +1,4 @@
-"""On the CPU: in whose code the calls of the timed process spend their time, told by samples that the judge takes from outside."""
+"""On the CPU: finds in whose code the timed process spends its calls, by samples that the judge takes from outside."""
 
 from __future__ import annotations
 
@@ -16,29 +16,30 @@ from verifier.integrity.sampling.mapped import Kind, Mapped
 from verifier.integrity.sampling.native import Sample, Sampler, SamplerError, build_sampler
 from verifier.judge.asking import Party
 
-MOMENTS, MOST_CALLS, MOST_SECONDS, LEAST_CALLS = 300, 150, 0.7, 2  # the judge's own work between the calls is in these seconds
-CLOSE = 0.06  # to a limit between classes: then as many again
+MOMENTS, MOST_CALLS, MOST_SECONDS, LEAST_CALLS = 300, 150, 0.7, 2  # these seconds include the judge's own work between the calls
+CLOSE = 0.06  # distance to a limit between classes below which as many samples are taken again
 LIMITS = (0.5, 0.1)
-A_CALL = 40  # moments of a call, unless it is too short for them
-LEAST = 80  # moments, for which a busy host is waited for
+A_CALL = 40  # sampled moments per call, unless it is too short
+LEAST = 80  # sampled moments for which a busy host is given more time
 MEAN_NS = (40_000, 4_000_000)
 
 Function = tuple[int, str]  # number of the builder's library, name
 
 
 def key(library: int, name: str) -> str:
-    """A function of an own library as findings know it."""
+    """Returns the name by which findings refer to a function of an own library."""
     return f"{library}:{name}"
 
 
 @dataclass
 class Sampled:
-    """Shares of the time in which anybody computed: waiting and the interpreter count for neither side. `own` is by function, `library` by file."""
+    """Shares of the time in which any thread computed: waiting and the interpreter count for neither side. `own` is by function, `library` by
+    file."""
 
     own: dict[Function, float] = field(default_factory=dict)
     library: dict[str, float] = field(default_factory=dict)
     moments: int = 0
-    looked: bool = False  # whether the host lets the judge look at all
+    looked: bool = False  # whether the host allows sampling at all
     reason: str = ""  # why there are none
 
     @property
@@ -47,13 +48,13 @@ class Sampled:
 
 
 class Observing:
-    """`look` makes calls until enough was seen."""
+    """`look` makes calls until there are enough samples."""
 
     def __init__(self, party: Party, artefacts: Artefacts, folder: Path, seed: int):
-        """Raises `SamplerError` where this host does not let the judge look."""
+        """Attaches to the process. Raises `SamplerError` where this host forbids it."""
         pid = party.spawned.main_pid()
         if pid is None:
-            raise SamplerError("the host does not tell which process the program runs in")
+            raise SamplerError("the host does not say in which process the program runs")
         spawned = party.spawned
         self.mapped = Mapped(pid, "/tmp" if spawned.wrapped else os.path.realpath(spawned.folder), spawned.wrapped, artefacts)
         self.sampler = Sampler(build_sampler(folder), pid, seed)
@@ -63,10 +64,10 @@ class Observing:
         try:
             self.sampler.know(self.mapped.read())
         except OSError as error:
-            raise SamplerError(f"the process's memory cannot be looked at: {error.strerror}") from None
+            raise SamplerError(f"the process's memory cannot be inspected: {error.strerror}") from None
 
     def look(self, replaying: Replaying) -> Sampled:
-        """Raises `SamplerError`, and `PartyFailure` where a call fails."""
+        """Makes sampled calls. Raises `SamplerError`, and `PartyFailure` where a call fails."""
         call_ms = replaying.replays.ms or replaying.call().inner / 1e6
         self.sampler.mean_ns = int(min(max(call_ms * 1e6 / A_CALL, MEAN_NS[0]), MEAN_NS[1]))
         tally = Tally(self.mapped)
@@ -79,7 +80,7 @@ class Observing:
             replaying.call(self.sampler, again=not calls)
             calls += 1
             if self.sampler.error:
-                raise SamplerError(f"the process cannot be looked at: {os.strerror(self.sampler.error)}")
+                raise SamplerError(f"the process cannot be inspected: {os.strerror(self.sampler.error)}")
             if any(sample.kind is Kind.UNKNOWN for sample in self.sampler.seen):
                 self._read()
             tally.add(self.sampler.seen)
@@ -89,7 +90,7 @@ class Observing:
 
 
 class Tally:
-    """Each moment counts as much as any other, however many threads are at work in it: shares are of time, not of processors."""
+    """Counts every moment equally, however many threads are active in it: shares are of time, not of processors."""
 
     def __init__(self, mapped: Mapped):
         self.mapped = mapped
@@ -98,7 +99,7 @@ class Tally:
         self._library: dict[str, float] = defaultdict(float)
 
     def add(self, samples: Iterable[Sample]) -> None:
-        """The samples of one call."""
+        """Adds the samples of one call."""
         moments: dict[int, list[Sample]] = defaultdict(list)
         for sample in samples:
             kind = sample.kind
@@ -126,6 +127,6 @@ class Tally:
     def result(self) -> Sampled:
         total = float(self.moments)
         if not total:
-            return Sampled(looked=True, reason="nobody was seen at work in a call")
+            return Sampled(looked=True, reason="no thread was seen working in a call")
         own = {function: weight / total for function, weight in self._own.items()}
         return Sampled(own, {name: weight / total for name, weight in self._library.items()}, self.moments, looked=True)

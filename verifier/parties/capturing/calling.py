@@ -1,6 +1,7 @@
-"""A model's forward as a function of tensors alone: arguments and results taken apart into their leaves, and put together again.
+"""Turns a model's forward into a function of tensors only: arguments and results are flattened into leaves and put together again.
 
-What is no tensor is a constant of the capture. Hooks and a `__call__` of the model's own class stay outside: a program keeps them as they are.
+Values other than tensors are constants of the capture. Hooks and a `__call__` of the model's own class stay outside: a program keeps them as they
+are.
 """
 
 # sandboxed: calls the models that tasks define
@@ -28,7 +29,8 @@ _WORDS = (torch.dtype, torch.device, torch.layout, torch.memory_format)
 
 @dataclass
 class Leaf:
-    """`owner`: the argument it lies in, by position or by name; `path`: where in it, as Python behind the argument's name."""
+    """A leaf of an argument. `owner`: the argument that contains it, by position or by name; `path`: its place there, as Python to append to the
+    argument's name."""
 
     owner: int | str
     path: str
@@ -37,16 +39,16 @@ class Leaf:
 
 @dataclass
 class FlatCall:
-    """Of a call `forward(*args, **kwargs)`: its leaves, and what puts them together again."""
+    """A flattened call `forward(*args, **kwargs)`: its leaves, and what puts them together again."""
 
     forward: Callable[..., Any]
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     own: str = ""  # the module of the task's source
     leaves: list[Leaf] = field(default_factory=list)
-    tree: Any = None  # of the results, once it was called
-    results: list[Any] = field(default_factory=list)  # all leaves of it, tensors by their place among the tensors
-    after: Callable[[], None] | None = None  # looks at the model before an exporter puts back what forward changed
+    tree: Any = None  # structure of the results, known after a call
+    results: list[Any] = field(default_factory=list)  # all its leaves; tensors by their place among the tensors
+    after: Callable[[], None] | None = None  # inspects the model before an exporter restores what forward changed
 
     def __post_init__(self) -> None:
         owners: list[int | str] = [*range(len(self.args)), *self.kwargs]
@@ -71,7 +73,7 @@ class FlatCall:
         return tuple(values)
 
     def signature(self) -> inspect.Signature:
-        """A parameter a tensor, named as the argument that it is, or after the argument that it lies in."""
+        """Returns one parameter per tensor, named after the argument that it is or that contains it."""
         names: list[str] = []
         given = [*inspect.signature(self.forward).parameters.values()]
         positional = [p.name for p in given if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
@@ -87,19 +89,19 @@ class FlatCall:
 
 
 def leaves_of(value: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """Raises `ValueError` for an object that may hold tensors in ways of its own."""
+    """Flattens a value. Raises `ValueError` for an object that may hold tensors in unknown ways."""
     parts = parts_of(value)
     if parts is not None:
         for accessor, item in parts:
             yield from leaves_of(item, path + accessor)
         return
     if not isinstance(value, (torch.Tensor, *_WORDS, type(None), bool, int, float, complex, str, bytes, type)) and not callable(value):
-        raise ValueError(f"an argument is an object of type {type(value).__name__}, whose tensors cannot be told")
+        raise ValueError(f"an argument is an object of type {type(value).__name__}, whose tensors cannot be found")
     yield path, value
 
 
 def parts_of(value: Any) -> list[tuple[str, Any]] | None:
-    """What a container holds, with the Python that reads each; null for anything else."""
+    """Returns a container's items, each with the Python that reads it; null for anything else."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return [(f".{one.name}", getattr(value, one.name)) for one in dataclasses.fields(value)]
     if isinstance(value, tuple) and hasattr(value, "_fields"):
@@ -112,7 +114,7 @@ def parts_of(value: Any) -> list[tuple[str, Any]] | None:
 
 
 def rebuild(value: Any, tensors: Iterator[torch.Tensor]) -> Any:
-    """`value` with other tensors, in the order of its leaves."""
+    """Rebuilds `value` with other tensors, in the order of its leaves."""
     if isinstance(value, torch.Tensor):
         return next(tensors)
     parts = parts_of(value)
@@ -135,7 +137,7 @@ def rebuild(value: Any, tensors: Iterator[torch.Tensor]) -> Any:
 
 
 def described(value: Any, values: list[Any], results: list[Any], own: str = "") -> Any:
-    """The nesting of results as the graph holds it, with places in `results`; tensors and numbers of the call are appended to `values`."""
+    """Returns the nesting of results as the graph stores it, with places in `results`; tensors and numbers of the call are appended to `values`."""
     if isinstance(value, (torch.Tensor, *_NUMBERS)):
         values.append(value)
         results.append({"out": len(values) - 1})
@@ -157,11 +159,11 @@ def described(value: Any, values: list[Any], results: list[Any], own: str = "") 
             return {key: described(item, values, results, own) for key, item in value.items()}
         if type(value) in (dict, OrderedDict) and all(isinstance(key, (str, int, bool)) for key in value):
             return {"made": {**_class(value, own), "keys": list(value), "items": [described(item, values, results, own) for item in value.values()]}}
-    raise ValueError(f"forward returns an object of type {type(value).__name__}, which has no form in data")
+    raise ValueError(f"forward returns an object of type {type(value).__name__}, which cannot be written as data")
 
 
 def _class(value: Any, own: str) -> dict[str, str]:
-    """`module` is empty for a class of the task's own source."""
+    """Returns a class by name; `module` is empty for a class of the task's own source."""
     name, home = type(value).__qualname__, type(value).__module__
     if "<" in name:
         raise ValueError(f"forward returns an object of the class {type(value).__name__}, which is made inside a function")
@@ -169,7 +171,7 @@ def _class(value: Any, own: str) -> dict[str, str]:
 
 
 def forward_arguments(model: torch.nn.Module, inputs: list[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """What forward is given where the model is called with `inputs`: a `__call__` of its own, or a hook, may give it something else."""
+    """Returns the arguments that forward gets when the model is called with `inputs`: a `__call__` of its own, or a hook, may change them."""
     plain = type(model).__call__ is torch.nn.Module.__call__ and not model._forward_pre_hooks
     if plain:
         return tuple(inputs), {}
@@ -195,7 +197,7 @@ def forward_arguments(model: torch.nn.Module, inputs: list[Any]) -> tuple[tuple[
 
 @contextlib.contextmanager
 def called_as(model: torch.nn.Module, flat: Callable[..., Any], signature: inspect.Signature) -> Iterator[None]:
-    """Meanwhile `model(*tensors)` is `flat(*tensors)`, and nothing else."""
+    """Makes `model(*tensors)` mean exactly `flat(*tensors)` while it is open."""
 
     def forward(*tensors: Any) -> Any:
         return flat(*tensors)
@@ -220,7 +222,7 @@ def called_as(model: torch.nn.Module, flat: Callable[..., Any], signature: inspe
 
 
 def plain_value(value: Any) -> Any:
-    """A constant argument as JSON; `{"code": ...}` what Python writes otherwise, empty where it has no such form."""
+    """Returns a constant argument as JSON; `{"code": ...}` holds other values as Python code, empty where there is no such form."""
     if value is None or isinstance(value, (bool, int, str)) or isinstance(value, float) and math.isfinite(value):
         return value
     return {"code": str(value) if isinstance(value, (torch.dtype, torch.layout, torch.memory_format)) else ""}

@@ -1,4 +1,4 @@
-"""The functional ATen graph of a model as data. Runs in the sandboxed reference process only: it executes the task's `forward`."""
+"""Captures the functional ATen graph of a model as data. It executes the task's `forward`, so it runs only in the sandboxed reference process."""
 
 # sandboxed: exports and calls the models that tasks define
 
@@ -30,7 +30,7 @@ from verifier.task import TensorSpec
 
 
 def capture(model: torch.nn.Module, inputs: list[Any], task_source: str, mode: str) -> Capture:
-    """Export `model(*inputs)` in `mode` ("train" or "eval"): the whole of forward, or else the runs of its statements that can be exported. Where
+    """Exports `model(*inputs)` in `mode` ("train" or "eval"): the whole of forward, or else the runs of its statements that can be exported. Where
     none can, `graph` is null and `reason` says why."""
     started = time.perf_counter()
     result = Capture(task=sha256(task_source), mode=mode)
@@ -55,7 +55,7 @@ def capture(model: torch.nn.Module, inputs: list[Any], task_source: str, mode: s
 
 
 def pieces(model: torch.nn.Module, inputs: list[Any], plain: PlainState, source: str, error: Exception) -> Graph | None:
-    """What can be captured where the whole cannot, for `error`."""
+    """Captures pieces of a model whose whole cannot be captured because of `error`."""
     plain.restore()
     try:
         method = method_of(model, source)
@@ -64,7 +64,7 @@ def pieces(model: torch.nn.Module, inputs: list[Any], plain: PlainState, source:
         frozen = frozenset(name.rpartition(".")[2] for name in error.names) if isinstance(error, StateOutside) else frozenset()
         args, kwargs = forward_arguments(model, inputs)
         return Cutter(method, args, kwargs, plain, frozen, ast.parse(source.removeprefix("\ufeff"))).graph()
-    except Exception:  # what stopped the whole is the reason
+    except Exception:  # the reason is what stopped the whole
         return None
 
 
@@ -78,7 +78,7 @@ class StateOutside(ValueError):
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Exporters print pages about what they could not do; the reason is said in one line."""
+    """Silences exporters, which print pages about their failures; the reason is reported in one line."""
     before = logging.root.manager.disable
     logging.disable(logging.ERROR)
     try:
@@ -90,7 +90,7 @@ def quiet() -> Iterator[None]:
 
 
 def captured(model: torch.nn.Module, inputs: list[Any], plain: PlainState) -> Graph:
-    """The whole of `model(*inputs)`; raises whatever it cannot be captured for."""
+    """Captures the whole of `model(*inputs)`. Raises whatever prevents it."""
     args, kwargs = forward_arguments(model, inputs)
 
     changed: set[str] = set()
@@ -122,7 +122,7 @@ def captured(model: torch.nn.Module, inputs: list[Any], plain: PlainState) -> Gr
 
 
 def results(model: torch.nn.Module, inputs: list[Any], other: bool) -> list[torch.Tensor]:
-    """Tensors that the model returns for copies of `inputs`, or for others of the same shapes, under one seed."""
+    """Returns the model's result tensors for copies of `inputs`, or for others of the same shapes, under one seed."""
     from verifier.parties.capturing.calling import described
 
     def changed(tensor: torch.Tensor) -> torch.Tensor:
@@ -144,7 +144,7 @@ def spec_bytes(spec: TensorSpec) -> int:
 
 
 def minimal_bytes(graph: Graph) -> int:
-    """Inputs and weights that are used, read once; outputs and mutated state, written once."""
+    """Counts used inputs and weights read once, and outputs and mutated state written once."""
     specs: dict[str, TensorSpec] = {node.name: node.outputs[0] for node in graph.nodes if len(node.outputs) == 1}
     specs.update({entry.name: entry.spec for entry in graph.inputs if entry.spec is not None})
     used: set[str] = set()
@@ -167,7 +167,7 @@ def minimal_bytes(graph: Graph) -> int:
 
 
 def count_flops(model: torch.nn.Module, inputs: list[Any]) -> int | None:
-    """Multiply-adds counted as two, of matrix products, convolutions and attention; null where a copy of the model cannot be run."""
+    """Counts operations of matrix products, convolutions and attention, a multiply-add as two; null where a copy of the model cannot be run."""
     from torch.utils.flop_counter import FlopCounterMode
 
     try:

@@ -1,8 +1,8 @@
-"""A forward that cannot be captured as a whole, cut into runs of statements that can.
+"""Cuts a forward that cannot be captured as a whole into runs of statements that can.
 
-Where the exporter stops, the statement stays Python; before and behind it, and inside it, if it is a branch or a loop, runs are tried again. A
-statement that stops it is first taken apart: into its steps, into the statements of a submodule that it calls, a loop over modules into its passes. A
-run is captured for the sizes and plain values that it was given; where those depend on data, it stays Python as well.
+A statement at which the exporter stops stays Python. Runs are tried again before and after it, and inside it if it is a branch or a loop. Such a
+statement is first taken apart: into its steps, into the statements of a submodule that it calls, or, for a loop over modules, into its passes. A run
+is captured for the sizes and plain values of this call; where those depend on data, it stays Python as well.
 """
 
 # sandboxed: exports parts of the models that tasks define
@@ -30,15 +30,15 @@ from verifier.parties.capturing.tracing import PART_FILE, Method, Trace, shape_o
 from verifier.parties.plain_state import PlainState
 from verifier.private_names import mangle
 
-SECONDS = 25.0  # after which no further run is tried
-ROUNDS = 4  # of taking apart what stopped the exporter
-MOST_PASSES = 64  # of a loop over modules
-MOST_LEFT = 12  # reasons that are told
+SECONDS = 25.0  # seconds after which no further run is tried
+ROUNDS = 4  # rounds of taking apart statements that stopped the exporter
+MOST_PASSES = 64  # passes of a loop over modules
+MOST_LEFT = 12  # reported reasons
 
 
 @dataclass
 class Cutter:
-    """`frozen`: attributes and variables that forward changes outside of the state dict; what reads them stays Python."""
+    """Cuts one forward. `frozen`: attributes and variables that forward changes outside of the state dict; statements that read them stay Python."""
 
     method: Method
     args: tuple[Any, ...]
@@ -51,9 +51,9 @@ class Cutter:
     other: Trace = field(init=False)
     runs: list[Run] = field(default_factory=list)
     left: dict[int, tuple[int | None, str]] = field(default_factory=dict)  # statement -> its line and why it stays
-    kept: list[ast.AST] = field(default_factory=list)  # trees whose identities are keys
+    kept: list[ast.AST] = field(default_factory=list)  # trees kept alive because their identities are keys
     apart: list[tuple[ast.stmt, list[ast.stmt], str]] = field(default_factory=list)  # statements that were taken apart, their steps, and why
-    known: dict[tuple[Any, ...], Found] = field(default_factory=dict)  # of runs of an earlier round
+    known: dict[tuple[Any, ...], Found] = field(default_factory=dict)  # results of runs of an earlier round
 
     def __post_init__(self) -> None:
         self.tree = copy.deepcopy(self.method.tree)
@@ -61,7 +61,7 @@ class Cutter:
         self.splitter = Splitter({node.id for node in ast.walk(self.tree) if isinstance(node, ast.Name)} | {*self.method.names})
 
     def graph(self) -> Graph | None:
-        """All runs as one graph of parts; null where nothing worth it can be captured."""
+        """Returns all runs as one graph of parts; null where nothing worthwhile can be captured."""
         with operators_listed_once():
             for _ in range(ROUNDS):
                 self.runs = []
@@ -96,7 +96,7 @@ class Cutter:
     # -- runs ---------------------------------------------------------------------------------------------------------------
 
     def _cover(self, block: list[ast.stmt], first: int, end: int, loop: bool) -> None:
-        """Captures what can be of statements `first` to `end`."""
+        """Captures as much as possible of statements `first` to `end`."""
         at = first
         while at < end:
             stop = next((n for n in range(at, end) if self._stays(block[n])), end)
@@ -128,17 +128,17 @@ class Cutter:
         self._cover(block, stop + 1, end, loop)
 
     def _within(self, item: ast.stmt, loop: bool) -> None:
-        """The branches of a statement that stays. Inside `with` other rules hold, of which kernels know nothing."""
+        """Covers the branches of a statement that stays Python. Inside `with` other rules hold, which kernels do not know."""
         if isinstance(item, COMPOUND) and not isinstance(item, (ast.With, ast.AsyncWith, ast.Try, ast.TryStar)):
             for inner in blocks_of(item):
                 if self.trace.at(inner[0]) is None and not isinstance(item, LOOPS):
-                    before = self.trace.at(item)  # the side that was not taken begins with the same variables
+                    before = self.trace.at(item)  # the branch that was not taken begins with the same variables
                     if before is not None and inner and self.other.at(inner[0]) is None:
                         self.trace.visits[id(inner[0])] = [before]
                 self._cover(inner, 0, len(inner), loop or isinstance(item, LOOPS))
 
     def _stays(self, item: ast.stmt) -> bool:
-        """Whether it is known to stay Python."""
+        """Whether a statement is known to stay Python."""
         if id(item) in self.left:
             return True
         names = {node.attr for node in ast.walk(item) if isinstance(node, ast.Attribute)} | {n.id for n in ast.walk(item) if isinstance(n, ast.Name)}
@@ -202,7 +202,7 @@ class Cutter:
         return Found(exported, call, read_graph(exported, call, self.method.model, PART_FILE))
 
     def _finished(self, run: Run) -> bool:
-        """Whether a run is one for the compiler too; then its graph is in its operators."""
+        """Whether a run suits the compiler too; if so, its graph uses the compiler's operators."""
         try:
             run.found.graph = read_graph(decomposed(run.found.exported), run.found.call, self.method.model, PART_FILE)
         except Exception as error:
@@ -218,7 +218,8 @@ class Cutter:
         return found
 
     def _constant(self, items: list[ast.stmt], given: list[str]) -> None:
-        """Raises where a variable has another size, or another plain value, in another visit or with other inputs."""
+        """Checks that a run's variables are constant. Raises where one has another size, or another plain value, in another visit or with other
+        inputs."""
         visits = [*self.trace.visits.get(id(items[0]), []), *self.other.visits.get(id(items[0]), [])]
         for name in given:
             shapes = [shape_of(visit[name]) for visit in visits if name in visit]
@@ -240,7 +241,7 @@ class Cutter:
     # -- taking apart -------------------------------------------------------------------------------------------------------
 
     def _take_apart(self) -> bool:
-        """Statements that stopped the exporter, in steps; whether there were any."""
+        """Takes apart statements that stopped the exporter. Returns whether there were any."""
         done = False
         for block in list(all_blocks(self.tree.body)):
             for at in range(len(block) - 1, -1, -1):
@@ -275,7 +276,7 @@ class Cutter:
         return self.splitter.split(item)
 
     def _inlined(self, call: ast.Call) -> tuple[list[ast.stmt], ast.expr] | None:
-        """The statements of a submodule's forward, or of another method of the model."""
+        """Inlines the statements of a submodule's forward, or of another method of the model."""
         target = self._module(call.func)
         owner: ast.expr = call.func
         if isinstance(target, torch.nn.Module):
@@ -292,7 +293,7 @@ class Cutter:
         return inlined(call, tree, owner, self.splitter.fresh)
 
     def _tree_of(self, function: Any) -> ast.FunctionDef | None:
-        """The statement of a function of the task's own source."""
+        """Returns the statement that defines a function of the task's own source."""
         code = getattr(function, "__code__", None)
         if code is None or function.__globals__ is not self.method.names:
             return None
@@ -305,7 +306,7 @@ class Cutter:
         return None
 
     def _module(self, tree: ast.expr) -> Any:
-        """What an expression over `self` of attributes and constant indices is now; null for any other."""
+        """Evaluates an expression of attributes and constant indices over `self`; null for any other."""
         for node in ast.walk(tree):
             if (
                 not isinstance(node, (ast.Attribute, ast.Subscript, ast.Name, ast.Constant, ast.Load))
@@ -319,7 +320,7 @@ class Cutter:
             return None
 
     def _put_together(self) -> None:
-        """Statements of whose steps none was captured stand as they stood."""
+        """Restores statements none of whose steps was captured."""
         used = {id(item) for run in self.runs for item in statements_within(run.items)}
         for item, steps, why in reversed(self.apart):
             for block in all_blocks(self.tree.body):
@@ -361,7 +362,7 @@ class Cutter:
 
 
 class Placed(ValueError):
-    """A reason with the number of the statement that it is about."""
+    """A reason with the number of its statement."""
 
     def __init__(self, message: str, at: int):
         super().__init__(message)
@@ -369,7 +370,7 @@ class Placed(ValueError):
 
 
 def _function(items: list[ast.stmt], given: list[str], writes: list[str] | None) -> ast.FunctionDef:
-    """`def part(self, *given): items; return writes`. The number of a statement is the line of all that is in it."""
+    """Makes `def part(self, *given): items; return writes`. All nodes of a statement get its number as their line."""
     body = [copy.deepcopy(item) for item in items]
     if writes is not None:
         values = [ast.Name(name, ast.Load()) for name in writes]
@@ -384,7 +385,7 @@ def _function(items: list[ast.stmt], given: list[str], writes: list[str] | None)
 
 
 def _place(error: BaseException, count: int) -> int | None:
-    """The number of the statement that an error is about; null where it does not tell."""
+    """Returns the number of the statement that an error is about; null where unknown."""
     if isinstance(error, Placed):
         return error.at
     at = None
@@ -407,7 +408,7 @@ def _jumps(item: ast.stmt) -> bool:
 
 
 def _in_loop(items: list[ast.stmt], node: ast.AST) -> bool:
-    """Whether a jump is one of a loop that is among the statements."""
+    """Whether a jump belongs to a loop among the statements."""
     if isinstance(node, ast.Return):
         return False
     return any(isinstance(loop, LOOPS) and any(inner is node for inner in ast.walk(loop)) for item in items for loop in ast.walk(item))

@@ -1,4 +1,4 @@
-"""`torch.export` of a model's call: the functional ATen graph, with composite operators that a compiler fuses as a whole."""
+"""Exports a model's call by `torch.export`: the functional ATen graph, with composite operators that a compiler fuses as a whole."""
 
 # sandboxed: exports the models that tasks define
 
@@ -16,7 +16,7 @@ from torch._decomp import decompositions as torch_decompositions
 from verifier.parties.capturing.calling import FlatCall, called_as
 from verifier.parties.capturing.numbers import numbers_stay
 
-# Composite operators that say more than their decomposition: a compiler fuses them as a whole, or hands them to the library as they are.
+# Composite operators that say more than their decomposition: a compiler fuses them as a whole or passes them to the library unchanged.
 KEEP = frozenset(
     [
         "linear",
@@ -83,12 +83,12 @@ KEEP = frozenset(
         "baddbmm",
     ]
 )
-READS_DATA = ("GuardOnDataDependentSymNode", "DataDependentOutputException")  # errors of an exporter that met a value where it needs a number
+READS_DATA = ("GuardOnDataDependentSymNode", "DataDependentOutputException")  # exporter errors about a value where a number is needed
 
 
 def export(model: torch.nn.Module, call: FlatCall, state: Sequence[str] = ()) -> torch.export.ExportedProgram:
-    """`call` as a graph of its tensors. `state`: attributes, as `module.name`, that forward changes as it changes buffers. Raises what export
-    does."""
+    """Exports `call` as a graph of its tensors. `state`: attributes, as `module.name`, that forward changes like buffers. Raises what export
+    raises."""
     return decomposed(composed(model, call, state))
 
 
@@ -99,7 +99,7 @@ def decomposed(exported: torch.export.ExportedProgram) -> torch.export.ExportedP
 
 
 def composed(model: torch.nn.Module, call: FlatCall, state: Sequence[str] = ()) -> torch.export.ExportedProgram:
-    """The same in the operators that forward calls, which is known in a third of the time."""
+    """Exports in the operators that forward calls, in a third of the time."""
     tensors = tuple(leaf.value for leaf in call.tensors)
 
     def once() -> torch.export.ExportedProgram:
@@ -119,7 +119,7 @@ def composed(model: torch.nn.Module, call: FlatCall, state: Sequence[str] = ()) 
 
 @contextlib.contextmanager
 def operators_listed_once() -> Iterator[None]:
-    """While many exports follow each other: PyTorch asks its dispatcher for all operators six times in each."""
+    """Caches the dispatcher's list of operators during many exports: PyTorch asks for it six times in each."""
     utils: Any = importlib.import_module("torch._export.utils")
     before = getattr(utils, "_materialize_cpp_cia_ops", None)
     if before is None:
@@ -134,8 +134,8 @@ def operators_listed_once() -> Iterator[None]:
 
 @contextlib.contextmanager
 def recurrent_layers_by_shape() -> Iterator[None]:
-    """While a model is exported, a layer of a recurrence, which stays an operator (`KEEP`), says only what shape its results have. On a GPU, PyTorch
-    goes through each of its steps to know (a minute for six layers of 512), and 2.11 tells last states of an LSTM with an axis too many."""
+    """Replaces recurrent layers, which stay operators (`KEEP`), by their result shapes during an export. On a GPU, PyTorch traces each step to find
+    the shapes (a minute for six layers of 512 steps), and 2.11 reports last states of an LSTM with an axis too many."""
     before = torch_decompositions.one_layer_lstm, torch_decompositions.one_layer_rnn
     torch_decompositions.one_layer_lstm, torch_decompositions.one_layer_rnn = _lstm_layer, _rnn_layer
     try:
@@ -145,7 +145,7 @@ def recurrent_layers_by_shape() -> Iterator[None]:
 
 
 def _lstm_layer(inp: torch.Tensor, hidden: Sequence[torch.Tensor], *args: Any, **kwargs: Any) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
-    """`inp` (steps, batch, features); of `hidden` each (batch, units)."""
+    """Returns result shapes of an LSTM layer: `inp` (steps, batch, features); each of `hidden` (batch, units)."""
     out = hidden[0].new_empty((inp.shape[0], *hidden[0].shape))
     return out, tuple(state.new_empty(state.shape) for state in hidden[:2])
 
@@ -156,7 +156,7 @@ def _rnn_layer(inp: torch.Tensor, hidden: torch.Tensor, *args: Any, **kwargs: An
 
 @contextlib.contextmanager
 def attributes_as_buffers(model: torch.nn.Module, names: Sequence[str]) -> Iterator[None]:
-    """Tensors that forward keeps in plain attributes (a hidden state) are state that it may change, as buffers are."""
+    """Registers tensors in plain attributes (a hidden state) as buffers: they are state that forward may change."""
     owners = [(model.get_submodule(path), name) for path, _, name in (where.rpartition(".") for where in names)]
     found = [(module, name, getattr(module, name)) for module, name in owners]
     for module, name, value in found:
@@ -171,7 +171,7 @@ def attributes_as_buffers(model: torch.nn.Module, names: Sequence[str]) -> Itera
 
 
 def decompositions() -> dict[Any, Any]:
-    """Torch's own table, less the operators that are kept whole."""
+    """Returns torch's own table without the operators that are kept whole."""
     table = torch.export.default_decompositions()
     for overload in list(table):
         name = str(overload).removeprefix("aten.")

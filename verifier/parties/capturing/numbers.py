@@ -1,7 +1,7 @@
-"""Numbers that forward reads out of tensors (`.item()`, `float(x)`), as values that stay on the device.
+"""Keeps numbers that forward reads from tensors (`.item()`, `float(x)`) as values on the device.
 
-In the exported graph they are symbols, with operators of Python between them. Here each is a tensor of no dimensions: what it was read from as long
-as nothing is computed with it, a double or a 64 bit integer afterwards, as in Python.
+In the exported graph they are symbols, with operators of Python between them. Here each is a zero-dimensional tensor: the one from which it was read
+until something is computed with it, afterwards a double or a 64-bit integer, as in Python.
 """
 
 # sandboxed: reads graphs of the models that tasks define
@@ -42,7 +42,7 @@ _TAKES_TENSORS = {"add.Tensor", "sub.Tensor", "mul.Tensor", "div.Tensor", "div.T
 
 
 class Numbers:
-    """Of one graph. `put` takes the nodes that stand for numbers."""
+    """The numbers of one graph. `put` takes the nodes that stand for numbers."""
 
     def __init__(self, put: Callable[[Node], None]):
         self.put = put
@@ -54,7 +54,8 @@ class Numbers:
         return isinstance(node.meta.get("val"), SYMBOLS)
 
     def take(self, node: torch.fx.Node, make: Callable[..., Node]) -> bool:
-        """Whether `node` was a number, or asserts something of one; raises `ValueError` for an operator on numbers that has no form here."""
+        """Takes a node and returns whether it was a number or an assertion about one. Raises `ValueError` for an operator on numbers that is not
+        supported."""
         target = str(node.target)
         if target.startswith(("aten.sym_constrain_range", "aten._assert_async")) and not self._symbols(node):
             return True
@@ -94,11 +95,11 @@ class Numbers:
             made = self._node(make, node, f"aten.{_UNARY.get(function, 'sqrt.default')}", args[:1], kind)
         else:
             word = getattr(function, "__name__", str(function))
-            raise ValueError(f"{word} of a number that is read from a tensor has no form on the device")
+            raise ValueError(f"{word} of a number that is read from a tensor is not supported on the device")
         self.values[node.name] = made, kind
 
     def _operand(self, argument: Any, make: Callable[..., Node], node: torch.fx.Node, function: Any) -> dict[str, str]:
-        """As Python computes with it: in double precision, or in 64 bits."""
+        """Converts an operand to the type in which Python computes: double precision, or 64-bit integers."""
         if isinstance(argument, torch.fx.Node):
             if argument.name not in self.values:
                 raise ValueError("the size of a tensor depends on data")
@@ -110,7 +111,7 @@ class Numbers:
         return {"ref": self._node(make, node, "aten.scalar_tensor.default", [argument], dtype, {"dtype": f"torch.{dtype}", "device": "input"})}
 
     def cast(self, symbol: str, dtype: str, make: Callable[..., Node], node: torch.fx.Node) -> str:
-        """The value of a symbol in a type."""
+        """Casts the value of a symbol to a type."""
         name, own = self.values[symbol]
         if own == dtype:
             return name
@@ -119,7 +120,7 @@ class Numbers:
         return self.casts[name, dtype]
 
     def _assertion(self, node: torch.fx.Node, make: Callable[..., Node]) -> None:
-        """What the task asserts of a number is asserted on the device; that a count is no less than 0 is the exporter's own."""
+        """Moves the task's assertions about a number to the device. The assertion that a count is at least 0 is the exporter's own and is dropped."""
         message = str(node.args[1]) if len(node.args) > 1 else ""
         condition = node.args[0]
         if message.startswith("Runtime assertion failed for expression") or not isinstance(condition, torch.fx.Node):
@@ -128,7 +129,7 @@ class Numbers:
         self.put(make(f"{node.name}", "aten._assert_async.msg", [{"ref": value}, message], None))
 
     def rewritten(self, node: torch.fx.Node, made: Node, make: Callable[..., Node]) -> Node:
-        """A node that takes numbers takes values on the device instead; raises `ValueError` where its operator needs them on the host."""
+        """Rewrites a node that takes numbers to take values on the device. Raises `ValueError` where its operator needs them on the host."""
         symbols = self._symbols(node)
         if not symbols:
             return made
@@ -166,7 +167,7 @@ class Numbers:
         return list(zip(node.args[1:3], made.args[1:3], strict=True))
 
     def _chosen(self, argument: Any, value: Any, spec: TensorSpec, make: Callable[..., Node], node: torch.fx.Node) -> Any:
-        """One of the values between which `where` chooses, in the type of its result."""
+        """Returns one of the values between which `where` chooses, in the type of its result."""
         if isinstance(argument, torch.fx.Node):
             return {"ref": self.cast(argument.name, spec.dtype, make, node)} if argument.name in self.values else value
         return {"ref": self._operand_of(argument, spec.dtype, make, node)}
@@ -187,7 +188,7 @@ class Numbers:
 
 
 def _direct(node: torch.fx.Node) -> Iterator[str]:
-    """Names of arguments that are no part of a list: a size must be known on the host."""
+    """Returns names of arguments that are not part of a list: a size must be known on the host."""
     for argument in [*node.args, *node.kwargs.values()]:
         if isinstance(argument, torch.fx.Node):
             yield argument.name
@@ -202,7 +203,7 @@ def _kind(value: Any) -> str:
 
 
 class _Shim(type):
-    """Says of values and classes what the type says that it stands for."""
+    """Answers `isinstance` and `issubclass` like the type that it stands for."""
 
     stands_for: type
 
@@ -236,7 +237,7 @@ def _shim(kind: type, symbolic: Callable[[Any], Any]) -> type:
 
 @contextlib.contextmanager
 def numbers_stay(model: torch.nn.Module) -> Iterator[None]:
-    """While the model's own module is exported: `float(x)` and `int(x)` of a tensor are what `x.item()` is, a number that may be computed with."""
+    """Makes `float(x)` and `int(x)` of a tensor mean `x.item()` during the export of the model's module, so that the result can be computed with."""
     names = source_of(model)
     shims = {"float": _shim(builtins.float, torch.sym_float), "int": _shim(builtins.int, torch.sym_int)}
     placed = [name for name in shims if name not in names]

@@ -1,4 +1,4 @@
-"""An exported program as JSON values: what the contract of a captured graph can say."""
+"""Reads an exported program as JSON values, as far as the contract of a captured graph can express it."""
 
 # sandboxed: reads graphs of the models that tasks define
 
@@ -19,17 +19,17 @@ from verifier.parties.capturing.numbers import Numbers
 from verifier.parties.plain_state import source_of
 from verifier.task import TensorSpec
 
-MAX_CONSTANT_ELEMENTS = 256  # of a constant tensor that is shown to planners with its values
-MOST_CONSTANT_ELEMENTS = 16384  # of one that forward makes of nothing: its values are printed into the program
+MAX_CONSTANT_ELEMENTS = 256  # elements of a constant tensor that planners see with its values
+MOST_CONSTANT_ELEMENTS = 16384  # elements of a tensor that forward creates: its values are printed into the program
 
 
 def frame_file(model: torch.nn.Module) -> str:
-    """The file name under which the task's source was compiled; its lines are what a reader wants to see."""
+    """Returns the file name under which the task's source was compiled, whose lines a reader wants to see."""
     return getattr(getattr(inspect.unwrap(type(model).forward), "__code__", None), "co_filename", "")
 
 
 def read_graph(exported: torch.export.ExportedProgram, call: FlatCall, model: torch.nn.Module, file: str) -> Graph:
-    """`exported` as JSON values; raises `ValueError` for what the contract cannot say."""
+    """Returns `exported` as JSON values. Raises `ValueError` for what the contract cannot express."""
     signature = exported.graph_signature
     place = _user_inputs(call)
     graph_inputs: list[GraphInput] = []
@@ -76,7 +76,7 @@ def read_graph(exported: torch.export.ExportedProgram, call: FlatCall, model: to
 
 
 def _user_inputs(call: FlatCall) -> list[GraphInput]:
-    """An entry a leaf of the arguments; those of tensors still without a name."""
+    """Returns one entry per leaf of the arguments; those of tensors have no name yet."""
     entries = []
     for at, leaf in enumerate(call.leaves):
         index, word = (leaf.owner, "") if isinstance(leaf.owner, int) else (None, leaf.owner)
@@ -88,7 +88,7 @@ def _user_inputs(call: FlatCall) -> list[GraphInput]:
 
 
 def _constant(entry: GraphInput, constant: torch.Tensor, model: torch.nn.Module) -> None:
-    """Raises `ValueError` for one that cannot be had again."""
+    """Describes a constant. Raises `ValueError` for one that cannot be reproduced."""
     if constant.numel() <= MAX_CONSTANT_ELEMENTS and not constant.is_complex():
         entry.value = json_value(constant.tolist())
         return
@@ -119,7 +119,7 @@ def _same(value: torch.Tensor, constant: torch.Tensor) -> bool:
 
 
 def held_tensors(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    """Tensors that attributes of the model and variables of its source hold, in lists and dicts too, with the Python that reads each."""
+    """Returns tensors held by attributes of the model and variables of its source, in lists and dicts too, each with the Python that reads it."""
 
     def within(path: str, value: Any, depth: int) -> Iterator[tuple[str, torch.Tensor]]:
         if isinstance(value, torch.Tensor):
@@ -146,7 +146,7 @@ def held_tensors(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 class read_nodes:
-    """The operators of an exported program, in their order."""
+    """Returns the operators of an exported program in order."""
 
     def __init__(self, exported: torch.export.ExportedProgram, file: str):
         self.found: list[Node] = []
@@ -180,7 +180,7 @@ class read_nodes:
 def read_node(node: torch.fx.Node, module: str, module_class: str, line: int | None) -> Node:
     op = "getitem" if node.target is operator.getitem else str(node.target)
     if "." not in op and op != "getitem":
-        raise ValueError(f"{getattr(node.target, '__name__', op)!r} has no form in data (control flow inside forward)")
+        raise ValueError(f"{getattr(node.target, '__name__', op)!r} cannot be written as data (control flow inside forward)")
     value = node.meta.get("val")
     values = value if isinstance(value, (list, tuple)) else [value]
     return Node(
@@ -196,13 +196,13 @@ def read_node(node: torch.fx.Node, module: str, module_class: str, line: int | N
 
 
 def source_line(stack_trace: str, file: str) -> int | None:
-    """Line of the innermost frame that lies in the task's source."""
+    """Returns the line of the innermost frame in the task's source."""
     lines = [int(match[2]) for match in re.finditer(r'File "([^"]*)", line (\d+)', stack_trace) if match[1] == file]
     return lines[-1] if lines else None
 
 
 def json_value(value: Any) -> Any:
-    """Arguments as JSON: nodes are `{"ref": name}`, dtypes and the like their names, non-finite floats `{"float": "inf"}`."""
+    """Converts arguments to JSON: nodes are `{"ref": name}`, dtypes and the like their names, non-finite floats `{"float": "inf"}`."""
     if isinstance(value, torch.fx.Node):
         return {"ref": value.name}
     if isinstance(value, (list, tuple)):
@@ -219,7 +219,7 @@ def json_value(value: Any) -> Any:
 
 
 def tensor_spec(tensor: torch.Tensor) -> TensorSpec:
-    """Shape, dtype and, where it is not contiguous, strides. Raises `ValueError` where a size depends on data."""
+    """Returns shape, dtype and, where not contiguous, strides. Raises `ValueError` where a size depends on data."""
     if any(isinstance(size, torch.SymInt) and size.node.maybe_as_int() is None for size in tensor.shape):
         raise ValueError("the size of a tensor depends on data")
     shape = tuple(int(size) for size in tensor.shape)

@@ -1,4 +1,4 @@
-"""Why a model, or a statement of it, could not be captured, in words of the model rather than of the exporter."""
+"""Explains why a model, or a statement of it, could not be captured, in terms of the model rather than of the exporter."""
 
 # sandboxed: words errors of the models that tasks define
 
@@ -28,7 +28,7 @@ _CAUSES = (
 
 
 def reason(error: BaseException, model: torch.nn.Module | None = None) -> str:
-    """One sentence, without its line. A script module of `model` fails in many ways, none of which says that it is one."""
+    """Returns one sentence without a line number. A script module of `model` fails in many ways, and no error says that it is one."""
     text = f"{type(error).__name__}: {error}"
     frames = " ".join(frame.line or "" for frame in traceback.extract_tb(error.__traceback__))
     for pattern, words in _CAUSES:
@@ -42,7 +42,7 @@ def reason(error: BaseException, model: torch.nn.Module | None = None) -> str:
 
 
 def line_of(error: BaseException, file: str) -> int | None:
-    """Of the innermost frame in the task's source, or the one that the error itself names."""
+    """Returns the line of the innermost frame in the task's source, or the line that the error itself names."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
     if lines:
         return lines[-1]

@@ -1,4 +1,4 @@
-"""Captured runs of statements, and how they become one graph of parts."""
+"""Captured runs of statements, and their assembly into one graph of parts."""
 
 # sandboxed: reads graphs of the models that tasks define
 
@@ -13,7 +13,7 @@ import torch
 from verifier.graph import Graph, Part
 from verifier.parties.capturing.calling import FlatCall
 
-# Operators that are worth a part alone, and those that compute nothing.
+# Operators that justify a part by themselves, and those that compute nothing.
 SINGLE = ("linear", "matmul", "bmm", "mm", "addmm", "conv", "scaled_dot_product", "softmax", "norm", "einsum", "cumsum", "loss")
 VIEWS = ("_assert", "to.", "_to_copy", "float", "view", "reshape", "transpose", "permute", "select", "slice", "expand", "unsqueeze", "squeeze",
          "getitem", "alias", "detach", "split", "chunk", "full", "arange", "zeros", "ones", "empty", "t.default")  # fmt: skip
@@ -21,7 +21,7 @@ VIEWS = ("_assert", "to.", "_to_copy", "float", "view", "reshape", "transpose", 
 
 @dataclass
 class Found:
-    """A run in the operators that it calls; what it is in those of a compiler takes longer, and is only known of those that are used."""
+    """A run in the operators that it calls. Its form in the compiler's operators takes longer and is only computed for runs that are used."""
 
     exported: torch.export.ExportedProgram
     call: FlatCall
@@ -37,11 +37,11 @@ class Run:
     reads: list[str]
     writes: list[str]
     returns: bool
-    lines: list[int]  # in the source, of its statements
+    lines: list[int]  # source lines of its statements
 
 
 def worth(graph: Graph) -> bool:
-    """Whether a kernel could do anything: two operators that compute, or one that is a family of its own."""
+    """Whether a kernel could gain anything: two computing operators, or one with its own kernel family."""
     names = [node.op.removeprefix("aten.") for node in graph.nodes]
     computing = [name for name in names if not name.startswith(VIEWS)]
     return len(computing) > 1 or any(word in name for name in computing for word in SINGLE)

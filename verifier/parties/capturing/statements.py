@@ -1,4 +1,4 @@
-"""The statements of a forward as a syntax tree: which names they read and write, and how one is taken apart into several."""
+"""Analyses the statements of a forward as a syntax tree: which names they read and write, and how to split one into several."""
 
 # sandboxed: reads sources of the models that tasks define
 
@@ -17,7 +17,7 @@ _LAZY = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, 
 
 
 def blocks_of(item: ast.stmt) -> Iterator[list[ast.stmt]]:
-    """Lists of statements directly within a compound one."""
+    """Returns the lists of statements directly within a compound statement."""
     for field in BLOCKS:
         if isinstance(block := getattr(item, field, None), list) and block:
             yield block
@@ -34,7 +34,7 @@ def all_blocks(block: list[ast.stmt]) -> Iterator[list[ast.stmt]]:
 
 
 def loaded(trees: list[ast.stmt]) -> set[str]:
-    """Names that are read, those that are changed in place among them."""
+    """Returns names that are read, including those that are changed in place."""
     found = set()
     for node in (node for tree in trees for node in ast.walk(tree)):
         if isinstance(node, ast.Name) and isinstance(node.ctx, (ast.Load, ast.Del)):
@@ -49,14 +49,14 @@ def stored(trees: list[ast.stmt]) -> set[str]:
 
 
 def unsuper(tree: ast.AST, owner: str) -> None:
-    """`super()` says its class, as it must outside of one."""
+    """Gives `super()` its arguments, which it needs outside of a class."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super" and not node.args:
             node.args = [ast.Name(owner, ast.Load()), ast.Name("self", ast.Load())]
 
 
 class Splitter:
-    """Takes statements apart into one operation each, with names of their own for what lies between."""
+    """Splits statements into one operation each, with new names for intermediate values."""
 
     def __init__(self, taken: set[str]):
         self.taken, self.count = taken, 0
@@ -69,7 +69,7 @@ class Splitter:
                 return name
 
     def split(self, item: ast.stmt) -> list[ast.stmt]:
-        """The statement in steps; itself alone where there is nothing to take apart, or where the order of its steps depends on values."""
+        """Splits a statement into steps; returns it unchanged where there is nothing to split, or where the order of steps depends on values."""
         value = getattr(item, "value", None)
         if not isinstance(item, (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Return, ast.Expr)) or not isinstance(value, ast.expr):
             return [item]
@@ -127,7 +127,7 @@ class Splitter:
 
 
 class Renamer(ast.NodeTransformer):
-    """Names of a function's own as others, `self` as an expression."""
+    """Renames a function's local names, and replaces `self` by an expression."""
 
     def __init__(self, names: dict[str, str], owner: ast.expr):
         self.names, self.owner = names, owner
@@ -139,8 +139,8 @@ class Renamer(ast.NodeTransformer):
 
 
 def inlined(call: ast.Call, function: ast.FunctionDef, owner: ast.expr, fresh: Callable[[str], str]) -> tuple[list[ast.stmt], ast.expr] | None:
-    """The body of `function`, a method called on `owner`, in place of the call: statements, and the expression of its result. Null where that is
-    not the same: it returns from several places, or its arguments cannot be told apart."""
+    """Inlines the body of `function`, a method called on `owner`: returns statements, and the expression of its result. Null where that would not be
+    equivalent: it returns from several places, or its arguments cannot be told apart."""
     body = [item for item in function.body if not (isinstance(item, ast.Expr) and isinstance(item.value, ast.Constant))]
     inside = [node for item in body for node in ast.walk(item)]
     returns = [node for node in inside if isinstance(node, ast.Return)]
@@ -172,7 +172,7 @@ def inlined(call: ast.Call, function: ast.FunctionDef, owner: ast.expr, fresh: C
 
 
 def unrolled(item: ast.For, owner: ast.expr, count: int) -> list[ast.stmt] | None:
-    """The passes of a loop over the modules that `owner` holds, one after another; null for a loop that may be left early."""
+    """Unrolls a loop over the modules that `owner` holds; null for a loop that may exit early."""
     if item.orelse or any(isinstance(node, JUMPS) for node in ast.walk(item)):
         return None
     target, numbered = item.target, False

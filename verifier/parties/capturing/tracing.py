@@ -1,4 +1,4 @@
-"""A forward run as plain Python with a look at its variables before each statement: what a run of statements would be given."""
+"""Runs a forward as plain Python and records its variables before each statement: the arguments that a run of statements would get."""
 
 # sandboxed: calls the models that tasks define
 
@@ -17,14 +17,14 @@ import torch
 from verifier.parties.capturing.statements import COMPOUND, all_blocks, blocks_of, unsuper
 from verifier.private_names import mangle
 
-VISITS = 3  # of a statement in a loop, that are looked at
+VISITS = 3  # recorded visits of a statement in a loop
 PART_FILE = "<part of forward>"
 _SEEN = "__seen__"
 
 
 @dataclass
 class Method:
-    """Of a model: forward's syntax tree, and what compiles parts of it."""
+    """A method of a model: forward's syntax tree, and what compiles parts of it."""
 
     model: torch.nn.Module
     owner: str  # the class whose statement it is
@@ -32,7 +32,7 @@ class Method:
     names: dict[str, Any]  # of the module
 
     def compiled(self, tree: ast.FunctionDef, file: str = PART_FILE) -> Callable[..., Any]:
-        """A function as it stands in the class, without its decorators; `self` is its first parameter."""
+        """Compiles a function as if it stood in the class, without its decorators; `self` is its first parameter."""
         tree = copy.deepcopy(tree)
         tree.decorator_list = []
         unsuper(tree, self.owner)
@@ -45,7 +45,7 @@ class Method:
 
 
 def method_of(model: torch.nn.Module, source: str) -> Method | None:
-    """Null where forward does not stand in the task's source, or is more than its statements: decorated, or a generator."""
+    """Returns the method; null where forward is not in the task's source, or is more than its statements: decorated, or a generator."""
     function = inspect.unwrap(type(model).forward)
     code = getattr(function, "__code__", None)
     if code is None or "forward" in vars(model):
@@ -69,7 +69,7 @@ def _plain(tree: ast.FunctionDef) -> bool:
 
 @dataclass
 class Trace:
-    """Variables before each statement, by the statement's identity: of the first visits."""
+    """Variables before each statement, by the statement's identity, for its first visits."""
 
     visits: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
     error: Exception | None = None
@@ -80,7 +80,7 @@ class Trace:
 
 
 def traced(method: Method, tree: ast.FunctionDef, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Trace:
-    """One call of `tree`, a forward of the method's model. What it raises is kept, with all that was seen until then."""
+    """Traces one call of `tree`, a forward of the method's model. An exception is kept, with everything recorded until then."""
     trace = Trace()
     marked = copy.deepcopy(tree)
     known = dict(zip((id(node) for node in ast.walk(marked)), ast.walk(tree), strict=True))
@@ -111,7 +111,7 @@ def _look(key: int) -> ast.stmt:
 
 
 def _kept(value: Any) -> Any:
-    """A value as it is now: later statements may change its size, or what a list holds."""
+    """Copies a value as it is now: later statements may change its size, or the content of a list."""
     if isinstance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter):
         return value.detach()
     if type(value) in (list, dict):
@@ -120,7 +120,7 @@ def _kept(value: Any) -> Any:
 
 
 def shape_of(value: Any, depth: int = 0) -> Any:
-    """What must be the same for statements to be captured once: sizes and types of tensors, and values of everything else."""
+    """Returns what must be equal for statements to be captured once: sizes and types of tensors, and values of everything else."""
     if isinstance(value, torch.Tensor):
         return (tuple(value.shape), value.dtype)
     if depth < 6 and isinstance(value, (list, tuple)):
@@ -133,7 +133,7 @@ def shape_of(value: Any, depth: int = 0) -> Any:
 
 
 def statements_within(items: list[ast.stmt]) -> list[ast.stmt]:
-    """All statements of a block, those inside others too."""
+    """Yields all statements of a block, including nested ones."""
     found = []
     for item in items:
         found.append(item)

@@ -1,1 +1,1 @@
-"""What compiled kernels say about themselves, without running them."""
+"""Reads what compiled kernels say about themselves, without running them."""

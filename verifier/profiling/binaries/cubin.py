@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from functools import cache
 
 FATBIN_MAGIC = 0xBA55ED50
-MAX_CODE = 256 << 20  # bytes of all cubins of one file, unpacked
+MAX_CODE = 256 << 20  # unpacked bytes of all cubins of one file
 _KIND_CUBIN = 2
 _COMPRESSED_LZ4, _COMPRESSED_ZSTD = 0x2000, 0x8000
 _EM_CUDA = 190
-_ENTRY = 0x10  # in a symbol's st_other: a kernel, against a device function
+_ENTRY = 0x10  # in a symbol's st_other: marks a kernel, as opposed to a device function
 _FRAME_SIZE, _REGCOUNT, _MAX_THREADS, _REQUIRED_THREADS, _MIN_STACK = 0x11, 0x2F, 0x05, 0x10, 0x12
-_RESERVED_SHARED = 1024  # from sm_90 on the section of a kernel begins with what the system keeps
+_RESERVED_SHARED = 1024  # from sm_90 on, a kernel's section begins with a part reserved by the system
 
 
 class CubinError(ValueError):
@@ -36,13 +36,13 @@ class Kernel:
     arch: int  # 90 for sm_90
     registers: int  # per thread
     stack: int  # per thread, in local memory
-    shared: int  # static, per block, without what the system reserves
-    max_threads: int | None  # a block, by __launch_bounds__ or a required size
+    shared: int  # static, per block, without the part that the system reserves
+    max_threads: int | None  # threads per block, by __launch_bounds__ or a required size
     code: bytes
 
 
 def kernels(data: bytes) -> list[Kernel]:
-    """All kernels in a file. Raises `CubinError`; a file without GPU code has none."""
+    """Returns all kernels in a file; a file without GPU code has none. Raises `CubinError`."""
     try:
         return [kernel for cubin in cubins(data) for kernel in _kernels(cubin)]
     except (struct.error, IndexError, UnicodeDecodeError, OverflowError) as error:
@@ -50,7 +50,7 @@ def kernels(data: bytes) -> list[Kernel]:
 
 
 def cubins(data: bytes) -> Iterator[bytes]:
-    """The cubins in a cubin, a fat binary, or a host file (shared library, executable, object)."""
+    """Yields the cubins in a cubin, a fat binary, or a host file (shared library, executable, object)."""
     if data[:4] == b"\x7fELF":
         if _machine(data) == _EM_CUDA:
             yield data
@@ -121,7 +121,7 @@ def _zstd(body: bytes, full: int) -> bytes:
 
 
 def _lz4(body: bytes, full: int) -> bytes:
-    """One LZ4 block: literals, then a copy from what was written before, again and again."""
+    """Unpacks one LZ4 block: literals alternate with copies from earlier output."""
     out = bytearray()
     at = 0
     while at < len(body):
@@ -136,7 +136,7 @@ def _lz4(body: bytes, full: int) -> bytes:
         if not 0 < offset <= len(out) or len(out) + length + 4 > full:
             raise CubinError("compressed GPU code is damaged")
         length += 4
-        out += (out[-offset:] * (length // offset + 1))[:length]  # a copy may overlap what it writes
+        out += (out[-offset:] * (length // offset + 1))[:length]  # a copy may overlap its own output
     if len(out) != full:
         raise CubinError("compressed GPU code is damaged")
     return bytes(out)
@@ -233,7 +233,8 @@ def _kernels(cubin: bytes) -> list[Kernel]:
 
 
 def _arch(cubin: bytes) -> int:
-    """From e_flags: the low byte under the ABI that CUDA had until 12, the second byte under that of 13 (its version stands in e_ident)."""
+    """Reads the architecture from e_flags: the low byte under the ABI of CUDA up to 12, the second byte under that of 13 (e_ident holds the ABI's
+    version)."""
     flags: int = struct.unpack_from("<I", cubin, 48)[0]
     return flags >> 8 & 0xFF if cubin[8] >= 8 else flags & 0xFF
 
@@ -251,7 +252,7 @@ def _symbols(sections: dict[str, _Section]) -> dict[int, tuple[str, bool]]:
 
 
 def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """(attribute, value): the value stands in the header's last two bytes, or follows where the format is 4."""
+    """Yields (attribute, value): the value is in the header's last two bytes, or follows where the format is 4."""
     at = 0
     while at + 4 <= len(data):
         form, attribute, size = struct.unpack_from("<BBH", data, at)
@@ -269,7 +270,7 @@ _NESTED = re.compile(r"_ZN?(?:[rVK]*)")
 
 
 def plain_name(symbol: str) -> str:
-    """The qualified name of a mangled kernel without parameters: "_ZN2ns1kILi8EEEvPf" -> "ns::k"; any other name unchanged."""
+    """Returns the qualified name of a mangled kernel without parameters: "_ZN2ns1kILi8EEEvPf" -> "ns::k"; any other name unchanged."""
     start = _NESTED.match(symbol)
     if start is None:
         return symbol
@@ -285,6 +286,6 @@ def plain_name(symbol: str) -> str:
             parts.append(part)
         if not nested:
             break
-        if symbol[at : at + 1] == "I":  # template arguments of a class or, last, of the kernel: only another name may follow them
+        if symbol[at : at + 1] == "I":  # template arguments of a class or, at the end, of the kernel: only another name may follow them
             break
     return "::".join(parts) if parts else symbol

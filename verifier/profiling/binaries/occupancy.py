@@ -1,4 +1,4 @@
-"""How many warps of a kernel fit on a multiprocessor at once, by the limits of its architecture.
+"""Computes how many warps of a kernel fit on a multiprocessor at once, by the limits of its architecture.
 
 Limits: CUDA C++ Programming Guide 13.0, "Compute Capabilities", table "Technical Specifications per Compute Capability"; the units in which
 registers and shared memory are given out: Nsight Compute's occupancy calculator.
@@ -9,22 +9,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 WARP = 32
-REGISTERS = 65536  # on a multiprocessor, and at most in a block, since sm_50
-_REGISTER_UNIT = 256  # registers are given to a warp in portions of this many
+REGISTERS = 65536  # most blocks on a multiprocessor, and most threads in a block, since sm_50
+_REGISTER_UNIT = 256  # registers are allocated to a warp in units of this many
 _REGISTER_STEP = 8  # per thread
-_WARP_STEP = 4  # warps come in fours, one for each scheduler
+_WARP_STEP = 4  # warps are allocated in fours, one for each scheduler
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Of one multiprocessor; shared memory in bytes."""
+    """Limits of one multiprocessor; shared memory in bytes."""
 
     warps: int
     blocks: int
     shared: int
-    shared_block: int  # the most that one block may have (opt-in)
+    shared_block: int  # the maximum of one block (opt-in)
     shared_unit: int
-    shared_reserved: int  # for each block, by the system
+    shared_reserved: int  # reserved by the system for each block
 
 
 _KIB = 1024
@@ -46,7 +46,7 @@ LIMITS: dict[int, Limits] = {
 
 @dataclass(frozen=True)
 class Occupancy:
-    """`share` of the warps that the multiprocessor can hold; `limits` are blocks by each resource, `by` the scarcest."""
+    """`share` is that of the warps that the multiprocessor can hold; `limits` are blocks by each resource, `by` is the scarcest resource."""
 
     blocks: int
     warps: int
@@ -56,7 +56,8 @@ class Occupancy:
 
 
 def occupancy(arch: int, threads: int, registers: int, shared: int) -> Occupancy | None:
-    """In theory, for blocks of `threads` with `shared` bytes each (static and dynamic). Null for an unknown architecture or an impossible block."""
+    """Computes theoretical occupancy for blocks of `threads` with `shared` bytes each (static and dynamic). Null for an unknown architecture or an
+    impossible block."""
     device = LIMITS.get(arch)
     if device is None or not 0 < threads <= 1024:
         return None

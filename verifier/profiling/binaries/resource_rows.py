@@ -1,4 +1,4 @@
-"""The counter-free half of a profile: what compiled code says of the program's own kernels, and the occupancy that any kernel can have."""
+"""The counter-free half of a profile: what compiled code says about the program's own kernels, and the occupancy that each kernel can reach."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from verifier.profiling.nsight.ncu_import import short
 
 
 def attach(kernels: list[KernelProfile], artefacts: Artefacts | None, device: Device) -> list[KernelProfile]:
-    """The kernels with `resources` and the occupancy in theory, where they can be known without counters."""
+    """Adds `resources` and theoretical occupancy to kernels, where they are known without counters."""
     if device.kind != "cuda":
         return kernels
     arch = device.variables("device").get("STITCH_CUDA_ARCH", "")
@@ -21,7 +21,7 @@ def attach(kernels: list[KernelProfile], artefacts: Artefacts | None, device: De
 
 
 def compiled_kernels(artefacts: Artefacts, arch: str) -> list[KernelResources]:
-    """Of every library that the builder made; one that cannot be read has none."""
+    """Returns the kernels of every library that the builder made; an unreadable library has none."""
     found: list[KernelResources] = []
     at = 0
     for _, size in artefacts.index:
@@ -34,7 +34,7 @@ def compiled_kernels(artefacts: Artefacts, arch: str) -> list[KernelResources]:
 
 
 def _with_resources(kernel: KernelProfile, compiled: list[KernelResources]) -> KernelProfile:
-    """By name; among instances of a template by the registers that the launch reported."""
+    """Finds resources by name, and among instances of a template by the registers that the launch reported."""
     if not kernel.own:
         return kernel
     same = [found for found in compiled if found.name.rsplit("::", 1)[-1] == short(kernel.name)]

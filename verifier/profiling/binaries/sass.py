@@ -1,8 +1,8 @@
-"""What a kernel's machine code consists of, read without a disassembler: instructions by kind, and how wide its memory accesses are.
+"""Reads a kernel's machine code without a disassembler: counts instructions by kind, and finds the width of memory accesses.
 
-From sm_70 on an instruction is 16 bytes; the low 9 bits name the operation and, for memory operations, bits 73-75 the width. The numbers below
-were read off `cuobjdump -sass` for sm_80, sm_90a, sm_100a and sm_120. Counts are of the code as it stands, not of what is executed: a loop's
-body counts once.
+From sm_70 on an instruction is 16 bytes; the low 9 bits name the operation and, for memory operations, bits 73-75 the width. The numbers below were
+read off `cuobjdump -sass` for sm_80, sm_90a, sm_100a and sm_120. Counts are of the static code, not of executed instructions: a loop's body counts
+once.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _WIDE = ("global_load", "global_store", "local_load", "local_store")
 
 @dataclass
 class Mix:
-    """`counts` by kind; `bytes` moved per thread by one pass over the code; `widest` access of a thread, in bytes."""
+    """The instruction mix: `counts` by kind; `bytes` moved per thread in one pass over the code; `widest` access of a thread, in bytes."""
 
     instructions: int = 0
     counts: dict[str, int] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class Mix:
 
 
 def mix(code: bytes, arch: int) -> Mix:
-    """Of one kernel. Below sm_70 the encoding is another: empty."""
+    """Returns the mix of one kernel; empty below sm_70, where the encoding differs."""
     found = Mix()
     if arch < 70:
         return found
@@ -61,7 +61,7 @@ def mix(code: bytes, arch: int) -> Mix:
         if opcode == _NOP:
             continue
         found.instructions += 1
-        # HFMA2 has had this number, and since sm_120 an integer addition.
+        # This opcode was HFMA2, and is an integer addition since sm_120.
         kind = ("integer" if arch >= 120 else "fp16") if opcode == 0x35 else _KIND.get(opcode, "other")
         found.counts[kind] = found.counts.get(kind, 0) + 1
         if kind in _WIDE:

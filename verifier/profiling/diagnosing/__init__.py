@@ -1,1 +1,1 @@
-"""What holds a program back, by fixed rules."""
+"""Diagnoses what holds a program back, by fixed rules."""

@@ -1,4 +1,4 @@
-"""Faults of kernels that the arithmetic units hold back: which kind of instruction there is too much of.
+"""Faults of kernels that are limited by arithmetic units: which kind of instruction there is too much of.
 
 What a task needs is counted from its graph: a pointwise operator about 4 instructions an element, a transcendental function 25 to 40 (fp32, full
 accuracy, as nvcc compiles them for sm_90), and 8 for the load, store and index of an element of the largest tensor.
@@ -14,7 +14,7 @@ from verifier.profiling.nsight import counters
 if TYPE_CHECKING:
     from verifier.profiling.diagnosing.kernel_faults import View
 
-BUSY = 0.5  # share of issue slots, or of a pipe: the arithmetic holds the kernel back
+BUSY = 0.5  # share of issue slots, or of a pipe, above which arithmetic limits the kernel
 NOT_MEMORY = 0.6
 FP64_BUSY = 0.15
 ARITHMETIC_PIPES = ("alu", "fma", "fp64", "xu")  # not the loads and stores
@@ -25,7 +25,7 @@ MATMUL_FLOPS = 1e8
 
 
 def double_precision(view: View) -> Cause | None:
-    """The fp64 pipe is busy. Functions of double take issue slots and conversions beside it, which go as well: half as much again."""
+    """Finds a busy fp64 pipe. Functions of double also take issue slots and conversions, which disappear with them: half as much again."""
     fp64 = max(view.get(counters.FP64_SHARE), view.get(counters.PIPE["fp64"])) / 100
     if fp64 < FP64_BUSY:
         return None
@@ -54,7 +54,7 @@ def arithmetic_fault(view: View, precision: str) -> Cause | None:
 
 
 def _excess(view: View) -> Cause | None:
-    """More instructions than the task's operators need."""
+    """Finds more instructions than the task's operators need."""
     facts = view.facts
     if facts.arithmetic is None or not facts.largest:
         return None
@@ -77,5 +77,5 @@ def _excess(view: View) -> Cause | None:
 
 
 def _above_memory(view: View) -> float:
-    """Share of the kernel's time that its traffic does not need."""
+    """Returns the share of the kernel's time that its traffic does not need."""
     return 1 - view.dram_share / 0.9

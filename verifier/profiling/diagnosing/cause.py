@@ -1,4 +1,4 @@
-"""What rules find and what they measure against."""
+"""The findings of rules, and the ceilings against which they measure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Evidence(BaseModel):
 
 
 class Cause(BaseModel):
-    """A fault that has a name. `lost_us`: of one call, what the program would be faster without it; an estimate, good for the order."""
+    """A named fault. `lost_us`: the time per call that the program would save without it; an estimate, good enough for ordering."""
 
     name: str
     lost_us: float
@@ -26,7 +26,7 @@ class Cause(BaseModel):
 
 @dataclass(frozen=True)
 class Ceilings:
-    """What the device can do at most."""
+    """The limits of the device."""
 
     kind: str  # "cpu", "cuda"
     bandwidth_gbs: float  # 1e9 bytes a second

@@ -1,4 +1,4 @@
-"""What holds a program back, by fixed rules: its class, the faults that can be named, each with the time it costs and the figures that prove it.
+"""Diagnoses what holds a program back, by fixed rules: its class, and named faults, each with the time it costs and the figures that prove it.
 
 Raw counters make agents worse (KernelPro: 1.77x raw, 4.00x digested), so nobody sees more than this. It works in grades: with hardware counters
 (`counters`), with a timeline alone (`timeline`), and from compiled code and the roofline (`static`); the diagnosis says which it had.
@@ -25,13 +25,13 @@ from verifier.report import Report
 Bottleneck = Literal["memory", "compute", "latency", "launch", "occupancy", "defect", "none"]
 Grade = Literal["counters", "timeline", "static"]
 
-FLOOR_REACHED = 0.95  # of the floor: what is left is within the noise of the ceilings
+FLOOR_REACHED = 0.95  # factor on the floor: a smaller excess is within the noise of the ceilings
 SETS_THE_PACE = 0.5  # share of a ceiling
 LAUNCH_SHARE = 0.3  # of the program's time
 BUSY_ENOUGH = 0.8
-WAITING = 0.5  # of the wall time in which a GPU worked: below it, the host's launches set the pace
-FLOOR_BEATEN = 0.9  # a program clearly below the floor shows that its data stayed in a cache: then the floor is none
-TENSORS_USED = 5.0  # per cent of their peak: less is what any kernel shows
+WAITING = 0.5  # share of the wall time in which a GPU worked: below it, the host's launches set the pace
+FLOOR_BEATEN = 0.9  # a program clearly below the floor had its data in a cache: then there is no floor
+TENSORS_USED = 5.0  # per cent of their peak: any kernel shows less
 WORTH = 0.1  # of the program's time: a fault that costs less does not decide the class
 SHOWN_FAULTS = 4
 
@@ -43,10 +43,10 @@ class Diagnosis(BaseModel):
     text: str = ""
     grade: Grade = "static"
     faults: list[Cause] = []  # those that cost most first
-    methods: list[str] = []  # of the catalogue, in order; filled in by who knows the catalogue
+    methods: list[str] = []  # methods of the catalogue, in order; filled in by a caller that knows the catalogue
 
 
-# The class that a fault makes a program's, where it costs most.
+# The class of a program in which this fault costs most.
 FAULT_CLASS: dict[str, Bottleneck] = {
     **dict.fromkeys(("uncoalesced-access", "bank-conflicts", "register-spills", "no-data-reuse"), "memory"),
     **dict.fromkeys(("split-fusion", "cache-thrashing", "needless-fill", "needless-copy"), "memory"),
@@ -68,7 +68,7 @@ def diagnose(
     floor_ms: float | None,
     facts: TaskFacts | None = None,
 ) -> Diagnosis:
-    """Diagnosis of one verified program. `bytes_min` and `flops` are those of the task, for one call."""
+    """Diagnoses one verified program. `bytes_min` and `flops` are those of the task, for one call."""
     if report.status != "passed" or report.timing is None:
         return defect(report)
     time_us = report.timing.program_ms * 1e3
@@ -114,7 +114,7 @@ def diagnose(
 
 
 def find_faults(report: Report, profile: Profile, ceilings: Ceilings, facts: TaskFacts, time_us: float) -> list[Cause]:
-    """Named faults of a program on a GPU, those that cost most first."""
+    """Finds named faults of a program on a GPU, most costly first."""
     found = [*host_faults(report, profile, ceilings, facts, time_us), *kernel_faults(report, profile, ceilings, facts)]
     return sorted(found, key=lambda cause: -cause.lost_us)
 
@@ -126,7 +126,7 @@ def _grade(profile: Profile | None) -> Grade:
 
 
 def defect(report: Report) -> Diagnosis:
-    """What is wrong with a program that did not pass."""
+    """Diagnoses a program that did not pass."""
     evidence = [Evidence(figure="status", value=report.status, means=report.message[:1000])]
     for stage in report.stages:
         if stage.status == "failed":
@@ -142,7 +142,7 @@ def defect(report: Report) -> Diagnosis:
         evidence.append(Evidence(figure="problem", value=f"line {problem.line}" if problem.line else "program", means=problem.message[:500]))
     text = {
         "build_failed": "The program does not compile",
-        "wrong_result": "The program computes something else than the model",
+        "wrong_result": "The program computes something different from the model",
         "crashed": "The program crashed",
         "timed_out": "The program did not end in time",
         "rejected": "The program was refused",
@@ -187,8 +187,8 @@ def _classify(
 
 
 def units_busy(profile: Profile | None) -> tuple[float, float] | None:
-    """How busy multiprocessors and memory were in a call, by Nsight Compute: the kernels' shares of their peaks by their time. Null without counters,
-    or where those are of less than half of the time."""
+    """Returns how busy multiprocessors and memory were in a call, by Nsight Compute: the kernels' shares of their peaks, weighted by time. Null
+    without counters, or where they cover less than half of the time."""
     if profile is None:
         return None
     found = [(kernel.share, counters.read(kernel, counters.SM_SHARE), counters.read(kernel, MEMORY_SHARE)) for kernel in profile.kernels]

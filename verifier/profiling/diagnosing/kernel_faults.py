@@ -1,4 +1,4 @@
-"""Faults within kernels: from Nsight Compute's counters where they were taken, else from launch shapes, compiled code and the roofline.
+"""Faults within kernels: from Nsight Compute's counters where available, else from launch shapes, compiled code and the roofline.
 
 Where thresholds come from:
 - a coalesced warp's load of 4 bytes a lane touches 4 sectors of 32 bytes, of 16 bytes 16; each with every byte used (CUDA C++ Best Practices
@@ -6,7 +6,7 @@ Where thresholds come from:
 - a resource at 60 % of its peak or more is what Nsight Compute calls well used (its speed-of-light rule); below, latency is the suspect.
 - occupancy of a quarter to a half hides memory latency in streaming kernels (Little's law: 4 TB/s times 0.7 us are 2.8 MB in flight, 10 bytes for
   each of an H200's 270,000 threads). Below, the kernel waits.
-- what is used most sets the pace. A kernel whose issue slots are busier than its memory path gains nothing from fewer sectors, and a kernel that is
+- the most used unit sets the pace. A kernel whose issue slots are busier than its memory path gains nothing from fewer sectors, and a kernel that is
   launched again and again for a few microseconds spends them on starting and draining, whatever its shape.
 """
 
@@ -24,24 +24,24 @@ from verifier.report import Report
 
 LOOKED_AT = 0.1  # share of the device's time: shorter kernels are left alone
 WELL_USED = 0.6
-STREAMING = 0.75  # of the bandwidth: a kernel that reaches it has no fault in how it reads
+STREAMING = 0.75  # share of the bandwidth: a kernel that reaches it reads well
 STRIDED_SECTORS, STRIDED_BYTES = 8.0, 16.0  # sectors a request, used bytes a sector
 MEMORY_WAITS = 0.4  # share of a warp's time in which it waits for memory
 CONFLICTS, CONFLICT_TIME = 0.3, 0.15  # share of wavefronts, share of the kernel's cycles
 LOCAL_SHARE = 0.2  # of a kernel's sectors in the L1 cache
 LOAD_SHARE, REUSE = 0.12, 8.0  # loads among instructions; bytes asked for over bytes there are
 NARROW = 2.0  # bytes a thread and load
-DENSE = 24.0  # used bytes of a sector: lanes read neighbours; of a broadcast, 4 are used
-ISSUING = 0.5  # share of issue slots: instructions, not loads, set the pace
+DENSE = 24.0  # used bytes of a sector where lanes read neighbours; a broadcast uses 4
+ISSUING = 0.5  # share of issue slots above which instructions, not loads, set the pace
 LOW_OCCUPANCY, VERY_LOW_OCCUPANCY = 0.5, 0.3
 IMBALANCE = 0.7  # mean over longest of the multiprocessors' active cycles
 BARRIER = 0.25  # share of a warp's time; block-wide sums of streaming kernels stay below 0.2
 ATOMICS = 0.2  # atomic requests over load requests
 DIVERGENT, SERIAL = 22.0, 18.0  # active threads of 32
-FINISHED_EARLY = 0.6  # measured over possible occupancy, where most of a block's warps are done
-EXCESS_TRAFFIC = 1.4  # times the bytes that have to move
+FINISHED_EARLY = 0.6  # achieved over theoretical occupancy at which most of a block's warps are done
+EXCESS_TRAFFIC = 1.4  # factor on the bytes that have to move
 BUSY_MEMORY = 0.35
-REPEATED, BRIEF_US = 4, 10.0  # launches in a call, mean time of one: its shape decides nothing
+REPEATED, BRIEF_US = 4, 10.0  # launches in a call, mean time of one: the kernel's shape does not matter then
 
 
 @dataclass(frozen=True)
@@ -77,12 +77,12 @@ class View:
 
     @property
     def dram_bytes(self) -> float:
-        """Of all its launches in a call."""
+        """DRAM bytes of all its launches in a call."""
         return (self.get(counters.DRAM_READ) + self.get(counters.DRAM_WRITE)) * self.launches
 
     @property
     def dram_share(self) -> float:
-        """Of the bandwidth ceiling, while it ran under the profiler."""
+        """Share of the bandwidth ceiling while it ran under the profiler."""
         ns = self.get(counters.TIME)
         return (self.get(counters.DRAM_READ) + self.get(counters.DRAM_WRITE)) / ns / self.ceilings.bandwidth_gbs if ns else 0.0
 
@@ -92,12 +92,12 @@ class View:
 
     @property
     def memory_share(self) -> float:
-        """Of the best used part of the memory path, from the L1 cache on."""
+        """Utilisation of the most used part of the memory path, from the L1 cache on."""
         return max(self.get(name) for name in (counters.L1_SHARE, counters.L2_SHARE, counters.LSU_WAVEFRONTS)) / 100
 
     @property
     def memory_waits(self) -> float:
-        """Share of a warp's time in which it waits for what it loaded, or to be let load and store."""
+        """Share of a warp's time in which it waits for loaded data, or for its turn to load and store."""
         stalls = counters.stall_shares(self.kernel)
         return sum(stalls.get(name, 0.0) for name in ("long_scoreboard", "lg_throttle", "drain"))
 
@@ -121,7 +121,7 @@ class View:
 
     @property
     def requested_bytes(self) -> float:
-        """What its loads ask for in a call: at least 4 bytes a lane, or what the sectors show."""
+        """Bytes that its loads request in a call: at least 4 bytes a lane, or what the sectors show."""
         requests, sectors = self.get(counters.GLOBAL_REQUESTS["ld"]), self.get(counters.GLOBAL_SECTORS["ld"])
         return max(requests * 128, sectors * self.get(counters.BYTES_PER_SECTOR["ld"])) * self.launches
 
@@ -156,7 +156,7 @@ def kernel_faults(report: Report, profile: Profile, ceilings: Ceilings, facts: T
             _divergence(view),
         )
         mine = shape + [fault for fault in access if fault is not None]
-        # Costly functions branch by range: what their lanes lose goes with them, so divergence does not speak against the functions.
+        # Costly functions branch by range. The loss of their lanes disappears with them, so divergence does not rule them out.
         held = max((fault.lost_us for fault in mine if fault.name != "warp-divergence"), default=0.0)
         excess = double_precision(view) or (arithmetic_fault(view, report.precision) if held < 0.3 * view.us else None)
         found += [*mine, excess] if excess is not None else mine
@@ -168,13 +168,13 @@ def kernel_faults(report: Report, profile: Profile, ceilings: Ceilings, facts: T
 
 
 def _serial(view: View) -> Cause | None:
-    """One thread works where a warp or a block could. A report without a profile knows no grid (none is 0)."""
+    """Finds one thread working where a warp or a block could. A report without a profile has no grid (0)."""
     if 0 < view.blocks * view.threads <= 32:
         figures = ("threads in the grid", float(view.blocks * view.threads), "", "of one warp at most")
         return view.cause("serial-section", 1 - 1 / view.ceilings.workers, "A kernel runs in a single thread or warp.", figures)
     active = view.get(counters.ACTIVE_THREADS, 32.0)
     measured, possible = view.kernel.occupancy, view.kernel.occupancy_possible
-    filled = view.blocks * view.threads >= view.ceilings.workers * 2048 * possible if possible else False  # else few warps are there from the start
+    filled = view.blocks * view.threads >= view.ceilings.workers * 2048 * possible if possible else False  # few warps from the start
     if active > SERIAL or measured is None or not possible or not filled or measured / possible > FINISHED_EARLY:
         return None
     return view.cause(
@@ -205,7 +205,7 @@ def _occupancy(view: View) -> Cause | None:
     possible, measured = view.kernel.occupancy_possible, view.kernel.occupancy
     if possible is None or view.blocks < 0.75 * view.ceilings.workers:
         return None
-    resident = view.blocks * view.threads / (view.ceilings.workers * 2048)  # of an evenly filled device
+    resident = view.blocks * view.threads / (view.ceilings.workers * 2048)  # share of an evenly filled device
     low = possible <= LOW_OCCUPANCY if measured is None else (possible <= LOW_OCCUPANCY and measured <= LOW_OCCUPANCY)
     low = low or (resident <= VERY_LOW_OCCUPANCY and (measured is None or measured <= VERY_LOW_OCCUPANCY))
     used = max(view.dram_share, view.issue_share, view.tensor_share, view.get(counters.L1_SHARE) / 100 if view.issue_share > 0.3 else 0.0)
@@ -213,7 +213,7 @@ def _occupancy(view: View) -> Cause | None:
         return None
     return view.cause(
         "low-occupancy",
-        (1 - used / STREAMING) * min(view.balance, 1.0) if view.counted else 0.5,  # multiprocessors that have nothing left to do gain nothing
+        (1 - used / STREAMING) * min(view.balance, 1.0) if view.counted else 0.5,  # multiprocessors that have finished gain nothing
         f"Too few warps are resident to hide latency; {view.kernel.occupancy_limit or 'the grid'} limits them.",
         ("occupancy", 100 * (measured if measured is not None else possible), "%", f"{100 * possible:.0f} % are possible"),
         ("threads a block", float(view.threads), "", f"{view.blocks} blocks"),
@@ -238,7 +238,7 @@ def _uncoalesced(view: View) -> Cause | None:
     if not whole or wasted / whole < 0.25 or view.issue_share > max(view.memory_share, ISSUING):
         return None
     if max(view.memory_share, view.memory_waits / MEMORY_WAITS * WELL_USED) < WELL_USED:
-        return None  # scattered, but the memory path carries it, and nobody waits for it
+        return None  # scattered, but the memory path sustains it, and no warp waits for it
     what = "load" if worst[0] == "ld" else "store"
     return view.cause(
         "uncoalesced-access",
@@ -366,7 +366,7 @@ def _divergence(view: View) -> Cause | None:
 
 
 def _traffic(views: list[View], profile: Profile, facts: TaskFacts) -> Cause | None:
-    """More bytes than the task needs: between kernels that could be one, or within one that comes back to what the cache has lost."""
+    """Finds more bytes than the task needs: between kernels that could be fused, or within one that rereads data which the cache has lost."""
     least = facts.bytes_min
     own = [view for view in views if view.kernel.own and view.blocks >= view.ceilings.workers]
     if not least or not own:
@@ -377,7 +377,7 @@ def _traffic(views: list[View], profile: Profile, facts: TaskFacts) -> Cause | N
         moved = sum(max(view.dram_bytes, _useful_bytes(view) if len(own) > 1 else 0.0) for view in own)
         busy = sum(view.dram_share * view.us for view in own) / us
     else:
-        moved, busy = us * own[0].ceilings.bandwidth_gbs * 1e3 * 0.8, 0.8  # as if all streamed
+        moved, busy = us * own[0].ceilings.bandwidth_gbs * 1e3 * 0.8, 0.8  # assuming that all accesses stream
         if len(own) < 2 or facts.flops:
             return None
     excess = moved / least
@@ -392,5 +392,5 @@ def _traffic(views: list[View], profile: Profile, facts: TaskFacts) -> Cause | N
 
 
 def _useful_bytes(view: View) -> float:
-    """What a kernel's loads and stores ask for in a call, where they are coalesced."""
+    """Returns the bytes that a kernel's loads and stores request in a call, where they are coalesced."""
     return sum(view.get(counters.GLOBAL_SECTORS[op]) * view.get(counters.BYTES_PER_SECTOR[op], 32.0) for op in ("ld", "st")) * view.launches

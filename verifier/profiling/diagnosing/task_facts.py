@@ -1,6 +1,6 @@
-"""What a task's captured graph says about any program for it: bytes and operations at least, branches, work by kind.
+"""Facts about every program for a task, from its captured graph: least bytes and operations, branches, work by kind.
 
-A diagnosis compares what a program did with what the task asks for; these are facts about the task, never about a program's source.
+A diagnosis compares what a program did with what the task requires. These facts are about the task, never about a program's source.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SPECIAL = frozenset([
     "exp", "log", "log1p", "expm1", "sin", "cos", "tan", "tanh", "atan", "asin", "acos", "erf", "sigmoid", "gelu", "silu", "mish", "softplus",
     "pow", "elu", "softmax", "_softmax", "log_softmax", "_log_softmax", "logsumexp", "log_sigmoid_forward", "log_sigmoid",
 ])
-# They move or name data, or make it from nothing: no arithmetic.
+# They move, name or create data: no arithmetic.
 _MOVES = frozenset([
     "view", "reshape", "_unsafe_view", "permute", "transpose", "t", "unsqueeze", "squeeze", "expand", "select", "slice", "clone", "alias",
     "unbind", "split", "split_with_sizes", "getitem", "cat", "stack", "pad", "constant_pad_nd", "_to_copy", "empty", "full", "zeros", "ones",
@@ -38,13 +38,13 @@ _MOVES = frozenset([
 class TaskFacts(BaseModel):
     bytes_min: int | None = None  # inputs and weights read once, outputs written once
     flops: int | None = None  # of matrix products and convolutions
-    arithmetic: int | None = None  # elements that pointwise operators and reductions take or give
+    arithmetic: int | None = None  # elements that pointwise operators and reductions read or write
     special: int = 0  # of these, elements of transcendental functions
     special_small: int = 0  # elements of transcendental functions on tensors much smaller than the largest
     largest: int = 0  # elements of the largest tensor
-    operators: int = 0  # that compute something
-    reductions: bool = False  # over rows, among the operators
-    branches: int = 1  # of products, reductions or outputs that do not depend on each other
+    operators: int = 0  # operators that compute something
+    reductions: bool = False  # reductions over rows among the operators
+    branches: int = 1  # products, reductions or outputs that do not depend on each other
 
 
 def task_facts(capture: Capture) -> TaskFacts:
@@ -107,7 +107,7 @@ def _inputs(node: Node) -> list[str]:
 
 
 def _width(graph: Graph, heavy: list[Node]) -> int:
-    """At how many places at most heavy operators stand at one depth of such operators: those do not depend on each other."""
+    """Returns the largest number of heavy operators at one depth of such operators: they do not depend on each other."""
     names = {node.name for node in heavy}
     depth: dict[str, int] = {}
     for node in graph.nodes:
@@ -120,7 +120,7 @@ def _width(graph: Graph, heavy: list[Node]) -> int:
 
 
 def _separate_outputs(graph: Graph) -> int:
-    """Outputs that share no computing operator with another."""
+    """Counts outputs that share no computing operator with another."""
     made = {node.name: node for node in graph.nodes}
     behind: list[set[str]] = []
     for leaf in graph.outputs:

@@ -1,1 +1,1 @@
-"""Nsight Systems and Nsight Compute: found, run, read."""
+"""Finds and runs Nsight Systems and Nsight Compute, and reads their output."""

@@ -1,4 +1,4 @@
-"""Hardware counters for a profile: Nsight Compute around a fresh party, and why there are none where it gave none."""
+"""Takes hardware counters for a profile by running Nsight Compute around a fresh party, or says why there are none."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from verifier.profiling.subject import Ran, Subject
 from verifier.profiling.timeline import KINDS, Timeline
 
 COUNTED_KERNELS = 8  # the longest, the program's own first
-COUNTED_LAUNCHES = 24  # at most: each is replayed some forty times
+COUNTED_LAUNCHES = 24  # most counted launches: each is replayed some forty times
 SAMPLES = 2  # launches of each kernel that are enough
 COUNTING = 90.0  # seconds for the counted call, replays included
 PLAIN: list[Section] = ["speed-of-light", "occupancy", "launch"]  # what every GPU since Volta knows
@@ -27,7 +27,7 @@ OnStage = Callable[[StageEvent], None]
 
 
 def count(profile: Profile, subject: Subject, on_stage: OnStage, timeline: Timeline | None = None) -> None:
-    """Adds what Nsight Compute measured to the profile's kernels, or says why there is nothing. `timeline`: of the same calls, if there is one."""
+    """Adds Nsight Compute's measurements to the profile's kernels, or says why there are none. `timeline`: that of the same calls, if any."""
     if subject.pool.device.kind == "cpu":
         profile.counters_reason = "Nsight Compute counts on GPUs; this is the CPU"
         return
@@ -76,9 +76,9 @@ def count(profile: Profile, subject: Subject, on_stage: OnStage, timeline: Timel
 
 
 def enough_launches(timeline: Timeline, wanted: list[str]) -> int:
-    """How many launches of a call, in their order, show each of the wanted kernels (each with its shape) `SAMPLES` times, or as often as it runs.
+    """Returns how many launches of a call, in order, show each wanted kernel (each with its shape) `SAMPLES` times, or as often as it runs.
 
-    Where a graph hides launches, or nothing bounds a call, as many as are allowed."""
+    Returns the maximum where a graph hides launches, or where nothing bounds a call."""
     columns = timeline.columns
     ranges = columns["kind"] == KINDS.index("nvtx")
     begins = np.sort(columns["start"][ranges & np.isin(columns["name"], [i for i, text in enumerate(timeline.names) if text == ITERATION])])
@@ -104,7 +104,7 @@ def enough_launches(timeline: Timeline, wanted: list[str]) -> int:
 
 
 def _wanted(profile: Profile) -> list[str]:
-    """Unqualified names of the kernels to count: the longest, the program's own first."""
+    """Returns unqualified names of the kernels to count: the longest, the program's own first."""
     names = [ncu_import.short(kernel.name) for kernel in sorted(profile.kernels, key=lambda kernel: (not kernel.own, -kernel.total_us))]
     return list(dict.fromkeys(name for name in names if re.fullmatch(r"\w{1,200}", name)))[:COUNTED_KERNELS]
 

@@ -1,7 +1,7 @@
-"""Which counters Nsight Compute is asked for, by section, and how they become the names and units that a `KernelProfile` holds.
+"""Chooses the counters that Nsight Compute takes, by section, and converts them to the names and units of a `KernelProfile`.
 
-Units: times in nanoseconds, sizes in bytes, frequencies in hertz, shares in per cent, all else as counted. Beside the counters as they are, the 24
-that CudaForge selected (arXiv 2511.01884) stand under the names it published. Where a current GPU no longer has one of those, it is derived:
+Units: times in nanoseconds, sizes in bytes, frequencies in hertz, shares in per cent, all else as counted. In addition to the raw counters, the 24
+that CudaForge selected (arXiv 2511.01884) are kept under its published names. Where a current GPU no longer has one of those, it is derived:
 
 | published | here |
 |---|---|
@@ -47,7 +47,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
 assert set(SECTIONS) == set(get_args(Section))
 
 _STALL = "smsp__warp_issue_stalled_{}_per_warp_active.pct"
-# Published name: where its value comes from. A stall stands by the name of its ratio.
+# Maps each published name to the source of its value; a stall is listed under the name of its ratio.
 CUDAFORGE: dict[str, str] = {
     "sm__cycles_active.avg": "sm__cycles_active.avg",
     "sm__warps_active.avg.pct_of_peak_sustained_active": counters.OCCUPANCY,
@@ -80,14 +80,14 @@ _TIME = {"s": 1e9, "second": 1e9, "ms": 1e6, "msecond": 1e6, "us": 1e3, "usecond
 
 
 def requested(sections: list[Section]) -> list[str]:
-    """Counters of these sections (all where none is named), and whatever the 24 need. Without the derived names, which no GPU knows."""
+    """Returns the counters of these sections (all where none is named), and whatever the 24 need, without the derived names, which no GPU knows."""
     chosen = [name for section in (sections or SECTIONS) for name in SECTIONS[section]]
     needed = [*CUDAFORGE.values(), *counters.STALL.values()]
     return list(dict.fromkeys([*chosen, *needed]))
 
 
 def normal(value: str, unit: str) -> float | None:
-    """A number as Nsight Compute prints it, in our units; null where it printed none."""
+    """Converts a number printed by Nsight Compute to our units; null where it printed none."""
     try:
         number = float(value.replace(",", ""))
     except ValueError:
@@ -104,7 +104,7 @@ def normal(value: str, unit: str) -> float | None:
 
 
 def completed(metrics: dict[str, float]) -> dict[str, float]:
-    """With the published names added where what they need was measured."""
+    """Adds the published names where their inputs were measured."""
     found = dict(metrics)
     stalls = [metrics[name] for name in counters.STALL.values() if name in metrics]
     for name, source in CUDAFORGE.items():

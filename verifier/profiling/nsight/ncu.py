@@ -1,7 +1,7 @@
 """Finds Nsight Compute on this host and says how to run it around a confined party.
 
-`STITCH_NCU` names the command for hosts where it is in no usual place. Only launches between cudaProfilerStart and Stop are replayed, of the kernels
-that are asked for, so that a profile takes seconds.
+`STITCH_NCU` names the command for hosts where it is in an unusual place. Only launches of the requested kernels between cudaProfilerStart and Stop
+are replayed, so that a profile takes seconds.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class Ncu:
     version: str
 
     def binds(self) -> list[Bind]:
-        """What a sandbox must show for it, read-only."""
+        """Returns what a sandbox must show for it, read-only."""
         return [] if self.root.startswith("/usr/") else [Bind(self.root, self.root)]
 
     def script(self, folder: str, metrics: list[str], kernels: list[str], launches: int) -> str:
-        """A shell script: run "$@" under it and leave its table in `folder`. `kernels`: unqualified names; empty: any. Clocks stay as they are: to
-        set them takes rights over the whole GPU."""
+        """A shell script: run "$@" under it and leave its table in `folder`. `kernels`: unqualified names; empty: any. Clocks are left alone: setting
+        them takes rights over the whole GPU."""
         options = [
             "--csv --page raw --print-units base --clock-control none --replay-mode kernel --target-processes application-only",
             f"--profile-from-start off --launch-count {launches} --metrics {','.join(metrics)}",
@@ -51,7 +51,7 @@ class Ncu:
 
 @cache
 def find_ncu() -> tuple[Ncu | None, str]:
-    """Nsight Compute, or null; and why it cannot be used ("" where it can)."""
+    """Returns Nsight Compute, or null; and why it cannot be used ("" where it can)."""
     chosen = os.environ.get("STITCH_NCU", "")
     on_path = shutil.which("ncu")
     candidates = [chosen, on_path or ""] + [path for pattern in USUAL for path in sorted(glob.glob(pattern), reverse=True)]
@@ -69,7 +69,7 @@ def find_ncu() -> tuple[Ncu | None, str]:
 
 
 def product_root(command: str) -> str | None:
-    """The folder of the product that a command belongs to: the one that holds its `target` folder."""
+    """Returns the folder of the product to which a command belongs: the one that holds its `target` folder."""
     for parent in list(Path(command).parents)[:3]:
         if (parent / "target").is_dir():
             return str(parent)

@@ -37,7 +37,7 @@ class Launch:
 
 
 def read_launches(text: str) -> list[Launch]:
-    """The table within what Nsight Compute wrote: its raw page, a launch a row below a row of units. Lines that are not the table are skipped."""
+    """Reads the table in Nsight Compute's output: its raw page, with one launch per row below a row of units. Other lines are skipped."""
     lines = text.splitlines()
     begin = next((index for index, line in enumerate(lines) if line.startswith('"ID",')), None)
     if begin is None:
@@ -79,12 +79,12 @@ def _triple(text: str) -> tuple[int, int, int] | None:
 
 
 def short(kernel: str) -> str:
-    """The unqualified function name."""
+    """Returns the unqualified function name."""
     return base_name(kernel).rsplit("::", 1)[-1]
 
 
 def _spelled(kernel: str) -> str:
-    """A demangled name without what profilers print differently: namespaces, casts, spaces, return type, parameters."""
+    """Strips a demangled name of what profilers print differently: namespaces, casts, spaces, return type, parameters."""
     text = re.sub(r"\(anonymous namespace\)|<unnamed>|\([\w :]+\)(?=[\d-])", "", kernel)
     depth = 0
     for index, character in enumerate(text):
@@ -96,7 +96,7 @@ def _spelled(kernel: str) -> str:
 
 
 def attach(kernels: list[KernelProfile], launches: list[Launch]) -> list[KernelProfile]:
-    """The kernels with the counters of those launches that are theirs: means over launches."""
+    """Attaches to kernels the counters of their launches: means over launches."""
     groups: dict[int, list[Launch]] = {}
     for launch in launches:
         index = _whose(kernels, launch)
@@ -106,7 +106,7 @@ def attach(kernels: list[KernelProfile], launches: list[Launch]) -> list[KernelP
 
 
 def kernels_of(launches: list[Launch], own: Callable[[str], bool]) -> list[KernelProfile]:
-    """The kernels of a call of which nothing is known but these launches; the longest first. Times are those of the replay."""
+    """Makes the kernels of a call from these launches alone, longest first. Times are those of the replay."""
     groups: dict[tuple[Any, ...], list[Launch]] = {}
     for launch in launches:
         groups.setdefault((launch.kernel, launch.grid, launch.block), []).append(launch)
@@ -129,7 +129,7 @@ def kernels_of(launches: list[Launch], own: Callable[[str], bool]) -> list[Kerne
 
 
 def _whose(kernels: list[KernelProfile], launch: Launch) -> int | None:
-    """By function name; among instances of one template by its arguments, then by grid and block, then the longest."""
+    """Matches by function name, among instances of one template by its arguments, then by grid and block, then takes the longest."""
     name = short(launch.kernel)
     same = [index for index, kernel in enumerate(kernels) if short(kernel.name) == name]
     ways: tuple[Callable[[KernelProfile], bool], ...] = (
@@ -187,7 +187,7 @@ _UNKNOWN_METRIC = re.compile(r"(?:Failed to find metric|[Mm]etric\(?s?\)? not fo
 
 
 def problem(log: str, printed: str) -> str:
-    """Why there is no table, from what the tool wrote and what was printed around it."""
+    """Says why there is no table, from what the tool wrote and what was printed around it."""
     for mark, sentence in _KNOWN:
         if mark in log or mark in printed:
             return sentence
@@ -199,7 +199,7 @@ def problem(log: str, printed: str) -> str:
 
 
 def unknown_metrics(log: str, asked: list[str]) -> list[str]:
-    """Those of the counters asked for that this GPU or this version does not know."""
+    """Returns the requested counters that this GPU or this version does not know."""
     said = " ".join(match["rest"] for match in _UNKNOWN_METRIC.finditer(log))
     return [name for name in asked if name in said or re.search(rf"\b{re.escape(name.partition('.')[0])}\b(?![.\w])", said)]
 
@@ -210,6 +210,6 @@ def refused_metrics(log: str) -> bool:
 
 
 def warnings(log: str) -> list[str]:
-    """Of the tool's own warnings, those that say something about the figures."""
+    """Returns those of the tool's own warnings that concern the figures."""
     told = [line.removeprefix("==WARNING==").strip() for line in log.splitlines() if line.startswith("==WARNING==")]
     return list(dict.fromkeys(redacted(text)[:300] for text in told if "unmodified GPU clocks" not in text))[:8]

@@ -1,7 +1,7 @@
 """Finds Nsight Systems on this host and says how to run it around a confined party.
 
-It ships by itself, with CUDA, or inside Nsight Compute, where its importer additionally needs libdw. `STITCH_NSYS` names the command and
-`STITCH_NSYS_LIBRARIES` a folder with libraries for it, for hosts where neither is in a usual place.
+It ships separately, with CUDA, or inside Nsight Compute, where its importer also needs libdw. `STITCH_NSYS` names the command and
+`STITCH_NSYS_LIBRARIES` a folder with libraries for it, for hosts where they are in unusual places.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ class Nsys:
     problem: str = ""
 
     def binds(self) -> list[Bind]:
-        """What a sandbox must show for it, read-only."""
+        """Returns what a sandbox must show for it, read-only."""
         binds = [] if self.root.startswith("/usr/") else [Bind(self.root, self.root)]
         return binds + ([Bind(self.libraries, INSIDE_LIBRARIES)] if self.libraries else [])
 
     def script(self, folder: str, path: list[str], wrapped: bool) -> str:
         """A shell script: profile "$@" between cudaProfilerStart and Stop, export to SQLite, and leave `timeline` in `folder`.
 
-        All of it runs in the party's sandbox, the reading of the export too: a party could have written that file itself, and the judge takes
-        nothing but a timeline. Sampling stays off: with it the same run took 106 s and 2 GB. CUDA graphs are traced by their nodes: otherwise a
-        program that is one graph has a timeline without kernels. The raw report, which holds the environment (here the sandbox's, which is
-        cleared), is removed where it was made.
+        All of it runs in the party's sandbox, including the reading of the export: a party could have written that file itself, and the judge takes
+        only a timeline. Sampling stays off: with it the same run took 106 s and 2 GB. CUDA graphs are traced by their nodes: otherwise a program that
+        is one graph has a timeline without kernels. The raw report, which holds the environment (here the sandbox's, which is cleared), is removed
+        where it was made.
         """
         libraries = INSIDE_LIBRARIES if wrapped else self.libraries
         given = f"LD_LIBRARY_PATH={libraries}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}} " if self.libraries else ""
@@ -75,7 +75,7 @@ class Nsys:
 
 @cache
 def find_nsys() -> tuple[Nsys | None, str]:
-    """Nsight Systems, or null; and why it cannot be used ("" where it can)."""
+    """Returns Nsight Systems, or null; and why it cannot be used ("" where it can)."""
     libraries = os.environ.get("STITCH_NSYS_LIBRARIES", "")
     chosen = [os.environ["STITCH_NSYS"]] if os.environ.get("STITCH_NSYS") else []
     on_path = shutil.which("nsys")
@@ -94,7 +94,7 @@ def find_nsys() -> tuple[Nsys | None, str]:
 
 
 def unwrap(command: str) -> tuple[str, str]:
-    """The real command, and the library folder that a shell script around it sets. A wrapper elsewhere cannot be shown to a sandbox."""
+    """Returns the real command, and the library folder that a wrapping shell script sets. A sandbox cannot show a wrapper from elsewhere."""
     try:
         with open(command, "rb") as file:
             head = file.read(4096)
@@ -122,7 +122,7 @@ def _examine(command: str, libraries: str) -> Nsys | None:
 
 
 def product_root(command: str) -> str:
-    """The folder of the product: .../nsight-compute/2025.3.1 for .../nsight-compute/2025.3.1/host/target-linux-x64/nsys."""
+    """Returns the folder of the product: .../nsight-compute/2025.3.1 for .../nsight-compute/2025.3.1/host/target-linux-x64/nsys."""
     path = Path(command)
     for parent in path.parents:
         if parent.parent.name in ("nsight-compute", "nsight-systems", "nsight-systems-cli") or parent.name == "nsight-systems":
@@ -131,7 +131,7 @@ def product_root(command: str) -> str:
 
 
 def missing_libraries(command: str, libraries: str) -> list[str]:
-    """Of those that its importer is known to need, the ones that this host lacks."""
+    """Returns the libraries that its importer is known to need and that this host lacks."""
     missing = []
     for soname, plain in (("libdw.so.1", "dw"), ("libelf.so.1", "elf")):
         beside = glob.glob(f"{product_root(command)}/**/{soname}", recursive=True)

@@ -1,7 +1,7 @@
 """Reads the SQLite export of Nsight Systems into a `Timeline`.
 
-A raw report carries the environment, command lines and host names of the profiled process and of its parents, so only the tables of
-`nsys_schema` are read, and of `StringIds` only the strings that their rows name.
+A raw report carries the environment, command lines and host names of the profiled process and of its parents, so only the tables of `nsys_schema` are
+read, and only those strings of `StringIds` that their rows name.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from verifier.profiling.timeline import RowKey, Timeline
 COPY_KINDS = {1: "HtoD", 2: "DtoH", 3: "HtoA", 4: "AtoH", 5: "AtoA", 6: "AtoD", 7: "DtoA", 8: "DtoD", 9: "HtoH", 10: "PtoP"}
 SYNC_TYPES = {1: "Event sync", 2: "Stream wait", 3: "Stream sync", 4: "Context sync"}
 MEMORY_KINDS = {0: "pageable", 1: "pinned", 2: "device", 3: "array", 4: "managed", 5: "device static", 6: "managed static"}
-NVTX_RANGES = (59, 60, 70, 71)  # push/pop and start/end ranges, of a process and of its text API
+NVTX_RANGES = (59, 60, 70, 71)  # push/pop and start/end ranges, of a process and of NVTX's text API
 NVTX_MARKS = (34, 65)
 NO_STREAM = 0xFFFFFFFF
 _VERSION_SUFFIX = re.compile(r"_v\d+$")  # cudaMalloc_v3020: the version of the interface, noise to a reader
@@ -26,12 +26,12 @@ _PATH = re.compile(r"(?:[A-Za-z]:)?[/\\][^\s'\",;]+")
 
 
 def import_nsys(path: Path) -> tuple[Timeline, str]:
-    """The timeline of everything in the export, and the profiler's version ("" where it does not say).
+    """Reads the timeline of everything in the export, and the profiler's version ("" where unknown).
 
     Raises `ImportProblem` where the file is damaged, is no SQLite database, or is no Nsight Systems export.
     """
     try:
-        # uri with immutable: no lock, no journal beside the file, nothing in it is run.
+        # A URI with `immutable`: no lock, no journal beside the file, and nothing in it is run.
         with sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True) as database:
             for pragma in ("trusted_schema=OFF", "cell_size_check=ON", "mmap_size=0", "query_only=ON"):
                 database.execute(f"PRAGMA {pragma}")
@@ -138,7 +138,7 @@ class _Reader:
         left_open = 0
         for start, end, kind, text, identity, thread, domain in self.export.timed("NVTX_EVENTS", *wanted, open_ended=True):
             if kind not in NVTX_RANGES and kind not in NVTX_MARKS:
-                continue  # names of threads, domains and categories are no events
+                continue  # names of threads, domains and categories are not events
             row = threads.setdefault(thread, f"NVTX, thread {len(threads) + 1}")
             label = text or self.export.text(identity) or "(no text)"
             if end is None and kind in NVTX_RANGES:
@@ -160,7 +160,7 @@ def _pair(process: Any, correlation: Any) -> tuple[int, int] | None:
 
 
 def write_timeline(export: str, target: str) -> None:
-    """In a party's sandbox: the export as a timeline, with the profiler's version as the first warning."""
+    """Writes the export as a timeline in a party's sandbox, with the profiler's version as the first warning."""
     timeline, version = import_nsys(Path(export))
     timeline.warnings.insert(0, f"version {version}")
     Path(target).write_bytes(timeline.to_bytes())

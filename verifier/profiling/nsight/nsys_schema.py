@@ -1,5 +1,6 @@
-"""What an Nsight Systems export (SQLite) may hold, whichever version wrote it: tables are made only where there was something to record, columns
-come and go, missing values are defaults (-1, 0, ''), and no constraint holds. Everything is looked up first, and what lacks is told by name.
+"""Describes what an Nsight Systems export (SQLite) may hold, whichever version wrote it. Tables exist only where there was something to record,
+columns come and go, missing values are defaults (-1, 0, ''), and no constraint holds. Everything is looked up first, and whatever is missing is
+reported by name.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ TABLES = frozenset(
         "DIAGNOSTIC_EVENT",
     }
 )
-# What a reader misses without the table.
+# What a reader lacks without the table.
 LACK = {
     "CUPTI_ACTIVITY_KIND_KERNEL": "no kernels are shown; the program launched none, or CUDA was not traced (nsys profile -t cuda)",
     "CUPTI_ACTIVITY_KIND_RUNTIME": "no CUDA calls are shown; launch latencies and the causes of idle time are unknown",
@@ -48,7 +49,7 @@ MISSED = {
 
 
 class ImportProblem(ValueError):
-    """The file is no SQLite export of Nsight Systems that can be read; the message says why."""
+    """The file is not a readable SQLite export of Nsight Systems; the message says why."""
 
 
 class Export:
@@ -76,7 +77,8 @@ class Export:
         return self.meta.get("EXPORT_SCHEMA_VERSION", "")
 
     def rows(self, table: str, *wanted: str) -> Iterator[tuple[Any, ...]]:
-        """The wanted columns of a table; "a|b" is the first of these that it has, a column that it lacks is null, a missing table has no rows."""
+        """Yields the wanted columns of a table; "a|b" is the first of these that it has, a column that it lacks is null, a missing table has no
+        rows."""
         have = self.columns.get(table)
         if not have:
             return iter(())
@@ -85,7 +87,7 @@ class Export:
         return iter(self.database.execute(f'SELECT {listed} FROM "{table}"'))
 
     def timed(self, table: str, *wanted: str, open_ended: bool = False) -> Iterator[tuple[Any, ...]]:
-        """Rows (start, end, *wanted) with start <= end, both numbers; with `open_ended`, end is null where the row has none."""
+        """Yields rows (start, end, *wanted) with start <= end, both numbers; with `open_ended`, end is null where the row has none."""
         if not self.columns.get(table) or not set(NEEDED) <= self.columns[table]:
             return
         for row in self.rows(table, *NEEDED, *wanted):
@@ -101,7 +103,7 @@ class Export:
                 self.misplaced[table] = self.misplaced.get(table, 0) + 1
 
     def text(self, identity: Any) -> str:
-        """One string by its id, looked up only because a row names it; older exports hold the text itself."""
+        """Returns one string by its id, looked up only because a row names it; older exports hold the text itself."""
         if isinstance(identity, str):
             return identity
         if not isinstance(identity, int) or not {"id", "value"} <= self.columns.get("StringIds", set()):
@@ -112,7 +114,7 @@ class Export:
         return self._strings[identity]
 
     def notes(self) -> list[str]:
-        """What this export lacks and what was left out, in words. After everything was read."""
+        """Says in words what this export lacks and what was left out. Call it after everything was read."""
         found = []
         major = self.schema.split(".")[0]
         if major.isdigit() and int(major) > NEWEST_MAJOR:

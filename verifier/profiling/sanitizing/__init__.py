@@ -1,1 +1,1 @@
-"""Tools that find wrong accesses, run and read."""
+"""Runs tools that find wrong accesses, and reads their output."""

@@ -40,7 +40,7 @@ OnStage = Callable[[StageEvent], None]
 
 
 def sanitize_job(job: SanitizeJob, pool: Pool, data_dir: Path, on_stage: OnStage) -> Sanitized:
-    """Raises `DeviceError` where the task or the program does not run, or cannot be built, without any tool."""
+    """Runs the tools. Raises `DeviceError` where the task or the program does not run, or cannot be built, without any tool."""
     begin = time.monotonic()
     on_stage(StageEvent(stage="sanitize", status="started"))
     found = Sanitized(task=sha256(job.task_source), program=sha256(job.program_source) if job.program_source is not None else None)
@@ -69,7 +69,7 @@ def _on_gpu(job: SanitizeJob, pool: Pool, data_dir: Path, on_stage: OnStage, wan
     found.tool_version = f"compute-sanitizer {sanitizer.version}"
     with watched(job, pool, data_dir, on_stage, "check") as subject:
         if subject.artefacts is not None:
-            # nvcc appends the flags of this variable to whatever it is called with.
+            # nvcc appends the flags of this variable to its command line.
             subject.artefacts = _rebuilt(subject, {"NVCC_APPEND_FLAGS": "-lineinfo"}, [])
         for tool in wanted:
             on_stage(StageEvent(stage="sanitize", status="progress", detail=tool))
@@ -122,7 +122,7 @@ def _on_cpu(job: SanitizeJob, pool: Pool, data_dir: Path, on_stage: OnStage, wan
 
 
 def _with_checks(subject: Subject, sanitizer: AddressSanitizer) -> Artefacts:
-    """The program's libraries, compiled by commands that stand before g++ on the builder's PATH."""
+    """Returns the program's libraries, compiled by commands that precede g++ on the builder's PATH."""
     folder = Path(tempfile.mkdtemp(prefix="stitch-compilers-"))
     folder.chmod(0o755)
     try:
@@ -136,7 +136,7 @@ def _with_checks(subject: Subject, sanitizer: AddressSanitizer) -> Artefacts:
 
 
 def _rebuilt(subject: Subject, variables: dict[str, str], binds: list[Bind], prefix: list[str] | None = None) -> Artefacts:
-    """Never stored: the store's libraries are those that are measured."""
+    """Builds the program again. The result is never stored: the store's libraries are those that are measured."""
     pool = subject.pool
     party = pool.spawn("builder", prefix, binds=binds)
     with pool.lock:

@@ -35,12 +35,12 @@ _HEADS: tuple[tuple[str, str], ...] = (
 
 
 def gpu_faults(text: str, tool: SanitizerTool) -> list[Fault]:
-    """Of compute-sanitizer's log."""
+    """Reads the faults in compute-sanitizer's log."""
     return _counted(_gpu_fault(block, tool) for block in _blocks(text))
 
 
 def _blocks(text: str) -> Iterator[list[str]]:
-    """The lines of each finding: a headline, then its indented details."""
+    """Yields the lines of each finding: a headline, then its indented details."""
     block: list[str] = []
     for line in text.splitlines():
         if not line.startswith(_BAR):
@@ -89,7 +89,7 @@ def _gpu_fault(block: list[str], tool: SanitizerTool) -> Fault | None:
         beyond = re.search(r"is ([\d,]+) bytes (before|after|inside) the nearest allocation .*?of size ([\d,]+) bytes", whole)
         values["message"] = f"{values['access']}" + (f", {beyond[1]} bytes {beyond[2]} an allocation of {beyond[3]} bytes" if beyond else "")
     elif "Host API" in head or (kind == "uninitialized read" and "cudaMemcpy" in whole):
-        return None  # a copy of what nothing reads: a library's padding
+        return None  # a copy of data that nothing reads: a library's padding
     return Fault(tool=tool, kind=kind, message=redacted(values.pop("message", head))[:300], **values)
 
 
@@ -110,7 +110,7 @@ _KINDS = {"heap-buffer-overflow": "out of bounds", "stack-buffer-overflow": "out
 
 
 def cpu_faults(text: str) -> list[Fault]:
-    """Of AddressSanitizer's and UndefinedBehaviorSanitizer's logs."""
+    """Reads the faults in AddressSanitizer's and UndefinedBehaviorSanitizer's logs."""
     marks = [*(match.start() for match in _ASAN.finditer(text)), len(text)]
     found = [_address(text[begin:end]) for begin, end in zip(marks, marks[1:], strict=False)]
     found += [
@@ -139,7 +139,7 @@ def _address(text: str) -> Fault:
 
 
 def _counted(faults: Any) -> list[Fault]:
-    """Equal findings as one; two are equal that differ in thread and block alone."""
+    """Merges equal findings; findings that differ only in thread and block are equal."""
     found: dict[tuple[Any, ...], Fault] = {}
     for fault in faults:
         if fault is None:

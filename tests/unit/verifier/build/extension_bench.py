@@ -110,7 +110,7 @@ def ninja_file(folder: Path, cuda_source: str, monkeypatch, **options) -> NinjaF
 
 
 def machine_code(path: Path) -> dict[str, bytes]:
-    """Of each kernel in an object or cubin; names without the module's id, which differs from run to run."""
+    """Returns the machine code of each kernel in an object or cubin, by names without the module's id, which differs from run to run."""
     found = kernels(path.read_bytes())
     return {re.sub(r"_[0-9a-f]{8}_\d+_\w+?_cu_[0-9a-f]{8}(_\d+)?", "_ID", kernel.symbol): kernel.code for kernel in found}
 

@@ -124,7 +124,7 @@ def counting(viewer: User, filters: Filters) -> tuple[dict, dict, Setup]:
 
 
 def naive(viewer: User, filters: Filters, suite: list[str] | None) -> dict[str, dict]:
-    """Of each entry's number, its figures."""
+    """Maps each entry's number to its figures."""
     counts, out, _ = counting(viewer, filters)
 
     def wanted(entry: Entry) -> bool:
