@@ -311,6 +311,8 @@ class Evaluation:
         if verdict.wrong:
             without = trials.expectations.no_oracle
             raise Ended("wrong_result", verdict.wrong + (f" (held against PyTorch's own result: {without})" if without else ""))
+        if verdict.shortcut:
+            raise Ended("inconclusive", verdict.shortcut)
 
     def _subject(self) -> Subject:
         """Returns a fresh runner with the program imported."""
