@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from agents.rl.evidence import best_interval
 from verifier.profiling.diagnosing.diagnosis import Diagnosis
 from verifier.report import Report
 
@@ -154,10 +153,9 @@ def _effect(report: Report, before: Before) -> int:
 
 
 def gain(report: Report, before: Report) -> float:
-    """Of one program over another, both timed against the same baselines: the lower end of one over the upper end of the other."""
-    name, now = best_interval(report)
-    earlier = next((c.speedup for c in before.timing.comparisons if c.baseline == name), None) if before.timing else None
-    return now.low / earlier.high if earlier is not None and earlier.high > 0 else 0.0
+    """Of one program over another by what both gain over eager: the lower end of one over the upper end of the other."""
+    now, earlier = report.against("eager"), before.against("eager")
+    return now.speedup.low / earlier.speedup.high if now and earlier and earlier.speedup.high > 0 else 0.0
 
 
 def _aligned(before: Diagnosis | None, after: Diagnosis | None) -> int:

@@ -1,0 +1,138 @@
+"""`python -m agents.rl`: data sets, synthetic tasks, the environment's server, training."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
+EXIT_CODES = "exit codes: 0 done, 1 refused for what was found (leaks, rows that fail), 2 arguments or inputs that cannot be used, 130 interrupted"
+
+
+def say(line: str) -> None:
+    with suppress(OSError, ValueError):  # nobody reads on
+        print(line, file=sys.stderr, flush=True)
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(prog="python -m agents.rl", description=__doc__, epilog=EXIT_CODES)
+    commands = top.add_subparsers(dest="command", required=True)
+    _export(commands)
+    _score(commands)
+    return top
+
+
+def _export(commands) -> None:
+    export = commands.add_parser(
+        "export",
+        help="data sets for both skills, from traces on disk or a database",
+        description="Write skill1-*.parquet (task to program) and skill2-*.parquet (program and diagnosis to a better one), by split, with "
+        "manifest.json, splits.json and leaks.json. A leak ends it with status 1 and nothing but leaks.json.",
+        epilog=EXIT_CODES,
+    )
+    export.add_argument("--out", type=Path, required=True, metavar="DIR")
+    export.add_argument("--traces", type=Path, nargs="+", default=[], metavar="DIR", help="folders of finished runs; wants --agreed-by")
+    export.add_argument("--agreed-by", default="", metavar="WHO", help="who agreed that the traces teach: stands in every row")
+    export.add_argument("--database", nargs="?", const="", metavar="URL", help="a Postgres of Stitchwork (default: DATABASE_URL): teams that agreed")
+    export.add_argument("--synthetic", type=Path, nargs="+", default=[], metavar="FILE", help="rows that `programs` made")
+    export.add_argument("--held-out", type=Path, nargs="+", default=[], metavar="PATH", help="tasks that must not be learned from")
+    export.add_argument("--drop-leaks", action="store_true", help="leave leaking rows out, and count them, instead of ending")
+    export.add_argument("--splits", type=Path, metavar="FILE", help="splits.json of an earlier export: its tasks keep their split")
+    export.add_argument("--seed", type=int, default=0)
+    export.add_argument("--format", choices=["parquet", "jsonl"], default="parquet")
+    _common(export)
+    export.set_defaults(act=run_export)
+
+
+def _score(commands) -> None:
+    score = commands.add_parser("score", help="the reward of one report, with its components")
+    score.add_argument("report", type=Path, help="a report, or a verifier's whole answer, as JSON")
+    score.add_argument("--task", type=Path, required=True, metavar="FILE")
+    score.add_argument("--program", type=Path, required=True, metavar="FILE")
+    score.add_argument("--skill", choices=["write", "improve"], default="write")
+    score.add_argument("--before", type=Path, metavar="FILE", help="the report that skill 2 began from")
+    score.set_defaults(act=run_score)
+
+
+def _common(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--json", action="store_true", help="the result as JSON on standard output")
+    command.add_argument("--quiet", action="store_true", help="no progress on standard error")
+
+
+def progress(args: argparse.Namespace):
+    return (lambda line: None) if args.quiet else say
+
+
+def run_export(args: argparse.Namespace) -> int:
+    from agents.rl import export, sources, writing
+    from agents.rl.leaks import tasks_below
+    from agents.rl.scrub import Scrubber
+
+    if not args.traces and args.database is None and not args.synthetic:
+        raise ValueError("nothing to export: give --traces DIR, --database or --synthetic FILE")
+    tell = progress(args)
+    writing.check(args.format)
+    held_out = tasks_below(args.held_out)
+    fixed = export.read_splits(args.splits) if args.splits else {}
+    traces = list(sources.folders(args.traces, args.agreed_by)) if args.traces else []
+    collected = export.collect(traces, Scrubber(), tell)
+    if args.database is not None:
+        address = args.database or os.environ.get("DATABASE_URL", "")
+        if not address:
+            raise ValueError("--database wants an address, or DATABASE_URL: postgresql://user:password@host:5432/name")
+        more = export.collect(sources.database(address), Scrubber(), tell)
+        known = {row.id for row in collected.rows}
+        collected.rows += [row for row in more.rows if row.id not in known]
+        collected.runs += more.runs
+        collected.skipped += more.skipped
+        collected.unusable |= more.unusable
+    for path in args.synthetic:
+        collected.rows += writing.read_rows(path)
+    if not collected.rows:
+        raise ValueError(f"no row came of it: {json.dumps({**collected.skipped, **collected.unusable}, ensure_ascii=False)[:600]}")
+    manifest = export.write(args.out, collected, held_out, seed=args.seed, fixed=fixed, format_=args.format, drop_leaks=args.drop_leaks, say=tell)
+    told = manifest if args.json else None
+    print(json.dumps(told, indent=1, ensure_ascii=False) if told else f"{manifest['rows']} rows of {manifest['tasks']} tasks in {args.out}")
+    return OK
+
+
+def run_score(args: argparse.Namespace) -> int:
+    from agents.rl.reward import score
+    from agents.rl.rubric import Before
+    from verifier.report import Report
+
+    before = Before(Report.model_validate_json(_report(args.before))) if args.before else None
+    if args.skill == "improve" and before is None:
+        raise ValueError("skill improve wants --before, the report of the program that it began from")
+    found = score(_report(args.report), args.task.read_text(encoding="utf-8"), args.program.read_text(encoding="utf-8"), args.skill, before=before)
+    print(found.line())
+    return OK
+
+
+def _report(path: Path) -> str:
+    """Of a report, or of an answer that holds one."""
+    text = path.read_text(encoding="utf-8")
+    found = json.loads(text)
+    return json.dumps(found["report"]) if isinstance(found, dict) and isinstance(found.get("report"), dict) else text
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    from agents.rl.export import LeaksFound
+
+    args = parser().parse_args(arguments)
+    try:
+        return args.act(args)
+    except LeaksFound as error:
+        say(f"agents.rl: {error}")
+        return FAILED
+    except (OSError, ValueError, RuntimeError) as error:
+        say(f"agents.rl: {error}")
+        return USAGE
+    except KeyboardInterrupt:
+        say("agents.rl: interrupted.")
+        return INTERRUPTED
