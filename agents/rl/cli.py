@@ -23,6 +23,7 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="python -m agents.rl", description=__doc__, epilog=EXIT_CODES)
     commands = top.add_subparsers(dest="command", required=True)
     _export(commands)
+    _synthesise(commands)
     _score(commands)
     return top
 
@@ -47,6 +48,26 @@ def _export(commands) -> None:
     export.add_argument("--format", choices=["parquet", "jsonl"], default="parquet")
     _common(export)
     export.set_defaults(act=run_export)
+
+
+def _synthesise(commands) -> None:
+    synthesise = commands.add_parser(
+        "synthesise",
+        help="synthetic tasks by composing operators, filtered by running them in the verifier's sandbox",
+        description="Write tasks.jsonl, the same for the same seed, without what is like a benchmark's; with --admit also admitted.jsonl, and with "
+        "--programs also programs.jsonl, rows for `export --synthetic`. The same command continues.",
+    )
+    synthesise.add_argument("--out", type=Path, required=True, metavar="DIR")
+    synthesise.add_argument("--count", type=int, default=5000)
+    synthesise.add_argument("--seed", type=int, default=0)
+    against = "a KernelBench checkout, the everyday suite: no task may be like one of theirs"
+    synthesise.add_argument("--against", type=Path, nargs="+", default=[], metavar="PATH", help=against)
+    synthesise.add_argument("--admit", metavar="DEVICE", help="run each task there: `cpu`, `cuda:0`")
+    synthesise.add_argument("--programs", action="store_true", help="also have programs of several qualities made and verified; wants --admit")
+    synthesise.add_argument("--most", type=int, metavar="N", help="run only the first N tasks")
+    synthesise.add_argument("--data-dir", type=Path, metavar="DIR", help="the verifier's build cache")
+    _common(synthesise)
+    synthesise.set_defaults(act=run_synthesise)
 
 
 def _score(commands) -> None:
@@ -99,6 +120,54 @@ def run_export(args: argparse.Namespace) -> int:
     told = manifest if args.json else None
     print(json.dumps(told, indent=1, ensure_ascii=False) if told else f"{manifest['rows']} rows of {manifest['tasks']} tasks in {args.out}")
     return OK
+
+
+def run_synthesise(args: argparse.Namespace) -> int:
+    import asyncio
+
+    from agents.rl.leaks import tasks_below
+    from agents.rl.making import Lines, line_of
+    from agents.rl.synthetic import generate
+
+    if args.programs and not args.admit:
+        raise ValueError("--programs wants --admit DEVICE: programs are labelled by their verdicts")
+    tell = progress(args)
+    tasks = Lines(args.out / "tasks.jsonl")
+    known = list(tasks)
+    if known and {line["seed"] for line in known} != {args.seed}:
+        raise ValueError(f"{tasks.path} holds tasks of another seed: choose another --out")
+    wanted = generate(args.count, args.seed, tasks_below(args.against), tell)
+    for place, task in enumerate(wanted):
+        line = line_of(task, args.seed)
+        if place < len(known) and known[place]["sha"] != line["sha"]:
+            raise ValueError(f"{tasks.path} was made with another --against, or by another version: choose another --out")
+        if place >= len(known):
+            tasks.append(line)
+            known.append(line)
+    found = {"tasks": len(known), "admitted": None, "rows": None}
+    if args.admit:
+        found |= asyncio.run(_run_tasks(args, known[: args.most], tell))
+    print(json.dumps(found) if args.json else ", ".join(f"{value} {name}" for name, value in found.items() if value is not None))
+    return OK
+
+
+async def _run_tasks(args: argparse.Namespace, tasks: list[dict], tell) -> dict[str, int]:
+    from agents.cli import default_data_dir, open_verifier
+    from agents.rl.making import Lines, admit, programs
+
+    client = open_verifier(args.admit, args.data_dir or default_data_dir())
+    try:
+        admitted = Lines(args.out / "admitted.jsonl")
+        found = {"admitted": await admit(tasks, client, admitted, tell)}
+        if args.programs:
+            kept = {line["sha"] for line in admitted if line["kept"]}
+            rows = Lines(args.out / "programs.jsonl")
+            wanted = [task for task in tasks if task["sha"] in kept]
+            await programs(wanted, client, rows, Lines(args.out / "settled.jsonl"), args.seed, tell)
+            found["rows"] = sum(1 for _ in rows)
+        return found
+    finally:
+        await client.close()
 
 
 def run_score(args: argparse.Namespace) -> int:

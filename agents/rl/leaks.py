@@ -10,7 +10,7 @@ from pathlib import Path
 
 from agents.rl.structure import NoReference, Structure, structure
 
-ALIKE = 0.8  # of the shingles: what differs is a line or two
+ALIKE = 0.8  # of the features: what differs is a line or two
 SHARES = {"train": 0.8, "validation": 0.1, "test": 0.1}
 
 
@@ -39,31 +39,31 @@ class LeakReport:
 
 
 class Index:
-    """Finds structures that are alike without comparing each with each: two that overlap by `ALIKE` share one of their rarest shingles."""
+    """Finds structures that are alike without comparing each with each: two that overlap by `ALIKE` share one of their rarest features."""
 
     def __init__(self, known: Mapping[str, Structure]):
         self.known = known
-        self._count: Counter[tuple] = Counter(shingle for one in known.values() for shingle in one.shingles)
+        self._count: Counter[tuple] = Counter(feature for one in known.values() for feature in one.features)
         self._keys: dict[str, list[str]] = defaultdict(list)
         self._rare: dict[tuple, list[str]] = defaultdict(list)
         for name, one in known.items():
             self._keys[one.key].append(name)
-            for shingle in self._rarest(one):
-                self._rare[shingle].append(name)
+            for feature in self._rarest(one):
+                self._rare[feature].append(name)
 
     def alike(self, one: Structure) -> Iterator[tuple[str, float]]:
         """Names with the similarity, in no order."""
         near = set(self._keys.get(one.key, ()))
-        for shingle in self._rarest(one):
-            near.update(self._rare.get(shingle, ()))
+        for feature in self._rarest(one):
+            near.update(self._rare.get(feature, ()))
         for name in near:
             similarity = one.similarity(self.known[name])
             if similarity >= ALIKE:
                 yield name, similarity
 
     def _rarest(self, one: Structure) -> list[tuple]:
-        size = len(one.shingles)
-        return sorted(one.shingles, key=lambda shingle: (self._count[shingle], repr(shingle)))[: size - int(ALIKE * size) + 1]
+        size = len(one.features)
+        return sorted(one.features, key=lambda feature: (self._count[feature], feature))[: size - int(ALIKE * size) + 1]
 
 
 def structures(tasks: Mapping[str, str]) -> tuple[dict[str, Structure], list[str]]:

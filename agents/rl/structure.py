@@ -1,7 +1,9 @@
-"""What a task's reference computes, apart from how it is spelled: names, comments, order of definitions and constants are taken out.
+"""What a task's reference computes, apart from how it is spelled. Sources are parsed, never run.
 
-Two measures. The `key` is equal for copies that were only renamed, reordered or given other sizes. The `shingles` are runs of tokens of the code that
-computes; their overlap says how alike two references are, also where a line was added. Sources are parsed, never run.
+The code is read as data flow: each operator with the operators that made its arguments. So names, comments, annotations, temporaries, constants, the
+order of definitions and of independent lines, ways to import, and `x.mean(-1)` against `torch.mean(x, dim=-1)` make no difference. Two measures come
+of it: the `key` is equal where all operators and their flow are; the overlap of `features` (an operator with what feeds it, one and two steps back)
+says how alike two references are, also where a line was added.
 """
 
 from __future__ import annotations
@@ -9,12 +11,12 @@ from __future__ import annotations
 import ast
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-RUN = 3  # tokens of a shingle
 GIVES_INPUTS = frozenset({"get_inputs", "get_init_inputs", "get_input_variants"})  # sizes alone
 LONGEST_SOURCE = 1 << 20
+SAME = {"mult": "mul", "matmult": "matmul", "truediv": "div", "multiply": "mul", "subtract": "sub", "divide": "div", "usub": "neg"}
 
 
 class NoReference(ValueError):
@@ -24,14 +26,31 @@ class NoReference(ValueError):
 @dataclass(frozen=True)
 class Structure:
     key: str
-    shingles: frozenset[tuple] = field(repr=False)  # (shingle, how often it came before), so that overlap counts repetitions
+    features: frozenset[tuple[str, int]] = field(repr=False)  # a feature, and how often it came before: so overlap counts repetitions
 
     def similarity(self, other: Structure) -> float:
         """Between 0 and 1 (Jaccard); 1 for the same key."""
         if self.key == other.key:
             return 1.0
-        both = len(self.shingles & other.shingles)
-        return both / (len(self.shingles) + len(other.shingles) - both)
+        both = len(self.features & other.features)
+        return both / (len(self.features) + len(other.features) - both)
+
+
+@dataclass(frozen=True)
+class Node:
+    """A value: by which operator it came, from which others. `digest` tells its whole history."""
+
+    op: str
+    digest: str
+    near: str  # the operator with its arguments' operators
+
+    @classmethod
+    def of(cls, op: str, kids: Sequence[Node] = ()) -> Node:
+        digest = hashlib.blake2b(f"{op}({','.join(kid.digest for kid in kids)})".encode(), digest_size=12).hexdigest()
+        return cls(op, digest, f"{op}({','.join(kid.op for kid in kids)})")
+
+
+INPUT, NUMBER = Node.of("input"), Node.of("number")
 
 
 def structure(source: str) -> Structure:
@@ -39,35 +58,143 @@ def structure(source: str) -> Structure:
     try:
         if len(source) > LONGEST_SOURCE:
             raise ValueError(f"more than {LONGEST_SOURCE} characters")
-        module = ast.parse(source)
-        parts = [list(tokens) for tokens in _parts(module)]
+        flow = _Flow(ast.parse(source))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise NoReference(f"it cannot be read as Python: {str(error).splitlines()[0][:200]}") from None
-    parts = sorted(part for part in parts if part)
-    if not parts:
+    if not flow.nodes:
         raise NoReference("nothing in it computes anything")
-    key = hashlib.sha256(repr(parts).encode()).hexdigest()
-    seen: Counter[tuple[str, ...]] = Counter()
-    found: set[tuple] = set()
-    for part in parts:
-        padded = ["<", *part, ">"]
-        for at in range(max(len(padded) - RUN + 1, 1)):
-            shingle = tuple(padded[at : at + RUN])
-            found.add((shingle, seen[shingle]))
-            seen[shingle] += 1
+    key = hashlib.sha256("\n".join(sorted(node.digest for node, _ in flow.nodes)).encode()).hexdigest()
+    seen: Counter[str] = Counter()
+    found: set[tuple[str, int]] = set()
+    for node, kids in flow.nodes:
+        for feature in (node.near, f"{node.op}({','.join(kid.near for kid in kids)})"):
+            found.add((feature, seen[feature]))
+            seen[feature] += 1
     return Structure(key, frozenset(found))
 
 
-def _parts(module: ast.Module) -> Iterator[Iterator[str]]:
-    """The tokens of each function, wherever it stands; of a constructor those of each line, for their order is hardly ever one."""
-    walk = _Walk(_imports(module), *_own_names(module))
-    for node in ast.walk(module):
-        if isinstance(node, ast.Lambda):
-            yield walk.of([node.body])
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == "__init__":
-            yield from (walk.of([line]) for line in node.body)
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name not in GIVES_INPUTS:
-            yield walk.of(node.body)
+class _Flow:
+    """All operators of a module, in whatever order: `nodes`, each with its arguments."""
+
+    def __init__(self, module: ast.Module):
+        self.nodes: list[tuple[Node, tuple[Node, ...]]] = []
+        self.imported = _imports(module)
+        functions = [n for n in ast.walk(module) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef) and n.name not in GIVES_INPUTS]
+        self.own = {n.name for n in ast.walk(module) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)}
+        self.attributes: dict[str, Node] = {}  # of `self`: what the constructor put there
+        self.known: dict[str, Node] = {}
+        self.module = {name: NUMBER for node in module.body if isinstance(node, ast.Assign) for name in _stored(node)}
+        for function in sorted(functions, key=lambda function: function.name != "__init__"):
+            self.known = dict.fromkeys((arg.arg for arg in ast.walk(function.args) if isinstance(arg, ast.arg)), INPUT)
+            self.lines(function.body)
+
+    def lines(self, body: Sequence[ast.stmt]) -> None:
+        for line in body:
+            self.line(line)
+
+    def line(self, line: ast.stmt) -> None:
+        if isinstance(line, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) or _says_nothing(line):
+            return
+        if isinstance(line, ast.Assign | ast.AnnAssign):
+            if line.value is not None:
+                value = self.value(line.value)
+                for target in line.targets if isinstance(line, ast.Assign) else [line.target]:
+                    self.store(target, value)
+        elif isinstance(line, ast.AugAssign):
+            read = ast.copy_location(ast.BinOp(left=_read(line.target), op=line.op, right=line.value), line)
+            self.store(line.target, self.value(read))
+        elif isinstance(line, ast.For | ast.AsyncFor):
+            self.store(line.target, self.made("for", (self.value(line.iter),)))
+            self.lines([*line.body, *line.orelse])
+        elif isinstance(line, ast.If | ast.While):
+            self.made(type(line).__name__.lower(), (self.value(line.test),))
+            self.lines([*line.body, *line.orelse])
+        elif isinstance(line, ast.Return | ast.Expr):
+            if line.value is not None:
+                self.value(line.value)
+        else:
+            for child in ast.iter_child_nodes(line):
+                if isinstance(child, ast.stmt):
+                    self.line(child)
+                elif isinstance(child, ast.withitem):
+                    self.value(child.context_expr)
+                elif isinstance(child, ast.expr):
+                    self.value(child)
+                elif isinstance(child, ast.ExceptHandler):
+                    self.lines(child.body)
+
+    def store(self, target: ast.expr, value: Node) -> None:
+        if isinstance(target, ast.Name):
+            self.known[target.id] = value
+        elif isinstance(target, ast.Attribute):
+            self.attributes[target.attr] = value
+        elif isinstance(target, ast.Tuple | ast.List):
+            for one in target.elts:
+                self.store(one, value)
+        elif isinstance(target, ast.Starred):
+            self.store(target.value, value)
+        elif isinstance(target, ast.Subscript):
+            self.made("setitem", (self.value(target.value), self.value(target.slice), value))
+
+    def value(self, node: ast.expr) -> Node:
+        if isinstance(node, ast.Constant):
+            return NUMBER if isinstance(node.value, int | float | complex) else Node.of(type(node.value).__name__)
+        if isinstance(node, ast.UnaryOp) and isinstance(node.operand, ast.Constant):
+            return NUMBER  # the sign is the constant's
+        if isinstance(node, ast.Name):
+            return self.known.get(node.id) or self.module.get(node.id) or Node.of("own" if node.id in self.own else _plain(node.id))
+        if isinstance(node, ast.Attribute):
+            return self.attribute(node)
+        if isinstance(node, ast.Call):
+            return self.call(node)
+        if isinstance(node, ast.BinOp | ast.UnaryOp):
+            operands = (node.left, node.right) if isinstance(node, ast.BinOp) else (node.operand,)
+            return self.made(_plain(type(node.op).__name__), tuple(map(self.value, operands)))
+        if isinstance(node, ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp):
+            for one in node.generators:
+                self.store(one.target, self.made("for", (self.value(one.iter),)))
+        elif isinstance(node, ast.Lambda):
+            self.known |= dict.fromkeys((arg.arg for arg in ast.walk(node.args) if isinstance(arg, ast.arg)), INPUT)
+        elif isinstance(node, ast.NamedExpr):
+            value = self.value(node.value)
+            self.store(node.target, value)
+            return value
+        kids = tuple(self.value(child) for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr))
+        return Node.of(type(node).__name__.lower(), kids)  # a tuple, a slice: no operator by itself
+
+    def attribute(self, node: ast.Attribute) -> Node:
+        if (dotted := self.dotted(node)) is not None:
+            return Node.of(dotted)
+        if isinstance(node.value, ast.Name) and node.value.id == "self":
+            return self.attributes.get(node.attr) or Node.of("own" if node.attr in self.own else "input")
+        return Node.of(f"its {_plain(node.attr)}", (self.value(node.value),))
+
+    def call(self, node: ast.Call) -> Node:
+        """A function, a method, or a module that the constructor made: by its plain name, on what it is given."""
+        kids = tuple(self.value(arg) for arg in node.args)
+        kids += tuple(self.value(one.value) for one in sorted(node.keywords, key=lambda one: one.arg or ""))
+        dotted = self.dotted(node.func)
+        if dotted is not None:
+            made = self.made(dotted, kids) if kids else Node.of(dotted)
+            return made
+        if isinstance(node.func, ast.Attribute) and not (isinstance(node.func.value, ast.Name) and node.func.value.id == "self"):
+            return self.made(_plain(node.func.attr), (self.value(node.func.value), *kids))
+        return self.made(self.value(node.func).op, kids)
+
+    def dotted(self, node: ast.expr) -> str | None:
+        """The last name of what was imported: `F.layer_norm`, `nn.LayerNorm` and `torch.layer_norm` are one operator."""
+        names: list[str] = []
+        while isinstance(node, ast.Attribute):
+            names.append(node.attr)
+            node = node.value
+        if not isinstance(node, ast.Name) or node.id not in self.imported or node.id in self.known:
+            return None
+        return _plain(names[0] if names else self.imported[node.id].rpartition(".")[2])
+
+    def made(self, op: str, kids: tuple[Node, ...]) -> Node:
+        node = Node.of(op, kids)
+        self.nodes.append((node, kids))
+        return node
 
 
 def _imports(module: ast.Module) -> dict[str, str]:
@@ -75,78 +202,32 @@ def _imports(module: ast.Module) -> dict[str, str]:
     found = {}
     for node in ast.walk(module):
         if isinstance(node, ast.Import):
-            for one in node.names:
-                found[one.asname or one.name.partition(".")[0]] = one.name if one.asname else one.name.partition(".")[0]
+            found |= {one.asname or one.name.partition(".")[0]: one.name for one in node.names}
         elif isinstance(node, ast.ImportFrom):
             found |= {one.asname or one.name: f"{node.module}.{one.name}" for one in node.names}
     return found
 
 
-def _own_names(module: ast.Module) -> tuple[frozenset[str], frozenset[str]]:
-    """What the source itself names: definitions, arguments and variables; and methods and attributes, for `x.mean` is torch's even where a
-    variable is called `mean`."""
-    names: set[str] = set()
-    attributes: set[str] = set()
-    for node in ast.walk(module):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            names.add(node.name)
-            attributes.add(node.name)
-        elif isinstance(node, ast.arg):
-            names.add(node.arg)
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            names.add(node.id)
-        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-            attributes.add(node.attr)
-    return frozenset(names), frozenset(attributes)
+def _plain(name: str) -> str:
+    name = name.replace("_", "").lower()
+    return SAME.get(name, name)
 
 
-class _Walk:
-    """Tokens of lines: the names of others stay, its own are one token, a constant is its type, what only makes a class run is left out."""
-
-    def __init__(self, imported: dict[str, str], own: frozenset[str], attributes: frozenset[str]):
-        self.imported, self.own, self.attributes = imported, own, attributes
-
-    def of(self, lines: Sequence[ast.AST]) -> Iterator[str]:
-        for line in lines:
-            if not _says_nothing(line):
-                yield from self.tokens(line)
-
-    def tokens(self, node: ast.AST) -> Iterator[str]:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            return  # a part of its own
-        if isinstance(node, ast.Constant):
-            yield "number" if isinstance(node.value, int | float | complex) else type(node.value).__name__
-        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
-            yield "number"  # the sign is the constant's
-        elif isinstance(node, ast.Name):
-            yield self.imported.get(node.id) or ("own" if node.id in self.own else node.id)
-        elif isinstance(node, ast.Attribute):
-            yield from self.dotted(node)
-        elif isinstance(node, ast.AnnAssign):
-            if node.value is not None:
-                yield from self.tokens(ast.Assign(targets=[node.target], value=node.value))
-        elif isinstance(node, ast.keyword):
-            yield f"{node.arg}="
-            yield from self.tokens(node.value)
-        elif not isinstance(node, ast.expr_context):
-            yield type(node).__name__
-            for child in ast.iter_child_nodes(node):
-                yield from self.tokens(child)
-
-    def dotted(self, node: ast.Attribute) -> Iterator[str]:
-        """`F.relu` and `torch.nn.functional.relu` are one token; `x.relu` is `.relu`; `self.anything` is an own name."""
-        names, inner = [node.attr], node.value
-        while isinstance(inner, ast.Attribute):
-            names.append(inner.attr)
-            inner = inner.value
-        if isinstance(inner, ast.Name) and inner.id in self.imported:
-            yield ".".join([self.imported[inner.id], *reversed(names)])
-            return
-        yield from self.tokens(node.value)
-        yield "own" if node.attr in self.attributes else f".{node.attr}"
+def _stored(node: ast.AST) -> list[str]:
+    return [one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)]
 
 
-def _says_nothing(line: ast.AST) -> bool:
+def _read(target: ast.expr) -> ast.expr:
+    """What is assigned to, as something that is read."""
+    if isinstance(target, ast.Name):
+        return ast.Name(id=target.id, ctx=ast.Load())
+    if isinstance(target, ast.Attribute):
+        return ast.Attribute(value=target.value, attr=target.attr, ctx=ast.Load())
+    assert isinstance(target, ast.Subscript)
+    return ast.Subscript(value=target.value, slice=target.slice, ctx=ast.Load())
+
+
+def _says_nothing(line: ast.stmt) -> bool:
     """Docstrings, `pass`, and the call of the base's constructor."""
     if isinstance(line, ast.Pass) or isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant):
         return True
