@@ -133,6 +133,21 @@ def test_a_whole_disguise_is_seen_through():
     assert ALIKE <= structure(TASK).similarity(structure(more)) < 1
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("return torch.relu(self.up(x)) * 2", "y = self.up(x)\n        y = y.relu()\n        z = y * 3\n        return z"),
+        ("return F.softmax(x.mean(-1), dim=0)", "m = torch.mean(x, dim=-1)\n        return torch.softmax(m, 0)"),
+        ("a = x.sin()\n        b = x.cos()\n        return a + b", "b = x.cos()\n        a = torch.sin(x)\n        return torch.add(a, b)"),
+        ("x = x + 1\n        return torch.tanh(x)", "x += 2\n        return x.tanh_()"),
+    ],
+)
+def test_temporaries_and_ways_to_call_make_no_difference(one, other):
+    body = TASK[TASK.index("        mean = ") : TASK.index("def get_inputs")]
+    first, second = (TASK.replace(body, f"        {lines}\n\n") for lines in (one, other))
+    assert first != second and structure(first).key == structure(second).key
+
+
 def test_tasks_that_compute_something_else_do_not_leak():
     report = leaks({"a": TASK}, TASKS)
     assert report.clean and report.compared == (1, len(TASKS))
