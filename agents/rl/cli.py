@@ -25,6 +25,8 @@ def parser() -> argparse.ArgumentParser:
     _export(commands)
     _synthesise(commands)
     _score(commands)
+    _serve(commands)
+    _harbor(commands)
     return top
 
 
@@ -78,6 +80,33 @@ def _score(commands) -> None:
     score.add_argument("--skill", choices=["write", "improve"], default="write")
     score.add_argument("--before", type=Path, metavar="FILE", help="the report that skill 2 began from")
     score.set_defaults(act=run_score)
+
+
+def _problems(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--tasks", type=Path, nargs="+", default=[], metavar="PATH", help="task files or folders: problems of skill 1")
+    command.add_argument("--rows", type=Path, nargs="+", default=[], metavar="FILE", help="files of `export`: problems of both skills")
+
+
+def _serve(commands) -> None:
+    serve = commands.add_parser("serve", help="the environment over HTTP and websocket (OpenEnv: reset, step, state) and /score for batches")
+    _problems(serve)
+    serve.add_argument("--device", default="cpu", help="whose clock counts: `cpu`, `cuda:0`")
+    serve.add_argument("--verifiers", type=int, default=1, metavar="N", help="judges of that device: one measures at a time, the others compile")
+    serve.add_argument("--waiting", type=int, default=64, metavar="N", help="callers that may wait; more are told to come back")
+    serve.add_argument("--turns", type=int, default=1, help="of an episode")
+    serve.add_argument("--profile", action="store_true", help="between turns: profile what passed, and tell the diagnosis")
+    serve.add_argument("--tier", choices=["quick", "full"], default="quick", help="full measures all baselines, and takes longer")
+    serve.add_argument("--host", default="127.0.0.1")
+    serve.add_argument("--port", type=int, default=8765)
+    serve.add_argument("--data-dir", type=Path, metavar="DIR", help="the verifiers' build cache")
+    serve.set_defaults(act=run_serve)
+
+
+def _harbor(commands) -> None:
+    harbor = commands.add_parser("harbor", help="tasks as folders for Harbor, whose tests ask this server")
+    _problems(harbor)
+    harbor.add_argument("--out", type=Path, required=True, metavar="DIR")
+    harbor.set_defaults(act=run_harbor)
 
 
 def _common(command: argparse.ArgumentParser) -> None:
@@ -168,6 +197,50 @@ async def _run_tasks(args: argparse.Namespace, tasks: list[dict], tell) -> dict[
         return found
     finally:
         await client.close()
+
+
+def read_problems(args: argparse.Namespace) -> list:
+    from agents.rl.environment import problems_in, problems_of
+    from agents.rl.leaks import tasks_below
+    from agents.rl.writing import read_rows
+
+    found = problems_in(tasks_below(args.tasks))
+    found += problems_of([row for path in args.rows for row in read_rows(path)])
+    if not found:
+        raise ValueError("there is no problem: give --tasks PATH or --rows FILE")
+    return found
+
+
+def run_serve(args: argparse.Namespace) -> int:
+    try:
+        import uvicorn
+
+        from agents.rl.server import Server
+    except ImportError as error:
+        raise RuntimeError(f"the server needs the package {error.name}: pip install -r requirements-rl.txt") from None
+    from agents.cli import default_data_dir, open_verifier
+    from agents.rl.environment import Conditions, Environment
+    from agents.rl.pool import Pool
+
+    if args.verifiers < 1 or args.waiting < 0 or args.turns < 1:
+        raise ValueError("--verifiers and --turns are at least 1, --waiting at least 0")
+    token = os.environ.get("STITCHWORK_RL_TOKEN")
+    if not token and args.host not in ("127.0.0.1", "::1", "localhost"):
+        raise ValueError("others can reach this address: set STITCHWORK_RL_TOKEN, which callers then send")
+    problems = read_problems(args)
+    clients = [open_verifier(args.device, args.data_dir or default_data_dir()) for _ in range(args.verifiers)]
+    conditions = Conditions(turns=args.turns, tier=args.tier, profile=args.profile)
+    environment = Environment(problems, Pool(clients, args.waiting), conditions)
+    say(f"{len(problems)} problems on {args.device}: http://{args.host}:{args.port}")
+    uvicorn.run(Server(environment, token).app(), host=args.host, port=args.port, log_level="warning", ws_max_size=16 << 20)
+    return OK
+
+
+def run_harbor(args: argparse.Namespace) -> int:
+    from agents.rl.bridges import write_harbor
+
+    print(f"{write_harbor(read_problems(args), args.out)} task folders in {args.out}")
+    return OK
 
 
 def run_score(args: argparse.Namespace) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 from agents.local import Client
 from agents.rl.qualities import Written, borne_out, cheat, honest, wrong_program, wrong_task
 from agents.rl.reward import score
-from agents.rl.rows import Kind, Row, feedback, figures
+from agents.rl.rows import Kind, Row, feedback, figures, slim_json
 from agents.rl.rubric import Before, gain
 from agents.rl.scrub import Scrubber
 from agents.rl.synthetic import SyntheticTask, drawn
@@ -154,6 +154,7 @@ class _Maker:
             status_before=before[1].status if before else "",
             feedback=feedback(before[1]) if before else "",
             diagnosis_before="",
+            report_before=slim_json(before[1], Scrubber({})) if before else "",
             quality=written.quality,
             reward=scored.reward,
             components=scored.line(),

@@ -37,7 +37,7 @@ class RunTrace:
 
 @dataclass(frozen=True)
 class Row:
-    """Flat, so that Parquet keeps every field a column. JSON in texts: `diagnosis_before`, `report`, `components`."""
+    """Flat, so that Parquet keeps every field a column. JSON in texts: `diagnosis_before`, `report_before`, `report`, `components`."""
 
     id: str
     skill: Skill
@@ -53,6 +53,7 @@ class Row:
     status_before: str
     feedback: str
     diagnosis_before: str
+    report_before: str
     quality: str  # "found" by a run; of a synthetic program "tuned", "slow", "wrong", "cheat"
     status: str
     tier: str
@@ -164,6 +165,7 @@ class _Writer:
             status_before=parent.report.status if parent else "",
             feedback=clean.text(feedback(parent.report))[:LONGEST_FEEDBACK] if parent else "",
             diagnosis_before=clean.text(json.dumps(parent.row.diagnosis)) if parent and parent.row.diagnosis else "",
+            report_before=slim_json(parent.report, clean) if parent else "",
             quality="found",
             reward=scored.reward,
             components=clean.text(scored.line()),
@@ -180,9 +182,6 @@ class _Writer:
 def figures(report: Report, scrubber: Scrubber) -> dict[str, Any]:
     """What a row says of the verdict and of where it was measured, whoever wrote the program."""
     speed, environment = report.speedup, report.environment
-    slim = report.model_dump(mode="json", exclude={"environment", "protection", "seed"})
-    for comparison in (slim.get("timing") or {}).get("comparisons", []):
-        comparison.pop("program_samples_ms"), comparison.pop("baseline_samples_ms")
     return {
         "split": "",
         "task_sha": report.task,
@@ -193,7 +192,7 @@ def figures(report: Report, scrubber: Scrubber) -> dict[str, Any]:
         "speedup_ratio": speed.ratio if speed else None,
         "own_share": report.own_share,
         "program_class": report.program_class or "",
-        "report": json.dumps(scrubber.value(slim), allow_nan=False),
+        "report": slim_json(report, scrubber),
         "device_name": environment.device_name,
         "device_model": environment.device_model,
         "torch": environment.torch,
@@ -202,6 +201,15 @@ def figures(report: Report, scrubber: Scrubber) -> dict[str, Any]:
         "mode": report.mode,
         "clock": report.timing.clock if report.timing else None,
     }
+
+
+def slim_json(report: Report, scrubber: Scrubber) -> str:
+    """The report without its raw samples and its seed, scrubbed; a report all the same."""
+    slim = report.model_dump(mode="json", exclude={"seed"})
+    timing = slim["timing"] or {"comparisons": []}
+    for comparison in [*timing["comparisons"], *([timing["rival"]] if timing.get("rival") else [])]:
+        comparison["program_samples_ms"] = comparison["baseline_samples_ms"] = []
+    return json.dumps(scrubber.value(slim), allow_nan=False)
 
 
 def feedback(report: Report) -> str:
