@@ -27,6 +27,8 @@ def parser() -> argparse.ArgumentParser:
     _score(commands)
     _serve(commands)
     _harbor(commands)
+    _train(commands)
+    _merge(commands)
     return top
 
 
@@ -107,6 +109,41 @@ def _harbor(commands) -> None:
     _problems(harbor)
     harbor.add_argument("--out", type=Path, required=True, metavar="DIR")
     harbor.set_defaults(act=run_harbor)
+
+
+def _policy(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--model", default="tiny", metavar="NAME", help="`tiny`: our own, from scratch; else a folder or a name for transformers")
+    command.add_argument("--device", default="cpu", help="where the model is: `cpu`, `cuda:0`")
+
+
+def _train(commands) -> None:
+    from agents.rl.defaults import CONFIG
+
+    train = commands.add_parser(
+        "train",
+        help="supervised training on rows, or GRPO against the server; the same command continues",
+        description="Train a policy in --out: metrics.jsonl, rollouts.jsonl, checkpoint.pt. With --rows it is supervised, with --server GRPO.",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    _policy(train)
+    train.add_argument("--out", type=Path, required=True, metavar="DIR")
+    way = train.add_mutually_exclusive_group(required=True)
+    way.add_argument("--rows", type=Path, nargs="+", metavar="FILE", help="files of `export`: prompts and programs")
+    way.add_argument("--server", metavar="URL", help="of `serve`; STITCHWORK_RL_TOKEN is sent where it is set")
+    train.add_argument("--start", type=Path, metavar="DIR", help="of --model tiny: weights that `merge` wrote")
+    for name, (value, says) in CONFIG.items():
+        train.add_argument(f"--{name.replace('_', '-')}", type=type(value), default=value, help=says)
+    _common(train)
+    train.set_defaults(act=run_train)
+
+
+def _merge(commands) -> None:
+    merge = commands.add_parser("merge", help="a trained policy as whole weights, for `transformers serve`, vLLM or a converter")
+    _policy(merge)
+    merge.add_argument("--checkpoint", type=Path, required=True, metavar="DIR", help="the --out of `train`")
+    merge.add_argument("--out", type=Path, required=True, metavar="DIR")
+    merge.add_argument("--start", type=Path, metavar="DIR", help="as it was given to `train`")
+    merge.set_defaults(act=run_merge)
 
 
 def _common(command: argparse.ArgumentParser) -> None:
@@ -240,6 +277,61 @@ def run_harbor(args: argparse.Namespace) -> int:
     from agents.rl.bridges import write_harbor
 
     print(f"{write_harbor(read_problems(args), args.out)} task folders in {args.out}")
+    return OK
+
+
+def open_policy(args: argparse.Namespace):
+    from agents.rl.policy import TinyPolicy, TransformersPolicy
+
+    if args.model != "tiny":
+        if args.start:
+            raise ValueError("--start is for --model tiny; another model is named by --model itself")
+        return TransformersPolicy(args.model, args.device)
+    return TinyPolicy.load(args.start, args.device) if args.start else TinyPolicy(seed=getattr(args, "seed", 0), device=args.device)
+
+
+def run_train(args: argparse.Namespace) -> int:
+    from agents.rl.client import EnvironmentClient
+    from agents.rl.defaults import CONFIG
+    from agents.rl.environment import Problem, problems_of
+    from agents.rl.training import Config, Trainer
+    from agents.rl.writing import read_rows
+
+    config = Config.of(**{name: getattr(args, name) for name in CONFIG})
+    trainer = Trainer(open_policy(args), config, args.out, progress(args), kind="grpo" if args.server else "supervised")
+    if args.server:
+        metrics = trainer.reinforce(EnvironmentClient(args.server, os.environ.get("STITCHWORK_RL_TOKEN")))
+    else:
+        rows = [row for path in args.rows for row in read_rows(path)]
+        if not rows:
+            raise ValueError("the files hold no row")
+        asked: dict[str, Problem] = {}
+        pairs = []
+        for row in rows:
+            (problem,) = problems_of([row])
+            pairs.append((asked.setdefault(problem.id, problem).prompt(), f"```python\n{row.program.strip()}\n```"))
+        metrics = trainer.supervise(pairs)
+    print(json.dumps(metrics[-1] if metrics else {}) if args.json else f"{len(metrics)} steps in {args.out}")
+    return OK
+
+
+def run_merge(args: argparse.Namespace) -> int:
+    import torch
+
+    from agents.rl.policy import adapt
+    from agents.rl.training import restore
+
+    path = args.checkpoint / "checkpoint.pt"
+    if not path.exists():
+        raise ValueError(f"{path} is not there: `train` writes it every --save-every steps")
+    held = torch.load(path, map_location="cpu", weights_only=True)
+    args.seed = held["config"]["seed"]
+    policy = open_policy(args)
+    if held["config"]["rank"]:
+        adapt(policy.module, held["config"]["rank"], held["config"]["alpha"], held["config"]["seed"])
+    restore(policy, held["weights"])
+    policy.save(args.out)
+    print(f"{args.out}: step {held['step']}")
     return OK
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from rl_reports import failed, passed
-
+from tests.unit.rl.rl_reports import failed, passed
 from verifier.jobs import JobResult
 from verifier.report import Environment, Report
 from verifier.source import sha256

@@ -6,11 +6,11 @@ import asyncio
 import random
 
 import pytest
-from rl_reports import failed, passed
-from rl_verifier import TASK, FakeVerifier, program
 
 from agents.rl.environment import Action, BadAction, Conditions, Environment, Episode, Problem, problems_in, problems_of, program_in
 from agents.rl.pool import Full, Pool
+from tests.unit.rl.rl_reports import failed, passed
+from tests.unit.rl.rl_verifier import TASK, FakeVerifier, program
 from verifier.report import Report
 
 OTHER = TASK.replace("softmax", "tanh")
@@ -144,7 +144,7 @@ def test_a_repair_begins_with_its_report():
 
 
 def test_problems_of_rows_keep_what_the_reward_needs():
-    from test_export import CLEAN, rows_of, trace
+    from tests.unit.rl.test_export import CLEAN, rows_of, trace
 
     found = problems_of(list(rows_of(trace("attention"), CLEAN)))
     assert [problem.skill for problem in found] == ["write", "improve"]

@@ -8,13 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from rl_reports import failed
 
 from agents import sound
 from agents.rl import export, sources, writing
 from agents.rl.cli import main
 from agents.rl.rows import RunTrace, rows_of
 from agents.rl.scrub import Scrubber
+from tests.unit.rl.rl_reports import failed
 from verifier.source import sha256
 
 EXAMPLES = Path(__file__).parents[3] / "examples"

@@ -7,11 +7,11 @@ import math
 import random
 
 import pytest
-from rl_reports import failed, leaves, passed, remove, set_to, sources, with_at
 
 from agents.rl.evidence import NEEDED
 from agents.rl.reward import CORRECT, FASTEST, LAZY, MOST, Scored, advantages, reward_of, score
 from agents.rl.rubric import CRITERIA, Before, Rubric, RubricUnusable, by_rules, parse
+from tests.unit.rl.rl_reports import failed, leaves, passed, remove, set_to, sources, with_at
 from verifier.jobs import JobResult
 from verifier.report import Report
 

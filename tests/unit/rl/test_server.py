@@ -7,13 +7,13 @@ import time
 
 import httpx
 import pytest
-from rl_reports import failed
-from rl_verifier import TASK, FakeVerifier, program
 
 from agents.rl.bridges import trl_environment, trl_reward, trl_rows, write_harbor
 from agents.rl.client import EnvironmentClient, Refused
 from agents.rl.environment import Conditions, Environment, Problem, problems_in
 from agents.rl.pool import Pool
+from tests.unit.rl.rl_reports import failed
+from tests.unit.rl.rl_verifier import TASK, FakeVerifier, program
 
 pytest.importorskip("starlette")
 from starlette.testclient import TestClient  # noqa: E402

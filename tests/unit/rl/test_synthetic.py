@@ -10,7 +10,6 @@ from itertools import islice
 
 import pytest
 import torch
-from rl_reports import failed, passed
 
 from agents.rl import making
 from agents.rl.cli import main
@@ -20,6 +19,7 @@ from agents.rl.structure import structure
 from agents.rl.synthetic import Exhausted, drawn, generate, wrong
 from agents.rl.writing import read_rows
 from compiler import DeviceFigures
+from tests.unit.rl.rl_reports import failed, passed
 from verifier.jobs import JobResult
 from verifier.parties.capturing.capture import capture
 from verifier.report import Environment, Report
