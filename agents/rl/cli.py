@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
@@ -43,7 +44,7 @@ def _export(commands) -> None:
     export.add_argument("--out", type=Path, required=True, metavar="DIR")
     export.add_argument("--traces", type=Path, nargs="+", default=[], metavar="DIR", help="folders of finished runs; wants --agreed-by")
     export.add_argument("--agreed-by", default="", metavar="WHO", help="who agreed that the traces teach: stands in every row")
-    export.add_argument("--database", nargs="?", const="", metavar="URL", help="a Postgres of Stitchwork (default: DATABASE_URL): teams that agreed")
+    export.add_argument("--database", action="store_true", help="this installation's runs (DATA_DIR, DATABASE_URL), of teams that agreed")
     export.add_argument("--synthetic", type=Path, nargs="+", default=[], metavar="FILE", help="rows that `programs` made")
     export.add_argument("--held-out", type=Path, nargs="+", default=[], metavar="PATH", help="tasks that must not be learned from")
     export.add_argument("--drop-leaks", action="store_true", help="leave leaking rows out, and count them, instead of ending")
@@ -122,7 +123,7 @@ def _train(commands) -> None:
     train = commands.add_parser(
         "train",
         help="supervised training on rows, or GRPO against the server; the same command continues",
-        description="Train a policy in --out: metrics.jsonl, rollouts.jsonl, checkpoint.pt. With --rows it is supervised, with --server GRPO.",
+        description="Train a policy in --out: metrics.jsonl, rollouts.jsonl, checkpoint.npz. With --rows it is supervised, with --server GRPO.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     _policy(train)
@@ -160,24 +161,14 @@ def run_export(args: argparse.Namespace) -> int:
     from agents.rl.leaks import tasks_below
     from agents.rl.scrub import Scrubber
 
-    if not args.traces and args.database is None and not args.synthetic:
+    if not args.traces and not args.database and not args.synthetic:
         raise ValueError("nothing to export: give --traces DIR, --database or --synthetic FILE")
     tell = progress(args)
     writing.check(args.format)
     held_out = tasks_below(args.held_out)
     fixed = export.read_splits(args.splits) if args.splits else {}
-    traces = list(sources.folders(args.traces, args.agreed_by)) if args.traces else []
-    collected = export.collect(traces, Scrubber(), tell)
-    if args.database is not None:
-        address = args.database or os.environ.get("DATABASE_URL", "")
-        if not address:
-            raise ValueError("--database wants an address, or DATABASE_URL: postgresql://user:password@host:5432/name")
-        more = export.collect(sources.database(address), Scrubber(), tell)
-        known = {row.id for row in collected.rows}
-        collected.rows += [row for row in more.rows if row.id not in known]
-        collected.runs += more.runs
-        collected.skipped += more.skipped
-        collected.unusable |= more.unusable
+    given = chain(sources.folders(args.traces, args.agreed_by), sources.database() if args.database else ())
+    collected = export.collect(given, Scrubber(), tell)
     for path in args.synthetic:
         collected.rows += writing.read_rows(path)
     if not collected.rows:
@@ -316,22 +307,22 @@ def run_train(args: argparse.Namespace) -> int:
 
 
 def run_merge(args: argparse.Namespace) -> int:
-    import torch
-
+    from agents.rl import tensors
     from agents.rl.policy import adapt
-    from agents.rl.training import restore
+    from agents.rl.training import CHECKPOINT, restore, weights_of
 
-    path = args.checkpoint / "checkpoint.pt"
+    path = args.checkpoint / CHECKPOINT
     if not path.exists():
         raise ValueError(f"{path} is not there: `train` writes it every --save-every steps")
-    held = torch.load(path, map_location="cpu", weights_only=True)
-    args.seed = held["config"]["seed"]
+    held, said = tensors.read(path)
+    config = said["config"]
+    args.seed = config["seed"]
     policy = open_policy(args)
-    if held["config"]["rank"]:
-        adapt(policy.module, held["config"]["rank"], held["config"]["alpha"], held["config"]["seed"])
-    restore(policy, held["weights"])
+    if config["rank"]:
+        adapt(policy.module, config["rank"], config["alpha"], config["seed"])
+    restore(policy, weights_of(held))
     policy.save(args.out)
-    print(f"{args.out}: step {held['step']}")
+    print(f"{args.out}: step {said['step']}")
     return OK
 
 

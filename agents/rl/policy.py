@@ -14,6 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from agents.rl import tensors
+
 END = 0  # the token that ends a reply, and fills up shorter ones
 
 
@@ -132,13 +134,13 @@ class TinyPolicy:
 
     def save(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        torch.save({"size": asdict(self.size), "weights": merged(self.module)}, folder / "tiny.pt")
+        tensors.write(folder / "tiny.npz", merged(self.module), {"size": asdict(self.size)})
 
     @classmethod
     def load(cls, folder: Path, device: str = "cpu") -> TinyPolicy:
-        found = torch.load(folder / "tiny.pt", map_location="cpu", weights_only=True)
-        made = cls(Size(**found["size"]), device=device)
-        made.module.load_state_dict(found["weights"])
+        found, about = tensors.read(folder / "tiny.npz")
+        made = cls(Size(**about["size"]), device=device)
+        made.module.load_state_dict(found)
         return made
 
 

@@ -1,83 +1,63 @@
-"""Runs to learn from: trace folders whose owner says that they agree, and those of a database whose team did, on record."""
+"""Runs to learn from: trace folders whose owner says that they agree, and those of a database whose team did, on record.
+
+This side knows no database: `manage.py export_agreed` writes the runs as traces, each with `agreement.json`, and they are read like any others."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from agents import sound
-from agents.events import Event
 from agents.journal import TRACE, TraceDamaged
 from agents.rl.rows import RunTrace
 
-# Entries of a team's audit log; the later one holds. Written by `manage.py training_consent`.
-AGREED, WITHDRAWN = "training.agreed", "training.withdrawn"
-
-CONSENT = """
-SELECT DISTINCT ON (team_id) team_id, action, actor_name, at FROM accounts_auditentry
-WHERE action IN (%s, %s) ORDER BY team_id, at DESC, id DESC
-"""
-RUNS = """
-SELECT id FROM runs_run WHERE team_id = %s AND state = 'finished' AND archived_at IS NULL AND NOT imported ORDER BY finished_at, id
-"""
-EVENTS = "SELECT v, run_id::text, seq, at, span, parent, agent, kind, payload FROM runs_event WHERE run_id = %s ORDER BY seq"
-VERDICTS = "SELECT number, verdict FROM runs_candidate WHERE run_id = %s AND verdict <> ''"
-ARTEFACT = """
-SELECT c.data FROM runs_artefactchunk c JOIN runs_artefact a ON a.id = c.artefact_id WHERE a.team_id = %s AND a.sha = %s ORDER BY c.index
-"""
+AGREEMENT = "agreement.json"
+MANAGE = Path(__file__).resolve().parents[2] / "manage.py"
 
 
 class NoSource(ValueError):
     """With a sentence about what to do."""
 
 
-def folders(given: Sequence[Path], agreed_by: str) -> Iterator[tuple[str, RunTrace | str]]:
+def folders(given: Sequence[Path], agreed_by: str = "") -> Iterator[tuple[str, RunTrace | str]]:
     """The traces below folders by path; a text instead of a trace says why it cannot be used. Raises `NoSource`."""
-    if not agreed_by.strip():
-        raise NoSource("say with --agreed-by who agreed that these runs are learned from: it stands in every row")
     for folder in given:
         traces = sorted(folder.rglob(TRACE)) if folder.is_dir() else []
         if not traces:
             raise NoSource(f"{folder} holds no {TRACE}")
         for path in traces:
-            try:
-                events, stored = sound.read(path.parent)
-                yield str(path.parent), RunTrace(events, stored.__getitem__, f"stated by {agreed_by}", "trace")
-            except TraceDamaged as error:
-                yield str(path.parent), str(error)
+            known = path.parent / AGREEMENT
+            if not known.exists() and not agreed_by.strip():
+                raise NoSource("say with --agreed-by who agreed that these runs are learned from: it stands in every row")
+            yield str(path.parent), _trace(path.parent, known if known.exists() else None, agreed_by)
 
 
-def database(address: str) -> Iterator[tuple[str, RunTrace | str]]:
-    """Finished runs of the teams that agreed. Runs that were imported are left out: another house's team did them. Raises `NoSource`."""
-    import psycopg
+def database() -> Iterator[tuple[str, RunTrace | str]]:
+    """Finished runs of the teams that agreed, of this installation's database (DATA_DIR, or DATABASE_URL). Raises `NoSource`."""
+    if not MANAGE.exists():
+        raise NoSource("the database is reached through manage.py, which is only in a checkout")
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run([sys.executable, str(MANAGE), "export_agreed", folder], capture_output=True, text=True)
+        if done.returncode != 0:
+            lines = done.stderr.strip().splitlines() or ["no reason was given"]
+            raise NoSource(f"the database gave no runs: {lines[-1][:500]}")
+        if next(Path(folder).rglob(TRACE), None) is not None:
+            yield from folders([Path(folder)])
 
+
+def _trace(folder: Path, known: Path | None, agreed_by: str) -> RunTrace | str:
     try:
-        connection = psycopg.connect(address, autocommit=False, options="-c default_transaction_read_only=on")
-    except psycopg.Error as error:
-        raise NoSource(f"the database does not answer: {str(error).splitlines()[0] if str(error) else type(error).__name__}") from None
-    with connection:
-        try:
-            agreeing = [row for row in connection.execute(CONSENT, [AGREED, WITHDRAWN]).fetchall() if row[1] == AGREED]
-        except psycopg.errors.UndefinedTable:
-            raise NoSource("this is not a database of Stitchwork: it has no audit log") from None
-        if not agreeing:
-            raise NoSource("no team agreed that its runs are learned from: an owner does with `manage.py training_consent TEAM --agree`")
-        for team, _, by, at in agreeing:
-            for (run,) in connection.execute(RUNS, [team]).fetchall():
-                yield f"run {run}", _run(connection, team, run, f"the team's owner {by}, {at:%Y-%m-%d}")
-
-
-def _run(connection: Any, team: Any, run: Any, agreement: str) -> RunTrace:
-    names = ("v", "run", "seq", "at", "span", "parent", "agent", "kind", "payload")
-    rows: list[Mapping[str, Any]] = [dict(zip(names, row, strict=True)) for row in connection.execute(EVENTS, [run])]
-    events = [Event.model_validate({**row, "at": row["at"].isoformat()}) for row in rows]
-    verdicts = dict(connection.execute(VERDICTS, [run]).fetchall())
-
-    def artefact(sha: str) -> bytes:
-        chunks = connection.execute(ARTEFACT, [team, sha]).fetchall()
-        if not chunks:
-            raise KeyError(sha)
-        return b"".join(bytes(data) for (data,) in chunks)
-
-    return RunTrace(events, artefact, agreement, "database", verdicts)
+        events, stored = sound.read(folder)
+        if known is None:
+            return RunTrace(events, stored.__getitem__, f"stated by {agreed_by}", "trace")
+        said = json.loads(known.read_text(encoding="utf-8"))
+        verdicts = {int(number): str(verdict) for number, verdict in said["verdicts"].items()}
+        return RunTrace(events, stored.__getitem__, str(said["by"]), "database", verdicts)
+    except TraceDamaged as error:
+        return str(error)
+    except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
+        return f"its {AGREEMENT} cannot be read ({type(error).__name__})"

@@ -13,7 +13,6 @@ from __future__ import annotations
 import copy
 import json
 import math
-import os
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -26,10 +25,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from agents.rl import tensors
 from agents.rl.defaults import CONFIG
 from agents.rl.policy import Policy, adapt, unadapted
 from agents.rl.reward import Scored, advantages
 
+CHECKPOINT = "checkpoint.npz"
 HACKS = frozenset({"rejected", "major_hacking"})  # gates of the reward
 
 
@@ -113,7 +114,7 @@ class Sample:
 
 @dataclass
 class Trainer:
-    """Trains in `folder`: `metrics.jsonl` a line a step, `rollouts.jsonl` a line a sample, `checkpoint.pt`. Continues what it finds there."""
+    """Trains in `folder`: `metrics.jsonl` a line a step, `rollouts.jsonl` a line a sample, `checkpoint.npz`. Continues what it finds there."""
 
     policy: Policy
     config: Config
@@ -293,37 +294,41 @@ class Trainer:
 
     def save(self) -> None:
         """Whole or not at all."""
-        held = {
-            "kind": self.kind,
-            "step": self.step,
-            "config": asdict(self.config),
-            "weights": {name: one.detach().cpu() for name, one in self.trained.items()},
-            "optimiser": self.optimiser.state_dict(),
-        }
-        draft = self.folder / "checkpoint.part"
-        torch.save(held, draft)
-        os.replace(draft, self.folder / "checkpoint.pt")
+        held = {f"weight {name}": one for name, one in self.trained.items()}
+        moments = self.optimiser.state_dict()["state"]
+        held |= {f"moment {number} {name}": value for number, state in moments.items() for name, value in state.items()}
+        tensors.write(self.folder / CHECKPOINT, held, {"kind": self.kind, "step": self.step, "config": asdict(self.config)})
 
     def _continue(self) -> None:
         """From the checkpoint, if there is one; lines of steps after it are taken back, for they are made again."""
-        path = self.folder / "checkpoint.pt"
+        path = self.folder / CHECKPOINT
         if path.exists():
-            held = torch.load(path, map_location="cpu", weights_only=True)
+            held, said = tensors.read(path)
+            weights = weights_of(held)
             free = {"steps", "save_every", "at_once"}
-            other = sorted(name for name, value in asdict(self.config).items() if name not in free and held["config"].get(name) != value)
-            if held["kind"] != self.kind or other or set(held["weights"]) != set(self.trained):
-                raise CannotTrain(
-                    f"{self.folder} was trained with other settings ({', '.join(other) or 'another model or kind'}): choose another folder"
-                )
-            restore(self.policy, held["weights"])
-            self.optimiser.load_state_dict(held["optimiser"])
-            self.step = held["step"]
+            other = sorted(name for name, value in asdict(self.config).items() if name not in free and said["config"].get(name) != value)
+            if said["kind"] != self.kind or other or set(weights) != set(self.trained):
+                which = ", ".join(other) or "another model, or another kind of training"
+                raise CannotTrain(f"{self.folder} was trained with other settings ({which}): choose another folder")
+            restore(self.policy, weights)
+            moments: dict[int, dict[str, Tensor]] = {}
+            for key, value in held.items():
+                if key.startswith("moment "):
+                    _, number, name = key.split(" ", 2)
+                    moments.setdefault(int(number), {})[name] = value
+            self.optimiser.load_state_dict({**self.optimiser.state_dict(), "state": moments})
+            self.step = said["step"]
         for name in ("metrics.jsonl", "rollouts.jsonl"):
             known = read_lines(self.folder / name)
             kept = [line for line in known if line["step"] <= self.step]
             if len(kept) < len(known) or not (self.folder / name).exists():
                 (self.folder / name).write_text("")
                 append(self.folder / name, kept)
+
+
+def weights_of(held: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Of a checkpoint's tensors."""
+    return {name.removeprefix("weight "): value for name, value in held.items() if name.startswith("weight ")}
 
 
 def restore(policy: Policy, weights: dict[str, Tensor]) -> None:

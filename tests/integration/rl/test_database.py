@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import pytest
 from django.core.management import CommandError, call_command
-from django.db import connection
-from psycopg.conninfo import make_conninfo
 
-from agents.rl.export import collect
+from agents.rl.export import Collected, collect
 from agents.rl.scrub import Scrubber
-from agents.rl.sources import NoSource, database
+from agents.rl.sources import folders
 from webapp.accounts.models import User
 from webapp.runs.models import Run
 from webapp.runs.traces_on_disk import import_trace
 from webapp.settings import ROOT
 
 
-def address() -> str:
-    s = connection.settings_dict
-    return make_conninfo(host=s["HOST"], port=s["PORT"], dbname=s["NAME"], user=s["USER"], password=s["PASSWORD"])
+@pytest.mark.django_db
+def test_only_teams_that_agreed_are_exported(capsys, tmp_path):
+    count = iter(range(9))
 
+    def exported() -> Collected:
+        folder = tmp_path / str(next(count))
+        folder.mkdir()
+        call_command("export_agreed", str(folder))
+        return collect(folders([folder]) if any(folder.iterdir()) else [], Scrubber({}))
 
-@pytest.mark.django_db(transaction=True)
-def test_only_teams_that_agreed_are_exported(capsys):
-    with pytest.raises(NoSource, match="no team agreed"):
-        list(database(address()))
+    with pytest.raises(CommandError, match="no team agreed"):
+        exported()
     ada, bob = User.with_team("ada"), User.with_team("bob")
     run = import_trace(ROOT / "examples/traces/rms_norm", ada.personal_team, ada)
     import_trace(ROOT / "examples/traces/attention", bob.personal_team, bob)
@@ -33,15 +34,15 @@ def test_only_teams_that_agreed_are_exported(capsys):
     with pytest.raises(CommandError, match="an owner"):
         call_command("training_consent", team, "--agree", "--by", "bob")
     call_command("training_consent", team, "--agree", "--by", "ada")
-    found = collect(database(address()), Scrubber({}))
+    found = exported()
     assert {row.run for row in found.rows} == {str(run.pk)} and len(found.rows) == 3 and not found.unusable
     assert all("ada" in row.agreement and row.origin == "database" for row in found.rows)
 
     run.candidates.filter(number=3).update(verdict="hack")
-    assert {row.candidate for row in collect(database(address()), Scrubber({})).rows} == {1, 2}
+    assert {row.candidate for row in exported().rows} == {1, 2}
     Run.objects.update(imported=True)
-    assert not collect(database(address()), Scrubber({})).rows
+    assert not exported().rows
     call_command("training_consent", team, "--withdraw", "--by", "ada")
-    with pytest.raises(NoSource, match="no team agreed"):
-        list(database(address()))
+    with pytest.raises(CommandError, match="no team agreed"):
+        exported()
     assert "withdrew" in capsys.readouterr().out

@@ -124,7 +124,6 @@ def test_splits_that_were_given_out_apart_are_a_leak():
         (["--traces", TRACES], "--agreed-by"),
         (["--traces", EXAMPLES / "nothing", "--agreed-by", "us"], "holds no trace.jsonl"),
         ([], "nothing to export"),
-        (["--database", "postgresql://nobody@127.0.0.1:9/x"], "does not answer"),
         (["--traces", TRACES, "--agreed-by", "us", "--held-out", TRACES / "attention"], "no task"),
     ],
 )
@@ -165,6 +164,30 @@ def test_the_score_of_a_report_by_command(tmp_path, capsys):
     answer = TRACES / "rms_norm" / "artefacts" / report["sha"]
     assert run("score", answer, "--task", tmp_path / "task.py", "--program", tmp_path / "program.py") == 0
     assert json.loads(capsys.readouterr().out)["no_sample"] == "other-clock"
+
+
+def test_what_a_database_says_of_its_runs_comes_along(tmp_path):
+    shutil.copytree(TRACES / "attention", tmp_path / "a")
+    (tmp_path / "a" / "agreement.json").write_text(json.dumps({"by": "the team's owner ada", "verdicts": {"2": "hack"}}))
+    shutil.copytree(TRACES / "rms_norm", tmp_path / "b")
+    (tmp_path / "b" / "agreement.json").write_text("{}")
+    found = export.collect(sources.folders([tmp_path]), CLEAN)
+    assert [(row.candidate, row.agreement, row.origin) for row in found.rows] == [(1, "the team's owner ada", "database")]
+    assert list(found.unusable.values()) == ["its agreement.json cannot be read (KeyError)"]
+
+
+def test_the_database_is_asked_through_manage(tmp_path, monkeypatch):
+    manage = tmp_path / "manage.py"
+    monkeypatch.setattr(sources, "MANAGE", manage)
+    with pytest.raises(sources.NoSource, match="checkout"):
+        list(sources.database())
+    manage.write_text("import sys; sys.exit('CommandError: no team agreed')")
+    with pytest.raises(sources.NoSource, match="no team agreed"):
+        list(sources.database())
+    said = "{'by': 'ada', 'verdicts': {}}"
+    copy = f"import json, shutil, sys; p = sys.argv[2] + '/a'; shutil.copytree({str(TRACES / 'rms_norm')!r}, p)"
+    manage.write_text(f"{copy}; open(p + '/agreement.json', 'w').write(json.dumps({said}))")
+    assert [row.agreement for row in export.collect(sources.database(), CLEAN).rows] == ["ada"] * 3
 
 
 def test_a_folder_without_agreement_is_refused():

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import pickle
 from typing import Any
 
 import pytest
 import torch
 
+from agents.rl import tensors
 from agents.rl.cli import main
 from agents.rl.defaults import CONFIG
 from agents.rl.export import collect
@@ -188,6 +190,17 @@ def test_supervised_training_learns_and_is_merged_and_reinforced_from_there(tmp_
     torch.manual_seed(0)
     replies = [policy.decode(one) for one in policy.sample(policy.encode(ASKED["a"]), 8, 6, 0.3)]
     assert replies.count("aaa") >= 6
+
+
+def test_tensors_are_kept_without_pickle(tmp_path):
+    held = {"half": torch.randn(3).bfloat16(), "step": torch.tensor(2.0), "bits": torch.tensor([True, False]), "none": torch.zeros(0, 3)}
+    tensors.write(tmp_path / "x.npz", held, {"a": 1})
+    found, about = tensors.read(tmp_path / "x.npz")
+    assert about == {"a": 1} and all(torch.equal(found[name], one) and found[name].dtype == one.dtype for name, one in held.items())
+    for data in (b"", b"PK\x03\x04", pickle.dumps({"about": 1}), (tmp_path / "x.npz").read_bytes()[:200]):
+        (tmp_path / "y.npz").write_bytes(data)
+        with pytest.raises(tensors.Damaged):
+            tensors.read(tmp_path / "y.npz")
 
 
 def test_a_gradient_that_is_no_number_ends_it(tmp_path):

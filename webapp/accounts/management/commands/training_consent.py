@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from django.core.management.base import BaseCommand, CommandError
 
-from agents.rl.sources import AGREED, WITHDRAWN
 from webapp.accounts import audit
 from webapp.accounts.access import has_right
-from webapp.accounts.models import AuditEntry, Team, User
+from webapp.accounts.models import Team, User
+from webapp.accounts.training import AGREED, WITHDRAWN, last_word
 
 
 class Command(BaseCommand):
@@ -30,7 +30,7 @@ class Command(BaseCommand):
             if owner is None or not has_right(owner, found, "own"):
                 raise CommandError("--by has to name an owner of the team")
             audit.record(owner, found, said)
-        last = AuditEntry.objects.filter(team=found, action__in=[AGREED, WITHDRAWN]).order_by("-at", "-id").first()
+        last = last_word(found)
         if last is None:
             self.stdout.write(f"{team}: nobody agreed, so its runs are not exported")
             return
