@@ -13,7 +13,7 @@ BY_FILE := -n $(WORKERS) --dist loadfile
 BY_GROUP := -n $(WORKERS) --dist loadgroup
 CORPUS_RESULT ?= bench/results/verifier-corpus-cpu.json
 
-.PHONY: run dev setup assets test test-all test-corpus lint setup-dev browser-packages bench-solve bench-kernelbench bench-pages bench-stream screenshots clean
+.PHONY: run dev setup assets test test-all test-corpus test-learning lint setup-dev browser-packages bench-solve bench-kernelbench bench-pages bench-stream screenshots clean
 
 run: setup
 	@exec env PORT=$(PORT) DATA_DIR=$(DATA_DIR) STITCHWORK_DIE_WITH_PARENT=1 $(PYTHON) -m webapp.supervisor
@@ -54,6 +54,18 @@ test-corpus: export CORPUS_RESULT := $(CORPUS_RESULT)
 test-corpus: setup-dev browser-packages
 	$(PYTEST) tests/integrity/test_corpus.py $(BY_FILE) -m "not timed and not gpu"
 	$(PYTEST) tests/integrity/test_corpus.py -m "timed and not gpu"
+
+# Other trainers against the environment, each in an environment of its own beside .venv, whose packages it sees behind its own.
+LEARNING := $(DATA_DIR)/learning
+$(LEARNING)/%/ready: requirements-rl.txt
+	@$(PYTHON) -m venv $(LEARNING)/$*
+	@echo $(abspath $(wildcard .venv/lib/python3*/site-packages)) > $$(echo $(LEARNING)/$*/lib/python3*/site-packages)/beside.pth
+	@$(LEARNING)/$*/bin/python -m pip install -q $(if $(filter trl,$*),-r requirements-rl.txt,verifiers==0.4.0)
+	@touch $@
+
+test-learning: setup-dev $(LEARNING)/trl/ready $(LEARNING)/verifiers/ready  ## a short training by TRL, and a rollout that `verifiers` scores; beside CI
+	$(LEARNING)/trl/bin/python -m pytest tests/integration/rl/test_bridges.py tests/unit/rl/test_export.py -k "trl or parquet"
+	$(LEARNING)/verifiers/bin/python -m pytest tests/integration/rl/test_bridges.py -k verifiers
 
 lint: setup-dev
 	.venv/bin/ruff check .

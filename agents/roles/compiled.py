@@ -8,6 +8,10 @@ from agents.diagnosis import Ceilings
 from compiler import CompilerPlan, DeviceFigures, Group
 
 
+def ceilings_of(f: DeviceFigures) -> Ceilings:
+    return Ceilings(f.kind, f.bandwidth_gbs, f.fp32_gflops, f.launch_us, f.units, f.capability)
+
+
 @dataclass(frozen=True)
 class Compiled:
     """What the built-in Coder and Verifier need of the plan."""
@@ -17,8 +21,7 @@ class Compiled:
 
     @property
     def ceilings(self) -> Ceilings:
-        f = self.figures
-        return Ceilings(f.kind, f.bandwidth_gbs, f.fp32_gflops, f.launch_us, f.units, f.capability)
+        return ceilings_of(self.figures)
 
     @property
     def left(self) -> str:

@@ -40,6 +40,8 @@ ACTIONS = {
     "share.revoked": "share link revoked",
     "verdict.given": "verdict given",
     "comment.deleted": "comment deleted",
+    "training.agreed": "agreed that runs are learned from",
+    "training.withdrawn": "withdrew that runs are learned from",
 }
 LONGEST_TARGET = 200
 

@@ -1,0 +1,363 @@
+"""`python -m agents.rl`: data sets, synthetic tasks, the environment's server, training."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import chain
+from pathlib import Path
+
+OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
+EXIT_CODES = "exit codes: 0 done, 1 refused for what was found (leaks, rows that fail), 2 arguments or inputs that cannot be used, 130 interrupted"
+
+
+def say(line: str) -> None:
+    with suppress(OSError, ValueError):  # nobody reads on
+        print(line, file=sys.stderr, flush=True)
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(prog="python -m agents.rl", description=__doc__, epilog=EXIT_CODES)
+    commands = top.add_subparsers(dest="command", required=True)
+    _export(commands)
+    _synthesise(commands)
+    _score(commands)
+    _serve(commands)
+    _harbor(commands)
+    _train(commands)
+    _merge(commands)
+    return top
+
+
+def _export(commands) -> None:
+    export = commands.add_parser(
+        "export",
+        help="data sets for both skills, from traces on disk or a database",
+        description="Write skill1-*.parquet (task to program) and skill2-*.parquet (program and diagnosis to a better one), by split, with "
+        "manifest.json, splits.json and leaks.json. A leak ends it with status 1 and nothing but leaks.json.",
+        epilog=EXIT_CODES,
+    )
+    export.add_argument("--out", type=Path, required=True, metavar="DIR")
+    export.add_argument("--traces", type=Path, nargs="+", default=[], metavar="DIR", help="folders of finished runs; wants --agreed-by")
+    export.add_argument("--agreed-by", default="", metavar="WHO", help="who agreed that the traces teach: stands in every row")
+    export.add_argument("--database", action="store_true", help="this installation's runs (DATA_DIR, DATABASE_URL), of teams that agreed")
+    export.add_argument("--synthetic", type=Path, nargs="+", default=[], metavar="FILE", help="rows that `programs` made")
+    export.add_argument("--held-out", type=Path, nargs="+", default=[], metavar="PATH", help="tasks that must not be learned from")
+    export.add_argument("--drop-leaks", action="store_true", help="leave leaking rows out, and count them, instead of ending")
+    export.add_argument("--splits", type=Path, metavar="FILE", help="splits.json of an earlier export: its tasks keep their split")
+    export.add_argument("--seed", type=int, default=0)
+    export.add_argument("--format", choices=["parquet", "jsonl"], default="parquet")
+    _common(export)
+    export.set_defaults(act=run_export)
+
+
+def _synthesise(commands) -> None:
+    synthesise = commands.add_parser(
+        "synthesise",
+        help="synthetic tasks by composing operators, filtered by running them in the verifier's sandbox",
+        description="Write tasks.jsonl, the same for the same seed, without what is like a benchmark's; with --admit also admitted.jsonl, and with "
+        "--programs also programs.jsonl, rows for `export --synthetic`. The same command continues.",
+    )
+    synthesise.add_argument("--out", type=Path, required=True, metavar="DIR")
+    synthesise.add_argument("--count", type=int, default=5000)
+    synthesise.add_argument("--seed", type=int, default=0)
+    against = "a KernelBench checkout, the everyday suite: no task may be like one of theirs"
+    synthesise.add_argument("--against", type=Path, nargs="+", default=[], metavar="PATH", help=against)
+    synthesise.add_argument("--admit", metavar="DEVICE", help="run each task there: `cpu`, `cuda:0`")
+    synthesise.add_argument("--programs", action="store_true", help="also have programs of several qualities made and verified; wants --admit")
+    synthesise.add_argument("--most", type=int, metavar="N", help="run only the first N tasks")
+    synthesise.add_argument("--data-dir", type=Path, metavar="DIR", help="the verifier's build cache")
+    _common(synthesise)
+    synthesise.set_defaults(act=run_synthesise)
+
+
+def _score(commands) -> None:
+    score = commands.add_parser("score", help="the reward of one report, with its components")
+    score.add_argument("report", type=Path, help="a report, or a verifier's whole answer, as JSON")
+    score.add_argument("--task", type=Path, required=True, metavar="FILE")
+    score.add_argument("--program", type=Path, required=True, metavar="FILE")
+    score.add_argument("--skill", choices=["write", "improve"], default="write")
+    score.add_argument("--before", type=Path, metavar="FILE", help="the report that skill 2 began from")
+    score.set_defaults(act=run_score)
+
+
+def _problems(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--tasks", type=Path, nargs="+", default=[], metavar="PATH", help="task files or folders: problems of skill 1")
+    command.add_argument("--rows", type=Path, nargs="+", default=[], metavar="FILE", help="files of `export`: problems of both skills")
+
+
+def _serve(commands) -> None:
+    serve = commands.add_parser("serve", help="the environment over HTTP and websocket (OpenEnv: reset, step, state) and /score for batches")
+    _problems(serve)
+    serve.add_argument("--device", default="cpu", help="whose clock counts: `cpu`, `cuda:0`")
+    serve.add_argument("--verifiers", type=int, default=1, metavar="N", help="judges of that device: one measures at a time, the others compile")
+    serve.add_argument("--waiting", type=int, default=64, metavar="N", help="callers that may wait; more are told to come back")
+    serve.add_argument("--turns", type=int, default=1, help="of an episode")
+    serve.add_argument("--profile", action="store_true", help="between turns: profile what passed, and tell the diagnosis")
+    serve.add_argument("--tier", choices=["quick", "full"], default="quick", help="full measures all baselines, and takes longer")
+    serve.add_argument("--host", default="127.0.0.1")
+    serve.add_argument("--port", type=int, default=8765)
+    serve.add_argument("--data-dir", type=Path, metavar="DIR", help="the verifiers' build cache")
+    serve.set_defaults(act=run_serve)
+
+
+def _harbor(commands) -> None:
+    harbor = commands.add_parser("harbor", help="tasks as folders for Harbor, whose tests ask this server")
+    _problems(harbor)
+    harbor.add_argument("--out", type=Path, required=True, metavar="DIR")
+    harbor.set_defaults(act=run_harbor)
+
+
+def _policy(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--model", default="tiny", metavar="NAME", help="`tiny`: our own, from scratch; else a folder or a name for transformers")
+    command.add_argument("--device", default="cpu", help="where the model is: `cpu`, `cuda:0`")
+
+
+def _train(commands) -> None:
+    from agents.rl.defaults import CONFIG
+
+    train = commands.add_parser(
+        "train",
+        help="supervised training on rows, or GRPO against the server; the same command continues",
+        description="Train a policy in --out: metrics.jsonl, rollouts.jsonl, checkpoint.npz. With --rows it is supervised, with --server GRPO.",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    _policy(train)
+    train.add_argument("--out", type=Path, required=True, metavar="DIR")
+    way = train.add_mutually_exclusive_group(required=True)
+    way.add_argument("--rows", type=Path, nargs="+", metavar="FILE", help="files of `export`: prompts and programs")
+    way.add_argument("--server", metavar="URL", help="of `serve`; STITCHWORK_RL_TOKEN is sent where it is set")
+    train.add_argument("--start", type=Path, metavar="DIR", help="of --model tiny: weights that `merge` wrote")
+    for name, (value, says) in CONFIG.items():
+        train.add_argument(f"--{name.replace('_', '-')}", type=type(value), default=value, help=says)
+    _common(train)
+    train.set_defaults(act=run_train)
+
+
+def _merge(commands) -> None:
+    merge = commands.add_parser("merge", help="a trained policy as whole weights, for `transformers serve`, vLLM or a converter")
+    _policy(merge)
+    merge.add_argument("--checkpoint", type=Path, required=True, metavar="DIR", help="the --out of `train`")
+    merge.add_argument("--out", type=Path, required=True, metavar="DIR")
+    merge.add_argument("--start", type=Path, metavar="DIR", help="as it was given to `train`")
+    merge.set_defaults(act=run_merge)
+
+
+def _common(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--json", action="store_true", help="the result as JSON on standard output")
+    command.add_argument("--quiet", action="store_true", help="no progress on standard error")
+
+
+def progress(args: argparse.Namespace):
+    return (lambda line: None) if args.quiet else say
+
+
+def run_export(args: argparse.Namespace) -> int:
+    from agents.rl import export, sources, writing
+    from agents.rl.leaks import tasks_below
+    from agents.rl.scrub import Scrubber
+
+    if not args.traces and not args.database and not args.synthetic:
+        raise ValueError("nothing to export: give --traces DIR, --database or --synthetic FILE")
+    tell = progress(args)
+    writing.check(args.format)
+    held_out = tasks_below(args.held_out)
+    fixed = export.read_splits(args.splits) if args.splits else {}
+    given = chain(sources.folders(args.traces, args.agreed_by), sources.database() if args.database else ())
+    collected = export.collect(given, Scrubber(), tell)
+    for path in args.synthetic:
+        collected.rows += writing.read_rows(path)
+    if not collected.rows:
+        raise ValueError(f"no row came of it: {json.dumps({**collected.skipped, **collected.unusable}, ensure_ascii=False)[:600]}")
+    manifest = export.write(args.out, collected, held_out, seed=args.seed, fixed=fixed, format_=args.format, drop_leaks=args.drop_leaks, say=tell)
+    told = manifest if args.json else None
+    print(json.dumps(told, indent=1, ensure_ascii=False) if told else f"{manifest['rows']} rows of {manifest['tasks']} tasks in {args.out}")
+    return OK
+
+
+def run_synthesise(args: argparse.Namespace) -> int:
+    import asyncio
+
+    from agents.rl.leaks import tasks_below
+    from agents.rl.making import Lines, line_of
+    from agents.rl.synthetic import generate
+
+    if args.programs and not args.admit:
+        raise ValueError("--programs wants --admit DEVICE: programs are labelled by their verdicts")
+    tell = progress(args)
+    tasks = Lines(args.out / "tasks.jsonl")
+    known = list(tasks)
+    if known and {line["seed"] for line in known} != {args.seed}:
+        raise ValueError(f"{tasks.path} holds tasks of another seed: choose another --out")
+    wanted = generate(args.count, args.seed, tasks_below(args.against), tell)
+    for place, task in enumerate(wanted):
+        line = line_of(task, args.seed)
+        if place < len(known) and known[place]["sha"] != line["sha"]:
+            raise ValueError(f"{tasks.path} was made with another --against, or by another version: choose another --out")
+        if place >= len(known):
+            tasks.append(line)
+            known.append(line)
+    found = {"tasks": len(known), "admitted": None, "rows": None}
+    if args.admit:
+        found |= asyncio.run(_run_tasks(args, known[: args.most], tell))
+    print(json.dumps(found) if args.json else ", ".join(f"{value} {name}" for name, value in found.items() if value is not None))
+    return OK
+
+
+async def _run_tasks(args: argparse.Namespace, tasks: list[dict], tell) -> dict[str, int]:
+    from agents.cli import default_data_dir, open_verifier
+    from agents.rl.making import Lines, admit, programs
+
+    client = open_verifier(args.admit, args.data_dir or default_data_dir())
+    try:
+        admitted = Lines(args.out / "admitted.jsonl")
+        found = {"admitted": await admit(tasks, client, admitted, tell)}
+        if args.programs:
+            kept = {line["sha"] for line in admitted if line["kept"]}
+            rows = Lines(args.out / "programs.jsonl")
+            wanted = [task for task in tasks if task["sha"] in kept]
+            await programs(wanted, client, rows, Lines(args.out / "settled.jsonl"), args.seed, tell)
+            found["rows"] = sum(1 for _ in rows)
+        return found
+    finally:
+        await client.close()
+
+
+def read_problems(args: argparse.Namespace) -> list:
+    from agents.rl.environment import problems_in, problems_of
+    from agents.rl.leaks import tasks_below
+    from agents.rl.writing import read_rows
+
+    found = problems_in(tasks_below(args.tasks))
+    found += problems_of([row for path in args.rows for row in read_rows(path)])
+    if not found:
+        raise ValueError("there is no problem: give --tasks PATH or --rows FILE")
+    return found
+
+
+def run_serve(args: argparse.Namespace) -> int:
+    try:
+        import uvicorn
+
+        from agents.rl.server import Server
+    except ImportError as error:
+        raise RuntimeError(f"the server needs the package {error.name}: pip install -r requirements-rl.txt") from None
+    from agents.cli import default_data_dir, open_verifier
+    from agents.rl.environment import Conditions, Environment
+    from agents.rl.pool import Pool
+
+    if args.verifiers < 1 or args.waiting < 0 or args.turns < 1:
+        raise ValueError("--verifiers and --turns are at least 1, --waiting at least 0")
+    token = os.environ.get("STITCHWORK_RL_TOKEN")
+    if not token and args.host not in ("127.0.0.1", "::1", "localhost"):
+        raise ValueError("others can reach this address: set STITCHWORK_RL_TOKEN, which callers then send")
+    problems = read_problems(args)
+    clients = [open_verifier(args.device, args.data_dir or default_data_dir()) for _ in range(args.verifiers)]
+    conditions = Conditions(turns=args.turns, tier=args.tier, profile=args.profile)
+    environment = Environment(problems, Pool(clients, args.waiting), conditions)
+    say(f"{len(problems)} problems on {args.device}: http://{args.host}:{args.port}")
+    uvicorn.run(Server(environment, token).app(), host=args.host, port=args.port, log_level="warning", ws_max_size=16 << 20)
+    return OK
+
+
+def run_harbor(args: argparse.Namespace) -> int:
+    from agents.rl.bridges import write_harbor
+
+    print(f"{write_harbor(read_problems(args), args.out)} task folders in {args.out}")
+    return OK
+
+
+def open_policy(args: argparse.Namespace):
+    from agents.rl.policy import TinyPolicy, TransformersPolicy
+
+    if args.model != "tiny":
+        if args.start:
+            raise ValueError("--start is for --model tiny; another model is named by --model itself")
+        return TransformersPolicy(args.model, args.device)
+    return TinyPolicy.load(args.start, args.device) if args.start else TinyPolicy(seed=getattr(args, "seed", 0), device=args.device)
+
+
+def run_train(args: argparse.Namespace) -> int:
+    from agents.rl.client import EnvironmentClient
+    from agents.rl.defaults import CONFIG
+    from agents.rl.environment import Problem, problems_of
+    from agents.rl.training import Config, Trainer
+    from agents.rl.writing import read_rows
+
+    config = Config.of(**{name: getattr(args, name) for name in CONFIG})
+    trainer = Trainer(open_policy(args), config, args.out, progress(args), kind="grpo" if args.server else "supervised")
+    if args.server:
+        metrics = trainer.reinforce(EnvironmentClient(args.server, os.environ.get("STITCHWORK_RL_TOKEN")))
+    else:
+        rows = [row for path in args.rows for row in read_rows(path)]
+        if not rows:
+            raise ValueError("the files hold no row")
+        asked: dict[str, Problem] = {}
+        pairs = []
+        for row in rows:
+            (problem,) = problems_of([row])
+            pairs.append((asked.setdefault(problem.id, problem).prompt(), f"```python\n{row.program.strip()}\n```"))
+        metrics = trainer.supervise(pairs)
+    print(json.dumps(metrics[-1] if metrics else {}) if args.json else f"{len(metrics)} steps in {args.out}")
+    return OK
+
+
+def run_merge(args: argparse.Namespace) -> int:
+    from agents.rl import tensors
+    from agents.rl.policy import adapt
+    from agents.rl.training import CHECKPOINT, restore, weights_of
+
+    path = args.checkpoint / CHECKPOINT
+    if not path.exists():
+        raise ValueError(f"{path} is not there: `train` writes it every --save-every steps")
+    held, said = tensors.read(path)
+    config = said["config"]
+    args.seed = config["seed"]
+    policy = open_policy(args)
+    if config["rank"]:
+        adapt(policy.module, config["rank"], config["alpha"], config["seed"])
+    restore(policy, weights_of(held))
+    policy.save(args.out)
+    print(f"{args.out}: step {said['step']}")
+    return OK
+
+
+def run_score(args: argparse.Namespace) -> int:
+    from agents.rl.reward import score
+    from agents.rl.rubric import Before
+    from verifier.report import Report
+
+    before = Before(Report.model_validate_json(_report(args.before))) if args.before else None
+    if args.skill == "improve" and before is None:
+        raise ValueError("skill improve wants --before, the report of the program that it began from")
+    found = score(_report(args.report), args.task.read_text(encoding="utf-8"), args.program.read_text(encoding="utf-8"), args.skill, before=before)
+    print(found.line())
+    return OK
+
+
+def _report(path: Path) -> str:
+    """Of a report, or of an answer that holds one."""
+    text = path.read_text(encoding="utf-8")
+    found = json.loads(text)
+    return json.dumps(found["report"]) if isinstance(found, dict) and isinstance(found.get("report"), dict) else text
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    from agents.rl.export import LeaksFound
+
+    args = parser().parse_args(arguments)
+    try:
+        return args.act(args)
+    except LeaksFound as error:
+        say(f"agents.rl: {error}")
+        return FAILED
+    except (OSError, ValueError, RuntimeError) as error:
+        say(f"agents.rl: {error}")
+        return USAGE
+    except KeyboardInterrupt:
+        say("agents.rl: interrupted.")
+        return INTERRUPTED

@@ -1,0 +1,25 @@
+"""The trainer's settings with their defaults, for the command line: --help need not load PyTorch."""
+
+from __future__ import annotations
+
+CONFIG: dict[str, tuple[int | float, str]] = {
+    "steps": (100, "in all, earlier ones included"),
+    "prompts": (4, "of a step; supervised: pairs of a step"),
+    "group": (8, "replies to each prompt"),
+    "most_tokens": (1024, "of a reply"),
+    "turns": (1, "of an episode, as the server has them"),
+    "discount": (0.4, "of a later turn's reward"),
+    "learning_rate": (1e-5, "of AdamW"),
+    "clip_low": (0.2, "how far a ratio may fall"),
+    "clip_high": (0.28, "how far a ratio may rise"),
+    "kl": (0.0, "weight of the distance from the policy before"),
+    "passes": (1, "over a step's samples"),
+    "batch": (8, "sequences of a forward pass"),
+    "temperature": (1.0, "of sampling"),
+    "most_norm": (1.0, "of the gradient"),
+    "rank": (16, "of LoRA; 0 trains everything"),
+    "alpha": (32.0, "of LoRA"),
+    "seed": (0, "of all randomness"),
+    "save_every": (10, "steps between checkpoints"),
+    "at_once": (16, "episodes in flight"),
+}

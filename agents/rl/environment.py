@@ -1,0 +1,270 @@
+"""The verifier as an environment. An episode shows a task, takes programs, and answers each with a reward, its components and what a person would be
+told. One turn is one skill; several are the loop of the product: program, diagnosis, better program."""
+
+from __future__ import annotations
+
+import random
+import re
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from agents.diagnosis import Diagnosis, diagnose
+from agents.rl.pool import Pool
+from agents.rl.reward import Scored, score
+from agents.rl.rows import feedback
+from agents.rl.rubric import Before, Skill
+from agents.roles.compiled import ceilings_of
+from compiler import DeviceFigures
+from verifier.integrity.static import inspect_source
+from verifier.jobs import CaptureJob, ProfileJob, VerifyJob
+from verifier.program import Program
+from verifier.report import Report, Tier
+from verifier.source import SourceError, parse
+from verifier.task import Mode, Precision
+
+LONGEST_PROGRAM = 1 << 18  # characters
+LONGEST_FEEDBACK = 4000
+FENCE = re.compile(r"^```[\w+-]*[ \t]*\n(.*?)^```[ \t]*$", re.S | re.M)
+ASKS: dict[Skill, str] = {
+    "write": "Write a faster program for this PyTorch task.",
+    "improve": "Here are a PyTorch task, a program for it and what a verifier says of the program. Write a better program.",
+}
+RULES = (
+    "Define `class ModelNew(nn.Module)` with the constructor and forward of the task's `Model`, with kernels of your own (CUDA C++ or C++ through "
+    "torch.utils.cpp_extension.load_inline, or Triton). Answer with one fenced Python block that holds the whole file."
+)
+
+
+class Problem(BaseModel):
+    """A task, and for skill 2 the program that it begins with, with the verifier's report of it; without one it is scored as skill 1."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: str
+    task: str
+    skill: Skill = "write"
+    before: str = ""
+    report: Report | None = None
+    diagnosis: Diagnosis | None = None
+    feedback: str = ""
+
+    def prompt(self) -> str:
+        parts = [ASKS[self.skill], RULES, f"Task:\n```python\n{self.task.strip()}\n```"]
+        if self.skill == "improve":
+            parts += [f"Program:\n```python\n{self.before.strip()}\n```", f"The verifier says:\n{self.feedback[:LONGEST_FEEDBACK]}"]
+        return "\n\n".join(parts)
+
+
+class Observation(BaseModel):
+    """What comes back of `reset` and `step`. `reward` is null before a program was judged, and where the rollout is no sample."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    episode_id: str
+    problem: str
+    prompt: str = ""  # of the turn that is due; empty when it is over
+    turn: int = 0
+    done: bool = False
+    reward: float | None = None
+    status: str = ""
+    no_sample: str = ""  # why there is no reward: "timeout", "busy", "infrastructure", ...
+    rubric: dict[str, int] = Field(default_factory=dict)  # scores by criterion
+    components: dict[str, Any] = Field(default_factory=dict)
+    feedback: str = ""
+
+
+class Action(BaseModel):
+    """`program`: a whole source. `reply`: a model's answer instead, of which the last fenced block is the program."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    program: str | None = None
+    reply: str | None = None
+    metadata: dict[str, Any] = Field(default_factory=dict)
+
+    def source(self) -> str:
+        """Raises `BadAction`."""
+        if (self.program is None) == (self.reply is None):
+            raise BadAction("an action holds either `program` or `reply`")
+        found = self.program if self.program is not None else program_in(self.reply or "")
+        if len(found) > LONGEST_PROGRAM:
+            raise BadAction(f"a program has at most {LONGEST_PROGRAM} characters")
+        return found
+
+
+class BadAction(ValueError):
+    """What was asked cannot be done; says why. It is no step."""
+
+
+def program_in(reply: str) -> str:
+    """The last fenced block; without one the whole reply, which then is judged as it stands."""
+    found = FENCE.findall(reply)
+    return found[-1] if found else reply
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """How every program is judged."""
+
+    turns: int = 1
+    tier: Tier = "quick"
+    precision: Precision = "fp32-strict"
+    mode: Mode = "train"
+    profile: bool = False  # between turns: what passed is profiled, and the diagnosis is part of the next prompt
+
+
+class Environment:
+    """Problems and a pool of verifiers. Thread-bound to one event loop; any number of episodes at a time."""
+
+    def __init__(self, problems: Sequence[Problem], pool: Pool, conditions: Conditions | None = None):
+        if not problems or len({problem.id for problem in problems}) != len(problems):
+            raise ValueError("an environment needs problems, each with an id of its own")
+        self.problems = {problem.id: problem for problem in problems}
+        self.pool, self.conditions = pool, conditions or Conditions()
+        self.device: DeviceFigures | None = None
+        self._captured: dict[str, tuple[int | None, int | None]] = {}  # least bytes and operations of a task, by its source
+
+    def choose(self, seed: int | None = None, problem: str | None = None) -> Problem:
+        """The same for the same seed. Raises `BadAction` for an id that there is not."""
+        if problem is not None:
+            if problem not in self.problems:
+                raise BadAction(f"there is no problem {problem[:80]!r}")
+            return self.problems[problem]
+        names = list(self.problems)
+        return self.problems[names[random.Random(seed).randrange(len(names))]]
+
+    async def judge(self, task: str, program: str, skill: Skill = "write", before: Before | None = None) -> tuple[Scored, Report | None]:
+        """One program's reward, cheapest questions first: is it a program, is it refused by its text, then the judge: does it build, is it right,
+        how fast is it. Raises `Full`."""
+        refused = refusal(program)
+        if refused is not None:
+            return Scored(0.0, {"skill": skill, "status": "rejected", "gate": "rejected", "stage": "static", "why": refused}), None
+        c = self.conditions
+        job = VerifyJob(task_source=task, program_source=program, tier=c.tier, precision=c.precision, mode=c.mode)
+        result = await self.pool.run(job)
+        return score(result, task, program, skill, before=before), result.report
+
+    async def diagnosis(self, task: str, program: str, report: Report) -> Diagnosis | None:
+        """Of a program that passed, by its profile; null where the host could not make one."""
+        if self.device is None:
+            client: Any = self.pool.clients[0]
+            self.device = DeviceFigures.of({**(await client.ready()).model_dump(mode="json"), **await client.figures()})
+        c = self.conditions
+        profiled = await self.pool.run(ProfileJob(task_source=task, program_source=program, precision=c.precision, mode=c.mode))
+        if task not in self._captured:
+            captured = (await self.pool.run(CaptureJob(task_source=task, precision=c.precision, mode=c.mode))).capture
+            if captured is None:
+                return None
+            self._captured[task] = captured.bytes_min, captured.flops
+        bytes_min, flops = self._captured[task]
+        return diagnose(report, profiled.profile, ceilings_of(self.device), bytes_min=bytes_min, flops=flops, floor_ms=report.floor_ms)
+
+
+@dataclass
+class Episode:
+    """One episode's state. Its steps are taken one after another."""
+
+    environment: Environment
+    problem: Problem
+    id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    turn: int = 0
+    done: bool = False
+    rewards: list[float | None] = field(default_factory=list)
+    _before: Before | None = None
+    _prompt: str = ""
+    _busy: bool = False
+
+    def __post_init__(self) -> None:
+        known = self.problem.report
+        self._before = Before(known, self.problem.diagnosis) if known is not None else None
+        self._prompt = self.problem.prompt()
+
+    @property
+    def skill(self) -> Skill:
+        return "improve" if self._before is not None else "write"
+
+    def begin(self) -> Observation:
+        return Observation(episode_id=self.id, problem=self.problem.id, prompt=self._prompt)
+
+    def state(self) -> dict[str, Any]:
+        return {"episode_id": self.id, "step_count": self.turn, "problem": self.problem.id, "done": self.done, "rewards": self.rewards}
+
+    async def step(self, action: Action) -> Observation:
+        """Raises `BadAction` for what is no step, `Full` where the pool takes none: the turn is still due then."""
+        if self.done:
+            raise BadAction("the episode is over: reset")
+        if self._busy:
+            raise BadAction("this episode's last step is not over yet")
+        source = action.source()
+        self._busy = True
+        try:
+            return await self._step(source)
+        finally:
+            self._busy = False
+
+    async def _step(self, source: str) -> Observation:
+        task = self.problem.task
+        skill, before = self.skill, self._before
+        scored, report = await self.environment.judge(task, source, skill, before)
+        self.turn += 1
+        self.rewards.append(scored.reward)
+        self.done = self.turn >= self.environment.conditions.turns or not scored.is_sample
+        told = feedback(report) if report is not None else str(scored.components.get("why", ""))
+        diagnosis = None
+        if not self.done and report is not None:
+            if report.status == "passed" and self.environment.conditions.profile:
+                diagnosis = await self.environment.diagnosis(task, source, report)
+                told = f"{told}\n{diagnosis.text}".strip() if diagnosis is not None else told
+            self._before = Before(report, diagnosis)
+        if not self.done:
+            self._prompt = Problem(id=self.problem.id, task=task, skill="improve", before=source, feedback=told or "It passed.").prompt()
+        return Observation(
+            episode_id=self.id,
+            problem=self.problem.id,
+            prompt="" if self.done else self._prompt,
+            turn=self.turn,
+            done=self.done,
+            reward=scored.reward,
+            status=report.status if report is not None else str(scored.components.get("status", "")),
+            no_sample=str(scored.components.get("no_sample", "")),
+            rubric=dict(scored.components.get("rubric", {})),
+            components=scored.components,
+            feedback=told[:LONGEST_FEEDBACK],
+        )
+
+
+def refusal(program: str) -> str | None:
+    """Why a text is refused without a verifier's time; null where it is not. Parses, runs nothing."""
+    try:
+        Program.read(program)
+        found = next((f for f in inspect_source(parse(program), program) if f.severity == "refuse"), None)
+    except SourceError as error:
+        return str(error)[:500]
+    except (RecursionError, MemoryError, ValueError):
+        return "it cannot be read as Python"
+    return f"line {found.line}: {found.rule}: {found.message}" if found is not None else None
+
+
+def problems_of(rows: Sequence[Any]) -> list[Problem]:
+    """Of a data set's rows: a problem a task for skill 1, a problem a program to be improved for skill 2."""
+    found: dict[str, Problem] = {}
+    for row in rows:
+        if row.skill == "write":
+            found.setdefault(f"write-{row.task_sha[:16]}", Problem(id=f"write-{row.task_sha[:16]}", task=row.task))
+        else:
+            told = "\n".join(part for part in (f"Status: {row.status_before}.", row.feedback, row.diagnosis_before) if part)
+            key = f"improve-{row.task_sha[:12]}-{row.before_sha[:12]}"
+            report = Report.model_validate_json(row.report_before)
+            diagnosis = Diagnosis.model_validate_json(row.diagnosis_before) if row.diagnosis_before else None
+            known = Problem(id=key, task=row.task, skill="improve", before=row.before, report=report, diagnosis=diagnosis, feedback=told)
+            found.setdefault(key, known)
+    return list(found.values())
+
+
+def problems_in(sources: Mapping[str, str]) -> list[Problem]:
+    """Skill 1, of task sources by name."""
+    return [Problem(id=name, task=source) for name, source in sources.items()]

@@ -1,0 +1,168 @@
+"""Synthetic tasks and their programs, through the verifier's sandbox: the only place where any of them runs. Each step can be interrupted; the same
+command continues, for what is done stands in the file already."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from agents.local import Client
+from agents.rl.qualities import Written, borne_out, cheat, honest, wrong_program, wrong_task
+from agents.rl.reward import score
+from agents.rl.rows import Kind, Row, feedback, figures, slim_json
+from agents.rl.rubric import Before, gain
+from agents.rl.scrub import Scrubber
+from agents.rl.synthetic import SyntheticTask, drawn
+from compiler import DeviceFigures
+from verifier.jobs import AdmitJob, CaptureJob, JobResult, VerifyJob
+from verifier.report import Report
+
+AGREEMENT = "synthetic: made by this program"
+EVERY_CHEAT = 8  # one task in so many gets a cheat; the export holds their share down
+
+Say = Callable[[str], None]
+
+
+class Lines:
+    """A file of JSON lines that is only ever appended to. A last line that a crash tore is cut off."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+        data = path.read_bytes()
+        whole = data.rfind(b"\n") + 1
+        if whole != len(data):
+            with path.open("r+b") as file:
+                file.truncate(whole)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        with self.path.open(encoding="utf-8") as file:
+            for line in file:
+                yield json.loads(line)
+
+    def append(self, value: dict[str, Any]) -> None:
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(value, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def line_of(task: SyntheticTask, seed: int) -> dict[str, Any]:
+    chain = task.chain
+    return {"seed": seed, "number": task.number, "sha": task.sha, "name": chain.name, "families": chain.families, "source": task.source}
+
+
+def task_of(line: dict[str, Any]) -> SyntheticTask:
+    """Raises `ValueError` where this version would draw another task."""
+    task = SyntheticTask(line["number"], drawn(line["seed"], line["number"]))
+    if task.sha != line["sha"]:
+        raise ValueError(f"task {line['number']} was drawn by another version of the generator: synthesise anew")
+    return task
+
+
+async def admit(tasks: Sequence[dict[str, Any]], client: Client, into: Lines, say: Say) -> int:
+    """The execution filter: a task is kept where it runs, is neither trivial nor stochastic, and its results are finite. Returns how many are.
+    A fault of the host decides nothing: such a task is asked again the next time."""
+    known = {line["sha"]: line["kept"] for line in into}
+    for place, task in enumerate(tasks, start=1):
+        if task["sha"] in known:
+            continue
+        result = await client.run(AdmitJob(task_source=task["source"]))
+        if result.admission is None:
+            say(f"{place} of {len(tasks)}: {task['name']}: no answer ({result.error[:200]})")
+            continue
+        found = result.admission
+        why = "; ".join([*found.flags, *(problem.message for problem in found.problems)])[:500]
+        kept = known[task["sha"]] = bool(found.ok and not found.flags)
+        into.append({"sha": task["sha"], "kept": kept, "why": why})
+        say(f"{place} of {len(tasks)}: {task['name']}: {'kept' if kept else f'left out: {why}'}")
+    return sum(known.get(task["sha"], False) for task in tasks)
+
+
+async def programs(tasks: Sequence[dict[str, Any]], client: Client, into: Lines, settled: Lines, seed: int, say: Say) -> int:
+    """Rows for every task: programs that passed (skill 1), from slow and from wrong ones to the tuned one (skill 2), and a few cheats. `settled` is
+    told which tasks are done; one that the host kept from being measured is not, and what of it is in `into` is not made again."""
+    described = {**(await client.ready()).model_dump(mode="json"), **await client.figures()}  # type: ignore[attr-defined]
+    device = DeviceFigures.of(described)
+    done, known, made = {line["sha"] for line in settled}, {row["id"] for row in into}, 0
+    for place, line in enumerate(tasks, start=1):
+        if line["sha"] in done:
+            continue
+        maker = _Maker(task_of(line), client, device, random.Random(f"{seed}:{line['sha']}"))
+        rows = [row for row in await maker.rows() if row.id not in known]
+        for row in rows:
+            into.append(row.as_dict())
+        known |= {row.id for row in rows}
+        made += len(rows)
+        if maker.settled:
+            settled.append({"sha": line["sha"]})
+        say(f"{place} of {len(tasks)}: {line['name']}: {', '.join(f'{row.kind} {row.quality}' for row in rows) or 'nothing was borne out'}")
+    return made
+
+
+class _Maker:
+    def __init__(self, task: SyntheticTask, client: Client, device: DeviceFigures, rng: random.Random):
+        self.task, self.client, self.device, self.rng = task, client, device, rng
+        self.settled = True  # no verdict was the host's fault
+
+    async def rows(self) -> list[Row]:
+        found = [(written, report) for written in await self._written() if (report := await self._judged(written)) is not None]
+        by = {written.quality: (written, report) for written, report in found if borne_out(written, report)}
+        rows = [self._row(*by[quality], None, "write") for quality in ("tuned", "slow", "cheat") if quality in by]
+        if "tuned" in by and "wrong" in by:
+            rows.append(self._row(*by["tuned"], by["wrong"], "repair"))
+        if "tuned" in by and "slow" in by and gain(by["tuned"][1], by["slow"][1]) > 1:
+            rows.append(self._row(*by["tuned"], by["slow"], "optimise"))
+        return rows
+
+    async def _written(self) -> list[Written]:
+        source = self.task.source
+        captured = (await self.client.run(CaptureJob(task_source=source))).capture
+        found = honest(source, captured, self.device, self.rng) if captured is not None else []
+        if found:
+            other = wrong_task(self.task.chain, self.rng)
+            captured = (await self.client.run(CaptureJob(task_source=other))).capture
+            mistaken = wrong_program(other, captured, self.device) if captured is not None else None
+            found += [mistaken] if mistaken is not None else []
+        if self.rng.randrange(EVERY_CHEAT) == 0:
+            found.append(cheat(source, self.rng))
+        return found
+
+    async def _judged(self, written: Written) -> Report | None:
+        result: JobResult = await self.client.run(VerifyJob(task_source=self.task.source, program_source=written.source))
+        if result.report is None or result.report.status in ("inconclusive", "infrastructure_error", "timed_out"):
+            self.settled = False
+            return None
+        return result.report
+
+    def _row(self, written: Written, report: Report, before: tuple[Written, Report] | None, kind: Kind) -> Row:
+        skill = "write" if before is None else "improve"
+        scored = score(report, self.task.source, written.source, skill, before=Before(before[1]) if before else None)
+        key = f"synthetic:{kind}:{report.task}:{report.program}:{before[1].program if before else ''}"
+        return Row(
+            id=hashlib.sha256(key.encode()).hexdigest()[:24],
+            skill=skill,
+            kind=kind,
+            task_name=self.task.chain.name,
+            task=self.task.source,
+            program=written.source,
+            before_sha=before[1].program if before else "",
+            before=before[0].source if before else "",
+            status_before=before[1].status if before else "",
+            feedback=feedback(before[1]) if before else "",
+            diagnosis_before="",
+            report_before=slim_json(before[1], Scrubber({})) if before else "",
+            quality=written.quality,
+            reward=scored.reward,
+            components=scored.line(),
+            origin="synthetic",
+            run="",
+            candidate=None,
+            strategy=written.how,
+            coder="built-in",
+            agreement=AGREEMENT,
+            **figures(report, Scrubber({})),
+        )

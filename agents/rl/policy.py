@@ -1,0 +1,248 @@
+"""Policies to train: a small causal transformer of our own (torch alone, for tests and first steps), or any causal model that transformers loads; and
+LoRA for either. A policy samples replies and gives logits; everything else is the trainer's."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from agents.rl import tensors
+
+END = 0  # the token that ends a reply, and fills up shorter ones
+
+
+class Policy(Protocol):
+    module: nn.Module
+    end: int
+    device: torch.device
+    longest: int  # tokens that it sees, prompt and reply together
+
+    def encode(self, text: str) -> list[int]: ...
+
+    def decode(self, tokens: Sequence[int]) -> str: ...
+
+    def logits(self, tokens: Tensor, lengths: Tensor) -> Tensor:
+        """(sequences, length, vocabulary) of (sequences, length), of which each has so many tokens and is filled up on the right."""
+        ...
+
+    def sample(self, prompt: list[int], count: int, most: int, temperature: float) -> list[list[int]]:
+        """Replies with their end token where they have one, drawn from torch's generator."""
+        ...
+
+    def save(self, folder: Path) -> None: ...
+
+
+class Characters:
+    """Printable ASCII with line ends; other characters become "?"."""
+
+    known = "\n" + "".join(map(chr, range(32, 127)))
+    size = len(known) + 1
+
+    def __init__(self) -> None:
+        self._number = {character: number for number, character in enumerate(self.known, start=1)}
+
+    def encode(self, text: str) -> list[int]:
+        return [self._number.get(character, self._number["?"]) for character in text]
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        return "".join(self.known[token - 1] for token in tokens if token != END)
+
+
+@dataclass(frozen=True)
+class Size:
+    width: int = 64
+    layers: int = 2
+    heads: int = 4
+    longest: int = 8192
+
+
+class Block(nn.Module):
+    def __init__(self, size: Size):
+        super().__init__()
+        self.heads = size.heads
+        self.before, self.between = nn.LayerNorm(size.width), nn.LayerNorm(size.width)
+        self.qkv, self.out = nn.Linear(size.width, 3 * size.width), nn.Linear(size.width, size.width)
+        self.up, self.down = nn.Linear(size.width, 4 * size.width), nn.Linear(4 * size.width, size.width)
+
+    def forward(self, x: Tensor) -> Tensor:  # (sequences, length, width)
+        n, length, width = x.shape
+        q, k, v = (part.view(n, length, self.heads, -1).transpose(1, 2) for part in self.qkv(self.before(x)).chunk(3, dim=-1))
+        seen = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(n, length, width)
+        x = x + self.out(seen)
+        return x + self.down(F.gelu(self.up(self.between(x))))
+
+
+class Transformer(nn.Module):
+    def __init__(self, vocabulary: int, size: Size):
+        super().__init__()
+        self.token, self.place = nn.Embedding(vocabulary, size.width), nn.Embedding(size.longest, size.width)
+        self.blocks = nn.ModuleList(Block(size) for _ in range(size.layers))
+        self.norm = nn.LayerNorm(size.width)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        x = self.token(tokens) + self.place(torch.arange(tokens.shape[1], device=tokens.device))
+        for block in self.blocks:
+            x = block(x)
+        return self.norm(x) @ self.token.weight.T
+
+
+class TinyPolicy:
+    """Characters and a transformer from scratch."""
+
+    def __init__(self, size: Size | None = None, seed: int = 0, device: str = "cpu"):
+        self.size, self.device, self.end = size or Size(), torch.device(device), END
+        self.longest = self.size.longest
+        self.text = Characters()
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.module: nn.Module = Transformer(Characters.size, self.size)
+            for parameter in self.module.parameters():
+                if parameter.dim() > 1:
+                    nn.init.normal_(parameter, std=0.05)
+        self.module.to(self.device)
+
+    def encode(self, text: str) -> list[int]:
+        return self.text.encode(text)
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        return self.text.decode(tokens)
+
+    def logits(self, tokens: Tensor, lengths: Tensor) -> Tensor:
+        return self.module(tokens)  # causal: what fills up on the right is seen by nobody
+
+    @torch.no_grad()
+    def sample(self, prompt: list[int], count: int, most: int, temperature: float) -> list[list[int]]:
+        tokens = torch.tensor([prompt] * count, device=self.device)
+        over = torch.zeros(count, dtype=torch.bool, device=self.device)
+        for _ in range(most):
+            chances = F.softmax(self.module(tokens)[:, -1].float() / temperature, dim=-1)
+            drawn = torch.multinomial(chances, 1).squeeze(1)
+            drawn = torch.where(over, torch.full_like(drawn, END), drawn)
+            tokens = torch.cat([tokens, drawn[:, None]], dim=1)
+            over |= drawn == END
+            if bool(over.all()):
+                break
+        return [cut(row, END) for row in tokens[:, len(prompt) :].tolist()]
+
+    def save(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        tensors.write(folder / "tiny.npz", merged(self.module), {"size": asdict(self.size)})
+
+    @classmethod
+    def load(cls, folder: Path, device: str = "cpu") -> TinyPolicy:
+        found, about = tensors.read(folder / "tiny.npz")
+        made = cls(Size(**about["size"]), device=device)
+        made.module.load_state_dict(found)
+        return made
+
+
+class TransformersPolicy:
+    """A causal model of a folder or a hub's name, with its tokenizer and, where it has one, its chat template."""
+
+    def __init__(self, name: str, device: str = "cpu", dtype: torch.dtype = torch.bfloat16):
+        try:
+            from transformers import AutoModelForCausalLM, AutoTokenizer
+        except ImportError:
+            raise RuntimeError("a model of transformers needs that package: pip install -r requirements-rl.txt") from None
+        self.tokenizer: Any = AutoTokenizer.from_pretrained(name)
+        self.module: Any = AutoModelForCausalLM.from_pretrained(name, dtype=dtype).to(device)
+        self.device, self.end = torch.device(device), int(self.tokenizer.eos_token_id)
+        self.longest = int(getattr(self.module.config, "max_position_embeddings", None) or 1 << 30)
+
+    def encode(self, text: str) -> list[int]:
+        if self.tokenizer.chat_template:
+            asked = [{"role": "user", "content": text}]
+            text = self.tokenizer.apply_chat_template(asked, add_generation_prompt=True, tokenize=False)
+            return list(self.tokenizer.encode(text, add_special_tokens=False))
+        return list(self.tokenizer.encode(text))
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        return str(self.tokenizer.decode(tokens, skip_special_tokens=True))
+
+    def logits(self, tokens: Tensor, lengths: Tensor) -> Tensor:
+        seen = torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None]
+        return self.module(input_ids=tokens, attention_mask=seen.long()).logits
+
+    @torch.no_grad()
+    def sample(self, prompt: list[int], count: int, most: int, temperature: float) -> list[list[int]]:
+        tokens = torch.tensor([prompt] * count, device=self.device)
+        training = self.module.training
+        self.module.eval()
+        found = self.module.generate(
+            input_ids=tokens, attention_mask=torch.ones_like(tokens), max_new_tokens=most, do_sample=True, temperature=temperature, top_p=1.0,
+            top_k=0, eos_token_id=self.end, pad_token_id=self.end,
+        )  # fmt: skip
+        self.module.train(training)
+        return [cut(row, self.end) for row in found[:, len(prompt) :].tolist()]
+
+    def save(self, folder: Path) -> None:
+        """Whole weights with the adapters in them, as `transformers serve`, vLLM and converters for llama.cpp load them."""
+        self.module.save_pretrained(folder, state_dict=merged(self.module))
+        self.tokenizer.save_pretrained(folder)
+
+
+def cut(tokens: list[int], end: int) -> list[int]:
+    """Up to the end token, which stays."""
+    return tokens[: tokens.index(end) + 1] if end in tokens else tokens
+
+
+class Adapted(nn.Module):
+    """A linear layer that is left as it is, and a trained update of low rank beside it (LoRA, arXiv 2106.09685)."""
+
+    def __init__(self, base: nn.Linear, rank: int, alpha: float):
+        super().__init__()
+        self.base, self.scale, self.on = base, alpha / rank, True
+        self.a = nn.Parameter(torch.empty(rank, base.in_features, device=base.weight.device))
+        self.b = nn.Parameter(torch.zeros(base.out_features, rank, device=base.weight.device))
+        nn.init.kaiming_uniform_(self.a, a=math.sqrt(5))
+
+    def forward(self, x: Tensor) -> Tensor:
+        found = self.base(x)
+        return found + (self.scale * (x.to(self.a.dtype) @ self.a.T @ self.b.T)).to(found.dtype) if self.on else found
+
+    def whole(self) -> Tensor:
+        return self.base.weight + (self.scale * (self.b @ self.a)).to(self.base.weight.dtype)
+
+
+def adapt(module: nn.Module, rank: int, alpha: float, seed: int = 0) -> None:
+    """LoRA for every linear layer but the output's. Everything else is frozen. The same seed begins with the same adapters."""
+    for parameter in module.parameters():
+        parameter.requires_grad_(False)
+    layers = [(name, layer) for name, layer in module.named_modules() if isinstance(layer, nn.Linear) and not name.endswith("lm_head")]
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        for name, layer in layers:
+            parent, _, last = name.rpartition(".")
+            setattr(module.get_submodule(parent), last, Adapted(layer, rank, alpha))
+
+
+@contextmanager
+def unadapted(module: nn.Module) -> Iterator[None]:
+    """The policy as it was before training: the reference of a KL term."""
+    layers = [layer for layer in module.modules() if isinstance(layer, Adapted)]
+    for layer in layers:
+        layer.on = False
+    try:
+        yield
+    finally:
+        for layer in layers:
+            layer.on = True
+
+
+def merged(module: nn.Module) -> dict[str, Tensor]:
+    """The state dict with adapters added into their layers, under the names of a model without them."""
+    layers = {name: layer for name, layer in module.named_modules() if isinstance(layer, Adapted)}
+    found = {name: value.detach().cpu() for name, value in module.state_dict().items() if not any(name.startswith(f"{one}.") for one in layers)}
+    for name, layer in layers.items():
+        found[f"{name}.weight"] = layer.whole().detach().cpu()
+        if layer.base.bias is not None:
+            found[f"{name}.bias"] = layer.base.bias.detach().cpu()
+    return found

@@ -1,0 +1,92 @@
+"""Programs of several qualities for a synthetic task: by the built-in compiler as it would and as it would not, wrong on purpose, and cheats.
+
+Everything here makes text. What a program is worth says the verifier alone, and a row is kept only where its verdict bears the label out.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from agents.rl.synthetic import Chain, wrong
+from compiler import DeviceFigures, Options, make_plan, print_program
+from compiler.planning.knobs import numbers, with_numbers
+from verifier.graph import Capture
+from verifier.report import Report
+
+Quality = Literal["tuned", "slow", "wrong", "cheat"]
+CHEATED = frozenset({"rejected", "wrong_result", "crashed", "build_failed"})
+MEMO = """
+    def forward(self, *given):
+        key = tuple(one.data_ptr() for one in given)
+        if getattr(self, "_memo", (None, None))[0] != key:
+            self._memo = (key, self._computed(*given))
+        return self._memo[1]
+"""
+ONCE = """
+    def forward(self, *given):
+        if not hasattr(self, "_result"):
+            self._result = self._computed(*given)
+        return self._result
+"""
+CONSTANT = """
+    def forward(self, *given):
+        with torch.no_grad():
+            return torch.zeros_like(self._computed(*(one[:1] if one.dim() else one for one in given)))
+"""
+CHEATS = {"handed-back": "", "memo-by-address": MEMO, "computed-once": ONCE, "constant": CONSTANT}
+
+
+@dataclass(frozen=True)
+class Written:
+    quality: Quality
+    how: str
+    source: str
+
+
+def honest(task_source: str, capture: Capture, figures: DeviceFigures, rng: random.Random) -> list[Written]:
+    """The compiler's first program, and one without its strategies whose numbers are the least fitting. None where it has no kernel to offer."""
+    plan = make_plan(capture, task_source, figures)
+    if plan.graph is None or not plan.own:
+        return []
+    tuned = print_program(plan, task_source, Options())
+    options = Options(strategies=[])
+    offered = numbers(plan, task_source, options)
+    spoiled = with_numbers(options, offered, {one.name: rng.choice([one.values[0], one.values[-1]]) for one in offered}) or options
+    slow = print_program(plan, task_source, spoiled)
+    found = [Written("tuned", "the compiler's first program", tuned)]
+    return found + ([Written("slow", "without strategies, numbers at an end", slow)] if slow != tuned else [])
+
+
+def wrong_task(chain: Chain, rng: random.Random) -> str:
+    """The source of a task that the wrong program is compiled for: same constructor, another result."""
+    return wrong(chain, rng).source()
+
+
+def wrong_program(task_source: str, capture: Capture, figures: DeviceFigures) -> Written | None:
+    """`capture` and `task_source` are of the wrong task."""
+    plan = make_plan(capture, task_source, figures)
+    if plan.graph is None or not plan.own:
+        return None
+    return Written("wrong", "compiled for another operator", print_program(plan, task_source, Options()))
+
+
+def cheat(task_source: str, rng: random.Random) -> Written:
+    how = rng.choice(list(CHEATS))
+    text = re.sub(r"\bclass Model\b", "class ModelNew", task_source)
+    if CHEATS[how]:
+        text = text.replace("def forward(self", "def _computed(self")
+        end = text.index("        return x\n") + len("        return x\n")
+        text = text[:end] + CHEATS[how] + text[end:]
+    return Written("cheat", how, text)
+
+
+def borne_out(written: Written, report: Report) -> bool:
+    """Whether the verdict is what the label says. A cheat that passes as orchestration was found out as well: it is no generated kernel."""
+    if written.quality in ("tuned", "slow"):
+        return report.status == "passed" and report.program_class in ("custom", "mixed")
+    if written.quality == "wrong":
+        return report.status == "wrong_result"
+    return report.status in CHEATED or report.status == "passed" and report.program_class == "orchestration"

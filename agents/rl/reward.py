@@ -1,0 +1,115 @@
+"""The reward: a pure function of a report and a rubric, with every component on record.
+
+    base   = CORRECT + min(low, FASTEST) * (LAZY + (1 - LAZY) * own)        low: lower end of the interval against the best baseline
+    factor = 1 + lambda * ((total - 4) / 16 - 0.5)                          total: of the rubric, 4 to 20; lambda: 1.0 and 0.7
+    reward = min(base * factor, MOST), and 0 unless the report passed, or where the rubric says that it is a major hack
+
+Base, lambda and cap are those of StitchCUDA's training (arXiv 2603.02637); it took the mean speedup over eager. The share of GPU time in own
+kernels multiplies the speed, for speed alone is earned best by a lazy program: the library's kernels, called cleverly. Nothing that a program
+prints, raises or is called enters here: texts of a report are never read. In tier quick eager is the only baseline; results want tier full.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from agents.rl.evidence import Given, Unfit, best_interval, read
+from agents.rl.rubric import Before, Rubric, Skill, by_rules
+from verifier.profiling.diagnosing.diagnosis import Diagnosis
+from verifier.report import Report
+
+CORRECT = 0.3
+FASTEST = 5.0
+LAZY = 0.2  # of the speed counts for a program without a kernel of its own
+MOST = 3.0
+LAMBDA: dict[Skill, float] = {"write": 1.0, "improve": 0.7}
+
+
+@dataclass(frozen=True)
+class Scored:
+    """`reward` is null where the rollout is no sample; then `components["no_sample"]` says of which kind, and why."""
+
+    reward: float | None
+    components: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_sample(self) -> bool:
+        return self.reward is not None
+
+    def line(self) -> str:
+        """One line of JSON, whatever stands in it; raises `ValueError` for a number that is none."""
+        return json.dumps({"reward": self.reward, **self.components}, allow_nan=False, sort_keys=True)
+
+
+def score(
+    given: Given,
+    task_source: str,
+    program_source: str,
+    skill: Skill = "write",
+    rubric: Rubric | None = None,
+    before: Before | None = None,
+    diagnosis: Diagnosis | None = None,
+) -> Scored:
+    """`given`: what the verifier answered for exactly these two sources. `rubric`: of a language model; null: by the rules."""
+    try:
+        report = read(given, task_source, program_source)
+    except Unfit as unfit:
+        return Scored(None, {"skill": skill, "no_sample": unfit.kind, "why": str(unfit)})
+    return reward_of(report, skill, rubric, before, diagnosis)
+
+
+def reward_of(
+    report: Report, skill: Skill = "write", rubric: Rubric | None = None, before: Before | None = None, diagnosis: Diagnosis | None = None
+) -> Scored:
+    """Of a report that `evidence.read` let through."""
+    if rubric is not None and rubric.skill != skill:
+        raise ValueError(f"a rubric of skill {rubric.skill!r} for one of {skill!r}")
+    said: dict[str, Any] = {
+        "skill": skill,
+        "status": report.status,
+        "tier": report.tier,
+        "task": report.task,
+        "program": report.program,
+        "findings": sorted({f"{finding.severity}:{finding.rule}" for finding in report.findings}),
+    }
+    if report.status != "passed":
+        return Scored(0.0, {**said, "gate": report.status})
+    rubric = rubric or by_rules(skill, report, before, diagnosis)
+    name, interval = best_interval(report)
+    share = report.own_share or 0.0
+    speed = min(interval.low, FASTEST)
+    weight = LAZY + (1 - LAZY) * share
+    base = CORRECT + speed * weight
+    factor = 1 + LAMBDA[skill] * ((rubric.total - 4) / 16 - 0.5)
+    said |= {
+        "baseline": name,
+        "low": interval.low,
+        "speed": speed,
+        "own_share": report.own_share,
+        "own_weight": weight,
+        "class": report.program_class,
+        "base": base,
+        "rubric": dict(rubric.scores),
+        "rubric_by": rubric.by,
+        "rubric_total": rubric.total,
+        "major_hacking": rubric.major_hacking,
+        "lambda": LAMBDA[skill],
+        "factor": factor,
+        "capped": base * factor > MOST,
+    }
+    if rubric.major_hacking:
+        return Scored(0.0, {**said, "gate": "major_hacking"})
+    return Scored(min(base * factor, MOST), said)
+
+
+def advantages(group: Sequence[Scored]) -> list[float | None]:
+    """Each sample's reward against the mean of the others (leave one out: GRPO's own mean counts the sample against itself). Null for what is no
+    sample, and for all where fewer than two are left or all are worth the same: such a group teaches nothing."""
+    rewards = [one.reward for one in group if one.reward is not None]
+    if len(rewards) < 2 or max(rewards) - min(rewards) < 1e-9:
+        return [None] * len(group)
+    total, others = sum(rewards), len(rewards) - 1
+    return [None if one.reward is None else one.reward - (total - one.reward) / others for one in group]

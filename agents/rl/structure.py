@@ -1,0 +1,236 @@
+"""What a task's reference computes, apart from how it is spelled. Sources are parsed, never run.
+
+The code is read as data flow: each operator with the operators that made its arguments. So names, comments, annotations, temporaries, constants, the
+order of definitions and of independent lines, ways to import, and `x.mean(-1)` against `torch.mean(x, dim=-1)` make no difference. Two measures come
+of it: the `key` is equal where all operators and their flow are; the overlap of `features` (an operator with what feeds it, one and two steps back)
+says how alike two references are, also where a line was added.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+GIVES_INPUTS = frozenset({"get_inputs", "get_init_inputs", "get_input_variants"})  # sizes alone
+LONGEST_SOURCE = 1 << 20
+SAME = {"mult": "mul", "matmult": "matmul", "truediv": "div", "multiply": "mul", "subtract": "sub", "divide": "div", "usub": "neg"}
+
+
+class NoReference(ValueError):
+    """A source that cannot be parsed, or computes nothing."""
+
+
+@dataclass(frozen=True)
+class Structure:
+    key: str
+    features: frozenset[tuple[str, int]] = field(repr=False)  # a feature, and how often it came before: so overlap counts repetitions
+
+    def similarity(self, other: Structure) -> float:
+        """Between 0 and 1 (Jaccard); 1 for the same key."""
+        if self.key == other.key:
+            return 1.0
+        both = len(self.features & other.features)
+        return both / (len(self.features) + len(other.features) - both)
+
+
+@dataclass(frozen=True)
+class Node:
+    """A value: by which operator it came, from which others. `digest` tells its whole history."""
+
+    op: str
+    digest: str
+    near: str  # the operator with its arguments' operators
+
+    @classmethod
+    def of(cls, op: str, kids: Sequence[Node] = ()) -> Node:
+        digest = hashlib.blake2b(f"{op}({','.join(kid.digest for kid in kids)})".encode(), digest_size=12).hexdigest()
+        return cls(op, digest, f"{op}({','.join(kid.op for kid in kids)})")
+
+
+INPUT, NUMBER = Node.of("input"), Node.of("number")
+
+
+def structure(source: str) -> Structure:
+    """Raises `NoReference`."""
+    try:
+        if len(source) > LONGEST_SOURCE:
+            raise ValueError(f"more than {LONGEST_SOURCE} characters")
+        flow = _Flow(ast.parse(source))
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise NoReference(f"it cannot be read as Python: {str(error).splitlines()[0][:200]}") from None
+    if not flow.nodes:
+        raise NoReference("nothing in it computes anything")
+    key = hashlib.sha256("\n".join(sorted(node.digest for node, _ in flow.nodes)).encode()).hexdigest()
+    seen: Counter[str] = Counter()
+    found: set[tuple[str, int]] = set()
+    for node, kids in flow.nodes:
+        for feature in (node.near, f"{node.op}({','.join(kid.near for kid in kids)})"):
+            found.add((feature, seen[feature]))
+            seen[feature] += 1
+    return Structure(key, frozenset(found))
+
+
+class _Flow:
+    """All operators of a module, in whatever order: `nodes`, each with its arguments."""
+
+    def __init__(self, module: ast.Module):
+        self.nodes: list[tuple[Node, tuple[Node, ...]]] = []
+        self.imported = _imports(module)
+        functions = [n for n in ast.walk(module) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef) and n.name not in GIVES_INPUTS]
+        self.own = {n.name for n in ast.walk(module) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)}
+        self.attributes: dict[str, Node] = {}  # of `self`: what the constructor put there
+        self.known: dict[str, Node] = {}
+        self.module = {name: NUMBER for node in module.body if isinstance(node, ast.Assign) for name in _stored(node)}
+        for function in sorted(functions, key=lambda function: function.name != "__init__"):
+            self.known = dict.fromkeys((arg.arg for arg in ast.walk(function.args) if isinstance(arg, ast.arg)), INPUT)
+            self.lines(function.body)
+
+    def lines(self, body: Sequence[ast.stmt]) -> None:
+        for line in body:
+            self.line(line)
+
+    def line(self, line: ast.stmt) -> None:
+        if isinstance(line, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) or _says_nothing(line):
+            return
+        if isinstance(line, ast.Assign | ast.AnnAssign):
+            if line.value is not None:
+                value = self.value(line.value)
+                for target in line.targets if isinstance(line, ast.Assign) else [line.target]:
+                    self.store(target, value)
+        elif isinstance(line, ast.AugAssign):
+            read = ast.copy_location(ast.BinOp(left=_read(line.target), op=line.op, right=line.value), line)
+            self.store(line.target, self.value(read))
+        elif isinstance(line, ast.For | ast.AsyncFor):
+            self.store(line.target, self.made("for", (self.value(line.iter),)))
+            self.lines([*line.body, *line.orelse])
+        elif isinstance(line, ast.If | ast.While):
+            self.made(type(line).__name__.lower(), (self.value(line.test),))
+            self.lines([*line.body, *line.orelse])
+        elif isinstance(line, ast.Return | ast.Expr):
+            if line.value is not None:
+                self.value(line.value)
+        else:
+            for child in ast.iter_child_nodes(line):
+                if isinstance(child, ast.stmt):
+                    self.line(child)
+                elif isinstance(child, ast.withitem):
+                    self.value(child.context_expr)
+                elif isinstance(child, ast.expr):
+                    self.value(child)
+                elif isinstance(child, ast.ExceptHandler):
+                    self.lines(child.body)
+
+    def store(self, target: ast.expr, value: Node) -> None:
+        if isinstance(target, ast.Name):
+            self.known[target.id] = value
+        elif isinstance(target, ast.Attribute):
+            self.attributes[target.attr] = value
+        elif isinstance(target, ast.Tuple | ast.List):
+            for one in target.elts:
+                self.store(one, value)
+        elif isinstance(target, ast.Starred):
+            self.store(target.value, value)
+        elif isinstance(target, ast.Subscript):
+            self.made("setitem", (self.value(target.value), self.value(target.slice), value))
+
+    def value(self, node: ast.expr) -> Node:
+        if isinstance(node, ast.Constant):
+            return NUMBER if isinstance(node.value, int | float | complex) else Node.of(type(node.value).__name__)
+        if isinstance(node, ast.UnaryOp) and isinstance(node.operand, ast.Constant):
+            return NUMBER  # the sign is the constant's
+        if isinstance(node, ast.Name):
+            return self.known.get(node.id) or self.module.get(node.id) or Node.of("own" if node.id in self.own else _plain(node.id))
+        if isinstance(node, ast.Attribute):
+            return self.attribute(node)
+        if isinstance(node, ast.Call):
+            return self.call(node)
+        if isinstance(node, ast.BinOp | ast.UnaryOp):
+            operands = (node.left, node.right) if isinstance(node, ast.BinOp) else (node.operand,)
+            return self.made(_plain(type(node.op).__name__), tuple(map(self.value, operands)))
+        if isinstance(node, ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp):
+            for one in node.generators:
+                self.store(one.target, self.made("for", (self.value(one.iter),)))
+        elif isinstance(node, ast.Lambda):
+            self.known |= dict.fromkeys((arg.arg for arg in ast.walk(node.args) if isinstance(arg, ast.arg)), INPUT)
+        elif isinstance(node, ast.NamedExpr):
+            value = self.value(node.value)
+            self.store(node.target, value)
+            return value
+        kids = tuple(self.value(child) for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr))
+        return Node.of(type(node).__name__.lower(), kids)  # a tuple, a slice: no operator by itself
+
+    def attribute(self, node: ast.Attribute) -> Node:
+        if (dotted := self.dotted(node)) is not None:
+            return Node.of(dotted)
+        if isinstance(node.value, ast.Name) and node.value.id == "self":
+            return self.attributes.get(node.attr) or Node.of("own" if node.attr in self.own else "input")
+        return Node.of(f"its {_plain(node.attr)}", (self.value(node.value),))
+
+    def call(self, node: ast.Call) -> Node:
+        """A function, a method, or a module that the constructor made: by its plain name, on what it is given."""
+        kids = tuple(self.value(arg) for arg in node.args)
+        kids += tuple(self.value(one.value) for one in sorted(node.keywords, key=lambda one: one.arg or ""))
+        dotted = self.dotted(node.func)
+        if dotted is not None:
+            made = self.made(dotted, kids) if kids else Node.of(dotted)
+            return made
+        if isinstance(node.func, ast.Attribute) and not (isinstance(node.func.value, ast.Name) and node.func.value.id == "self"):
+            return self.made(_plain(node.func.attr), (self.value(node.func.value), *kids))
+        return self.made(self.value(node.func).op, kids)
+
+    def dotted(self, node: ast.expr) -> str | None:
+        """The last name of what was imported: `F.layer_norm`, `nn.LayerNorm` and `torch.layer_norm` are one operator."""
+        names: list[str] = []
+        while isinstance(node, ast.Attribute):
+            names.append(node.attr)
+            node = node.value
+        if not isinstance(node, ast.Name) or node.id not in self.imported or node.id in self.known:
+            return None
+        return _plain(names[0] if names else self.imported[node.id].rpartition(".")[2])
+
+    def made(self, op: str, kids: tuple[Node, ...]) -> Node:
+        node = Node.of(op, kids)
+        self.nodes.append((node, kids))
+        return node
+
+
+def _imports(module: ast.Module) -> dict[str, str]:
+    """Names to what they stand for: `F` is `torch.nn.functional`."""
+    found = {}
+    for node in ast.walk(module):
+        if isinstance(node, ast.Import):
+            found |= {one.asname or one.name.partition(".")[0]: one.name for one in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found |= {one.asname or one.name: f"{node.module}.{one.name}" for one in node.names}
+    return found
+
+
+def _plain(name: str) -> str:
+    name = name.replace("_", "").lower()
+    return SAME.get(name, name)
+
+
+def _stored(node: ast.AST) -> list[str]:
+    return [one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)]
+
+
+def _read(target: ast.expr) -> ast.expr:
+    """What is assigned to, as something that is read."""
+    if isinstance(target, ast.Name):
+        return ast.Name(id=target.id, ctx=ast.Load())
+    if isinstance(target, ast.Attribute):
+        return ast.Attribute(value=target.value, attr=target.attr, ctx=ast.Load())
+    assert isinstance(target, ast.Subscript)
+    return ast.Subscript(value=target.value, slice=target.slice, ctx=ast.Load())
+
+
+def _says_nothing(line: ast.stmt) -> bool:
+    """Docstrings, `pass`, and the call of the base's constructor."""
+    if isinstance(line, ast.Pass) or isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant):
+        return True
+    call = line.value if isinstance(line, ast.Expr) else None
+    called = call.func if isinstance(call, ast.Call) else None
+    return isinstance(called, ast.Attribute) and called.attr == "__init__"

@@ -1,0 +1,407 @@
+"""Supervised training and GRPO in plain PyTorch, to be read in one sitting.
+
+GRPO here: groups of replies to one prompt; a sample's advantage is its return against the mean of the others' at the same turn (leave one out); the
+clipped objective with the wider upper bound (0.2/0.28, arXiv 2503.14476), averaged over tokens of the whole batch; a KL term if wanted. What is no
+sample is left out, and so is a group that is all worth the same (`agents.rl.reward.advantages`).
+
+All randomness of a step comes from the seed and the step's number. So a run that was interrupted and is continued makes the curve that an
+uninterrupted one makes, where the rewards are the same: of measured speeds they are only nearly so.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from agents.rl import tensors
+from agents.rl.defaults import CONFIG
+from agents.rl.policy import Policy, adapt, unadapted
+from agents.rl.reward import Scored, advantages
+
+CHECKPOINT = "checkpoint.npz"
+HACKS = frozenset({"rejected", "major_hacking"})  # gates of the reward
+
+
+class CannotTrain(RuntimeError):
+    """With a sentence about what to do."""
+
+
+class Problems(Protocol):
+    """What `agents.rl.client.EnvironmentClient` offers."""
+
+    def reset(self, problem: str | None = None, seed: int | None = None) -> dict[str, Any]: ...
+
+    def step(self, episode_id: str, *, program: str | None = None, reply: str | None = None) -> dict[str, Any]: ...
+
+
+@dataclass(frozen=True)
+class Config:
+    """Defaults and what each means: `agents.rl.defaults`."""
+
+    steps: int
+    prompts: int
+    group: int
+    most_tokens: int
+    turns: int
+    discount: float
+    learning_rate: float
+    clip_low: float
+    clip_high: float
+    kl: float
+    passes: int
+    batch: int
+    temperature: float
+    most_norm: float
+    rank: int
+    alpha: float
+    seed: int
+    save_every: int
+    at_once: int
+
+    @classmethod
+    def of(cls, **changed: float) -> Config:
+        """The defaults but for what is given. Raises `CannotTrain` for what cannot be."""
+        made = cls(**{name: value for name, (value, _) in CONFIG.items()} | changed)  # type: ignore[arg-type]
+        positive = (
+            "steps",
+            "prompts",
+            "most_tokens",
+            "turns",
+            "learning_rate",
+            "passes",
+            "batch",
+            "temperature",
+            "most_norm",
+            "save_every",
+            "at_once",
+        )
+        for name in positive:
+            if not getattr(made, name) > 0:
+                raise CannotTrain(f"{name} has to be more than 0")
+        if made.group < 2 or made.rank < 0 or made.kl < 0:
+            raise CannotTrain("a group has at least 2 replies; rank and kl are not negative numbers")
+        return made
+
+
+@dataclass
+class Sample:
+    """One turn: the policy was shown `prompt`, wrote `reply`, and was told `score`."""
+
+    group: int
+    turn: int
+    prompt: list[int]
+    reply: list[int]
+    text: str
+    problem: str
+    score: dict[str, Any] = field(default_factory=dict)
+    reward: float | None = None
+    advantage: float | None = None
+    old: Tensor | None = None  # log probabilities of the reply's tokens when it was drawn
+    reference: Tensor | None = None
+
+
+@dataclass
+class Trainer:
+    """Trains in `folder`: `metrics.jsonl` a line a step, `rollouts.jsonl` a line a sample, `checkpoint.npz`. Continues what it finds there."""
+
+    policy: Policy
+    config: Config
+    folder: Path
+    say: Callable[[str], None] = lambda line: None
+    kind: str = "grpo"
+    step: int = 0
+    _reference: Any = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if self.config.rank:
+            adapt(self.policy.module, self.config.rank, self.config.alpha, self.config.seed)
+        elif self.config.kl:
+            self._reference = copy.deepcopy(self.policy.module).requires_grad_(False)
+        self.trained = {name: one for name, one in self.policy.module.named_parameters() if one.requires_grad}
+        self.optimiser = torch.optim.AdamW(self.trained.values(), lr=self.config.learning_rate, weight_decay=0.0)
+        self._continue()
+
+    def reinforce(self, problems: Problems) -> list[dict[str, Any]]:
+        """GRPO up to `config.steps`; the metrics of all steps, earlier ones included."""
+        while self.step < self.config.steps:
+            begun = time.monotonic()
+            self._draw()
+            samples = self.rollouts(problems)
+            figures = self.update(samples)
+            told = {"step": self.step + 1, **figures, **summary(samples), "seconds": round(time.monotonic() - begun, 3)}
+            self._after(told, [_line(self.step + 1, sample) for sample in samples])
+        return read_lines(self.folder / "metrics.jsonl")
+
+    def supervise(self, pairs: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
+        """Supervised training on prompts and replies; a step is `prompts` pairs. Pairs that the model cannot see whole are left out."""
+        known = [(self.policy.encode(asked), [*self.policy.encode(reply), self.policy.end]) for asked, reply in pairs]
+        fitting = [pair for pair in known if len(pair[0]) + len(pair[1]) <= self.policy.longest]
+        if not fitting:
+            raise CannotTrain(f"every pair is longer than the {self.policy.longest} tokens that the model sees")
+        if len(fitting) < len(known):
+            self.say(f"{len(known) - len(fitting)} of {len(known)} pairs are longer than {self.policy.longest} tokens, and left out")
+        while self.step < self.config.steps:
+            begun = time.monotonic()
+            self._draw()
+            rng = random.Random(f"{self.config.seed}:{self.step}")
+            rows = [fitting[rng.randrange(len(fitting))] for _ in range(self.config.prompts)]
+            total = sum(len(reply) for _, reply in rows)
+            loss = 0.0
+            self.optimiser.zero_grad()
+            for part in _parts(rows, self.config.batch):
+                one = -torch.cat(self.chances(part)[0]).sum() / total
+                one.backward()
+                loss += one.item()
+            norm = self._descend()
+            self._after({"step": self.step + 1, "loss": loss, "norm": norm, "tokens": total, "seconds": round(time.monotonic() - begun, 3)}, [])
+        return read_lines(self.folder / "metrics.jsonl")
+
+    def rollouts(self, problems: Problems) -> list[Sample]:
+        """`prompts` groups of episodes. Programs are verified while the next group's are written; these are drawn in an order that stays the same."""
+        c = self.config
+        samples: list[Sample] = []
+        with ThreadPoolExecutor(c.at_once) as pool:
+            due: list[tuple[int, dict[str, Any]]] = []
+            for group in range(c.prompts):
+                first = problems.reset(seed=self.step * c.prompts + group)
+                again = [pool.submit(problems.reset, problem=first["problem"]) for _ in range(c.group - 1)]
+                due += [(group, first), *((group, one.result()) for one in again)]
+            for turn in range(c.turns):
+                asked = [(sample, pool.submit(problems.step, episode, reply=sample.text)) for sample, episode in self._written(turn, due)]
+                due = []
+                for sample, answering in asked:
+                    answer = answering.result()
+                    seen, sample.reward = answer["observation"], answer["reward"]
+                    sample.score = {**seen.get("components", {}), "episode": seen["episode_id"]}
+                    samples.append(sample)
+                    if not answer["done"]:
+                        due.append((sample.group, seen))
+        weigh(samples, c.discount)
+        return samples
+
+    def _written(self, turn: int, due: Sequence[tuple[int, dict[str, Any]]]) -> Iterator[tuple[Sample, str]]:
+        """A reply to each prompt that is due, with its episode; equal prompts of a group are answered together."""
+        for group in dict.fromkeys(group for group, _ in due):
+            mine = [seen for its, seen in due if its == group]
+            for text in dict.fromkeys(seen["prompt"] for seen in mine):
+                alike = [seen for seen in mine if seen["prompt"] == text]
+                prompt = self.policy.encode(text)
+                if len(prompt) + self.config.most_tokens > self.policy.longest:
+                    wants = f"{len(prompt)} tokens, and {self.config.most_tokens} may be written"
+                    raise CannotTrain(f"a prompt has {wants}: the model sees {self.policy.longest}; lower --most-tokens, or leave the problem out")
+                replies = self.policy.sample(prompt, len(alike), self.config.most_tokens, self.config.temperature)
+                for seen, reply in zip(alike, replies, strict=True):
+                    yield Sample(group, turn, prompt, reply, self.policy.decode(reply), seen["problem"]), seen["episode_id"]
+
+    def update(self, samples: Sequence[Sample]) -> dict[str, float]:
+        """Passes of the clipped objective over the samples that teach something."""
+        c = self.config
+        taught = [sample for sample in samples if sample.advantage is not None and sample.reply]
+        figures = {"taught": len(taught), "loss": 0.0, "entropy": 0.0, "clipped": 0.0, "kl": 0.0, "norm": 0.0}
+        if not taught:
+            return figures
+        with torch.no_grad():
+            for part in _parts(taught, c.batch):
+                for sample, old in zip(part, self.chances(_rows(part))[0], strict=True):
+                    sample.old = old
+                if c.kl:
+                    for sample, reference in zip(part, self._as_before(_rows(part)), strict=True):
+                        sample.reference = reference
+        total = sum(len(sample.reply) for sample in taught)
+        for turn in range(c.passes):
+            order = list(taught)
+            random.Random(f"{c.seed}:{self.step}:{turn}").shuffle(order)
+            self.optimiser.zero_grad()
+            for part in _parts(order, c.batch):
+                for name, value in self._backward(part, total).items():
+                    figures[name] += value / c.passes
+            figures["norm"] += self._descend() / c.passes
+        return figures
+
+    def _backward(self, part: Sequence[Sample], total: int) -> dict[str, float]:
+        """Adds the gradient of these samples' share of the objective."""
+        c = self.config
+        new, entropies = self.chances(_rows(part))
+        chances, entropy = torch.cat(new), torch.cat(entropies)
+        old = torch.cat([sample.old for sample in part if sample.old is not None])
+        weight = torch.cat([torch.full((len(sample.reply),), float(sample.advantage or 0.0)) for sample in part]).to(chances.device)
+        ratio = torch.exp(chances - old)
+        bounded = torch.clamp(ratio, 1 - c.clip_low, 1 + c.clip_high)
+        loss = -torch.minimum(ratio * weight, bounded * weight).sum() / total
+        far = torch.zeros(())
+        if c.kl:
+            apart = torch.cat([sample.reference for sample in part if sample.reference is not None]) - chances
+            far = (torch.exp(apart) - apart - 1).sum() / total  # the estimator k3, which is never negative
+            loss = loss + c.kl * far
+        loss.backward()
+        clipped = (ratio * weight > bounded * weight).float().sum() / total
+        return {"loss": loss.item(), "entropy": entropy.sum().item() / total, "clipped": clipped.item(), "kl": far.item()}
+
+    def chances(self, rows: Sequence[tuple[list[int], list[int]]]) -> tuple[list[Tensor], list[Tensor]]:
+        """Of prompts and replies: log probabilities of each reply's tokens, and the entropies where they were drawn, at the temperature of then."""
+        longest = max(len(prompt) + len(reply) for prompt, reply in rows)
+        filled = [[*prompt, *reply, *[self.policy.end] * (longest - len(prompt) - len(reply))] for prompt, reply in rows]
+        tokens = torch.tensor(filled, device=self.policy.device)
+        lengths = torch.tensor([len(prompt) + len(reply) for prompt, reply in rows], device=self.policy.device)
+        spread = F.log_softmax(self.policy.logits(tokens, lengths).float() / self.config.temperature, dim=-1)
+        chosen = spread[:, :-1].gather(-1, tokens[:, 1:, None]).squeeze(-1)
+        entropy = -(spread.exp() * spread).sum(-1).detach()
+        spans = [slice(len(prompt) - 1, len(prompt) + len(reply) - 1) for prompt, reply in rows]
+        return [chosen[at, span] for at, span in enumerate(spans)], [entropy[at, span] for at, span in enumerate(spans)]
+
+    def _as_before(self, rows: Sequence[tuple[list[int], list[int]]]) -> list[Tensor]:
+        if self._reference is None:
+            with unadapted(self.policy.module):
+                return self.chances(rows)[0]
+        now, self.policy.module = self.policy.module, self._reference
+        try:
+            return self.chances(rows)[0]
+        finally:
+            self.policy.module = now
+
+    def _descend(self) -> float:
+        norm = float(torch.nn.utils.clip_grad_norm_(list(self.trained.values()), self.config.most_norm))
+        if not math.isfinite(norm):
+            raise CannotTrain(f"the gradient of step {self.step + 1} is no number: lower the learning rate, and continue from the checkpoint")
+        self.optimiser.step()
+        return norm
+
+    def _draw(self) -> None:
+        torch.manual_seed(random.Random(f"{self.kind}:{self.config.seed}:{self.step}").getrandbits(63))
+
+    def _after(self, told: dict[str, Any], rollouts: Sequence[dict[str, Any]]) -> None:
+        self.step += 1
+        append(self.folder / "rollouts.jsonl", rollouts)
+        append(self.folder / "metrics.jsonl", [told])
+        if self.step % self.config.save_every == 0 or self.step == self.config.steps:
+            self.save()
+        self.say(
+            " ".join(f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}" for name, value in told.items() if value is not None)
+        )
+
+    def save(self) -> None:
+        """Whole or not at all."""
+        held = {f"weight {name}": one for name, one in self.trained.items()}
+        moments = self.optimiser.state_dict()["state"]
+        held |= {f"moment {number} {name}": value for number, state in moments.items() for name, value in state.items()}
+        tensors.write(self.folder / CHECKPOINT, held, {"kind": self.kind, "step": self.step, "config": asdict(self.config)})
+
+    def _continue(self) -> None:
+        """From the checkpoint, if there is one; lines of steps after it are taken back, for they are made again."""
+        path = self.folder / CHECKPOINT
+        if path.exists():
+            held, said = tensors.read(path)
+            weights = weights_of(held)
+            free = {"steps", "save_every", "at_once"}
+            other = sorted(name for name, value in asdict(self.config).items() if name not in free and said["config"].get(name) != value)
+            if said["kind"] != self.kind or other or set(weights) != set(self.trained):
+                which = ", ".join(other) or "another model, or another kind of training"
+                raise CannotTrain(f"{self.folder} was trained with other settings ({which}): choose another folder")
+            restore(self.policy, weights)
+            moments: dict[int, dict[str, Tensor]] = {}
+            for key, value in held.items():
+                if key.startswith("moment "):
+                    _, number, name = key.split(" ", 2)
+                    moments.setdefault(int(number), {})[name] = value
+            self.optimiser.load_state_dict({**self.optimiser.state_dict(), "state": moments})
+            self.step = said["step"]
+        for name in ("metrics.jsonl", "rollouts.jsonl"):
+            known = read_lines(self.folder / name)
+            kept = [line for line in known if line["step"] <= self.step]
+            if len(kept) < len(known) or not (self.folder / name).exists():
+                (self.folder / name).write_text("")
+                append(self.folder / name, kept)
+
+
+def weights_of(held: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Of a checkpoint's tensors."""
+    return {name.removeprefix("weight "): value for name, value in held.items() if name.startswith("weight ")}
+
+
+def restore(policy: Policy, weights: dict[str, Tensor]) -> None:
+    """Trained weights of a checkpoint into a policy that was adapted alike."""
+    known = dict(policy.module.named_parameters())
+    with torch.no_grad():
+        for name, value in weights.items():
+            known[name].copy_(value)
+
+
+def weigh(samples: Sequence[Sample], discount: float) -> None:
+    """Advantages, by group and turn. A turn's return is its reward and, discounted, those of the turns that it led to; where one of these is no
+    sample, neither is the return's part beyond it."""
+    following: dict[tuple[str, int], Sample] = {(sample.score["episode"], sample.turn): sample for sample in samples}
+
+    def reached(sample: Sample) -> float | None:
+        if sample.reward is None:
+            return None
+        after = following.get((sample.score["episode"], sample.turn + 1))
+        later = reached(after) if after is not None else None
+        return sample.reward + discount * (later or 0.0)
+
+    for place in dict.fromkeys((sample.group, sample.turn) for sample in samples):
+        mine = [sample for sample in samples if (sample.group, sample.turn) == place]
+        for sample, advantage in zip(mine, advantages([Scored(reached(sample)) for sample in mine]), strict=True):
+            sample.advantage = advantage
+
+
+def summary(samples: Sequence[Sample]) -> dict[str, Any]:
+    """Of a step's samples. `hacks` is a share of all that were drawn; `speedup` the geometric mean of the lower ends of those that passed."""
+    judged = [sample for sample in samples if sample.reward is not None]
+    passed = [sample for sample in judged if sample.score.get("status") == "passed"]
+    lows = [math.log(sample.score["low"]) for sample in passed if "low" in sample.score]
+    own = [sample.score["own_share"] or 0.0 for sample in passed if "own_share" in sample.score]
+    groups = {(sample.group, sample.turn) for sample in samples}
+    teaching = {(sample.group, sample.turn) for sample in samples if sample.advantage is not None}
+    return {
+        "samples": len(samples),
+        "no_sample": len(samples) - len(judged),
+        "reward": _mean([float(sample.reward or 0.0) for sample in judged]),
+        "success": _mean([float(sample in passed) for sample in judged]),
+        "speedup": math.exp(sum(lows) / len(lows)) if lows else None,
+        "own_share": _mean(own),
+        "hacks": _mean([float(sample.score.get("gate") in HACKS) for sample in samples]),
+        "groups_dropped": len(groups - teaching),
+        "length": _mean([float(len(sample.reply)) for sample in samples]),
+    }
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """A last line that a crash tore is left out."""
+    data = path.read_bytes() if path.exists() else b""
+    return [json.loads(line) for line in data[: data.rfind(b"\n") + 1].splitlines()]
+
+
+def append(path: Path, lines: Sequence[dict[str, Any]]) -> None:
+    with path.open("a", encoding="utf-8") as file:
+        file.writelines(json.dumps(line, allow_nan=False) + "\n" for line in lines)
+
+
+def _line(step: int, sample: Sample) -> dict[str, Any]:
+    kept = {"group": sample.group, "turn": sample.turn, "problem": sample.problem, "reply": sample.text, "reward": sample.reward}
+    return {"step": step, **kept, "advantage": sample.advantage, "score": sample.score}
+
+
+def _rows(samples: Sequence[Sample]) -> list[tuple[list[int], list[int]]]:
+    return [(sample.prompt, sample.reply) for sample in samples]
+
+
+def _parts(items: Sequence[Any], size: int) -> Iterator[Sequence[Any]]:
+    for at in range(0, len(items), size):
+        yield items[at : at + size]
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None

@@ -1,0 +1,73 @@
+"""Data sets on disk: Parquet where pyarrow is installed, JSON lines anywhere; a file a split, beside `manifest.json` and `leaks.json`."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Literal
+
+from agents.rl.rows import Row
+
+Format = Literal["parquet", "jsonl"]
+MISSING = "Parquet needs the package pyarrow: `pip install -r requirements-rl.txt`, or take --format jsonl"
+
+
+class CannotWrite(RuntimeError):
+    """With a sentence about what to do."""
+
+
+def check(format_: Format) -> None:
+    """Before the work: raises `CannotWrite` where the format's package is missing."""
+    if format_ == "parquet":
+        _pyarrow()
+
+
+def write_rows(folder: Path, name: str, rows: Sequence[Row], format_: Format, about: Mapping[str, Any]) -> Path:
+    """`folder/name.parquet` or `.jsonl`, whole or not at all. `about` goes into the Parquet file's own metadata."""
+    path = folder / f"{name}.{format_}"
+    draft = path.with_suffix(path.suffix + ".part")
+    if format_ == "parquet":
+        _write_parquet(draft, rows, about)
+    else:
+        draft.write_text("".join(json.dumps(row.as_dict(), ensure_ascii=False, allow_nan=False) + "\n" for row in rows), encoding="utf-8")
+    os.replace(draft, path)
+    return path
+
+
+def read_rows(path: Path) -> list[Row]:
+    """Raises `CannotWrite` for Parquet without pyarrow, `ValueError` for a file that holds something else."""
+    if path.suffix == ".parquet":
+        _, parquet = _pyarrow()
+        found = parquet.read_table(path).to_pylist()
+    else:
+        found = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    try:
+        return [Row(**row) for row in found]
+    except TypeError as error:
+        raise ValueError(f"{path} is no data set of this version: {error}") from None
+
+
+def write_json(path: Path, value: Any) -> None:
+    draft = path.with_suffix(".part")
+    draft.write_text(json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+    os.replace(draft, path)
+
+
+def _write_parquet(path: Path, rows: Sequence[Row], about: Mapping[str, Any]) -> None:
+    arrow, parquet = _pyarrow()
+    kinds = {"str": arrow.string(), "float | None": arrow.float64(), "int | None": arrow.int64()}
+    schema = arrow.schema([(one.name, kinds.get(str(one.type), arrow.string())) for one in fields(Row)])
+    schema = schema.with_metadata({"stitchwork": json.dumps(about)})
+    parquet.write_table(arrow.Table.from_pylist([row.as_dict() for row in rows], schema=schema), path, compression="zstd")
+
+
+def _pyarrow() -> tuple[Any, Any]:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise CannotWrite(MISSING) from None
+    return pyarrow, pyarrow.parquet

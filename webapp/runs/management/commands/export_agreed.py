@@ -1,0 +1,37 @@
+"""`manage.py export_agreed DIR` writes the finished runs of teams that agreed to be learned from, each as a trace with `agreement.json`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from django.core.management.base import BaseCommand, CommandError
+
+from webapp.accounts.training import agreeing
+from webapp.runs.models import Run
+from webapp.runs.traces_on_disk import TraceRefused, export_trace
+
+
+class Command(BaseCommand):
+    help = "Write runs that may be learned from, for `python -m agents.rl export`. Imported runs are left out: another house's team did them."
+
+    def add_arguments(self, parser):
+        parser.add_argument("folder", type=Path, metavar="DIR")
+
+    def handle(self, folder: Path, **options):
+        teams = agreeing()
+        if not teams:
+            raise CommandError("no team agreed that its runs are learned from: an owner does by `manage.py training_consent TEAM --agree --by USER`")
+        count = 0
+        for team, word in teams:
+            for run in Run.objects.filter(team=team, state="finished", archived_at=None, imported=False).order_by("finished_at", "id"):
+                place = folder / str(run.pk)
+                try:
+                    export_trace(run, place)
+                except TraceRefused as error:
+                    raise CommandError(str(error)) from None
+                verdicts = dict(run.candidates.exclude(verdict="").values_list("number", "verdict"))
+                said = {"by": f"the team's owner {word.actor_name}, {word.at:%Y-%m-%d}", "verdicts": verdicts}
+                (place / "agreement.json").write_text(json.dumps(said))
+                count += 1
+        self.stdout.write(f"{folder}: {count} runs of {len(teams)} teams")
