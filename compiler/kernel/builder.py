@@ -311,19 +311,6 @@ class Builder:
                 found.append(self.const(value, dtype or own))
         return found
 
-    def gather(self, argument: Argument, at: Access, picked: str, hint: str) -> str:
-        """An element at a position that is computed; NaN where the position lies outside, and no read there.
-
-        The NaN comes by a factor of 1 or NaN: a choice would become a branch, which keeps a loop from being vectorised.
-        """
-        argument.read = True
-        low = self.op("ge", picked, self.const(0, "int64"), dtype="bool")
-        inside = self.op("and", low, self.op("lt", picked, self.const(at.limit, "int64"), dtype="bool"), dtype="bool", hint="inside")
-        at.index = self.op("where", inside, picked, self.const(0, "int64"), dtype="int64", hint="picked")
-        found = self.op("gather", at.index, dtype="float32", hint=hint, access=at)
-        factor = self.op("where", inside, self.const(1), self.const(float("nan")), hint="valid")
-        return self.op("mul", found, factor)
-
     # -- stores -------------------------------------------------------------------------------------------------------------
 
     def store(self, name: str) -> None:
