@@ -33,6 +33,8 @@ class Builder:
         self.maps: dict[str, Map] = {}
         self._names: dict[str, int] = {}
         self._loads: dict[tuple[Any, ...], str] = {}
+        self._computed: dict[tuple[Any, ...], str] = {}
+        self._arguments: dict[str, Argument] = {}  # by the value that they stand for
 
     def _domain(self) -> None:
         distinct = set(self.reductions.values())
@@ -184,11 +186,11 @@ class Builder:
             level = "full"
         if kind == "coord" and attr in self.inner:
             level = "full"
-        if kind not in ("reduce", "scan", "load", "gather", "const", "coord"):  # the same sub-expression is computed once
-            for other in self.kernel.ops.values():
-                if (other.kind, other.args, other.dtype, other.attr) == (kind, args, dtype, attr):
-                    return other.name
+        known = self._computed.get((kind, args, dtype, attr))
+        if known is not None and kind not in ("reduce", "scan", "load", "gather", "const", "coord"):
+            return known  # the same sub-expression is computed once
         name = self.fresh(hint or {"reduce": attr, "load": "x"}.get(kind, kind))
+        self._computed.setdefault((kind, args, dtype, attr), name)
         self.kernel.ops[name] = Op(name, kind, tuple(args), dtype, level, attr, access or Access("", ()))
         return name
 
@@ -220,17 +222,16 @@ class Builder:
 
     def argument(self, value: str) -> Argument:
         """The pointer of the kernel that stands for the graph's `value`."""
-        for argument in self.kernel.arguments.values():
-            if argument.value == value:
-                return argument
+        if value in self._arguments:
+            return self._arguments[value]
         spec = self.network.spec(value)
         if spec.dtype not in SUPPORTED:
             raise Refused(f"{spec.dtype} is left to PyTorch")
         entry = self.network.inputs.get(value)
         hint = entry.target.rpartition(".")[2] if entry is not None and entry.target else value
         name = self.fresh(identifier(hint))
-        self.kernel.arguments[name] = Argument(name, value, spec.dtype, count(spec))
-        return self.kernel.arguments[name]
+        self._arguments[value] = self.kernel.arguments[name] = Argument(name, value, spec.dtype, count(spec))
+        return self._arguments[value]
 
     def domain_strides(self, strides: tuple[int, ...], at: Map) -> tuple[int, ...]:
         """Strides over the domain of a tensor whose axes have `strides` and are mapped by `at`."""

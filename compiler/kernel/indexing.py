@@ -164,6 +164,8 @@ def cat(builder: Builder, node: Node) -> str:
     axis = plain(node.args[1]) % len(out) if len(node.args) > 1 else 0
     if len(parts) > MOST_PARTS or any(len(shape) != len(out) or 0 in shape for shape in shapes):
         raise Refused("many parts, or empty ones, are left to PyTorch")
+    if builder.reductions:
+        raise Refused("a row that is put together of parts is read by its reduction once it is there")
     here, end, found = coordinate(builder, out[axis]), sum(shape[axis] for shape in shapes), ""
     for name, shape in reversed(list(zip(parts, shapes, strict=True))):
         start = end - shape[axis]

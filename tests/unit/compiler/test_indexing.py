@@ -21,7 +21,7 @@ CASES = {
     "cat": ("return torch.cat((x, y, x), 1).relu()", f"{BIG}, torch.randn(6, 8, 32)", "x, y"),
     "stack": ("return torch.stack((x, y), -1) * 2", f"{BIG}, {BIG}", "x, y"),
     "rotary": ("a, b = x.chunk(2, -1)\nreturn x * y + torch.cat((-b, a), -1) * (1 - y)", f"{BIG}, torch.randn(64, 32)", "x, y"),
-    "interleaved": ("return torch.stack((x[..., ::2] * y, x[..., 1::2] - y), -1).flatten(-2)", f"{BIG}, torch.randn(64, 16)", "x, y"),
+    "interleaved": ("return (torch.stack((x[..., ::2] * y, x[..., 1::2] - y), -1) + 1).flatten(-2)", f"{BIG}, torch.randn(64, 16)", "x, y"),
     "roll": ("return torch.roll(x, (-3, 70), (1, 2)) + x", BIG, "x"),
     "flip": ("return torch.flip(x, (0, 2)) * x", BIG, "x"),
     "slice_scatter": ("return torch.slice_scatter(x, y, 1, 8, 24) + 1", f"{BIG}, torch.randn(6, 16, 32)", "x, y"),
