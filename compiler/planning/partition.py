@@ -15,6 +15,7 @@ from verifier.graph import Node
 
 CAT = "aten.cat.default"
 MOST_OPERATORS = 64  # of a fused loop: an unrolled recurrence becomes several kernels, which are alike and so one text; and plans stay quick
+MOST_SIBLINGS = 6  # that a kernel is tried with, the next ones: all steps of a recurrence read one tensor, each at a place of its own
 TINY = 1024  # elements below which a lone operator is not worth a kernel of its own
 DEAR = {"exp", "log", "tanh", "erf", "sigmoid", "pow", "sin", "cos", "log1p", "expm1", "exp2", "erfc", "tan"}
 
@@ -223,8 +224,9 @@ def _siblings(network: Network, owner: Owners, setting: families.Setting | None)
         if owner[a.members[0]] is not a:
             continue
         partners = {id(b): b for key in _passes(a, large=True) for b in readers[key] if b is not a and owner[b.members[0]] is b}
-        for b in sorted(partners.values(), key=lambda b: place[id(b)]):
-            if place[id(b)] > place[id(a)] and _merge(network, owner, a, b, setting):
+        later = sorted((b for b in partners.values() if place[id(b)] > place[id(a)]), key=lambda b: place[id(b)])
+        for b in later[:MOST_SIBLINGS]:
+            if _merge(network, owner, a, b, setting):
                 merged = owner[a.members[0]]
                 clusters.append(merged)  # so that its identity stays its own
                 place[id(merged)] = place[id(a)]
