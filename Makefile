@@ -13,7 +13,7 @@ BY_FILE := -n $(WORKERS) --dist loadfile
 BY_GROUP := -n $(WORKERS) --dist loadgroup
 CORPUS_RESULT ?= bench/results/verifier-corpus-cpu.json
 
-.PHONY: run dev setup assets test test-all test-corpus test-learning lint setup-dev browser-packages bench-solve bench-kernelbench bench-pages bench-stream screenshots clean
+.PHONY: run dev setup assets test test-all test-corpus test-learning lint setup-dev browser-packages bench-solve bench-kernelbench bench-everyday bench-pages bench-stream screenshots clean
 
 run: setup
 	@exec env PORT=$(PORT) DATA_DIR=$(DATA_DIR) STITCHWORK_DIE_WITH_PARENT=1 $(PYTHON) -m webapp.supervisor
@@ -89,6 +89,11 @@ bench-kernelbench: $(if $(filter .venv/%,$(PYTHON)),setup)  ## KernelBench with 
 	$(PYTHON) -m bench.sweep run $(KERNELBENCH) --keep $(KEEP) $(if $(DEVICES),--devices $(DEVICES)) $(if $(SETS),--sets $(SETS)) \
 		$(if $(LIMIT_SECONDS),--limit-seconds $(LIMIT_SECONDS)) --accept $(OPTIONS)
 	$(PYTHON) -m bench.sweep tables $(KEEP)
+
+# The same command again continues. DEVICES=cuda:0,cuda:1,...; LIMIT_SECONDS of a sitting.
+bench-everyday: $(if $(filter .venv/%,$(PYTHON)),setup)  ## 48 everyday models with the built-in compiler, then the page of tables
+	$(PYTHON) -m bench.everyday run $(if $(DEVICES),--devices $(DEVICES)) $(if $(LIMIT_SECONDS),--limit-seconds $(LIMIT_SECONDS)) $(OPTIONS)
+	$(PYTHON) -m bench.everyday tables
 
 bench-pages: setup-dev browser-packages  ## pages in Chromium over 10,000 runs and 1,000,000 events
 	$(PYTHON) -m bench.pages.run

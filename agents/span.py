@@ -226,14 +226,16 @@ class Span:
         changes: str,
         strategy: str,
         idea: int | None = None,
+        last: bool = False,
     ) -> Event:
-        """Put a candidate on record; counts against the budget of programs. Without a `number` (workers in parallel) it gets the next free
-        one, and keeps it when the run is resumed: read it from the event's payload."""
+        """Put a candidate on record; counts against the budget of programs, which one that stands in for the winner (`last`) may pass by one.
+        Without a `number` (workers in parallel) it gets the next free one, and keeps it when the run is resumed: read it from the event's payload."""
         key = self.key()
         run = self.run
         if key in run.replay.effects or not run.replay.ahead(self.path):
-            wanted = {"candidates": 1, "verifier_seconds": run.ledger.usual_seconds.get("verify.quick", 0.0)}
-            await self.reserve(key, wanted, run.kept_back())
+            if not last:
+                wanted = {"candidates": 1, "verifier_seconds": run.ledger.usual_seconds.get("verify.quick", 0.0)}
+                await self.reserve(key, wanted, run.kept_back())
             number = run.allot(number)
         payload = {
             "key": key, "candidate": number, "parent": parent, "title": title, "step": step, "changes": changes, "strategy": strategy,

@@ -33,6 +33,7 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTens
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from compiler import DeviceFigures, Options, make_plan, print_program  # noqa: E402
+from verifier.graph import Capture  # noqa: E402
 from verifier.parties.capturing.capture import capture  # noqa: E402
 
 RESULTS = Path(__file__).parent / "results" / "compiler-coverage.json"
@@ -87,8 +88,15 @@ def survey(path: Path, folder: Path, precision: str) -> dict[str, Any]:
         captured = exported()
     found["captured"], found["why"] = captured.graph is not None, captured.reason
     found["capture_seconds"] = round(time.perf_counter() - started, 1)
-    if captured.graph is None:
-        return found
+    if captured.graph is not None:
+        found |= compiled_for_cuda(captured, source, precision, folder / f"{path.parent.name}-{path.stem}.py")
+        found["seconds"] = round(time.perf_counter() - started, 1)
+    return found
+
+
+def compiled_for_cuda(captured: Capture, source: str, precision: str, program: Path) -> dict[str, Any]:
+    """Plans and prints a capture that has a graph; the program is written to `program`."""
+    found: dict[str, Any] = {}
     plan = make_plan(captured, source, DeviceFigures.h200(), precision)
     found["planned"], found["why"] = not plan.reason, plan.reason
     found["groups"], found["own_groups"] = len(plan.groups), len(plan.own)
@@ -100,9 +108,8 @@ def survey(path: Path, folder: Path, precision: str) -> dict[str, Any]:
     found["left"] = [[title, reason, round(ms, 6)] for (title, reason), ms in left.items()]
     text = print_program(plan, source, Options())
     ast.parse(text)
-    (folder / f"{path.parent.name}-{path.stem}.py").write_text(text)
+    program.write_text(text)
     found["printed"] = "class ModelNew" in text
-    found["seconds"] = round(time.perf_counter() - started, 1)
     return found
 
 

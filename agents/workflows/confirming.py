@@ -9,6 +9,7 @@ from agents.run import Engine, Finish
 from agents.strategies.ledger import entries, records
 from agents.workflows.measuring import measure, verdict
 from agents.workflows.outcome import NOT_MEASURED, outcome_of, tried
+from agents.workflows.yielding import TAKEN, yielded
 from compiler import Options
 from compiler.planning.tuned import fingerprints, tuned_by
 from verifier.report import Report
@@ -43,12 +44,17 @@ async def confirm_one_of(run: Engine, situation: Situation, ranked: list[Attempt
             await span.say("verifier", f"Candidate {attempt.number}, {how}: {verdict(report)}.")
             if report.status != "passed" or report.speedup is None:
                 continue
+            attempt, report = await yielded(span, situation, attempt, report)
+            assert report.speedup is not None, "only a program that passed takes the winner's place"
             await remember(run, situation, attempt)
             if run.settings.profiles == "winner" or (run.settings.profiles == "all" and attempt.profile is None):
                 await span.profile(attempt.edit.source, attempt.number)
             span.summary = verdict(report)
             outcome, said = outcome_of(report, situation.task_source, attempt.edit.source, situation.reference, attempt.profile)
             left = situation.plan.data.left if situation.plan is not None and isinstance(situation.plan.data, Compiled) else ""
+            left = (
+                f"It is {attempt.edit.title}, which was faster than kernels of our own. {left}".rstrip() if attempt.edit.strategy == TAKEN else left
+            )
             told = f"candidate {attempt.number} {said}: {verdict(report)}.{tried(situation.admission)} {reason}" + (f" {left}" if left else "")
             return Finish(outcome, told, attempt.number, report.speedup)
         if report.host_busy:

@@ -16,6 +16,7 @@ import shutil
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from bench.sweep import tables
@@ -23,7 +24,7 @@ from bench.sweep.accepting import accept
 from bench.sweep.rows import dumped
 from bench.sweep.running import FEW_SPARES, LARGE, LAST_SECONDS, MANY, WORTH_BEGINNING, Sitting, memory_of
 from bench.sweep.store import PROGRAMS, ROWS, Store, gathered, merged, packed, write
-from bench.sweep.tasks import ROOT, USUAL, Item, NoSuchTasks, items, needs, sets_of
+from bench.sweep.tasks import ROOT, SETS, USUAL, Item, NoSuchTasks, items, needs, sets_of
 
 LONG = 300.0  # seconds
 SHARED = 0.96  # of a device's memory, by runs' largest moments, which do not come together: of 120 GiB given away 82 were in use on average
@@ -31,9 +32,10 @@ ENOUGH = 1.2  # times what a run took until it was interrupted: a sitting that m
 UNLUCKY = ("inconclusive", "infrastructure_error", "unconfirmed")  # says nothing about the compiler
 
 
-def main() -> int:
+def main(given: Sequence[str] | None = None) -> int:
+    """`given`: in place of the command line's words."""
     commands = parser()
-    arguments, arguments.rest = commands.parse_known_args()
+    arguments, arguments.rest = commands.parse_known_args(given)
     if arguments.rest and arguments.act is not sitting:
         commands.error(f"unknown: {' '.join(arguments.rest)}")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a limit from outside ends a sitting like Ctrl-C: with everything kept
@@ -53,10 +55,8 @@ def parser() -> argparse.ArgumentParser:
     run = commands.add_parser(
         "run", help="a sitting", epilog="Further options go to `python -m agents solve` (--budget-verifier-seconds, --workflow, ...)."
     )
-    run.add_argument("checkout", type=Path, nargs="?", metavar="CHECKOUT", help="of KernelBench; not needed for the set examples")
-    run.add_argument(
-        "--sets", default=",".join(USUAL), help="of stitchcuda-ten (ten), level1, level2, level3, level3-bf16, examples (default: all but examples)"
-    )
+    run.add_argument("checkout", type=Path, nargs="?", metavar="CHECKOUT", help="of KernelBench; not needed for the sets everyday and examples")
+    run.add_argument("--sets", default=",".join(USUAL), help=f"of {', '.join(SETS)} (default: {', '.join(USUAL)})")
     run.add_argument("--only", action="append", default=[], metavar="PART", help="only tasks with this in their name")
     run.add_argument("--devices", default="cuda:0", help="comma-separated; each worker has a verifier of its own")
     run.add_argument("--keep", type=Path, required=True, metavar="KEPT", help="what is written: rows, programs, unfinished runs")

@@ -13,9 +13,11 @@ from verifier.judge.memory import large
 
 ROOT = Path(__file__).resolve().parents[2]
 TEN = (18, 22, 23, 24, 21, 19, 2, 39, 38, 32)  # of level 3: StitchCUDA's (arXiv 2603.02637, table 1)
-SETS = ("stitchcuda-ten", "level3", "level1", "level2", "level3-bf16", "examples")
+SETS = ("stitchcuda-ten", "level3", "level1", "level2", "level3-bf16", "everyday", "everyday-bf16", "examples")
 ALIASES = {"ten": "stitchcuda-ten", "level3-ten": "stitchcuda-ten"}
-USUAL = SETS[:-1]
+USUAL = SETS[:5]
+EVERYDAY = ROOT / "bench" / "everyday"
+KINDS = {"everyday": ("serving", "domains", "loops", "library"), "everyday-bf16": ("serving",)}  # folders of the suite
 DRAWN, SEED = 20, 20  # tasks beside the ten that go through KernelBench's own evaluation: the first passing ones of a shuffle by this seed
 
 
@@ -99,14 +101,20 @@ def items(sets: Sequence[str], checkout: Path | None, only: Sequence[str] = ()) 
         ordered = ["stitchcuda-ten", *ordered]
     for name in ordered:
         folder = "level3" if name == "stitchcuda-ten" else name.removesuffix("-bf16")
-        paths = sources(folder, checkout)
+        paths = suite(name) if name in KINDS else sources(folder, checkout)
         if name == "stitchcuda-ten":
             paths = sorted((p for p in paths if number(p.stem) in TEN), key=lambda p: TEN.index(number(p.stem)))
         for path in paths:
-            item = Item(f"{folder}/{path.stem}", "bf16" if name.endswith("-bf16") else "fp32-strict", path)
+            task = path.relative_to(EVERYDAY).with_suffix("").as_posix() if name in KINDS else path.stem
+            item = Item(f"{folder}/{task}", "bf16" if name.endswith("-bf16") else "fp32-strict", path)
             if not only or any(part in item.key for part in only):
                 found.setdefault(item.key, item)
     return list(found.values())
+
+
+def suite(name: str) -> list[Path]:
+    """The tasks of the everyday suite, kind by kind."""
+    return [path for kind in KINDS[name] for path in sorted((EVERYDAY / kind).glob("*.py"))]
 
 
 def sources(folder: str, checkout: Path | None) -> list[Path]:

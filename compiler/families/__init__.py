@@ -30,6 +30,7 @@ from verifier.graph import Node
 FAMILIES: tuple[Family, ...] = (
     Pool(), Attention(), HalfProduct(), Matmul(), DepthwiseConv(), HalfPointwise(), HalfConv(), Recurrent(), Conv(), Scan(), Matvec(), Order(),
 )  # fmt: skip
+INTO_PARTS = ("conv", "half-conv", "half-pointwise", "depthwise")  # whose tails write each element where its strides say
 
 
 def find(network: Network, node: Node, setting: Setting | None) -> tuple[Match | None, str]:
@@ -115,6 +116,6 @@ def _apart(tail: Tail, prologues: dict[str, Prologue]) -> None:
 
 
 __all__ = [
-    "FAMILIES", "NAME", "Cost", "Family", "Match", "Packed", "Printed", "Printers", "Prologue", "Refused", "Setting", "Tail", "Work",
+    "FAMILIES", "INTO_PARTS", "NAME", "Cost", "Family", "Match", "Packed", "Printed", "Printers", "Prologue", "Refused", "Setting", "Tail", "Work",
     "build_prologue", "build_tail", "by_name", "find", "make_work", "plain_cost", "traffic",
 ]  # fmt: skip

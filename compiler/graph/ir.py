@@ -39,7 +39,6 @@ class Access:
     offset: int = 0
     index: str = ""  # of a gather: the operation that gives the position along the gathered axis
     index_stride: int = 0
-    limit: int = 0  # positions along the gathered axis
 
 
 @dataclass

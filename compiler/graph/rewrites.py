@@ -31,11 +31,20 @@ def rewrite(nodes: list[Node], specs: Specs, results: set[str]) -> list[Node]:
             dims = [[node.args[1]], *node.args[2:3]]
             found.append(_new(node, f"aten.a{name}.default", [node.args[0], *dims], specs[value], value))
             dropped.add(value)
-        elif node.op == "aten.copy.default" and specs[node.args[1]["ref"]] == node.outputs[0]:
-            found.append(_new(node, f"aten.{'clone' if node.name in viewed else 'alias'}.default", node.args[1:2], node.outputs[0]))
+        elif node.op == "aten.copy.default" and specs[node.args[1]["ref"]].shape == node.outputs[0].shape:
+            found.append(_copied(node, specs[node.args[1]["ref"]], node.name in viewed))
         elif node.name not in dropped:
             found += RULES[name](node, specs) if name in RULES else [node]
     return found
+
+
+def _copied(node: Node, source: TensorSpec, viewed: bool) -> Node:
+    """What is copied over all of a tensor takes nothing from it."""
+    whole = node.outputs[0]
+    if source.dtype != whole.dtype:
+        cast = _new(node, "aten._to_copy.default", node.args[1:2], whole)
+        return cast.model_copy(update={"kwargs": {"dtype": f"torch.{whole.dtype}"}})
+    return _new(node, f"aten.{'clone' if viewed else 'alias'}.default", node.args[1:2], whole)
 
 
 def _new(node: Node, op: str, args: list[Any], spec: TensorSpec, name: str = "", **changes: Any) -> Node:

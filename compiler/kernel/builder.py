@@ -33,6 +33,8 @@ class Builder:
         self.maps: dict[str, Map] = {}
         self._names: dict[str, int] = {}
         self._loads: dict[tuple[Any, ...], str] = {}
+        self._computed: dict[tuple[Any, ...], str] = {}
+        self._arguments: dict[str, Argument] = {}  # by the value that they stand for
 
     def _domain(self) -> None:
         distinct = set(self.reductions.values())
@@ -184,11 +186,11 @@ class Builder:
             level = "full"
         if kind == "coord" and attr in self.inner:
             level = "full"
-        if kind not in ("reduce", "scan", "load", "gather", "const", "coord"):  # the same sub-expression is computed once
-            for other in self.kernel.ops.values():
-                if (other.kind, other.args, other.dtype, other.attr) == (kind, args, dtype, attr):
-                    return other.name
+        known = self._computed.get((kind, args, dtype, attr))
+        if known is not None and kind not in ("reduce", "scan", "load", "gather", "const", "coord"):
+            return known  # the same sub-expression is computed once
         name = self.fresh(hint or {"reduce": attr, "load": "x"}.get(kind, kind))
+        self._computed.setdefault((kind, args, dtype, attr), name)
         self.kernel.ops[name] = Op(name, kind, tuple(args), dtype, level, attr, access or Access("", ()))
         return name
 
@@ -220,17 +222,16 @@ class Builder:
 
     def argument(self, value: str) -> Argument:
         """The pointer of the kernel that stands for the graph's `value`."""
-        for argument in self.kernel.arguments.values():
-            if argument.value == value:
-                return argument
+        if value in self._arguments:
+            return self._arguments[value]
         spec = self.network.spec(value)
         if spec.dtype not in SUPPORTED:
             raise Refused(f"{spec.dtype} is left to PyTorch")
         entry = self.network.inputs.get(value)
         hint = entry.target.rpartition(".")[2] if entry is not None and entry.target else value
         name = self.fresh(identifier(hint))
-        self.kernel.arguments[name] = Argument(name, value, spec.dtype, count(spec))
-        return self.kernel.arguments[name]
+        self._arguments[value] = self.kernel.arguments[name] = Argument(name, value, spec.dtype, count(spec))
+        return self._arguments[value]
 
     def domain_strides(self, strides: tuple[int, ...], at: Map) -> tuple[int, ...]:
         """Strides over the domain of a tensor whose axes have `strides` and are mapped by `at`."""
@@ -310,19 +311,6 @@ class Builder:
                 own = "bool" if isinstance(value, bool) else "int64" if isinstance(value, int) else "float32"
                 found.append(self.const(value, dtype or own))
         return found
-
-    def gather(self, argument: Argument, at: Access, picked: str, hint: str) -> str:
-        """An element at a position that is computed; NaN where the position lies outside, and no read there.
-
-        The NaN comes by a factor of 1 or NaN: a choice would become a branch, which keeps a loop from being vectorised.
-        """
-        argument.read = True
-        low = self.op("ge", picked, self.const(0, "int64"), dtype="bool")
-        inside = self.op("and", low, self.op("lt", picked, self.const(at.limit, "int64"), dtype="bool"), dtype="bool", hint="inside")
-        at.index = self.op("where", inside, picked, self.const(0, "int64"), dtype="int64", hint="picked")
-        found = self.op("gather", at.index, dtype="float32", hint=hint, access=at)
-        factor = self.op("where", inside, self.const(1), self.const(float("nan")), hint="valid")
-        return self.op("mul", found, factor)
 
     # -- stores -------------------------------------------------------------------------------------------------------------
 

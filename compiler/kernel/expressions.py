@@ -23,7 +23,7 @@ C_TYPES = {
 # Booleans in memory are bytes: g++ has no vectors of bool.
 POINTED = {**C_TYPES, "bool": "unsigned char"}
 INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=",
-         "and": "&", "or": "|", "xor": "^"}  # fmt: skip
+         "and": "&", "or": "|", "xor": "^", "rshift": ">>", "lshift": "<<"}  # fmt: skip
 # Functions with a body of ours in C++ (math_cpp.py); on the GPU the CUDA math library has them.
 CPP = {
     "exp": "exp_f", "tanh": "tanh_f", "erf": "erf_f", "log": "log_f", "sigmoid": "sigmoid_f", "log1p": "log1p_f", "expm1": "expm1_f",
@@ -98,7 +98,8 @@ class Expressions:
             where = product_term(picked, access.index_stride)
             if rest != "0":
                 where = f"{where} + {shift(access.offset) if rest == str(access.offset) else rest}"
-            return self.widened(access, f"{access.argument}[{where}]")
+            text = f"{access.argument}[{where}]"
+            return f"{text} != 0" if op.dtype == "bool" else self.widened(access, text)
         if kind in INFIX:
             return f"{self.inner(args[0])} {INFIX[kind]} {self.inner(args[1])}"
         if kind == "cast":

@@ -73,9 +73,9 @@ def lines(sizes: Sequence[int], order: Sequence[int], walks: Sequence[Walk], cac
 
 def walks_of(kernel: Kernel) -> list[Walk]:
     found = {}
-    stores = [store.access for store in kernel.stores]
+    stores = {id(store.access) for store in kernel.stores}
     for access in kernel.accesses():
         size = SIZES[kernel.arguments[access.argument].dtype]
-        weight = 2.0 if any(access is store for store in stores) else 1.0
+        weight = 2.0 if id(access) in stores else 1.0
         found[access.argument, access.strides, weight] = Walk(tuple(abs(stride) * size for stride in access.strides), weight)
     return list(found.values())

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from compiler.graph.ir import FLOATS, HALVES, in_registers
+from compiler.graph.ir import HALVES, in_registers
 from compiler.graph.network import plain
 from compiler.graph.reductions import short
+from compiler.kernel import indexing
 from compiler.kernel.builder import SUPPORTED, Builder, Refused, tensor_args
 from verifier.graph import Node
 
@@ -18,14 +19,15 @@ UNARY = {
 SAME = {"neg", "abs", "relu", "sign", "square", "clone", "contiguous", "alias_copy"}
 COMPARE = {"eq", "ne", "lt", "le", "gt", "ge"}
 BITWISE = {"bitwise_and", "bitwise_or", "bitwise_xor", "logical_and", "logical_or", "logical_xor"}
+SHIFTS = {"__rshift__": "rshift", "bitwise_right_shift": "rshift", "__lshift__": "lshift", "bitwise_left_shift": "lshift"}
 ARITHMETIC = {"add", "sub", "rsub", "mul", "maximum", "minimum"}
 ACTIVATIONS = {"gelu", "silu", "softplus", "mish", "hardswish", "hardsigmoid", "hardtanh", "leaky_relu", "elu", "relu6", "log_sigmoid"}
 OTHER = {
     "div", "pow", "where", "clamp", "clamp_min", "clamp_max", "_to_copy", "to", "bitwise_not", "logical_not", "masked_fill", "addcmul",
-    "addcdiv", "lerp", "isnan", "isinf", "embedding", "_native_batch_norm_legit_no_training", "_native_batch_norm_legit_functional",
+    "addcdiv", "lerp", "isnan", "isinf", "_native_batch_norm_legit_no_training", "_native_batch_norm_legit_functional",
     "_native_batch_norm_legit", "triu", "tril",
 }  # fmt: skip
-NAMES = UNARY | SAME | COMPARE | BITWISE | ARITHMETIC | ACTIVATIONS | OTHER
+NAMES = UNARY | SAME | COMPARE | BITWISE | SHIFTS.keys() | ARITHMETIC | ACTIVATIONS | OTHER | indexing.NAMES
 
 
 def emit(builder: Builder, node: Node) -> str:
@@ -35,8 +37,8 @@ def emit(builder: Builder, node: Node) -> str:
     out = in_registers(stored)
     if name in ("_native_batch_norm_legit_no_training", "_native_batch_norm_legit_functional"):
         return frozen_batch_norm(builder, node)
-    if name == "embedding":
-        return embedding(builder, node)
+    if name in indexing.NAMES:
+        return indexing.emit(builder, node)
     for source in tensor_args(node):
         if builder.network.spec(source).dtype not in SUPPORTED:
             raise Refused(f"{builder.network.spec(source).dtype} is left to PyTorch")
@@ -87,6 +89,11 @@ def emit(builder: Builder, node: Node) -> str:
         else:
             x, y = builder.operands(node, out, args[0], args[1])
         return builder.op(kind, x, y, dtype=out)
+    if name in SHIFTS:
+        if out not in ("int32", "int64"):
+            raise Refused(f"a shift of {out} is left to PyTorch")
+        x, by = builder.operands(node, out, args[0], args[1])
+        return builder.op(SHIFTS[name], x, by, dtype=out)
     if name in ("bitwise_not", "logical_not"):
         (x,) = builder.operands(node, None, args[0])
         if name == "logical_not" or out == "bool":
@@ -234,19 +241,3 @@ def frozen_batch_norm(builder: Builder, node: Node) -> str:
 def channel(builder: Builder, node: Node, argument: dict[str, Any] | None) -> str | None:
     """A vector over axis 1 of `node`."""
     return None if argument is None else builder.cast(builder.value(argument["ref"], (builder.maps[node.name][1],)), "float32")
-
-
-def embedding(builder: Builder, node: Node) -> str:
-    """Rows of a table, picked by an index tensor. An index outside the table gives NaN."""
-    from compiler.graph.ir import Access
-
-    table, index = node.args[0]["ref"], node.args[1]["ref"]
-    layout = builder.network.layouts[table]
-    if builder.computed_here(table) or builder.network.spec(table).dtype not in FLOATS or builder.network.spec(index).dtype not in ("int64", "int32"):
-        raise Refused("this embedding is left to PyTorch")
-    out = builder.maps[node.name]
-    picked = builder.cast(builder.value(index, out[:-1]), "int64")
-    argument = builder.argument(layout.base)
-    strides = builder.domain_strides((layout.strides[1],), (out[-1],))
-    access = Access(argument.name, strides, layout.offset, picked, layout.strides[0], layout.shape[0])
-    return builder.gather(argument, access, picked, f"{argument.name}_row")

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from compiler.graph.ir import FLOATS, Access
+from compiler.graph.ir import FLOATS
 from compiler.graph.layout import contiguous_strides
 from compiler.graph.network import plain
 from compiler.graph.reductions import BATCH_NORM, PLACES, POOLS, short
 from compiler.kernel.builder import Builder, Refused
+from compiler.kernel.indexing import Place, load_at
 from compiler.kernel.pointwise import channel
 from verifier.graph import Node
 
@@ -92,13 +93,9 @@ def cross_entropy(builder: Builder, node: Node, x: str) -> str:
     if builder.computed_here(source):
         raise Refused("the logits are computed in the same kernel")
     rows = builder.maps[node.name]
-    layout = builder.network.layouts[source]
     picked = builder.cast(builder.value(target, rows), "int64")
     lse = logsumexp(builder, node, x)
-    argument = builder.argument(layout.base)
-    strides = builder.domain_strides((layout.strides[0],), rows)
-    access = Access(argument.name, strides, layout.offset, picked, layout.strides[1], layout.shape[1])
-    chosen = builder.gather(argument, access, picked, "chosen")
+    chosen = load_at(builder, source, [Place(1, picked, checked=True)], (rows[0], ()), "chosen")
     ignored = builder.op("eq", picked, builder.const(node.args[2], "int64"), dtype="bool")
     return builder.op("where", ignored, builder.const(0), builder.op("sub", lse, chosen), hint="loss")
 

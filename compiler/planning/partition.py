@@ -7,11 +7,15 @@ from dataclasses import dataclass
 from compiler import families
 from compiler.graph.ir import Kernel, product
 from compiler.graph.layout import SPLITS
-from compiler.graph.network import Network, refs
+from compiler.graph.network import Network, plain, refs
 from compiler.graph.reductions import short
 from compiler.kernel.builder import CONSTANTS, Refused
 from compiler.kernel.fuse import build, fusible, unit
+from verifier.graph import Node
 
+CAT = "aten.cat.default"
+MOST_OPERATORS = 64  # of a fused loop: an unrolled recurrence becomes several kernels, which are alike and so one text; and plans stay quick
+MOST_SIBLINGS = 6  # that a kernel is tried with, the next ones: all steps of a recurrence read one tensor, each at a place of its own
 TINY = 1024  # elements below which a lone operator is not worth a kernel of its own
 DEAR = {"exp", "log", "tanh", "erf", "sigmoid", "pow", "sin", "cos", "log1p", "expm1", "exp2", "erfc", "tan"}
 
@@ -29,32 +33,64 @@ class Cluster:
         return self.kernel is not None or self.match is not None
 
 
+class Owners(dict[str, Cluster]):
+    """The cluster of each operator. `order`: places of all operators in the source; `spans`: first and last place of clusters of several."""
+
+    def __init__(self, order: dict[str, int]):
+        super().__init__()
+        self.order = order
+        self.spans: dict[int, tuple[int, int]] = {}
+
+    def put(self, cluster: Cluster) -> None:
+        for name in cluster.members:
+            if name in self:
+                self.spans.pop(id(self[name]), None)
+        self.update(dict.fromkeys(cluster.members, cluster))
+        if len(cluster.members) > 1:
+            self.spans[id(cluster)] = self.span(cluster.members)
+
+    def span(self, members: list[str]) -> tuple[int, int]:
+        places = [self.order[name] for name in members]
+        return min(places), max(places)
+
+
 def partition(network: Network, setting: families.Setting | None = None) -> list[Cluster]:
     """Clusters in an order in which they can run. Views and constants are in none: they cost nothing, or are printed where they are read."""
-    order = {name: at for at, name in enumerate(network.nodes)}
-    owner: dict[str, Cluster] = {}
+    owner = Owners({name: at for at, name in enumerate(network.nodes)})
     for name, node in network.nodes.items():
         if name in owner or network.is_view(name) or node.op in SPLITS or short(node) in CONSTANTS or network.of_weights(name):
             continue
         match, declined = families.find(network, node, setting)
         if match is not None and setting is not None:
-            _anchor(network, owner, order, match, setting)
+            _anchor(network, owner, match, setting)
             continue
-        if fusible(network, name):
+        if _in_place(network, owner, node):
+            cluster = Cluster([name], reason="its parts are computed where they belong")
+        elif fusible(network, name):
             cluster = _alone(network, unit(network, name))
         else:
             cluster = Cluster(members=[name], reason=declined or f"{short(node)} is the library's")
-        for member in cluster.members:
-            owner[member] = cluster
+        owner.put(cluster)
         if cluster.kernel is None:
             continue
         for producer in _producers(network, cluster, owner):
-            _merge(network, owner, order, producer, owner[name], setting)
-    _siblings(network, owner, order, setting)
+            _merge(network, owner, producer, owner[name], setting)
+    _siblings(network, owner, setting)
     for cluster in _distinct(owner):
         if cluster.kernel is not None and len(cluster.members) == 1 and not cluster.kernel.reduces and _work(cluster.kernel) < TINY:
             cluster.kernel, cluster.reason = None, "too small for a kernel of its own"
+        elif len(cluster.members) == 1 and network.nodes[cluster.members[0]].op == CAT:
+            cluster.kernel, cluster.reason = None, "cat is the library's, where nothing is computed with it"
     return _sorted(network, owner)
+
+
+def _in_place(network: Network, owner: Owners, node: Node) -> bool:
+    """Whether it is a concatenation of channels of which a family writes a part where it belongs, so that there may be nothing to do for it."""
+    rank = len(node.outputs[0].shape) if node.op == CAT else 0
+    if rank < 3 or plain(node.args[1] if len(node.args) > 1 else 0) % rank != 1:
+        return False
+    makers = [owner.get(part["ref"]) for part in node.args[0]]
+    return any(maker is not None and maker.match is not None and maker.match.family in families.INTO_PARTS for maker in makers)
 
 
 def _alone(network: Network, members: list[str]) -> Cluster:
@@ -64,7 +100,7 @@ def _alone(network: Network, members: list[str]) -> Cluster:
         return Cluster(members, None, str(refusal))
 
 
-def _producers(network: Network, cluster: Cluster, owner: dict[str, Cluster]) -> list[Cluster]:
+def _producers(network: Network, cluster: Cluster, owner: Owners) -> list[Cluster]:
     """Clusters with a kernel (of the IR or of a family) whose values `cluster` reads, latest first."""
     found: list[Cluster] = []
     for member in cluster.members:
@@ -88,25 +124,24 @@ def _sources(network: Network, name: str) -> list[str]:
     return result
 
 
-def _anchor(network: Network, owner: dict[str, Cluster], order: dict[str, int], match: families.Match, setting: families.Setting) -> None:
+def _anchor(network: Network, owner: Owners, match: families.Match, setting: families.Setting) -> None:
     """The cluster of a family's anchor, with the pointwise producers of its inputs where it can compute them on load."""
     cluster = Cluster(list(match.members), match=match, shape=tuple(network.spec(match.value).shape))
-    for member in cluster.members:
-        owner[member] = cluster
+    owner.put(cluster)
     for value in match.prologue:
         producer = owner.get(value)
         if producer is None or producer.kernel is None or producer.kernel.reduces:
             continue
         if match.recompute > 1 and any(op.kind in DEAR for op in producer.kernel.ops.values()):
             continue
-        _join(network, owner, order, owner[match.anchor], producer, setting)
+        _join(network, owner, owner[match.anchor], producer, setting)
 
 
-def _join(network: Network, owner: dict[str, Cluster], order: dict[str, int], a: Cluster, b: Cluster, setting: families.Setting | None) -> bool:
+def _join(network: Network, owner: Owners, a: Cluster, b: Cluster, setting: families.Setting | None) -> bool:
     """Takes the pointwise cluster `b` into the kernel of a family, as a prologue or as a part of its tail."""
     if setting is None or a.match is None or b.kernel is None or b.kernel.reduces:
         return False
-    members = sorted([*a.members, *b.members], key=order.__getitem__)
+    members = sorted([*a.members, *b.members], key=owner.order.__getitem__)
     try:
         families.make_work(network, a.match, members, setting)
     except Refused:
@@ -114,26 +149,60 @@ def _join(network: Network, owner: dict[str, Cluster], order: dict[str, int], a:
     return _replace(network, owner, Cluster(members, match=a.match, shape=a.shape))
 
 
-def _replace(network: Network, owner: dict[str, Cluster], merged: Cluster) -> bool:
+def _replace(network: Network, owner: Owners, merged: Cluster) -> bool:
     """`merged` in place of the clusters that its members were in, unless a cycle would arise."""
-    trial = {**owner, **dict.fromkeys(merged.members, merged)}
-    if not acyclic(network, trial):
+    if _comes_back(network, owner, merged):
         return False
-    owner.update(trial)
+    owner.put(merged)
     return True
 
 
-def _merge(network: Network, owner: dict[str, Cluster], order: dict[str, int], a: Cluster, b: Cluster, setting: families.Setting | None) -> bool:
+def _comes_back(network: Network, owner: Owners, merged: Cluster) -> bool:
+    """Whether a value that leaves the cluster is needed to compute one that it reads: then nothing could run first.
+
+    A cluster that lies behind all of it in the source's order leads back only through one that lies on both sides; where there is none, what lies
+    behind is not looked at.
+    """
+    inside, (_, last) = set(merged.members), owner.span(merged.members)
+    within = {id(owner[name]) for name in merged.members if name in owner}
+    across = any(first <= last < end for key, (first, end) in owner.spans.items() if key not in within)
+    seen: set[str] = set()
+
+    def behind(members: list[str]) -> list[list[str]]:
+        """What is computed together with each outside reader of these."""
+        found = []
+        for name in members:
+            for reader in network.readers(name):
+                if reader in seen or reader in inside:
+                    continue
+                group = owner[reader].members if reader in owner else [reader]
+                seen.update(group)
+                if across or owner.span(group)[0] <= last:
+                    found.append(group)
+        return found
+
+    waiting = behind(merged.members)
+    while waiting:
+        group = waiting.pop()
+        if any(not inside.isdisjoint(network.readers(name)) for name in group):
+            return True
+        waiting += behind(group)
+    return False
+
+
+def _merge(network: Network, owner: Owners, a: Cluster, b: Cluster, setting: families.Setting | None) -> bool:
     if a is b or not a.own or not b.own or (a.match and b.match):
         return False
     if a.match or b.match:
-        return _join(network, owner, order, a if a.match else b, b if a.match else a, setting)
+        return _join(network, owner, a if a.match else b, b if a.match else a, setting)
     assert a.kernel is not None and b.kernel is not None, "what is ours without a match has a kernel"
+    if len(a.members) + len(b.members) > MOST_OPERATORS:
+        return False
     small, large = sorted((_work(a.kernel), _work(b.kernel)))
     smaller = a.kernel if _work(a.kernel) == small else b.kernel
     if small * 4 <= large and not smaller.reduces and any(op.kind in DEAR for op in smaller.ops.values()):
         return False  # would be computed again for every element that it is broadcast to
-    members = sorted([*a.members, *b.members], key=order.__getitem__)
+    members = sorted([*a.members, *b.members], key=owner.order.__getitem__)
     try:
         kernel = build(network, members)
     except Refused:
@@ -141,63 +210,50 @@ def _merge(network: Network, owner: dict[str, Cluster], order: dict[str, int], a
     return _replace(network, owner, Cluster(members, kernel))
 
 
-def _siblings(network: Network, owner: dict[str, Cluster], order: dict[str, int], setting: families.Setting | None) -> None:
+def _siblings(network: Network, owner: Owners, setting: families.Setting | None) -> None:
     """Kernels over the same domain that read the same large tensor share one pass over it."""
-    while True:
-        clusters = [(c, c.kernel) for c in _distinct(owner) if c.kernel is not None]
-        for at, (a, kernel) in enumerate(clusters):
-            read = {arg.value for arg in kernel.arguments.values() if arg.read and arg.elements * 2 >= _work(kernel)}
-            partners = [
-                b
-                for b, other in clusters[at + 1 :]
-                if _work(other) == _work(kernel) and read & {arg.value for arg in other.arguments.values() if arg.read}
-            ]
-            if any(_merge(network, owner, order, a, b, setting) for b in partners):
+    readers: dict[tuple[int, str], list[Cluster]] = {}
+    clusters = [cluster for cluster in _distinct(owner) if cluster.kernel is not None]
+    place = {id(cluster): at for at, cluster in enumerate(clusters)}
+    for cluster in clusters:
+        for key in _passes(cluster, large=False):
+            readers.setdefault(key, []).append(cluster)
+    waiting = list(reversed(clusters))
+    while waiting:
+        a = waiting.pop()
+        if owner[a.members[0]] is not a:
+            continue
+        partners = {id(b): b for key in _passes(a, large=True) for b in readers[key] if b is not a and owner[b.members[0]] is b}
+        later = sorted((b for b in partners.values() if place[id(b)] > place[id(a)]), key=lambda b: place[id(b)])
+        for b in later[:MOST_SIBLINGS]:
+            if _merge(network, owner, a, b, setting):
+                merged = owner[a.members[0]]
+                clusters.append(merged)  # so that its identity stays its own
+                place[id(merged)] = place[id(a)]
+                for key in _passes(merged, large=False):
+                    readers.setdefault(key, []).append(merged)
+                waiting.append(merged)
                 break
-        else:
-            return
+
+
+def _passes(cluster: Cluster, large: bool) -> list[tuple[int, str]]:
+    """What its kernel reads, with the size of its domain; `large`: only tensors that are half of it at least."""
+    assert cluster.kernel is not None, "only kernels are siblings"
+    work = _work(cluster.kernel)
+    return [(work, one.value) for one in cluster.kernel.arguments.values() if one.read and (not large or one.elements * 2 >= work)]
 
 
 def _work(kernel: Kernel) -> int:
     return product(kernel.sizes)
 
 
-def _distinct(owner: dict[str, Cluster]) -> list[Cluster]:
+def _distinct(owner: Owners) -> list[Cluster]:
     return list({id(cluster): cluster for cluster in owner.values()}.values())
 
 
-def acyclic(network: Network, owner: dict[str, Cluster]) -> bool:
-    return _toposort(network, owner) is not None
-
-
-def _toposort(network: Network, owner: dict[str, Cluster]) -> list[Cluster] | None:
-    clusters = _distinct(owner)
-    waiting: dict[int, int] = {id(c): 0 for c in clusters}
-    after: dict[int, set[int]] = {id(c): set() for c in clusters}
-    for cluster in clusters:
-        for member in cluster.members:
-            for source in _sources(network, member):
-                maker = owner.get(source)
-                if maker is not None and maker is not cluster and id(cluster) not in after[id(maker)]:
-                    after[id(maker)].add(id(cluster))
-                    waiting[id(cluster)] += 1
-    known = {id(c): c for c in clusters}
-    ready = [c for c in clusters if waiting[id(c)] == 0]
-    done = []
-    while ready:
-        cluster = ready.pop(0)
-        done.append(cluster)
-        for other in after[id(cluster)]:
-            waiting[other] -= 1
-            if waiting[other] == 0:
-                ready.append(known[other])
-    return done if len(done) == len(clusters) else None
-
-
-def _sorted(network: Network, owner: dict[str, Cluster]) -> list[Cluster]:
+def _sorted(network: Network, owner: Owners) -> list[Cluster]:
     """As close to the order of the source as dependencies allow."""
-    order = {name: at for at, name in enumerate(network.nodes)}
-    clusters = sorted(_distinct(owner), key=lambda c: order[c.members[-1]])
+    clusters = sorted(_distinct(owner), key=lambda c: owner.order[c.members[-1]])
     done: list[Cluster] = []
     placed: set[int] = set()
 

@@ -257,7 +257,7 @@ def kernel_bytes(network: Network, kernel: Kernel) -> int:
     for argument in kernel.arguments.values():
         size = size_bytes(network.spec(argument.value))
         touched = [a for a in kernel.accesses() if a.argument == argument.name]
-        reach = max(product(s for s, stride in zip(kernel.sizes, a.strides, strict=True) if stride) for a in touched)
+        reach = max(product(s for s, stride in zip(kernel.sizes, a.strides, strict=True) if stride or a.index) for a in touched)
         share = min(1.0, reach * len({(a.offset, a.strides) for a in touched}) / max(argument.elements, 1))
         total += int(size * share) * (argument.read + argument.written)
     return total

@@ -61,7 +61,7 @@ class Forward:
         libraries = [] if apart else [name for name, group in maker.items() if group.space != "own kernel"]
 
         def written(part: str) -> bool:
-            return part in maker and maker[part].family in joined.FAMILIES
+            return part in maker and maker[part].family in families.INTO_PARTS
 
         def strided(name: str) -> bool:
             readers = [maker.get(user) for user in self.network.users[name]]

@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
-from compiler.families import Work
+from compiler.families import INTO_PARTS, Work
 from compiler.graph.ir import SIZES, Kernel, product
 from compiler.graph.network import Network, count, plain
 from compiler.program.statements import Statements
 
 CAT = "aten.cat.default"
-FAMILIES = ("conv", "half-conv", "half-pointwise", "depthwise")  # whose tails write each element where its strides say
 MOST_COPIED = 1  # parts of a concatenation
 ALIGNED = 16  # bytes: what kernels may read and write at once, from the first element of a tensor on
 
@@ -39,7 +38,7 @@ class Place:
         shape, whole = network.spec(part).shape, network.spec(self.whole)
         if len(stores) != 1 or len(image) != 1 or sizes[image[0]] != shape[0]:
             return False
-        if work.match.family not in FAMILIES:
+        if work.match.family not in INTO_PARTS:
             return False
         argument, access = work.tail.kernel.arguments[stores[0].access.argument], stores[0].access
         loads = [op.name for op in work.tail.kernel.ops.values() if op.access.argument == argument.name]
@@ -64,7 +63,7 @@ class Stack:
 
 class Joins:
     """Those of one forward, and what of their parts and memory is there already. `libraries`: operators that no kernel computes; `written`: whether
-    a kernel of `FAMILIES` makes a value; `strided`: whether all that read a concatenation can do so by another stride."""
+    a kernel of `INTO_PARTS` makes a value; `strided`: whether all that read a concatenation can do so by another stride."""
 
     def __init__(self, statements: Statements, libraries: Collection[str], written: Callable[[str], bool], strided: Callable[[str], bool]):
         self.statements, self.network = statements, statements.network

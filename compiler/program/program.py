@@ -17,12 +17,12 @@ NUMBER = re.compile(r"\b\d+\b")
 def print_program(plan: CompilerPlan, task_source: str, options: Options) -> str:
     """The program; where there is nothing to compile, the task's own forward under the new name."""
     if plan.graph is None or not plan.own:
-        return _unchanged(plan, task_source)
+        return unchanged(plan, task_source)
     text = TaskText.of(task_source, plan.graph)
     forward = Forward(plan, text, options)
     body = forward.text()
     if not forward.has_kernels and not options.on("cuda-graph"):
-        return _unchanged(plan, task_source, "every group was given back to PyTorch, which was faster here")
+        return unchanged(plan, task_source, "every group was given back to PyTorch, which was faster here")
     parts = [f'"""{_header(plan, forward)}"""\n']
     target, source = plan.target, forward.source() if forward.has_kernels else ""
     parts.append("\n".join(target.imports(text.imports(), source) if source else text.imports()) + "\n")
@@ -62,10 +62,10 @@ def _header(plan: CompilerPlan, forward: Forward) -> str:
     if applied:
         lines += ["", f"Strategies: {', '.join(applied)}."]
     lines += ["", "Made for the shapes of the task's inputs; forward only (no gradients)."]
-    return _quoted("\n".join(lines)) + "\n"
+    return quoted("\n".join(lines)) + "\n"
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
     """As it may stand in a docstring."""
     return text.replace("\\", "/").replace('"""', "'''")
 
@@ -90,11 +90,11 @@ def _ranges(texts: list[str]) -> str:
     return NUMBER.sub(told, texts[0])
 
 
-def _unchanged(plan: CompilerPlan, task_source: str, why: str = "") -> str:
+def unchanged(plan: CompilerPlan, task_source: str, why: str = "") -> str:
     """Nothing is compiled: the task under the program's name, said so."""
     text = TaskText(task_source)
     why = why or plan.why_none
-    return "\n".join([f'"""{_quoted(f"The task as it is: {why}.")}"""\n', *(part + "\n" for part in text.whole())])
+    return "\n".join([f'"""{quoted(f"The task as it is: {why}.")}"""\n', *(part + "\n" for part in text.whole())])
 
 
 __all__ = ["Refused", "print_program"]

@@ -12,7 +12,7 @@ import logging
 import math
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -23,6 +23,7 @@ from verifier.parties.capturing.cutting import Cutter
 from verifier.parties.capturing.exporting import export
 from verifier.parties.capturing.reading import frame_file, read_graph
 from verifier.parties.capturing.reasons import line_of, reason
+from verifier.parties.capturing.rolling import rolled
 from verifier.parties.capturing.tracing import method_of
 from verifier.parties.plain_state import PlainState, history_matters
 from verifier.source import sha256
@@ -37,7 +38,7 @@ def capture(model: torch.nn.Module, inputs: list[Any], task_source: str, mode: s
     model.train(mode == "train")
     with torch.no_grad(), quiet(), PlainState(model) as plain:
         try:
-            result.graph = captured(model, inputs, plain)
+            result.graph = captured(model, inputs, plain, task_source)
         except Exception as error:  # whatever export or a stranger's forward raises is the reason
             line = line_of(error, frame_file(model))
             cause = f"{f'line {line}: ' if line else ''}{reason(error, model)}"
@@ -89,14 +90,32 @@ def quiet() -> Iterator[None]:
         logging.disable(before)
 
 
-def captured(model: torch.nn.Module, inputs: list[Any], plain: PlainState) -> Graph:
+def captured(model: torch.nn.Module, inputs: list[Any], plain: PlainState, source: str) -> Graph:
     """Captures the whole of `model(*inputs)`. Raises whatever prevents it."""
     args, kwargs = forward_arguments(model, inputs)
+    try:
+        if (found := rolled(model, source, args, kwargs, plain)) is not None:
+            with found.named():
+                return found.written_out(exported(model, found.forward, args, kwargs, plain))
+    except Exception:  # then it is exported pass by pass
+        pass
+    plain.restore()
+    return exported(model, model.forward, args, kwargs, plain, inputs)
 
+
+def exported(
+    model: torch.nn.Module,
+    forward: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    plain: PlainState,
+    inputs: list[Any] | None = None,
+) -> Graph:
+    """`forward(*args, **kwargs)`, which is the model's or stands for it. Without the model's `inputs` no forward that changes a state is taken."""
     changed: set[str] = set()
 
     def once(state: list[str]) -> Graph:
-        call = FlatCall(model.forward, args, kwargs, type(model).__module__, after=lambda: changed.update(plain.changed()))
+        call = FlatCall(forward, args, kwargs, type(model).__module__, after=lambda: changed.update(plain.changed()))
         return read_graph(export(model, call, state), call, model, frame_file(model))
 
     state: list[str] = []
@@ -113,6 +132,8 @@ def captured(model: torch.nn.Module, inputs: list[Any], plain: PlainState) -> Gr
     if not changed:
         return graph
     plain.restore()
+    if inputs is None:
+        raise StateOutside(sorted(changed))
     if not history_matters(model, lambda twin, other: results(twin, inputs, other)):
         return graph
     state = [name for name in plain.tensors() if f"self.{name}" in changed]

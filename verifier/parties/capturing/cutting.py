@@ -20,13 +20,13 @@ from typing import Any
 import torch
 
 from verifier.graph import Graph
-from verifier.parties.capturing.calling import FlatCall, leaves_of, rebuild
+from verifier.parties.capturing.calling import FlatCall
 from verifier.parties.capturing.exporting import composed, decomposed, operators_listed_once
 from verifier.parties.capturing.reading import read_graph
 from verifier.parties.capturing.reasons import reason
 from verifier.parties.capturing.runs import Found, Run, add, worth
 from verifier.parties.capturing.statements import COMPOUND, JUMPS, LOOPS, Splitter, all_blocks, blocks_of, inlined, loaded, stored, unrolled
-from verifier.parties.capturing.tracing import PART_FILE, Method, Trace, shape_of, statements_within, traced
+from verifier.parties.capturing.tracing import PART_FILE, Method, Trace, observed, shape_of, statements_within
 from verifier.parties.plain_state import PlainState
 from verifier.private_names import mangle
 
@@ -81,17 +81,7 @@ class Cutter:
                 return tensor.clone()
             return tensor * -0.5 + 0.25 if tensor.is_floating_point() else ~tensor if tensor.dtype == torch.bool else tensor.clone()
 
-        values = [*self.args, *self.kwargs.values()]
-        tensors = iter([changed(leaf) for value in values for _, leaf in leaves_of(value, "") if isinstance(leaf, torch.Tensor)])
-        made = [rebuild(value, tensors) for value in values]
-        state = {name: value.clone() for name, value in self.method.model.state_dict().items()}
-        try:
-            named = dict(zip(self.kwargs, made[len(self.args) :], strict=True))
-            return traced(self.method, self.tree, tuple(made[: len(self.args)]), named)
-        finally:
-            self.plain.restore()
-            for name, value in self.method.model.state_dict().items():
-                value.copy_(state[name])
+        return observed(self.method, self.tree, self.args, self.kwargs, self.plain, changed)
 
     # -- runs ---------------------------------------------------------------------------------------------------------------
 

@@ -76,6 +76,7 @@ KEEP = frozenset(
         "upsample_bilinear2d",
         "pixel_shuffle",
         "pad",
+        "roll",
         "triu",
         "tril",
         "logaddexp",

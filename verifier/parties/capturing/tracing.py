@@ -14,7 +14,9 @@ from typing import Any
 
 import torch
 
+from verifier.parties.capturing.calling import leaves_of, rebuild
 from verifier.parties.capturing.statements import COMPOUND, all_blocks, blocks_of, unsuper
+from verifier.parties.plain_state import PlainState
 from verifier.private_names import mangle
 
 VISITS = 3  # recorded visits of a statement in a loop
@@ -77,6 +79,22 @@ class Trace:
     def at(self, item: ast.stmt) -> dict[str, Any] | None:
         found = self.visits.get(id(item))
         return found[0] if found else None
+
+
+def observed(
+    method: Method, tree: ast.FunctionDef, args: tuple[Any, ...], kwargs: dict[str, Any], plain: PlainState, changed: Callable[[torch.Tensor], Any]
+) -> Trace:
+    """One call with tensors that `changed` makes of the given ones; the model's state is as before afterwards."""
+    values = [*args, *kwargs.values()]
+    tensors = iter([changed(leaf) for value in values for _, leaf in leaves_of(value, "") if isinstance(leaf, torch.Tensor)])
+    made = [rebuild(value, tensors) for value in values]
+    state = {name: value.clone() for name, value in method.model.state_dict().items()}
+    try:
+        return traced(method, tree, tuple(made[: len(args)]), dict(zip(kwargs, made[len(args) :], strict=True)))
+    finally:
+        plain.restore()
+        for name, value in method.model.state_dict().items():
+            value.copy_(state[name])
 
 
 def traced(method: Method, tree: ast.FunctionDef, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Trace:

@@ -1,0 +1,57 @@
+"""No run ends below one line of PyTorch: where a baseline is faster than the winner, the baseline becomes a program and is measured like one."""
+
+from __future__ import annotations
+
+from agents.budget import OutOfBudget
+from agents.roles.compiled import Compiled
+from agents.roles.situation import Attempt, Edit, Situation
+from agents.span import Span
+from agents.workflows.measuring import measure, verdict
+from compiler.program.by_pytorch import WORDS, print_baseline
+from verifier.report import Baseline, Report
+
+TAKEN = "yield-to-baseline"
+
+
+async def yielded(span: Span, situation: Situation, winner: Attempt, report: Report) -> tuple[Attempt, Report]:
+    """The winner with its report of tier full, or the program of a baseline that beats it, where that is measured to be the faster one."""
+    baseline = faster(report)
+    data = situation.plan.data if situation.plan is not None else None
+    if baseline is None or situation.settings.winner != "fastest" or not isinstance(data, Compiled) or data.plan.asked_for:
+        return winner, report
+    source = print_baseline(data.plan, situation.task_source, baseline)
+    if source is None or any(attempt.edit.source == source for attempt in situation.attempts):
+        return winner, report
+    words = WORDS[baseline]
+    says = f"{words} is faster than candidate {winner.number} ({standing(report):.2f}x the best baseline), so it is tried as the program."
+    edit = Edit(source, words[:200], f"everything by {words}", (says,), TAKEN)
+    try:
+        attempt, other = await _tried(span, situation, winner, edit)
+    except OutOfBudget as error:
+        await span.say("verifier", f"{error}: {words} is not tried as the program.")
+        return winner, report
+    await span.say("verifier", f"Candidate {attempt.number}, {words}: {verdict(other)}.")
+    return (attempt, other) if other.status == "passed" and standing(other) > standing(report) else (winner, report)
+
+
+async def _tried(span: Span, situation: Situation, winner: Attempt, edit: Edit) -> tuple[Attempt, Report]:
+    await span.say("coder", *edit.says)
+    proposed = await span.propose(
+        edit.source, parent=winner.number, title=edit.title, step="", changes=edit.changes, strategy=edit.strategy, last=True
+    )
+    attempt = Attempt(proposed.payload["candidate"], winner.number, edit)
+    situation.attempts.append(attempt)
+    attempt.report = await measure(span, edit.source, attempt.number, "full")
+    return attempt, attempt.report
+
+
+def faster(report: Report) -> Baseline | None:
+    """The fastest baseline, where it is faster than the program."""
+    others = report.timing.comparisons if report.timing is not None else []
+    best = min(others, key=lambda one: one.speedup.ratio, default=None)
+    return best.baseline if best is not None and best.speedup.ratio < 1 else None
+
+
+def standing(report: Report) -> float:
+    """Against the fastest baseline of the same measurement; over 1: the program is faster."""
+    return min((one.speedup.ratio for one in report.timing.comparisons), default=0.0) if report.timing is not None else 0.0

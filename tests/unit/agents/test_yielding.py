@@ -1,0 +1,90 @@
+"""Where a baseline is faster than the winner: it becomes a program, is measured, and is the result only if it is the faster one."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from agent_fakes import TASK, report
+
+from agents.roles.compiled import Compiled
+from agents.roles.situation import Attempt, Edit, Plan, Situation
+from agents.settings import Settings
+from agents.workflows.yielding import TAKEN, faster, standing, yielded
+from compiler import CompilerPlan, DeviceFigures
+from verifier.jobs import VerifyJob
+from verifier.report import Interval, Report
+
+pytestmark = pytest.mark.asyncio
+FIGURES = DeviceFigures.h200()
+
+
+def measured(source: str, status: str = "passed", **ratios: float) -> Report:
+    """`ratios` over baselines, by their names with `_` for `-`."""
+    made = report(VerifyJob(task_source=TASK, program_source=source, tier="full"), status)
+    if made.timing is not None:
+        one = made.timing.comparisons[0]
+        made.timing.comparisons = [
+            one.model_copy(update={"baseline": name.replace("_", "-"), "speedup": Interval(ratio=r, low=0.99 * r, high=1.01 * r)})
+            for name, r in ratios.items()
+        ]
+    return made
+
+
+class Told:
+    """A span: says nothing, numbers candidates, and measures what is given."""
+
+    def __init__(self, following: Report | None):
+        self.following, self.proposed = following, []
+
+    async def say(self, *_):
+        pass
+
+    async def propose(self, source, **facts):
+        self.proposed.append((source, facts))
+        return SimpleNamespace(payload={"candidate": 2})
+
+    async def verify(self, source, number, tier, *, last=False):
+        assert tier == "full" and last
+        return SimpleNamespace(result=SimpleNamespace(report=self.following))
+
+
+def situation(**changes) -> Situation:
+    plan = CompilerPlan(task="", mode="train", language="cuda", figures=FIGURES, groups=[], graph=None, floor_ms=0.1)
+    found = Situation(TASK, "mine", Settings(**changes), plan=Plan({}, (), Compiled(plan, FIGURES)))
+    found.attempts.append(Attempt(1, None, Edit("# kernels", "first", "", ())))
+    return found
+
+
+async def end(given: Situation, before: Report, after: Report | None) -> tuple[Attempt, Report, Told]:
+    span = Told(after)
+    attempt, found = await yielded(span, given, given.attempts[0], before)
+    return attempt, found, span
+
+
+BEHIND = {"eager": 2.0, "compile": 0.8, "cuda_graph": 1.5}
+
+
+async def test_the_faster_baseline_takes_the_place():
+    before, after = measured("# kernels", **BEHIND), measured("# compiled", eager=2.5, compile=1.0, cuda_graph=1.9)
+    assert faster(before) == "compile" and standing(before) == 0.8
+    attempt, found, span = await end(situation(), before, after)
+    assert found is after and (attempt.number, attempt.parent, attempt.edit.strategy) == (2, 1, TAKEN)
+    assert "torch.compile" in span.proposed[0][0] and span.proposed[0][1]["last"]
+
+
+@pytest.mark.parametrize("after", [measured("# compiled", eager=1.9, compile=0.79), measured("# compiled", "crashed")], ids=["slower", "crashed"])
+async def test_it_has_to_be_measured_faster(after):
+    before = measured("# kernels", **BEHIND)
+    attempt, found, span = await end(situation(), before, after)
+    assert found is before and attempt.number == 1 and len(span.proposed) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "ratios"),
+    [(situation(), {"eager": 2.0, "compile": 1.1}), (situation(winner="own-kernels"), BEHIND), (situation(), {"eager": 1.2, "cuda_graph": 0.9})],
+    ids=["ahead of all", "own kernels are asked for", "a graph needs a capture"],
+)
+async def test_nothing_is_tried(given, ratios):
+    attempt, found, span = await end(given, before := measured("# kernels", **ratios), None)
+    assert found is before and attempt.number == 1 and not span.proposed

@@ -1,0 +1,95 @@
+"""Baselines printed as programs: they read like the task, compute what it does, and return memory of their own."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from compiler import DeviceFigures, make_plan
+from compiler.program.by_pytorch import MODES, print_baseline
+from verifier.parties.capturing.capture import capture
+
+SOURCE = '''"""A task."""
+
+import torch
+import torch.nn as nn
+
+SCALE = 2.0
+
+
+class Model(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.layer = nn.Linear(width, width)
+        self.register_buffer("count", torch.zeros(()))
+
+    def forward(self, x, *, shift=0.0):
+        self.count += 1
+        return {"y": torch.relu(self.layer(x)) * SCALE + shift, "same": x}
+
+
+def get_inputs():
+    return [torch.randn(4, 8)]
+
+
+def get_init_inputs():
+    return [8]
+'''
+INHERITED = SOURCE.replace("class Model(nn.Module)", "class Body(nn.Module)").replace(
+    "def get_inputs", "class Model(Body):\n    pass\n\n\ndef get_inputs"
+)
+
+
+def plan_of(source: str):
+    names: dict = {}
+    exec(compile(source, "task.py", "exec"), names)  # a task of this test's own
+    model = names["Model"](8)
+    return make_plan(capture(model, names["get_inputs"](), source, "train"), source, DeviceFigures.h200()), model
+
+
+def loaded(text: str, monkeypatch) -> tuple[type[torch.nn.Module], list]:
+    """The program's class, with a compiler that replays into one memory, as CUDA graphs do."""
+    asked: list = []
+
+    def compiled(forward, mode=None):
+        asked.append(mode)
+        kept: dict = {}
+
+        def call(*args, **kwargs):
+            out = forward(*args, **kwargs)
+            return {name: kept.setdefault(name, value.clone()).copy_(value) for name, value in out.items()}
+
+        return call
+
+    monkeypatch.setattr(torch, "compile", compiled)
+    names: dict = {"__name__": "program"}
+    exec(compile(text, "program.py", "exec"), names)
+    return names["ModelNew"], asked
+
+
+@pytest.mark.parametrize("source", [SOURCE, INHERITED], ids=["own forward", "inherited"])
+@pytest.mark.parametrize("baseline", list(MODES))
+def test_a_compiled_task_computes_what_the_task_does(source, baseline, monkeypatch):
+    plan, model = plan_of(source)
+    text = print_baseline(plan, source, baseline)
+    assert "def get_inputs" not in text and "torch.compile" in text
+    made, asked = loaded(text, monkeypatch)
+    program = made(8)
+    program.load_state_dict(model.state_dict(), strict=True)
+    one, other = torch.randn(4, 8), torch.randn(4, 8)
+    first = program(one, shift=1.0)
+    expected = model(one, shift=1.0)
+    assert torch.equal(first["y"], expected["y"]) and list(first) == list(expected)
+    second = program(other)
+    assert asked == [MODES[baseline] or None], "compiled once"
+    assert torch.equal(second["y"], model(other)["y"]) and program.count == model.count
+    if MODES[baseline]:
+        assert torch.equal(first["y"], expected["y"]), "the next call leaves what was returned alone"
+
+
+def test_eager_is_the_task_itself_and_a_graph_needs_a_capture():
+    plan, _ = plan_of(SOURCE)
+    text = print_baseline(plan, SOURCE, "eager")
+    assert "class ModelNew(nn.Module)" in text and "faster here than kernels" in text and "torch.compile" not in text
+    assert "torch.cuda.CUDAGraph()" in print_baseline(plan, SOURCE, "cuda-graph")
+    assert print_baseline(plan.model_copy(update={"graph": None, "groups": []}), SOURCE, "cuda-graph") is None

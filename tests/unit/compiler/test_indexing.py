@@ -1,0 +1,61 @@
+"""Operators that move elements are loads at computed places, within the kernels around them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from compiler import DeviceFigures, Options, make_plan, print_program
+from tests.emulator import as_cpp
+
+BIG = "torch.randn(6, 64, 32)"
+CASES = {
+    "index": ("return torch.relu(x[i]) * 2", f"{BIG}, torch.randint(-6, 6, (9,))", "x, i"),
+    "index of the middle": ("return x[:, i] + 1", f"{BIG}, torch.randint(0, 64, (5, 7))", "x, i"),
+    "two indices": ("return x[i, j].sigmoid()", f"{BIG}, torch.randint(0, 6, (70,)), torch.randint(-64, 64, (70,))", "x, i, j"),
+    "two indices, broadcast": ("return x[i[:, None], j] * 3", f"{BIG}, torch.randint(0, 6, (4,)), torch.randint(0, 64, (70,))", "x, i, j"),
+    "last of two": ("return x[..., i, j] + 1", f"{BIG}, torch.randint(0, 64, (70,)), torch.randint(0, 32, (70,))", "x, i, j"),
+    "gather": ("return torch.gather(x, 1, i) * 2", f"{BIG}, torch.randint(0, 64, (5, 70, 32))", "x, i"),
+    "gather of whole numbers": ("return torch.gather(x, 1, i) + 3", "torch.randint(0, 9, (64, 50)), torch.randint(0, 50, (64, 40))", "x, i"),
+    "index_select": ("return torch.index_select(x, 2, i).exp()", f"{BIG}, torch.randint(0, 32, (8,))", "x, i"),
+    "cat": ("return torch.cat((x, y, x), 1).relu()", f"{BIG}, torch.randn(6, 8, 32)", "x, y"),
+    "stack": ("return torch.stack((x, y), -1) * 2", f"{BIG}, {BIG}", "x, y"),
+    "rotary": ("a, b = x.chunk(2, -1)\nreturn x * y + torch.cat((-b, a), -1) * (1 - y)", f"{BIG}, torch.randn(64, 32)", "x, y"),
+    "interleaved": ("return (torch.stack((x[..., ::2] * y, x[..., 1::2] - y), -1) + 1).flatten(-2)", f"{BIG}, torch.randn(64, 16)", "x, y"),
+    "roll": ("return torch.roll(x, (-3, 70), (1, 2)) + x", BIG, "x"),
+    "flip": ("return torch.flip(x, (0, 2)) * x", BIG, "x"),
+    "slice_scatter": ("return torch.slice_scatter(x, y, 1, 8, 24) + 1", f"{BIG}, torch.randn(6, 16, 32)", "x, y"),
+    "select_scatter": ("return torch.select_scatter(x, y, 1, -3) * 2", f"{BIG}, torch.randn(6, 32)", "x, y"),
+    "written": ("z = x.clone()\nz[:, 3:7] = y\nreturn z.relu()", f"{BIG}, torch.randn(4, 32)", "x, y"),
+    "pad": ("return F.pad(x, (1, 2, 3, -4), value=2.5) * 2", BIG, "x"),
+    "shifts": ("return ((x[:, None] >> y) & 15) * 0.5", "torch.randint(-2**31, 2**31 - 1, (4, 99)).int(), torch.arange(8)[:, None].int()", "x, y"),
+    "a mean of the gathered": ("return x[i].mean(-1)", f"{BIG}, torch.randint(0, 6, (9,))", "x, i"),
+    "edges": ("return F.leaky_relu(x[i] + y[j], 0.2).sum(-1)", "*torch.randn(2, 50, 32), *torch.randint(0, 50, (2, 300))", "x, y, i, j"),
+    "booleans": ("return torch.where(x[i], y, -y)", "torch.rand(50, 32) > 0.5, torch.randn(70, 32), torch.randint(0, 50, (70,))", "x, y, i"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_moved_elements_are_loads_of_a_kernel(compiled, task, name):
+    body, inputs, arguments = CASES[name]
+    found = compiled(task(body, inputs, arguments=arguments))
+    assert {group.space for group in found.plan.groups} == {"own kernel"}, found.plan.groups
+    found.check()
+
+
+def test_an_index_outside_reads_nothing(compiled, task):
+    found = compiled(task("return x[i] * 2", f"{BIG}, torch.randint(0, 6, (9,))", arguments="x, i"))
+    names: dict = {"__name__": "program"}
+    exec(compile(found.text, "program.py", "exec"), names)
+    x, i = found.inputs[0], torch.tensor([0, 6, -7, 2, 3, 10**12, -1, 0, 5])
+    got = names["ModelNew"]()(x, i)
+    assert torch.equal(got[[0, 3, 4, 6, 7, 8]], 2 * x[[0, 2, 3, 5, 0, 5]]) and got[[1, 2, 5]].isnan().all()
+
+
+@pytest.mark.parametrize("name", ["two indices, broadcast", "cat", "slice_scatter", "pad", "rotary"])
+def test_the_same_in_cuda(compiled, task, name):
+    body, inputs, arguments = CASES[name]
+    found = compiled(task(body, inputs, arguments=arguments))
+    plan = make_plan(found.capture, found.source, DeviceFigures.h200())
+    found.text = as_cpp(print_program(plan, found.source, Options()))
+    found.check()

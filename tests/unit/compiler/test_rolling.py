@@ -1,0 +1,98 @@
+"""Loops whose passes are alike are captured as one pass and written out: the same operators as an export of every pass, in a fraction of its time."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from verifier.parties.capturing import capture as capturing
+from verifier.parties.capturing import rolling
+from verifier.parties.plain_state import PlainState
+
+STEPS = 28
+X = f"torch.randn(3, {STEPS}, 8)"
+GATED = """state = torch.zeros_like(x[:, 0])
+states = []
+for step in range(x.shape[1]):
+    state = torch.sigmoid(x[:, step]) * state + x[:, step]
+    states.append(state)
+return torch.stack(states, dim=1), state"""
+ROLLED = {
+    "gated": (GATED, X),
+    "over a tensor": (
+        "h, out = x.new_zeros(3, 8), []\nfor step in x.transpose(0, 1):\n    h = (self.cell(step) + h).tanh()\n    out += [h]\nreturn torch.stack(out)",
+        X,
+        "self.cell = nn.Linear(8, 8)",
+    ),
+    "over a named tensor": (
+        "h = x.new_zeros(8)\nfor step in x:\n    scaled = step * self.scale\n    h = h * 0.5 + scaled.amax(0)\nreturn h, scaled",
+        f"torch.randn({STEPS}, 3, 8)",
+        "self.scale = nn.Parameter(torch.ones(8) * 2)",
+    ),
+    "the step before": (
+        f"a = x[:, 0]\nfor t in range(1, {STEPS}):\n    a = torch.maximum(a * 0.5, x[:, t - 1] * x[:, t : t + 1].sum(1))\nreturn a",
+        X,
+    ),
+    "backwards, with two lists": (
+        f"a = x[:, 0]\none, two = [], []\nfor t in range({STEPS} - 1, -1, -1):\n    b = a + x[:, t]\n    one.append(b)\n    a = b.relu()\n"
+        "    two.append(a * 2)\nreturn torch.stack(one), torch.cat(two, -1)",
+        X,
+    ),
+    "no number": ("for _ in range(30):\n    x = x - 0.1 * x.pow(3)\nreturn x", "torch.rand(5, 8)"),
+    "two loops": (f"{GATED.partition('return')[0]}y = state\nfor _ in range(25):\n    y = torch.cos(y)\nreturn y, states[3]", X),
+}  # fmt: skip
+PASS_BY_PASS = {
+    "a number in arithmetic": ("for t in range(30):\n    x = x + t\nreturn x", "torch.rand(5, 8)"),
+    "another index": ("y = x[0]\nfor t in range(30):\n    y = y * 0.5 + x[t % 5]\nreturn y", "torch.rand(5, 8)"),
+    "a branch on the number": ("for t in range(30):\n    x = x.sin() if t == 7 else x.cos()\nreturn x", "torch.rand(5, 8)"),
+    "a size that grows": ("y = x[:1]\nfor t in range(30):\n    y = torch.cat((y, y[-1:] * 0.5))\nreturn y", "torch.rand(5, 8)"),
+    "in place": ("y = x.clone()\nfor t in range(30):\n    y[t % 5] = y[t % 5] * 0.5\nreturn y", "torch.rand(5, 8)"),
+    "a state": ("for _ in range(30):\n    self.n += 1\nreturn x + self.n", "torch.rand(5, 8)", 'self.register_buffer("n", torch.zeros(8))'),
+    "an end within": ("for t in range(30):\n    x = x * 0.9\n    if t == 27:\n        break\nreturn x", "torch.rand(5, 8)"),
+    "a plain number that changes": ("n = 1\nfor _ in range(30):\n    x = x * 0.9 + n\n    n = n + 1\nreturn x", "torch.rand(5, 8)"),
+}  # fmt: skip
+
+
+def loops_of(source: str) -> int:
+    names: dict = {}
+    exec(compile(source, "task.py", "exec"), names)  # a task of this test's own
+    model, inputs = names["Model"](), names["get_inputs"]()
+    with torch.no_grad(), capturing.quiet(), PlainState(model) as plain:
+        try:
+            found = rolling.rolled(model, source, tuple(inputs), {}, plain)
+        except Exception:
+            return 0
+    return len(found.loops) if found is not None else 0
+
+
+@pytest.mark.parametrize("name", ROLLED)
+def test_a_pass_stands_for_all(compiled, task, name):
+    body, inputs, *init = ROLLED[name]
+    source = task(body, inputs, *init)
+    if name != "over a tensor":  # what a call returns is not looked into
+        assert loops_of(source) == (2 if name == "two loops" else 1)
+    compiled(source).check()
+
+
+@pytest.mark.parametrize("name", PASS_BY_PASS)
+def test_passes_that_differ_are_exported_one_by_one(compiled, task, name):
+    body, inputs, *init = PASS_BY_PASS[name]
+    source = task(body, inputs, *init)
+    assert loops_of(source) == 0
+    compiled(source).check()
+
+
+def test_the_graph_is_that_of_an_export(task, monkeypatch):
+    source = task(GATED, X)
+    names: dict = {}
+    exec(compile(source, "task.py", "exec"), names)
+    model, inputs = names["Model"](), names["get_inputs"]()
+    one = capturing.capture(model, inputs, source, "train").graph
+    monkeypatch.setattr(capturing, "rolled", lambda *_: None)
+    other = capturing.capture(model, inputs, source, "train").graph
+
+    def told(graph):
+        """Operators with their plain arguments, in any order."""
+        return sorted((n.op, n.outputs[0].shape, str([a for a in n.args if type(a) is int])) for n in graph.nodes)
+
+    assert told(one) == told(other)
