@@ -120,6 +120,7 @@ def verdict_of(report: Report) -> dict[str, Any]:
         "message": report.message[:DETAIL_LIMIT],
         "tier": report.tier,
         "speedup": report.speedup.model_dump() if report.speedup else None,
+        "gain": report.timing.rival.speedup.model_dump() if report.timing and report.timing.rival else None,  # over the program it was made from
         "program_class": report.program_class,
         "own_share": report.own_share,
         "program_ms": report.timing.program_ms if report.timing else None,

@@ -248,9 +248,9 @@ class Span:
     async def capture(self) -> Done:
         return await self.job(CaptureJob(**self._common()))
 
-    async def verify(self, source: str, candidate: int, tier: Tier, *, last: bool = False) -> Done:
-        """`last` verifications (of the winner) may use what the search has to leave."""
-        return await self.job(VerifyJob(**self._common(), program_source=source, tier=tier), candidate, last=last)
+    async def verify(self, source: str, candidate: int, tier: Tier, *, last: bool = False, rival: str | None = None) -> Done:
+        """`last` verifications (of the winner) may use what the search has to leave. `rival`: a program that is timed in turn with this one."""
+        return await self.job(VerifyJob(**self._common(), program_source=source, tier=tier, rival_source=rival), candidate, last=last)
 
     async def profile(self, source: str | None, candidate: int | None) -> Done:
         """Profile a candidate, or the reference, on a GPU with hardware counters; attaches timeline and profile where the profiler gave them."""

@@ -34,8 +34,9 @@ def enough(run: Engine, situation: Situation) -> str | None:
     best, target = situation.best, run.settings.target
     if best is None:
         return None
-    if target is not None and best.score >= target:
-        return f"The target of {target:g}x is reached: the lower bound of candidate {best.number} is {best.score:.2f}x."
+    low = best.report.speedup.low
+    if target is not None and low >= target:
+        return f"The target of {target:g}x is reached: the lower bound of candidate {best.number} is {low:.2f}x."
     reached = fraction_of_floor(situation, best)
     if reached is not None and reached >= NEAR_FLOOR:
         return f"Candidate {best.number} is at {100 * reached:.0f} % of the floor: nothing is left that would pay."
@@ -78,8 +79,8 @@ def since_last_gain(attempts: list[Attempt]) -> list[Attempt]:
     """The attempts after the last one that was at least GAIN times as fast as all before it; all where nothing has passed yet is none."""
     best, gained = 0.0, len(attempts)
     for index, attempt in enumerate(attempts):
-        if attempt.passed and attempt.report.speedup.ratio >= best * GAIN:
-            best, gained = attempt.report.speedup.ratio, index + 1
+        if attempt.passed and attempt.level >= best * GAIN:
+            best, gained = attempt.level, index + 1
     return attempts[gained:]
 
 

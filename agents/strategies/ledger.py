@@ -1,7 +1,8 @@
 """Expected against realised gain of every strategy that was tried: a projection of a run's events.
 
-A candidate counts for the strategy it names. What it realised is its speedup over the nearest ancestor that passed (over eager for a first
-program), both in tier quick; what was expected stands in the decision that asked for it.
+A candidate counts for the strategy it names, a first program for all of its strategies together. What it realised is its gain over the nearest
+ancestor that passed, timed in turn with it (`gain` of its verdict; over eager for a first program): two ratios to eager, each of its own time,
+differ by what eager differs, and say nothing. What was expected stands in the decision that asked for it.
 """
 
 from __future__ import annotations
@@ -181,13 +182,14 @@ class _Reading:
 
     def _entry(self, number: int, winners: set[int]) -> Entry:
         p, verdict = self.proposed[number], self.verdicts[number]
-        status, ratio, gain = verdict.get("status") or "", self._ratio(number), self._realised(number)
+        status, ratio, realised = verdict.get("status") or "", self._ratio(number), self._realised(number)
+        gain = realised.get("ratio") if realised else None
         if status in ("inconclusive", "infrastructure_error", "") or (status == "passed" and gain is None):
             outcome: Outcome = "not measured"
         elif status != "passed":
             outcome = "not right"
         else:
-            outcome = "gained" if gain >= GAIN else "no gain"
+            outcome = "gained" if gain >= GAIN and realised.get("low", gain) > 1 else "no gain"
         task = self.started.get("task") or {}
         return Entry(
             run=self.run, task=task.get("sha", ""), task_name=task.get("name", ""), device=str(self.started.get("device", "")).partition(":")[0],
@@ -206,12 +208,13 @@ class _Reading:
         speedup = verdict.get("speedup") or {}
         return speedup.get("ratio") if verdict.get("status") == "passed" else None
 
-    def _realised(self, number: int) -> float | None:
-        ratio = self._ratio(number)
-        if ratio is None:
+    def _realised(self, number: int) -> dict[str, float] | None:
+        """With its interval; null where nothing was measured, or not beside the program that it was made from."""
+        if self._ratio(number) is None:
             return None
-        before = next((r for n in self._ancestors(number)[1:] if (r := self._ratio(n))), None)
-        return ratio / before if before else ratio
+        verdict = self.verdicts[number]
+        made_from = any(self._ratio(n) for n in self._ancestors(number)[1:])
+        return verdict.get("gain") if made_from else verdict.get("speedup")
 
     def _line(self, number: int | None) -> set[int]:
         return set(self._ancestors(number)) if number is not None else set()
