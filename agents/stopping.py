@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from agents.strategies import by_name
+from agents.strategies import strategies_of
 
 if TYPE_CHECKING:
     from agents.roles.situation import Advice, Attempt, Situation
@@ -44,13 +44,17 @@ def enough(run: Engine, situation: Situation) -> str | None:
 
 
 def fraction_of_floor(situation: Situation, attempt: Attempt) -> float | None:
-    """Floor over the program's time: the lower of what the report and the plan say (a plan may know a faster arithmetic, a report the data sheet);
-    null where neither is known."""
-    report, plan = attempt.report, situation.plan
-    known = [report.floor_fraction] if report.floor_fraction is not None else []
-    if plan is not None and plan.floor_ms and report.timing is not None:
-        known.append(plan.floor_ms / report.timing.program_ms)
-    return min(known, default=None)
+    """Floor over the program's time; null where it is not known."""
+    floor, timing = floor_ms(situation, attempt), attempt.report.timing
+    if floor and timing is not None:
+        return floor / timing.program_ms
+    return attempt.report.floor_fraction
+
+
+def floor_ms(situation: Situation, attempt: Attempt) -> float | None:
+    """The task's by `agents.floor`, as the plan has it; without one the verifier's, which is by the device's data sheet."""
+    plan, report = situation.plan, attempt.report
+    return (plan.floor_ms if plan is not None else None) or (report.floor_ms if report is not None else None)
 
 
 def plateau(situation: Situation, advice: Advice | None = None, *, patience: int = PATIENCE) -> str | None:
@@ -85,6 +89,6 @@ def since_last_gain(attempts: list[Attempt]) -> list[Attempt]:
 
 
 def family(strategy: str) -> str:
-    """Of the catalogue; a method that is not in it is a family of its own."""
-    known = by_name(strategy)
-    return known.family if known is not None else strategy
+    """Of the catalogue; a combination is of its parts' family where they have one, and, like a method that is not in the catalogue, else its own."""
+    found = {known.family for known in strategies_of(strategy)}
+    return found.pop() if len(found) == 1 else strategy

@@ -118,6 +118,8 @@ class HostCalls(BaseModel):
     device_us: float = 0.0  # in which anything ran on the device
     kernel_us: float = 0.0  # sum over kernels: more than `device_us` where they overlap
     begin_us: float = 0.0  # until the first work on the device
+    gap_us: float | None = None  # between the first and the last work, in which nothing ran on the device; null: of before this was noted
+    after_us: float | None = None  # from the end of the last work to the end of the call
 
 
 class Profile(BaseModel):

@@ -111,7 +111,7 @@ class PlayedVerifier:
         if rival is not None and landscape.us[rival]:
             timing.rival = _compared("rival", us, landscape.us[rival] * math.exp(self._beside.gauss(0, noise)), noise)
         floor = landscape.floor_us / us if landscape.floor_us else None
-        return self._of("passed", tier, timing=timing, faster=interval.low > 1, program_class="custom", floor_fraction=floor)
+        return self._of("passed", tier, timing=timing, faster=comparison.speedup.low > 1, program_class="custom", floor_fraction=floor)
 
     def _failed(self, written: Written, status: str) -> Report:
         if written.fault:

@@ -11,7 +11,7 @@ from agents.roles.situation import Advice, Attempt, Situation
 from agents.run import Engine
 from agents.span import Span
 from agents.stopping import families_to_leave, family
-from agents.strategies import by_name
+from agents.strategies import by_name, parts
 from verifier.profiling.diagnosing.task_facts import task_facts
 
 SPARE_CALLS = 10  # of a budget: with fewer left and nothing right yet, they belong to the coder
@@ -86,7 +86,7 @@ def built_upon(situation: Situation) -> set[str]:
     for _ in range(2):
         if attempt is None:
             break
-        names.add(attempt.edit.strategy)
+        names.update(parts(attempt.edit.strategy))
         attempt = numbers.get(attempt.parent) if attempt.parent is not None else None
     return names
 

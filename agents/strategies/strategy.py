@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from agents.strategies.how_to import how_tos
 
+HOST_SETS_THE_PACE = 0.2  # share of a call in which the device waits for the host: from here on the host's work is worth a method, whatever the class
 BOTTLENECKS = ("memory", "compute", "latency", "launch", "occupancy", "defect", "none")
 
 
@@ -21,6 +22,7 @@ class Facts:
     headroom: float | None = None  # program time over its floor; 1 is the floor
     launches: float | None = None  # a call
     device_busy: float | None = None  # share of the wall time
+    host_share: float | None = None  # of a call, in which the device has no work and waits for the host
     bandwidth_share: float | None = None  # least traffic over what the memory could carry in the program's time
     own_share: float | None = None  # of the program's time in its own kernels
     static_shapes: bool = True
@@ -30,6 +32,10 @@ class Facts:
     capability: tuple[int, int] | None = None  # compute capability
     registers: int | None = None  # a thread, of the longest own kernel
     faults: tuple[str, ...] = ()  # that the diagnosis named, those that cost most first
+
+    @property
+    def waits_for_host(self) -> bool:
+        return self.host_share is not None and self.host_share >= HOST_SETS_THE_PACE
 
 
 @dataclass(frozen=True)

@@ -43,8 +43,8 @@ def describe_task(admission: Admission) -> str:
 
 
 async def measure(span: Span, source: str, number: int, tier: Tier, rival: str | None = None) -> Report:
-    """Verify a program, timed in turn with the one that it was made from (`rival`); an inconclusive measurement is repeated once with fresh seeds, and
-    where the host was busy, later."""
+    """Verify a program, timed in turn with the one that it was made from (`rival`); an inconclusive measurement is repeated once with fresh seeds,
+    and where the host was busy, later."""
     last = tier == "full"
     report = (await span.verify(source, number, tier, last=last, rival=rival)).result.report
     for seconds in LATER_SECONDS:
