@@ -179,7 +179,7 @@ def test_methods_for_the_host_wherever_its_share_is_large():
 
     found = passed(ratio=3.0 / 0.52)
     found.profile = profile(
-        kernels=[KernelProfile(name="k", own=True, calls=5, total_us=1500, mean_us=300, share=1.0, grid=(100, 1, 1), block=(256, 1, 1))]
+        kernels=[KernelProfile(name="k", own=True, calls=5, total_us=1500, mean_us=300, share=1.0, grid=(4096, 1, 1), block=(256, 1, 1))]
     )
     diagnosis = diagnosed(situation(found), found)
     assert diagnosis.bottleneck == "launch" and diagnosis.host_share == pytest.approx(0.41, abs=0.01) and "has nothing to do for" in diagnosis.text

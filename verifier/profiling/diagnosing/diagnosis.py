@@ -88,8 +88,6 @@ def diagnose(
     waiting = spent.host_share if spent is not None else 0.0
     bottleneck = _classify(time_us, memory, compute, launches, profile, top, ceilings, None if beaten else headroom, waiting)
     worst = faults[0] if faults and faults[0].lost_us >= WORTH * time_us and bottleneck != "none" else None
-    if worst is not None and bottleneck == "launch" and spent is not None and worst.lost_us < spent.host_us:
-        worst = None  # the host costs more than what the kernels do wrong
     if worst is not None:
         bottleneck = FAULT_CLASS[worst.name]
     evidence = [_time(report, time_us)]
