@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from agents.budget import Ledger, OutOfBudget, seconds_worked
+from agents.budget import Ledger, OutOfBudget, Still, seconds_worked
 from agents.events import Agent, Event, NewEvent
 from agents.forking import RolesInForce, former, settings_of_fork
 from agents.notes import Notes
@@ -91,6 +91,7 @@ class Engine:
         self.library, self.inspirations, self.experience, self.split = library, inspirations, experience, split
         self.ledger = Ledger(settings.budget)
         self.replay = Replay()
+        self.still = Still()
         self.notes = Notes()
         self.summary = Summary()
         self._workflow = workflow
@@ -267,6 +268,7 @@ class Engine:
         apply(self.summary, event)
         self.replay.absorb(event)
         self.ledger.account(event)
+        self.still.account(event)
         self.notes.absorb(event)
         if event.kind == "control.requested":
             self._control(event.payload)

@@ -71,7 +71,8 @@ class Span:
             await self._close(self.status, self.summary)
 
     async def _close(self, status: str, summary: str) -> None:
-        seconds = (datetime.now(UTC) - self._opened_at).total_seconds() if self._opened_at else 0.0
+        now = datetime.now(UTC)
+        seconds = (now - self._opened_at).total_seconds() - self.run.still.between(self._opened_at, now) if self._opened_at else 0.0
         await self.emit("span.closed", {"status": status, "seconds": round(max(seconds, 0.0), 3), "summary": summary})
 
     def fail(self, summary: str) -> None:
