@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -91,11 +91,11 @@ class Ledger:
         if handler is not None:
             handler(self, event, event.payload)
 
-    def write_off(self) -> None:
-        """Exchanges that were begun and never ended, because a process died over them: the server may have charged for all of them."""
-        for amounts in self._asked.values():
-            self.spend(amounts)
-        self._asked.clear()
+    def write_off(self, waiting: Collection[str] = ()) -> None:
+        """Exchanges that were begun and never ended, because a process died over them: the server may have charged for all of them. Those under the
+        keys `waiting` still wait for their replies."""
+        for key in [key for key in self._asked if key not in waiting]:
+            self.spend(self._asked.pop(key))
 
     def _queued(self, event: Event, p: dict[str, Any]) -> None:
         self._begun[p["key"]] = event.at

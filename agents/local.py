@@ -70,6 +70,13 @@ class LocalVerifier:
         except OSError:
             return {"device": self.device}
 
+    async def missing(self) -> str:
+        try:
+            await self.client.ready()
+        except OSError as error:
+            return str(error) or f"{self.device} cannot be used here"
+        return ""
+
     async def _recall(self, payload: dict[str, Any]) -> JobResult:
         result = JobResult.model_validate_json(await self.journal.get(payload["result"]["sha"]))
         if payload.get("timeline"):

@@ -292,6 +292,7 @@ class Span:
         if finished is not None:
             data = await run.journal.get(finished.payload["result"]["sha"])
             return Done(JobResult.model_validate_json(data), finished.payload)
+        await run.need_device()
         wanted = {"verifier_seconds": run.ledger.usual_seconds.get(f"{job.kind}.{getattr(job, 'tier', '')}", 0.0)}
         await self.reserve(key, wanted, None if last else run.kept_back())
         try:
