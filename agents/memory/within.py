@@ -49,6 +49,7 @@ class Try:
     outcome: str  # "gained", "no gain", "slower", or one of BROKEN's words
     expected: float | None = None  # speedup over the parent
     realised: float | None = None  # the same, measured; null where no attempt passed
+    over: str = ""  # what the gain is over, where that is not the program before: "eager" of a first program
 
     @property
     def failed(self) -> bool:
@@ -167,7 +168,8 @@ def _tries(attempts: dict[int, Attempt], situation: Situation) -> tuple[Try, ...
         best = max(gains, default=None)
         expected = next((a.expected for a in reversed(which) if a.expected is not None), None)
         outcome = _outcome(best) if best is not None else BROKEN.get(which[-1].report.status, UNMEASURED)
-        tries.append(Try(strategy, where, operators.get(where, ()), tuple(a.number for a in which), outcome, expected, best))
+        first = "eager" if all(a.base is None for a in which) else ""
+        tries.append(Try(strategy, where, operators.get(where, ()), tuple(a.number for a in which), outcome, expected, best, first))
     return tuple(tries)
 
 
@@ -209,7 +211,7 @@ def _said_of_line(line: Lineage) -> str:
 def _said_of(t: Try) -> str:
     place = f" at {t.where}" if t.where else ""
     over = f" ({', '.join(t.operators[:4])})" if t.operators else ""
-    brought = f", {t.realised:.2f}x" if t.realised is not None else ""
+    brought = f", {t.realised:.2f}x{f' over {t.over}' if t.over else ''}" if t.realised is not None else ""
     hoped = f" where {t.expected:.2f}x was expected" if t.expected is not None else ""
     return f"- {t.strategy}{place}{over}: {t.outcome}{brought}{hoped}"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from agents.diagnosis import Diagnosis, Evidence
@@ -23,6 +23,7 @@ from verifier.profiling.diagnosing.call_time import call_time
 from verifier.profiling.diagnosing.task_facts import task_facts
 
 MOST_GROUPS = 24
+MEASURED = ("time a call", "time over floor")  # figures that stand beside the diagnosis already, with eager's one figure and the one floor
 SHOWN_EVIDENCE = 4  # lines of a diagnosis: more figures make worse decisions (KernelPro)
 LANGUAGES = {"cuda": "CUDA C++", "triton": "Triton", "cpp": "C++ with OpenMP, on the CPU"}
 MODES = {
@@ -129,7 +130,7 @@ def profile_text(profile: Profile | None) -> str:
     if spent := time_text(None, profile):
         lines.append(spent)
     elif profile.launches_per_iteration is not None:
-        lines.append(f"{profile.launches_per_iteration:.0f} launches a call.")
+        lines.append(f"{profile.launches_per_iteration:.0f} {'operators' if profile.tool == 'torch-profiler' else 'launches'} a call.")
         lines[-1] += f" The device works {100 * profile.device_busy:.0f} % of the time." if profile.device_busy is not None else ""
     if profile.gap_us_p50 is not None:
         lines[-1] += f" Median gap between kernels: {profile.gap_us_p50:.1f} us."
@@ -138,7 +139,7 @@ def profile_text(profile: Profile | None) -> str:
     lines += [f"Shares are of {of}:"] if top else []
     for kernel in top[:TOP_KERNELS]:
         calls = kernel.calls / max(profile.iterations, 1)
-        lines.append(f"- {100 * kernel.share:.0f} %: {short_name(kernel.name)}, {calls:.0f} a call, {kernel.mean_us:.1f} us a launch")
+        lines.append(f"- {100 * kernel.share:.0f} %: {short_name(kernel.name)}, {calls:.0f} a call, {kernel.mean_us:.1f} us each")
     if len(top) > TOP_KERNELS:
         lines.append(f"- {100 * sum(k.share for k in top[TOP_KERNELS:]):.0f} % in {len(top) - TOP_KERNELS} more")
     return "\n".join(lines)
@@ -168,9 +169,11 @@ def floors_text(compiled: Compiled, situation: Situation) -> str:
     return "\n".join(lines)
 
 
-def catalogue_for(facts: Facts, language: str) -> list[Strategy]:
-    """Strategies that may be planned: those of the device and language that nothing forbids. Cures wait for the fault that they undo."""
-    return [s for s in CATALOGUE if not s.only_cures and getattr(s, language) and s.refuses(facts) is None]
+def catalogue_for(facts: Facts, language: str, operators: Collection[str] | None = None) -> list[Strategy]:
+    """Strategies that may be planned: those of the device, the language and the task's `operators` that nothing forbids. Cures wait for the fault
+    that they undo."""
+    fitting = [s for s in CATALOGUE if not s.only_cures and getattr(s, language) and s.refuses(facts) is None]
+    return [s for s in fitting if s.meets(operators)]
 
 
 def catalogue_text(strategies: Iterable[Strategy]) -> str:
@@ -206,7 +209,7 @@ def step_text(step: dict[str, Any] | None, compiled: Compiled | None = None) -> 
     if not step:
         return ""
     names = ("id", "title", "operators", "space", "strategies", "contract", "expected", "risk", "reason")
-    shown = [(name, ", ".join(map(str, step[name])) if isinstance(step.get(name), list) else str(step.get(name) or "")) for name in names]
+    shown = [(name, "; ".join(map(str, step[name])) if isinstance(step.get(name), list) else str(step.get(name) or "")) for name in names]
     lines = [f"{name}: {value}" for name, value in shown if value]
     floor = step_floor(compiled, step) if compiled is not None else ""
     return "\n".join([*lines, *([floor] if floor else [])])
@@ -218,7 +221,8 @@ def program_text(source: str) -> str:
 
 def diagnosis_text(found: Diagnosis, advice: Advice | None = None) -> str:
     lines = [f"Class: {found.bottleneck} (known from {found.grade}). {found.text}".strip()]
-    lines += [f"- {evidence_line(evidence)}" for evidence in found.evidence[:SHOWN_EVIDENCE]]
+    telling = [evidence for evidence in found.evidence if evidence.figure not in MEASURED]
+    lines += [f"- {evidence_line(evidence)}" for evidence in telling[:SHOWN_EVIDENCE]]
     if advice is not None and advice.reason:
         lines.append(f"Verifier: {advice.reason}")
     return "\n".join(lines)

@@ -39,7 +39,7 @@ class LlmCoder:
         purpose, method = self._purpose(situation, parent, advice)
         values = await self._values(span, situation, parent, advice)
         chosen = strategies_of(method or "")
-        planned = strategies_of(combined((situation.step or {}).get("strategies") or []))
+        planned = [s for name in (situation.step or {}).get("strategies") or [] for s in strategies_of(name)]
         values |= {
             "method": method_text(chosen, method, advice),
             "how_to": digest.how_to_text(chosen or planned, digest.language_of(situation.settings), situation.step),

@@ -17,6 +17,7 @@ from agents.roles.planner import payload_of
 from agents.roles.prompts import part
 from agents.roles.replies import IdeaReply, IdeasReply, PlanReply, Refused, cut, parse
 from agents.roles.situation import Attempt, Idea, Plan, Situation, Unusable
+from agents.roles.steps import operators_in
 from agents.span import Span
 from agents.strategies import CATALOGUE, Strategy
 from compiler import DeviceFigures, make_plan
@@ -31,7 +32,7 @@ class LlmPlanner:
 
     async def plan(self, span: Span, situation: Situation) -> Plan:
         compiled = situation.plan.data if situation.plan else await compile_plan(span, situation)
-        allowed = digest.catalogue_for(digest.facts_of_reference(compiled, situation), digest.language_of(situation.settings))
+        allowed = allowed_in(compiled, situation)
         again = situation.plan is not None and bool(situation.attempts or situation.refusals)
         values = await self._values(span, situation, compiled, allowed)
         if again:
@@ -127,8 +128,12 @@ async def compile_plan(span: Span, situation: Situation) -> Compiled:
 
 def planned(situation: Situation) -> tuple[Compiled, list[Strategy]]:
     compiled: Compiled = situation.plan.data
+    return compiled, allowed_in(compiled, situation)
+
+
+def allowed_in(compiled: Compiled, situation: Situation) -> list[Strategy]:
     facts = digest.facts_of_reference(compiled, situation)
-    return compiled, digest.catalogue_for(facts, digest.language_of(situation.settings))
+    return digest.catalogue_for(facts, digest.language_of(situation.settings), operators_in(situation))
 
 
 def taught(situation: Situation) -> str:

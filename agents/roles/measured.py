@@ -21,7 +21,7 @@ from verifier.profiling.own_kernels import base_name
 from verifier.report import Report
 
 TOP_KERNELS = 8
-TIMED_KERNELS = 5  # whose times are shown
+TIMED_KERNELS = 8  # whose times are shown
 SHOWN_LOSSES = 4  # programs that came after the best and are not better
 LOST_LINES = 120  # of the difference between the best program and the last that lost
 LONGEST_NAME = 100
@@ -136,8 +136,13 @@ def kernel_times(report: Report, profile: Profile | None) -> Iterator[str]:
         rows = [(k.name, k.own, k.calls / each, k.total_us / each, k.share) for k in profile.kernels]
     else:
         return
+    what = "launch" if report.environment.device.startswith("cuda") else "call of it"
     for name, own, calls, us, share in sorted(rows, key=lambda row: -row[4])[:TIMED_KERNELS]:
-        launches = f"{calls:.0f} launches of {us / calls:.1f} us" if calls >= 1.5 else "one launch"
+        launches = (
+            f"{calls:.0f} {what.replace('launch', 'launches').replace('call of', 'calls of')}, {us / calls:.1f} us each"
+            if calls >= 1.5
+            else f"one {what}"
+        )
         yield f"- {short_name(name)} ({'own' if own else 'library'}): {us:.1f} us a call in {launches}, {100 * share:.0f} % of the device's time"
 
 
@@ -146,16 +151,20 @@ def resources_text(attempt: Attempt) -> str:
     profile, report = attempt.profile, attempt.report
     rows = {base_name(str(row.get("kernel", ""))).rsplit("::", 1)[-1]: row for row in report.build.resources} if report and report.build else {}
     own = [kernel for kernel in sorted(profile.kernels, key=lambda k: -k.share) if kernel.own][:TOP_KERNELS] if profile else []
-    lines = [kernel_line(kernel, rows.get(base_name(kernel.name).rsplit("::", 1)[-1], {}), profile.iterations) for kernel in own]
+    timed = bool(report is not None and report.kernels)  # then their times stand with what was measured, and are not said twice
+    lines = [kernel_line(kernel, rows.get(base_name(kernel.name).rsplit("::", 1)[-1], {}), None if timed else profile.iterations) for kernel in own]
+    lines = [line for line in lines if not line.endswith(": ")]
     if not lines:
         lines = [f"- {name}: {'; '.join(compiled_figures(row))}" for name, row in list(rows.items())[:TOP_KERNELS]]
     return "\n".join(lines) or "No figures of own kernels are known."
 
 
-def kernel_line(kernel: KernelProfile, compiled: Mapping[str, int | float | str], iterations: int) -> str:
-    calls = kernel.calls / max(iterations, 1)
+def kernel_line(kernel: KernelProfile, compiled: Mapping[str, int | float | str], iterations: int | None) -> str:
+    """`iterations` that were profiled; null: without its times."""
+    calls = kernel.calls / max(iterations or 1, 1)
     launches = f"{calls:.0f} launch{'es' if round(calls) != 1 else ''} a call"
-    said = [f"{kernel.mean_us:.1f} us a launch, {launches}, {100 * kernel.share:.0f} % of the device's time"]
+    times = f"{kernel.mean_us:.1f} us a launch, {launches}, {100 * kernel.share:.0f} % of the device's time"
+    said = [times] if iterations is not None else []
     if kernel.grid and kernel.block:
         said.append(f"grid {'x'.join(map(str, kernel.grid))}, block {'x'.join(map(str, kernel.block))}")
     known = {**compiled, **kernel.resources}
@@ -213,7 +222,9 @@ def why_lost(attempt: Attempt) -> str:
 
 
 def _slower_kernels(base: Attempt, attempt: Attempt) -> str:
-    """Where the device's time went up or down most."""
+    """Where the device's time went up or down most. Of a GPU, whose kernels take as long in any measurement; a CPU's operators do not."""
+    if not attempt.report.environment.device.startswith("cuda"):
+        return ""
     before, after = _by_name(base), _by_name(attempt)
     if not before or not after:
         return ""

@@ -11,7 +11,7 @@ from agents.roles.situation import Advice, Attempt, Situation
 from agents.run import Engine
 from agents.span import Span
 from agents.stopping import families_to_leave, family
-from agents.strategies import by_name, parts
+from agents.strategies import by_name, parts, strategies_of
 from verifier.profiling.diagnosing.task_facts import task_facts
 
 SPARE_CALLS = 10  # of a budget: with fewer left and nothing right yet, they belong to the coder
@@ -68,7 +68,7 @@ def open_methods(situation: Situation, found: Diagnosis) -> list[str]:
     if found.bottleneck == "none":
         return []
     memory, left = Memory.of(situation), families_to_leave(situation)
-    where = str((situation.step or {}).get("id", ""))
+    where, operators = str((situation.step or {}).get("id", "")), steps.operators_in(situation)
     return [
         name
         for name in found.methods
@@ -76,6 +76,7 @@ def open_methods(situation: Situation, found: Diagnosis) -> list[str]:
         and memory.failed(name, where) is None
         and name not in built_upon(situation)
         and situation.orders.refuses(name) is None
+        and all(strategy.meets(operators) for strategy in strategies_of(name))
     ]
 
 

@@ -65,6 +65,7 @@ CATALOGUE: tuple[Strategy, ...] = (
         expectation="two reads of the row instead of three; up to 1.3x where the row comes from memory each time",
         forbidden="rows that fit into registers or shared memory gain nothing: there the row is read once already",
         references=("Milakov and Gimelshein, arXiv 1805.02867",),
+        needs=r"softmax|logsumexp|amax|\bexp\b",
     ),
     Strategy(
         name="row-cache",
@@ -130,6 +131,7 @@ CATALOGUE: tuple[Strategy, ...] = (
         expectation="1.1 to 1.5x on convolutions that the library would transpose inside; may lose elsewhere",
         forbidden="a single convolution of less than about 20 us, whose conversion costs more than it saves",
         references=("PyTorch documentation, channels last memory format",),
+        needs=r"conv|pool",
     ),
     Strategy(
         name="leave-to-library",
@@ -150,6 +152,7 @@ CATALOGUE: tuple[Strategy, ...] = (
         expectation="the pointwise operators around the pool cost no pass of their own; each input is read from memory once",
         forbidden="dear functions before windows that overlap: they would be computed again for each window",
         references=("PyTorch documentation, pooling layers",),
+        needs=r"pool",
     ),
     Strategy(
         name="own-depthwise",
@@ -160,6 +163,7 @@ CATALOGUE: tuple[Strategy, ...] = (
         expectation="bound by memory: each input is read once, pointwise operators around it cost no pass of their own",
         forbidden="dear functions before windows that overlap: they would be computed again for each window",
         references=("Howard et al., arXiv 1704.04861",),
+        needs=r"conv",
     ),
     Strategy(
         name="own-scan",
@@ -170,6 +174,7 @@ CATALOGUE: tuple[Strategy, ...] = (
         expectation="bound by memory: each element is read and written once; flips and shifted copies around it are gone",
         forbidden="fewer than some 4,000 columns that lie across memory: there are too few threads to hide a load",
         references=("Merrill and Garland, Single-pass Parallel Prefix Scan with Decoupled Look-back, NVR-2016-002",),
+        needs=r"cum|scan|flip",
     ),
     Strategy(
         name="own-order",
@@ -180,6 +185,7 @@ CATALOGUE: tuple[Strategy, ...] = (
         expectation="each element is read and written once; the pointwise operators around the order cost no pass of their own",
         forbidden="rows of more than 2048 elements, where the library's radix sort moves fewer bytes than a network in shared memory makes steps",
         references=("Batcher, Sorting networks and their applications, AFIPS 1968",),
+        needs=r"sort|topk|kthvalue|median|\bmax\b|argm|unique",
     ),
     Strategy(
         name="own-matvec",

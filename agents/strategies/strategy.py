@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from agents.strategies.how_to import how_tos
@@ -55,6 +56,11 @@ class Strategy:
     cures: tuple[str, ...] = ()  # faults that it undoes, by the diagnosis's names
     cures_when: Callable[[Facts], bool] = lambda facts: True  # which of several cures fits
     only_cures: bool = False  # of no use where its fault was not named
+    needs: str = ""  # a pattern that one of the task's operators has; "" where it is for any
+
+    def meets(self, operators: Collection[str] | None) -> bool:
+        """Whether a task with these operators ("aten.mm.default", or "matrix product") has what it is for; null: they are not known."""
+        return not self.needs or operators is None or any(re.search(self.needs, operator) for operator in operators)
 
     @property
     def family(self) -> str:

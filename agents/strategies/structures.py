@@ -171,6 +171,7 @@ ALGORITHMS: tuple[Strategy, ...] = (
         expectation="traffic falls from quadratic to linear in the length: 2 to 8x where the scores are several times L2",
         forbidden="scores of less than half of L2 (25 MB on an H100), which stay in cache; a library's attention that takes this case and is level",
         references=("Dao et al., arXiv 2205.14135", "Milakov and Gimelshein, arXiv 1805.02867"),
+        needs=r"softmax|attention|\bexp\b",
     ),
 )
 

@@ -218,7 +218,7 @@ def test_times_of_kernels_say_of_what_and_how_many_launches():
         Kernel(name="gemm", calls=1, ms=0.06, share=0.49, own=False),
     ]
     said = measured.measured_text(passed(kernels=kernels), situation())
-    assert "- k (own): 61.0 us a call in 2 launches of 30.5 us, 51 % of the device's time" in said and "one launch" in said
+    assert "- k (own): 61.0 us a call in 2 launches, 30.5 us each, 51 % of the device's time" in said and "one launch" in said
 
 
 def test_registers_spills_shared_memory_and_occupancy_without_a_profile():
@@ -319,3 +319,27 @@ def test_not_for_says_numbers():
 def test_a_floor_of_a_group_is_by_the_same_rule():
     one = group("g1", ["softmax"], 42 * 10**6)
     assert floor_of_group(compiled(one), one).ms == pytest.approx(0.01)
+
+
+def test_flags_that_are_stated_are_those_of_the_build():
+    from verifier.build.raw import CPP_FLAGS, CUDA_FLAGS
+
+    said = part("language_cpp")
+    assert all(flag in said for flag in CPP_FLAGS) and "no `-ffast-math`" in said and " ".join(CUDA_FLAGS[:2]) in digest.device_text(H200)
+
+
+def test_strategies_for_operators_that_the_task_does_not_have_are_not_offered():
+    facts = Facts("cuda", "memory", headroom=4.0)
+    offered = {s.name for s in digest.catalogue_for(facts, "cuda", ["aten.mm.default", "aten._softmax.default"])}
+    assert {"one-pass-softmax", "stream-through-softmax", "fuse-block"} <= offered
+    assert not {"own-pool", "own-depthwise", "channels-last", "own-scan", "own-order"} & offered
+    assert {"own-pool", "own-scan"} <= {s.name for s in digest.catalogue_for(facts, "cuda")}, "where the operators are not known all are"
+
+
+def test_a_diagnosis_repeats_no_figure_that_was_measured():
+    from agents.roles.rules_verifier import diagnosed
+
+    found = passed()
+    known = situation(found)
+    said = digest.diagnosis_text(diagnosed(known, found))
+    assert "eager" not in said and "time a call" not in said and "Class: " in said

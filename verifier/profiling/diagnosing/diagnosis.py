@@ -225,7 +225,7 @@ def _threads(kernel: KernelProfile) -> int:
 
 def _time(report: Report, time_us: float) -> Evidence:
     eager = report.against("eager")
-    means = f"eager takes {eager.baseline_ms * 1e3:.1f} us" if eager else ""
+    means = f"eager took {eager.baseline_ms * 1e3:.1f} us in the same measurement" if eager else ""
     return Evidence(figure="time a call", value=round(time_us, 2), unit="us", means=means)
 
 

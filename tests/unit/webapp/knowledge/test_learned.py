@@ -50,7 +50,9 @@ def finish(run: Run, best: int | None = 3, outcome: str = "improved") -> Run:
         }
         append(run.pk, [NewEvent(kind="candidate.proposed", span=span, payload=proposed)])
         speedup = {"ratio": ratio, "low": ratio * 0.98, "high": ratio * 1.02} if ratio else None
-        verdict = {"key": f"{span}#1", "job": "verify", "candidate": number, "status": status, "tier": "quick", "speedup": speedup}
+        before = next((r for n, _, _, _, r, _ in CANDIDATES if n == parent), None)  # timed in turn with the program that it was made from
+        gain = {"ratio": ratio / before, "low": ratio / before * 0.98, "high": ratio / before * 1.02} if ratio and before else None
+        verdict = {"key": f"{span}#1", "job": "verify", "candidate": number, "status": status, "tier": "quick", "speedup": speedup, "gain": gain}
         append(run.pk, [NewEvent(kind="verification.finished", span=span, payload=verdict)])
         if expected:
             append(run.pk, [NewEvent(kind="decision.made", span=span, payload={"of": decided, "expected": expected, "realised": None})])
