@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from agents.strategies import strategies_of
+from verifier.profiling.diagnosing.diagnosis import FLOOR_BEATEN
 
 if TYPE_CHECKING:
     from agents.roles.situation import Advice, Attempt, Situation
@@ -38,7 +39,7 @@ def enough(run: Engine, situation: Situation) -> str | None:
     if target is not None and low >= target:
         return f"The target of {target:g}x is reached: the lower bound of candidate {best.number} is {low:.2f}x."
     reached = fraction_of_floor(situation, best)
-    if reached is not None and reached >= NEAR_FLOOR:
+    if reached is not None and NEAR_FLOOR <= reached <= 1 / FLOOR_BEATEN:  # a floor that is clearly beaten is none
         return f"Candidate {best.number} is at {100 * reached:.0f} % of the floor: nothing is left that would pay."
     return None
 

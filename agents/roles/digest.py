@@ -23,7 +23,7 @@ from verifier.profiling.diagnosing.call_time import call_time
 from verifier.profiling.diagnosing.task_facts import task_facts
 
 MOST_GROUPS = 24
-MEASURED = ("time a call", "time over floor")  # figures that stand beside the diagnosis already, with eager's one figure and the one floor
+MEASURED = ("time a call", "time over floor", "share of ")  # what stands beside a diagnosis already: said once, from one measurement
 SHOWN_EVIDENCE = 4  # lines of a diagnosis: more figures make worse decisions (KernelPro)
 LANGUAGES = {"cuda": "CUDA C++", "triton": "Triton", "cpp": "C++ with OpenMP, on the CPU"}
 MODES = {
@@ -221,7 +221,7 @@ def program_text(source: str) -> str:
 
 def diagnosis_text(found: Diagnosis, advice: Advice | None = None) -> str:
     lines = [f"Class: {found.bottleneck} (known from {found.grade}). {found.text}".strip()]
-    telling = [evidence for evidence in found.evidence if evidence.figure not in MEASURED]
+    telling = [evidence for evidence in found.evidence if not evidence.figure.startswith(MEASURED)]
     lines += [f"- {evidence_line(evidence)}" for evidence in telling[:SHOWN_EVIDENCE]]
     if advice is not None and advice.reason:
         lines.append(f"Verifier: {advice.reason}")

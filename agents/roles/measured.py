@@ -16,6 +16,7 @@ from agents.stopping import floor_ms
 from compiler.planning.cost import duration
 from verifier.jobs import KernelProfile, Profile
 from verifier.profiling.diagnosing.call_time import call_time
+from verifier.profiling.diagnosing.diagnosis import FLOOR_BEATEN
 from verifier.profiling.nsight import counters
 from verifier.profiling.own_kernels import base_name
 from verifier.report import Report
@@ -85,9 +86,7 @@ def measured_text(attempt: Attempt, situation: Situation) -> str:
         lines.append(
             f"Timed in turn with candidate {attempt.base.number}, which it was made from: {gain.ratio:.3f}x [{gain.low:.3f}, {gain.high:.3f}]."
         )
-    lines += [
-        text for text in (eager_text(situation), over_floor(attempt, situation), time_text(report, attempt.profile), error_text(report)) if text
-    ]
+    lines += [text for text in (over_floor(attempt, situation), time_text(report, attempt.profile), error_text(report)) if text]
     if report.program_class:
         share = f", {100 * report.own_share:.0f} % of its device time in own kernels" if report.own_share is not None else ""
         lines.append(f"Class: {report.program_class}{share}.")
@@ -103,6 +102,8 @@ def over_floor(attempt: Attempt, situation: Situation) -> str:
     said = f"Floor of the whole task: {duration(known)}"
     if plan is not None and isinstance(plan.data, Compiled) and situation.capture is not None and plan.floor_ms:
         said = f"Floor of the whole task: {floor_of_task(plan.data, situation.capture).says()}"
+    if report.timing.program_ms < FLOOR_BEATEN * known:
+        return f"{said}. This program is below it: data that stay in a cache, or a device that does more than was measured. So it says nothing here."
     times = f"{said}. This program takes {report.timing.program_ms / known:.1f} times that"
     spent = call_time(report, attempt.profile)
     return f"{times}, its device time alone {spent.device_us / 1e3 / known:.1f} times." if spent is not None else f"{times}."
@@ -136,13 +137,9 @@ def kernel_times(report: Report, profile: Profile | None) -> Iterator[str]:
         rows = [(k.name, k.own, k.calls / each, k.total_us / each, k.share) for k in profile.kernels]
     else:
         return
-    what = "launch" if report.environment.device.startswith("cuda") else "call of it"
+    one, several = ("launch", "launches") if report.environment.device.startswith("cuda") else ("run", "runs")
     for name, own, calls, us, share in sorted(rows, key=lambda row: -row[4])[:TIMED_KERNELS]:
-        launches = (
-            f"{calls:.0f} {what.replace('launch', 'launches').replace('call of', 'calls of')}, {us / calls:.1f} us each"
-            if calls >= 1.5
-            else f"one {what}"
-        )
+        launches = f"{calls:.0f} {several}, {us / calls:.1f} us each" if calls >= 1.5 else f"one {one}"
         yield f"- {short_name(name)} ({'own' if own else 'library'}): {us:.1f} us a call in {launches}, {100 * share:.0f} % of the device's time"
 
 

@@ -207,6 +207,7 @@ CATALOGUE: tuple[Strategy, ...] = (
         forbidden="weights that do not fit the registers of all multiprocessors; batches beyond about 64, whose products fill the device",
         references=("Diamos et al., Persistent RNNs, ICML 2016", "Appleyard, Kocisky and Blunsom, arXiv 1604.01946"),
         devices=("cuda",),
+        needs=r"lstm|gru|rnn|sigmoid|tanh",
     ),
     Strategy(
         name="block-size",

@@ -343,3 +343,13 @@ def test_a_diagnosis_repeats_no_figure_that_was_measured():
     known = situation(found)
     said = digest.diagnosis_text(diagnosed(known, found))
     assert "eager" not in said and "time a call" not in said and "Class: " in said
+
+
+def test_a_floor_that_is_beaten_is_none_and_ends_no_search():
+    from agents.stopping import enough
+
+    run = type("Run", (), {"settings": Settings(device="cuda:0")})
+    known = situation(passed(ratio=3.0 / 0.0075))
+    assert "This program is below it" in measured.measured_text(known.attempts[0], known) and enough(run, known) is None
+    near = situation(passed(ratio=3.0 / 0.0101))
+    assert "99 % of the floor" in enough(run, near)
