@@ -145,7 +145,7 @@ class LlmCoder:
             "strategy_names": ", ".join(s.name for s in CATALOGUE if getattr(s, digest.language_of(settings))),
             "evidence": f"The change that was tried: {parent.edit.changes}\n{failure_text(parent.report, source)}" if failed else "",
             "resources": measured.resources_text(parent) if parent else "",
-            "diagnosis": digest.diagnosis_text(advice.diagnosis, advice) if advice else "",
+            "diagnosis": digest.diagnosis_text(advice.base or advice.diagnosis, advice) if advice else "",
             "taught": Memory.of(situation).digest("coder") if situation.attempts else "",
             "refusals": "\n".join(f"- {reason}" for reason in situation.refusals[-SHOWN_REFUSALS:]),
             "language_rules": part(f"language_{digest.language_of(settings)}"),

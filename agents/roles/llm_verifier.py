@@ -96,14 +96,15 @@ class LlmVerifier:
             if not self.moves or error.unit not in MODEL_UNITS:
                 raise
             return without_model(ruled, str(error))  # the compiler needs no model to go on
-        found = ruled.diagnosis.model_copy(update={"text": f"{ruled.diagnosis.text} {said.bottleneck}".strip()})
+        told = of_best.model_copy(update={"text": f"{of_best.text} {said.bottleneck}".strip()})
+        found, base = (told, None) if attempt is best else (ruled.diagnosis, told)
         method = (combined([said.method]) if said.method else None) if said.route == "optimise" else None
         onto = f"Next: {method} on candidate {best.number}." if method else ONWARD[said.route]
         reason = f"{onto} {said.change or said.bottleneck}"[:REASON]
         move = said.change
         if self.moves and method:
             move = next(m for m in BuiltInVerifier.open_moves(situation, of_best)[0] if m.strategy in parts(method))
-        return Advice(found, said.route, reason, method, said.expected if method else None, move, used(said.documents, passages))
+        return Advice(found, said.route, reason, method, said.expected if method else None, move, used(said.documents, passages), base)
 
     def by_rules(self, situation: Situation, attempt: Attempt) -> Advice:
         return by_rules(situation, attempt)
@@ -174,7 +175,7 @@ def used(ids: Sequence[str], passages: Sequence[Passage]) -> tuple[Passage, ...]
 
 def without_model(ruled: Advice, why: str) -> Advice:
     said = f"{ruled.reason} (By the rules, without the model's diagnosis: {why})"
-    return Advice(ruled.diagnosis, ruled.route, said[:2000], ruled.method, ruled.expected, ruled.move)
+    return Advice(ruled.diagnosis, ruled.route, said[:2000], ruled.method, ruled.expected, ruled.move, base=ruled.base)
 
 
 def titles(names: Sequence[str]) -> list[str]:

@@ -144,7 +144,8 @@ def kernel_times(report: Report, profile: Profile | None) -> Iterator[str]:
 
 
 def resources_text(attempt: Attempt) -> str:
-    """What compiler and hardware say of each own kernel: registers, spills, shared memory, occupancy, time, and why a warp waits."""
+    """What compiler and hardware say of each own kernel: registers, spills, shared memory, occupancy, time, and why a warp waits. Empty where nothing
+    is known."""
     profile, report = attempt.profile, attempt.report
     rows = {base_name(str(row.get("kernel", ""))).rsplit("::", 1)[-1]: row for row in report.build.resources} if report and report.build else {}
     own = [kernel for kernel in sorted(profile.kernels, key=lambda k: -k.share) if kernel.own][:TOP_KERNELS] if profile else []
@@ -153,7 +154,7 @@ def resources_text(attempt: Attempt) -> str:
     lines = [line for line in lines if not line.endswith(": ")]
     if not lines:
         lines = [f"- {name}: {'; '.join(compiled_figures(row))}" for name, row in list(rows.items())[:TOP_KERNELS]]
-    return "\n".join(lines) or "No figures of own kernels are known."
+    return "\n".join(lines)
 
 
 def kernel_line(kernel: KernelProfile, compiled: Mapping[str, int | float | str], iterations: int | None) -> str:
@@ -214,6 +215,7 @@ def why_lost(attempt: Attempt) -> str:
     if attempt.gain is None:
         return f"{verdict_text(report)}."
     said = f"{attempt.gain.ratio:.3f}x [{attempt.gain.low:.3f}, {attempt.gain.high:.3f}] of candidate {attempt.base.number}, timed in turn"
+    said += ", within the noise" if attempt.gain.low < 1 < attempt.gain.high else ""
     slower = _slower_kernels(attempt.base, attempt)
     return f"{said}; {slower}." if slower else f"{said}."
 

@@ -37,16 +37,17 @@ def by_rules(situation: Situation, attempt: Attempt) -> Advice:
     if not attempt.passed and not unmeasured(attempt):
         return Advice(found, "repair", "It has to be right before it can be faster: the evidence goes back to the Coder.")
     best = situation.best or attempt
+    of_best = None if attempt is best else diagnosed(situation, best)
     base = "" if attempt is best else f" Candidate {attempt.number} is not better than candidate {best.number}, which stays the base."
     following = steps.following(situation)
     if following is not None:
-        return Advice(found, "next-step", f"The step is right. Next: {following.get('id')}, {following.get('title')}.{base}")
-    methods = open_methods(situation, found if attempt is best else diagnosed(situation, best))
+        return Advice(found, "next-step", f"The step is right. Next: {following.get('id')}, {following.get('title')}.{base}", base=of_best)
+    methods = open_methods(situation, of_best or found)
     if not methods:
         return Advice(found, "stop", f"Nothing is left that the catalogue allows and that has not been tried.{base}")
     strategy = by_name(methods[0])
     said = f"Next: {methods[0]} on candidate {best.number}. {strategy.title}; {strategy.expectation}." if strategy else f"Next: {methods[0]}."
-    return Advice(found, "optimise", f"{said}{base}"[:2000], methods[0])
+    return Advice(found, "optimise", f"{said}{base}"[:2000], methods[0], base=of_best)
 
 
 def unmeasured(attempt: Attempt) -> bool:

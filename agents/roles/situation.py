@@ -76,6 +76,7 @@ class Advice:
     expected: float | None = None  # speedup over the parent
     move: Any = None  # what the coder is to carry out, in its own terms
     documents: tuple[Passage, ...] = ()  # that the diagnosis used
+    base: Diagnosis | None = None  # of the program that is changed next, where that is not the one that was diagnosed
     groups: Mapping[str, float] = field(default_factory=dict)  # of the plan: milliseconds a call that each group's kernels took, as far as known
 
 

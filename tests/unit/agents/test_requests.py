@@ -274,7 +274,7 @@ def test_why_an_attempt_lost_with_what_it_changed():
     second = passed(2, base=first, rival=0.9)
     second.edit = Edit("x = 2\n", "wider", "wider loads", (), strategy="vectorise")
     said = measured.lost_text(first, situation(first, second))
-    assert "candidate 2 (vectorise): 0.900x [0.882, 0.918] of candidate 1, timed in turn" in said and "It was to: wider loads" in said
+    assert "candidate 2 (vectorise): 0.900x [0.882, 0.918] of candidate 1, timed in turn." in said and "It was to: wider loads" in said
     assert "-x = 1" in said and "+x = 2" in said and measured.lost_text(second, situation(first, second)) == ""
 
 
@@ -353,3 +353,14 @@ def test_a_floor_that_is_beaten_is_none_and_ends_no_search():
     assert "This program is below it" in measured.measured_text(known.attempts[0], known) and enough(run, known) is None
     near = situation(passed(ratio=3.0 / 0.0101))
     assert "99 % of the floor" in enough(run, near)
+
+
+def test_the_coder_is_told_what_holds_back_the_program_that_it_changes():
+    from agents.roles.rules_verifier import by_rules
+
+    best, worse = passed(1, ratio=2.0), passed(2, ratio=0.5)
+    advice = by_rules(situation(best, worse), worse)
+    assert advice.route in ("optimise", "stop")
+    if advice.route == "optimise":
+        assert advice.base.headroom == pytest.approx(1.5 / 0.01) and advice.diagnosis.headroom == pytest.approx(6.0 / 0.01)
+    assert by_rules(situation(best), best).base is None
