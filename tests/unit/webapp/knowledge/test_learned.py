@@ -149,3 +149,15 @@ def test_the_pages_say_what_was_hoped_and_what_came(people):
 def test_the_catalogue_can_be_narrowed(people, query, there, absent):
     page = people.client("alice").get(reverse("knowledge:strategies"), query).content.decode()
     assert there in page and f">{absent}<" not in page and f"strategies/{absent}/" not in page
+
+
+def test_quotients_of_two_speedups_over_eager_are_discarded(people):
+    from importlib import import_module
+
+    from django.apps import apps
+
+    run = finish(make_run(people.alice))
+    Learned.objects.filter(run=run, candidate=2).update(realised=1.35, outcome="gained")  # as it was written before
+    import_module("webapp.knowledge.migrations.0002_gains_in_turn").discard(apps, None)
+    kept = {row.candidate: (row.outcome, row.realised) for row in Learned.objects.filter(run=run)}
+    assert kept[1] == ("gained", 1.5) and kept[2] == ("not measured", None) and kept[4][0] == "not right"
