@@ -24,6 +24,7 @@ from agents.llm.cli import add_commands
 from agents.llm.mailbox import FileMailbox
 from agents.llm.models import Models
 from agents.local import LocalVerifier
+from agents.memory import earned
 from agents.memory.experience import FolderExperience
 from agents.memory.inspirations import FolderInspirations, Split
 from agents.projection import Summary, project
@@ -83,6 +84,7 @@ def parser() -> argparse.ArgumentParser:
 
     steering.add_commands(commands)
     add_answer(commands)
+    earned.add_commands(commands)
     arena.add_commands(commands)
     add_commands(commands)
     return top

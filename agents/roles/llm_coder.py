@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from agents.llm.messages import Reply
-from agents.memory import Memory
+from agents.memory import Memory, recall
 from agents.memory.within import ancestors
 from agents.roles import digest, measured, source_knobs, steps
 from agents.roles.compiled import Compiled
@@ -22,7 +22,7 @@ from agents.roles.replies import Refused
 from agents.roles.rules_verifier import unmeasured
 from agents.roles.situation import Advice, Attempt, Edit, Idea, Knob, Situation
 from agents.span import Span
-from agents.strategies import CATALOGUE, Strategy, combined, strategies_of
+from agents.strategies import CATALOGUE, Strategy, combined, parts, strategies_of
 
 SHOWN_REFUSALS = 3
 
@@ -44,6 +44,9 @@ class LlmCoder:
             "method": method_text(chosen, method, advice),
             "how_to": digest.how_to_text(chosen or planned, digest.language_of(situation.settings), situation.step),
         }
+        earned = await recall(span, situation) if chosen and parent is not None and parent.passed else []
+        names = {strategy.name for strategy in chosen}
+        values["inspirations"] = "\n".join(found.text for found in earned if not names.isdisjoint(parts(found.strategy)))
         together = "" if parent is not None and not parent.passed else combined(strategy.name for strategy in planned)
         return await self._edit(span, situation, purpose, values, parent, method or "", together, title=(situation.step or {}).get("title", ""))
 

@@ -44,7 +44,7 @@ class LlmPlanner:
                 "best": best_text(best, situation) if best else "",
             }
         else:
-            values["inspirations"] = "\n".join(found.line for found in await recall(span, situation))
+            values["inspirations"] = "\n".join(found.text for found in await recall(span, situation))
         try:
             reply = await converse(span, "planner", self.profile, f"planner/{'replan' if again else 'plan'}", values, lambda r: read_plan(r, allowed))
         except Unusable as refused:
@@ -61,7 +61,7 @@ class LlmPlanner:
             "count": str(count),
             "known": "\n\n".join(f"{idea.number or i}. {digest.idea_text(idea, tried.get(idea.number))}" for i, idea in enumerate(known, start=1)),
             "taught": taught(situation) if situation.attempts else "",
-            "inspirations": "\n".join(found.line for found in await recall(span, situation)),
+            "inspirations": "\n".join(found.text for found in await recall(span, situation)),
         }
         try:
             reply = await converse(span, "planner", self.profile, "planner/ideas", values, lambda r: read_ideas(r, allowed))

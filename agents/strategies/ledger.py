@@ -16,6 +16,7 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from agents.events import Event
+from agents.strategies.combined import parts
 
 GAIN = 1.02  # a realised gain below it is within the noise of tier quick
 
@@ -40,6 +41,11 @@ class Entry(BaseModel):
     status: str = ""  # of the verdict in tier quick
     expected: float | None = None
     realised: float | None = None
+    low: float | None = None  # of the realised gain's 95 % interval
+    high: float | None = None
+    bottleneck: str = ""  # of the program that it was made from, by its diagnosis
+    before: str = ""  # sha of that program's artefact
+    offered: bool = False  # whether what earlier runs had earned with it stood in a request of this run before
     speedup: float | None = None  # against eager
     outcome: Outcome = "not measured"
     confirmed: bool = False  # the program, or one that was made from it, is the run's result, confirmed in tier full
@@ -147,6 +153,8 @@ class _Reading:
         self.in_span: dict[str, int] = {}  # candidate by the span that proposed it
         self.best: int | None = None
         self.held = False
+        self.bottlenecks: dict[int, str] = {}  # of candidates
+        self.offers: list[tuple[int, str]] = []  # seq, and the strategy that was offered from then on
 
     def on_run_started(self, event: Event, p: dict[str, Any]) -> None:
         self.run, self.started = event.run, p
@@ -158,13 +166,20 @@ class _Reading:
     on_plan_edited = on_plan_proposed
 
     def on_candidate_proposed(self, event: Event, p: dict[str, Any]) -> None:
-        self.proposed[p["candidate"]] = p
+        self.proposed[p["candidate"]] = {**p, "seq": event.seq}
         self.in_span[event.span] = p["candidate"]
 
     def on_verification_finished(self, event: Event, p: dict[str, Any]) -> None:
         number = p.get("candidate")
         if p.get("job") == "verify" and number is not None and (p.get("tier") or "quick") == "quick":
             self.verdicts[number] = p
+
+    def on_diagnosis_made(self, event: Event, p: dict[str, Any]) -> None:
+        self.bottlenecks[p.get("candidate") or 0] = str(p.get("bottleneck") or "")
+
+    def on_effect_completed(self, event: Event, p: dict[str, Any]) -> None:
+        if p.get("name") == "inspirations":
+            self.offers += [(event.seq, str(row.get("strategy") or "")) for row in p.get("value") or []]
 
     def on_decision_made(self, event: Event, p: dict[str, Any]) -> None:
         if p.get("of") is None:
@@ -191,11 +206,16 @@ class _Reading:
         else:
             outcome = "gained" if gain >= GAIN and realised.get("low", gain) > 1 else "no gain"
         task = self.started.get("task") or {}
+        before = next((n for n in self._ancestors(number)[1:] if self._ratio(n)), None)
+        offered = {name for seq, names in self.offers for name in parts(names) if seq < p["seq"]}
         return Entry(
             run=self.run, task=task.get("sha", ""), task_name=task.get("name", ""), device=str(self.started.get("device", "")).partition(":")[0],
             precision=self.started.get("precision", ""), candidate=number, strategy=p["strategy"], step=p.get("step") or "",
             operators=self.operators.get(p.get("step") or "") or self._all_operators(), title=p.get("title") or "", changes=p.get("changes") or "",
             program=(p.get("program") or {}).get("sha", ""), status=status, expected=self.expected.get(number), realised=gain, speedup=ratio,
+            low=realised.get("low") if realised else None, high=realised.get("high") if realised else None,
+            bottleneck=self.bottlenecks.get(before or 0, "") if before else "", offered=not offered.isdisjoint(parts(p["strategy"])),
+            before=(self.proposed[before].get("program") or {}).get("sha", "") if before else "",
             outcome=outcome, confirmed=number in winners,
         )  # fmt: skip
 
