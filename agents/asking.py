@@ -7,8 +7,9 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from agents.events import Agent, Event, NewEvent
-from agents.llm.errors import ModelFailure
+from agents.llm.errors import Asked, ModelFailure
 from agents.llm.messages import Delta, Message, Reply, Request
+from agents.llm.tokens import usage_of
 
 if TYPE_CHECKING:
     from agents.span import Span
@@ -32,8 +33,9 @@ async def ask(span: Span, key: str, agent: Agent, profile: str, request: Request
         return await recall(span, done)
     while True:
         await run.gate()
+        left = await _left(span, key, profile)
         with run.notes.claimed(agent, key) as noted:
-            asked = with_notes(request, noted)
+            asked = with_notes(request, noted) if left is None else left
             streamed = Streamed(span, key, agent)
             begun = time.monotonic()
             try:
@@ -41,10 +43,14 @@ async def ask(span: Span, key: str, agent: Agent, profile: str, request: Request
                     raise ModelFailure("configuration", f"no language models are set up here, {profile!r} among them", NO_MODELS, attempts=0)
                 estimate = run.models.estimate(profile, asked)
                 await span.reserve(key, estimate, run.kept_back())
-                await _requested(span, key, agent, profile, asked, estimate, [note["seq"] for note in noted])
+                if left is None:
+                    await _requested(span, key, agent, profile, asked, estimate, [note["seq"] for note in noted])
                 async with streamed:
                     reply = await run.models.ask(profile, asked, key=key, run=run.journal.run, on_delta=streamed.add)
                     await streamed.replace(reply.text)
+            except Asked as error:
+                run.ledger.release(key)
+                failure = error
             except ModelFailure as error:
                 failure = error
                 await _failed(span, key, agent, profile, asked, failure, streamed.text)
@@ -54,7 +60,17 @@ async def ask(span: Span, key: str, agent: Agent, profile: str, request: Request
             else:
                 await _completed(span, key, agent, profile, asked, reply, estimate, time.monotonic() - begun)
                 return reply
-        await run.hold(failure.message, failure.kind, failure.hint, profile=profile)
+        more = {"key": key, "request": failure.request} if isinstance(failure, Asked) else {}
+        await run.hold(failure.message, failure.kind, failure.hint, profile=profile, **more)
+
+
+async def _left(span: Span, key: str, profile: str) -> Request | None:
+    """The request as it was asked before an interruption, where it still waits for its reply; null where it is asked anew."""
+    run = span.run
+    event = run.replay.asked.get(key)
+    if event is None or event.payload["profile"] != profile or not run.keeps(profile):
+        return None
+    return Request.model_validate_json(await run.journal.get(event.payload["request"]["sha"]))
 
 
 async def recall(span: Span, done: Event) -> Reply:
@@ -89,10 +105,13 @@ async def _completed(
     span: Span, key: str, agent: Agent, profile: str, request: Request, reply: Reply, estimate: dict[str, float], seconds: float
 ) -> None:
     run = span.run
+    if reply.usage is None:
+        usage, counted = usage_of(request, reply.text + reply.reasoning)
+        reply = reply.model_copy(update={"usage": usage, "counted": counted})
     bare = reply.model_copy(update={"reasoning": ""})
     payload: dict[str, Any] = {
         "key": key, "profile": profile, "purpose": request.purpose, "model": reply.model[:200], "finish": reply.finish,
-        "usage": reply.usage.model_dump() if reply.usage else None, "dollars": reply.dollars, "attempts": reply.attempts,
+        "usage": reply.usage.model_dump(), "counted": reply.counted, "dollars": reply.dollars, "attempts": reply.attempts,
         "seconds": round(seconds, 3), "spent": cost(request, reply, estimate),
         "reply": (await run.journal.put(bare.model_dump_json().encode(), "application/json", "reply.json")).model_dump(),
     }  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -91,11 +91,11 @@ class Ledger:
         if handler is not None:
             handler(self, event, event.payload)
 
-    def write_off(self) -> None:
-        """Exchanges that were begun and never ended, because a process died over them: the server may have charged for all of them."""
-        for amounts in self._asked.values():
-            self.spend(amounts)
-        self._asked.clear()
+    def write_off(self, waiting: Collection[str] = ()) -> None:
+        """Exchanges that were begun and never ended, because a process died over them: the server may have charged for all of them. Those under the
+        keys `waiting` still wait for their replies."""
+        for key in [key for key in self._asked if key not in waiting]:
+            self.spend(self._asked.pop(key))
 
     def _queued(self, event: Event, p: dict[str, Any]) -> None:
         self._begun[p["key"]] = event.at
@@ -157,6 +157,31 @@ ACCOUNTS = {
 }
 
 
+class Still:
+    """When a run lay still: paused, or with no process at it."""
+
+    def __init__(self) -> None:
+        self._times: list[tuple[datetime, datetime]] = []
+        self._paused: datetime | None = None
+        self._last: datetime | None = None
+
+    def account(self, event: Event) -> None:
+        at = datetime.fromisoformat(event.at)
+        if event.kind == "run.paused":
+            self._paused = self._paused or at
+        elif event.kind in ("run.resumed", "run.forked"):
+            since = self._paused or self._last  # without a pause, a resume follows an interruption
+            if since is not None and at > since:
+                self._times.append((since, at))
+            self._paused = None
+        if event.agent != "person":  # who writes while nobody is at the run
+            self._last = at
+
+    def between(self, begin: datetime, end: datetime) -> float:
+        """Seconds of it within that time."""
+        return sum(max((min(end, until) - max(begin, since)).total_seconds(), 0.0) for since, until in self._times)
+
+
 def seconds_worked(events: Sequence[Event]) -> float:
     """Running time that a trace shows: what was last counted, and from there to the last event."""
     seconds, since, before = 0.0, None, None
@@ -168,5 +193,6 @@ def seconds_worked(events: Sequence[Event]) -> float:
             until = at if event.kind == "run.paused" else before  # a resume without a pause follows an interruption
             seconds += (until - since).total_seconds() if since and until else 0.0
             since = None if event.kind == "run.paused" else at
-        before = at
+        if event.agent != "person":  # who may write hours after the process has ended
+            before = at
     return seconds + ((before - since).total_seconds() if since and before else 0.0)

@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from agents import show, sound, steering
+from agents.answering import REQUESTS, add_answer
 from agents.arena import cli as arena
 from agents.arguments import Unusable, add_settings, settings_from
 from agents.forking import settings_by_fork
@@ -20,7 +21,10 @@ from agents.journal import TRACE, FileJournal, TraceDamaged
 from agents.knowledge import FolderLibrary
 from agents.llm import open_models
 from agents.llm.cli import add_commands
+from agents.llm.mailbox import FileMailbox
+from agents.llm.models import Models
 from agents.local import LocalVerifier
+from agents.memory import earned
 from agents.memory.experience import FolderExperience
 from agents.memory.inspirations import FolderInspirations, Split
 from agents.projection import Summary, project
@@ -35,7 +39,8 @@ EXIT_CODES = """exit codes:
   0    every run ended with a program that passed (improved, or matched: correct but not faster)
   1    a run failed          2    bad arguments, or a directory that cannot be used
   3    a run is out of budget    4    a run was cancelled
-  5    a run is paused: a model did not answer, or a plan waits to be read; continue with --resume
+  5    a run is paused: a request waits for its reply, a model did not answer, a plan waits to be read, or the run needs its device; continue with
+       --resume
   6    the host was too busy to measure a program: try again when it is quieter
   130  interrupted: continue with --resume"""
 
@@ -63,6 +68,10 @@ def parser() -> argparse.ArgumentParser:
     solve.add_argument("--experience", type=Path, metavar="DIR", help=kept)
     solve.add_argument("--no-experience", action="store_true", help="begin without it, and leave nothing")
     solve.add_argument("--on-model-failure", choices=["stop", "wait"], default="stop", help=waiting)
+    asked = (
+        "where a request waits for a person's reply: wait with it (default), or leave it in DIR/requests, give the device back and end with code 5"
+    )
+    solve.add_argument("--when-asked", choices=["wait", "pause"], help=asked)
     solve.add_argument("--resume", action="store_true", help="continue what was interrupted in --out; finished runs are left as they are")
     solve.add_argument("--data-dir", type=Path, metavar="DIR", help="the verifier's build cache (default: stitchwork in the user's cache folder)")
     solve.add_argument("--json", action="store_true", help="print the summaries as JSON instead of the table")
@@ -74,6 +83,8 @@ def parser() -> argparse.ArgumentParser:
     shown.add_argument("--json", action="store_true", help="the summary as JSON")
 
     steering.add_commands(commands)
+    add_answer(commands)
+    earned.add_commands(commands)
     arena.add_commands(commands)
     add_commands(commands)
     return top
@@ -126,6 +137,8 @@ async def solve(args: argparse.Namespace) -> int:
         print(json.dumps({name: s.model_dump(mode="json", exclude={"queued_at"}) for name, s in summaries.items()}, indent=1))
     else:
         print(show.columns(show.TABLE, [show.table_row(name, s) for name, s in summaries.items()]))
+        if any(s.usage for s in summaries.values()):
+            print(show.cost_of(list(summaries.values())))
     codes = [EXIT.get(s.outcome, 1) for s in summaries.values()]
     return next((code for code in (1, 5, 3, 4) if code in codes), 0)
 
@@ -159,8 +172,8 @@ async def solve_one(args: argparse.Namespace, path: Path, name: str, folder: Pat
         source,
         name,
         program_source=program,
-        models=open_models(os.environ),
-        on_pause=args.on_model_failure,
+        models=models_for(args, folder),
+        on_pause="stop" if pauses(args, folder) else args.on_model_failure,
         library=FolderLibrary(args.documents) if args.documents else None,
         inspirations=FolderInspirations(args.learn_from) if args.learn_from else None,
         experience=None if args.no_experience else FolderExperience(args.experience or (args.data_dir or default_data_dir()) / "experience"),
@@ -176,6 +189,18 @@ async def solve_one(args: argparse.Namespace, path: Path, name: str, folder: Pat
     finally:
         if progress is not None:
             await progress.stop()
+
+
+def pauses(args: argparse.Namespace, folder: Path) -> bool:
+    """Whether a request is left as a file and the process ends; a run that was begun so goes on so."""
+    return args.when_asked == "pause" or (args.when_asked is None and (folder / REQUESTS).is_dir())
+
+
+def models_for(args: argparse.Namespace, folder: Path) -> Models:
+    if not pauses(args, folder):
+        return open_models(os.environ)
+    (folder / REQUESTS).mkdir(parents=True, exist_ok=True)
+    return open_models(os.environ, FileMailbox(folder / REQUESTS, folder), wait=False)
 
 
 def say(line: str) -> None:

@@ -12,7 +12,8 @@ from verifier.report import Report
 
 __all__ = ["Bottleneck", "Cause", "Ceilings", "Diagnosis", "Evidence", "defect", "diagnose"]
 
-SHOWN_METHODS = 8
+SHOWN_METHODS = 12
+HOSTS_WORK = ("cuda-graph", "lean-forward")  # what answers a large share of the host in a call
 
 
 def diagnose(
@@ -35,6 +36,7 @@ def diagnose(
         headroom=found.headroom,
         launches=profile.launches_per_iteration if profile else None,
         device_busy=profile.device_busy if profile else None,
+        host_share=found.host_share,
         own_share=report.own_share,
         reductions=facts.reductions if facts else None,
         products=bool(flops) if flops is not None else None,
@@ -53,9 +55,11 @@ def _registers(profile: Profile | None) -> int | None:
 
 
 def allowed(facts: Facts) -> list[str]:
-    """Methods that undo a fault that was named, in the order of the faults; then those that answer the class. None that the catalogue refuses."""
+    """Methods that undo a fault that was named, in the order of the faults; then those for the host's work where the device waits for it, whatever
+    the class; then those that answer the class. None that the catalogue refuses."""
     curing = [strategy for fault in facts.faults for strategy in CATALOGUE if fault in strategy.cures and strategy.cures_when(facts)]
     answering = [strategy for strategy in CATALOGUE if facts.bottleneck in strategy.answers and not strategy.only_cures]
     answering.sort(key=lambda strategy: strategy.answers.index(facts.bottleneck))  # those that are for this class before all others
-    names = [strategy.name for strategy in (*curing, *answering) if strategy.refuses(facts) is None]
+    leaner = [strategy for strategy in CATALOGUE if strategy.name in HOSTS_WORK] if facts.waits_for_host else []
+    names = [strategy.name for strategy in (*curing, *leaner, *answering) if strategy.refuses(facts) is None]
     return list(dict.fromkeys(names))[:SHOWN_METHODS]

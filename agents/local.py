@@ -70,6 +70,13 @@ class LocalVerifier:
         except OSError:
             return {"device": self.device}
 
+    async def missing(self) -> str:
+        try:
+            await self.client.ready()
+        except OSError as error:
+            return str(error) or f"{self.device} cannot be used here"
+        return ""
+
     async def _recall(self, payload: dict[str, Any]) -> JobResult:
         result = JobResult.model_validate_json(await self.journal.get(payload["result"]["sha"]))
         if payload.get("timeline"):
@@ -120,6 +127,7 @@ def verdict_of(report: Report) -> dict[str, Any]:
         "message": report.message[:DETAIL_LIMIT],
         "tier": report.tier,
         "speedup": report.speedup.model_dump() if report.speedup else None,
+        "gain": report.timing.rival.speedup.model_dump() if report.timing and report.timing.rival else None,  # over the program it was made from
         "program_class": report.program_class,
         "own_share": report.own_share,
         "program_ms": report.timing.program_ms if report.timing else None,

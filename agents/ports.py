@@ -44,7 +44,8 @@ class VerifierPort(Protocol):
     trace with `span`; the report or profile is an artefact named by the last of them.
 
     A port may also have `async def describe() -> dict`: what is known of the device (`threads`, `device_name`, `multiprocessors`, `l2_bytes`,
-    `capability`, `bandwidth_gbs`, ... as `DeviceFigures.of` reads them), for the plan.
+    `capability`, `bandwidth_gbs`, ... as `DeviceFigures.of` reads them), for the plan; and `async def missing() -> str`: why the device cannot be
+    used from here, empty where it can: a run that began elsewhere waits for its device then, and does not end for want of it.
     """
 
     device: str
@@ -69,7 +70,11 @@ class Library(Protocol):
 
 
 class ModelPort(Protocol):
-    """Asks language models by the name of their profile (`agents.llm`)."""
+    """Asks language models by the name of their profile (`agents.llm`).
+
+    A port may also have `def keeps(profile) -> bool`: whether requests to it wait for their replies over interruptions, so that one is asked
+    again word for word, whatever was noted meanwhile.
+    """
 
     def known(self, profile: str) -> bool:
         """Whether the profile is configured here."""

@@ -75,7 +75,8 @@ class UsageRow(BaseModel):
     failed: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
-    uncounted: int = 0  # exchanges whose tokens the server did not count
+    uncounted: int = 0  # exchanges whose tokens nobody counted
+    estimated: int = 0  # exchanges whose tokens were estimated from the length of the text
     dollars: float | None = None  # null: no price is known
     seconds: float = 0.0
 
@@ -192,6 +193,7 @@ def _replied(s: Summary, event: Event, p: dict[str, Any]) -> None:
     if p.get("usage"):
         row.input_tokens += p["usage"].get("input_tokens", 0)
         row.output_tokens += p["usage"].get("output_tokens", 0)
+        row.estimated += p.get("counted") == "estimated"
     else:
         row.uncounted += 1
     if p.get("dollars") is not None:

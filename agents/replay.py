@@ -36,6 +36,7 @@ class Replay:
         self.effects: dict[str, Any] = {}  # effect.completed by key: {"name", "value"}
         self.messages: dict[str, str] = {}  # text already streamed, by message
         self.replied: dict[str, Event] = {}  # llm.completed by key
+        self.asked: dict[str, Event] = {}  # llm.requested by key, as long as there is no reply
         self.plans: dict[int, Event] = {}  # plan.edited by seq
         self._resumed = 0  # seq of the last control.requested that resumes
         self._order: dict[str, deque[Event]] = defaultdict(deque)
@@ -63,8 +64,11 @@ class Replay:
             return
         elif event.kind == "effect.completed":
             self.effects.setdefault(payload["key"], payload)
+        elif event.kind == "llm.requested":
+            self.asked[payload["key"]] = event
         elif event.kind == "llm.completed":
             self.replied.setdefault(payload["key"], event)
+            self.asked.pop(payload["key"], None)
 
     def approved(self, proposed: int) -> bool:
         """Whether a person let the run go on after that event, before an interruption."""

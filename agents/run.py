@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from agents.budget import Ledger, OutOfBudget, seconds_worked
+from agents.budget import Ledger, OutOfBudget, Still, seconds_worked
 from agents.events import Agent, Event, NewEvent
 from agents.forking import RolesInForce, former, settings_of_fork
 from agents.notes import Notes
@@ -91,6 +91,7 @@ class Engine:
         self.library, self.inspirations, self.experience, self.split = library, inspirations, experience, split
         self.ledger = Ledger(settings.budget)
         self.replay = Replay()
+        self.still = Still()
         self.notes = Notes()
         self.summary = Summary()
         self._workflow = workflow
@@ -155,7 +156,7 @@ class Engine:
             self._absorb(event)
         if self.summary.state == "finished":
             return self.summary
-        self.ledger.write_off()
+        self.ledger.write_off([key for key, event in self.replay.asked.items() if self.keeps(event.payload["profile"])])
         self.ledger.spent.seconds = seconds_worked(recorded)
         self._since = time.monotonic()
         try:
@@ -267,6 +268,7 @@ class Engine:
         apply(self.summary, event)
         self.replay.absorb(event)
         self.ledger.account(event)
+        self.still.account(event)
         self.notes.absorb(event)
         if event.kind == "control.requested":
             self._control(event.payload)
@@ -314,6 +316,18 @@ class Engine:
         payload = {"reason": reason[:2000], "kind": kind, "hint": hint[:1000], **more}
         await self._pause(payload, leave=self.on_pause == "stop")
 
+    def keeps(self, profile: str) -> bool:
+        """Whether requests to this profile wait for their replies over interruptions."""
+        keeps = getattr(self.models, "keeps", None)
+        return keeps is not None and keeps(profile)
+
+    async def need_device(self) -> None:
+        """Before a job: a run that went on where its device is not waits there until it is taken to one, and everything is kept."""
+        missing = getattr(self.verifier, "missing", None)
+        while missing is not None and self.replay.finished and (why := await missing()):
+            hint = f"continue with solve and --resume on a host with {self.settings.device}"
+            await self.hold(f"the next step needs {self.settings.device}: {why}", "device", hint)
+
     async def _pause(self, payload: dict[str, Any], *, leave: bool = False) -> None:
         async with self._pausing:  # however many workers stop here, the trace says it once
             if self._running.is_set():
@@ -321,7 +335,7 @@ class Engine:
             if self.summary.state != "paused":
                 self.count_time()
                 await self.append([self.budget_event(), NewEvent(kind="run.paused", agent="engine", payload=payload)])
-            if leave or self.on_pause == "leave" and await self._stands_still():
+            if (leave or self.on_pause == "leave") and await self._stands_still():
                 self._left = True
                 self._worker.cancel()
             await self._running.wait()

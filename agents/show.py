@@ -23,7 +23,8 @@ def line(event: Event) -> str | None:
             return f"forked from event {p['from']['seq']} of run {p['from']['run']}; changed: {changed}"
         case "llm.completed":
             usage = p.get("usage")
-            counted = f"{usage['input_tokens']} tokens in, {usage['output_tokens']} out" if usage else "tokens not counted"
+            about = "about " if p.get("counted") == "estimated" else ""
+            counted = f"{about}{usage['input_tokens']} tokens in, {usage['output_tokens']} out" if usage else "tokens not counted"
             dollars = f", ${p['dollars']:.4g}" if p.get("dollars") is not None else ""
             return f"{_indent(event)}  {event.agent} asked {p['profile']} ({p['purpose']}): {counted}{dollars}, {p['seconds']:.1f} s"
         case "llm.failed":
@@ -90,7 +91,27 @@ def page(summary: Summary) -> str:
         ]
     if summary.spent:
         lines += ["", "spent: " + ", ".join(f"{unit.replace('_', ' ')} {value:g}" for unit, value in summary.spent.items() if value)]
+    if summary.usage:
+        lines.append(cost_of([summary]))
     return "\n".join(lines)
+
+
+SOLVED = ("improved", "matched")
+
+
+def cost_of(summaries: Sequence[Summary]) -> str:
+    """What models cost, a task that was solved: what was spent on all, over how many ended with a program that passed. "~": estimated."""
+    rows = [row for summary in summaries for row in summary.usage]
+    solved = sum(summary.outcome in SOLVED for summary in summaries)
+    tokens = sum(row.input_tokens + row.output_tokens for row in rows)
+    about = "~" if any(row.estimated for row in rows) else ""
+    dollars = [row.dollars for row in rows if row.dollars is not None]
+    price = f", {about}${sum(dollars):.4g}" if dollars and len(dollars) == len(rows) else ", no price is known"
+    missing = ", some exchanges not counted" if any(row.uncounted for row in rows) else ""
+    if not solved:
+        return f"cost: {about}{tokens:,} tokens{price}{missing}; nothing is solved yet"
+    each = f", {about}${sum(dollars) / solved:.4g}" if dollars and len(dollars) == len(rows) else ", no price is known"
+    return f"cost per solved task: {about}{tokens / solved:,.0f} tokens{each}{missing} ({solved} of {len(summaries)} solved)"
 
 
 def _candidate_row(c: CandidateRow) -> list[str]:
@@ -110,7 +131,8 @@ USAGE = ["model", "role", "calls", "failed", "tokens in", "tokens out", "dollars
 
 
 def _usage_row(u: UsageRow) -> list[str]:
-    counted = [str(u.input_tokens), str(u.output_tokens)] if u.uncounted < u.exchanges or not u.exchanges else ["?", "?"]
+    about = "~" if u.estimated else ""
+    counted = [f"{about}{u.input_tokens}", f"{about}{u.output_tokens}"] if u.uncounted < u.exchanges or not u.exchanges else ["?", "?"]
     dollars = f"{u.dollars:.4f}" if u.dollars is not None else "?"
     return [u.profile, u.role, str(u.calls), str(u.failed), *counted, dollars, f"{u.seconds:.1f}"]
 

@@ -71,7 +71,8 @@ class Span:
             await self._close(self.status, self.summary)
 
     async def _close(self, status: str, summary: str) -> None:
-        seconds = (datetime.now(UTC) - self._opened_at).total_seconds() if self._opened_at else 0.0
+        now = datetime.now(UTC)
+        seconds = (now - self._opened_at).total_seconds() - self.run.still.between(self._opened_at, now) if self._opened_at else 0.0
         await self.emit("span.closed", {"status": status, "seconds": round(max(seconds, 0.0), 3), "summary": summary})
 
     def fail(self, summary: str) -> None:
@@ -250,9 +251,9 @@ class Span:
     async def capture(self) -> Done:
         return await self.job(CaptureJob(**self._common()))
 
-    async def verify(self, source: str, candidate: int, tier: Tier, *, last: bool = False) -> Done:
-        """`last` verifications (of the winner) may use what the search has to leave."""
-        return await self.job(VerifyJob(**self._common(), program_source=source, tier=tier), candidate, last=last)
+    async def verify(self, source: str, candidate: int, tier: Tier, *, last: bool = False, rival: str | None = None) -> Done:
+        """`last` verifications (of the winner) may use what the search has to leave. `rival`: a program that is timed in turn with this one."""
+        return await self.job(VerifyJob(**self._common(), program_source=source, tier=tier, rival_source=rival), candidate, last=last)
 
     async def profile(self, source: str | None, candidate: int | None) -> Done:
         """Profile a candidate, or the reference, on a GPU with hardware counters; attaches timeline and profile where the profiler gave them."""
@@ -293,6 +294,7 @@ class Span:
         if finished is not None:
             data = await run.journal.get(finished.payload["result"]["sha"])
             return Done(JobResult.model_validate_json(data), finished.payload)
+        await run.need_device()
         wanted = {"verifier_seconds": run.ledger.usual_seconds.get(f"{job.kind}.{getattr(job, 'tier', '')}", 0.0)}
         await self.reserve(key, wanted, None if last else run.kept_back())
         try:

@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from agents.strategies import by_name
+from agents.strategies import strategies_of
+from verifier.profiling.diagnosing.diagnosis import FLOOR_BEATEN
 
 if TYPE_CHECKING:
     from agents.roles.situation import Advice, Attempt, Situation
@@ -34,22 +35,27 @@ def enough(run: Engine, situation: Situation) -> str | None:
     best, target = situation.best, run.settings.target
     if best is None:
         return None
-    if target is not None and best.score >= target:
-        return f"The target of {target:g}x is reached: the lower bound of candidate {best.number} is {best.score:.2f}x."
+    low = best.report.speedup.low
+    if target is not None and low >= target:
+        return f"The target of {target:g}x is reached: the lower bound of candidate {best.number} is {low:.2f}x."
     reached = fraction_of_floor(situation, best)
-    if reached is not None and reached >= NEAR_FLOOR:
+    if reached is not None and NEAR_FLOOR <= reached <= 1 / FLOOR_BEATEN:  # a floor that is clearly beaten is none
         return f"Candidate {best.number} is at {100 * reached:.0f} % of the floor: nothing is left that would pay."
     return None
 
 
 def fraction_of_floor(situation: Situation, attempt: Attempt) -> float | None:
-    """Floor over the program's time: the lower of what the report and the plan say (a plan may know a faster arithmetic, a report the data sheet);
-    null where neither is known."""
-    report, plan = attempt.report, situation.plan
-    known = [report.floor_fraction] if report.floor_fraction is not None else []
-    if plan is not None and plan.floor_ms and report.timing is not None:
-        known.append(plan.floor_ms / report.timing.program_ms)
-    return min(known, default=None)
+    """Floor over the program's time; null where it is not known."""
+    floor, timing = floor_ms(situation, attempt), attempt.report.timing
+    if floor and timing is not None:
+        return floor / timing.program_ms
+    return attempt.report.floor_fraction
+
+
+def floor_ms(situation: Situation, attempt: Attempt) -> float | None:
+    """The task's by `agents.floor`, as the plan has it; without one the verifier's, which is by the device's data sheet."""
+    plan, report = situation.plan, attempt.report
+    return (plan.floor_ms if plan is not None else None) or (report.floor_ms if report is not None else None)
 
 
 def plateau(situation: Situation, advice: Advice | None = None, *, patience: int = PATIENCE) -> str | None:
@@ -78,12 +84,12 @@ def since_last_gain(attempts: list[Attempt]) -> list[Attempt]:
     """The attempts after the last one that was at least GAIN times as fast as all before it; all where nothing has passed yet is none."""
     best, gained = 0.0, len(attempts)
     for index, attempt in enumerate(attempts):
-        if attempt.passed and attempt.report.speedup.ratio >= best * GAIN:
-            best, gained = attempt.report.speedup.ratio, index + 1
+        if attempt.passed and attempt.level >= best * GAIN:
+            best, gained = attempt.level, index + 1
     return attempts[gained:]
 
 
 def family(strategy: str) -> str:
-    """Of the catalogue; a method that is not in it is a family of its own."""
-    known = by_name(strategy)
-    return known.family if known is not None else strategy
+    """Of the catalogue; a combination is of its parts' family where they have one, and, like a method that is not in the catalogue, else its own."""
+    found = {known.family for known in strategies_of(strategy)}
+    return found.pop() if len(found) == 1 else strategy

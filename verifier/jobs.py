@@ -119,6 +119,8 @@ class HostCalls(BaseModel):
     device_us: float = 0.0  # time in which anything ran on the device
     kernel_us: float = 0.0  # sum over kernels: more than `device_us` where they overlap
     begin_us: float = 0.0  # time until the first work on the device
+    gap_us: float | None = None  # idle time of the device between its first and its last work; null in old records
+    after_us: float | None = None  # time from the end of the last work to the end of the call
 
 
 class Profile(BaseModel):

@@ -50,6 +50,7 @@ class PlayedVerifier:
     def __init__(self, landscape: Landscape, journal: Journal, seed: int):
         self.landscape, self.journal = landscape, journal
         self._draw = random.Random(seed * 2)
+        self._beside = random.Random(seed * 2 + 1)  # of the programs that others are timed beside
         self.engine: Engine | None = None
         self.seconds = 0.0
         self.log: list[Verified] = []
@@ -66,13 +67,14 @@ class PlayedVerifier:
             result, seconds = self._profile(job.program_source), self._seconds("profile")
         else:
             written = Written.read(job.program_source)
-            report = self._report(written, job.tier)
+            report = self._report(written, job.tier, Written.read(job.rival_source).point if job.rival_source is not None else None)
             seconds = self._seconds(job.tier if report.status == "passed" else "failed")
             result = JobResult.model_construct(report=report)
             speedup = report.speedup
             payload |= {
                 "status": report.status, "message": report.message, "tier": job.tier,
                 "speedup": {"ratio": speedup.ratio, "low": speedup.low, "high": speedup.high} if speedup else None,
+                "gain": rival.speedup.__dict__ if (rival := report.timing.rival if report.timing else None) else None,
                 "program_class": report.program_class, "program_ms": report.timing.program_ms if report.timing else None, "faster": report.faster,
             }  # fmt: skip
             self._note(written, report, job.tier, seconds, number)
@@ -96,7 +98,7 @@ class PlayedVerifier:
     def _seconds(self, kind: str) -> float:
         return round(SECONDS[kind] * self._draw.lognormvariate(0, SECONDS_LOG), 3)
 
-    def _report(self, written: Written, tier: str) -> Report:
+    def _report(self, written: Written, tier: str, rival: int | None = None) -> Report:
         landscape = self.landscape
         status = STATUSES[landscape.status[written.point]]
         if status != "passed" or written.fault:
@@ -104,15 +106,12 @@ class PlayedVerifier:
         spread = landscape.spread[written.point] or 0.0
         noise = math.hypot(NOISE, spread / math.sqrt(6)) / (2 if tier == "full" else 1)
         us = landscape.us[written.point] * math.exp(self._draw.gauss(0, noise))
-        ratio = landscape.eager_us / us
-        interval = Interval.model_construct(ratio=ratio, low=ratio * math.exp(-2 * noise), high=ratio * math.exp(2 * noise))
-        comparison = Comparison.model_construct(
-            baseline="eager", speedup=interval, program_ms=us / 1e3, baseline_ms=landscape.eager_us / 1e3, blocks=6, program_samples_ms=[],
-            baseline_samples_ms=[],
-        )  # fmt: skip
-        timing = Timing.model_construct(program_ms=us / 1e3, bounded=True, clock_agrees=True, round_trip_ms=0.0, comparisons=[comparison])
+        comparison = _compared("eager", us, landscape.eager_us, noise)
+        timing = Timing.model_construct(program_ms=us / 1e3, bounded=True, clock_agrees=True, round_trip_ms=0.0, comparisons=[comparison], rival=None)
+        if rival is not None and landscape.us[rival]:
+            timing.rival = _compared("rival", us, landscape.us[rival] * math.exp(self._beside.gauss(0, noise)), noise)
         floor = landscape.floor_us / us if landscape.floor_us else None
-        return self._of("passed", tier, timing=timing, faster=interval.low > 1, program_class="custom", floor_fraction=floor)
+        return self._of("passed", tier, timing=timing, faster=comparison.speedup.low > 1, program_class="custom", floor_fraction=floor)
 
     def _failed(self, written: Written, status: str) -> Report:
         if written.fault:
@@ -135,6 +134,14 @@ class PlayedVerifier:
         us, shares = landscape.us[point] or landscape.eager_us, landscape.shares[point] if landscape.shares else None
         named = list(zip(landscape.groups, shares or [], strict=False))
         return JobResult.model_construct(profile=_profiled(us, [_kernel(group, share, us) for group, share in named if share]))
+
+
+def _compared(baseline: str, us: float, other_us: float, noise: float) -> Comparison:
+    ratio = other_us / us
+    interval = Interval.model_construct(ratio=ratio, low=ratio * math.exp(-2 * noise), high=ratio * math.exp(2 * noise))
+    return Comparison.model_construct(
+        baseline=baseline, speedup=interval, program_ms=us / 1e3, baseline_ms=other_us / 1e3, blocks=6, program_samples_ms=[], baseline_samples_ms=[]
+    )
 
 
 def _kernel(name: str, share: float, us: float) -> KernelProfile:

@@ -11,6 +11,7 @@ FailureKind = Literal[
     "busy",  # 429 or overload, for longer than the retries last
     "unreachable",  # no connection, timeouts, 5xx, broken streams, for longer than the retries last
     "protocol",  # an answer that is not of the protocol
+    "asked",  # nothing went wrong: the request waits for a reply, and nobody waits with it
 ]
 
 
@@ -23,3 +24,11 @@ class ModelFailure(Exception):
 
     def __str__(self) -> str:
         return f"{self.message}; {self.hint}" if self.hint else self.message
+
+
+class Asked(ModelFailure):
+    """A request that was left for a person or a chat, whose reply is taken when the run goes on. `request`: its id in the mailbox."""
+
+    def __init__(self, message: str, hint: str, request: str):
+        super().__init__("asked", message, hint, attempts=0)
+        self.request = request

@@ -18,10 +18,11 @@ from typing import Protocol
 
 from pydantic import BaseModel
 
-from agents.llm.errors import ModelFailure
+from agents.llm.errors import Asked, ModelFailure
 from agents.llm.messages import Delta, Reply, Request
 
 POLL_SECONDS = 1.0
+LOOKS = 2  # for a reply that is there already: a file counts when it has stopped growing
 LONGEST_REPLY = 4 << 20  # bytes
 REPLY_ENDS = (".reply.md", ".reply.txt")
 
@@ -42,6 +43,8 @@ class NotWaiting(LookupError):
 
 
 class MailboxStore(Protocol):
+    """A store may also have `def hint(id) -> str`: how a person replies, and goes on, where nobody waits for it."""
+
     async def put(self, waiting: Waiting) -> None:
         """Offer a request. Putting it again, also after its reply came, changes nothing."""
 
@@ -65,17 +68,30 @@ def waiting_for(profile: str, request: Request, *, key: str, run: str) -> Waitin
     return Waiting(id=f"{_slug(run)[:64]}/{readable}-{digest}", run=run, key=key, profile=profile, asked_at=at, request=request)
 
 
-async def ask(store: MailboxStore, profile: str, request: Request, *, key: str, run: str, on_delta: Callable[[Delta], Awaitable[None]]) -> Reply:
-    """Wait until a person has replied, for as long as it takes. A cancelled request is withdrawn."""
+async def ask(
+    store: MailboxStore, profile: str, request: Request, *, key: str, run: str, on_delta: Callable[[Delta], Awaitable[None]], wait: bool = True
+) -> Reply:
+    """Wait until a person has replied, for as long as it takes. A cancelled request is withdrawn. With `wait` off it is left where it is, and `Asked`
+    says so, unless its reply is there already."""
     waiting = waiting_for(profile, request, key=key, run=run)
     try:
         await store.put(waiting)
+        looks = 0
         while (text := await store.reply(waiting.id)) is None:
-            await asyncio.sleep(POLL_SECONDS)
+            if looks == LOOKS and not wait:
+                break
+            looks += 1
+            await asyncio.sleep(POLL_SECONDS if wait else POLL_SECONDS / 4)
     except asyncio.CancelledError:
         with contextlib.suppress(OSError, ModelFailure):
             await asyncio.shield(store.withdraw(waiting.id))
         raise
+    if text is None:
+        raise Asked(
+            f"{request.purpose or 'a request'} waits for its reply as {waiting.id}",
+            hint(waiting.id) if (hint := getattr(store, "hint", None)) else "",
+            waiting.id,
+        )
     await on_delta(Delta(text=text))
     return Reply(text=text, model="a person", finish="stop")
 
@@ -83,8 +99,9 @@ async def ask(store: MailboxStore, profile: str, request: Request, *, key: str, 
 class FileMailbox:
     """A mailbox in a folder. Whoever writes a reply there with an editor may take the time that needs: a file counts when it has stopped growing."""
 
-    def __init__(self, folder: Path):
-        self.folder = folder
+    def __init__(self, folder: Path, run: Path | None = None):
+        """`run`: the directory of the run whose requests alone are here."""
+        self.folder, self.run = folder, run
         self._seen: dict[str, tuple[int, int]] = {}  # size and time of a reply's file at the last look
 
     async def put(self, waiting: Waiting) -> None:
@@ -140,6 +157,13 @@ class FileMailbox:
             path.with_name(path.name + end).unlink(missing_ok=True)
         with contextlib.suppress(OSError):
             path.parent.rmdir()
+
+    def hint(self, id: str) -> str:
+        name = id.rpartition("/")[2]
+        if self.run is None:
+            return f"put the reply into {self._path(id)}{REPLY_ENDS[0]}, then resume the run"
+        page = self._path(id).with_name(f"{name}.md")
+        return f"read {page}, reply by `python -m agents answer {self.run} {name} < REPLY`, and go on with solve and --resume"
 
     def _path(self, id: str) -> Path:
         if not re.fullmatch(r"[A-Za-z0-9._-]+/[A-Za-z0-9._-]+", id) or ".." in id:

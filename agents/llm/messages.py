@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import BaseModel, Field
 
 Author = Literal["system", "user", "assistant"]
+Counted = Literal["server", "tokenizer", "estimated"]  # tokens: by the server, by a tokenizer that the profile names, or from the length of the text
 FinishReason = Literal["stop", "length", "filter", "other"]
 
 
@@ -46,6 +47,7 @@ class Reply(BaseModel):
     reasoning: str = ""
     finish: FinishReason = "stop"
     model: str = ""  # as the server names it
-    usage: Usage | None = None  # null: the server (or the person behind a mailbox) did not say
+    usage: Usage | None = None  # null: the server did not say
+    counted: Counted = "server"  # who counted `usage`
     dollars: float | None = None  # by the profile's prices; null where usage or prices are unknown
     attempts: int = 1  # requests that were sent for it, refused and broken ones included

@@ -16,7 +16,7 @@ from agents.llm.mailbox import FileMailbox, MailboxStore
 from agents.llm.messages import Delta, Reply, Request
 from agents.llm.profiles import CassetteProfile, MailboxProfile, ProfilesUnusable, ServerProfile, data_dir, profiles_file, read_profiles
 from agents.llm.server import Server
-from agents.llm.tokens import estimate_input
+from agents.llm.tokens import estimate_input, usage_of
 
 
 class Models:
@@ -31,10 +31,11 @@ class Models:
         environment: Mapping[str, str],
         store: MailboxStore | None = None,  # null: files in DATA_DIR/mailbox
         transport: httpx.AsyncBaseTransport | None = None,  # null: the network
+        wait: bool = True,  # for a person's reply; off: the request is left, and `Asked` is raised
     ):
         self.environment = environment
         self.store = store or FileMailbox(data_dir(environment) / "mailbox")
-        self.problem = ""
+        self.problem, self.wait = "", wait
         self._transport = transport
         self._profiles: dict[str, Any] = {}
         self._servers: dict[str, Server] = {}
@@ -66,6 +67,10 @@ class Models:
     def known(self, profile: str) -> bool:
         return profile in self.profiles()
 
+    def keeps(self, profile: str) -> bool:
+        """Whether a request that was asked waits there for its reply, however often the run is interrupted: then it is not asked otherwise again."""
+        return isinstance(self.profiles().get(profile), MailboxProfile)
+
     def estimate(self, profile: str, request: Request) -> dict[str, float]:
         found = self._profile(profile)
         if isinstance(found, ServerProfile):
@@ -82,7 +87,8 @@ class Models:
     async def ask(self, profile: str, request: Request, *, key: str, run: str, on_delta: OnDelta) -> Reply:
         found = self._profile(profile)
         if isinstance(found, MailboxProfile):
-            return await mailbox.ask(self.store, profile, request, key=key, run=run, on_delta=on_delta)
+            reply = await mailbox.ask(self.store, profile, request, key=key, run=run, on_delta=on_delta, wait=self.wait)
+            return self._counted(found, request, reply)
         if isinstance(found, CassetteProfile):
             return await self._play(profile, found, request, key=key, run=run, on_delta=on_delta)
         return await self.server(profile).ask(request, on_delta)
@@ -116,6 +122,12 @@ class Models:
         cassette.add(Exchange(profile=profile.record, run=run, key=key, request=request, estimate=estimate, reply=reply))
         return reply
 
+    def _counted(self, profile: MailboxProfile, request: Request, reply: Reply) -> Reply:
+        """With the tokens that a chat would have counted."""
+        base = self.file.parent if self.file else Path()
+        usage, counted = usage_of(request, reply.text, base / Path(profile.tokenizer).expanduser() if profile.tokenizer else None)
+        return reply.model_copy(update={"usage": usage, "counted": counted, "dollars": profile.prices.dollars(usage) if profile.prices else None})
+
     def _profile(self, name: str) -> Any:
         found = self.profiles().get(name)
         if found is not None:
@@ -130,6 +142,6 @@ class Models:
         raise ModelFailure("configuration", f"there is no profile {name} (there are: {names})", hint, attempts=0)
 
 
-def open_models(environment: Mapping[str, str], store: MailboxStore | None = None) -> Models:
+def open_models(environment: Mapping[str, str], store: MailboxStore | None = None, *, wait: bool = True) -> Models:
     """The models that `STITCHWORK_LLM_PROFILES` (else `DATA_DIR/llm.toml`) describes. Never fails: see `Models.problem`."""
-    return Models(environment, store)
+    return Models(environment, store, wait=wait)

@@ -118,6 +118,8 @@ class MailboxProfile(_Table):
     """A person: each request waits as a file and on a page until somebody puts a reply beside it."""
 
     kind: Literal["mailbox"]
+    prices: Prices | None = None  # of the model behind the chat; without them cost is unknown
+    tokenizer: str | None = None  # its tokenizer.json, relative to the file of profiles; without one tokens are estimated, and marked so
 
 
 class CassetteProfile(_Table):

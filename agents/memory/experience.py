@@ -26,12 +26,14 @@ if TYPE_CHECKING:
     from agents.span import Span
 
 Numbers = dict[str, int]  # by knob
+SIDE_BY_SIDE = 2  # a program and the one it was made from, timed in turn; before, each against eager at another time
 MOST_KERNELS = 5000  # of a device; the oldest go
 
 
 class Experience(BaseModel):
     """On one model of device."""
 
+    gains: int = 1  # how they were measured: `SIDE_BY_SIDE`, or by an earlier way
     tasks: dict[str, dict[str, Record]] = {}  # sha of a task's source: strategies
     tuned: dict[str, Numbers] = {}  # fingerprint of a kernel: numbers
 
@@ -80,7 +82,7 @@ class FolderExperience:
         with self._alone():
             known = self._read(device_model)
             kept = [*((k, v) for k, v in known.tuned.items() if k not in tuned), *tuned.items()][-MOST_KERNELS:]
-            found = Experience(tasks={**known.tasks, task: dict(records)}, tuned=dict(kept))
+            found = Experience(gains=SIDE_BY_SIDE, tasks={**known.tasks, task: dict(records)}, tuned=dict(kept))
             scratch = self._path(device_model).with_suffix(f".{os.getpid()}")
             scratch.write_text(found.model_dump_json())
             os.replace(scratch, self._path(device_model))
@@ -94,11 +96,13 @@ class FolderExperience:
             yield
 
     def _read(self, device_model: str) -> Experience:
-        """Nothing where there is none yet, or the file is damaged: it is only a memory."""
+        """Nothing where there is none yet, or the file is damaged: it is only a memory. What strategies brought by an earlier way of measuring is
+        discarded; a number that a kernel was tuned to stays."""
         try:
-            return Experience.model_validate(json.loads(self._path(device_model).read_text()))
+            known = Experience.model_validate(json.loads(self._path(device_model).read_text()))
         except (OSError, ValueError, ValidationError):
             return Experience()
+        return known if known.gains == SIDE_BY_SIDE else known.model_copy(update={"tasks": {}})
 
     def _path(self, device_model: str) -> Path:
         return self.folder / f"{re.sub(r'[^A-Za-z0-9._-]+', '-', device_model) or 'unknown'}.json"

@@ -6,16 +6,19 @@ of the span that asked, so a resumed run sees the same inspirations however many
 
 from __future__ import annotations
 
+import difflib
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
+from agents.events import Event
 from agents.journal import ARTEFACTS, TRACE, TraceDamaged, parse_lines
 from agents.strategies.ledger import GAIN, Entry, entries
+from verifier.graph import Graph
 from verifier.source import sha256
 
 if TYPE_CHECKING:
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from agents.span import Span
 
 FOUND = 4  # inspirations of a search
+DIFFERENCE = 120  # lines of a change that is shown whole
 
 
 class Split(BaseModel):
@@ -42,11 +46,18 @@ class Inspiration(BaseModel):
 
     strategy: str
     operators: list[str]
+    around: list[str] = []  # signature of the task's graph that it was done in; empty where it is not known
     device: str  # "cpu", "cuda"
     device_model: str = ""
     gain: float  # over the program before it
+    low: float | None = None  # of the gain's 95 % interval
+    high: float | None = None
     expected: float | None = None
     speedup: float | None = None  # of the program over eager
+    over: str = "the program before it"
+    bottleneck: str = ""  # of the program before, by its diagnosis
+    precision: str = ""
+    difference: str = ""  # what was changed in the program before, as a unified diff; "" where the programs are not at hand
     changes: str = ""  # what was done, in a sentence
     task: str = ""  # sha of the task's source
     task_name: str = ""
@@ -58,7 +69,17 @@ class Inspiration(BaseModel):
         """For a prompt: what it was, where it held, what it brought."""
         where = ", ".join(dict.fromkeys(self.operators)) or "a whole program"
         what = f": {' '.join(self.changes.split())}" if self.changes else ""
-        return f"- {self.strategy} on {where} ({self.device_model or self.device}): {self.gain:.2f}x over the program before it{what}"
+        interval = f" [{self.low:.2f}, {self.high:.2f}]" if self.low is not None and self.high is not None else ""
+        bound = f", which was {self.bottleneck} bound" if self.bottleneck and self.bottleneck not in ("none", "defect") else ""
+        on = ", ".join(filter(None, (self.device_model or self.device, self.precision)))
+        return f"- {self.strategy} on {where} ({on}): {self.gain:.2f}x{interval} over {self.over}{bound}{what}"
+
+    @property
+    def text(self) -> str:
+        """The line, with the change itself where the programs are at hand."""
+        from agents.roles.prompts import fenced  # roles import this module
+
+        return f"{self.line}\n\n{fenced(self.difference, 'diff')}\n" if self.difference else self.line
 
 
 class Inspirations(Protocol):
@@ -84,19 +105,45 @@ async def recall(span: Span, situation: Situation) -> list[Inspiration]:
 
 
 def operators_of(situation: Situation) -> list[str]:
-    """The task's operators in the words of plans."""
+    """The task's operators in the words of plans, and which follows which."""
+    return signature(situation.capture.graph if situation.capture else None)
+
+
+def signature(graph: Graph | None) -> list[str]:
+    """Of a graph: its operators, and "a > b" where b reads what a has made. Graphs are alike as far as they share these."""
+    from compiler.graph.values import refs
     from compiler.planning.plan import word
 
-    graph = situation.capture.graph if situation.capture else None
-    return list(dict.fromkeys(word(node) for node in graph.nodes if node.op != "getitem")) if graph else []
+    if graph is None:
+        return []
+    made = {node.name: node for node in graph.nodes}
+    words: dict[str, None] = {}
+    for node in graph.nodes:
+        if node.op == "getitem":
+            continue
+        words[word(node)] = None
+        for name in refs([node.args, list(node.kwargs.values())]):
+            source = made.get(name)
+            while source is not None and source.op == "getitem":
+                source = made.get(source.args[0]["ref"])
+            if source is not None:
+                words[f"{word(source)} > {word(node)}"] = None
+    return list(words)
 
 
-def inspirations_from(entries: Iterable[Entry], device_model: str = "") -> list[Inspiration]:
-    """Entries of a finished run that count as verified improvements."""
+Differ = Callable[[str, str], str]  # of two programs by their shas: a unified diff, or "" where they are not at hand
+
+
+def inspirations_from(
+    entries: Iterable[Entry], device_model: str = "", graph: Sequence[str] = (), difference: Differ = lambda before, after: ""
+) -> list[Inspiration]:
+    """Entries of a finished run that count as verified improvements. `graph`: the task's `signature`, for those of a whole program."""
     return [
         Inspiration(
-            strategy=e.strategy, operators=e.operators, device=e.device, device_model=device_model, gain=e.realised, expected=e.expected,
-            speedup=e.speedup, changes=e.changes[:600], task=e.task, task_name=e.task_name, run=e.run, candidate=e.candidate,
+            strategy=e.strategy, operators=e.operators, around=list(graph), device=e.device, device_model=device_model, gain=e.realised, low=e.low,
+            high=e.high, over="the program before it" if e.before else "eager", expected=e.expected, bottleneck=e.bottleneck,
+            precision=e.precision, difference=difference(e.before, e.program), speedup=e.speedup, changes=e.changes[:600], task=e.task,
+            task_name=e.task_name, run=e.run, candidate=e.candidate,
         )
         for e in entries
         if e.confirmed and e.outcome == "gained" and e.realised is not None
@@ -109,8 +156,13 @@ def ranked(known: Iterable[Inspiration], operators: Sequence[str], device: str, 
     family = device.partition(":")[0]
 
     def fit(one: Inspiration) -> float:
-        mine = {plain(name) for name in one.operators}
-        return len(mine & wanted) / len(mine | wanted) if mine and wanted else 0.0
+        """How alike the operators are; where both graphs are known, half of it how alike these are, which follows which included."""
+        mine, graph = {plain(name) for name in one.operators}, {plain(name) for name in one.around}
+        alone = {name for name in wanted if " > " not in name}
+        if not mine & alone:
+            return 0.0
+        own = len(mine & alone) / len(mine | alone)
+        return (own + len(graph & wanted) / len(graph | wanted)) / 2 if graph else own
 
     fitting = [(fit(one) * (1 + math.log(max(one.gain, GAIN))), one) for one in known if one.device == family and fit(one) > 0]
     fitting.sort(key=lambda pair: (-pair[0], pair[1].run, pair[1].candidate))
@@ -159,7 +211,35 @@ class FolderInspirations:
         if not events or events[-1].kind != "run.finished":
             return []
         verified = (e.payload.get("result") for e in events if e.kind == "verification.finished" and e.payload.get("job") == "verify")
-        return inspirations_from(entries(events), _device_model(trace.parent, next((ref for ref in verified if ref), None)))
+        folder = trace.parent
+        model = _device_model(folder, next((ref for ref in verified if ref), None))
+        return inspirations_from(entries(events), model, signature(_graph(folder, events)), lambda before, after: _difference(folder, before, after))
+
+
+def _graph(folder: Path, events: Sequence[Event]) -> Graph | None:
+    for event in events:
+        if event.kind == "verification.finished" and event.payload.get("job") == "capture" and event.payload.get("result"):
+            try:
+                found = json.loads((folder / ARTEFACTS / event.payload["result"]["sha"]).read_bytes()).get("capture") or {}
+                return Graph.model_validate(found["graph"]) if found.get("graph") else None
+            except (OSError, ValueError, KeyError):
+                return None
+    return None
+
+
+def _difference(folder: Path, before: str, after: str) -> str:
+    """Of two programs that the run keeps, without the build helper that both hold."""
+    try:
+        texts = [(folder / ARTEFACTS / sha).read_text(encoding="utf-8") for sha in (before, after) if sha]
+    except (OSError, ValueError):
+        return ""
+    return between(*texts) if len(texts) == 2 else ""
+
+
+def between(before: str, after: str) -> str:
+    """At most DIFFERENCE lines: more teaches nothing that the sentence does not."""
+    lines = list(difflib.unified_diff(before.splitlines(), after.splitlines(), "before", "after", lineterm="", n=2))
+    return "\n".join(lines) if len(lines) <= DIFFERENCE else ""
 
 
 def _device_model(folder: Path, result: dict | None) -> str:

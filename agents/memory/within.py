@@ -15,14 +15,15 @@ GAIN = 1.02  # over the parent: less is the noise of a quick verification
 LOSS = 0.98
 SHOWN = 8  # lines of each kind in a digest
 SAMPLE_CHARACTERS = 300
+UNMEASURED = "could not be measured"
 BROKEN = {
     "wrong_result": "wrong result",
     "build_failed": "did not build",
     "crashed": "crashed",
     "timed_out": "timed out",
     "rejected": "rejected by the integrity checks",
-    "inconclusive": "could not be measured",
-    "infrastructure_error": "could not be measured",
+    "inconclusive": UNMEASURED,
+    "infrastructure_error": UNMEASURED,
 }
 
 
@@ -48,10 +49,11 @@ class Try:
     outcome: str  # "gained", "no gain", "slower", or one of BROKEN's words
     expected: float | None = None  # speedup over the parent
     realised: float | None = None  # the same, measured; null where no attempt passed
+    over: str = ""  # what the gain is over, where that is not the program before: "eager" of a first program
 
     @property
     def failed(self) -> bool:
-        return self.outcome not in ("gained", "could not be measured")
+        return self.outcome not in ("gained", UNMEASURED)
 
 
 @dataclass(frozen=True)
@@ -111,15 +113,14 @@ class Memory:
         return _section("Errors seen so far, each once:", [_said_of_failure(f) for f in newest])
 
 
-def realised(attempt: Attempt, attempts: dict[int, Attempt]) -> float | None:
-    """Speedup over the nearest ancestor that passed, over eager where there is none; null where the attempt did not pass."""
+def realised(attempt: Attempt) -> float | None:
+    """Speedup over the nearest ancestor that passed, timed in turn with it, over eager where there is none; null where the attempt did not pass, or
+    was not timed beside that ancestor."""
     if not attempt.passed:
         return None
-    ratio = attempt.report.speedup.ratio
-    before = attempts.get(attempt.parent) if attempt.parent is not None else None
-    while before is not None and not before.passed:
-        before = attempts.get(before.parent) if before.parent is not None else None
-    return ratio / before.report.speedup.ratio if before is not None else ratio
+    if attempt.base is None:
+        return attempt.report.speedup.ratio
+    return attempt.gain.ratio if attempt.gain is not None else None
 
 
 def ancestors(attempt: Attempt, attempts: dict[int, Attempt]) -> list[Attempt]:
@@ -163,11 +164,12 @@ def _tries(attempts: dict[int, Attempt], situation: Situation) -> tuple[Try, ...
             grouped.setdefault((attempt.edit.strategy, attempt.edit.step), []).append(attempt)
     tries = []
     for (strategy, where), which in grouped.items():
-        gains = [gain for a in which if (gain := realised(a, attempts)) is not None]
+        gains = [gain for a in which if (gain := realised(a)) is not None]
         best = max(gains, default=None)
         expected = next((a.expected for a in reversed(which) if a.expected is not None), None)
-        outcome = _outcome(best) if best is not None else BROKEN.get(which[-1].report.status, which[-1].report.status)
-        tries.append(Try(strategy, where, operators.get(where, ()), tuple(a.number for a in which), outcome, expected, best))
+        outcome = _outcome(best) if best is not None else BROKEN.get(which[-1].report.status, UNMEASURED)
+        first = "eager" if all(a.base is None for a in which) else ""
+        tries.append(Try(strategy, where, operators.get(where, ()), tuple(a.number for a in which), outcome, expected, best, first))
     return tuple(tries)
 
 
@@ -189,7 +191,7 @@ def _lineages(attempts: dict[int, Attempt]) -> tuple[Lineage, ...]:
         best = max((a for a in members if a.passed), key=lambda a: a.score, default=None)
         if best is not None:
             methods = [a.edit.strategy for a in reversed(ancestors(best, attempts)) if a.edit.strategy]
-            found.append(Lineage(root, best.number, best.score, best.report.speedup.ratio, tuple(dict.fromkeys(methods)), len(members)))
+            found.append(Lineage(root, best.number, best.score, best.level, tuple(dict.fromkeys(methods)), len(members)))
     return tuple(sorted(found, key=lambda line: -line.score))
 
 
@@ -209,7 +211,7 @@ def _said_of_line(line: Lineage) -> str:
 def _said_of(t: Try) -> str:
     place = f" at {t.where}" if t.where else ""
     over = f" ({', '.join(t.operators[:4])})" if t.operators else ""
-    brought = f", {t.realised:.2f}x" if t.realised is not None else ""
+    brought = f", {t.realised:.2f}x{f' over {t.over}' if t.over else ''}" if t.realised is not None else ""
     hoped = f" where {t.expected:.2f}x was expected" if t.expected is not None else ""
     return f"- {t.strategy}{place}{over}: {t.outcome}{brought}{hoped}"
 

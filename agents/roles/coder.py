@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from agents.floor import size
 from agents.plan_edits import first_options
 from agents.roles.compiled import Compiled
 from agents.roles.compiled_ideas import NUMBER, realised
-from agents.roles.planner import MAX_STEPS, size
+from agents.roles.planner import MAX_STEPS
 from agents.roles.situation import Advice, Attempt, Edit, Idea, Knob, Situation
 from agents.roles.verifier import sentence
 from agents.span import Span
+from agents.strategies import combined
 from compiler import Options, print_program
 from compiler.planning.cost import launch_bound, times
 from compiler.planning.knobs import Number, numbers, with_numbers
@@ -58,7 +60,7 @@ class BuiltInCoder:
         base = parent.edit.options if parent is not None and parent.edit.options is not None else Options()
         if any(situation.orders.refuses(name) for name in idea.strategies):
             return None  # a note came after the idea
-        strategy = idea.strategies[0] if idea.strategies else ""
+        strategy = combined(idea.strategies)
         says = (f"Idea {idea.number}{f' on candidate {parent.number}' if parent else ''}: {idea.text}",)
         edit = self._print(compiled, situation, realised(idea, base), idea.title, idea.text, says, strategy)
         if any(edit.source == attempt.edit.source for attempt in situation.attempts):

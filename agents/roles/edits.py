@@ -14,6 +14,7 @@ from functools import cache
 
 from agents.llm.messages import Reply
 from agents.roles.replies import Refused, cut_off
+from agents.strategies import named as strategies_named
 from compiler.targets.library import BUILDER
 from verifier.program import Program
 from verifier.source import SourceError
@@ -100,9 +101,8 @@ def read_program(reply: Reply, task_source: str, present: str | None) -> Written
     if present is not None and source.strip() == present.strip():
         raise Refused("The program is the same as before: nothing in it has changed.")
     named = {name.upper(): value.strip() for name, value in _LINE.findall(text.partition("```")[0].partition("<<<<<")[0])}
-    strategy = named.get("STRATEGY", "").strip("`'\" .").lower()
     form = f"{len(swaps)} block{'s' if len(swaps) != 1 else ''}" if swaps else "whole file"
-    return Written(source, named.get("TITLE", "")[:200], named.get("CHANGES", "")[:1000], "" if strategy in ("none", "null") else strategy[:60], form)
+    return Written(source, named.get("TITLE", "")[:200], named.get("CHANGES", "")[:1000], strategies_named(named.get("STRATEGY", "")), form)
 
 
 def find_file(reply: Reply) -> str:

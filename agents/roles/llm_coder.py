@@ -6,13 +6,13 @@ from what compiler and hardware say. Both are prompts of the same profile.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from agents.llm.messages import Reply
-from agents.memory import Memory
+from agents.memory import Memory, recall
 from agents.memory.within import ancestors
-from agents.roles import digest, source_knobs
+from agents.roles import digest, measured, source_knobs, steps
 from agents.roles.compiled import Compiled
 from agents.roles.edits import Written, read_program
 from agents.roles.evidence import failure_text
@@ -22,7 +22,7 @@ from agents.roles.replies import Refused
 from agents.roles.rules_verifier import unmeasured
 from agents.roles.situation import Advice, Attempt, Edit, Idea, Knob, Situation
 from agents.span import Span
-from agents.strategies import Strategy, by_name
+from agents.strategies import CATALOGUE, Strategy, combined, parts, strategies_of
 
 SHOWN_REFUSALS = 3
 
@@ -38,20 +38,24 @@ class LlmCoder:
             return replace(parent.edit, title="The same program once more", changes=changes, says=())
         purpose, method = self._purpose(situation, parent, advice)
         values = await self._values(span, situation, parent, advice)
-        strategy = by_name(method) if method else None
-        planned = [s for name in (situation.step or {}).get("strategies") or [] if (s := by_name(name))]
+        chosen = strategies_of(method or "")
+        planned = [s for name in (situation.step or {}).get("strategies") or [] for s in strategies_of(name)]
         values |= {
-            "method": method_text(strategy, method, advice),
-            "how_to": digest.how_to_text([strategy] if strategy else planned, digest.language_of(situation.settings)),
+            "method": method_text(chosen, method, advice),
+            "how_to": digest.how_to_text(chosen or planned, digest.language_of(situation.settings), situation.step),
         }
-        return await self._edit(span, situation, purpose, values, parent, method or "", title=(situation.step or {}).get("title", ""))
+        earned = await recall(span, situation) if chosen and parent is not None and parent.passed else []
+        names = {strategy.name for strategy in chosen}
+        values["inspirations"] = "\n".join(found.text for found in earned if not names.isdisjoint(parts(found.strategy)))
+        together = "" if parent is not None and not parent.passed else combined(strategy.name for strategy in planned)
+        return await self._edit(span, situation, purpose, values, parent, method or "", together, title=(situation.step or {}).get("title", ""))
 
     async def realise(self, span: Span, situation: Situation, idea: Idea, parent: Attempt | None) -> Edit | None:
         values = await self._values(span, situation, parent, None)
-        known = [s for name in idea.strategies if (s := by_name(name))]
-        values |= {"idea": digest.idea_text(idea), "how_to": digest.how_to_text(known, digest.language_of(situation.settings))}
-        first = idea.strategies[0] if idea.strategies else ""
-        return await self._edit(span, situation, "coder/realise", values, parent, first, title=idea.title, idea=idea)
+        together = combined(idea.strategies)
+        how_to = digest.how_to_text(strategies_of(together), digest.language_of(situation.settings), {"contract": idea.text})
+        values |= {"idea": digest.idea_text(idea), "how_to": how_to}
+        return await self._edit(span, situation, "coder/realise", values, parent, together, title=idea.title, idea=idea)
 
     def knobs(self, situation: Situation, attempt: Attempt) -> list[Knob]:
         return source_knobs.knobs(attempt.edit.source)
@@ -80,11 +84,12 @@ class LlmCoder:
     @staticmethod
     def _step(situation: Situation, parent: Attempt | None) -> str:
         """What the program is to do now: the step of the plan, the idea that it realises, or all steps together."""
+        compiled: Compiled = situation.plan.data
         if situation.step is not None:
-            return digest.step_text(situation.step)
+            return digest.step_text(situation.step, compiled)
         if parent is not None and parent.edit.idea is not None:
             return digest.idea_text(parent.edit.idea)
-        return "\n\n".join(digest.step_text(step) for step in situation.plan.payload.get("steps") or [])
+        return "\n\n".join(digest.step_text(step, compiled) for step in situation.plan.payload.get("steps") or [])
 
     async def _edit(
         self,
@@ -94,25 +99,34 @@ class LlmCoder:
         values: Mapping[str, str],
         parent: Attempt | None,
         strategy: str,
+        planned: str = "",
         *,
         title: str,
         idea: Idea | None = None,
     ) -> Edit:
+        """`strategy`: what was asked for. Else what the reply names together with what the step had `planned` is what the ledger credits."""
         before = parent.edit.source if parent is not None else None
 
         def read(reply: Reply) -> Written:
             written = read_program(reply, situation.task_source, before)
             same = next((a for a in situation.attempts if a.edit.source.strip() == written.source.strip()), None)
             if same is not None and same.report is not None:
-                raise Refused(f"This is candidate {same.number} again, which is known: {digest.verdict_text(same.report)[:600]}. Send another one.")
+                raise Refused(f"This is candidate {same.number} again, which is known: {measured.verdict_text(same.report)[:600]}. Send another one.")
             return written
 
         written = await converse(span, "coder", self.profile, purpose, values, read)
-        named = written.strategy if by_name(written.strategy) else ""
         title = written.title or title or "A program"
         changes = written.changes or f"{title} ({written.form})"
         idea = idea or (parent.edit.idea if parent is not None else None)
-        return Edit(written.source, title[:200], changes, (), strategy or named, str((situation.step or {}).get("id", ""))[:60], idea=idea)
+        return Edit(
+            written.source,
+            title[:200],
+            changes,
+            (),
+            strategy or combined([planned, written.strategy]),
+            str((situation.step or {}).get("id", ""))[:60],
+            idea=idea,
+        )
 
     async def _values(self, span: Span, situation: Situation, parent: Attempt | None, advice: Advice | None) -> dict[str, str]:
         """Variables that all prompts of this role may use."""
@@ -128,10 +142,13 @@ class LlmCoder:
             "plan": digest.plan_text(situation.plan.payload),
             "step": self._step(situation, parent),
             "program": digest.program_text(source) if source else "",
-            "measured": digest.measured_text(parent, situation.attempts) if passed else "",
+            "next_step": digest.step_text(steps.following(situation), compiled),
+            "measured": measured.measured_text(parent, situation) if passed else "",
+            "lost": measured.lost_text(parent, situation) if passed else "",
+            "strategy_names": ", ".join(s.name for s in CATALOGUE if getattr(s, digest.language_of(settings))),
             "evidence": f"The change that was tried: {parent.edit.changes}\n{failure_text(parent.report, source)}" if failed else "",
-            "resources": digest.resources_text(parent) if parent else "",
-            "diagnosis": digest.diagnosis_text(advice.diagnosis, advice) if advice else "",
+            "resources": measured.resources_text(parent) if parent else "",
+            "diagnosis": digest.diagnosis_text(advice.base or advice.diagnosis, advice) if advice else "",
             "taught": Memory.of(situation).digest("coder") if situation.attempts else "",
             "refusals": "\n".join(f"- {reason}" for reason in situation.refusals[-SHOWN_REFUSALS:]),
             "language_rules": part(f"language_{digest.language_of(settings)}"),
@@ -140,11 +157,11 @@ class LlmCoder:
         }
 
 
-def method_text(strategy: Strategy | None, method: str | None, advice: Advice | None) -> str:
-    """The one method, with what it is expected to bring and what forbids it."""
-    if strategy is None:
+def method_text(chosen: Sequence[Strategy], method: str | None, advice: Advice | None) -> str:
+    """The method, or several together, with what it is expected to bring and what forbids it."""
+    if not chosen:
         return method or (advice.reason if advice else "") or "Whatever the diagnosis speaks for."
-    lines = [f"`{strategy.name}`: {strategy.title}.", f"Brings: {strategy.expectation}.", f"Not for: {strategy.forbidden}."]
+    lines = [f"`{s.name}`: {s.title}. Brings: {s.expectation}. Not for: {s.forbidden}." for s in chosen]
     if advice is not None and isinstance(advice.move, str) and advice.move:
         lines.append(f"Here: {advice.move}")
     return "\n".join(lines)

@@ -7,20 +7,23 @@ from collections.abc import Sequence
 from typing import Any
 
 from agents.events import MAX_PAYLOAD_BYTES
+from agents.floor import floor_of_task
 from agents.llm.messages import Reply
 from agents.memory import Memory, recall
-from agents.roles import digest
+from agents.roles import digest, measured
 from agents.roles.compiled import Compiled
 from agents.roles.exchange import converse, notes_for
 from agents.roles.planner import payload_of
 from agents.roles.prompts import part
-from agents.roles.replies import IdeaReply, IdeasReply, PlanReply, Refused, parse
+from agents.roles.replies import IdeaReply, IdeasReply, PlanReply, Refused, cut, parse
 from agents.roles.situation import Attempt, Idea, Plan, Situation, Unusable
+from agents.roles.steps import operators_in
 from agents.span import Span
 from agents.strategies import CATALOGUE, Strategy
 from compiler import DeviceFigures, make_plan
 
-NEAREST = 3  # names that are offered for one that is not in the catalogue
+TEXTS = ("contract", "reason", "expected", "risk")  # of a step
+SHORTEST_TEXT = 300  # characters that a step's text keeps
 
 
 class LlmPlanner:
@@ -29,7 +32,7 @@ class LlmPlanner:
 
     async def plan(self, span: Span, situation: Situation) -> Plan:
         compiled = situation.plan.data if situation.plan else await compile_plan(span, situation)
-        allowed = digest.catalogue_for(digest.facts_of_reference(compiled, situation), digest.language_of(situation.settings))
+        allowed = allowed_in(compiled, situation)
         again = situation.plan is not None and bool(situation.attempts or situation.refusals)
         values = await self._values(span, situation, compiled, allowed)
         if again:
@@ -38,10 +41,10 @@ class LlmPlanner:
                 "plan": "\n\n".join([digest.plan_text(situation.plan.payload), *map(digest.step_text, situation.plan.payload.get("steps") or [])]),
                 "outcome": situation.outcome or "The search stands still.",
                 "taught": taught(situation),
-                "best": f"{digest.measured_text(best)}\n\n{digest.program_text(best.edit.source)}" if best else "",
+                "best": best_text(best, situation) if best else "",
             }
         else:
-            values["inspirations"] = "\n".join(found.line for found in await recall(span, situation))
+            values["inspirations"] = "\n".join(found.text for found in await recall(span, situation))
         try:
             reply = await converse(span, "planner", self.profile, f"planner/{'replan' if again else 'plan'}", values, lambda r: read_plan(r, allowed))
         except Unusable as refused:
@@ -58,7 +61,7 @@ class LlmPlanner:
             "count": str(count),
             "known": "\n\n".join(f"{idea.number or i}. {digest.idea_text(idea, tried.get(idea.number))}" for i, idea in enumerate(known, start=1)),
             "taught": taught(situation) if situation.attempts else "",
-            "inspirations": "\n".join(found.line for found in await recall(span, situation)),
+            "inspirations": "\n".join(found.text for found in await recall(span, situation)),
         }
         try:
             reply = await converse(span, "planner", self.profile, "planner/ideas", values, lambda r: read_ideas(r, allowed))
@@ -91,8 +94,8 @@ class LlmPlanner:
     async def align(self, span: Span, situation: Situation, idea: Idea, attempt: Attempt) -> Idea:
         compiled, allowed = planned(situation)
         values = await self._values(span, situation, compiled, allowed)
-        measured = digest.measured_text(attempt)
-        values |= {"idea": digest.idea_text(idea), "program": digest.program_text(attempt.edit.source), "measured": measured}
+        said = measured.measured_text(attempt, situation)
+        values |= {"idea": digest.idea_text(idea), "program": digest.program_text(attempt.edit.source), "measured": said}
         try:
             reply = await converse(span, "planner", self.profile, "planner/align", values, lambda r: read_idea(r, allowed))
         except Unusable as refused:
@@ -125,8 +128,12 @@ async def compile_plan(span: Span, situation: Situation) -> Compiled:
 
 def planned(situation: Situation) -> tuple[Compiled, list[Strategy]]:
     compiled: Compiled = situation.plan.data
+    return compiled, allowed_in(compiled, situation)
+
+
+def allowed_in(compiled: Compiled, situation: Situation) -> list[Strategy]:
     facts = digest.facts_of_reference(compiled, situation)
-    return compiled, digest.catalogue_for(facts, digest.language_of(situation.settings))
+    return digest.catalogue_for(facts, digest.language_of(situation.settings), operators_in(situation))
 
 
 def taught(situation: Situation) -> str:
@@ -142,10 +149,27 @@ def read_plan(reply: Reply, allowed: Sequence[Strategy]) -> PlanReply:
     plan = parse(reply, PlanReply)
     for at, step in enumerate(plan.steps):
         known_names(step.strategies, allowed, f"steps[{at}].strategies")
-    length = len(json.dumps(plan.model_dump()))
-    if length > MAX_PAYLOAD_BYTES - 1024:
-        raise Refused(f"The plan has {length:,} characters; at most {MAX_PAYLOAD_BYTES - 1024:,} are kept. Say it in fewer words or steps.")
+    return fitting(plan)
+
+
+def fitting(plan: PlanReply) -> PlanReply:
+    """The plan, its longest texts cut with a note until an event holds it: a plan is never lost to its length."""
+    while len(json.dumps(plan.model_dump())) > MAX_PAYLOAD_BYTES - 1024:
+        step, name = max(((s, n) for s in plan.steps for n in TEXTS), key=lambda place: len(getattr(*place)))
+        text = getattr(step, name)
+        if len(text) <= SHORTEST_TEXT:  # then it is not the texts that are long
+            longest = max(plan.steps, key=lambda s: len(s.operators))
+            longest.operators = longest.operators[: max(len(longest.operators) // 2, 1)]
+        else:
+            setattr(step, name, cut(text, max(len(text) * 3 // 4, SHORTEST_TEXT)))
     return plan
+
+
+def best_text(best: Attempt, situation: Situation) -> str:
+    """The best program with what was measured of it, and what was tried on it without gain."""
+    parts = [measured.measured_text(best, situation), measured.resources_text(best), digest.program_text(best.edit.source)]
+    lost = measured.lost_text(best, situation)
+    return "\n\n".join([*parts, *([f"Tried on it without gain:\n{lost}"] if lost else [])])
 
 
 def read_ideas(reply: Reply, allowed: Sequence[Strategy]) -> IdeasReply:
@@ -173,14 +197,14 @@ def known_names(names: Sequence[str], allowed: Sequence[Strategy], where: str) -
 
 
 def plan_of(reply: PlanReply, compiled: Compiled, situation: Situation) -> Plan:
-    capture, floor_ms = situation.capture, compiled.plan.floor_ms or None
+    capture, floor_ms = situation.capture, floor_of_task(compiled, situation.capture).ms or None
     payload: dict[str, Any] = {"summary": reply.summary, "steps": [step.model_dump() for step in reply.steps], "floor_ms": floor_ms, "more": 0}
     return Plan(payload, (), compiled, floor_ms, capture.bytes_min, capture.flops)
 
 
 def fallback(compiled: Compiled, situation: Situation, refused: Unusable) -> Plan:
     """The compiler's groups as the plan, where the model gave none; one step for everything where there are no groups."""
-    capture, floor_ms = situation.capture, compiled.plan.floor_ms or None
+    capture, floor_ms = situation.capture, floor_of_task(compiled, situation.capture).ms or None
     payload = payload_of(compiled, floor_ms)
     if not payload["steps"]:
         step = {

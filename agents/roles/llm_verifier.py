@@ -12,7 +12,7 @@ from agents.knowledge import look_up
 from agents.llm.messages import Reply
 from agents.memory import Memory
 from agents.ports import Passage
-from agents.roles import digest, steps
+from agents.roles import digest, measured, steps
 from agents.roles.compiled import Compiled
 from agents.roles.evidence import failure_text
 from agents.roles.exchange import converse, notes_for
@@ -21,9 +21,10 @@ from agents.roles.rules_verifier import by_rules, diagnosed, open_methods, plain
 from agents.roles.situation import Advice, Attempt, Situation, Unusable
 from agents.roles.verifier import BuiltInVerifier
 from agents.span import Span
-from agents.strategies import by_name
+from agents.strategies import by_name, combined, parts
 
 PASSAGES = 3
+REASON = 10_000  # characters of what a model says to the next one, which reach it whole
 MODEL_UNITS = ("calls", "tokens", "dollars")
 ONWARD = {
     "repair": "Repair:",
@@ -65,8 +66,8 @@ class LlmVerifier:
         except Unusable as refused:
             return without_model(ruled, refused.reason)
         found = ruled.diagnosis.model_copy(update={"text": f"{ruled.diagnosis.text} {said.defect}".strip()})
-        reason = f"{said.why} {ONWARD[said.route]} {said.fix if said.route == 'repair' else ''}".strip()
-        return Advice(found, said.route, reason[:2000], move=said.fix, documents=used(said.documents, passages))
+        reason = f"{said.why} {ONWARD[said.route]} {said.fix if said.route != 'stop' else ''}".strip()
+        return Advice(found, said.route, reason[:REASON], move=said.fix, documents=used(said.documents, passages))
 
     async def _diagnose(self, span: Span, situation: Situation, attempt: Attempt) -> Advice:
         ruled = await self._ruled(span, situation, attempt)
@@ -79,7 +80,10 @@ class LlmVerifier:
         query = f"{of_best.bottleneck} {' '.join(fault.name for fault in of_best.faults)} {' '.join(titles(offered))}"
         values, passages = await self._values(span, situation, best, query)
         values |= {
-            "measured": digest.measured_text(best, situation.attempts),
+            "measured": measured.measured_text(best, situation),
+            "resources": measured.resources_text(best),
+            "lost": measured.lost_text(best, situation),
+            "next_step": digest.step_text(steps.following(situation), situation.plan.data),
             "diagnosis": digest.diagnosis_text(of_best),
             "methods": methods_text(offered),
             "routes": ", ".join(routes),
@@ -92,14 +96,15 @@ class LlmVerifier:
             if not self.moves or error.unit not in MODEL_UNITS:
                 raise
             return without_model(ruled, str(error))  # the compiler needs no model to go on
-        found = ruled.diagnosis.model_copy(update={"text": f"{ruled.diagnosis.text} {said.bottleneck}".strip()})
-        method = said.method if said.route == "optimise" else None
+        told = of_best.model_copy(update={"text": f"{of_best.text} {said.bottleneck}".strip()})
+        found, base = (told, None) if attempt is best else (ruled.diagnosis, told)
+        method = (combined([said.method]) if said.method else None) if said.route == "optimise" else None
         onto = f"Next: {method} on candidate {best.number}." if method else ONWARD[said.route]
-        reason = f"{onto} {said.change or said.bottleneck}"[:2000]
+        reason = f"{onto} {said.change or said.bottleneck}"[:REASON]
         move = said.change
         if self.moves and method:
-            move = next(m for m in BuiltInVerifier.open_moves(situation, of_best)[0] if m.strategy == method)
-        return Advice(found, said.route, reason, method, said.expected if method else None, move, used(said.documents, passages))
+            move = next(m for m in BuiltInVerifier.open_moves(situation, of_best)[0] if m.strategy in parts(method))
+        return Advice(found, said.route, reason, method, said.expected if method else None, move, used(said.documents, passages), base)
 
     def by_rules(self, situation: Situation, attempt: Attempt) -> Advice:
         return by_rules(situation, attempt)
@@ -126,7 +131,7 @@ class LlmVerifier:
             "device": digest.device_text(compiled.figures),
             "reference": digest.reference_text(situation),
             "plan": digest.plan_text(situation.plan.payload),
-            "step": digest.step_text(situation.step),
+            "step": digest.step_text(situation.step, compiled),
             "program": digest.program_text(attempt.edit.source),
             "taught": Memory.of(situation).digest("verifier"),
             "documents": digest.documents_text(passages),
@@ -138,7 +143,7 @@ class LlmVerifier:
 def read_diagnosis(reply: Reply, routes: Sequence[str], offered: Sequence[str], passages: Sequence[Passage]) -> DiagnosisReply:
     said = parse(reply, DiagnosisReply)
     problems = open_route(said.route, routes) + known_documents(said.documents, passages)
-    if said.route == "optimise" and said.method not in offered:
+    if said.route == "optimise" and not (parts(said.method or "") and set(parts(said.method or "")) <= set(offered)):
         what = "is missing" if said.method is None else f"is {said.method!r}, which is not allowed now"
         problems.append(f"- method: it {what}. Allowed: {', '.join(offered)}.")
     if problems:
@@ -170,7 +175,7 @@ def used(ids: Sequence[str], passages: Sequence[Passage]) -> tuple[Passage, ...]
 
 def without_model(ruled: Advice, why: str) -> Advice:
     said = f"{ruled.reason} (By the rules, without the model's diagnosis: {why})"
-    return Advice(ruled.diagnosis, ruled.route, said[:2000], ruled.method, ruled.expected, ruled.move)
+    return Advice(ruled.diagnosis, ruled.route, said[:2000], ruled.method, ruled.expected, ruled.move, base=ruled.base)
 
 
 def titles(names: Sequence[str]) -> list[str]:

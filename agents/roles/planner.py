@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from agents.events import MAX_PAYLOAD_BYTES
+from agents.floor import floor_of, floor_of_group, floor_of_task
 from agents.memory.experience import recall
 from agents.roles import compiled_ideas
 from agents.roles.compiled import Compiled
@@ -14,7 +15,6 @@ from agents.roles.obeying import heed
 from agents.roles.situation import Attempt, Idea, Plan, Situation
 from agents.span import Span
 from compiler import DeviceFigures, Options, make_plan
-from compiler.figures import library_arithmetic
 from compiler.planning.cost import bound_of, duration, expected_ms
 from compiler.planning.tuned import fingerprints
 
@@ -29,7 +29,7 @@ class BuiltInPlanner:
         described = await span.effect("device", span.run.describe_device)
         figures = DeviceFigures.of(described or None, device)
         compiled = Compiled(make_plan(capture, situation.task_source, figures, situation.settings.precision, situation.settings.language), figures)
-        floor_ms = compiled.plan.floor_ms or None
+        floor_ms = floor_of_task(compiled, capture).ms or None
         model = str((described or {}).get("device_model") or "")
         recalled = await recall(span, situation, model, lambda: fingerprints(compiled.plan, situation.task_source, Options()).values())
         situation.records, situation.tuned = recalled.records, recalled.tuned
@@ -63,7 +63,7 @@ def payload_of(compiled: Compiled, floor_ms: float | None) -> dict[str, Any]:
             "strategies": list(group.strategies),
             "contract": "same shapes, strides and dtypes as the reference",
             "expected": group.expected,
-            "floor_ms": rounded(group.floor_ms),
+            "floor_ms": rounded(floor_of_group(compiled, group).ms),
             "expected_ms": rounded(expected_ms(group, compiled.figures, compiled.plan.precision)),
             "bound": bound_of(group, compiled.figures),
             "risk": "",
@@ -96,25 +96,16 @@ def summary_of(compiled: Compiled, floor_ms: float | None) -> str:
 def says(compiled: Compiled, bytes_min: int | None, flops: int | None, floor_ms: float | None) -> Iterator[str]:
     figures = compiled.figures
     yield f"{summary_of(compiled, floor_ms).capitalize()} on {figures.name}"
-    if floor_ms and bytes_min:
-        ceiling = figures.gflops(library_arithmetic(compiled.plan.precision))
-        by_memory = figures.memory_ms(bytes_min) >= (flops or 0) / ceiling / 1e6
-        what = f"{size(bytes_min)} at {figures.bandwidth_gbs:.0f} GB/s" if by_memory else f"{flops / 1e9:.3g} GFLOP at {ceiling:.0f} GFLOP/s"
-        yield f": {'memory' if by_memory else 'compute'} bound ({what})"
+    if floor_ms:
+        floor = floor_of(bytes_min, flops, figures, compiled.plan.precision)
+        yield f": {floor.bound} bound, {floor.says()}"
     yield ".\n"
     for note in [compiled.plan.reason, *compiled.plan.notes]:
         if note:
             yield f"{note[0].upper()}{note[1:]}.\n"
     for group in compiled.plan.groups[:MAX_STEPS]:
         expected = duration(expected_ms(group, figures, compiled.plan.precision))
-        cost = f"floor {duration(group.floor_ms)} ({bound_of(group, figures)}), expected {expected}"
+        cost = f"floor {duration(floor_of_group(compiled, group).ms)} ({bound_of(group, figures)}), expected {expected}"
         yield f"- {group.id}: {group.title}, {group.space}; {cost}. {group.reason}\n"
     if len(compiled.plan.groups) > MAX_STEPS:
         yield f"- and {len(compiled.plan.groups) - MAX_STEPS} more groups\n"
-
-
-def size(count: int) -> str:
-    for unit, step in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= step:
-            return f"{count / step:.3g} {unit}"
-    return f"{count} bytes"

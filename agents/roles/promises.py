@@ -11,12 +11,11 @@ from compiler.options import Move
 
 def trusted(situation: Situation) -> Callable[[Move], float]:
     """The gain that a move will probably bring, by the records of earlier runs on this kind of device and of this one."""
-    numbers = {attempt.number: attempt for attempt in situation.attempts}
     known = dict(situation.records)
     for attempt in situation.attempts:
-        before = numbers.get(attempt.parent)
-        if attempt.expected is None or attempt.report is None or attempt.report.status == "inconclusive" or before is None or not before.passed:
+        unknown = attempt.report is None or attempt.report.status == "inconclusive" or (attempt.passed and attempt.gain is None)
+        if attempt.expected is None or attempt.base is None or unknown:
             continue
-        realised = attempt.report.speedup.ratio / before.report.speedup.ratio if attempt.passed else None
+        realised = attempt.gain.ratio if attempt.gain is not None else None
         known = joined(known, {attempt.edit.strategy: Record(tried=1, kept=kept(attempt.expected, realised))})
     return lambda move: known.get(move.strategy, Record()).likely(move.expected_speedup)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from typing import Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from agents.llm.messages import Reply
 
@@ -26,16 +26,39 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", str_strip_whitespace=True)
 
 
+def cut(text: str, room: int) -> str:
+    """At most `room` characters, with a note where something is left out: nothing is lost to its length but its end."""
+    note = f" [cut here: {len(text):,} characters, room for {room:,}]"
+    return text if len(text) <= room else text[: max(room - len(note), 0)] + note
+
+
+def _cut(room: int) -> BeforeValidator:
+    return BeforeValidator(lambda value: cut(value, room) if isinstance(value, str) else value)
+
+
+def _first(count: int) -> BeforeValidator:
+    return BeforeValidator(lambda value: value[:count] if isinstance(value, list) else value)
+
+
+# Rooms as prompts state them; what is longer is cut with a note.
+Title = Annotated[str, _cut(200), Field(min_length=1)]
+Sentence = Annotated[str, _cut(2000)]
+Reason = Annotated[str, _cut(3000)]
+Paragraph = Annotated[str, _cut(4000)]
+Long = Annotated[str, _cut(6000)]
+Names = Annotated[list[str], _first(12)]
+
+
 class StepReply(Strict):
     id: str = Field(min_length=1, max_length=40, pattern=r"^[\w.-]+$")
-    title: str = Field(min_length=1, max_length=200)
-    operators: list[str] = Field(default=[], max_length=200)
+    title: Title
+    operators: Annotated[list[str], _first(200)] = []
     space: Literal["own kernel", "library", "pytorch"]
-    strategies: list[str] = Field(default=[], max_length=12)
-    contract: str = Field(default="", max_length=2000)
-    expected: str = Field(default="", max_length=1000)
-    risk: str = Field(default="", max_length=1000)
-    reason: str = Field(default="", max_length=2000)
+    strategies: Names = []
+    contract: Long = ""
+    expected: Sentence = ""
+    risk: Sentence = ""
+    reason: Paragraph = ""
 
     @field_validator("expected", mode="before")
     @classmethod
@@ -45,8 +68,18 @@ class StepReply(Strict):
 
 
 class PlanReply(Strict):
-    summary: str = Field(min_length=1, max_length=2000)
-    steps: list[StepReply] = Field(min_length=1, max_length=MAX_STEPS)
+    summary: Annotated[Sentence, Field(min_length=1)]
+    steps: list[StepReply] = Field(min_length=1)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _not_too_many(cls, value: Any) -> Any:
+        """Steps beyond MAX_STEPS are left out, which the summary says."""
+        steps = value.get("steps") if isinstance(value, dict) else None
+        if not isinstance(steps, list) or len(steps) <= MAX_STEPS:
+            return value
+        left = len(steps) - MAX_STEPS
+        return {**value, "steps": steps[:MAX_STEPS], "summary": f"{value.get('summary', '')} [{left} further steps were left out]"}
 
     @field_validator("steps")
     @classmethod
@@ -61,31 +94,31 @@ class PlanReply(Strict):
 
 
 class IdeaReply(Strict):
-    title: str = Field(min_length=1, max_length=200)
-    text: str = Field(min_length=1, max_length=4000)
-    strategies: list[str] = Field(default=[], max_length=12)
+    title: Title
+    text: Annotated[Long, Field(min_length=1)]
+    strategies: Names = []
     expected: float | None = Field(default=None, gt=0, le=1000, allow_inf_nan=False)
 
 
 class IdeasReply(Strict):
-    ideas: list[IdeaReply] = Field(max_length=50)
+    ideas: Annotated[list[IdeaReply], _first(50)]
 
 
 class DiagnosisReply(Strict):
-    bottleneck: str = Field(min_length=1, max_length=600)
+    bottleneck: Annotated[Sentence, Field(min_length=1)]
     route: Literal["optimise", "next-step", "re-plan", "stop"]
-    method: str | None = Field(default=None, max_length=80)
-    change: str = Field(default="", max_length=1200)
+    method: str | None = None
+    change: Long = ""
     expected: float | None = Field(default=None, gt=0, le=1000, allow_inf_nan=False)
-    documents: list[str] = Field(default=[], max_length=8)
+    documents: Names = []
 
 
 class JudgementReply(Strict):
-    defect: str = Field(min_length=1, max_length=600)
-    why: str = Field(default="", max_length=1000)
-    fix: str = Field(min_length=1, max_length=1200)
+    defect: Annotated[Sentence, Field(min_length=1)]
+    why: Reason = ""
+    fix: Annotated[Long, Field(min_length=1)]
     route: Literal["repair", "next-step", "re-plan", "stop"]
-    documents: list[str] = Field(default=[], max_length=8)
+    documents: Names = []
 
 
 T = TypeVar("T", bound=BaseModel)

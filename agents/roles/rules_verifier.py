@@ -11,7 +11,7 @@ from agents.roles.situation import Advice, Attempt, Situation
 from agents.run import Engine
 from agents.span import Span
 from agents.stopping import families_to_leave, family
-from agents.strategies import by_name
+from agents.strategies import by_name, parts, strategies_of
 from verifier.profiling.diagnosing.task_facts import task_facts
 
 SPARE_CALLS = 10  # of a budget: with fewer left and nothing right yet, they belong to the coder
@@ -37,16 +37,17 @@ def by_rules(situation: Situation, attempt: Attempt) -> Advice:
     if not attempt.passed and not unmeasured(attempt):
         return Advice(found, "repair", "It has to be right before it can be faster: the evidence goes back to the Coder.")
     best = situation.best or attempt
+    of_best = None if attempt is best else diagnosed(situation, best)
     base = "" if attempt is best else f" Candidate {attempt.number} is not better than candidate {best.number}, which stays the base."
     following = steps.following(situation)
     if following is not None:
-        return Advice(found, "next-step", f"The step is right. Next: {following.get('id')}, {following.get('title')}.{base}")
-    methods = open_methods(situation, found if attempt is best else diagnosed(situation, best))
+        return Advice(found, "next-step", f"The step is right. Next: {following.get('id')}, {following.get('title')}.{base}", base=of_best)
+    methods = open_methods(situation, of_best or found)
     if not methods:
         return Advice(found, "stop", f"Nothing is left that the catalogue allows and that has not been tried.{base}")
     strategy = by_name(methods[0])
     said = f"Next: {methods[0]} on candidate {best.number}. {strategy.title}; {strategy.expectation}." if strategy else f"Next: {methods[0]}."
-    return Advice(found, "optimise", f"{said}{base}"[:2000], methods[0])
+    return Advice(found, "optimise", f"{said}{base}"[:2000], methods[0], base=of_best)
 
 
 def unmeasured(attempt: Attempt) -> bool:
@@ -68,7 +69,7 @@ def open_methods(situation: Situation, found: Diagnosis) -> list[str]:
     if found.bottleneck == "none":
         return []
     memory, left = Memory.of(situation), families_to_leave(situation)
-    where = str((situation.step or {}).get("id", ""))
+    where, operators = str((situation.step or {}).get("id", "")), steps.operators_in(situation)
     return [
         name
         for name in found.methods
@@ -76,6 +77,7 @@ def open_methods(situation: Situation, found: Diagnosis) -> list[str]:
         and memory.failed(name, where) is None
         and name not in built_upon(situation)
         and situation.orders.refuses(name) is None
+        and all(strategy.meets(operators) for strategy in strategies_of(name))
     ]
 
 
@@ -86,7 +88,7 @@ def built_upon(situation: Situation) -> set[str]:
     for _ in range(2):
         if attempt is None:
             break
-        names.add(attempt.edit.strategy)
+        names.update(parts(attempt.edit.strategy))
         attempt = numbers.get(attempt.parent) if attempt.parent is not None else None
     return names
 

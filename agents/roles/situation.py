@@ -14,7 +14,7 @@ from agents.span import Span
 from agents.strategies.ledger import Record
 from verifier.graph import Capture
 from verifier.jobs import Profile
-from verifier.report import Report
+from verifier.report import Interval, Report
 from verifier.task import Admission
 
 
@@ -76,6 +76,7 @@ class Advice:
     expected: float | None = None  # speedup over the parent
     move: Any = None  # what the coder is to carry out, in its own terms
     documents: tuple[Passage, ...] = ()  # that the diagnosis used
+    base: Diagnosis | None = None  # of the program that is changed next, where that is not the one that was diagnosed
     groups: Mapping[str, float] = field(default_factory=dict)  # of the plan: milliseconds a call that each group's kernels took, as far as known
 
 
@@ -97,15 +98,37 @@ class Attempt:
     profile: Profile | None = None
     realises: int | None = None  # seq of the decision that asked for it
     expected: float | None = None  # speedup over the parent that the advice behind it promised
+    base: Attempt | None = None  # the nearest ancestor that passed: its verdict timed both in turn
 
     @property
     def passed(self) -> bool:
         return self.report is not None and self.report.status == "passed" and self.report.speedup is not None
 
     @property
+    def gain(self) -> Interval | None:
+        """Over `base`, both timed in turn by one measurement; null where they were not. Two ratios to eager, each of its own time, are no gain."""
+        rival = self.report.timing.rival if self.passed else None
+        return rival.speedup if rival is not None and self.base is not None else None
+
+    @property
+    def level(self) -> float:
+        """How fast it is, to hold against other programs: the speedup over eager of a first program, times the gains from there; 0 where it is not
+        correct."""
+        if not self.passed:
+            return 0.0
+        return self.base.level * self.gain.ratio if self.gain is not None else self.report.speedup.ratio
+
+    @property
     def score(self) -> float:
-        """Lower bound of the speedup against eager; 0 where it is not correct."""
-        return self.report.speedup.low if self.passed else 0.0
+        """The same from the lower bound of the first program's speedup."""
+        if not self.passed:
+            return 0.0
+        return self.base.score * self.gain.ratio if self.gain is not None else self.report.speedup.low
+
+
+def beside(parent: Attempt | None) -> Attempt | None:
+    """What a change of `parent` is timed beside: itself where it passed, else what it was made from."""
+    return parent if parent is None or parent.passed else parent.base
 
 
 @dataclass

@@ -49,3 +49,9 @@ def following(situation: Situation) -> Step | None:
 def first(situation: Situation) -> Step | None:
     steps = workable(situation.plan) if situation.plan else []
     return steps[0] if steps else None
+
+
+def operators_in(situation: Situation) -> list[str] | None:
+    """The task's operators by their names in the graph; null where not all of them are known."""
+    graph = situation.capture.graph if situation.capture is not None else None
+    return [node.op for node in graph.nodes] if graph is not None and graph.nodes and not graph.left else None

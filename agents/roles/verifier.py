@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from agents.diagnosis import Diagnosis, diagnose
+from agents.floor import floor_of_group
 from agents.roles.compiled import Compiled
 from agents.roles.obeying import heed
 from agents.roles.promises import trusted
@@ -91,7 +92,7 @@ def against_floors(situation: Situation, groups: Mapping[str, float]) -> list[st
     known = {group.id: group for group in compiled.plan.groups}
     said = []
     for name in sorted(groups, key=lambda name: -groups[name])[:SHOWN_GROUPS]:
-        floor, expected = known[name].floor_ms, expected_ms(known[name], compiled.figures, compiled.plan.precision)
+        floor, expected = floor_of_group(compiled, known[name]).ms, expected_ms(known[name], compiled.figures, compiled.plan.precision)
         over = f", {groups[name] / floor:.1f} times its floor" if floor else ""
         said.append(f"{name} took {duration(groups[name])}{over} (expected {duration(expected)}).")
     return said
@@ -115,6 +116,7 @@ def facts_of(situation: Situation, attempt: Attempt, found: Diagnosis, compiled:
         headroom=found.headroom,
         launches=profile.launches_per_iteration if profile else None,
         device_busy=profile.device_busy if profile else None,
+        host_share=found.host_share,
         bandwidth_share=share,
         own_share=report.own_share,
         capability=compiled.figures.capability,

@@ -8,6 +8,8 @@ from agents.strategies.structures import STRUCTURES, always, far_from_floor, mul
 
 
 def _many_small_launches(facts: Facts) -> bool:
+    if facts.waits_for_host:
+        return True
     if facts.launches is None or facts.program_us is None:
         return facts.bottleneck in ("launch", "latency")
     if facts.device_busy is not None:
@@ -63,6 +65,7 @@ CATALOGUE: tuple[Strategy, ...] = (
         expectation="two reads of the row instead of three; up to 1.3x where the row comes from memory each time",
         forbidden="rows that fit into registers or shared memory gain nothing: there the row is read once already",
         references=("Milakov and Gimelshein, arXiv 1805.02867",),
+        needs=r"softmax|logsumexp|amax|\bexp\b",
     ),
     Strategy(
         name="row-cache",
@@ -91,9 +94,9 @@ CATALOGUE: tuple[Strategy, ...] = (
         title="Split few long rows over several workers",
         answers=("occupancy", "latency"),
         when=far_from_floor,
-        applies="there are fewer rows than threads or multiprocessors, and rows are long",
+        applies="there are fewer rows than threads or multiprocessors, and rows have some 8,192 elements or more",
         expectation="up to the number of workers that stood idle, less a second small reduction",
-        forbidden="many short rows: the second step costs more than it brings",
+        forbidden="as many rows as two a multiprocessor, or rows of less than about 4,096 elements: the second step costs more than it brings",
         references=("CUB device reduction",),
         cures=("few-blocks",),
     ),
@@ -112,8 +115,8 @@ CATALOGUE: tuple[Strategy, ...] = (
         title="Replay the launches of a call as one CUDA graph",
         answers=("launch", "latency"),
         when=_many_small_launches,
-        applies="the device waits between several launches of short kernels, with the same shapes every time",
-        expectation="removes launch gaps: 1.2 to 8x where launches dominate, nothing where kernels are long",
+        applies="the device waits for the host before or between launches, with the same shapes every time",
+        expectation="removes what the device waits for launches: 1.2 to 8x where launches dominate, nothing where it never waits",
         forbidden="data-dependent control flow, random numbers that must change, host synchronisation, changing shapes",
         references=("NVIDIA CUDA programming guide, CUDA graphs",),
         veto=_no_graph,
@@ -126,8 +129,9 @@ CATALOGUE: tuple[Strategy, ...] = (
         when=multiplies,
         applies="several convolutions follow each other and the library has faster kernels for channels-last",
         expectation="1.1 to 1.5x on convolutions that the library would transpose inside; may lose elsewhere",
-        forbidden="a single small convolution, whose conversion costs more than it saves",
+        forbidden="a single convolution of less than about 20 us, whose conversion costs more than it saves",
         references=("PyTorch documentation, channels last memory format",),
+        needs=r"conv|pool",
     ),
     Strategy(
         name="leave-to-library",
@@ -148,6 +152,7 @@ CATALOGUE: tuple[Strategy, ...] = (
         expectation="the pointwise operators around the pool cost no pass of their own; each input is read from memory once",
         forbidden="dear functions before windows that overlap: they would be computed again for each window",
         references=("PyTorch documentation, pooling layers",),
+        needs=r"pool",
     ),
     Strategy(
         name="own-depthwise",
@@ -158,6 +163,7 @@ CATALOGUE: tuple[Strategy, ...] = (
         expectation="bound by memory: each input is read once, pointwise operators around it cost no pass of their own",
         forbidden="dear functions before windows that overlap: they would be computed again for each window",
         references=("Howard et al., arXiv 1704.04861",),
+        needs=r"conv",
     ),
     Strategy(
         name="own-scan",
@@ -166,8 +172,9 @@ CATALOGUE: tuple[Strategy, ...] = (
         when=far_from_floor,
         applies="a sum or a product runs along an axis, from either end, masked before or scaled afterwards",
         expectation="bound by memory: each element is read and written once; flips and shifted copies around it are gone",
-        forbidden="a few long columns that lie across memory: there are too few threads to hide a load",
+        forbidden="fewer than some 4,000 columns that lie across memory: there are too few threads to hide a load",
         references=("Merrill and Garland, Single-pass Parallel Prefix Scan with Decoupled Look-back, NVR-2016-002",),
+        needs=r"cum|scan|flip",
     ),
     Strategy(
         name="own-order",
@@ -176,8 +183,9 @@ CATALOGUE: tuple[Strategy, ...] = (
         when=far_from_floor,
         applies="rows of up to 2048 elements are sorted along the last axis, or their largest taken, and either values or places are read",
         expectation="each element is read and written once; the pointwise operators around the order cost no pass of their own",
-        forbidden="longer rows, where the library's radix sort moves fewer bytes than a network in shared memory makes steps",
+        forbidden="rows of more than 2048 elements, where the library's radix sort moves fewer bytes than a network in shared memory makes steps",
         references=("Batcher, Sorting networks and their applications, AFIPS 1968",),
+        needs=r"sort|topk|kthvalue|median|\bmax\b|argm|unique",
     ),
     Strategy(
         name="own-matvec",
@@ -186,7 +194,7 @@ CATALOGUE: tuple[Strategy, ...] = (
         when=far_from_floor,
         applies="one side of a product is a single row or column, and the matrix lies row by row",
         expectation="the time of one read of the matrix",
-        forbidden="a matrix that lies across memory, or one so small that a launch costs more than the product",
+        forbidden="a matrix that lies across memory, or one of less than about 1 MB: a launch costs more than the product",
         references=("Williams, Waterman and Patterson, Roofline, CACM 52(4), 2009",),
     ),
     Strategy(
@@ -194,11 +202,12 @@ CATALOGUE: tuple[Strategy, ...] = (
         title="All steps of a recurrent layer in one kernel",
         answers=("launch", "latency"),
         when=far_from_floor,
-        applies="a recurrence at a small batch is launched step by step, and every step reads the recurrent weights again",
+        applies="a recurrence at a batch of up to about 64 is launched step by step, and every step reads the recurrent weights again",
         expectation="a step takes one trip through the second-level cache, about a microsecond; stacked layers overlap: 2 to 8x over the library",
-        forbidden="weights that do not fit the registers of all multiprocessors; large batches, whose products fill the device",
+        forbidden="weights that do not fit the registers of all multiprocessors; batches beyond about 64, whose products fill the device",
         references=("Diamos et al., Persistent RNNs, ICML 2016", "Appleyard, Kocisky and Blunsom, arXiv 1604.01946"),
         devices=("cuda",),
+        needs=r"lstm|gru|rnn|sigmoid|tanh",
     ),
     Strategy(
         name="block-size",

@@ -1,7 +1,8 @@
 """Expected against realised gain of every strategy that was tried: a projection of a run's events.
 
-A candidate counts for the strategy it names. What it realised is its speedup over the nearest ancestor that passed (over eager for a first
-program), both in tier quick; what was expected stands in the decision that asked for it.
+A candidate counts for the strategy it names, a first program for all of its strategies together. What it realised is its gain over the nearest
+ancestor that passed, timed in turn with it (`gain` of its verdict; over eager for a first program): two ratios to eager, each of its own time,
+differ by what eager differs, and say nothing. What was expected stands in the decision that asked for it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from agents.events import Event
+from agents.strategies.combined import parts
 
 GAIN = 1.02  # a realised gain below it is within the noise of tier quick
 
@@ -39,6 +41,11 @@ class Entry(BaseModel):
     status: str = ""  # of the verdict in tier quick
     expected: float | None = None
     realised: float | None = None
+    low: float | None = None  # of the realised gain's 95 % interval
+    high: float | None = None
+    bottleneck: str = ""  # of the program that it was made from, by its diagnosis
+    before: str = ""  # sha of that program's artefact
+    offered: bool = False  # whether what earlier runs had earned with it stood in a request of this run before
     speedup: float | None = None  # against eager
     outcome: Outcome = "not measured"
     confirmed: bool = False  # the program, or one that was made from it, is the run's result, confirmed in tier full
@@ -146,6 +153,8 @@ class _Reading:
         self.in_span: dict[str, int] = {}  # candidate by the span that proposed it
         self.best: int | None = None
         self.held = False
+        self.bottlenecks: dict[int, str] = {}  # of candidates
+        self.offers: list[tuple[int, str]] = []  # seq, and the strategy that was offered from then on
 
     def on_run_started(self, event: Event, p: dict[str, Any]) -> None:
         self.run, self.started = event.run, p
@@ -157,13 +166,20 @@ class _Reading:
     on_plan_edited = on_plan_proposed
 
     def on_candidate_proposed(self, event: Event, p: dict[str, Any]) -> None:
-        self.proposed[p["candidate"]] = p
+        self.proposed[p["candidate"]] = {**p, "seq": event.seq}
         self.in_span[event.span] = p["candidate"]
 
     def on_verification_finished(self, event: Event, p: dict[str, Any]) -> None:
         number = p.get("candidate")
         if p.get("job") == "verify" and number is not None and (p.get("tier") or "quick") == "quick":
             self.verdicts[number] = p
+
+    def on_diagnosis_made(self, event: Event, p: dict[str, Any]) -> None:
+        self.bottlenecks[p.get("candidate") or 0] = str(p.get("bottleneck") or "")
+
+    def on_effect_completed(self, event: Event, p: dict[str, Any]) -> None:
+        if p.get("name") == "inspirations":
+            self.offers += [(event.seq, str(row.get("strategy") or "")) for row in p.get("value") or []]
 
     def on_decision_made(self, event: Event, p: dict[str, Any]) -> None:
         if p.get("of") is None:
@@ -181,19 +197,25 @@ class _Reading:
 
     def _entry(self, number: int, winners: set[int]) -> Entry:
         p, verdict = self.proposed[number], self.verdicts[number]
-        status, ratio, gain = verdict.get("status") or "", self._ratio(number), self._realised(number)
+        status, ratio, realised = verdict.get("status") or "", self._ratio(number), self._realised(number)
+        gain = realised.get("ratio") if realised else None
         if status in ("inconclusive", "infrastructure_error", "") or (status == "passed" and gain is None):
             outcome: Outcome = "not measured"
         elif status != "passed":
             outcome = "not right"
         else:
-            outcome = "gained" if gain >= GAIN else "no gain"
+            outcome = "gained" if gain >= GAIN and realised.get("low", gain) > 1 else "no gain"
         task = self.started.get("task") or {}
+        before = next((n for n in self._ancestors(number)[1:] if self._ratio(n)), None)
+        offered = {name for seq, names in self.offers for name in parts(names) if seq < p["seq"]}
         return Entry(
             run=self.run, task=task.get("sha", ""), task_name=task.get("name", ""), device=str(self.started.get("device", "")).partition(":")[0],
             precision=self.started.get("precision", ""), candidate=number, strategy=p["strategy"], step=p.get("step") or "",
             operators=self.operators.get(p.get("step") or "") or self._all_operators(), title=p.get("title") or "", changes=p.get("changes") or "",
             program=(p.get("program") or {}).get("sha", ""), status=status, expected=self.expected.get(number), realised=gain, speedup=ratio,
+            low=realised.get("low") if realised else None, high=realised.get("high") if realised else None,
+            bottleneck=self.bottlenecks.get(before or 0, "") if before else "", offered=not offered.isdisjoint(parts(p["strategy"])),
+            before=(self.proposed[before].get("program") or {}).get("sha", "") if before else "",
             outcome=outcome, confirmed=number in winners,
         )  # fmt: skip
 
@@ -206,12 +228,13 @@ class _Reading:
         speedup = verdict.get("speedup") or {}
         return speedup.get("ratio") if verdict.get("status") == "passed" else None
 
-    def _realised(self, number: int) -> float | None:
-        ratio = self._ratio(number)
-        if ratio is None:
+    def _realised(self, number: int) -> dict[str, float] | None:
+        """With its interval; null where nothing was measured, or not beside the program that it was made from."""
+        if self._ratio(number) is None:
             return None
-        before = next((r for n in self._ancestors(number)[1:] if (r := self._ratio(n))), None)
-        return ratio / before if before else ratio
+        verdict = self.verdicts[number]
+        made_from = any(self._ratio(n) for n in self._ancestors(number)[1:])
+        return verdict.get("gain") if made_from else verdict.get("speedup")
 
     def _line(self, number: int | None) -> set[int]:
         return set(self._ancestors(number)) if number is not None else set()

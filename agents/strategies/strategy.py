@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from agents.strategies.how_to import how_tos
 
+HOST_SETS_THE_PACE = 0.2  # share of a call in which the device waits for the host: from here on the host's work is worth a method, whatever the class
 BOTTLENECKS = ("memory", "compute", "latency", "launch", "occupancy", "defect", "none")
 
 
@@ -21,6 +23,7 @@ class Facts:
     headroom: float | None = None  # program time over its floor; 1 is the floor
     launches: float | None = None  # a call
     device_busy: float | None = None  # share of the wall time
+    host_share: float | None = None  # of a call, in which the device has no work and waits for the host
     bandwidth_share: float | None = None  # least traffic over what the memory could carry in the program's time
     own_share: float | None = None  # of the program's time in its own kernels
     static_shapes: bool = True
@@ -30,6 +33,10 @@ class Facts:
     capability: tuple[int, int] | None = None  # compute capability
     registers: int | None = None  # a thread, of the longest own kernel
     faults: tuple[str, ...] = ()  # that the diagnosis named, those that cost most first
+
+    @property
+    def waits_for_host(self) -> bool:
+        return self.host_share is not None and self.host_share >= HOST_SETS_THE_PACE
 
 
 @dataclass(frozen=True)
@@ -49,6 +56,11 @@ class Strategy:
     cures: tuple[str, ...] = ()  # faults that it undoes, by the diagnosis's names
     cures_when: Callable[[Facts], bool] = lambda facts: True  # which of several cures fits
     only_cures: bool = False  # of no use where its fault was not named
+    needs: str = ""  # a pattern that one of the task's operators has; "" where it is for any
+
+    def meets(self, operators: Collection[str] | None) -> bool:
+        """Whether a task with these operators ("aten.mm.default", or "matrix product") has what it is for; null: they are not known."""
+        return not self.needs or operators is None or any(re.search(self.needs, operator) for operator in operators)
 
     @property
     def family(self) -> str:

@@ -36,6 +36,9 @@ def _own_kernels(facts: Facts) -> bool:
 
 
 def _short_calls(facts: Facts) -> bool:
+    """Where the host's share of a call is not known, a call that is short enough for it to count."""
+    if facts.host_share is not None:
+        return facts.waits_for_host or facts.host_share >= 0.1
     return facts.program_us is None or facts.program_us < 500
 
 
@@ -78,6 +81,56 @@ def _half_fits(facts: Facts) -> str | None:
     return vendor_stays(facts)
 
 
+BLOCKS: tuple[Strategy, ...] = (
+    Strategy(
+        name="fuse-block",
+        title="A whole block of the model in one kernel",
+        answers=("memory", "launch", "latency", "occupancy"),
+        when=far_from_floor,
+        applies="products, normalisations and what lies between them work on the same rows, and a tile of rows with what is computed on it "
+        "(up to some 200 kB) fits a multiprocessor",
+        expectation="nothing between the operators travels through memory, and one launch is left: 1.5 to 5x where operators are short",
+        forbidden="weights of more than L2 that every tile reads anew; a product that fills the device for 100 us or more by itself",
+        references=("Dao et al., arXiv 2205.14135", "Wu et al., Mirage, arXiv 2405.05751"),
+    ),
+    Strategy(
+        name="grouped-product",
+        title="Several products of different sizes in one launch",
+        answers=("occupancy", "launch", "latency"),
+        when=lambda facts: facts.products is not False and far_from_floor(facts),
+        applies="experts, heads or samples each have a product of their own, whose sizes differ or depend on data",
+        expectation="one launch instead of one a group, and tiles of all groups fill the device together: 2 to 8x over a loop on the host",
+        forbidden="groups of equal size that a batched product of the library takes as they lie",
+        references=("CUTLASS documentation, grouped kernel schedulers", "Gale et al., MegaBlocks, arXiv 2211.15841"),
+    ),
+)
+
+LAUNCHES: tuple[Strategy, ...] = (
+    Strategy(
+        name="cooperative-kernel",
+        title="Phases that need each other's results in one kernel, with a barrier over the device between them",
+        answers=("launch", "latency", "occupancy"),
+        when=far_from_floor,
+        applies="two or more kernels of less than about 20 us each follow each other, and all blocks of a phase need what the phase before wrote",
+        expectation="a launch and a drained device less for each barrier, which costs 1 to 3 us itself: 1.2 to 3x on calls of less than 100 us",
+        forbidden="more blocks than are resident at once; phases that want different shapes of block or very different amounts of registers",
+        references=("NVIDIA CUDA C++ Programming Guide, cooperative groups",),
+        devices=("cuda",),
+    ),
+    Strategy(
+        name="dependent-launch",
+        title="Begin the next kernel while the one before still ends",
+        answers=("launch", "latency"),
+        when=far_from_floor,
+        applies="own kernels follow each other in one stream, each with a prologue (addresses, tables, weights) that needs nothing of the one before",
+        expectation="2 to 5 us for each pair of kernels; it works inside a CUDA graph as well",
+        forbidden="GPUs before compute capability 9.0; a kernel that reads anything of the one before ahead of its wait",
+        references=("NVIDIA CUDA C++ Programming Guide, programmatic dependent launch",),
+        veto=_hopper,
+        devices=("cuda",),
+    ),
+)
+
 ALGORITHMS: tuple[Strategy, ...] = (
     Strategy(
         name="algebraic-rewrite",
@@ -115,9 +168,10 @@ ALGORITHMS: tuple[Strategy, ...] = (
         answers=("memory",),
         when=lambda facts: multiplies(facts) and reduces(facts),
         applies="attention: scores are written, normalised and read again, and their matrix is larger than inputs and outputs",
-        expectation="traffic falls from quadratic to linear in the length: 2 to 8x for long sequences",
-        forbidden="short sequences, whose scores stay in cache; a library's attention that takes this case and is level",
+        expectation="traffic falls from quadratic to linear in the length: 2 to 8x where the scores are several times L2",
+        forbidden="scores of less than half of L2 (25 MB on an H100), which stay in cache; a library's attention that takes this case and is level",
         references=("Dao et al., arXiv 2205.14135", "Milakov and Gimelshein, arXiv 1805.02867"),
+        needs=r"softmax|attention|\bexp\b",
     ),
 )
 
@@ -162,7 +216,7 @@ REUSE: tuple[Strategy, ...] = (
         answers=("memory",),
         when=multiplies,
         applies="a product's operands do not fit into L2, and blocks that run together use different rows and columns",
-        expectation="fewer reads from memory: 1.05 to 1.4x on large products of one's own",
+        expectation="fewer reads from memory: 1.05 to 1.4x on products of one's own whose operands exceed L2",
         forbidden="operands that fit into L2, kernels without shared tiles",
         references=("Tillet et al., Triton, MAPL 2019", "CUTLASS documentation, threadblock swizzling"),
         veto=_tiles,
@@ -221,7 +275,7 @@ PARALLELISM: tuple[Strategy, ...] = (
         when=reduces,
         applies="rows of up to about 1024 elements are each reduced by a whole block, or by one thread after another, and mostly wait",
         expectation="1.2 to 2x on short rows: no barrier, no shared memory",
-        forbidden="rows that are too long for the registers of a warp",
+        forbidden="rows of more than about 2,048 elements: they do not fit the registers of a warp",
         references=("arXiv 2511.01884", GUIDE),
     ),
     Strategy(
@@ -229,7 +283,7 @@ PARALLELISM: tuple[Strategy, ...] = (
         title="Divide the sum of a product among blocks",
         answers=("occupancy", "latency"),
         when=multiplies,
-        applies="M and N are small and K is large, so that a product has fewer tiles than the device has multiprocessors",
+        applies="a product has fewer tiles of 128 by 128 than the device has multiprocessors, and K is at least four times M or N",
         expectation="up to the number of parts, less one more pass over the result: 1.2 to 4x",
         forbidden="products with enough tiles; atomics where results must repeat bit by bit",
         references=("Osama et al., Stream-K, arXiv 2301.03598",),
@@ -240,7 +294,7 @@ PARALLELISM: tuple[Strategy, ...] = (
         title="Blocks that stay and take one tile after another",
         answers=("occupancy", "launch", "latency"),
         when=_own_kernels,
-        applies="many small tiles, a tail wave that leaves the device half empty, or a prologue that each block repeats",
+        applies="tiles of less than about 5 us, a tail wave that leaves the device half empty, or a prologue that each block repeats",
         expectation="1.05 to 1.2x; more where the prologue is long",
         forbidden="kernels of one wave; tiles that need all of the device's other blocks",
         references=("Gupta, Stuart and Owens, A study of persistent threads, 2012",),
@@ -295,9 +349,9 @@ ARITHMETIC: tuple[Strategy, ...] = (
         title="Full precision from three products on tensor cores",
         answers=("compute",),
         when=multiplies,
-        applies="a large product under fp32-strict sets the pace on a GPU with TF32 tensor cores",
+        applies="a product of 1 GFLOP or more under fp32-strict sets the pace on a GPU with TF32 tensor cores",
         expectation="1.5 to 3x over fp32 units; the bound is a matter of how sums are accumulated",
-        forbidden="long sums in the tensor cores' own accumulator; policies that allow one product",
+        forbidden="sums of more than some 32 terms in the tensor cores' own accumulator, which rounds down; policies that allow one product",
         references=("Ootomo and Yokota, arXiv 2203.03341",),
         veto=_split_fits,
         devices=("cuda",),
@@ -309,7 +363,7 @@ ARITHMETIC: tuple[Strategy, ...] = (
         when=multiplies,
         applies="under bf16 or fp16, few rows or odd shapes, or pointwise operators behind a product or a convolution",
         expectation="a launch and a pass over memory less for each operator behind; 1.1 to 2x where the library's tiles do not fit the shape",
-        forbidden="large dense products with nothing around them, where the library is at its ceiling; sums in 16 bits",
+        forbidden="dense products with M, N and K of 2,048 or more and nothing around them, where the library is at its ceiling; sums in 16 bits",
         references=("Thakkar et al., CUTLASS 3", "NVIDIA PTX ISA, asynchronous warpgroup level matrix instructions"),
         veto=_half_fits,
         devices=("cuda",),
@@ -347,7 +401,7 @@ SPACE: tuple[Strategy, ...] = (
         answers=("compute", "launch", "memory"),
         when=lambda facts: facts.products is not False,
         applies="several products share an input, are batched by a loop, or are followed by what the library can take along",
-        expectation="1.1 to 3x where small products dominate",
+        expectation="1.1 to 3x where products of less than about 20 us dominate",
         forbidden="global switches that outlive the call; another precision than the policy's",
         references=("NVIDIA cuBLASLt documentation", "PyTorch documentation, addmm and baddbmm"),
     ),
@@ -356,9 +410,9 @@ SPACE: tuple[Strategy, ...] = (
         title="Less work for the host in a call",
         answers=("launch", "latency"),
         when=_short_calls,
-        applies="calls of less than about 500 us, in which many small operators, views and checks keep the host busy",
-        expectation="3 to 10 us for each operator that goes away",
-        forbidden="long calls, in which the host is ahead of the device anyway",
+        applies="the device waits for the host, which operators, views, checks and look-ups keep busy before and between launches",
+        expectation="3 to 10 us for each operator that goes away, up to what the device waits for the host",
+        forbidden="calls in which the host is ahead of the device: where less than about a tenth of a call is spent waiting for it",
         references=("PyTorch documentation, performance tuning guide",),
     ),
     Strategy(
@@ -374,4 +428,4 @@ SPACE: tuple[Strategy, ...] = (
     ),
 )
 
-STRUCTURES = (*ALGORITHMS, *REUSE, *ACCESS, *PARALLELISM, *ARITHMETIC, *SYNCHRONISATION, *SPACE)
+STRUCTURES = (*BLOCKS, *LAUNCHES, *ALGORITHMS, *REUSE, *ACCESS, *PARALLELISM, *ARITHMETIC, *SYNCHRONISATION, *SPACE)

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from agents.diagnosis import Diagnosis, Evidence
-from agents.roles.situation import Advice, Attempt, Edit, Roles, Situation, Unusable
+from agents.roles.situation import Advice, Attempt, Edit, Roles, Situation, Unusable, beside
 from agents.run import Engine
 from agents.span import Span
 from agents.workflows.measuring import measure, verdict
@@ -53,7 +53,7 @@ async def attempt_once(
             return None
         attempt = await try_edit(run, span, situation, edit, parent)
         if decision is not None and advice is not None:
-            await settle(span, attempt, parent, advice, decision)
+            await settle(span, attempt, advice, decision)
         following, decided = await advise(run, span, situation, roles, attempt, stopping)
     return Turn(attempt, following, decided)
 
@@ -67,11 +67,12 @@ async def try_edit(run: Engine, span: Span, situation: Situation, edit: Edit, pa
         edit.source, parent=number, title=edit.title, step=edit.step, changes=edit.changes, strategy=edit.strategy,
         idea=edit.idea.number if edit.idea else None,
     )  # fmt: skip
-    attempt = Attempt(proposed.payload["candidate"], number, edit)
+    attempt = Attempt(proposed.payload["candidate"], number, edit, base=beside(parent))
     situation.attempts.append(attempt)
     situation.attempts.sort(key=lambda a: a.number)  # workers in parallel come in another order after a resume
     situation.refusals.clear()
-    attempt.report = await measure(span, edit.source, attempt.number, "full" if only_one(run) else "quick")
+    rival = attempt.base.edit.source if attempt.base is not None and attempt.base.edit.source != edit.source else None
+    attempt.report = await measure(span, edit.source, attempt.number, "full" if only_one(run) else "quick", rival)
     if attempt.passed:
         if profile:
             attempt.profile = await profiled(run, span, attempt)
@@ -121,10 +122,10 @@ def next_number(situation: Situation) -> int:
     return max((attempt.number for attempt in situation.attempts), default=0) + 1
 
 
-async def settle(span: Span, attempt: Attempt, parent: Attempt | None, advice: Advice, decision: int) -> None:
+async def settle(span: Span, attempt: Attempt, advice: Advice, decision: int) -> None:
     """Hold what a decision brought against what it was to bring."""
     attempt.realises, attempt.expected = decision, advice.expected
-    realised = attempt.report.speedup.ratio / parent.report.speedup.ratio if attempt.passed and parent and parent.passed else None
+    realised = attempt.gain.ratio if attempt.gain is not None else None
     outcome = f"candidate {attempt.number}: {verdict(attempt.report)}"[:1000]
     payload = {"of": decision, "route": advice.route, "reason": outcome, "expected": advice.expected, "realised": realised}
     await span.emit("decision.made", payload, agent="engine")

@@ -37,9 +37,9 @@ async def search(run: Engine, situation: Situation, roles: Roles) -> str:
             if edit is None:
                 span.skip("the coder has no further program")
                 return "the coder has nothing left to write"
-            parent, latest = latest, await try_edit(run, span, situation, edit, latest)
+            latest = await try_edit(run, span, situation, edit, latest)
             if decision is not None and advice is not None:
-                await settle(span, latest, parent, advice, decision)
+                await settle(span, latest, advice, decision)
             if number == ROUNDS:
                 break
             advice, decision = await advise(run, span, only(situation, latest), roles, latest, lambda run, _, given: ended(run, situation, given))

@@ -10,6 +10,7 @@ from verifier.report import Report, Tier
 from verifier.task import Admission
 
 LATER_SECONDS = (20, 60)  # after which a measurement on a busy host is repeated
+RIVALS_FAULT = "the program that it is timed against"  # begins the verifier's words for what is amiss with that one
 
 
 async def admit(run: Engine) -> Admission:
@@ -41,19 +42,21 @@ def describe_task(admission: Admission) -> str:
     return said
 
 
-async def measure(span: Span, source: str, number: int, tier: Tier) -> Report:
-    """Verify a program; an inconclusive measurement is repeated once with fresh seeds, and where the host was busy, later."""
+async def measure(span: Span, source: str, number: int, tier: Tier, rival: str | None = None) -> Report:
+    """Verify a program, timed in turn with the one that it was made from (`rival`); an inconclusive measurement is repeated once with fresh seeds,
+    and where the host was busy, later."""
     last = tier == "full"
-    report = (await span.verify(source, number, tier, last=last)).result.report
+    report = (await span.verify(source, number, tier, last=last, rival=rival)).result.report
     for seconds in LATER_SECONDS:
         if report is None or not report.host_busy:
             break
         await span.say("verifier", f"It could not be measured: {report.message}. That is the host's doing; measuring again in {seconds} s.")
         await span.effect("waited", lambda seconds=seconds: waited(span, seconds))
-        report = (await span.verify(source, number, tier, last=last)).result.report
+        report = (await span.verify(source, number, tier, last=last, rival=rival)).result.report
     if report is not None and report.status == "inconclusive" and not report.host_busy:
         await span.say("verifier", f"The measurement was inconclusive: {report.message} Measuring once more.")
-        report = (await span.verify(source, number, tier, last=last)).result.report
+        rival = None if report.message.startswith(RIVALS_FAULT) else rival  # it says nothing of this program: that one is measured alone
+        report = (await span.verify(source, number, tier, last=last, rival=rival)).result.report
     if report is None:
         raise Ended("failed", "the verifier gave no report")
     return report
@@ -77,6 +80,9 @@ def verdict(report: Report) -> str:
     if others:
         best = min(others, key=lambda c: c.speedup.ratio)
         said += f", {best.speedup.ratio:.2f}x [{best.speedup.low:.2f}, {best.speedup.high:.2f}] vs {best.baseline}"
+    rival = report.timing.rival if report.timing else None
+    if rival is not None:
+        said += f", {rival.speedup.ratio:.3f}x [{rival.speedup.low:.3f}, {rival.speedup.high:.3f}] vs the program that it was made from"
     if report.program_class:
         share = f" ({100 * report.own_share:.0f} % own kernels)" if report.own_share is not None else ""
         said += f", {report.program_class}{share}"

@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 THIRD_PARTY = {
     "verifier": {"torch", "numpy", "pydantic"},
     "compiler": {"torch", "pydantic", "verifier"},
-    "agents": {"torch", "numpy", "pydantic", "httpx", "compiler", "verifier"},
+    "agents": {"torch", "numpy", "pydantic", "httpx", "compiler", "verifier", "tokenizers"},  # the last only where a profile names a tokenizer
     "stitchwork": {"httpx", "mcp", "pydantic"},  # the last two for coding agents alone
 }
 # What one folder alone may need beside: its own list of requirements installs it, and nobody outside imports it.

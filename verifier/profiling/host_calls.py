@@ -56,8 +56,11 @@ def host_calls(timeline: Timeline) -> HostCalls | None:
     found.kernel_us = float((end[kernels] - start[kernels]).sum()) / 1e3
     device = np.flatnonzero(np.isin(kind, (_KERNEL, _COPY, _SET, _GRAPH)) & (inside >= 0))
     found.device_us = _union(start[device], end[device]) / 1e3
-    firsts = [float(start[device][inside[device] == i].min() - begins[i]) / 1e3 for i in range(count) if (inside[device] == i).any()]
-    found.begin_us = float(np.mean(firsts)) * count if firsts else 0.0
+    calls = [device[inside[device] == i] for i in range(count)]
+    worked = [(i, float(start[mine].min()), float(end[mine].max()), _union(start[mine], end[mine])) for i, mine in enumerate(calls) if len(mine)]
+    found.begin_us = _mean([first - begins[i] for i, first, _, _ in worked]) * count
+    found.gap_us = _mean([last - first - busy for _, first, last, busy in worked]) * count
+    found.after_us = _mean([ends[i] - last for i, _, last, _ in worked]) * count
     return _per_call(found, copies, count)
 
 
@@ -72,6 +75,11 @@ def _last_waits(timeline: Timeline, inside: np.ndarray, count: int) -> list[floa
         if begin >= last.get(int(inside[index]), (-1.0, 0.0))[0]:
             last[int(inside[index])] = (begin, float(columns["duration"][index]) / 1e3)
     return [duration for _, duration in last.values()][:count]
+
+
+def _mean(nanoseconds: list[float]) -> float:
+    """In microseconds, of values that may not be below 0; 0 of none."""
+    return max(float(np.mean(nanoseconds)), 0.0) / 1e3 if nanoseconds else 0.0
 
 
 def _direction(text: str) -> str:
@@ -97,5 +105,5 @@ def _per_call(found: HostCalls, copies: dict[str, Moved], count: int) -> HostCal
     figures = {
         name: round(value / count, 3) for name, value in found.model_dump(include={"waits", "wait_us", "allocations", "allocation_us"}).items()
     }
-    figures |= {name: round(getattr(found, name) / count, 3) for name in ("device_us", "kernel_us", "begin_us")}
+    figures |= {name: round(getattr(found, name) / count, 3) for name in ("device_us", "kernel_us", "begin_us", "gap_us", "after_us")}
     return found.model_copy(update={**figures, "fills": each(found.fills), "copies": {name: each(moved) for name, moved in copies.items()}})

@@ -21,16 +21,22 @@ def environment() -> Environment:
     return Environment(device="cpu", device_name="test", device_model="cpu-test", torch="2", python="3", compiler="g++")
 
 
-def report(job, status: str = "passed", ratio: float = 1.5, message: str = "") -> Report:
+def compared(baseline: str, program_ms: float, other_ms: float) -> Comparison:
+    ratio = other_ms / program_ms
+    return Comparison(
+        baseline=baseline, speedup=Interval(ratio=ratio, low=ratio * 0.98, high=ratio * 1.02), program_ms=program_ms, baseline_ms=other_ms, blocks=1,
+        program_samples_ms=[[1.0, 1.0]], baseline_samples_ms=[[1.0, 1.0]],
+    )  # fmt: skip
+
+
+def report(job, status: str = "passed", ratio: float = 1.5, message: str = "", rival: float | None = None) -> Report:
+    """`rival`: how many times as fast as eager the program is that it is timed beside."""
     protection = Protection(sandbox="process", layers=[])
     timing = None
     if status == "passed":
-        samples = [[1.0, 1.0]]
-        comparison = Comparison(
-            baseline="eager", speedup=Interval(ratio=ratio, low=ratio * 0.98, high=ratio * 1.02), program_ms=3.0 / ratio, baseline_ms=3.0,
-            blocks=1, program_samples_ms=samples, baseline_samples_ms=samples,
-        )  # fmt: skip
-        timing = Timing(program_ms=3.0 / ratio, bounded=False, clock_agrees=True, round_trip_ms=0.01, comparisons=[comparison])
+        beside = compared("rival", 3.0 / ratio, 3.0 / rival) if rival else None
+        comparisons = [compared("eager", 3.0 / ratio, 3.0)]
+        timing = Timing(program_ms=3.0 / ratio, bounded=False, clock_agrees=True, round_trip_ms=0.01, comparisons=comparisons, rival=beside)
     return Report(
         task=sha256(job.task_source), program=sha256(job.program_source), tier=job.tier, precision=job.precision, mode=job.mode, status=status,
         message=message, environment=environment(), protection=protection, timing=timing, faster=status == "passed" and ratio > 1.03,
@@ -77,8 +83,13 @@ class FakeClient:
                 iterations=5, wall_us_per_iteration=3000.0, kernels=[kernel],
             )  # fmt: skip
             return JobResult(profile=profile, timeline=b"timeline of " + (job.program_source or "the reference").encode())
-        lines = dict(line[2:].split(" ", 1) for line in job.program_source.splitlines() if line.startswith("# "))
-        return JobResult(report=report(job, lines.get("status", "passed"), float(lines.get("speed", 1.0)), lines.get("message", "")))
+        lines, rival = said_by(job.program_source), said_by(job.rival_source or "")
+        beside = float(rival.get("speed", 1.0)) if job.rival_source is not None else None
+        return JobResult(report=report(job, lines.get("status", "passed"), float(lines.get("speed", 1.0)), lines.get("message", ""), beside))
+
+
+def said_by(source: str) -> dict[str, str]:
+    return dict(line[2:].split(" ", 1) for line in source.splitlines() if line.startswith("# "))
 
 
 class FakeRoles:

@@ -137,7 +137,8 @@ async def test_tokens_that_the_server_does_not_count_are_taken_from_the_characte
     models.usage = None
     summary = await engine(journal, models).execute()
     assert 0 < summary.spent["tokens"] < 1000 * len(models.asked)
-    assert of_kind(journal, "llm.completed")[0].payload["usage"] is None
+    first = of_kind(journal, "llm.completed")[0].payload
+    assert first["counted"] == "estimated" and first["usage"]["input_tokens"] > 0, "estimated, and marked so"
     models = FakeModels()
     models.usage = Usage(input_tokens=7, output_tokens=3)
     assert (await engine(MemoryJournal(), models).execute()).spent["tokens"] == 10 * len(models.asked)

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from datetime import datetime
+
 import pytest
 
-from agents.budget import Ledger, OutOfBudget, seconds_worked
+from agents.budget import Ledger, OutOfBudget, Still, seconds_worked
 from agents.events import Event
 from agents.settings import Budget
 
@@ -57,3 +59,18 @@ def test_the_time_of_an_interrupted_run_counts_up_to_its_last_event():
     assert seconds_worked(events[:3]) == 4.5
     assert seconds_worked(events) == 5.5
     assert seconds_worked([*events, at(20, "control.requested"), at(30, "run.resumed"), at(31, "span.closed")]) == 6.5
+
+
+def test_time_in_which_a_run_lay_still_is_no_time_of_its_steps():
+    def at(second, kind, agent="engine"):
+        return Event(run="r", seq=second + 1, at=f"2026-01-01T00:00:{second:02d}+00:00", kind=kind, agent=agent, payload={})
+
+    still = Still()
+    events = [at(0, "run.started"), at(4, "span.opened"), at(30, "control.requested", "person"), at(31, "run.resumed")]  # killed at second 4
+    events += [at(35, "run.paused"), at(40, "note.added", "person"), at(50, "run.resumed"), at(52, "span.closed")]
+    for event in events:
+        still.account(event)
+    opened, closed = (datetime.fromisoformat(f"2026-01-01T00:00:{second:02d}+00:00") for second in (4, 52))
+    assert still.between(opened, closed) == (31 - 4) + (50 - 35)
+    assert still.between(opened.replace(second=33), closed) == 15
+    assert seconds_worked(events) == 4 + 4 + 2

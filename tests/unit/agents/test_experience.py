@@ -1,5 +1,7 @@
 """What runs leave for later ones on the same device: promises kept, by strategy, and numbers of kernels."""
 
+import json
+
 import pytest
 from agent_fakes import TASK
 
@@ -57,5 +59,9 @@ async def test_a_folder_keeps_experience_by_device_and_by_task(tmp_path):
     assert apart.records == {"row-cache": Record(tried=2, kept=1.0)}, "a task that is scored teaches nothing, the run that comes again counts once"
     assert (await known.recall("h200", ["kernel-a"], Split(suites=frozenset({"level3"})))).records == {}
     assert (await known.recall("cpu", ["kernel-a"], Split())).tuned == {}
+    old = json.loads((tmp_path / "h200.json").read_text()) | {"gains": 1}
+    (tmp_path / "old.json").write_text(json.dumps(old))
+    found = await known.recall("old", ["kernel-a"], Split())
+    assert found.records == {} and found.tuned, "gains that were ratios of ratios are discarded, numbers of kernels stay"
     next(tmp_path.glob("h200.json")).write_text("{")
     assert (await known.recall("h200", ["kernel-a"], Split())).tuned == {}, "a damaged file is an empty memory"

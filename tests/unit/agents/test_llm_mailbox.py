@@ -49,7 +49,8 @@ async def test_a_reply_by_file(found, tmp_path):
         assert "You are brief." in page and "Write a kernel." in page and "coder/write" in page and ".reply.md" in page
         (folder / f"{waiting.id.split('/')[1]}.reply.md").write_bytes("Hier: größer.\r\n".encode())
         got = await asyncio.wait_for(task, 5)
-    assert got.text == heard.text == "Hier: größer.\n" and got.usage is None and got.dollars is None and got.finish == "stop"
+    assert got.text == heard.text == "Hier: größer.\n" and got.dollars is None and got.finish == "stop"
+    assert got.counted == "estimated" and got.usage.output_tokens == 5, "what a chat would have counted, about"
     assert await found.store.list() == []
 
 
@@ -132,3 +133,20 @@ async def test_a_folder_that_cannot_be_used(found, tmp_path):
 
 async def test_nobody_counts_what_a_person_reads(found):
     assert found.estimate("me", ASKED) == {"calls": 1}
+
+
+async def test_a_tokenizer_counts_what_a_person_reads_and_writes(tmp_path):
+    tokenizers = pytest.importorskip("tokenizers")
+    words = tokenizers.Tokenizer(tokenizers.models.WordLevel({"[UNK]": 0, "Done": 1, ".": 2}, unk_token="[UNK]"))
+    words.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    words.save(str(tmp_path / "words.json"))
+    found = models(tmp_path, profile("me", kind="mailbox", tokenizer="words.json", prices={"input": 1.0, "output": 1e6}))
+    async with asking(found) as (task, [waiting]):
+        await found.store.answer(waiting.id, "Done.")
+        got = await asyncio.wait_for(task, 5)
+    assert (got.counted, got.usage.output_tokens) == ("tokenizer", 2) and got.dollars == pytest.approx(2, abs=0.01)
+    found = models(tmp_path, profile("me", kind="mailbox", tokenizer="absent.json"))
+    async with asking(found, run="another") as (task, [waiting]):
+        await found.store.answer(waiting.id, "Done.")
+        with pytest.raises(ModelFailure, match="absent.json"):
+            await asyncio.wait_for(task, 5)

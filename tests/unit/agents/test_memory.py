@@ -7,9 +7,11 @@ import pytest
 
 from agents.memory import Memory, fingerprint
 from agents.memory.fingerprints import normalised
-from agents.roles.situation import Attempt, Edit, Plan, Situation
+from agents.roles.situation import Attempt, Edit, Plan, Situation, beside
 from agents.settings import Settings
-from tests.unit.agents.agent_fakes import TASK, report
+from agents.stopping import since_last_gain
+from agents.strategies.ledger import kept
+from tests.unit.agents.agent_fakes import TASK, compared, report
 
 PLAN = Plan({"steps": [{"id": "g1", "operators": ["layer norm", "GELU"]}, {"id": "g2", "operators": ["softmax"]}]}, ())
 
@@ -21,6 +23,12 @@ def attempt(number, parent=None, strategy="", step="", status="passed", ratio=1.
 
 
 def situation(*attempts):
+    """Each timed beside the program that it was made from, as workflows do."""
+    for one in attempts:
+        before = next((a for a in attempts if a.number == one.parent and a.number < one.number), None)
+        one.base = beside(before)
+        if one.passed and one.base is not None:
+            one.report.timing.rival = compared("rival", one.report.timing.program_ms, one.base.report.timing.program_ms)
     return Situation(TASK, "softmax", Settings(), plan=PLAN, attempts=list(attempts))
 
 
@@ -82,6 +90,20 @@ def test_methods_carry_what_was_hoped_and_what_came():
     said = memory.digest("verifier")
     assert "- row-cache at g2 (softmax): slower, 0.83x where 1.40x was expected" in said
     assert said.index("row-cache") < said.index("vectorise"), "what failed comes first"
+
+
+def test_a_gain_is_what_was_timed_beside_the_program_before_however_eager_drifts():
+    """275.6 us before and 275.3 after, while eager went from 1165 to 1573: "gained, 1.35x" was learned from that."""
+    first, second = attempt(1, ratio=4.23), attempt(2, 1, ratio=5.71, strategy="lean-forward", expected=1.3)
+    known = situation(first, second)
+    second.report.timing.rival = compared("rival", 0.2753, 0.2756)
+    tried = Memory.of(known).tries[0]
+    assert tried.outcome == "no gain" and tried.realised == pytest.approx(1.001, abs=1e-3)
+    assert second.level == pytest.approx(4.23 * 1.001, rel=1e-3) and since_last_gain(known.attempts) == [second]
+    assert kept(second.expected, second.gain.ratio) == pytest.approx(0.0, abs=0.01)
+    second.report.timing.rival = None
+    assert Memory.of(known).tries[0].outcome == "could not be measured", "two ratios to eager, each of its own time, are no gain"
+    assert second.gain is None
 
 
 def test_a_method_that_was_repaired_did_not_fail():

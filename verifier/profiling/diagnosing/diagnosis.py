@@ -15,6 +15,7 @@ from pydantic import BaseModel
 
 from verifier.jobs import KernelProfile, Profile
 from verifier.profiling.diagnosing.bound import MEMORY_SHARE
+from verifier.profiling.diagnosing.call_time import call_time
 from verifier.profiling.diagnosing.cause import Cause, Ceilings, Evidence
 from verifier.profiling.diagnosing.host_faults import host_faults
 from verifier.profiling.diagnosing.kernel_faults import kernel_faults
@@ -39,6 +40,7 @@ SHOWN_FAULTS = 4
 class Diagnosis(BaseModel):
     bottleneck: Bottleneck
     headroom: float | None = None  # time over floor; null where there is no floor
+    host_share: float | None = None  # of a call, in which a GPU waits for the host; null where it is not known
     evidence: list[Evidence] = []
     text: str = ""
     grade: Grade = "static"
@@ -72,7 +74,7 @@ def diagnose(
     if report.status != "passed" or report.timing is None:
         return defect(report)
     time_us = report.timing.program_ms * 1e3
-    floor_ms = report.floor_ms or floor_ms
+    floor_ms = floor_ms or report.floor_ms
     headroom = report.timing.program_ms / floor_ms if floor_ms else None
     beaten = headroom is not None and headroom < FLOOR_BEATEN
     memory = bytes_min / (ceilings.bandwidth_gbs * 1e3 * time_us) if bytes_min else 0.0
@@ -82,7 +84,9 @@ def diagnose(
     facts = (facts or TaskFacts()).model_copy(update={"bytes_min": bytes_min, "flops": flops})
     faults = find_faults(report, profile, ceilings, facts, time_us) if ceilings.kind == "cuda" and profile is not None else []
     units = units_busy(profile)
-    bottleneck = _classify(time_us, memory, compute, launches, profile, top, ceilings, None if beaten else headroom)
+    spent = call_time(report, profile) if ceilings.kind == "cuda" else None
+    waiting = spent.host_share if spent is not None else 0.0
+    bottleneck = _classify(time_us, memory, compute, launches, profile, top, ceilings, None if beaten else headroom, waiting)
     worst = faults[0] if faults and faults[0].lost_us >= WORTH * time_us and bottleneck != "none" else None
     if worst is not None:
         bottleneck = FAULT_CLASS[worst.name]
@@ -108,9 +112,19 @@ def diagnose(
         means = "the longest of the program's own kernels" if top.own else "the longest, from the library"
         evidence.append(Evidence(figure=f"share of {top.name[:80]}", value=round(100 * top.share, 1), unit="%", means=means))
     text = _sentence(bottleneck, headroom, memory, compute, units, profile)
+    text = f"{text} {spent.says()}" if spent is not None else text
     if worst is not None:
         text = f"{worst.says} It costs about {100 * worst.lost_us / time_us:.0f} % of the call. {text}"
-    return Diagnosis(bottleneck=bottleneck, headroom=headroom, evidence=evidence, text=text, grade=_grade(profile), faults=faults[:SHOWN_FAULTS])
+    host_share = round(spent.host_share, 4) if spent is not None else None
+    return Diagnosis(
+        bottleneck=bottleneck,
+        headroom=headroom,
+        host_share=host_share,
+        evidence=evidence,
+        text=text,
+        grade=_grade(profile),
+        faults=faults[:SHOWN_FAULTS],
+    )
 
 
 def find_faults(report: Report, profile: Profile, ceilings: Ceilings, facts: TaskFacts, time_us: float) -> list[Cause]:
@@ -162,6 +176,7 @@ def _classify(
     top: KernelProfile | None,
     ceilings: Ceilings,
     headroom: float | None,
+    waiting: float = 0.0,
 ) -> Bottleneck:
     if headroom is not None and headroom <= 1 / FLOOR_REACHED:
         return "none"
@@ -173,6 +188,8 @@ def _classify(
         return "launch"  # the device waits for the host between launches
     if max(memory, compute) >= SETS_THE_PACE:
         return "memory" if memory >= compute else "compute"
+    if waiting >= LAUNCH_SHARE:
+        return "launch"  # however many launches there are: nothing that a kernel does costs as much
     if ceilings.kind == "cuda":
         if top is not None and top.share >= SETS_THE_PACE and _threads(top) and _threads(top) < ceilings.workers * 1024:
             return "occupancy"
@@ -208,7 +225,7 @@ def _threads(kernel: KernelProfile) -> int:
 
 def _time(report: Report, time_us: float) -> Evidence:
     eager = report.against("eager")
-    means = f"eager takes {eager.baseline_ms * 1e3:.1f} us" if eager else ""
+    means = f"eager took {eager.baseline_ms * 1e3:.1f} us in the same measurement" if eager else ""
     return Evidence(figure="time a call", value=round(time_us, 2), unit="us", means=means)
 
 
@@ -241,7 +258,7 @@ def _sentence(
         "none": f"At the floor{left}: nothing worth having is left.",
         "memory": f"Memory bound: {least}{left}.",
         "compute": f"Compute bound: {own}{left}.",
-        "launch": f"Launch bound: the device waits for the host's launches{left}.",
+        "launch": f"Launch bound: the device waits for the host{left}.",
         "occupancy": f"Too little work in flight: the longest kernel does not fill the device{left}.",
         "latency": f"Latency bound: neither memory ({100 * memory:.0f} %) nor arithmetic ({arithmetic}) is at its ceiling{left}.",
     }[bottleneck]

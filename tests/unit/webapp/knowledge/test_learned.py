@@ -50,7 +50,9 @@ def finish(run: Run, best: int | None = 3, outcome: str = "improved") -> Run:
         }
         append(run.pk, [NewEvent(kind="candidate.proposed", span=span, payload=proposed)])
         speedup = {"ratio": ratio, "low": ratio * 0.98, "high": ratio * 1.02} if ratio else None
-        verdict = {"key": f"{span}#1", "job": "verify", "candidate": number, "status": status, "tier": "quick", "speedup": speedup}
+        before = next((r for n, _, _, _, r, _ in CANDIDATES if n == parent), None)  # timed in turn with the program that it was made from
+        gain = {"ratio": ratio / before, "low": ratio / before * 0.98, "high": ratio / before * 1.02} if ratio and before else None
+        verdict = {"key": f"{span}#1", "job": "verify", "candidate": number, "status": status, "tier": "quick", "speedup": speedup, "gain": gain}
         append(run.pk, [NewEvent(kind="verification.finished", span=span, payload=verdict)])
         if expected:
             append(run.pk, [NewEvent(kind="decision.made", span=span, payload={"of": decided, "expected": expected, "realised": None})])
@@ -147,3 +149,15 @@ def test_the_pages_say_what_was_hoped_and_what_came(people):
 def test_the_catalogue_can_be_narrowed(people, query, there, absent):
     page = people.client("alice").get(reverse("knowledge:strategies"), query).content.decode()
     assert there in page and f">{absent}<" not in page and f"strategies/{absent}/" not in page
+
+
+def test_quotients_of_two_speedups_over_eager_are_discarded(people):
+    from importlib import import_module
+
+    from django.apps import apps
+
+    run = finish(make_run(people.alice))
+    Learned.objects.filter(run=run, candidate=2).update(realised=1.35, outcome="gained")  # as it was written before
+    import_module("webapp.knowledge.migrations.0002_gains_in_turn").discard(apps, None)
+    kept = {row.candidate: (row.outcome, row.realised) for row in Learned.objects.filter(run=run)}
+    assert kept[1] == ("gained", 1.5) and kept[2] == ("not measured", None) and kept[4][0] == "not right"

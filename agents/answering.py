@@ -1,0 +1,169 @@
+"""Replies to requests that a run has left as files (`solve --when-asked pause`): what waits, and whether a text is the reply that is asked for."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import re
+import sys
+from pathlib import Path
+
+from agents.arguments import Unusable
+from agents.events import Event
+from agents.journal import TRACE, FileJournal
+from agents.llm.mailbox import LONGEST_REPLY, FileMailbox, NotWaiting, Waiting
+from agents.llm.messages import Reply
+from agents.projection import project
+from agents.roles.prompts import prompt
+from agents.roles.replies import DiagnosisReply, IdeaReply, IdeasReply, JudgementReply, PlanReply, Refused, find_object
+
+REQUESTS = "requests"  # in a run's directory
+SCHEMAS = {"plan": PlanReply, "ideas": IdeasReply, "idea": IdeaReply, "diagnosis": DiagnosisReply, "judgement": JudgementReply}
+PROGRAM = "program"
+
+
+def add_answer(commands: argparse._SubParsersAction) -> None:
+    answered = commands.add_parser(
+        "answer",
+        help="reply to a request that a run left (solve --when-asked pause), from standard input",
+        description="Without REQUEST: what waits. A reply that is empty, cut off, for another request, or a second one is refused; nothing is lost.",
+    )
+    answered.add_argument("directory", type=Path, metavar="DIR", help="the run's directory (solve --out)")
+    answered.add_argument("request", nargs="?", metavar="REQUEST", help="its name, as the pause says it, or its file")
+    answered.set_defaults(act=lambda args: act(args.directory, args.request))
+
+
+def act(directory: Path, request: str | None) -> int:
+    if not (directory / TRACE).exists():
+        raise Unusable(f"{directory} holds no {TRACE}")
+    if request is None:
+        waiting = asyncio.run(waiting_in(directory))
+        print("\n".join(f"{name_of(one)}  {one.request.purpose}, since {one.asked_at}" for one in waiting) or "no request waits for a reply")
+        return 0
+    data = sys.stdin.buffer.read(LONGEST_REPLY + 1)
+    try:
+        text = data.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        raise Unusable(f"byte {error.start + 1} of the reply is not UTF-8: save it as UTF-8 text") from None
+    if len(data) > LONGEST_REPLY:
+        raise Unusable(f"the reply is longer than {LONGEST_REPLY >> 20} MiB: send the model's answer alone")
+    taken = asyncio.run(answer(directory, request, text))
+    print(f"{name_of(taken)} has its reply; go on with: python -m agents solve TASK --out {directory} --resume", file=sys.stderr)
+    return 0
+
+
+async def answer(directory: Path, request: str, text: str) -> Waiting:
+    """Put a reply beside its request. Raises `Unusable` with a sentence where it cannot be the reply; then nothing is written."""
+    events = await FileJournal(directory, owner=False).load()
+    if project(events).state == "finished":
+        raise Unusable("this run has finished: no request of it waits for a reply")
+    waiting = await waiting_in(directory, events)
+    wanted = plain(request)
+    found = next((one for one in waiting if name_of(one) == wanted), None)
+    if found is None:
+        raise Unusable(why_not_waiting(directory, events, wanted, waiting))
+    if problem := amiss(found, text):
+        raise Unusable(f"{problem} Nothing was written: {wanted} still waits.")
+    try:
+        await FileMailbox(directory / REQUESTS, directory).answer(found.id, text)
+    except NotWaiting:
+        raise Unusable(f"{wanted} has a reply already; a second one is not taken") from None
+    return found
+
+
+async def waiting_in(directory: Path, events: list[Event] | None = None) -> list[Waiting]:
+    """Requests of the run that wait for a reply, oldest first: not those that the run has gone past."""
+    events = events if events is not None else await FileJournal(directory, owner=False).load()
+    ended = {event.payload["key"] for event in events if event.kind == "llm.completed"}
+    run = events[-1].run if events else ""
+    return [one for one in await FileMailbox(directory / REQUESTS, directory).list() if one.key not in ended and one.run == run]
+
+
+def name_of(waiting: Waiting) -> str:
+    return waiting.id.rpartition("/")[2]
+
+
+def plain(request: str) -> str:
+    """A request's name, out of its id or the path of one of its files."""
+    return re.sub(r"(?:\.reply)?\.(?:md|txt|json)$", "", request.rstrip("/").rpartition("/")[2])
+
+
+def why_not_waiting(directory: Path, events: list[Event], wanted: str, waiting: list[Waiting]) -> str:
+    """In a sentence: it was answered, the run has gone past it, or there is none of that name."""
+    there = ", ".join(map(name_of, waiting)) or "none"
+    files = list((directory / REQUESTS).glob(f"*/{wanted}.json"))
+    if not files:
+        return f"there is no request {wanted} in {directory}; waiting: {there}"
+    asked = Waiting.model_validate_json(files[0].read_bytes())
+    if any(event.kind == "llm.completed" and event.payload["key"] == asked.key for event in events):
+        return f"{wanted} is stale: the run has its answer and has gone on; waiting: {there}"
+    if any(files[0].with_name(wanted + end).exists() for end in (".reply.md", ".reply.txt")):
+        return f"{wanted} has a reply already, which the run takes up with --resume; a second one is not taken"
+    return f"{wanted} is stale: it was asked before this run was forked; waiting: {there}"
+
+
+def amiss(waiting: Waiting, text: str) -> str:
+    """Why a text cannot be the reply to a request, in a sentence; empty where it may be. What else is wrong with it the run says, and asks again."""
+    if not text.strip():
+        return "The reply is empty: send what the model answered."
+    wanted = form_of(waiting)
+    if said := cut_off(text, wanted):
+        return said
+    given = forms_in(text)
+    if wanted and given and wanted not in given:
+        what = " or ".join(sorted(given))
+        return f"This is a {what}, and {name_of(waiting)} asks for a {wanted} ({waiting.request.purpose}): it seems to be for another request."
+    return ""
+
+
+def form_of(waiting: Waiting) -> str:
+    """What a request asks for: "plan", "program", ...; empty where that is not known. One that asks again says what for."""
+    purpose = waiting.request.purpose
+    if purpose.endswith("/reply"):
+        found = re.search(r"^Asked: (\S+)$", waiting.request.messages[-1].content, re.MULTILINE)
+        purpose = found[1] if found else ""
+    try:
+        return prompt(purpose).reply
+    except (LookupError, ValueError, OSError):
+        return ""
+
+
+def cut_off(text: str, wanted: str) -> str:
+    """Whether a reply ends in the middle: of a fence, of a block, of its JSON."""
+    if _open_fence(text):
+        return "The reply seems to be cut off: it opens a code fence and does not close it."
+    if text.count("<<<<<<< SEARCH") != text.count(">>>>>>> REPLACE"):
+        return "The reply seems to be cut off: a SEARCH block has no end."
+    if wanted in SCHEMAS and wanted not in forms_in(text) and text.count("{") > text.count("}"):
+        return "The reply seems to be cut off: its JSON object has no end."
+    return ""
+
+
+def _open_fence(text: str) -> bool:
+    """Whether a fence is open at the end; one of four ticks may hold lines of three."""
+    open_by = ""
+    for line in text.splitlines():
+        found = re.match(r"[ \t]*(`{3,}|~{3,})[ \t]*(\S*)", line)
+        if found is None:
+            continue
+        if not open_by:
+            open_by = found[1]
+        elif found[1][0] == open_by[0] and len(found[1]) >= len(open_by) and not found[2]:
+            open_by = ""
+    return bool(open_by)
+
+
+def forms_in(text: str) -> set[str]:
+    """The forms of reply that a text may be."""
+    found = set()
+    if re.search(r"\bclass\s+ModelNew\b", text) or "<<<<<<< SEARCH" in text:
+        return {PROGRAM}
+    for form, schema in SCHEMAS.items():
+        required = {name for name, field in schema.model_fields.items() if field.is_required()}
+        try:
+            value = find_object(Reply(text=text), tuple(schema.model_fields))
+        except Refused:
+            continue
+        if required <= set(value):
+            found.add(form)
+    return found

@@ -1,0 +1,19 @@
+"""What was learned of strategies as a quotient of two speedups over eager, each of its own time, is discarded: from now on a program is timed in turn
+with the one that it was made from. A first program was held against eager itself, and stays.
+"""
+
+from django.apps.registry import Apps
+from django.db import migrations
+from django.db.backends.base.schema import BaseDatabaseSchemaEditor
+from django.db.models import Exists, OuterRef
+
+
+def discard(apps: Apps, schema_editor: BaseDatabaseSchemaEditor) -> None:
+    learned, candidates = apps.get_model("knowledge", "Learned"), apps.get_model("runs", "Candidate")
+    changed = candidates.objects.filter(run=OuterRef("run"), number=OuterRef("candidate"), parent_number__isnull=False)
+    learned.objects.filter(Exists(changed), outcome__in=("gained", "no gain")).update(realised=None, outcome="not measured")
+
+
+class Migration(migrations.Migration):
+    dependencies = [("knowledge", "0001_initial"), ("runs", "0003_candidate_verdict")]
+    operations = [migrations.RunPython(discard, migrations.RunPython.noop, elidable=True)]
