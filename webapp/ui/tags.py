@@ -9,6 +9,7 @@
 {% class_tag "custom" 0.97 %}    class of a program with the share of its own kernels
 {% ago moment %}                 relative time that the page keeps current
 {% problems list %}              error box: place, cause, what to do (verifier.source.Problem or dicts)
+{{ n|counted:"run" }}             a number with its noun: 1 run, 2 runs
 {{ x|ticked }}                   text in which `this` is code
 {{ x|ms }} {{ x|seconds }} {{ x|bytes }} {{ x|percent }} {{ x|grouped }} {{ x|whole }} {{ run|duration }}    figures with units; "–" for None
 """
@@ -281,6 +282,14 @@ def grouped(value: int | None) -> str:
 def whole(value: float | None) -> str:
     """12345.6 -> "12 346": a count that was averaged."""
     return grouped(None if value is None else round(value))
+
+
+@register.filter
+def counted(value: Any, noun: str) -> str:
+    """A number, or how many are in a list, with its noun: `{{ 1|counted:"run" }}` is "1 run"; `"entry,entries"` names a plural that needs it."""
+    number = 0 if value is None or value == "" else int(value) if isinstance(value, (int, float, str)) else len(value)
+    one, _, many = noun.partition(",")
+    return f"{grouped(number)} {one if number == 1 else many or one + 's'}"
 
 
 @register.filter

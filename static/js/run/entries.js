@@ -4,6 +4,7 @@ import { callDetails, callLine } from "./calls.js";
 import { chip, count, figure, interval, ms, seconds, size, speedupText, statusOf, times } from "./format.js";
 import { expectedSeconds } from "./store.js";
 import { write } from "./selection.js";
+import { counted } from "../lib/words.js";
 
 export const AGENTS = { planner: "Planner", coder: "Coder", verifier: "Verifier", engine: "Engine", person: "Person" };
 const STAGES = {
@@ -301,6 +302,6 @@ export function cutLines(item, reading) {
   const opened = reading.strings.get(item.id);
   if (opened?.error) return [h("p", { class: "small" }, `The rest could not be loaded: ${opened.error}.`)];
   if (opened) return Object.entries(opened).map(([name, text]) => [h("h4", { class: "small faint" }, name.replaceAll("_", " ")), h("p", { class: "prose" }, text)]);
-  const counts = Object.entries(item.cut).map(([name, characters]) => `${name.replaceAll("_", " ")}: ${characters.toLocaleString("en")} characters`);
+  const counts = Object.entries(item.cut).map(([name, characters]) => `${name.replaceAll("_", " ")}: ${counted(characters, "character")}`);
   return [h("p", { class: "more-line" }, h("button", { type: "button", class: "more", "data-strings": item.id }, `Show all (${counts.join(", ")})`))];
 }

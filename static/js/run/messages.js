@@ -3,6 +3,7 @@
 import { codeBlock } from "./colours.js";
 import { h } from "./dom.js";
 import { size } from "./format.js";
+import { counted } from "../lib/words.js";
 
 const LONG_LINES = 14;
 const LONG_CHARACTERS = 1400;
@@ -18,7 +19,7 @@ export const folds = (item) => item.done && (!item.whole || item.characters > LO
 // What the server counted, in words.
 export function extent(item) {
   if (item.artefact && !item.characters) return size(item.artefact.bytes ?? 0);
-  return `${whole(item.newlines + 1)} lines, ${whole(item.characters)} characters`;
+  return `${counted(item.newlines + 1, "line")}, ${counted(item.characters, "character")}`;
 }
 
 export function textBlocks(text) {

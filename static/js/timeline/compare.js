@@ -1,4 +1,5 @@
 // Two timelines on one scale: which moments can be laid upon each other, and the difference of their totals by name.
+import { counted } from "../lib/words.js";
 import { h } from "../run/dom.js";
 import { count, duration, percent, signed } from "./format.js";
 import { nameCell } from "./figures.js";
@@ -84,7 +85,7 @@ export function differenceTable(lanes, rows, walls, caption, search) {
         const side = row.rows[1] ? 1 : 0;
         return h("tr", null, h("td", null, nameCell(lanes[side].model, row.rows[side], search)), cells(row).map((text) => h("td", { class: "num" }, text)), h("td", { class: "num" }, change(row.difference, row.totals[0])));
       }),
-      rows.length > TOP ? h("tr", null, h("td", { colspan: 6, class: "faint" }, `and ${count(rows.length - TOP)} more names`)) : null,
+      rows.length > TOP ? h("tr", null, h("td", { colspan: 6, class: "faint" }, `and ${counted(rows.length - TOP, "more name")}`)) : null,
     ),
   );
 }

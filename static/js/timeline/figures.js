@@ -1,5 +1,6 @@
 // The figures of a range as HTML: where the time goes, idle time and gaps by device and stream, and tables by name. They are also what a
 // screen reader gets of the picture.
+import { counted } from "../lib/words.js";
 import { h } from "../run/dom.js";
 import { count, duration, percent } from "./format.js";
 import { swatchOf } from "./palette.js";
@@ -18,15 +19,16 @@ export const categoryName = (category, gpu = true) => (gpu ? WHERE : ON_CPU)[cat
 
 // The one line above a lane.
 export function headline(found, { span, from, to }, measured) {
+  if (!(to > from)) return "Nothing was recorded in this range";
   const what = measured ? "Measured" : from <= 0 && to >= span ? "Whole span" : "Visible";
   const parts = [`${what} ${duration(to - from)}`];
   const [first] = found.devices;
   if (found.devices.length === 1) {
     parts.push(`device idle ${percent(1 - first.busy / first.span)}`);
-    if (first.gpu) parts.push(`${count(first.kernels)} kernels`);
-    if (first.gpu && found.launches != null) parts.push(`${count(found.launches)} launches`);
+    if (first.gpu) parts.push(counted(first.kernels, "kernel"));
+    if (first.gpu && found.launches != null) parts.push(counted(found.launches, "launch"));
     if (first.gaps.count) parts.push(`gap p50 ${duration(first.gaps.p50)}, p95 ${duration(first.gaps.p95)}`);
-  } else if (found.devices.length) parts.push(`${found.devices.length} GPUs: device idle ${found.devices.map((device) => percent(1 - device.busy / device.span)).join(", ")}`, ...(found.launches == null ? [] : [`${count(found.launches)} launches`]));
+  } else if (found.devices.length) parts.push(`${counted(found.devices.length, "GPU")}: device idle ${found.devices.map((device) => percent(1 - device.busy / device.span)).join(", ")}`, ...(found.launches == null ? [] : [counted(found.launches, "launch")]));
   return parts.join(" · ");
 }
 
@@ -115,7 +117,7 @@ export function nameTable(model, rows, whole, caption, search) {
       "tbody",
       null,
       shown.map((row) => h("tr", null, h("td", null, nameCell(model, row, search)), [count(row.count), duration(row.total), percent(whole ? row.total / whole : 0), duration(row.total / row.count), duration(row.least), duration(row.most)].map((text) => h("td", { class: "num" }, text)))),
-      rows.length > TOP ? h("tr", null, h("td", { colspan: 7, class: "faint" }, `and ${count(rows.length - TOP)} more names, ${duration(rows.slice(TOP).reduce((sum, row) => sum + row.total, 0))} in all`)) : null,
+      rows.length > TOP ? h("tr", null, h("td", { colspan: 7, class: "faint" }, `and ${counted(rows.length - TOP, "more name")}, ${duration(rows.slice(TOP).reduce((sum, row) => sum + row.total, 0))} in all`)) : null,
       rows.length ? null : h("tr", null, h("td", { colspan: 7, class: "faint" }, "nothing ran here")),
     ),
   );

@@ -1,6 +1,7 @@
 // A timeline in a box, or two on one scale: what range is shown, what is selected, measured and searched for. Each timeline is a lane.
 // For other modules: the box's `timeline` is this view; `box.marks = [{start_ns, end_ns, label, id, sha?}]` are drawn; `timeline:range`
 // {sha, start_ns, end_ns, rows} is dispatched on it when a range was measured, `timeline:mark` {id} when a mark was clicked.
+import { counted } from "../lib/words.js";
 import { h } from "../run/dom.js";
 import { anchors } from "./compare.js";
 import { keysOnCanvas } from "./keys.js";
@@ -130,6 +131,7 @@ export class TimelineView {
     this.lanes.forEach((lane, i) => (lane.offset = this.anchors[index].at[i]));
     this.toolbar.offer(this.anchors, index);
     if (!redraw) return;
+    for (const lane of this.lanes) lane.overview();
     this.measure(null);
     this.fit();
   }
@@ -293,7 +295,7 @@ export class TimelineView {
       return;
     }
     const hits = this.lanes.reduce((sum, lane) => sum + (lane.matches?.events.length ?? 0), 0);
-    this.toolbar.say(!text.trim() ? "" : hits ? `${hits.toLocaleString("en")} events` : "no event has this name");
+    this.toolbar.say(!text.trim() ? "" : hits ? counted(hits, "event") : "no event has this name");
     this.draw();
     this.settle();
   }
@@ -308,7 +310,7 @@ export class TimelineView {
     const lane = this.active.matches?.events.length ? this.active : this.lanes.find((known) => known.matches?.events.length);
     const found = lane ? stepMatch(lane.model, lane.matches, lane.selected, by, lane.view.from) : null;
     if (!found) return;
-    this.toolbar.say(`${found.place.toLocaleString("en")} of ${lane.matches.events.length.toLocaleString("en")} events`);
+    this.toolbar.say(`${found.place.toLocaleString("en")} of ${counted(lane.matches.events.length, "event")}`);
     this.select(lane, found.event, { reveal: true });
   }
 
