@@ -1,11 +1,22 @@
 // The form for a plain module, under the editor: fetched when one is recognised, and sent to have the task written from it.
 import { say } from "../js/lib/say.js";
 
+// Whether `after` is another text than `before` rather than an edit of it: less than half of it was left at its begin and its end.
+export function replaced(before, after) {
+  const least = Math.min(before.length, after.length);
+  let begin = 0;
+  while (begin < least && before[begin] === after[begin]) begin += 1;
+  let end = 0;
+  while (end < least - begin && before[before.length - 1 - end] === after[after.length - 1 - end]) end += 1;
+  return begin + end < before.length / 2;
+}
+
 export function attachModuleForm(form, panel, editor) {
   const place = panel.querySelector("[data-module]");
   if (!place) return { offer() {}, hide() {} };
   const token = form.elements.csrfmiddlewaretoken.value;
   let offered = "";
+  let source = ""; // that the form was opened for
   let asked = 0; // how many questions were sent,
   let shown = 0; // and which of them the form on the page answers
 
@@ -36,9 +47,8 @@ export function attachModuleForm(form, panel, editor) {
     return typed.length > 0;
   }
 
-  async function ask(more = {}) {
+  async function ask(more = {}, sent = fields()) {
     const question = ++asked;
-    const sent = fields();
     const body = new URLSearchParams({ source: editor.text(), ...sent, ...more });
     const answer = await fetch(place.dataset.module, { method: "POST", headers: { "X-CSRFToken": token }, body }).catch(() => null);
     if (!answer || answer.redirected || (!answer.ok && answer.status !== 422)) return say("The form could not be fetched: the server does not answer.");
@@ -71,13 +81,17 @@ export function attachModuleForm(form, panel, editor) {
   });
 
   return {
-    // The classes and whether a task was written already; asks again only where they changed.
+    // The classes with their arguments, and whether a task was written already; asks again only where they changed. What was filled in for
+    // another source is not this one's: the fields of one that was pasted over it, uploaded or chosen are sent no more.
     offer(module, written) {
       const key = JSON.stringify([module, written]);
-      if (key !== offered) {
+      const text = editor.text();
+      const another = replaced(source, text);
+      if (key !== offered || another) {
         offered = key;
-        ask();
+        ask({}, another ? {} : fields());
       }
+      source = text;
       place.hidden = false;
     },
     hide() {
