@@ -26,7 +26,11 @@ from django.utils import timezone
 from django.utils.html import escape
 from django.utils.safestring import SafeString, mark_safe
 
+from webapp.environment import manage_line
+
 register = template.Library()
+
+LOOPBACK = ("127.0.0.1", "::1")
 
 # name: (tone, sign, word). Tones are classes of .chip in components.css.
 STATUSES: dict[str, tuple[str, str, str]] = {
@@ -301,6 +305,14 @@ def ticked(text: str) -> SafeString:
 @register.filter
 def percent(value: float | None) -> str:
     return "–" if value is None else f"{value * 100:.0f} %"
+
+
+@register.simple_tag(takes_context=True)
+def manage_command(context: dict, words: str) -> str:
+    """The line that runs `manage.py WORDS` for this installation. Where its data lies is told only to a browser on the same machine."""
+    asked = context["request"].META
+    here = asked.get("REMOTE_ADDR") in LOOPBACK and "HTTP_X_FORWARDED_FOR" not in asked
+    return manage_line(*words.split()) if here else f".venv/bin/python manage.py {words}"
 
 
 @register.simple_tag(takes_context=True)
