@@ -2,6 +2,7 @@
 import { h, setText } from "./dom.js";
 import { callDetails, callLine } from "./calls.js";
 import { chip, count, figure, interval, ms, seconds, size, speedupText, statusOf, times } from "./format.js";
+import { progressText } from "./progress.js";
 import { expectedSeconds } from "./store.js";
 import { write } from "./selection.js";
 import { counted } from "../lib/words.js";
@@ -259,7 +260,7 @@ function stageList(item, state, now) {
       const stage = known.get(name);
       const [tone, sign, word] = stage ? statusOf(stage.status) : ["ahead", "○", "to come"];
       const running = stage && (stage.status === "started" || stage.status === "progress");
-      const expected = expectedSeconds(state, item.job, name);
+      const expected = expectedSeconds(state, item, name);
       const time = h("span", { class: "stage-time" });
       if (running) {
         time.dataset.from = stage.startedAt;
@@ -274,8 +275,7 @@ function stageList(item, state, now) {
 
 export function tickStage(time, now) {
   const spent = Math.max(0, Math.floor((now - Date.parse(time.dataset.from)) / 1000));
-  const expected = time.dataset.expected == null ? "" : ` of ~${seconds(Number(time.dataset.expected))}`;
-  setText(time, `${spent} s${expected}`);
+  setText(time, progressText(spent, time.dataset.expected == null ? null : Number(time.dataset.expected)));
 }
 
 // One line of an entry that is collapsed.

@@ -1,6 +1,7 @@
 // What a visitor asks first: is it getting anywhere, how sure is that, and what has it cost?
 import { chip, count, interval, ms, seconds, speedupText, statusOf, times, toneOf } from "./format.js";
 import { h, setText } from "./dom.js";
+import { leftText, progressText, roughly, secondsLeft, Standing } from "./progress.js";
 import { bestCandidate, expectedSeconds } from "./store.js";
 import { clock } from "../lib/ago.js";
 
@@ -15,6 +16,8 @@ export class Header {
     this.part = (name) => root.querySelector(`[data-part="${name}"]`);
     this.reports = new Map(); // sha of a result -> promise of its report
     this.said = "";
+    this.standing = new Standing(config.standing);
+    this.title = document.title;
   }
 
   draw(state) {
@@ -153,9 +156,21 @@ export class Header {
     const { run } = state;
     const end = run.finishedAt ? Date.parse(run.finishedAt) : this.now();
     const begun = run.startedAt ?? this.config.createdAt;
-    const limit = state.limits.seconds == null ? "" : ` of ${seconds(state.limits.seconds)}`;
-    setText(this.part("elapsed"), `${clock((end - Date.parse(begun)) / 1000)}${limit}`);
+    const passed = Math.max(0, (end - Date.parse(begun)) / 1000);
+    const left = secondsLeft(state, this.config.usual?.seconds, passed);
+    setText(this.part("elapsed"), clock(passed));
+    setText(this.part("left"), leftText(left));
     setText(this.part("now"), this.nowText());
+    const title = `${this.inBrief(left)}${this.title}`;
+    if (document.title !== title) document.title = title;
+  }
+
+  // What the browser's tab says before the run's name: how long it still takes, or how it stands.
+  inBrief(left) {
+    const { run } = this.state;
+    if (run.state === "finished") return `${statusOf(run.outcome)[1]} `;
+    if (run.waiting || run.state !== "running") return `${statusOf(run.state)[2]} · `;
+    return left == null ? "" : `~${roughly(left)} · `;
   }
 
   nowText() {
@@ -163,10 +178,14 @@ export class Header {
     const { run } = state;
     if (run.state === "finished") return run.reason || statusOf(run.outcome)[2];
     if (run.state === "paused") return run.pause?.kind ? "Paused." : "Paused: nothing is spent until it is resumed.";
-    if (!state.last) return "Waiting for an orchestrator to take the run …";
+    if (!state.last) return this.standing.say("Waiting for a free orchestrator …");
     for (let index = state.items.length - 1, seen = 0; index >= 0 && seen < 60; index -= 1, seen += 1) {
       const item = state.items[index];
-      if (item.kind === "verification" && !item.finishedAt) return verificationText(state, item, this.now());
+      if (item.kind === "verification" && !item.finishedAt) {
+        if (!item.startedAt && !item.stages.length) return this.standing.say("Waiting for a free verifier …");
+        this.standing.rest();
+        return verificationText(state, item, this.now());
+      }
       if (item.kind === "message" && !item.done && item.text) return `${WRITERS[item.agent] ?? "An agent"} is writing …`;
       if (item.kind === "llm" && !item.done) return `${WRITERS[item.agent] ?? "An agent"} asks ${item.profile || "the model"} … ${seconds(Math.max(0, Math.floor((this.now() - Date.parse(item.at)) / 1000)))}`;
     }
@@ -181,6 +200,6 @@ function verificationText(state, item, now) {
   const stage = item.stages.findLast((known) => known.status === "started" || known.status === "progress");
   if (!stage) return `${JOBS[item.job] ?? item.job}${subject}: ${item.startedAt ? "between stages" : "waiting for a verifier"} …`;
   const spent = Math.max(0, Math.floor((now - Date.parse(stage.startedAt)) / 1000));
-  const expected = expectedSeconds(state, item.job, stage.name);
-  return `${JOBS[item.job] ?? item.job}${subject}: ${stage.name}, ${spent} s${expected == null ? "" : ` of about ${seconds(expected)}`}${stage.detail ? ` (${stage.detail})` : ""}`;
+  const expected = expectedSeconds(state, item, stage.name);
+  return `${JOBS[item.job] ?? item.job}${subject}: ${stage.name}, ${progressText(spent, expected)}${stage.detail ? ` (${stage.detail})` : ""}`;
 }
