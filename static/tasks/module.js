@@ -57,7 +57,7 @@ export function attachModuleForm(form, panel, editor) {
       editor.setText(source);
       const line = source.slice(0, source.indexOf("# --- Written")).split("\n").length;
       editor.goto(line);
-      return say("The task is written: read it in the editor, and change what you like.");
+      return say("Task generated: review and edit it in the editor.");
     }
     const html = await answer.text();
     await released();

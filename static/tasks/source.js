@@ -41,7 +41,7 @@ export function attachSource(form, panel, { onChecked = () => {}, onChange = () 
       show(found.problems, true, found);
       onChecked(found, source);
     } catch (error) {
-      if (error.name !== "AbortError") show([{ place: "server", message: "the server does not answer", hint: "what you typed is kept here" }], false);
+      if (error.name !== "AbortError") show([{ place: "server", message: "the server does not answer", hint: "your text is kept here" }], false);
     }
   }
 
@@ -167,7 +167,7 @@ export function attachSource(form, panel, { onChecked = () => {}, onChange = () 
     if (!answer?.ok) return refuse("this example could not be read", "try again, or paste it");
     editor.setText(await answer.text());
     form.elements.title.value = picker.value.replaceAll("_", " ");
-    say(`Example ${picker.value} is in the editor; undo brings back what was there`);
+    say(`Example ${picker.value} is in the editor; undo restores what was there`);
     picker.value = "";
     editor.view.focus();
   });

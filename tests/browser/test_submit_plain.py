@@ -54,7 +54,7 @@ def test_a_plain_module_becomes_a_task_by_its_form(server, page_of_alice):
     write(page, PLAIN)
     expect(page.locator(".verdict")).to_contain_text("A plain module: Gate(width), Net(width, scale=0.5)")
     expect(page.get_by_label("Class", exact=True)).to_have_value("Net")
-    page.get_by_role("button", name="Write the task").click()
+    page.get_by_role("button", name="Generate task").click()
     expect(page.locator(".module .field-error")).to_have_text(
         [re.compile("has no default"), re.compile("give the sizes"), re.compile("give the sizes")]
     )
@@ -66,7 +66,7 @@ def test_a_plain_module_becomes_a_task_by_its_form(server, page_of_alice):
     expect(page.locator(".verdict .sound")).to_contain_text("Model, get_inputs and get_init_inputs found")
     expect(page.locator(".cm-content")).to_contain_text("class Model(Net)")
     page.get_by_label("Shape of x").fill("32, 64")
-    page.get_by_role("button", name="Write the task again").click()
+    page.get_by_role("button", name="Generate task again").click()
     expect(page.locator(".cm-content")).to_contain_text("torch.randn(32, 64)")
     page.get_by_role("button", name="Submit", exact=True).click()
     page.wait_for_url(re.compile(r"/runs/[0-9a-f-]{36}/"))

@@ -149,7 +149,7 @@ class _Table:
         if time.monotonic() < self.deadline:
             found = align([self.before[i] for i in old], [self.after[j] for j in new])
         if found is None:
-            self.coarser = self.coarser or "In the largest changes, lines stand beside each other as they come and not by their likeness."
+            self.coarser = self.coarser or "In very large changes, lines are paired by position rather than by similarity."
             found = positional(len(old), len(new))
         return found
 

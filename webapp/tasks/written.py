@@ -93,16 +93,14 @@ class ModuleForm:
         if self.chosen.problems:
             self.problem = self.chosen.problems[0].message
         elif "Model" in self.module.taken and self.chosen.name != "Model":
-            self.problem = (
-                f"The source has another `Model` beside `{self.chosen.name}`, and a task's class has that name: rename the other one first."
-            )
+            self.problem = f"The source already has a class `Model` besides `{self.chosen.name}`, but the task needs that name: rename it first."
         for argument in self.arguments:
             _check_argument(argument)
         given = True
         for one in self.inputs:
             _check_input(one)
             if one.values != "default" and not given:
-                one.errors["source"] = "an input before this one is left out: leave this one out too"
+                one.errors["source"] = "leave this input out too, since an earlier one is left out"
             given = given and one.values != "default"
         return not self.problem and not any(a.error for a in self.arguments) and not any(i.errors for i in self.inputs)
 
@@ -211,7 +209,7 @@ def _check_input(one: InputField) -> None:
     elif one.values == "mask" and one.dtype != "bool":
         one.errors["dtype"] = "true and false are of the type bool"
     elif one.values == "integers" and one.dtype == "bool":
-        one.errors["dtype"] = "whole numbers need a type that holds them"
+        one.errors["dtype"] = "choose an integer type for whole numbers"
     if one.values == "integers" and (problem := _range_problem(one)):
         one.errors["high"] = problem
 

@@ -77,7 +77,7 @@ def protection_words(doctor: dict) -> str:
     """The layers that do hold, for a banner: "process isolation with rlimits, seccomp"."""
     protection = doctor.get("protection") or {}
     if not protection:
-        return "it has not said what confines them"
+        return "it hasn't reported its sandbox"
     return "process isolation with " + (", ".join(protection.get("layers") or []) or "nothing more")
 
 

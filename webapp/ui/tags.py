@@ -80,18 +80,18 @@ STATUSES: dict[str, tuple[str, str, str]] = {
 CLASSES = {
     "custom": "its own kernels take at least half of its time on the device",
     "mixed": "its own kernels take at least a tenth of its time on the device",
-    "orchestration": "library kernels, arranged otherwise: own kernels take less than a tenth",
+    "orchestration": "mostly library kernels, rearranged: its own kernels take less than a tenth",
 }
 
 FLAGS = {
     "trivial": "this task proves little: a constant, the mean, an echo or an fp16 cast would pass",
     "stochastic": "this task draws random numbers, so equal results prove less",
-    "narrow": "this task bears no inputs but its own, so a program that holds for these alone would pass",
-    "bounded": "below 1 ms a call: what starting its work costs the host is part of the score, as in a user's loop that waits for each call",
-    "earlier clock": "measured by an earlier clock, one call at a time after a wait: not comparable with results of today, and ranked apart",
+    "narrow": "this task only works with its own inputs, so a program specialized to them would pass",
+    "bounded": "Under 1 ms, timing is only indicative: launch overhead is part of the score.",
+    "earlier clock": "measured with an earlier clock: not comparable with current results, so it is ranked separately",
     "findings": "the integrity checks found something that a reviewer should read: see the evidence",
     "no sandbox": "measured without bubblewrap: plain process isolation",
-    "seeded": "weights were not loaded but seeded alike on both sides",
+    "seeded": "weights were not loaded; both sides used the same seed",
 }
 
 
@@ -131,7 +131,7 @@ def speedup_tag(value: Any, vs: str = "") -> dict:
         return {"figure": None}
     low, high = found["low"], found["high"]
     tone = "faster" if low is not None and low > 1 else "slower" if high is not None and high < 1 else ""
-    said = {"faster": "faster", "slower": "slower"}.get(tone, "not told apart from 1")
+    said = {"faster": "faster", "slower": "slower"}.get(tone, "no significant difference")
     return {
         "figure": True,
         "ratio": times(found["ratio"]),

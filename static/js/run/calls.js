@@ -61,6 +61,6 @@ function callText(item, text, index) {
     { class: "call-text", open: text.name === "reply" || index === 0 },
     h("summary", null, NAMES[text.name] ?? text.name, " ", h("span", { class: "faint" }, counted)),
     text.name === "reasoning" || !text.text.includes("```") ? h("pre", { class: "fence wrapped", tabindex: "0" }, text.text) : codeBlock(text.text, "text"),
-    text.next == null ? null : h("button", { type: "button", class: "more", "data-call-next": `${item.id} ${index}` }, `Show more: ${shown.toLocaleString("en")} of ${text.characters.toLocaleString("en")} characters are shown`),
+    text.next == null ? null : h("button", { type: "button", class: "more", "data-call-next": `${item.id} ${index}` }, `Show more (${shown.toLocaleString("en")} of ${counted(text.characters, "character")} shown)`),
   );
 }

@@ -172,7 +172,7 @@ export const ENTRIES = {
   forked(item) {
     const changed = Object.entries(item.changed).map(([name, value]) => h("span", null, h("span", { class: "faint" }, `${name.replaceAll("_", " ")} `), name === "budget" ? listedLimits(value) : shown(value) || "–"));
     return [
-      h("p", null, `Forked${item.by ? ` by ${item.by}` : ""}: what stands above was inherited `, item.from ? h("a", { href: `/runs/${encodeURIComponent(item.from.run)}/#event=${item.from.seq}` }, `up to event ${item.from.seq} of its parent`) : "", "."),
+      h("p", null, `Forked${item.by ? ` by ${item.by}` : ""}: everything above was inherited `, item.from ? h("a", { href: `/runs/${encodeURIComponent(item.from.run)}/#event=${item.from.seq}` }, `up to event ${item.from.seq} of its parent`) : "", "."),
       h("p", { class: "facts-line" }, changed.length ? changed : h("span", { class: "faint" }, "The settings are the same.")),
     ];
   },

@@ -52,7 +52,7 @@ export class Header {
     if (!pause) return;
     const reason = pause.reason ?? "";
     setText(this.part("pause-reason"), reason.charAt(0).toUpperCase() + reason.slice(1));
-    setText(this.part("pause-hint"), pause.kind === "review" ? "Nothing is spent meanwhile. Resume the run as it is, or edit the plan first." : `${pause.hint ? `To do: ${pause.hint}. ` : ""}Nothing is lost; resume the run when the model can answer.`);
+    setText(this.part("pause-hint"), pause.kind === "review" ? "Nothing is spent while it waits. Resume the run, or edit the plan first." : `${pause.hint ? `To do: ${pause.hint}. ` : ""}No progress is lost; resume the run once the model can answer.`);
     if (this.part("edit-plan")) this.part("edit-plan").hidden = pause.kind !== "review";
   }
 
@@ -93,7 +93,7 @@ export class Header {
     if (!speedup) {
       figure.replaceChildren(h("span", { class: "speedup" }, h("b", null, "–")), h("span", { class: "faint" }, state.run.state === "finished" ? "no program passed" : "no program has passed yet"));
     } else {
-      figure.replaceChildren(speedupText(speedup), h("span", { class: "muted" }, "vs eager", toneOf(speedup) === "" ? ", not told apart from 1" : ""));
+      figure.replaceChildren(speedupText(speedup), h("span", { class: "muted" }, "vs eager", toneOf(speedup) === "" ? ", no significant difference" : ""));
     }
     const facts = this.part("best-facts");
     if (!best) {
@@ -177,7 +177,7 @@ export class Header {
     const { state } = this;
     const { run } = state;
     if (run.state === "finished") return run.reason || statusOf(run.outcome)[2];
-    if (run.state === "paused") return run.pause?.kind ? "Paused." : "Paused: nothing is spent until it is resumed.";
+    if (run.state === "paused") return run.pause?.kind ? "Paused." : "Paused: nothing is spent until you resume it.";
     if (!state.last) return this.standing.say("Waiting for a free orchestrator …");
     for (let index = state.items.length - 1, seen = 0; index >= 0 && seen < 60; index -= 1, seen += 1) {
       const item = state.items[index];

@@ -49,7 +49,7 @@ export function messageBody(item, reading) {
   body.classList.toggle("folded", !reading);
   body.classList.toggle("answer", isAnswer(item));
   const controls = [];
-  if (reading?.next != null) controls.push(more("data-more-next", item, `Show the next part: ${whole(reading.next)} of ${whole(reading.characters)} characters are shown`));
+  if (reading?.next != null) controls.push(more("data-more-next", item, `Show the next part (${whole(reading.next)} of ${counted(reading.characters, "character")} shown)`));
   if (reading?.loading) controls.push(h("span", { class: "small faint" }, "loading …"));
   if (reading?.error) controls.push(h("span", { class: "small" }, reading.error));
   controls.push(more("data-more", item, reading ? "Show less" : `${item.answer ? "Show the whole reply" : "Show all"} (${extent(item)})`, Boolean(reading)));

@@ -14,6 +14,7 @@ import { bestCandidate, createChanges, createState, fold, foldStretch, itemOf } 
 import { Tree } from "./tree.js";
 import { shortcut } from "../lib/keys.js";
 import { say } from "../lib/say.js";
+import { counted } from "../lib/words.js";
 
 const SHORT = 200; // events that the live connection brings as quickly
 
@@ -164,7 +165,7 @@ function select(again = false) {
 function showProgress() {
   const left = head - state.last;
   part("loading").hidden = caughtUp || left <= 0 || head < 500;
-  if (left > 0) setText(part("loading"), `Reading the trace: ${state.last.toLocaleString("en")} of ${head.toLocaleString("en")} events`);
+  if (left > 0) setText(part("loading"), `Reading the trace: ${state.last.toLocaleString("en")} of ${counted(head, "event")}`);
 }
 
 function showConnection(name, said = "") {

@@ -43,12 +43,12 @@ export class Pane {
     }
     this.body.setAttribute("aria-labelledby", `tab-${tab}`);
     if (subject == null) {
-      if (state.run.state === "finished") return this.say("none", "This run ended before a program was written.");
-      return this.say("empty", "Diffs, reports and timelines of the candidates appear here as they are made.");
+      if (state.run.state === "finished") return this.say("none", "This run ended before producing a program.");
+      return this.say("empty", "Diffs, reports and timelines will appear here as candidates are produced.");
     }
     if (subject === "reference" || tab === "timeline") return this.drawTimeline(subject, candidate);
     if (!candidate || !candidate.seq) return this.say("none", `There is no candidate ${subject} in this run${state.run.state === "finished" ? "" : " yet"}.`);
-    if (tab !== "diff" && !candidate.resultSeq) return this.say(`wait ${subject} ${tab}`, "It is being verified: its report appears here when the verdict is known.");
+    if (tab !== "diff" && !candidate.resultSeq) return this.say(`wait ${subject} ${tab}`, "Verification in progress: the report will appear here.");
     this.drawFragment(candidate, tab);
   }
 
@@ -121,7 +121,7 @@ export class Pane {
   drawTimeline(subject, candidate) {
     const found = subject === "reference" ? this.state.timelines.findLast((known) => known.candidate == null)?.timeline : candidate?.timeline;
     if (!found) {
-      const text = subject === "reference" ? "There is no timeline of the reference yet." : "There is no timeline of this candidate: the best are profiled when their turn comes.";
+      const text = subject === "reference" ? "The reference hasn't been profiled yet." : "No timeline for this candidate: only the best candidates are profiled.";
       return this.say(`no timeline ${subject}`, text);
     }
     const key = `timeline ${subject} ${found.sha}`;

@@ -9,10 +9,10 @@ const TOP = 12;
 const WHERE = { own: "own kernels", library: "library kernels", kernels: "kernels", graphs: "CUDA graphs", copies: "copies and fills", other: "other", idle: "idle" };
 const ON_CPU = { ...WHERE, own: "own code", library: "operators", idle: "outside of them" };
 const CAUSES = [
-  ["host", "waiting for the host", "no launch had begun: the program was busy with something else"],
-  ["launching", "being launched", "from the begin of the launch call to the begin of the work"],
+  ["host", "waiting for the host", "no launch had started: the program was doing something else"],
+  ["launching", "being launched", "from the start of the launch call to the start of the work"],
   ["queued", "queued", "launched before the device fell idle: between one kernel and the next"],
-  ["unknown", "unknown", "no launch of what came next was recorded"],
+  ["unknown", "unknown", "the launch of the next work wasn't recorded"],
 ];
 
 export const categoryName = (category, gpu = true) => (gpu ? WHERE : ON_CPU)[category] ?? category;
@@ -100,7 +100,7 @@ function causes(device, named, show) {
     { class: "causes" },
     named ? h("h4", null, device.name) : null,
     h("dl", { class: "facts compact" }, parts.flatMap(([key, text, meaning]) => [h("dt", { title: meaning }, text), h("dd", null, `${duration(device.idle[key])} (${percent(device.idle[key] / idle)} of the idle time)`)]),
-      device.latency.count ? [h("dt", { title: "from the begin of the launch call to the begin of the work" }, "launch latency"), h("dd", null, `p50 ${duration(device.latency.p50)}, p95 ${duration(device.latency.p95)}`)] : []),
+      device.latency.count ? [h("dt", { title: "from the start of the launch call to the start of the work" }, "launch latency"), h("dd", null, `p50 ${duration(device.latency.p50)}, p95 ${duration(device.latency.p95)}`)] : []),
     device.longest ? h("p", null, h("button", { type: "button", class: "button small", onclick: () => show(device.longest.from, device.longest.to) }, `Show the longest gap (${duration(device.longest.to - device.longest.from)})`)) : null,
   );
 }

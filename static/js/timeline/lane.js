@@ -33,7 +33,7 @@ export class Lane {
       class: "timeline-canvas",
       tabindex: "0",
       role: "application",
-      "aria-label": `Timeline of ${this.name}. W and S zoom, A and D pan, full stop and comma step along a row, slash searches, R measures the selected event. The tables below say the same in words.`,
+      "aria-label": `Timeline of ${this.name}. W and S zoom, A and D pan, full stop and comma step along a row, slash searches, R measures the selected event. The tables below give the same information as text.`,
     });
     this.labels = h("div", { class: "timeline-labels" });
     this.stage = h("div", { class: "timeline-stage" }, this.canvas);

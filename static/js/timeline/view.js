@@ -70,7 +70,7 @@ export class TimelineView {
           "div",
           null,
           h("p", null, h("strong", null, `The timeline${lane.name ? ` of ${lane.name}` : ""} cannot be drawn: `), `${error.message}.`),
-          h("p", null, "The recording itself is kept as it was stored. Try again; if it stays so, download it and have the candidate profiled anew."),
+          h("p", null, "The stored recording is unchanged. Try again; if it still fails, download the file and profile the candidate again."),
           h("p", { class: "row" }, h("button", { type: "button", class: "button small", onclick: () => this.again() }, "Try again"), h("a", { class: "button small", href: `${lane.config.url}?download` }, "Download the file")),
         ),
       ),
@@ -246,7 +246,7 @@ export class TimelineView {
   step(by) {
     const next = this.active.next(by);
     if (next >= 0) this.select(this.active, next, { reveal: true });
-    else this.say(by > 0 ? "This is the last event of the row." : "This is the first event of the row.");
+    else this.say(by > 0 ? "Last event in this row." : "First event in this row.");
   }
 
   // Measures [from, to] on the lane's own clock over some of its lines (none: all). A second lane measures the same part of the common scale.
@@ -295,7 +295,7 @@ export class TimelineView {
       return;
     }
     const hits = this.lanes.reduce((sum, lane) => sum + (lane.matches?.events.length ?? 0), 0);
-    this.toolbar.say(!text.trim() ? "" : hits ? counted(hits, "event") : "no event has this name");
+    this.toolbar.say(!text.trim() ? "" : hits ? counted(hits, "event") : "no matching event");
     this.draw();
     this.settle();
   }

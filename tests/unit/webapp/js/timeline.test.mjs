@@ -165,7 +165,7 @@ test("two recordings have moments in common, and totals that differ", () => {
   const rows = [GPU, { name: "NVTX", kind: "nvtx", group: "NVTX" }];
   const a = parse(written(rows, ["slow", "iter"], [{ start: 50, duration: 400 }, { start: 40, duration: 500, row: 1, kind: 5, name: 1 }]));
   const b = parse(written(rows, ["fast", "slow", "iter"], [{ start: 15, duration: 100 }, { start: 130, duration: 50, name: 1 }, { start: 10, duration: 200, row: 1, kind: 5, name: 2 }]));
-  assert.deepEqual(anchors([a, b]), [{ label: "the begin of the recording", at: [0, 0] }, { label: "the begin of iter 1", at: [40, 10] }]);
+  assert.deepEqual(anchors([a, b]), [{ label: "the start of the recording", at: [0, 0] }, { label: "the start of iter 1", at: [40, 10] }]);
   assert.deepEqual(iterations(a), { count: 1, wall: 500 });
   const names = [a, b].map((one) => atOnce(byName(one, devicesOf(one)[0].rows, 0, 1000)));
   assert.deepEqual(differences(...names, [a.header.names, b.header.names], [1, 1]).map((row) => [row.name, row.difference]), [["slow", -350], ["fast", 100]]);

@@ -157,7 +157,7 @@ def test_a_run_that_ran_out_goes_on_as_a_fork_at_the_refusal(people, planned):
     append(planned.pk, [NewEvent(kind="effect.completed", span="step-1", payload=refused)])
     append(planned.pk, [NewEvent(kind="run.finished", payload={"outcome": "out_of_budget", "reason": "8 programs"})])
     client = people.client("alice")
-    assert "Go on with this budget" in client.get(url("budget", planned)).content.decode()
+    assert "Continue with this budget" in client.get(url("budget", planned)).content.decode()
     answer = client.post(url("budget", planned), {"candidates": "12"})
     forked = Run.objects.exclude(pk=planned.pk).get()
     assert answer.headers["Location"] == url("run", forked)
