@@ -291,8 +291,11 @@ def whole(value: float | None) -> str:
 @register.filter
 def counted(value: Any, noun: str) -> str:
     """A number, or how many are in a list, with its noun: `{{ 1|counted:"run" }}` is "1 run"; `"entry,entries"` names a plural that needs it."""
-    number = 0 if value is None or value == "" else int(value) if isinstance(value, (int, float, str)) else len(value)
     one, _, many = noun.partition(",")
+    try:
+        number = 0 if value is None or value == "" else int(value) if isinstance(value, (int, float, str)) else len(value)
+    except ValueError:  # what somebody typed
+        return f"{value} {many or one + 's'}"
     return f"{grouped(number)} {one if number == 1 else many or one + 's'}"
 
 

@@ -13,7 +13,7 @@ from webapp.runs import views_list
 def test_nothing_here(people):
     for client in (people.client("alice"), Client()):
         answer = client.get("/no/such/page")
-        assert answer.status_code == 404 and "not yours to see" in answer.content.decode()
+        assert answer.status_code == 404 and "Page not found" in answer.content.decode()
 
 
 def test_a_run_that_does_not_exist_looks_like_one_that_is_not_yours(people):

@@ -22,7 +22,7 @@ def test_any_two_candidates_and_the_reference(people, run):
     for sides, heading in (("1...2", "candidate 1"), ("2...1", "candidate 2"), ("task...2", "the reference")):
         answer = page(people, run, sides)
         assert answer.status_code == 200 and heading in answer.content.decode()
-    assert "These two are the same" in page(people, run, "2...2").content.decode()
+    assert "These programs are identical" in page(people, run, "2...2").content.decode()
 
 
 def test_two_runs_of_the_team(people, run):

@@ -148,7 +148,7 @@ def test_limits_are_raised_while_a_run_goes_on(people, planned):
     asked = Event.objects.get(run=planned, kind="control.requested").payload
     assert asked["action"] == "raise-budget" and asked["limits"] == {"candidates": 20, "seconds": 3600}
     assert client.post(url("budget", planned), {"candidates": "2"}).status_code == 422
-    assert "Nothing is raised" in client.post(url("budget", planned), {}).content.decode()
+    assert "Raise at least one limit" in client.post(url("budget", planned), {}).content.decode()
     assert forks.settings_now(planned).budget.candidates == 20
 
 
