@@ -131,14 +131,14 @@ def test_what_was_typed_comes_back_until_it_is_submitted(server, people, page_of
     assert not Run.objects.exists()
     sign_in(people.alice)
     page.goto(f"{server}/submit/")
-    expect(page.get_by_text("What you typed")).to_be_visible()
+    expect(page.get_by_text("Draft restored")).to_be_visible()
     expect(page.locator(".cm-content")).to_contain_text("half a thought")
     expect(page.get_by_label("Title")).to_have_value("not yet")
     page.get_by_role("button", name="Submit", exact=True).click()
     page.wait_for_url(re.compile(r"/runs/[0-9a-f-]{36}/"))
     page.goto(f"{server}/submit/")
     expect(page.locator(".cm-content")).to_contain_text("torch.relu")
-    expect(page.get_by_text("What you typed")).to_be_hidden()
+    expect(page.get_by_text("Draft restored")).to_be_hidden()
 
 
 @pytest.mark.slow
