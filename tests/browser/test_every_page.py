@@ -248,9 +248,9 @@ def test_news_moves_nothing(server, browser, people):
     Device.objects.update(busy_with="softmax")
     for shown in others:
         shown.evaluate("document.querySelectorAll('[hx-trigger]').forEach((element) => element.dispatchEvent(new CustomEvent('tick')))")
-    page.wait_for_function("document.querySelector('[data-part=status]').textContent.includes('improved')", timeout=20_000)
+    page.wait_for_function("document.querySelector('[data-part=outcome]').textContent.includes('Faster (confirmed)')", timeout=20_000)
     assert Run.objects.get(pk=run.pk).state == "finished"
-    others[0].wait_for_function("document.querySelector('table.runs').textContent.includes('improved')", timeout=20_000)
+    others[0].wait_for_function("document.querySelector('table.runs').textContent.includes('Faster (confirmed)')", timeout=20_000)
     for path, shown in pages.items():
         shift = shown.evaluate("pageChecks.shift()") - before[path]
         assert shift <= MOST_LIVE_SHIFT, f"{path} shifted by {shift:.3f}: {shown.evaluate('pageChecks.shifts()')}"

@@ -83,9 +83,13 @@ def test_a_run_is_told_live_without_a_reload(page: Page, server, sign_in, people
             expect(page.locator("#pane-body .timeline-summary")).to_contain_text("device idle")
     finished(page)
     assert seen == {"diff", "report", "timeline"}
-    expect(page.locator("[data-part=status]")).to_have_text(re.compile("improved"))
-    expect(page.locator("[data-part=best]")).to_contain_text("2.39×")
-    expect(page.locator("[data-part=best-facts]")).to_contain_text("1.31× vs torch.compile")
+    expect(page.locator("[data-part=status]")).to_have_text(re.compile("finished"))
+    expect(page.locator("[data-part=best]")).to_have_text(re.compile(r"^1\.31× \[\S+ \S+\] over torch\.compile 2\.39× \[\S+ \S+\] over eager$"))
+    expect(page.locator("[data-part=outcome]")).to_have_text("▲Faster (confirmed)")
+    expect(page.locator("[data-part=best-facts]")).to_be_hidden()
+    page.locator(".evidence summary").click()
+    expect(page.locator("[data-part=best-facts]")).to_contain_text("custom 97 %")
+    assert "primary" in page.locator("[data-part=download]").get_attribute("class")
     expect(page.locator("[data-part=now]")).to_contain_text("is faster")
     expect(page.get_by_role("link", name="Download best.py").first).to_be_visible()
     assert page.locator(".chart .point").count() == 4 and page.locator(".chart .cross").count() == 1

@@ -153,7 +153,7 @@ class Accepted(Schema):
 
     accepted: bool = True
     run: uuid.UUID
-    state: State = Field(description="Of the run as the request came.")
+    state: State = Field(description="State of the run when the request arrived.")
 
 
 def row_of(run: Run, request: HttpRequest) -> RunRow:

@@ -16,7 +16,7 @@ from django.views.decorators.http import require_GET, require_POST
 from agents.orders import BUILT_IN, ROLES, compiled
 from agents.settings import Settings
 from webapp.llm.models import Profile
-from webapp.runs import control
+from webapp.runs import control, headline
 from webapp.runs.access import run_for
 from webapp.runs.models import Run
 from webapp.runs.standing import standing_of
@@ -33,6 +33,7 @@ ACTIONS = ("pause", "resume", "cancel")
 def run_page(request: HttpRequest, run_id: uuid.UUID) -> HttpResponse:
     run, can_control = run_for(request, run_id)
     context = {"run": run, "can_control": can_control, "config": page_config(run, can_control), "notes": note_readers(run)}
+    context |= {"found": headline.headline_of(run), "go_on": headline.to_go_on(run)}
     return render(request, "runs/run.html", context)
 
 

@@ -4,6 +4,8 @@
 {% run_status run %}             the same for a run: its outcome once it has finished
 {% speedup value %}              figure with interval; value is {ratio, low, high}, an Interval, or None
 {% speedup value vs="eager" %}   ... and what it is measured against
+{% row_headline run as found %}  what a run of a list comes to, for the next one
+{% headline found %}             the first figure of a run or candidate and over what, over eager second (webapp/runs/headline.py)
 {% whisker value scale %}        the interval drawn on a common log scale (`scale` from `whisker_scale`)
 {% device_tag "cpu" "AMD ..." %} which device a number is from
 {% class_tag "custom" 0.97 %}    class of a program with the share of its own kernels
@@ -122,6 +124,28 @@ def status(name: str, title: str = "") -> dict:
 @register.inclusion_tag("partials/status.html")
 def run_status(run) -> dict:
     return status(run.outcome if run.state == "finished" and run.outcome else run.state, run.reason)
+
+
+@register.simple_tag
+def row_headline(run) -> Any:
+    """What a run of a list comes to."""
+    from webapp.runs.headline import of_row  # its app is not loaded yet when this library is
+
+    return of_row(run)
+
+
+@register.inclusion_tag("partials/headline.html")
+def headline(found: Any, brief: bool = False) -> dict:
+    """Of `webapp.runs.headline`: the speedup over the best baseline, named, with its interval. `brief`: for a cell of a table, it alone."""
+    return {"found": found, "brief": brief}
+
+
+@register.inclusion_tag("partials/status.html")
+def run_end(run) -> dict:
+    """How a run stands on its own page, where the outcome is said beside the figure: of the outcomes only what cut it short."""
+    if run.state != "finished":
+        return status(run.state)
+    return status(run.outcome if run.outcome in ("cancelled", "out_of_budget") else "finished")
 
 
 @register.inclusion_tag("partials/speedup.html", name="speedup")

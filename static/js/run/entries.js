@@ -137,7 +137,7 @@ export const ENTRIES = {
     return [
       h("p", { class: "verdict-line" }, h("span", { class: "route" }, h("span", { "aria-hidden": "true" }, "→ "), ROUTES[decision.route] ?? decision.route ?? "Decision"), decision.expected == null || decision.expected === "" ? null : h("span", { class: "muted" }, `expected ${shown(decision.expected)}`)),
       decision.reason ? h("p", { class: "prose" }, decision.reason) : null,
-      realised == null ? null : h("p", { class: "realised" }, `came out as ${shown(realised)}`),
+      realised == null ? null : h("p", { class: "realised" }, `measured ${shown(realised)}`),
     ];
   },
 
@@ -193,7 +193,7 @@ export const ENTRIES = {
   finished(item) {
     const { payload } = item;
     return [
-      h("p", { class: "verdict-line" }, chip(payload.outcome || "finished"), payload.speedup ? [speedupText(payload.speedup), h("span", { class: "muted" }, "vs eager")] : null),
+      h("p", { class: "verdict-line" }, chip(["cancelled", "out_of_budget", "inconclusive"].includes(payload.outcome) ? payload.outcome : "finished"), payload.speedup ? [speedupText(payload.speedup), h("span", { class: "muted" }, "vs eager")] : null),
       h("p", { class: "prose" }, payload.reason ?? ""),
       payload.best == null ? null : h("p", { class: "facts-line" }, h("a", { href: write({ candidate: payload.best, tab: "report" }) }, `Candidate ${payload.best}`), h("a", { href: "best.py", download: "best.py" }, "Download best.py")),
     ];

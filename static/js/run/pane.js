@@ -1,6 +1,7 @@
 // The right pane: the selected candidate's diff, report, timeline and kernels. Diff, report and kernels are fragments that the
 // server renders (and escapes); the timeline is drawn here.
-import { chip, speedupText } from "./format.js";
+import { chip } from "./format.js";
+import { figuresOf, headlineOf } from "./headline.js";
 import { h, setText } from "./dom.js";
 import { TABS } from "./selection.js";
 import { TimelineView } from "../timeline/view.js";
@@ -8,9 +9,11 @@ import { wireDiffs } from "./diff.js";
 
 const NAMES = { diff: "Diff", report: "Report", timeline: "Timeline", kernels: "Kernels" };
 
+const figuresOfVerdict = (candidate, report = null) => (candidate?.speedup ? figuresOf(headlineOf(candidate, report), true) : []);
+
 export class Pane {
-  constructor({ root, config, onTab, layout }) {
-    Object.assign(this, { root, config, onTab });
+  constructor({ root, config, reports, onTab }) {
+    Object.assign(this, { root, config, reports, onTab });
     this.part = (name) => root.querySelector(`[data-part="${name}"]`);
     this.body = this.part("pane-body");
     this.shownKey = "";
@@ -62,8 +65,9 @@ export class Pane {
     if (candidate?.title) facts.push(h("span", { class: "pane-name" }, candidate.title));
     if (candidate?.status) facts.push(chip(candidate.status));
     else if (candidate?.running) facts.push(chip("running", "being verified"));
-    if (candidate?.speedup) facts.push(speedupText(candidate.speedup));
-    this.part("pane-facts").replaceChildren(...facts);
+    this.part("pane-facts").replaceChildren(...facts, ...figuresOfVerdict(candidate));
+    if (candidate?.speedup && candidate.tier === "full" && candidate.result?.sha)
+      this.reports.get(candidate.result.sha).then((report) => key === this.headKey && this.part("pane-facts").replaceChildren(...facts, ...figuresOfVerdict(candidate, report)));
     const links = this.part("pane-links");
     links.replaceChildren(
       ...(candidate?.seq ? [h("a", { href: `candidates/${subject}/` }, "Open page"), h("a", { href: `candidates/${subject}/program.py`, download: true }, "Download")] : []),

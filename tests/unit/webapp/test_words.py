@@ -14,7 +14,7 @@ REFUSED = {
     # As they stood on the pages.
     r"catalogue allows|rules allow\b|left to write": "No applicable optimization left; stopped early.",
     r"told apart": "no significant difference",
-    r"\bcame by\b|; came\b": "you signed in with; measured",
+    r"\bcame\b": "you signed in with; measured",
     r"\bSay how\b|for you to (read|edit)|what goes in": "Enter …; we'll …",
     r"(is|are|not) (yours|theirs) to see|is nothing here": "Page not found, or you don't have access.",
     r"wait until one is|in its place\b|measured elsewhere": "CUDA runs stay queued until a GPU connects.",

@@ -75,7 +75,7 @@ def test_a_published_run_opens_no_other_artefact_of_its_team(people, run):
 
 def test_the_page_says_the_result_before_any_script_runs(people, run):
     page = people.client("alice").get(url("run", run)).content.decode()
-    assert "improved" in page and "2.39×" in page and "Download best.py" in page
+    assert "Faster (confirmed)" in page and "1.31×" in page and "2.39×" in page and "Download best.py" in page
     assert "is faster" in page
 
 
