@@ -242,7 +242,7 @@ def test_what_a_transcript_says_stays_text(page: Page, server, sign_in, people, 
     assert page.locator("[data-part=entries] :is(img, script, iframe)").count() == 0
     expect(page.locator(".table.plan tr.step")).to_have_count(2)
     expect(page.locator("[data-part=entries]")).not_to_contain_text("[object")
-    assert page.title() == "softmax_rows · Stitchwork"
+    assert page.title() == "✓ softmax_rows · Stitchwork"
 
 
 @pytest.mark.slow
@@ -313,5 +313,5 @@ def test_the_tab_says_how_the_run_stands(page: Page, server, sign_in, people, ru
     expect(page.locator("[data-part=now]")).to_have_text("Waiting for a free orchestrator: starting.")
     sample_run.play(run)
     finished(page)
-    expect(page).to_have_title(re.compile("^▲ softmax_rows"))
+    expect(page).to_have_title(re.compile("^✓ softmax_rows"))
     expect(page.locator("[data-part=left]")).to_be_empty()

@@ -131,7 +131,7 @@ export class Header {
     const passed = Math.max(0, (end - Date.parse(begun)) / 1000);
     const left = secondsLeft(state, this.config.usual?.seconds, passed);
     setText(this.part("elapsed"), clock(passed));
-    setText(this.part("left"), left == null ? "" : `· ${leftText(left)}`);
+    setText(this.part("left"), leftText(left));
     setText(this.part("now"), this.nowText());
     const title = `${this.inBrief(left)}${this.title}`;
     if (document.title !== title) document.title = title;
@@ -140,7 +140,7 @@ export class Header {
   // What the browser's tab says before the run's name: how long it still takes, or how it stands.
   inBrief(left) {
     const { run } = this.state;
-    if (run.state === "finished") return `${statusOf(run.outcome)[1]} `;
+    if (run.state === "finished") return `${statusOf(endOf(run))[1]} `;
     if (run.waiting || run.state !== "running") return `${statusOf(run.state)[2]} · `;
     return left == null ? "" : `~${roughly(left)} · `;
   }

@@ -30,7 +30,7 @@ export function roughly(value) {
   return `${(value / 3600).toFixed(1).replace(/\.0$/, "")} h`;
 }
 
-export const leftText = (value) => (value == null ? "" : `about ${roughly(value)} left`);
+export const leftText = (value) => (value == null ? "" : `About ${roughly(value)} left.`);
 
 // The place in the queue in words, from what the server answers (webapp/runs/standing.py).
 export function standingText({ what, before, at_work: busy, seconds: wait, online, device }) {

@@ -27,7 +27,7 @@ test("it grows once it is passed, and never beyond the budget", () => {
   assert.equal(secondsLeft(state(0, { seconds: 210 }), 100, 200), 10);
   assert.equal(secondsLeft({ ...state(1), run: { state: "finished" } }, 100, 10), null);
   assert.deepEqual([3, 41, 60, 200, 7200, 9000].map(roughly), ["10 s", "50 s", "1 min", "3 min", "2 h", "2.5 h"]);
-  assert.equal(leftText(200), "about 3 min left");
+  assert.equal(leftText(200), "About 3 min left.");
 });
 
 test("a place in the queue is said with what is before it", () => {
