@@ -116,10 +116,19 @@ export class Pane {
       content = h("div", null, h("p", { class: "pane-note" }, `This could not be loaded: ${error.message}. `, h("button", { type: "button", class: "button small", onclick: () => this.load(url, key, version, refresh) }, "Try again")));
     }
     if (key !== this.shownKey || (version !== this.shownVersion && this.shownVersion !== null)) return;
-    const top = refresh ? this.body.scrollTop : (this.scrolls.get(key) ?? 0);
+    const top = refresh ? this.body.scrollTop : this.scrolls.get(key);
     this.body.replaceChildren(...content.childNodes);
     this.body.removeAttribute("aria-busy");
-    this.body.scrollTop = top;
+    this.body.scrollTop = top ?? this.firstKernel();
+  }
+
+  // How far a diff is scrolled when it is opened: its first kernel is in sight, near the top.
+  firstKernel() {
+    const line = this.body.querySelector("[data-opens-at]")?.dataset.opensAt;
+    const row = line && this.body.querySelector(`[id="R${line}"]`)?.closest("tr");
+    if (!row) return 0;
+    const down = row.getBoundingClientRect().top - this.body.getBoundingClientRect().top;
+    return down < this.body.clientHeight / 2 ? 0 : Math.max(0, down - this.body.clientHeight / 4);
   }
 
   drawTimeline(subject, candidate) {
